@@ -1,0 +1,1 @@
+"""The hardware floor: device descriptions, DRAM timing, channels, accelerators, model shapes."""

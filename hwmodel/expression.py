@@ -1,0 +1,67 @@
+"""Timing expressions such as `RL + nBL + 2 - WL`: read with Python's own parser, never executed."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from math import ceil
+
+_BINARY: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_CALLS: dict[str, Callable[..., Fraction]] = {
+    "max": lambda *values: max(values),
+    "min": lambda *values: min(values),
+    "ceil": lambda value: Fraction(ceil(value)),
+}
+
+
+def _parse(text: str) -> ast.expr:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except SyntaxError:
+        raise ValueError(f"not an expression over timing names: {text!r}") from None
+
+
+def names_in(text: str) -> list[str]:
+    """Timing names that `text` uses. Raises ValueError if it is not an expression."""
+    found: list[str] = []
+
+    def visit(node: ast.expr) -> None:
+        if isinstance(node, ast.Name):
+            found.append(node.id)
+        elif isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+            visit(node.left)
+            visit(node.right)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+            if node.func.id not in _CALLS or not node.args:
+                raise ValueError(f"unknown function in {text!r}; known: max, min, ceil")
+            for argument in node.args:
+                visit(argument)
+        elif not (isinstance(node, ast.Constant) and type(node.value) in (int, float)):
+            raise ValueError(f"not an expression over timing names: {text!r}")
+
+    visit(_parse(text))
+    return found
+
+
+def evaluate(text: str, values: Mapping[str, Fraction]) -> Fraction:
+    """Value of `text` in clocks, exactly. Raises ValueError, KeyError for an unknown name."""
+
+    def visit(node: ast.expr) -> Fraction:
+        if isinstance(node, ast.Name):
+            return values[node.id]
+        if isinstance(node, ast.Constant):
+            return Fraction(str(node.value))
+        if isinstance(node, ast.BinOp):
+            return _BINARY[type(node.op)](visit(node.left), visit(node.right))
+        assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        return _CALLS[node.func.id](*(visit(argument) for argument in node.args))
+
+    names_in(text)
+    return visit(_parse(text))
