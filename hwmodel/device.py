@@ -1,0 +1,156 @@
+"""A device: an accelerator with its memory, or one channel of a memory; overrides applied, checked.
+
+`--set` paths go to the memory where its description has the key (`timing.tRCD`, `controller.refresh`,
+`address_map`), to the accelerator otherwise (`dma.window`, `interleave`, `memory`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hwmodel.accelerator import AcceleratorSpec
+from hwmodel.description import (
+    DescriptionError,
+    Document,
+    KeyPath,
+    Mark,
+    dotted,
+    find,
+    load,
+    names,
+    nearest,
+    parse_assignment,
+)
+from hwmodel.memory_spec import MemorySpec
+
+_MEMORY_KEYS = set(MemorySpec.model_fields) - {"kind", "name", "summary", "sources"}
+_TIMING_ALIASES = {"tCL": "RL", "nCL": "RL", "tCWL": "WL", "nCWL": "WL", "tRPpb": "tRP", "nRPpb": "tRP"}
+
+
+@dataclass(frozen=True)
+class Device:
+    """A resolved device. `accelerator` is None where the device is one channel of a memory."""
+
+    name: str
+    memory: MemorySpec
+    accelerator: AcceleratorSpec | None
+    assumed: dict[str, str]
+    """Dotted path -> value of every number that says `assumed`."""
+    config: dict[str, Any]
+    """The descriptions as resolved: {"accelerator": ..., "memory": ...}."""
+
+    @property
+    def channels(self) -> int:
+        return 1 if self.accelerator is None else self.accelerator.channels
+
+    @property
+    def peak_gbps(self) -> float:
+        """Data-bus peak over all channels, GB/s (10^9 B/s)."""
+        return self.channels * self.memory.peak_gbps
+
+    @property
+    def capacity_bytes(self) -> int:
+        if self.accelerator is None:
+            return self.memory.organisation.capacity_bytes
+        return self.accelerator.capacity
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the resolved descriptions."""
+        return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()
+
+
+def device_names() -> list[str]:
+    """Shipped accelerators, then shipped memories."""
+    return names("accelerators") + names("memories")
+
+
+def load_device(name_or_path: str, overrides: Iterable[str] = ()) -> Device:
+    """Read, override and check a device. Raises DescriptionError.
+
+    `name_or_path`: a shipped accelerator or memory, or a YAML file of either kind.
+    """
+    document = load(_find_device(name_or_path))
+    if document.data.get("kind") == "accelerator":
+        return _accelerator(document, list(overrides))
+    if document.data.get("kind") != "memory":
+        raise document.error(
+            f"expected kind: accelerator or memory; got {document.data.get('kind')!r}", ("kind",)
+        )
+    for assignment in overrides:
+        path, value = parse_assignment(assignment)
+        document.put(_canonical(path, document), value, Mark(f"--set {assignment}"))
+    memory = document.build(MemorySpec)
+    return Device(memory.name, memory, None, _assumed(document, ""), {"memory": document.data})
+
+
+def _find_device(name_or_path: str) -> Path:
+    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
+        return find("accelerators", name_or_path)
+    for kind in ("accelerators", "memories"):
+        if name_or_path in names(kind):
+            return find(kind, name_or_path)
+    raise DescriptionError(f"no shipped device {name_or_path!r}; {nearest(name_or_path, device_names())}")
+
+
+def _accelerator(document: Document, overrides: list[str]) -> Device:
+    parsed = [(*parse_assignment(assignment), assignment) for assignment in overrides]
+    own = [item for item in parsed if item[0][0] not in _MEMORY_KEYS]
+    for path, value, assignment in own:
+        document.put(path, value, Mark(f"--set {assignment}"))
+    accelerator = document.build(AcceleratorSpec)
+    memory_document = load(find("memories", accelerator.memory, document.file))
+    _overlay(document, memory_document)
+    for path, value, assignment in parsed:
+        if path[0] in _MEMORY_KEYS:
+            memory_document.put(
+                _canonical(path, memory_document), value, Mark(f"--set {assignment}")
+            )
+    memory = memory_document.build(MemorySpec)
+    held = accelerator.channels * memory.organisation.capacity_bytes
+    if accelerator.capacity > held:
+        raise document.error(
+            f"{accelerator.capacity} B is more than {accelerator.channels} channels of {memory.name} hold ({held} B)",
+            ("capacity",),
+        )
+    if accelerator.interleave % memory.organisation.burst_bytes:
+        raise document.error("must be a multiple of a burst", ("interleave",))
+    if accelerator.dma.request % memory.organisation.burst_bytes:
+        raise document.error("must be a multiple of a burst", ("dma", "request"))
+    assumed = _assumed(document, "") | _assumed(memory_document, "memory:")
+    config = {"accelerator": document.data, "memory": memory_document.data}
+    return Device(accelerator.name, memory, accelerator, assumed, config)
+
+
+def _overlay(accelerator: Document, memory: Document) -> None:
+    """Lay the accelerator's controller, address map and memory_set over its memory."""
+    for key, value in accelerator.data.get("controller", {}).items():
+        memory.put(("controller", key), value, accelerator.mark(("controller", key)))
+    if accelerator.data.get("address_map") is not None:
+        memory.put(("address_map",), accelerator.data["address_map"], accelerator.mark(("address_map",)))
+    for name, value in accelerator.data.get("memory_set", {}).items():
+        memory.put(tuple(name.split(".")), value, accelerator.mark(("memory_set", name)))
+
+
+def _canonical(path: KeyPath, document: Document) -> KeyPath:
+    """`timing.nRCD` means `timing.tRCD` where the memory spells it so, and the like."""
+    if len(path) != 2 or path[0] != "timing":
+        return path
+    known = document.data.get("timing", {})
+    name = str(path[1])
+    swapped = {"n": "t", "t": "n"}.get(name[:1], "") + name[1:]
+    for candidate in (name, swapped, _TIMING_ALIASES.get(name, "")):
+        if candidate in known:
+            return ("timing", candidate)
+    raise DescriptionError(
+        f"this memory has no such timing; {nearest(name, list(known))}", f"--set {dotted(path)}"
+    )
+
+
+def _assumed(document: Document, prefix: str) -> dict[str, str]:
+    return {prefix + path: str(p.value) for path, p in document.assumed().items()}
