@@ -1,0 +1,101 @@
+"""Everything that changes in one simulated DRAM channel: one record, so that it passes as one pointer.
+
+Arrays have fixed sizes (the largest channel that a description may have), which lets one compiled kernel
+serve every memory; only the part that a memory uses is ever touched.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.memory_spec import (
+    MAX_QUEUE,
+    MAX_WINDOW,
+    MAX_WINDOW_INSTANCES,
+    MAX_WINDOWS,
+    MemorySpec,
+)
+from hwmodel.timing import (
+    MAX_BANKS,
+    MAX_NODES,
+    MAX_PCS,
+    MAX_RANKS,
+    N_COMMANDS,
+    NEVER,
+    REFRESH_NONE,
+)
+
+FOREVER = 1 << 60
+"""An instant after every other."""
+INBOX = 1 << 12
+"""Runs of bursts that may wait before a channel's queues (a power of two)."""
+LATENCY_BINS = 2048
+DQ_MEMORY = 16
+"""Column commands remembered for the DQ check; more than fit between a command and its data."""
+MAX_SLOTS = 3 * MAX_QUEUE * MAX_PCS
+
+# fields of a queue slot
+Q_ROW, Q_COLUMN, Q_BANK, Q_SEQ, Q_TIME, Q_FLAGS, Q_TAG, Q_NEXT, Q_PREV, Q_KIND = range(10)
+
+_SCALARS = (
+    "now seq end hits misses conflicts bytes requests reads latency_sum latency_max"
+    " head tail offset stream_closed logged next_due owed phase response"
+).split()
+
+_PER_PC = (
+    "mode active_banks active_count blocked pair_bank pair_slot pair_deadline row_bound dq_at"
+    " free_count"
+).split()
+
+CHANNEL = np.dtype(
+    [(name, np.int64) for name in _SCALARS]
+    + [(name, np.int64, (MAX_PCS,)) for name in _PER_PC]
+    + [
+        ("waiting", np.int64, (MAX_PCS, 2)),  # requests in the read and write queues
+        ("pending", np.int64, (MAX_PCS, 2)),  # banks with queued requests, a bit mask
+        ("hit_banks", np.int64, (MAX_PCS, 2)),  # banks with a queued hit, a bit mask
+        ("earliest", np.int64, (MAX_NODES, N_COMMANDS)),  # tick of each command at each node
+        ("bus_free", np.int64, (4 * MAX_PCS,)),  # tick from which a bus is free
+        ("sync_until", np.int64, (MAX_RANKS,)),  # last tick at which the data clock runs
+        ("refresh_owed", np.int64, (MAX_RANKS,)),
+        ("refresh_issued", np.int64, (MAX_RANKS,)),
+        ("refresh_due", np.int64),  # refreshes that have fallen due so far
+        ("ring", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES, MAX_WINDOW)),  # last N of each window
+        ("ring_at", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES)),
+        ("dq", np.int64, (MAX_PCS, DQ_MEMORY, 2)),  # last column commands: tick, kind
+        ("commands", np.int64, (N_COMMANDS,)),  # commands issued
+        ("open_row", np.int64, (MAX_BANKS,)),  # or -1
+        ("streak", np.int64, (MAX_BANKS,)),  # column commands since the row opened
+        ("active", np.int64, (MAX_BANKS,)),  # slot of the activation-buffer request, or -1
+        ("first", np.int64, (2, MAX_BANKS)),  # oldest queued slot of each kind, or -1
+        ("last", np.int64, (2, MAX_BANKS)),  # youngest
+        ("hit", np.int64, (2, MAX_BANKS)),  # oldest slot that hits the open row, or -1
+        ("slot", np.int64, (MAX_SLOTS, 10)),  # queue entries by the Q_ names
+        ("free", np.int64, (MAX_PCS, 3 * MAX_QUEUE)),  # free slots
+        ("latency", np.int64, (LATENCY_BINS,)),  # reads by latency in ticks, the last bin open
+        ("inbox", np.int64, (4, INBOX)),  # a ring of runs: tick, first burst, bursts, tag x 2 + write
+    ]
+)
+
+
+def idle_channels(
+    memory: MemorySpec, constants: NDArray[np.void], channels: int, response_ticks: int = 0
+) -> NDArray[np.void]:
+    """`channels` idle channels at tick 0 as CHANNEL records; refreshes phased as the controller says."""
+    state = np.zeros(channels, CHANNEL)
+    c = constants[0]
+    for name in ("earliest", "ring", "dq", "sync_until", "row_bound"):
+        state[name] = NEVER
+    for name in ("open_row", "first", "last", "hit", "active", "pair_bank"):
+        state[name] = -1
+    slots = int(c["queue"].sum() + c["activation_buffer"])
+    for pc in range(int(c["pcs"])):
+        state["free"][:, pc, :slots] = pc * slots + np.arange(slots)
+        state["free_count"][:, pc] = slots
+    state["response"] = response_ticks
+    interval, sets = int(c["refresh_interval"]), int(c["refresh_sets"])
+    if memory.controller.refresh_phase == "staggered":
+        state["phase"] = np.arange(channels) * interval // (channels * sets)
+    state["next_due"] = FOREVER if c["refresh"] == REFRESH_NONE else state["phase"] + interval // sets
+    return state

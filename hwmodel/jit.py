@@ -1,0 +1,55 @@
+"""Compile options of the kernels, in one place.
+
+Numba's on-disk cache does not notice a change in another file that a kernel calls
+(numba/numba#6061), so the cache directory is keyed by a hash of the kernel sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+_KERNELS = ("jit.py", "channel.py", "memory.py", "timing.py")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _cache_directory() -> str:
+    digest = hashlib.sha256(numba.__version__.encode())
+    for name in _KERNELS:
+        file = Path(__file__).with_name(name)
+        if file.is_file():
+            digest.update(file.read_bytes())
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return str(Path(base) / "bankwise" / f"kernels-{digest.hexdigest()[:16]}")
+
+
+if "NUMBA_CACHE_DIR" not in os.environ:
+    numba.config.CACHE_DIR = _cache_directory()  # type: ignore[attr-defined]
+
+
+def kernel(function: Function) -> Function:
+    """Compile a kernel: no Python objects, no lock, cached on disk, integer arithmetic."""
+    return numba.njit(cache=True, nogil=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+
+
+def inlined(function: Function) -> Function:
+    """Compile a small function into every kernel that calls it."""
+    return numba.njit(inline="always", error_model="numpy")(function)  # type: ignore[no-any-return]
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def lowest_bit(typingctx: Any, mask: Any) -> Any:
+    """Index of the lowest set bit of a non-zero int64 (LLVM cttz)."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), generate
