@@ -72,7 +72,8 @@ class AcceleratorSpec(Strict):
     interleave: PositiveBytes
     """Consecutive bytes that stay in one channel."""
     channel_hash: Literal["none", "rotate", "xor"] = "none"
-    """`rotate`: channel = (block + row of blocks) mod N; `xor` (N a power of two): block ^ row of blocks."""
+    """`rotate`: channel = (block + row of blocks) mod N; `xor` (N a power of two): block ^ row
+    of blocks."""
     controller: dict[str, Any] = {}
     """Overrides of the memory's controller."""
     address_map: list[str] | None = None

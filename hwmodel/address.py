@@ -1,8 +1,9 @@
 """Where an address lives: device address -> channel and local address -> bank, row, column.
 
-Blocks of `interleave` bytes go round the channels. With N channels, block b is the r-th of its row q
-(b = q N + r) and lies in channel r (`none`), (r + q) mod N (`rotate`), or r XOR (q mod N) (`xor`); its place in
-the channel is always q. Every form is a bijection for any N (`xor`: powers of two).
+Blocks of `interleave` bytes go round the channels. With N channels, block b is the r-th of its row
+q (b = q N + r) and lies in channel r (`none`), (r + q) mod N (`rotate`), or r XOR (q mod N)
+(`xor`); its place in the channel is always q. Every form is a bijection for any N (`xor`: powers
+of two).
 """
 
 from __future__ import annotations

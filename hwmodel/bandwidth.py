@@ -1,7 +1,8 @@
 """What a device reaches on named access patterns.
 
-One channel of a memory: an open-loop stream over the whole channel, as fast as its queues take it. An
-accelerator: extents dealt over its DMA engines, through interleave and hash, with finite windows.
+One channel of a memory: an open-loop stream over the whole channel, as fast as its queues take it.
+An accelerator: extents dealt over its DMA engines, through interleave and hash, with finite
+windows.
 """
 
 from __future__ import annotations
@@ -38,11 +39,21 @@ class Pattern:
     bound: str | None = None
 
 
-_SIZES = (("32B", 32), ("64B", 64), ("512B", 512), ("4KiB", 4096), ("16KiB", 16384), ("128KiB", 131072))
+_SIZES = (
+    ("32B", 32),
+    ("64B", 64),
+    ("512B", 512),
+    ("4KiB", 4096),
+    ("16KiB", 16384),
+    ("128KiB", 131072),
+)
 PATTERNS: dict[str, Pattern] = {
     "sequential": Pattern("reads in address order", None, 0.0, "sequential"),
     "sequential_w25": Pattern("address order, every fourth KiB written", None, 0.25),
-    **{f"random_{name}": Pattern(f"reads of {name} extents at random", size) for name, size in _SIZES},
+    **{
+        f"random_{name}": Pattern(f"reads of {name} extents at random", size)
+        for name, size in _SIZES
+    },
     "random_64B_w50": Pattern("64 B extents at random, half of them written", 64, 0.5),
 }
 _TILE = 4096
@@ -50,7 +61,8 @@ _TILE = 4096
 
 
 def measure(device: Device, pattern: str) -> dict[str, Any]:
-    """The figures of one pattern by the names of the CLI contract. Raises KeyError for an unknown one."""
+    """The figures of one pattern by the names of the CLI contract. Raises KeyError for an
+    unknown one."""
     spec = PATTERNS[pattern]
     if device.accelerator is None:
         return _on_channel(device, pattern, spec)
@@ -62,7 +74,9 @@ def _bound(device: Device, spec: Pattern) -> float | None:
     burst = device.memory.organisation.burst_bytes
     name = spec.bound
     if spec.extent is not None and not spec.writes and spec.extent in (burst, 2 * burst, 4 * burst):
-        name = {1: "random_1_burst", 2: "random_2_bursts", 4: "random_4_bursts"}[spec.extent // burst]
+        name = {1: "random_1_burst", 2: "random_2_bursts", 4: "random_4_bursts"}[
+            spec.extent // burst
+        ]
     return None if name is None else read_bound(device.memory, name).gbps * device.channels
 
 
@@ -85,7 +99,9 @@ def _on_channel(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
     start, written = _extents(spec, extent, CHANNEL_BYTES, o.capacity_bytes)
     offsets = np.arange(0, extent, o.burst_bytes, dtype=np.int64)
     run = OpenLoop(device.memory)
-    run.feed(0, (start[:, None] + offsets).ravel(), np.repeat(written, len(offsets)).astype(np.int64))
+    run.feed(
+        0, (start[:, None] + offsets).ravel(), np.repeat(written, len(offsets)).astype(np.int64)
+    )
     run.finish()
     return figures(device, run, 1, pattern, _bound(device, spec))
 
@@ -97,7 +113,9 @@ def _on_system(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
     # enough for the window at full speed; every engine has work to its end
     needed = int(device.peak_gbps * (DEVICE_NS + WARMUP_NS) * 1.2)
     total = -(-needed // (extent * engines)) * extent * engines
-    start, written = _extents(spec, extent, min(total, device.capacity_bytes), device.capacity_bytes)
+    start, written = _extents(
+        spec, extent, min(total, device.capacity_bytes), device.capacity_bytes
+    )
     tile = max(1, _TILE // extent) if spec.extent is None else 1
     engine = np.arange(len(start), dtype=np.int64) // tile % engines
     size = np.full(len(start), extent, np.int64)

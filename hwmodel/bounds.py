@@ -1,7 +1,8 @@
 """Closed-form limits of a channel's bandwidth, and the a-posteriori bound of a finished run.
 
-Reads only, n bursts an activation, banks and groups rotating, so that no bank or group is asked twice too
-soon: the slowest of the data bus, each command bus, activations (tRRD, tFAW / 4) and bank cycles wins.
+Reads only, n bursts an activation, banks and groups rotating, so that no bank or group is asked
+twice too soon: the slowest of the data bus, each command bus, activations (tRRD, tFAW / 4) and
+bank cycles wins.
 """
 
 from __future__ import annotations
@@ -73,12 +74,13 @@ def _bank_cycle(memory: MemorySpec, bursts: int) -> int:
 
 
 def _slots(memory: MemorySpec, bursts: int) -> dict[str, int]:
-    """Ticks of each command bus for one activation with `bursts` reads, the last with auto-precharge."""
+    """Ticks of each command bus for one activation with `bursts` reads, the last with
+    auto-precharge."""
     steps = ["ACT1", "ACT2"] if memory.activate.steps == 2 else ["ACT"]
     used: dict[str, int] = {}
     auto = "RDA" in memory.commands
     for name in [*steps, *["RD"] * bursts, *([] if auto else ["PRE"])]:
-        command = memory.commands[name]  # type: ignore[index]
+        command = memory.commands[name]
         shared = memory.buses[command.bus].scope == "channel"
         ticks = memory.tick_clock.ticks(Fraction(str(command.slots)))
         used[command.bus] = used.get(command.bus, 0) + ticks * (
@@ -88,7 +90,8 @@ def _slots(memory: MemorySpec, bursts: int) -> dict[str, int]:
 
 
 def read_bound(memory: MemorySpec, pattern: str) -> Bound:
-    """The closed-form limit of reads in `pattern`; refresh counts only as all-bank, never postponed."""
+    """The closed-form limit of reads in `pattern`; refresh counts only as all-bank, never
+    postponed."""
     o = memory.organisation
     bursts = PATTERNS[pattern] or o.columns
     burst_ticks = sum(memory.ticks(b) - memory.ticks(a) for a, b in memory.data.read.segments)
@@ -103,7 +106,9 @@ def read_bound(memory: MemorySpec, pattern: str) -> Bound:
         share = 1 - _refresh_share(memory)
     peak = memory.peak_gbps
     limits = {
-        name: float(peak * bursts * burst_ticks / ticks * share) for name, ticks in costs.items() if ticks
+        name: float(peak * bursts * burst_ticks / ticks * share)
+        for name, ticks in costs.items()
+        if ticks
     }
     best = min(limits.values())
     binding = [name for name, value in limits.items() if value < best * (1 + 1e-9)]
@@ -113,7 +118,8 @@ def read_bound(memory: MemorySpec, pattern: str) -> Bound:
 
 
 def _refresh_share(memory: MemorySpec) -> Fraction:
-    """Share of time an all-bank refresh takes from reads: (tRTP + tRPab + tRFCab + tRCD) / tREFI."""
+    """Share of time an all-bank refresh takes from reads: (tRTP + tRPab + tRFCab + tRCD) /
+    tREFI."""
     first = "ACT1" if memory.activate.steps == 2 else "ACT"
     assert memory.refresh.all_bank is not None
     lost = (
@@ -149,8 +155,8 @@ def least_cycles(memory: MemorySpec, commands: Mapping[str, int]) -> tuple[float
         key = f"{command.bus} bus"
         limits[key] = limits.get(key, 0) + ticks / (1 if bus.scope == "channel" else pcs)
     ranks = pcs * o.ranks
-    for name, ticks in _activation_ticks(memory).items():
-        limits[name] = max(0.0, activations / ranks - 4) * float(ticks)
+    for rule, cost in _activation_ticks(memory).items():
+        limits[rule] = max(0.0, activations / ranks - 4) * float(cost)
     same = ("bank", "bankgroup", *_WIDE)
     limits["banks"] = max(0.0, activations / o.banks - 1) * row_delay(memory, "ACT", "ACT", same)
     binding = max(limits, key=lambda name: limits[name])

@@ -1,7 +1,8 @@
-"""Everything that changes in one simulated DRAM channel: one record, so that it passes as one pointer.
+"""Everything that changes in one simulated DRAM channel: one record, so that it passes as one
+pointer.
 
-Arrays have fixed sizes (the largest channel that a description may have), which lets one compiled kernel
-serve every memory; only the part that a memory uses is ever touched.
+Arrays have fixed sizes (the largest channel that a description may have), which lets one compiled
+kernel serve every memory; only the part that a memory uses is ever touched.
 """
 
 from __future__ import annotations
@@ -38,15 +39,41 @@ MAX_SLOTS = 3 * MAX_QUEUE * MAX_PCS
 # fields of a queue slot
 Q_ROW, Q_COLUMN, Q_BANK, Q_SEQ, Q_TIME, Q_FLAGS, Q_TAG, Q_NEXT, Q_PREV, Q_KIND = range(10)
 
-_SCALARS = (
-    "now seq end hits misses conflicts bytes requests reads latency_sum latency_max"
-    " head tail offset stream_closed logged next_due owed phase response"
-).split()
+_SCALARS = [
+    "now",
+    "seq",
+    "end",
+    "hits",
+    "misses",
+    "conflicts",
+    "bytes",
+    "requests",
+    "reads",
+    "latency_sum",
+    "latency_max",
+    "head",
+    "tail",
+    "offset",
+    "stream_closed",
+    "logged",
+    "next_due",
+    "owed",
+    "phase",
+    "response",
+]
 
-_PER_PC = (
-    "mode active_banks active_count blocked pair_bank pair_slot pair_deadline row_bound dq_at"
-    " free_count"
-).split()
+_PER_PC = [
+    "mode",
+    "active_banks",
+    "active_count",
+    "blocked",
+    "pair_bank",
+    "pair_slot",
+    "pair_deadline",
+    "row_bound",
+    "dq_at",
+    "free_count",
+]
 
 CHANNEL = np.dtype(
     [(name, np.int64) for name in _SCALARS]
@@ -61,7 +88,11 @@ CHANNEL = np.dtype(
         ("refresh_owed", np.int64, (MAX_RANKS,)),
         ("refresh_issued", np.int64, (MAX_RANKS,)),
         ("refresh_due", np.int64),  # refreshes that have fallen due so far
-        ("ring", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES, MAX_WINDOW)),  # last N of each window
+        (
+            "ring",
+            np.int64,
+            (MAX_WINDOWS, MAX_WINDOW_INSTANCES, MAX_WINDOW),
+        ),  # last N of each window
         ("ring_at", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES)),
         ("dq", np.int64, (MAX_PCS, DQ_MEMORY, 2)),  # last column commands: tick, kind
         ("commands", np.int64, (N_COMMANDS,)),  # commands issued
@@ -74,7 +105,11 @@ CHANNEL = np.dtype(
         ("slot", np.int64, (MAX_SLOTS, 10)),  # queue entries by the Q_ names
         ("free", np.int64, (MAX_PCS, 3 * MAX_QUEUE)),  # free slots
         ("latency", np.int64, (LATENCY_BINS,)),  # reads by latency in ticks, the last bin open
-        ("inbox", np.int64, (4, INBOX)),  # a ring of runs: tick, first burst, bursts, tag x 2 + write
+        (
+            "inbox",
+            np.int64,
+            (4, INBOX),
+        ),  # a ring of runs: tick, first burst, bursts, tag x 2 + write
     ]
 )
 
@@ -82,7 +117,8 @@ CHANNEL = np.dtype(
 def idle_channels(
     memory: MemorySpec, constants: NDArray[np.void], channels: int, response_ticks: int = 0
 ) -> NDArray[np.void]:
-    """`channels` idle channels at tick 0 as CHANNEL records; refreshes phased as the controller says."""
+    """`channels` idle channels at tick 0 as CHANNEL records; refreshes phased as the controller
+    says."""
     state = np.zeros(channels, CHANNEL)
     c = constants[0]
     for name in ("earliest", "ring", "dq", "sync_until", "row_bound"):
@@ -97,5 +133,7 @@ def idle_channels(
     interval, sets = int(c["refresh_interval"]), int(c["refresh_sets"])
     if memory.controller.refresh_phase == "staggered":
         state["phase"] = np.arange(channels) * interval // (channels * sets)
-    state["next_due"] = FOREVER if c["refresh"] == REFRESH_NONE else state["phase"] + interval // sets
+    state["next_due"] = (
+        FOREVER if c["refresh"] == REFRESH_NONE else state["phase"] + interval // sets
+    )
     return state

@@ -1,8 +1,9 @@
-"""Strict YAML descriptions: every mistake is answered with file, line, dotted path and the nearest key.
+"""Strict YAML descriptions: every mistake is answered with file, line, dotted path and the nearest
+key.
 
-YAML -> `Document` (plain data, with the place and the source of every value) -> a typed frozen spec.
-PyYAML's surprises are refused instead of guessed at: duplicate keys, `1e9` (a string to PyYAML),
-`010` (octal), `12:30` (sexagesimal), `yes`/`no`.
+YAML -> `Document` (plain data, with the place and the source of every value) -> a typed frozen
+spec. PyYAML's surprises are refused instead of guessed at: duplicate keys, `1e9` (a string to
+PyYAML), `010` (octal), `12:30` (sexagesimal), `yes`/`no`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
+
+import yaml
 
 KeyPath = tuple[str | int, ...]
 Spec = TypeVar("Spec", bound=BaseModel)
@@ -107,7 +109,8 @@ class Provenance:
 
 @dataclass
 class Document:
-    """One YAML document: plain data, and for each path its mark and, where given, its provenance."""
+    """One YAML document: plain data, and for each path its mark and, where given, its
+    provenance."""
 
     data: dict[str, Any]
     file: str
@@ -153,7 +156,7 @@ class Document:
         here[last] = value
         for table in (self.marks, self.provenance):
             for key in [key for key in table if key[: len(path)] == path]:
-                del table[key]  # type: ignore[attr-defined]
+                del table[key]
         self.marks[path] = mark
 
     def graft(self, path: KeyPath, other: Document) -> None:
@@ -174,7 +177,8 @@ class Document:
         return path
 
     def build(self, model: type[Spec]) -> Spec:
-        """Validate into `model`. Raises DescriptionError(s) with file, line, path and nearest key."""
+        """Validate into `model`. Raises DescriptionError(s) with file, line, path and nearest
+        key."""
         try:
             return model.model_validate(self.data)
         except ValidationError as error:
@@ -248,7 +252,7 @@ def _mistakes(document: Document, item: Any) -> list[DescriptionError]:
             known = (*known, part)
     message = item["msg"].removeprefix("Value error, ")
     if item["type"] == "missing":
-        return [document.error(f"key {path[-1]!r} is missing", path[:-1] + (path[-1],))]
+        return [document.error(f"key {path[-1]!r} is missing", path)]
     if not path and (stated := _STATED_PATH.match(message)):
         # a whole-document check names its place at the head of its message
         path = known = tuple(
@@ -287,16 +291,12 @@ def _scalar(node: yaml.ScalarNode, reader: _Reader, name: str, path: KeyPath) ->
         raise DescriptionError(str(error), name, line, dotted(path)) from None
 
 
-def _convert(
-    node: yaml.Node, reader: _Reader, name: str, path: KeyPath, out: Document
-) -> Any:
+def _convert(node: yaml.Node, reader: _Reader, name: str, path: KeyPath, out: Document) -> Any:
     out.marks[path] = Mark(name, node.start_mark.line + 1)
     if isinstance(node, yaml.ScalarNode):
         return _scalar(node, reader, name, path)
     if isinstance(node, yaml.SequenceNode):
-        return [
-            _convert(item, reader, name, (*path, i), out) for i, item in enumerate(node.value)
-        ]
+        return [_convert(item, reader, name, (*path, i), out) for i, item in enumerate(node.value)]
     assert isinstance(node, yaml.MappingNode)
     keys: dict[Any, int] = {}
     for key_node, _ in node.value:
@@ -367,7 +367,8 @@ def loads(text: str, name: str = "<text>") -> Document:
 
 
 def load(path: str | Path) -> Document:
-    """Read one YAML file. Raises DescriptionError (missing, unreadable, not UTF-8, not strict YAML)."""
+    """Read one YAML file. Raises DescriptionError (missing, unreadable, not UTF-8, not strict
+    YAML)."""
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
@@ -390,8 +391,8 @@ def names(kind: str) -> list[str]:
 def find(kind: str, name_or_path: str, relative_to: str | Path | None = None) -> Path:
     """The file of a shipped description (`lpddr5-6400-x16`) or of the user's own (a path).
 
-    A path is tried as it stands, then beside the file that names it (`relative_to`).
-    Raises DescriptionError with the nearest shipped name.
+    A path is tried as it stands, then beside the file that names it (`relative_to`). Raises
+    DescriptionError with the nearest shipped name.
     """
     looks_like_path = "/" in name_or_path or name_or_path.endswith((".yaml", ".yml"))
     if not looks_like_path:
@@ -407,4 +408,6 @@ def find(kind: str, name_or_path: str, relative_to: str | Path | None = None) ->
     if looks_like_path:
         raise DescriptionError("no such file", name_or_path)
     singular = kind.removesuffix("ies") + "y" if kind.endswith("ies") else kind.removesuffix("s")
-    raise DescriptionError(f"no shipped {singular} {name_or_path!r}; {nearest(name_or_path, names(kind))}")
+    raise DescriptionError(
+        f"no shipped {singular} {name_or_path!r}; {nearest(name_or_path, names(kind))}"
+    )

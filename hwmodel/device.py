@@ -1,7 +1,9 @@
-"""A device: an accelerator with its memory, or one channel of a memory; overrides applied, checked.
+"""A device: an accelerator with its memory, or one channel of a memory; overrides applied,
+checked.
 
-`--set` paths go to the memory where its description has the key (`timing.tRCD`, `controller.refresh`,
-`address_map`), to the accelerator otherwise (`dma.window`, `interleave`, `memory`).
+`--set` paths go to the memory where its description has the key (`timing.tRCD`,
+`controller.refresh`, `address_map`), to the accelerator otherwise (`dma.window`, `interleave`,
+`memory`).
 """
 
 from __future__ import annotations
@@ -29,7 +31,14 @@ from hwmodel.description import (
 from hwmodel.memory_spec import MemorySpec
 
 _MEMORY_KEYS = set(MemorySpec.model_fields) - {"kind", "name", "summary", "sources"}
-_TIMING_ALIASES = {"tCL": "RL", "nCL": "RL", "tCWL": "WL", "nCWL": "WL", "tRPpb": "tRP", "nRPpb": "tRP"}
+_TIMING_ALIASES = {
+    "tCL": "RL",
+    "nCL": "RL",
+    "tCWL": "WL",
+    "nCWL": "WL",
+    "tRPpb": "tRP",
+    "nRPpb": "tRP",
+}
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,9 @@ def _find_device(name_or_path: str) -> Path:
     for kind in ("accelerators", "memories"):
         if name_or_path in names(kind):
             return find(kind, name_or_path)
-    raise DescriptionError(f"no shipped device {name_or_path!r}; {nearest(name_or_path, device_names())}")
+    raise DescriptionError(
+        f"no shipped device {name_or_path!r}; {nearest(name_or_path, device_names())}"
+    )
 
 
 def _accelerator(document: Document, overrides: list[str]) -> Device:
@@ -115,7 +126,8 @@ def _accelerator(document: Document, overrides: list[str]) -> Device:
     held = accelerator.channels * memory.organisation.capacity_bytes
     if accelerator.capacity > held:
         raise document.error(
-            f"{accelerator.capacity} B is more than {accelerator.channels} channels of {memory.name} hold ({held} B)",
+            f"{accelerator.capacity} B is more than the {held} B that"
+            f" {accelerator.channels} channels of {memory.name} hold",
             ("capacity",),
         )
     if accelerator.interleave % memory.organisation.burst_bytes:
@@ -132,7 +144,9 @@ def _overlay(accelerator: Document, memory: Document) -> None:
     for key, value in accelerator.data.get("controller", {}).items():
         memory.put(("controller", key), value, accelerator.mark(("controller", key)))
     if accelerator.data.get("address_map") is not None:
-        memory.put(("address_map",), accelerator.data["address_map"], accelerator.mark(("address_map",)))
+        memory.put(
+            ("address_map",), accelerator.data["address_map"], accelerator.mark(("address_map",))
+        )
     for name, value in accelerator.data.get("memory_set", {}).items():
         memory.put(tuple(name.split(".")), value, accelerator.mark(("memory_set", name)))
 

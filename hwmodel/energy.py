@@ -1,7 +1,9 @@
-"""Energy of a simulated interval from its command counts: activation, transfer, refresh, background.
+"""Energy of a simulated interval from its command counts: activation, transfer, refresh,
+background.
 
 E = n_ACT e_ACT + bytes_read e_RD + bytes_written e_WR + banks refreshed e_REF + P_background t.
-The constants and their confidence are in the memory's description (no public IDD exists for LPDDR5).
+The constants and their confidence are in the memory's description (no public IDD exists for
+LPDDR5).
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from collections.abc import Mapping
 from hwmodel.memory_spec import MemorySpec
 
 
-def energy_nj(memory: MemorySpec, commands: Mapping[str, int], elapsed_ns: float, channels: int = 1) -> float:
+def energy_nj(
+    memory: MemorySpec, commands: Mapping[str, int], elapsed_ns: float, channels: int = 1
+) -> float:
     """Energy in nJ of `channels` channels that issued `commands` in all over `elapsed_ns`."""
     e, o = memory.energy, memory.organisation
     activations = commands.get("ACT", 0) + commands.get("ACT2", 0)

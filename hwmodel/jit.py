@@ -10,15 +10,24 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, cast
 
 import numba
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-_KERNELS = ("jit.py", "channel.py", "memory.py", "timing.py")
-Function = TypeVar("Function", bound=Callable[..., Any])
+_KERNELS = (
+    "jit.py",
+    "kernel_names.py",
+    "candidates.py",
+    "issue.py",
+    "channel.py",
+    "channel_state.py",
+    "memory.py",
+    "memory_spec.py",
+    "timing.py",
+)
 
 
 def _cache_directory() -> str:
@@ -35,21 +44,20 @@ if "NUMBA_CACHE_DIR" not in os.environ:
     numba.config.CACHE_DIR = _cache_directory()  # type: ignore[attr-defined]
 
 
-def kernel(function: Function) -> Function:
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a kernel: no Python objects, no lock, cached on disk, integer arithmetic."""
-    return numba.njit(cache=True, nogil=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+    return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
 
 
-def inlined(function: Function) -> Function:
-    """Compile a small function into every kernel that calls it."""
-    return numba.njit(inline="always", error_model="numpy")(function)  # type: ignore[no-any-return]
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def lowest_bit(typingctx: Any, mask: Any) -> Any:
+@intrinsic
+def _lowest_bit(typingctx: Any, mask: Any) -> Any:
     """Index of the lowest set bit of a non-zero int64 (LLVM cttz)."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
 
     return types.int64(types.int64), generate
+
+
+lowest_bit: Callable[[int], int] = cast(Any, _lowest_bit)
+"""Index of the lowest set bit of a non-zero int64; for kernels only."""

@@ -1,14 +1,15 @@
 """A device's memory system: DMA engines with finite windows in front of all its channels.
 
-An engine walks its descriptors (contiguous extents) in order. It pays `descriptor_cost` before each, cuts it into
-requests of at most `dma.request` bytes that do not cross an interleave block, issues at most
-`port_bandwidth`, and stops while its bytes in flight fill `dma.window`. A request reaches its channel
-after `request_latency`; a read is complete `response_latency` after its last data beat, a (posted) write
-`response_latency` after it has entered the write queue.
+An engine walks its descriptors (contiguous extents) in order. It pays `descriptor_cost` before
+each, cuts it into requests of at most `dma.request` bytes that do not cross an interleave block,
+issues at most `port_bandwidth`, and stops while its bytes in flight fill `dma.window`. A request
+reaches its channel after `request_latency`; a read is complete `response_latency` after its last
+data beat, a (posted) write `response_latency` after it has entered the write queue.
 
 Simulation alternates engines and channels in rounds of request + response latency: nothing that
-happens in one round can be felt on the other side before the next (conservative lookahead), so each side runs
-on its own and the result is that of one global event queue, with ties at a channel broken by engine number.
+happens in one round can be felt on the other side before the next (conservative lookahead), so
+each side runs on its own and the result is that of one global event queue, with ties at a channel
+broken by engine number.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.address import CHANNEL_HASHES, HASH_ROTATE, HASH_XOR
-from hwmodel.channel import DRAINED, Record, advance
+from hwmodel.channel import advance
 from hwmodel.channel_state import FOREVER, INBOX, idle_channels
 from hwmodel.device import Device
 from hwmodel.jit import kernel
+from hwmodel.kernel_names import DRAINED, Record
 from hwmodel.memory_spec import COMMANDS
 from hwmodel.timing import Int, lower
 
@@ -34,14 +36,30 @@ FRACTION = 1 << 10
 _SYSTEM = np.dtype(
     [
         (name, np.int64)
-        for name in (
-            "channels interleave hash request window descriptor_cost byte_time"
-            " request_latency burst now stop warm warm_bytes bytes round"
-        ).split()
+        for name in [
+            "channels",
+            "interleave",
+            "hash",
+            "request",
+            "window",
+            "descriptor_cost",
+            "byte_time",
+            "request_latency",
+            "burst",
+            "now",
+            "stop",
+            "warm",
+            "warm_bytes",
+            "bytes",
+            "round",
+        ]
     ]
 )
 _ENGINE = np.dtype(
-    [(name, np.int64) for name in "cursor end offset in_flight ready collected started".split()]
+    [
+        (name, np.int64)
+        for name in ["cursor", "end", "offset", "in_flight", "ready", "collected", "started"]
+    ]
 )
 
 
@@ -171,9 +189,9 @@ def run_system(
 ) -> bool:  # fmt: skip
     """Run rounds until tick `stop` or until all is done; True if all was done.
 
-    `system` (1,) _SYSTEM, `engines` (E,) _ENGINE and `states` (channels,) CHANNEL records, modified in place;
-    `start`, `size`, `write` (n,) descriptors; `completions` (E, ring) zeros. Bytes are
-    noted at the first round past tick `warm`.
+    `system` (1,) _SYSTEM, `engines` (E,) _ENGINE and `states` (channels,) CHANNEL records,
+    modified in place; `start`, `size`, `write` (n,) descriptors; `completions` (E, ring) zeros.
+    Bytes are noted at the first round past tick `warm`.
     """
     c, p = constants[0], system[0]
     log = np.zeros((0, 5), np.int64)
@@ -221,7 +239,9 @@ def _engines(count: int, d: Descriptors) -> tuple[NDArray[np.void], Int, Int, In
     engines = np.zeros(count, _ENGINE)
     engines["end"] = ends
     engines["cursor"] = np.concatenate([[0], ends[:-1]])
-    columns = (np.ascontiguousarray(column[order], np.int64) for column in (d.start, d.size, d.write))
+    columns = (
+        np.ascontiguousarray(column[order], np.int64) for column in (d.start, d.size, d.write)
+    )
     return (engines, *columns)  # type: ignore[return-value]
 
 
@@ -253,12 +273,17 @@ def response_ticks(device: Device) -> int:
 
 
 def simulate_system(
-    device: Device, descriptors: Descriptors, *, warmup_ns: float = 0.0, measure_ns: float = math.inf
+    device: Device,
+    descriptors: Descriptors,
+    *,
+    warmup_ns: float = 0.0,
+    measure_ns: float = math.inf,
 ) -> SystemResult:
     """Simulate `descriptors` on all channels; bandwidth over a window after a discarded warm-up.
 
-    The window is `measure_ns` of device time from `warmup_ns` on, or ends with the last data beat. Both are
-    rounded up to whole rounds. Raises ValueError for extents outside the memory or unknown engines.
+    The window is `measure_ns` of device time from `warmup_ns` on, or ends with the last data beat.
+    Both are rounded up to whole rounds. Raises ValueError for extents outside the memory or
+    unknown engines.
     """
     _check(device, descriptors)
     a, clock = device.accelerator, device.memory.tick_clock

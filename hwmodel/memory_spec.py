@@ -46,7 +46,9 @@ def _timing_value(value: object) -> object:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         raise ValueError(f"expected a time with its unit, such as {value}nCK or 18ns")
-    if isinstance(value, str) and (match := re.fullmatch(r"\s*(-?[0-9]+(?:\.[0-9]+)?)\s*nCK\s*", value)):
+    if isinstance(value, str) and (
+        match := re.fullmatch(r"\s*(-?[0-9]+(?:\.[0-9]+)?)\s*nCK\s*", value)
+    ):
         if Fraction(match.group(1)) < 0:
             raise ValueError(f"a timing cannot be negative; got {value!r}")
         return ("nCK", Fraction(match.group(1)))
@@ -115,7 +117,14 @@ class Organisation(Strict):
 
     def count(self, level: str) -> int:
         """Instances of `level` in a channel."""
-        sizes = (1, self.pseudochannels, self.ranks, self.stacks, self.bankgroups, self.banks_per_group)
+        sizes = (
+            1,
+            self.pseudochannels,
+            self.ranks,
+            self.stacks,
+            self.bankgroups,
+            self.banks_per_group,
+        )
         total = 1
         for name, size in zip(LEVELS, sizes, strict=True):
             total *= size
@@ -329,7 +338,7 @@ class MemorySpec(Strict):
     clock: ClockSpec
     timing: dict[str, Timing]
     buses: dict[str, Bus]
-    commands: dict[CommandName, Command]
+    commands: dict[str, Command]
     activate: Activate = Activate()
     data: Data
     sync: Sync | None = None
@@ -383,19 +392,32 @@ class MemorySpec(Strict):
         if missing := sorted(wanted - set(self.commands)):
             raise ValueError(f"commands: {', '.join(missing)} missing")
         for name, command in self.commands.items():
+            if name not in COMMANDS:
+                raise ValueError(
+                    f"commands.{name}: unknown command; {nearest(name, list(COMMANDS))}"
+                )
             if command.bus not in self.buses:
                 raise ValueError(f"commands.{name}: no bus {command.bus!r}")
         known = self.timing_clocks
         for where, expression in self._expressions():
             for name in names_in(expression):
                 if name not in known:
-                    raise ValueError(f"{where}: unknown timing {name!r}; {nearest(name, list(known))}")
+                    raise ValueError(
+                        f"{where}: unknown timing {name!r}; {nearest(name, list(known))}"
+                    )
         for i, row in enumerate(self.constraints):
-            for command in (*row.after, *row.before):
-                if self.reference(command) not in self.commands:
-                    raise ValueError(f"constraints[{i}]: this memory has no command {command!r}")
-                if command in RANK_COMMANDS and row.scope in ("bank", "bankgroup", "stack", "other_stack"):
-                    raise ValueError(f"constraints[{i}]: {command} addresses a rank, not a {row.scope}")
+            for addressed in (*row.after, *row.before):
+                if self.reference(addressed) not in self.commands:
+                    raise ValueError(f"constraints[{i}]: this memory has no command {addressed!r}")
+                if addressed in RANK_COMMANDS and row.scope in (
+                    "bank",
+                    "bankgroup",
+                    "stack",
+                    "other_stack",
+                ):
+                    raise ValueError(
+                        f"constraints[{i}]: {addressed} addresses a rank, not a {row.scope}"
+                    )
         windows = [row for row in self.constraints if row.window is not None]
         if len(windows) > MAX_WINDOWS or len(self.buses) > MAX_WINDOWS:
             raise ValueError(f"constraints: more than {MAX_WINDOWS} windows, or as many buses")
@@ -428,7 +450,15 @@ class MemorySpec(Strict):
     def field_bits(self) -> dict[str, int]:
         """Bits that each address field needs in this memory."""
         o = self.organisation
-        sizes = (o.columns, o.banks_per_group, o.bankgroups, o.stacks, o.ranks, o.pseudochannels, o.rows)
+        sizes = (
+            o.columns,
+            o.banks_per_group,
+            o.bankgroups,
+            o.stacks,
+            o.ranks,
+            o.pseudochannels,
+            o.rows,
+        )
         return {name: size.bit_length() - 1 for name, size in zip(FIELDS, sizes, strict=True)}
 
     def resolved_address_map(self) -> list[tuple[str, int]]:
@@ -449,7 +479,9 @@ class MemorySpec(Strict):
 
     def refresh_sets(self) -> list[list[int]]:
         """Banks (within a rank) of each per-bank refresh set, in order."""
-        per_rank = self.organisation.banks // (self.organisation.pseudochannels * self.organisation.ranks)
+        per_rank = self.organisation.banks // (
+            self.organisation.pseudochannels * self.organisation.ranks
+        )
         if self.refresh.per_bank is None or self.refresh.per_bank.sets == "single":
             return [[bank] for bank in range(per_rank)]
         return self.refresh.per_bank.sets

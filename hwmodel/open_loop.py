@@ -1,4 +1,5 @@
-"""Open-loop simulation of channels: a stream that arrives as fast as the queues take it, or at given ticks."""
+"""Open-loop simulation of channels: a stream that arrives as fast as the queues take it, or at
+given ticks."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.audit import CommandLog
-from hwmodel.channel import LOG_FULL, feed
+from hwmodel.channel import feed
 from hwmodel.channel_state import LATENCY_BINS, idle_channels
+from hwmodel.kernel_names import LOG_FULL
 from hwmodel.memory_spec import COMMANDS, RANK_COMMANDS, MemorySpec
 from hwmodel.timing import lower
 
@@ -60,7 +62,8 @@ class OpenLoop:
         feed(self._constants, warm, 0, _AT_ONCE, _NOTHING, _NOTHING, 0, _NO_LOG)  # compile
 
     def feed(self, channel: int, local: Int, write: Int, arrival: Int | None = None) -> None:
-        """Give a channel its next requests: local byte addresses, 1 where a write, arrival ticks."""
+        """Give a channel its next requests: local byte addresses, 1 where a write, arrival
+        ticks."""
         burst = np.ascontiguousarray(local // self.memory.organisation.burst_bytes)
         when = _AT_ONCE if arrival is None else np.ascontiguousarray(arrival, np.int64)
         if arrival is not None and len(burst) == 0:
@@ -108,7 +111,11 @@ class OpenLoop:
     def commands(self) -> dict[str, int]:
         """Commands issued, by name, over all channels."""
         counts = self.states["commands"].sum(axis=0).tolist()
-        return {name: n for name, n in zip(COMMANDS, counts, strict=True) if name in self.memory.commands}
+        return {
+            name: n
+            for name, n in zip(COMMANDS, counts, strict=True)
+            if name in self.memory.commands
+        }
 
     def latency_ns(self) -> dict[str, float] | None:
         """Read latency from entry into the queue to the end of its data; None without reads."""
@@ -151,7 +158,8 @@ def simulate_channel(
     channels: int = 1,
     log: bool = True,
 ) -> ChannelResult:
-    """Simulate channel `channel` of `channels` alone on (arrival tick, local address, write), each (n,)."""
+    """Simulate channel `channel` of `channels` alone on (arrival tick, local address, write),
+    each (n,)."""
     parts: list[CommandLog] = []
     run = OpenLoop(memory, channels, (lambda _, part: parts.append(part)) if log else None)
     run.feed(channel, np.asarray(address, np.int64), write.astype(np.int64), arrival_tick)
@@ -165,5 +173,3 @@ def simulate_channel(
         run.total("misses"),
         run.total("conflicts"),
     )
-
-

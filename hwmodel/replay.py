@@ -1,8 +1,10 @@
-"""Replay of an access trace on a device or on one channel of it, open loop: each channel takes its accesses
-in the order of the trace as fast as its queues allow."""
+"""Replay of an access trace on a device or on one channel of it, open loop: each channel takes its
+accesses in the order of the trace as fast as its queues allow.
+"""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from hwmodel.description import DescriptionError
 from hwmodel.device import Device
 from hwmodel.energy import energy_nj
 from hwmodel.memory_spec import COMMANDS, MemorySpec
-from hwmodel.open_loop import LogSink, OpenLoop
+from hwmodel.open_loop import OpenLoop
 from hwmodel.trace import Chunk, read_trace
 
 
@@ -24,8 +26,8 @@ def replay(
 ) -> dict[str, Any]:
     """Simulate `trace` and return the figures of the CLI contract.
 
-    `single_channel`: addresses are local to one channel. `commands`: write the command log there (CSV). Raises
-    DescriptionError for an unreadable trace or an address outside the memory.
+    `single_channel`: addresses are local to one channel. `commands`: write the command log there
+    (CSV). Raises DescriptionError for an unreadable trace or an address outside the memory.
     """
     channels = 1 if single_channel else device.channels
     if commands is None:
@@ -38,7 +40,9 @@ def replay(
                 file.write(",".join(csv_columns(device.memory, channels > 1)) + "\n")
 
                 def sink(channel: int, log: CommandLog) -> None:
-                    write_csv(file, device.memory, log, channel if channels > 1 else None, header=False)
+                    write_csv(
+                        file, device.memory, log, channel if channels > 1 else None, header=False
+                    )
 
                 run = OpenLoop(device.memory, channels, sink)
                 _feed(run, device, trace, single_channel)
@@ -75,7 +79,7 @@ def split(device: Device, chunk: Chunk, single_channel: bool) -> list[tuple[int,
     channel, local = to_channel(device, address)
     order = np.argsort(channel, kind="stable")
     edges = np.searchsorted(channel[order], np.arange(device.channels + 1))
-    parts = [order[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    parts = [order[a:b] for a, b in pairwise(edges)]
     return [(i, (local[part], write[part])) for i, part in enumerate(parts) if len(part)]
 
 

@@ -1,8 +1,8 @@
 """Lowering of a memory description to the integer arrays that the channel kernel reads.
 
 Scopes with the same instances fall together into one level; every instance of a level is a *node*.
-A command to a bank concerns one node a level: `ancestors[bank, level]`. Issuing a command max-merges one
-row of `delay[level]` into the node's earliest ticks.
+A command to a bank concerns one node a level: `ancestors[bank, level]`. Issuing a command
+max-merges one row of `delay[level]` into the node's earliest ticks.
 """
 
 from __future__ import annotations
@@ -31,13 +31,39 @@ REFRESH_NONE, REFRESH_ALL_BANK, REFRESH_PER_BANK = 0, 1, 2
 MAX_BANKS, MAX_PCS, MAX_RANKS, MAX_LEVELS, MAX_NODES = 128, 2, 16, 6, 320
 MAX_SEGMENTS, MAX_FIELDS, MAX_HASHES = 4, 24, 8
 
-_SCALARS = (
-    "banks pcs ranks banks_per_pc banks_per_rank levels first steps lazy max_gap drain_high"
-    " drain_low scheduler closed hit_limit activation_buffer refresh refresh_interval"
-    " refresh_sets set_size sync check_dq burst_bytes windows one_bus siblings n_fields n_hashes"
-).split()
+_SCALARS = [
+    "banks",
+    "pcs",
+    "ranks",
+    "banks_per_pc",
+    "banks_per_rank",
+    "levels",
+    "first",
+    "steps",
+    "lazy",
+    "max_gap",
+    "drain_high",
+    "drain_low",
+    "scheduler",
+    "closed",
+    "hit_limit",
+    "activation_buffer",
+    "refresh",
+    "refresh_interval",
+    "refresh_sets",
+    "set_size",
+    "sync",
+    "check_dq",
+    "burst_bytes",
+    "windows",
+    "one_bus",
+    "siblings",
+    "n_fields",
+    "n_hashes",
+]
 
-# What the channel kernel reads and never writes; times in ticks. One record, so that it passes as one pointer.
+# What the channel kernel reads and never writes; times in ticks. One record, so that it passes
+# as one pointer.
 CONSTANTS = np.dtype(
     [(name, np.int64) for name in _SCALARS]
     + [
@@ -124,14 +150,14 @@ def _segments(memory: MemorySpec) -> Int:
 
 def _dq_can_collide(memory: MemorySpec, segments: Int) -> bool:
     """Whether rows of the pseudo-channel leave room for two bursts to overlap on DQ."""
-    spans = [
-        {t for a, b in kind if a != NEVER for t in range(int(a), int(b))} for kind in segments
-    ]
+    spans = [{t for a, b in kind if a != NEVER for t in range(int(a), int(b))} for kind in segments]
     wide = [
         row
         for row in memory.constraints
-        if row.window is None and memory.organisation.count(row.scope.removeprefix("other_"))
-        <= memory.organisation.pseudochannels and not row.scope.startswith("other_")
+        if row.window is None
+        and memory.organisation.count(row.scope.removeprefix("other_"))
+        <= memory.organisation.pseudochannels
+        and not row.scope.startswith("other_")
     ]
     for first in COLUMN_COMMANDS:
         for then in COLUMN_COMMANDS:
@@ -238,7 +264,8 @@ def _scalars(memory: MemorySpec, r: np.void, depth: int) -> None:
         # compared as integers: writes > high x capacity, writes < low x capacity
         "drain_high": np.floor(c.write_drain_high * c.write_queue + 1e-9),
         "drain_low": np.ceil(c.write_drain_low * c.write_queue - 1e-9),
-        "scheduler": {"frfcfs": FRFCFS, "frfcfs_oldest_ready": OLDEST_READY, "fcfs": FCFS}[c.scheduler],
+        "scheduler": {"frfcfs": FRFCFS, "frfcfs_oldest_ready": OLDEST_READY, "fcfs":
+        FCFS}[c.scheduler],
         "closed": c.page_policy == "closed", "hit_limit": c.row_hit_limit,
         "activation_buffer": c.activation_buffer, "refresh": refresh[c.refresh],
         "refresh_interval": memory.ticks(interval.interval) if interval else 0,

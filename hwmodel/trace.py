@@ -1,4 +1,5 @@
-"""Access traces: text (`R 0x1f40`, `W 0x1f40`; plain or gzip) or `.npz` (`address`, `write`), in chunks."""
+"""Access traces: text (`R 0x1f40`, `W 0x1f40`; plain or gzip) or `.npz` (`address`, `write`), in
+chunks."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def _read_npz(file: Path) -> Iterator[Chunk]:
     except (zipfile.BadZipFile, ValueError, EOFError, OSError, zlib.error) as error:
         raise DescriptionError(f"is not an .npz file: {error}", file) from None
     if address.ndim != 1 or address.shape != write.shape or address.dtype.kind not in "ui":
-        raise DescriptionError("expected `address` (integers) and `write` (bool) of one length", file)
+        raise DescriptionError(
+            "expected `address` (integers) and `write` (bool) of one length", file
+        )
     if not len(address):
         raise DescriptionError("holds no accesses", file)
     if address.dtype.kind == "i" and address.min() < 0:
@@ -63,7 +66,9 @@ def _read_text(file: Path) -> Iterator[Chunk]:
             try:
                 lines = text.readlines(CHUNK * 8)
             except (EOFError, OSError, zlib.error) as error:
-                raise DescriptionError(f"truncated or damaged gzip: {error}", file, line + 1) from None
+                raise DescriptionError(
+                    f"truncated or damaged gzip: {error}", file, line + 1
+                ) from None
             if not lines:
                 break
             chunk = _parse(lines, file, line)

@@ -1,7 +1,8 @@
-"""Physical quantities as they are written in descriptions, and the one conversion to integer ticks.
+"""Physical quantities as they are written in descriptions, and the one conversion to integer
+ticks.
 
-Conventions used everywhere: GB and TB are powers of ten, KiB/MiB/GiB powers of two; times are kept as
-exact fractions of a nanosecond until `Clock.ticks` rounds them up once.
+Conventions used everywhere: GB and TB are powers of ten, KiB/MiB/GiB powers of two; times are kept
+as exact fractions of a nanosecond until `Clock.ticks` rounds them up once.
 """
 
 from __future__ import annotations

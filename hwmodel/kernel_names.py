@@ -1,0 +1,18 @@
+"""Names that the kernels share: commands as numbers, outcomes, the type of a record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hwmodel.memory_spec import COMMANDS
+from hwmodel.timing import N_COMMANDS
+
+ACT, ACT1, ACT2, RD, RDA, WR, WRA, PRE, PREA, REFPB, REFAB, CAS = range(N_COMMANDS)
+assert COMMANDS == (
+    "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "PRE", "PREA", "REFPB", "REFAB", "CAS",
+)  # fmt: skip
+FLAG_ACTIVATED, FLAG_PRECHARGED = 1, 2
+# outcomes of `advance`
+REACHED, WANTS_INPUT, LOG_FULL, DRAINED = 0, 1, 2, 3
+Record = Any
+"""A numpy record inside a kernel."""

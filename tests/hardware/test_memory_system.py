@@ -1,0 +1,105 @@
+"""DMA engines, windows, interleave: each setting moves a figure, and bytes are conserved."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hwmodel.device import Device, load_device
+from hwmodel.memory import Descriptors, SystemResult, simulate_system
+
+KIB = 1024
+
+
+def extents(
+    device: Device, size: int, count: int, seed: int = 1, write: float = 0.0
+) -> Descriptors:
+    assert device.accelerator is not None
+    rng = np.random.default_rng(seed)
+    start = rng.permutation(device.capacity_bytes // size - 1)[:count].astype(np.int64) * size
+    engine = np.arange(count, dtype=np.int64) % device.accelerator.dma.engines
+    return Descriptors(engine, start, np.full(count, size, np.int64), rng.random(count) < write)
+
+
+def run(
+    settings: list[str], size: int = 16 * KIB, count: int = 600, write: float = 0.0
+) -> SystemResult:
+    device = load_device("mlu370-x4", settings)
+    return simulate_system(device, extents(device, size, count, write=write))
+
+
+def test_every_byte_asked_for_is_moved_once() -> None:
+    found = run([], write=0.3)
+    assert found.finished
+    assert found.total_bytes == 600 * 16 * KIB == found.bursts * 32
+    assert sum(found.commands[n] for n in ("RD", "WR", "RDA", "WRA")) == found.bursts
+    assert found.row_hits + found.row_misses + found.row_conflicts == found.bursts
+
+
+def test_a_ragged_extent_moves_the_bursts_that_cover_it() -> None:
+    device = load_device("mlu370-x4")
+    one = Descriptors(
+        np.zeros(1, np.int64),
+        np.array([500], np.int64),
+        np.array([100], np.int64),
+        np.zeros(1, bool),
+    )
+    found = simulate_system(device, one)
+    assert found.bursts == (599 // 32 - 500 // 32 + 1) and found.total_bytes == 100
+
+
+def test_the_latency_of_a_lone_burst_is_the_sum_of_its_parts() -> None:
+    device = load_device("mlu370-x4", ["controller.refresh=none", "dma.descriptor_cost=0ns"])
+    one = Descriptors(
+        np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([32], np.int64), np.zeros(1, bool)
+    )
+    found = simulate_system(device, one)
+    # request 80 CK, ACT1, ACT2 at 81, CAS meanwhile, RD at 81 + 15, RL 17, two CK of data
+    assert found.elapsed_ns == pytest.approx((80 + 1 + 15 + 17 + 2) * 1.25)
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        ("dma.window=16KiB", "dma.window=1KiB"),
+        ("dma.descriptor_cost=0ns", "dma.descriptor_cost=3us"),
+        ("dma.port_bandwidth=32GB/s", "dma.port_bandwidth=4GB/s"),
+        ("dma.response_latency=50ns", "dma.response_latency=2us"),
+        ("controller.read_queue=64", "controller.read_queue=4"),
+        ("controller.refresh=none", "controller.refresh=all_bank"),
+        ("dma.engines=32", "dma.engines=4"),
+        ("channels=24", "channels=12"),
+    ],
+)
+def test_a_tighter_resource_costs_bandwidth(better: str, worse: str) -> None:
+    settings = ["capacity=8GiB"]
+    assert run([*settings, better]).gbps > 1.02 * run([*settings, worse]).gbps
+
+
+@pytest.mark.parametrize("setting", ["interleave=4KiB", "channel_hash=none", "dma.request=64B"])
+def test_layout_of_channels_and_requests_moves_the_result(setting: str) -> None:
+    assert run([setting]).gbps != pytest.approx(run([]).gbps, rel=1e-4)
+
+
+def test_the_same_descriptors_give_the_same_figures_bit_for_bit() -> None:
+    assert run([], write=0.2) == run([], write=0.2)
+
+
+def test_a_measured_window_agrees_with_the_whole_run_of_a_uniform_stream() -> None:
+    device = load_device("mlu370-x4")
+    d = extents(device, 4 * KIB, 8000)
+    whole = simulate_system(device, d)
+    window = simulate_system(device, d, warmup_ns=10_000, measure_ns=60_000)
+    assert not window.finished
+    assert window.gbps == pytest.approx(whole.gbps, rel=0.03)
+
+
+def test_bad_descriptors_are_refused() -> None:
+    device = load_device("mlu370-x4")
+    bad = extents(device, KIB, 10)
+    with pytest.raises(ValueError, match="outside"):
+        simulate_system(device, bad._replace(start=bad.start + device.capacity_bytes))
+    with pytest.raises(ValueError, match="empty"):
+        simulate_system(device, bad._replace(size=bad.size * 0))
+    with pytest.raises(ValueError, match="engine"):
+        simulate_system(device, bad._replace(engine=bad.engine + 100))
