@@ -220,7 +220,7 @@ def choose(c: Record, s: Record) -> tuple[int, int, int, int]:
                 continue
             if this < key or (this == key and age < seq):
                 key, seq, command, bank, slot = this, age, ACT2, pair, which
-            if c.lazy == 0 and c.one_bus == 1:
+            if c.lazy == 0 and c.one_bus == 1 and tick == max(now, s.bus_free[c.bus[ACT2, 0]]):
                 return key, command, bank, slot  # nothing can be earlier on the only bus
     if s.owed > 0:
         for rank in range(c.ranks):

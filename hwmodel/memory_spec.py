@@ -418,6 +418,9 @@ class MemorySpec(Strict):
                     raise ValueError(
                         f"constraints[{i}]: {addressed} addresses a rank, not a {row.scope}"
                     )
+        self._two_steps_cannot_deadlock()
+        if self.sync and self._sync_hold_too_short():
+            raise ValueError("sync.hold.CAS: is over before the column command may follow")
         windows = [row for row in self.constraints if row.window is not None]
         if len(windows) > MAX_WINDOWS or len(self.buses) > MAX_WINDOWS:
             raise ValueError(f"constraints: more than {MAX_WINDOWS} windows, or as many buses")
@@ -432,6 +435,41 @@ class MemorySpec(Strict):
         if self.controller.page_policy == "closed" and not {"RDA", "WRA"} <= set(self.commands):
             raise ValueError("controller.page_policy: closed needs commands RDA and WRA")
         return self
+
+    def _two_steps_cannot_deadlock(self) -> None:
+        """An open ACT1 must always find its ACT2 legal by `max_gap`. Raises ValueError."""
+        if self.activate.steps != 2 or self.activate.max_gap is None:
+            return
+        longest = self.ticks(self.activate.max_gap)
+        for i, row in enumerate(self.constraints):
+            after = {self.reference(command) for command in row.after}
+            before = {self.reference(command) for command in row.before}
+            if "ACT2" not in before:
+                continue
+            # while a pair is open its bank takes no other command, and its rank no PREA or REFAB
+            harmless = {"ACT1", "ACT2"} | ({"PREA", "REFAB"} if row.scope == "rank" else set())
+            stray = sorted(after - harmless)
+            if stray and row.scope != "bank":
+                raise ValueError(f"constraints[{i}]: {stray[0]} must hold up ACT1, not ACT2")
+            if "ACT1" in after and row.scope == "bank" and self.ticks(row.delay) > longest:
+                raise ValueError(f"constraints[{i}]: ACT2 cannot follow within activate.max_gap")
+            shared = row.scope == "channel" and self.organisation.pseudochannels > 1
+            if shared and after & before:
+                raise ValueError(f"constraints[{i}]: pseudo-channels would block each other's ACT2")
+        first, second = self.commands["ACT1"], self.commands["ACT2"]
+        shared = self.organisation.pseudochannels > 1 and self.buses[second.bus].scope == "channel"
+        if shared and first.bus == second.bus and second.slots > first.slots:
+            raise ValueError("commands.ACT2: holds its bus longer than ACT1")
+
+    def _sync_hold_too_short(self) -> bool:
+        """Whether the data clock that CAS starts stops before a column command may follow."""
+        assert self.sync is not None
+        waits = [
+            self.ticks(row.delay)
+            for row in self.constraints
+            if "CAS" in row.after and set(row.before) & set(COLUMN_COMMANDS)
+        ]
+        return self.ticks(self.sync.hold.CAS) < max(waits, default=0)
 
     def _expressions(self) -> list[tuple[str, str]]:
         found = [(f"constraints[{i}].delay", row.delay) for i, row in enumerate(self.constraints)]

@@ -1,0 +1,15 @@
+"""Hypothesis profiles: `ci` (default) is the same on every run; `long` searches further."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "long", parent=settings.get_profile("ci"), derandomize=False, max_examples=3000
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
