@@ -1,0 +1,40 @@
+# make demo | test | test-long | bench: each from a bare clone; quick once .venv is there.
+PYTHON ?= python3
+JOBS ?= 2
+BIN := .venv/bin
+DEV := .venv/installed-dev
+RUN := .venv/installed
+
+.PHONY: demo test test-long bench lint clean
+
+demo: $(RUN)
+	$(BIN)/bankwise run quickstart
+	$(BIN)/bankwise report "$$(ls -dt runs/quickstart-* | head -n 1)"
+
+test: lint
+	$(BIN)/python -m pytest -q -m "not long" -n $(JOBS) --dist loadfile
+
+test-long: lint
+	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
+
+lint: $(DEV)
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check --quiet .
+	$(BIN)/python -m mypy
+
+bench: $(DEV)
+	$(BIN)/python -m pytest -q tests/bench -o addopts=--import-mode=importlib --benchmark-only
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+$(RUN): pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(DEV): pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	@touch $(RUN) $@
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""The serving floor: requests, workloads, allocators, scheduling and the traffic they cause."""

@@ -1,0 +1,195 @@
+"""The contract of a KV allocator: who holds which token slots of the device.
+
+Slots are [0, layout.slots); `KvLayout` turns them into byte addresses. Requests are dense ids. An
+allocator joins by one file and one line in `policies.registry`; the contract tests then run on it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from hwmodel.description import Strict
+from policies.arena import external_fragmentation
+from policies.kv_layout import Extents, KvLayout, Units
+from policies.predictor import Prediction
+from policies.requests import IntArray
+
+
+class PolicyOptions(Strict):
+    """Base of every policy's options; `name` is the registry key."""
+
+    name: str
+
+
+class Limits(NamedTuple):
+    """Longest outputs and contexts the engine admits, in tokens."""
+
+    max_tokens: int
+    max_model_len: int
+
+
+class Demand(NamedTuple):
+    """What is known of a request when it asks for memory, in tokens."""
+
+    prompt: int
+    generated: int
+    """Output tokens of earlier residences, which a preempted request prefills again."""
+    prediction: Prediction
+
+
+class Migration(NamedTuple):
+    """A contiguous copy of `tokens` stored tokens between two runs of slots."""
+
+    request: int
+    source: int
+    target: int
+    tokens: int
+    left: int
+    """Slots of the old reservation, which `settle` frees."""
+
+
+class Allocator(ABC):
+    """Base of all allocators. Per-request state: `stored` and `reserved` tokens, int64 (requests,).
+
+    A request is resident between a successful `reserve` and `release`. Operations on others raise
+    KeyError; stored tokens never exceed reserved ones, and no slot has two owners.
+    """
+
+    Options: ClassVar[type[PolicyOptions]]
+    preempts: ClassVar[Literal["last", "itself"]] = "last"
+    """Whom the engine preempts when a request can neither grow nor move."""
+
+    def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: Any) -> None:
+        self.layout = layout
+        self.limits = limits
+        self.options = options
+        self.stored = np.zeros(requests, np.int64)
+        self.reserved = np.zeros(requests, np.int64)
+        self.resident = np.zeros(requests, np.bool_)
+        self.reserved_total = 0
+        """Slots reserved by all residents; slots of a running copy count twice."""
+
+    @property
+    def slots(self) -> int:
+        return self.layout.slots
+
+    @property
+    @abstractmethod
+    def free_slots(self) -> int:
+        """Slots no request holds."""
+
+    @property
+    @abstractmethod
+    def largest_hole(self) -> int:
+        """Slots of the largest reservation that could succeed now."""
+
+    @property
+    def fragmentation(self) -> float:
+        """External fragmentation: share of free slots outside the largest hole."""
+        return external_fragmentation(self.free_slots, self.largest_hole)
+
+    @property
+    def reach(self) -> int:
+        """Slots of the largest reservation that the empty device can hold."""
+        return self.slots
+
+    @abstractmethod
+    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
+        """Slots that requests of these lengths may come to ask for; above `reach`, never."""
+
+    @abstractmethod
+    def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
+        """Admit a request and store its first `tokens`. False (nothing changes) if there is no
+        room."""
+
+    @abstractmethod
+    def grow(self, request: int, tokens: int) -> bool:
+        """Store `tokens` more. False (nothing changes) if there is no room."""
+
+    @abstractmethod
+    def release(self, request: int) -> int:
+        """Free everything the request holds; returns the slots that were reserved for it."""
+
+    @abstractmethod
+    def units(self, request: int) -> Units:
+        """The request's allocation units in token order."""
+
+    def migrate(self, request: int) -> Migration | None:
+        """Reserve a larger place for a request that cannot grow; None (nothing changes) if there is
+        no room or the policy never moves. The old place stays held until `settle`."""
+        self._require(request)
+        return None
+
+    def settle(self) -> None:  # noqa: B027 - most policies have nothing to settle
+        """The copies of this step are done: free the old places."""
+
+    def headroom(self, requests: IntArray, limit: int) -> int:
+        """How many rounds, up to `limit`, every one of `requests` can grow by one token a round."""
+        room = int((self.reserved[requests] - self.stored[requests]).min(initial=limit))
+        return min(limit, room)
+
+    def advance(self, requests: IntArray, rounds: int) -> None:
+        """`rounds` times: `grow(request, 1)` for each of `requests` in order. Needs the
+        headroom."""
+        self.stored[requests] += rounds
+
+    def finished(self, request: int, prompt: int, output: int) -> None:  # noqa: B027
+        """A request ended with these realised lengths (for policies that learn)."""
+
+    def extent_count(self, requests: IntArray) -> int:
+        """Physically contiguous runs of slots that `requests` hold together."""
+        return len(requests)
+
+    def extents(self, request: int, layer: int, half: int) -> Extents:
+        """Physical byte runs that hold the request's stored tokens in one layer's K (0) or V
+        (1)."""
+        return self.layout.extents(self.units(request), layer, half)
+
+    def report(self) -> dict[str, float]:
+        """Figures of this policy alone, for the metrics."""
+        return {}
+
+    def _require(self, request: int) -> None:
+        if not 0 <= request < len(self.resident) or not self.resident[request]:
+            raise KeyError(f"request {request} holds no memory")
+
+    def _admit(self, request: int, reserved: int, tokens: int) -> None:
+        self.resident[request] = True
+        self.reserved[request] = reserved
+        self.stored[request] = tokens
+        self.reserved_total += reserved
+
+    def _dismiss(self, request: int) -> int:
+        held = int(self.reserved[request])
+        self.resident[request] = False
+        self.reserved[request] = self.stored[request] = 0
+        self.reserved_total -= held
+        return held
+
+
+class ContiguousAllocator(Allocator):
+    """An allocator whose reservation is one run of slots, `start[request]`."""
+
+    preempts = "itself"
+
+    def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: Any) -> None:
+        super().__init__(layout, requests, limits, options)
+        self.start = np.full(requests, -1, np.int64)
+
+    def grow(self, request: int, tokens: int) -> bool:
+        self._require(request)
+        if self.stored[request] + tokens > self.reserved[request]:
+            return False
+        self.stored[request] += tokens
+        return True
+
+    def units(self, request: int) -> Units:
+        self._require(request)
+        return Units(
+            self.start[request : request + 1].copy(),
+            self.stored[request : request + 1].copy(),
+            self.reserved[request : request + 1].copy(),
+        )

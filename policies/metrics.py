@@ -1,0 +1,191 @@
+"""What a serving run is judged by: sums over steps, times of requests, and the figures made of
+them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hwmodel.transformer import TransformerSpec
+from policies.allocator import Allocator
+from policies.engine import LIMITS, Engine, Step
+from policies.requests import FloatArray, IntArray, Requests
+from policies.step import PHASES, StepTimes
+
+PERCENTILES = (50, 90, 99)
+
+
+@dataclass
+class Sums:
+    """Sums over steps; a difference of two is what happened in between. Times in seconds."""
+
+    seconds: float = 0.0
+    steps: int = 0
+    output_tokens: int = 0
+    prefill_tokens: int = 0
+    attention_tokens: int = 0
+    """Tokens of KV read or written by the attention of decoding requests, in all layers."""
+    batch_seconds: float = 0.0
+    stored_seconds: float = 0.0
+    hole_seconds: float = 0.0
+    preemptions: int = 0
+    migrations: int = 0
+    migrated_tokens: int = 0
+    phase_s: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys((*PHASES, "overhead"), 0.0)
+    )
+    limit_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*LIMITS, "idle"), 0.0))
+
+    def copy(self) -> Sums:
+        return Sums(
+            **{**self.__dict__, "phase_s": self.phase_s.copy(), "limit_s": self.limit_s.copy()}
+        )
+
+    def since(self, earlier: Sums) -> Sums:
+        """What was added after `earlier`."""
+        out = Sums()
+        for name, value in self.__dict__.items():
+            before = earlier.__dict__[name]
+            if isinstance(value, dict):
+                out.__dict__[name] = {key: value[key] - before[key] for key in value}
+            else:
+                out.__dict__[name] = value - before
+        return out
+
+
+class Metrics:
+    """Collects a run. `warmup`: the first requests to end and to arrive do not count as steady."""
+
+    def __init__(self, requests: Requests, output_tokens: IntArray, warmup: int) -> None:
+        self.arrival_s = requests.arrival_s
+        self.prompt = requests.prompt_tokens
+        self.output = output_tokens
+        self.warmup = warmup
+        self.first_s: FloatArray = np.full(len(requests), np.nan)
+        self.end_s: FloatArray = np.full(len(requests), np.nan)
+        self.sums = Sums()
+        self.ended = 0
+        self.begin: tuple[float, Sums] = (0.0, Sums())
+        self.close: tuple[float, int] = (0.0, 0)
+
+    def idle(self, seconds: float) -> None:
+        """Nothing ran for this long."""
+        self.sums.limit_s["idle"] += seconds
+
+    def saturated(self, now: float) -> None:
+        """Somebody waits, or somebody will still arrive: the steady part reaches at least to
+        `now`."""
+        self.close = (now, self.sums.output_tokens)
+
+    def steps(self, step: Step, times: StepTimes, allocator: Allocator, running: IntArray) -> None:
+        """Add consecutive steps alike; `allocator` as it is at the end of the last of them."""
+        sums, rounds, batch = self.sums, len(times.total_s), len(step.decode)
+        total = float(times.total_s.sum())
+        stored = int(allocator.stored[running].sum()) - batch * (rounds - 1)
+        sums.seconds += total
+        sums.steps += rounds
+        sums.output_tokens += batch * rounds + sum(chunk.last for chunk in step.chunks)
+        sums.prefill_tokens += sum(chunk.tokens for chunk in step.chunks)
+        attended = (step.context + batch) * rounds + batch * (rounds * (rounds - 1) // 2)
+        sums.attention_tokens += attended
+        sums.batch_seconds += len(running) * total
+        sums.stored_seconds += stored * total
+        if rounds > 1:
+            sums.stored_seconds += batch * float(np.arange(rounds) @ times.total_s)
+        sums.hole_seconds += allocator.fragmentation * total
+        sums.preemptions += step.preempted
+        sums.migrations += len(step.migrations)
+        sums.migrated_tokens += sum(migration.tokens for migration in step.migrations)
+        phase = sums.phase_s
+        phase["weights"] += times.weights_s * rounds
+        phase["attention"] += float(times.attention_s.sum())
+        phase["prefill"] += times.prefill_s * rounds
+        phase["migration"] += times.migration_s * rounds
+        phase["overhead"] += times.overhead_s * rounds
+        sums.limit_s[step.limit] += total
+
+    def end(self, requests: list[int], now: float) -> bool:
+        """These requests ended; True if the warm-up ended with them."""
+        self.end_s[requests] = now
+        self.ended += len(requests)
+        warm = self.ended - len(requests) < self.warmup <= self.ended
+        if warm:
+            self.begin = (now, self.sums.copy())
+        return warm
+
+    def moved_bytes(self, model: TransformerSpec) -> int:
+        """Bytes that decoding moved in the whole run: weights in each step, and the attention's
+        KV."""
+        sums = self.sums
+        kv = sums.attention_tokens * model.kv_token_bytes
+        return kv + sums.steps * model.step_weight_bytes
+
+    def figures(self, engine: Engine, kv_token_bytes: int, capacity_tokens: int) -> dict[str, Any]:
+        """All metrics by name; times in seconds, rates a second, shares from 0 to 1."""
+        begin_s, begin = self.begin
+        start = float(self.arrival_s[0]) if self.warmup == 0 and len(self.arrival_s) else begin_s
+        last = float(np.nanmax(self.end_s, initial=0.0))
+        # where nobody waited any more after the warm-up, everything after it is the steady part
+        close_s, made = self.close if self.close[0] > start else (last, self.sums.output_tokens)
+        after = self.sums.since(begin)
+        makespan = last - float(self.arrival_s[0]) if len(self.arrival_s) else 0.0
+        counted = np.arange(len(self.output)) >= self.warmup
+        done = counted & np.isfinite(self.end_s)
+        latency = self.end_s - self.arrival_s
+        first = self.first_s - self.arrival_s
+        many = done & (self.output > 1)
+        each = (self.end_s - self.first_s) / np.maximum(self.output - 1, 1)
+        busy = max(after.seconds, 1e-300)
+        attention = after.phase_s["attention"]
+        held = np.minimum(self.prompt + self.output, engine.reserved_ever)
+        return {
+            "requests": len(self.output),
+            "finished": self.ended,
+            "output_tokens_per_s": _rate(int(self.output[np.isfinite(self.end_s)].sum()), makespan),
+            "steady_output_tokens_per_s": _rate(made - begin.output_tokens, close_s - start),
+            "makespan_s": makespan,
+            "steady_s": close_s - start,
+            "requests_per_s": _rate(self.ended, makespan),
+            "ttft_s": summary(first[done]),
+            "tpot_s": summary(each[many]),
+            "latency_s": summary(latency[done]),
+            "utilization": _rate(int(held[done].sum()), int(engine.reserved_ever[done].sum())),
+            "kv_stored_share": after.stored_seconds / busy / capacity_tokens,
+            "external_fragmentation": after.hole_seconds / busy,
+            "mean_run_tokens": _mean(engine.run_tokens[done]),
+            "batch": after.batch_seconds / busy,
+            "steps": after.steps,
+            "step_s": after.seconds / max(after.steps, 1),
+            "preemptions": after.preemptions,
+            "migrations": after.migrations,
+            "migrated_tokens": after.migrated_tokens,
+            "prefill_tokens": after.prefill_tokens,
+            "kv_gbps": _rate(after.attention_tokens * kv_token_bytes, attention) / 1e9,
+            "phase_share": {name: seconds / busy for name, seconds in after.phase_s.items()},
+            "limit_share": _shares(after.limit_s),
+            "kv_capacity_tokens": capacity_tokens,
+        }
+
+
+def summary(values: FloatArray) -> dict[str, float]:
+    """Mean and percentiles; zeros where there is nothing to sum up."""
+    if not len(values):
+        return {"mean": 0.0, **{f"p{share}": 0.0 for share in PERCENTILES}}
+    points = np.percentile(values, PERCENTILES)
+    named = {f"p{share}": float(point) for share, point in zip(PERCENTILES, points, strict=True)}
+    return {"mean": float(values.mean()), **named}
+
+
+def _rate(amount: float, seconds: float) -> float:
+    return amount / seconds if seconds > 0 else 0.0
+
+
+def _mean(values: FloatArray) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _shares(seconds: dict[str, float]) -> dict[str, float]:
+    total = sum(seconds.values())
+    return {name: _rate(value, total) for name, value in seconds.items()}

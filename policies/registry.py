@@ -1,0 +1,34 @@
+"""The allocators that a serving description can name. A new one adds a line here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, SerializeAsAny
+from pydantic_core import PydanticCustomError
+
+from hwmodel.description import nearest
+from policies.allocator import Allocator, PolicyOptions
+from policies.odma import OdmaAllocator
+from policies.paged import PagedAllocator
+from policies.static import StaticAllocator
+
+POLICIES: dict[str, type[Allocator]] = {
+    "static": StaticAllocator,
+    "paged": PagedAllocator,
+    "odma": OdmaAllocator,
+}
+
+
+def _options(value: Any) -> Any:
+    """`{name: paged, ...}` -> the options of that policy."""
+    if not isinstance(value, dict) or "name" not in value:
+        return value
+    if value["name"] not in POLICIES:
+        hint = nearest(str(value["name"]), list(POLICIES))
+        raise PydanticCustomError("unknown_policy", "unknown policy; {hint}", {"hint": hint})
+    return POLICIES[value["name"]].Options.model_validate(value)
+
+
+PolicySpec = Annotated[SerializeAsAny[PolicyOptions], BeforeValidator(_options)]
+"""Field type: the options of any registered policy, told apart by `name`."""

@@ -1,0 +1,98 @@
+"""How long a step takes: compute and memory of its phases (a roofline each), and fixed overheads.
+
+Phases follow one another: weights (read once, with the linear FLOPs of the decoding tokens),
+attention (the decoding requests' KV read, their new tokens written), prefill (its FLOPs; its KV
+written and the KV of earlier chunks read) and migration (every moved token read and written).
+Within a phase compute and memory overlap (`max`) or not (`sum`). Williams et al. 2009, "Roofline".
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hwmodel.description import DescriptionError
+from hwmodel.device import Device
+from hwmodel.transformer import TransformerSpec
+from policies.engine import Chunk, Step
+from policies.requests import FloatArray
+
+PHASES = ("weights", "attention", "prefill", "migration")
+
+
+class Efficiency(NamedTuple):
+    """Share of the memory's peak bandwidth that each phase reaches."""
+
+    weights: float = 1.0
+    attention: float = 1.0
+    prefill: float = 1.0
+    migration: float = 1.0
+
+
+class StepTimes(NamedTuple):
+    """Seconds of consecutive steps. `attention_s`, `total_s`: float64 (rounds,); others alike in
+    each."""
+
+    weights_s: float
+    attention_s: FloatArray
+    prefill_s: float
+    migration_s: float
+    overhead_s: float
+    total_s: FloatArray
+
+    def first(self, rounds: int) -> StepTimes:
+        """The first `rounds` steps of these."""
+        return self._replace(attention_s=self.attention_s[:rounds], total_s=self.total_s[:rounds])
+
+
+class StepModel:
+    """Step times of one model on one device. Raises DescriptionError if the device cannot
+    compute."""
+
+    def __init__(self, device: Device, model: TransformerSpec) -> None:
+        if device.accelerator is None:
+            raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
+        compute = device.accelerator.compute
+        self._kv_bytes = model.kv_token_bytes
+        self._weight_bytes = model.step_weight_bytes
+        self._layer_flops = model.layer_flops
+        self._head_flops = model.head_flops
+        self._attention_flops = model.attention_flops
+        self.bandwidth = device.peak_gbps * 1e9
+        self._decode_flops = compute.fp16 * compute.decode_efficiency
+        self._prefill_flops = compute.fp16 * compute.prefill_efficiency
+        self._overlaps = compute.overlap == "max"
+        self._overhead_s = (compute.step_overhead + model.layers * compute.layer_overhead) * 1e-9
+
+    def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
+        """Times of `rounds` steps alike, in which only the context grows, a token a request and
+        step."""
+        decode = len(step.decode)
+        linear_s = decode * (self._layer_flops + self._head_flops) / self._decode_flops
+        weights_s = self._phase(linear_s, self._weight_bytes, efficiency.weights)
+        context = step.context + decode * np.arange(rounds)
+        attended = (context + decode) * self._attention_flops / self._decode_flops
+        moved_bytes = (context + decode) * self._kv_bytes  # read the context, write a token each
+        memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
+        attention_s = np.maximum(attended, memory_s) if self._overlaps else attended + memory_s
+        prefill_s = self._prefill(step.chunks, efficiency.prefill)
+        moved = sum(migration.tokens for migration in step.migrations)
+        migration_s = self._phase(0.0, 2 * moved * self._kv_bytes, efficiency.migration)
+        total = weights_s + attention_s + prefill_s + migration_s + self._overhead_s
+        return StepTimes(weights_s, attention_s, prefill_s, migration_s, self._overhead_s, total)
+
+    def _prefill(self, chunks: list[Chunk], efficiency: float) -> float:
+        if not chunks:
+            return 0.0
+        flops, moved = 0, 0
+        for chunk in chunks:
+            attended = chunk.tokens * chunk.start + chunk.tokens * (chunk.tokens + 1) // 2
+            flops += chunk.tokens * self._layer_flops + attended * self._attention_flops
+            flops += self._head_flops if chunk.last else 0
+            moved += (chunk.start + chunk.tokens) * self._kv_bytes
+        return self._phase(flops / self._prefill_flops, moved, efficiency)
+
+    def _phase(self, compute_s: float, moved_bytes: int, efficiency: float) -> float:
+        memory_s = moved_bytes / (self.bandwidth * efficiency)
+        return max(compute_s, memory_s) if self._overlaps else compute_s + memory_s

@@ -1,0 +1,1 @@
+"""The experiments floor: sweeps, the result store, reports and the command line."""

@@ -1,0 +1,278 @@
+"""The command line. Imports stay inside the commands: `bankwise --help` loads nothing heavy."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from sweeps.run import Interrupted
+
+DONE, FOUND, AT_FAULT, INTERRUPTED = 0, 1, 2, 130
+
+app = typer.Typer(
+    name="bankwise",
+    help="Which KV-cache layout serves the most tokens on a memory device, and why.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Device = Annotated[str, typer.Argument(help="A shipped accelerator or memory, or a YAML file.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Override what the YAML says; repeatable."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from sweeps.version import version
+
+        print(f"bankwise {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def devices(json: Json = False, overrides: Set = None) -> None:
+    """What ships: peaks, capacities and closed-form bounds."""
+    from sweeps.catalogue import catalogue
+    from sweeps.screen import print_json, show_devices
+
+    found = catalogue(overrides or [])
+    if json:
+        print_json(found)
+    else:
+        show_devices(found)
+
+
+@app.command()
+def bandwidth(
+    device: Device,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option("--pattern", help="An access pattern; repeatable. All by default."),
+    ] = None,
+    json: Json = False,
+    overrides: Set = None,
+) -> None:
+    """What a device reaches on access patterns, and its bound."""
+    from hwmodel.bandwidth import PATTERNS, measure
+    from hwmodel.description import DescriptionError, nearest
+    from hwmodel.device import load_device
+    from sweeps.screen import print_json, show_bandwidth
+
+    loaded = load_device(device, overrides or [])
+    for name in pattern or ():
+        if name not in PATTERNS:
+            raise DescriptionError(f"no pattern {name!r}; {nearest(name, list(PATTERNS))}")
+    found = [measure(loaded, name) for name in pattern or PATTERNS]
+    if json:
+        print_json(found)
+    else:
+        show_bandwidth(loaded, found)
+
+
+@app.command()
+def replay(
+    device: Device,
+    trace: Annotated[
+        Path,
+        typer.Argument(
+            help="Lines `R 0x1f40` or `W 0x1f40` (also gzip), or .npz with address, write."
+        ),
+    ],
+    channel: Annotated[
+        bool,
+        typer.Option(
+            "--channel", help="Addresses are local to one channel; only that one is simulated."
+        ),
+    ] = False,
+    commands: Annotated[
+        Path | None,
+        typer.Option("--commands", metavar="FILE", help="Write every DRAM command as CSV."),
+    ] = None,
+    json: Json = False,
+    overrides: Set = None,
+) -> None:
+    """Play an address trace through a device."""
+    from hwmodel.device import load_device
+    from hwmodel.replay import replay as play
+    from sweeps.screen import print_json, show_replay
+
+    loaded = load_device(device, overrides or [])
+    found = play(loaded, trace, single_channel=channel, commands=commands)
+    if json:
+        print_json(found)
+    else:
+        show_replay(loaded, found)
+
+
+@app.command()
+def audit(
+    device: Device,
+    commands: Annotated[
+        Path, typer.Argument(metavar="COMMANDS.csv", help="As `replay --commands` writes it.")
+    ],
+    overrides: Set = None,
+) -> None:
+    """Check a DRAM command log against every timing rule.
+
+    Exit code 0: no violation; 1: violations found; 2: the input cannot be read.
+    """
+    from hwmodel.device import load_device
+    from sweeps.screen import show_audit
+
+    if show_audit(load_device(device, overrides or []), commands):
+        raise typer.Exit(FOUND)
+
+
+@app.command()
+def check(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(help="Files, folders or shipped names; everything shipped by default."),
+    ] = None,
+    overrides: Set = None,
+) -> None:
+    """Check descriptions: each mistake with its file and line."""
+    from sweeps.inspection import inspect
+
+    mistakes = inspect(files or [], overrides or [])
+    if mistakes:
+        raise typer.Exit(AT_FAULT)
+
+
+@app.command()
+def run(
+    sweep: Annotated[
+        str, typer.Argument(help="A shipped sweep, or a YAML file (also a run's config.yaml).")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Run directory; runs/NAME-N by default."),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, help="Worker processes; a core each by default.")
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Go on with a run that was stopped; only the rest is computed."
+        ),
+    ] = False,
+    overrides: Set = None,
+) -> None:
+    """Run a sweep into a run directory.
+
+    Exit code 0: all done; 1: a point failed; 2: the input is at fault; 130: interrupted, in which
+    case --resume computes only the rest.
+    """
+    from sweeps.capacity import CapacityFailed
+    from sweeps.progress import Progress
+    from sweeps.run import Interrupted, run_sweep
+    from sweeps.store import default_directory
+    from sweeps.sweep import load_sweep
+
+    loaded = load_sweep(sweep, overrides or [])
+    directory = out or default_directory(loaded.spec.name, resume)
+    try:
+        done = run_sweep(loaded, directory, resume, jobs or _cores(), Progress())
+    except Interrupted as stop:
+        _explain(stop)
+        raise typer.Exit(INTERRUPTED) from None
+    except CapacityFailed as failure:
+        print(failure, file=sys.stderr)
+        raise typer.Exit(FOUND) from None
+    if done.records:
+        from sweeps.store import RunDirectory
+        from sweeps.table import read_table
+        from sweeps.verdict import sentences
+
+        for sentence in sentences(read_table(RunDirectory(directory))):
+            print(sentence)
+        print(f"{len(done.records)} results in {directory}; the table: bankwise report {directory}")
+    if done.failures:
+        print(
+            f"{len(done.failures)} results are missing; --resume tries them again", file=sys.stderr
+        )
+        raise typer.Exit(AT_FAULT if done.at_fault else FOUND)
+
+
+def _cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _explain(stop: Interrupted) -> None:
+    kept = len(stop.run.records)
+    if kept:
+        where = stop.run.directory.path
+        text = f"{kept} of {stop.total} results are kept in {where}; --resume goes on"
+    else:
+        text = "nothing was finished, nothing was written"
+    print(f"interrupted: {text}", file=sys.stderr)
+
+
+@app.command()
+def report(
+    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...")],
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="One page for all, here instead of in each."),
+    ] = None,
+) -> None:
+    """Print a run's table and sentences, and write its pages."""
+    from sweeps.report import report as write
+
+    for path in write(run_dirs, html):
+        print(f"wrote {path}")
+
+
+def _failure(error: Exception) -> str | None:
+    """The line for an error that is the input's or the machine's, None where it is ours."""
+    description = sys.modules.get("hwmodel.description")
+    if description is not None and isinstance(error, description.DescriptionError):
+        return str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return None
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Entry point of `bankwise`; always leaves by SystemExit."""
+    try:
+        app(args=arguments)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(DONE)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except Exception as error:
+        text = _failure(error)
+        if text is None:
+            raise
+        print(text, file=sys.stderr)
+        sys.exit(AT_FAULT)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Workers on this machine: tasks in, outcomes out in any order; a dead worker costs one task.
+
+Workers are forked after the parent has compiled the kernels, ignore Ctrl-C (the parent decides) and
+end with their parent, however it ends.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import BaseContext
+from typing import Any
+
+from hwmodel.description import DescriptionError
+
+_ORPHAN_CHECK_S = 0.5
+Work = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one task: a value, or why there is none."""
+
+    index: int
+    value: Any = None
+    error: str | None = None
+    at_fault: bool = False
+    """The user's input is what failed."""
+    wall_s: float = 0.0
+
+
+def attempt(work: Work, index: int, task: Any) -> Outcome:
+    """Do one task; an exception becomes an outcome that says why."""
+    start = time.perf_counter()
+    try:
+        value = work(task)
+    except DescriptionError as error:
+        return Outcome(index, error=str(error), at_fault=True)
+    except MemoryError:
+        return Outcome(index, error="out of memory")
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(place.filename)}:{place.lineno}"
+        return Outcome(index, error=f"{type(error).__name__}: {error} (at {where})")
+    return Outcome(index, value, wall_s=time.perf_counter() - start)
+
+
+def execute(work: Work, tasks: Sequence[Any], jobs: int) -> Generator[Outcome, None, None]:
+    """Do every task on `jobs` workers and yield outcomes as they come.
+
+    `jobs` 1 works in this process. Closing the iterator, or Ctrl-C, ends the workers at once.
+    """
+    if min(jobs, len(tasks)) <= 1:
+        for index, task in enumerate(tasks):
+            yield attempt(work, index, task)
+        return
+    pool = _Pool(work, min(jobs, len(tasks)))
+    try:
+        yield from pool.outcomes(tasks)
+    finally:
+        pool.close()
+
+
+class _Worker:
+    def __init__(self, context: BaseContext, work: Work, inherited: list[Connection]) -> None:
+        self.connection, theirs = context.Pipe()
+        self.busy_with: int | None = None
+        ends = [*inherited, self.connection] if context.get_start_method() == "fork" else []
+        self.process = context.Process(  # type: ignore[attr-defined]
+            target=_serve, args=(work, theirs, ends, os.getpid()), daemon=True
+        )
+        self.process.start()
+        theirs.close()
+
+
+class _Pool:
+    def __init__(self, work: Work, size: int) -> None:
+        method = "fork" if sys.platform.startswith("linux") else "spawn"
+        self.context = multiprocessing.get_context(method)
+        self.work = work
+        self.workers: list[_Worker] = []
+        for _ in range(size):
+            self._hire()
+
+    def _hire(self) -> None:
+        ends = [worker.connection for worker in self.workers]
+        self.workers.append(_Worker(self.context, self.work, ends))
+
+    def outcomes(self, tasks: Sequence[Any]) -> Generator[Outcome, None, None]:
+        waiting = deque(enumerate(tasks))
+        left = len(tasks)
+        while left:
+            for worker in self.workers:
+                if worker.busy_with is None and waiting:
+                    worker.busy_with, task = waiting.popleft()
+                    worker.connection.send((worker.busy_with, task))
+            busy = {w.connection: w for w in self.workers if w.busy_with is not None}
+            for connection in wait(list(busy)):
+                left -= 1
+                yield self._receive(busy[connection])  # type: ignore[index]
+
+    def _receive(self, worker: _Worker) -> Outcome:
+        index = worker.busy_with
+        assert index is not None
+        worker.busy_with = None
+        try:
+            outcome: Outcome = worker.connection.recv()
+            return outcome
+        except (EOFError, ConnectionResetError):
+            worker.process.join()
+            self.workers.remove(worker)
+            self._hire()
+            code = worker.process.exitcode
+            why = (
+                f"by signal {-code} (out of memory?)"
+                if code and code < 0
+                else f"with exit code {code}"
+            )
+            return Outcome(index, error=f"its worker process was ended {why}")
+
+    def close(self) -> None:
+        """End every worker, busy or not."""
+        for worker in self.workers:
+            worker.process.kill()
+        for worker in self.workers:
+            worker.process.join()
+            worker.connection.close()
+
+
+def _serve(work: Work, connection: Connection, inherited: list[Connection], parent: int) -> None:
+    """A worker's life: one task after another until the parent's end closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for end in inherited:
+        end.close()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    while True:
+        try:
+            index, task = connection.recv()
+        except EOFError:
+            return
+        connection.send(attempt(work, index, task))
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_ORPHAN_CHECK_S)
+    os._exit(1)

@@ -1,0 +1,180 @@
+"""One point of a sweep: device, model, workload, serving system and load; spec in, metrics out."""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hwmodel.description import Strict
+from hwmodel.device import Device, load_device
+from hwmodel.transformer import TransformerSpec, load_model
+from policies.requests import Requests
+from policies.serving import ServingSpec, serve
+from policies.workload import Arrivals, WorkloadSpec, generate, workload_document
+from sweeps.figures import THROUGHPUT
+from sweeps.store import to_yaml_flow
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+ALL_AT_ONCE = Arrivals(process="all_at_once")
+CALIBRATION = 0
+"""The replication that capacity is measured on; the measured ones count from 1."""
+
+
+class Load(Strict):
+    """How many requests a second are offered: outright, or as a multiple of a measured capacity."""
+
+    rate_per_s: Positive | None = None
+    relative: Positive | None = None
+    of: Literal["best", "own"] = "best"
+    """`best`: the best capacity along the compared axis; `own`: this point's. See `capacity`."""
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Load:
+        if (self.rate_per_s is None) == (self.relative is None):
+            raise ValueError("expected either rate_per_s or relative")
+        return self
+
+
+class ExperimentSpec(Strict):
+    """What one point serves, on what, and how it is measured."""
+
+    device: str
+    device_set: dict[str, Any] = {}
+    """Overrides of the device's descriptions, by dotted path or nested."""
+    model: str
+    model_set: dict[str, Any] = {}
+    workload: str
+    """A shipped workload, a workload file, or a trace file (.csv, .csv.gz)."""
+    workload_set: dict[str, Any] = {}
+    arrivals: Arrivals | None = None
+    """Instead of the workload's own."""
+    serving: ServingSpec
+    load: Load | None = None
+    """None keeps a trace's own times, or belongs to arrivals all at once."""
+    requests: Count
+    """Requests that are measured, after `warmup_requests`."""
+    warmup_requests: Annotated[int, Field(ge=0)] = 0
+    replications: Count = 3
+    seed: Annotated[int, Field(ge=0)] = 1
+
+
+class Task(NamedTuple):
+    """One replication of one point at a known rate."""
+
+    experiment: ExperimentSpec
+    replication: int
+    rate_per_s: float | None
+
+
+def assignments(overrides: dict[str, Any], prefix: str = "") -> list[str]:
+    """Nested overrides as `dotted.path=value` assignments."""
+    found = []
+    for key, value in overrides.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, dict):
+            found += assignments(value, f"{path}.")
+        else:
+            found.append(f"{path}={to_yaml_flow(value)}")
+    return found
+
+
+def device_of(experiment: ExperimentSpec) -> Device:
+    """The device with its overrides. Raises DescriptionError."""
+    return _device(experiment.device, tuple(assignments(experiment.device_set)))
+
+
+def model_of(experiment: ExperimentSpec) -> TransformerSpec:
+    """The model with its overrides. Raises DescriptionError."""
+    return _model(experiment.model, tuple(assignments(experiment.model_set)))
+
+
+def workload_of(experiment: ExperimentSpec) -> WorkloadSpec:
+    """The workload with its overrides. Raises DescriptionError."""
+    workload = _workload(experiment.workload, tuple(assignments(experiment.workload_set)))
+    if experiment.arrivals is not None:
+        workload = workload.model_copy(update={"arrivals": experiment.arrivals})
+    return workload
+
+
+_device = lru_cache(maxsize=None)(load_device)
+_model = lru_cache(maxsize=None)(load_model)
+
+
+@cache
+def _workload(name_or_path: str, overrides: tuple[str, ...]) -> WorkloadSpec:
+    document = workload_document(name_or_path)
+    for assignment in overrides:
+        document.override(assignment)
+    return document.build(WorkloadSpec)
+
+
+def seed_of(experiment: ExperimentSpec, replication: int) -> tuple[int, int]:
+    """The seed of a replication: the same in every point, so that differences are paired."""
+    return experiment.seed, replication
+
+
+def requests_of(
+    experiment: ExperimentSpec, replication: int, rate_per_s: float | None, workload: WorkloadSpec
+) -> Requests:
+    """Warm-up and measured requests of a replication.
+
+    Replications of a trace are consecutive stretches of it, each scaled to the rate.
+    """
+    count = experiment.warmup_requests + experiment.requests
+    seed = seed_of(experiment, replication)
+    if workload.lengths.trace is None:
+        return generate(workload, count, rate_per_s, seed)
+    stretch = max(replication - 1, 0)
+    stream = generate(workload, count * (stretch + 1), rate_per_s, seed)[count * stretch :]
+    return Requests(
+        _from_zero(stream.arrival_s, rate_per_s), stream.prompt_tokens, stream.output_tokens
+    )
+
+
+def _from_zero(arrival_s: Any, rate_per_s: float | None) -> Any:
+    times = arrival_s - arrival_s[0]
+    if rate_per_s is None or times[-1] == 0:
+        return times
+    return times * ((len(times) - 1) / (times[-1] * rate_per_s))
+
+
+def run_task(task: Task) -> dict[str, Any]:
+    """Serve one replication and return its metrics. Raises DescriptionError."""
+    experiment = task.experiment
+    workload = workload_of(experiment)
+    result = serve(
+        device_of(experiment),
+        model_of(experiment),
+        experiment.serving,
+        requests_of(experiment, task.replication, task.rate_per_s, workload),
+        seed=_one_number(seed_of(experiment, task.replication)),
+        warmup_requests=experiment.warmup_requests,
+    )
+    return dict(result.metrics)
+
+
+def _one_number(seed: tuple[int, int]) -> int:
+    return int(np.random.SeedSequence(seed).generate_state(1)[0])
+
+
+def with_analytic_memory(experiment: ExperimentSpec) -> ExperimentSpec:
+    """The experiment on memory of a fixed efficiency."""
+    memory = experiment.serving.memory.model_copy(update={"fidelity": "analytic"})
+    serving = experiment.serving.model_copy(update={"memory": memory})
+    return experiment.model_copy(update={"serving": serving})
+
+
+def capacity_task(experiment: ExperimentSpec) -> float:
+    """Requests a second with every request there from the start and analytic memory.
+
+    Output tokens a second, while somebody waits, over the mean output. Raises DescriptionError.
+    """
+    changed = with_analytic_memory(experiment).model_copy(update={"arrivals": ALL_AT_ONCE})
+    metrics = run_task(Task(changed, CALIBRATION, None))
+    outputs = requests_of(changed, CALIBRATION, None, workload_of(changed)).output_tokens
+    return float(metrics[THROUGHPUT] / outputs[changed.warmup_requests :].mean())

@@ -1,0 +1,69 @@
+"""The figures a report shows: for each, the metric it is, its heading, and how it is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+THROUGHPUT = "steady_output_tokens_per_s"
+"""From the end of the warm-up to the last moment somebody waits or is still to arrive."""
+LIMITS = "limit_share"
+"""Metric: limit -> share of the time it bound; the shares sum to 1."""
+KV_MEMORY = "kv_memory"
+LIMIT_WORDS = {
+    KV_MEMORY: "KV memory",
+    "sequence_cap": "sequence cap",
+    "token_budget": "token budget",
+    "offered_load": "offered load",
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One column; `scale` is applied before writing with `digits` decimals."""
+
+    metric: str
+    heading: str
+    digits: int = 1
+    scale: float = 1.0
+
+    def text(self, mean: float | None, half: float | None = None) -> str:
+        """`mean`, with its half-width where one is given; a dash where there is none."""
+        if mean is None:
+            return "–"
+        body = f"{mean * self.scale:,.{self.digits}f}"
+        return body if half is None else f"{body} ± {half * self.scale:,.{self.digits}f}"
+
+
+FIGURES = (
+    Figure(THROUGHPUT, "output tokens/s"),
+    Figure("ttft_s.p50", "TTFT p50 s", 2),
+    Figure("ttft_s.p99", "TTFT p99 s", 2),
+    Figure("tpot_s.mean", "TPOT ms", 1, 1000),
+    Figure("utilization", "utilisation %", 1, 100),
+    Figure("preemptions", "preemptions", 0),
+    Figure("migrations", "migrations", 0),
+    Figure("kv_gbps", "KV GB/s"),
+    Figure("memory.phases.attention.row_hit_rate", "row hits %", 1, 100),
+)
+
+Shares = dict[str, float]
+
+
+def limit_shares(metrics: dict[str, float]) -> Shares:
+    """Limit -> share of the time, out of flat metrics."""
+    prefix = LIMITS + "."
+    return {
+        name.removeprefix(prefix): value
+        for name, value in metrics.items()
+        if name.startswith(prefix) and isinstance(value, (int, float))
+    }
+
+
+def limit_text(shares: Shares) -> str:
+    """The limits that bound, largest first, with their shares."""
+    ranked = sorted(shares.items(), key=lambda item: -item[1])
+    return ", ".join(f"{limit_word(name)} {share:.0%}" for name, share in ranked if share >= 0.005)
+
+
+def limit_word(name: str) -> str:
+    return LIMIT_WORDS.get(name, name.replace("_", " "))

@@ -1,0 +1,256 @@
+"""A run: every point and replication of a sweep into one directory; stopped, resumed at will."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hwmodel.description import DescriptionError
+from sweeps.capacity import Calibration, calibrate, wanted
+from sweeps.executor import Outcome, attempt, execute
+from sweeps.experiment import (
+    ALL_AT_ONCE,
+    ExperimentSpec,
+    Task,
+    run_task,
+    seed_of,
+    with_analytic_memory,
+)
+from sweeps.progress import Progress
+from sweeps.provenance import argv, provenance, refuse_changes, resolve
+from sweeps.statistics import interval
+from sweeps.store import CALIBRATION, Record, RunDirectory, differences
+from sweeps.sweep import Point, Sweep, label
+
+_REHEARSAL = {"requests": 4, "warmup_requests": 0, "arrivals": ALL_AT_ONCE, "load": None}
+Key = tuple[int, int]
+
+
+@dataclass
+class Run:
+    """What a run did: its directory, results in order, and failures with their reason."""
+
+    directory: RunDirectory
+    records: list[Record] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    at_fault: bool = False
+    """Some failure is the input's fault."""
+    reused: int = 0
+    """Results that were there already."""
+
+
+class Interrupted(Exception):
+    """Ctrl-C; what was finished is kept."""
+
+    def __init__(self, run: Run, total: int) -> None:
+        super().__init__()
+        self.run, self.total = run, total
+
+
+def run_sweep(sweep: Sweep, out: Path, resume: bool, jobs: int, progress: Progress) -> Run:
+    """Run what is not there yet. Nothing is written before the first result is there.
+
+    Raises DescriptionError where sweep, inputs or `out` are at fault, Interrupted on Ctrl-C.
+    """
+    directory = RunDirectory(out)
+    if not resume:
+        directory.refuse_if_taken()
+    resolved = resolve(sweep)
+    if sweep.spec.resolved is not None:
+        refuse_changes(sweep.spec.resolved, resolved, sweep.document.file)
+    config = {**sweep.config, "resolved": resolved}
+    run = Run(directory)
+    calibration = Calibration({})
+    if resume and directory.exists:
+        _refuse_another(config, directory)
+        run.records = [record for record in directory.records() if "metrics" in record]
+        run.reused = len(run.records)
+        calibration.capacities.update(directory.read_json(CALIBRATION) or {})
+    elif resume:
+        directory.refuse_if_taken()
+    left = _left(sweep, run.records)
+    with _interruptible(run, len(left) + run.reused):
+        if left:
+            _rehearse(sweep, progress)
+            _calibrate(sweep, calibration, jobs, progress)
+            _run(sweep, run, left, calibration, config, jobs, progress)
+        _settle(sweep, run)
+    return run
+
+
+@contextmanager
+def _interruptible(run: Run, total: int) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        if run.directory.exists:  # the disk knows best: a result may just have been written
+            run.records = run.directory.records()
+        raise Interrupted(run, total) from None
+    finally:
+        run.directory.release()
+
+
+def _refuse_another(config: dict[str, Any], directory: RunDirectory) -> None:
+    for path, ours, theirs in differences(config, directory.config()):
+        there, here = (repr(value) for value in (theirs, ours))
+        raise DescriptionError(
+            f"cannot resume: {path} is {there} there and {here} here; --out takes another",
+            directory.path,
+        )
+
+
+def _left(sweep: Sweep, records: list[Record]) -> list[tuple[Point, int]]:
+    done = {_key(record) for record in records}
+    return [
+        (point, replication)
+        for point in sweep.points
+        for replication in range(1, point.experiment.replications + 1)
+        if (point.index, replication) not in done
+    ]
+
+
+def _key(record: Record) -> Key:
+    return record["point"], record["replication"]
+
+
+def _rehearse(sweep: Sweep, progress: Progress) -> None:
+    """A few requests of every kind of point, here: compiles the kernels before workers fork.
+
+    Simulated memory is tried once, on the first point that has it; it costs seconds.
+    Raises DescriptionError: what cannot work at all is said before anything is measured.
+    """
+    kinds: dict[str, ExperimentSpec] = {}
+    for point in sweep.points:
+        small = point.experiment.model_copy(update=_REHEARSAL)
+        fidelity = small.serving.memory.fidelity
+        kinds.setdefault(fidelity, small)
+        cheap = with_analytic_memory(small)
+        kinds.setdefault(cheap.model_dump_json(exclude={"seed", "replications"}), cheap)
+    with progress.stage("rehearsal", len(kinds)) as done:
+        for small in kinds.values():
+            outcome = attempt(run_task, 0, Task(small, 1, None))
+            if outcome.at_fault:
+                raise DescriptionError(outcome.error or "")
+            done()
+
+
+def _calibrate(sweep: Sweep, calibration: Calibration, jobs: int, progress: Progress) -> None:
+    points = wanted(sweep)
+    missing = [key for key in points if key not in calibration.capacities]
+    with progress.stage("capacity", len(missing)) as done:
+        for key, capacity in calibrate(points, calibration.capacities, jobs):
+            calibration.capacities[key] = capacity
+            done()
+
+
+def _run(
+    sweep: Sweep,
+    run: Run,
+    left: list[tuple[Point, int]],
+    calibration: Calibration,
+    config: dict[str, Any],
+    jobs: int,
+    progress: Progress,
+) -> None:
+    tasks = [Task(p.experiment, r, calibration.rate_per_s(sweep, p)) for p, r in left]
+    created = False
+    with (
+        progress.stage("points", len(left) + run.reused, run.reused) as done,
+        closing(execute(run_task, tasks, jobs)) as outcomes,
+    ):
+        for outcome in outcomes:
+            point, replication = left[outcome.index]
+            if outcome.error is not None:
+                _note(run, outcome, point, replication, progress)
+            else:
+                if not created:
+                    record = provenance(sweep, config["resolved"], argv())
+                    run.directory.create(config, record, calibration.capacities)
+                    created = True
+                record = _record(sweep, point, replication, tasks[outcome.index], outcome)
+                run.directory.append(record)
+                run.records.append(record)
+            done()
+
+
+def _note(run: Run, outcome: Outcome, point: Point, replication: int, progress: Progress) -> None:
+    where = f"{title(point.overrides, point.control)}, replication {replication}"
+    text = f"failed: {where}: {outcome.error}"
+    run.failures.append(text)
+    run.at_fault |= outcome.at_fault
+    progress.say(text)
+
+
+def _record(sweep: Sweep, point: Point, replication: int, task: Task, outcome: Outcome) -> Record:
+    metrics, walls = _apart(outcome.value)
+    return {
+        "point": point.index,
+        "control": point.control,
+        "overrides": point.overrides,
+        "replication": replication,
+        "seed": list(seed_of(point.experiment, replication)),
+        "rate_per_s": task.rate_per_s,
+        "metrics": metrics,
+        "wall_s": round(outcome.wall_s, 3),
+        "walls": walls,
+    }
+
+
+def _apart(metrics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
+    """Metrics, which every run repeats, and wall times (`*wall_s`), which none does."""
+    kept: dict[str, Any] = {}
+    walls: dict[str, float] = {}
+    for key, value in metrics.items():
+        if isinstance(value, dict):
+            kept[key], inner = _apart(value)
+            walls |= inner
+        elif key.endswith("wall_s"):
+            walls[key] = value
+        else:
+            kept[key] = value
+    return kept, walls
+
+
+def title(overrides: dict[str, Any], control: str) -> str:
+    """A point in a few words."""
+    words = [label(value) for value in overrides.values()]
+    return ", ".join([*words, control] if control else words)
+
+
+def _settle(sweep: Sweep, run: Run) -> None:
+    """Put results in their order and write the summary, where there is anything."""
+    run.records.sort(key=_key)
+    if run.records:
+        run.directory.settle(run.records, summarise(run.records))
+
+
+def summarise(records: list[Record]) -> list[Record]:
+    """A row a point: its overrides, and each number's mean and half-width over replications."""
+    rows = []
+    for index in sorted({record["point"] for record in records}):
+        mine = [record for record in records if record["point"] == index]
+        row: Record = {"point": index, "control": mine[0]["control"], **mine[0]["overrides"]}
+        row["replications"] = len(mine)
+        row["rate_per_s"] = mine[0]["rate_per_s"]
+        for name, value in flat(mine[0]["metrics"]).items():
+            values = [flat(record["metrics"]).get(name) for record in mine]
+            if isinstance(value, (int, float)) and all(isinstance(v, (int, float)) for v in values):
+                found = interval([float(v) for v in values if v is not None])
+                row[name] = found.mean
+                row[f"{name}_half"] = found.half if found.count > 1 else None
+        rows.append(row)
+    return rows
+
+
+def flat(metrics: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested metrics under dotted names."""
+    found: dict[str, Any] = {}
+    for key, value in metrics.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[prefix + key] = value
+    return found

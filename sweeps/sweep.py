@@ -1,0 +1,272 @@
+"""A sweep: a base experiment, axes that are crossed, controls beside them, and what is compared."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, model_validator
+from pydantic.fields import FieldInfo
+
+from hwmodel.accelerator import AcceleratorSpec
+from hwmodel.description import (
+    DescriptionError,
+    Document,
+    KeyPath,
+    Mark,
+    Strict,
+    find,
+    load,
+    nearest,
+    parse_assignment,
+)
+from hwmodel.memory_spec import MemorySpec
+from hwmodel.units import (
+    Bytes,
+    BytesPerSecond,
+    FlopsPerSecond,
+    Milliwatts,
+    Nanoseconds,
+    Picojoules,
+    PositiveBytes,
+)
+from sweeps.experiment import ExperimentSpec
+from sweeps.store import to_yaml_flow
+
+ALIASES = {"policy": ("serving", "policy"), "fidelity": ("serving", "memory", "fidelity")}
+"""Short names that `--set` takes for paths of the experiment."""
+DESCRIBED = {"device": "accelerators", "model": "models", "workload": "workloads"}
+"""Keys of an experiment that name a description, and the folder of the library they name it in."""
+_UNITS: tuple[tuple[Any, str, float], ...] = (
+    (Nanoseconds, "ns", 1), (Bytes, "B", 1), (PositiveBytes, "B", 1), (Picojoules, "pJ", 1),
+    (Milliwatts, "mW", 1), (BytesPerSecond, "MB/s", 1e6), (FlopsPerSecond, "GFLOPS", 1e9),
+)  # fmt: skip
+"""Field types of quantities, the unit they are written in, and its size in base units."""
+_DEVICE_KEYS = (set(AcceleratorSpec.model_fields) | set(MemorySpec.model_fields)) - {
+    "kind", "name", "summary", "sources",
+}  # fmt: skip
+
+
+class SweepSpec(Strict):
+    """One sweep, as `yaml/sweeps/*.yaml` describes it."""
+
+    kind: Literal["sweep"]
+    name: str
+    summary: str
+    question: str = ""
+    base: dict[str, Any]
+    """An experiment; axes may supply what it leaves out."""
+    axes: dict[str, list[Any]]
+    """Dotted path of the experiment -> values; the first axis varies slowest."""
+    controls: dict[str, dict[str, Any]] = {}
+    """Name -> overrides: the same points again, beside the main ones."""
+    compare: str
+    """The axis whose values compete, within each combination of the others."""
+    resolved: dict[str, Any] | None = None
+    """What the names meant when the sweep was recorded; a change since then is refused."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SweepSpec:
+        for path, values in self.axes.items():
+            if not values:
+                raise ValueError(f"axes.{path}: expected at least one value")
+            texts = [json.dumps(value, sort_keys=True, default=str) for value in values]
+            if len(set(texts)) < len(texts):
+                raise ValueError(f"axes.{path}: a value is there twice")
+        if self.compare not in self.axes:
+            raise ValueError(f"compare: expected an axis; {nearest(self.compare, list(self.axes))}")
+        return self
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of axis values, in one control (or in none: '')."""
+
+    index: int
+    overrides: dict[str, Any]
+    control: str
+    experiment: ExperimentSpec
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep with its points, and the config that says it all again."""
+
+    spec: SweepSpec
+    document: Document
+    points: list[Point] = field(default_factory=list)
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+def load_sweep(name_or_path: str, overrides: Iterable[str] = ()) -> Sweep:
+    """Read a sweep, apply `--set` assignments, and lay out its points. Raises DescriptionError."""
+    document = load(find("sweeps", name_or_path))
+    if document.data.get("kind") != "sweep":
+        raise document.error(f"expected kind: sweep; got {document.data.get('kind')!r}", ("kind",))
+    document.build(SweepSpec)
+    for assignment in overrides:
+        _assign(document, assignment)
+    _absolute_paths(document)
+    spec = document.build(SweepSpec)
+    sweep = Sweep(spec, document, _points(spec, document))
+    sweep.config.update(_config(sweep))
+    return sweep
+
+
+def label(value: Any) -> str:
+    """A short name of an axis value: a file's stem, a mapping's name and options, or its text."""
+    if isinstance(value, dict):
+        rest = (f"{key}={label(item)}" for key, item in value.items() if key != "name")
+        return " ".join([str(value["name"])] * ("name" in value) + list(rest))
+    text = str(value)
+    return Path(text).name.split(".")[0] if "/" in text else text
+
+
+def _assign(document: Document, assignment: str) -> None:
+    path, value = parse_assignment(assignment)
+    keys = tuple(str(part) for part in path)
+    mark = Mark(f"--set {assignment}")
+    if keys[0] in ("axes", "controls"):
+        depth = 1 if keys[0] == "axes" else 2
+        document.put(
+            (*keys[:depth], *([".".join(keys[depth:])] if keys[depth:] else [])), value, mark
+        )
+        return
+    if keys[0] in SweepSpec.model_fields:
+        document.put(path, value, mark)
+        return
+    keys = ALIASES.get(keys[0], (keys[0],)) + keys[1:]
+    if keys[0] not in ExperimentSpec.model_fields:
+        raise DescriptionError(_suggestion(keys), mark.file, None, ".".join(keys))
+    axis = ".".join(keys)
+    if axis in document.data["axes"]:
+        document.put(("axes", axis), value if isinstance(value, list) else [value], mark)
+    else:
+        document.put(("base", *keys), value, mark)
+        for length in range(2, len(keys) + 1):
+            document.marks.setdefault(("base", *keys[: length - 1]), mark)
+
+
+def _suggestion(keys: tuple[str, ...]) -> str:
+    if keys[0] in _DEVICE_KEYS:
+        return f"not a key of a sweep; did you mean device_set.{'.'.join(keys)}?"
+    known = {*ExperimentSpec.model_fields, *SweepSpec.model_fields, *ALIASES} - {"kind", "resolved"}
+    return f"unknown key; {nearest(keys[0], sorted(known))}"
+
+
+def _absolute_paths(document: Document) -> None:
+    """Paths of descriptions, tried as they stand and then beside the sweep, become absolute."""
+    for key, kind in DESCRIBED.items():
+        places: list[KeyPath] = [("base", key)]
+        places += [("axes", key, i) for i in range(len(document.data["axes"].get(key) or ()))]
+        for place in places:
+            value = document.get(place)
+            if isinstance(value, str) and (
+                "/" in value or value.endswith((".yaml", ".yml", ".csv", ".gz"))
+            ):
+                mark = document.mark(place)
+                document.put(place, _absolute(value, kind, document.file), mark)
+
+
+def _absolute(value: str, kind: str, sweep_file: str) -> str:
+    if value.endswith((".csv", ".gz")):
+        beside = Path(sweep_file).parent / value
+        for path in (Path(value), beside):
+            if path.is_file():
+                return str(path.absolute())
+        raise DescriptionError("no such file", value)
+    return str(find(kind, value, sweep_file).absolute())
+
+
+def _points(spec: SweepSpec, document: Document) -> list[Point]:
+    points: list[Point] = []
+    for control in ("", *spec.controls):
+        for chosen in itertools.product(*(range(len(values)) for values in spec.axes.values())):
+            experiment = _experiment_document(document)
+            overrides = {}
+            for (axis, values), i in zip(spec.axes.items(), chosen, strict=True):
+                overrides[axis] = values[i]
+                _put(experiment, axis, values[i], document.mark(("axes", axis, i)))
+            for path, value in spec.controls.get(control, {}).items():
+                _put(experiment, path, value, document.mark(("controls", control, path)))
+            _fill(experiment)
+            built = experiment.build(ExperimentSpec)
+            points.append(Point(len(points), overrides, control, built))
+    return points
+
+
+def _fill(experiment: Document) -> None:
+    """`policy: paged` is short for `policy: {name: paged}`; the model is given once."""
+    place = ("serving", "policy")
+    if isinstance(name := experiment.get(place), str):
+        experiment.put((*place, "name"), name, experiment.mark(place))
+    if experiment.get(("serving", "model")) is not None:
+        raise experiment.error("give the model as `model`, beside serving", ("serving", "model"))
+    if (model := experiment.get(("model",))) is not None:
+        experiment.put(("serving", "model"), model, experiment.mark(("model",)))
+
+
+def _experiment_document(document: Document) -> Document:
+    marks = {path[1:]: mark for path, mark in document.marks.items() if path[:1] == ("base",)}
+    return Document(copy.deepcopy(document.data["base"]), document.file, marks)
+
+
+def _put(experiment: Document, path: str, value: Any, mark: Mark) -> None:
+    keys: KeyPath = tuple(path.split("."))
+    if keys[0] not in ExperimentSpec.model_fields:
+        raise DescriptionError(_suggestion(tuple(map(str, keys))), mark.file, mark.line, path)
+    experiment.put(keys, copy.deepcopy(value), mark)
+
+
+def _config(sweep: Sweep) -> dict[str, Any]:
+    """The sweep with every default written out."""
+    data = {key: value for key, value in sweep.document.data.items() if key != "resolved"}
+    base = with_defaults(ExperimentSpec, data["base"])
+    for path in data["axes"]:
+        _without(base, path.split("."))
+    return copy.deepcopy({**data, "base": base})
+
+
+def with_defaults(model: type[BaseModel], data: dict[str, Any]) -> dict[str, Any]:
+    """`data` with the defaults of `model` and of the models in it written out."""
+    full = dict(data)
+    for name, info in model.model_fields.items():
+        key = info.alias or name
+        given = data.get(key, data.get(name))
+        default = None if info.is_required() else info.get_default(call_default_factory=True)
+        inner = info.annotation
+        if default is not None and not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            inner = type(default)
+        nested = isinstance(inner, type) and issubclass(inner, BaseModel)
+        if nested and isinstance(given if given is not None else default, (dict, BaseModel)):
+            full[key] = with_defaults(inner, given or _explicit(default))  # type: ignore[arg-type]
+        elif given is not None:
+            full[key] = given
+        elif isinstance(default, (bool, int, float, str, list, dict)):
+            full[key] = _as_written(default, info)
+    return full
+
+
+def _as_written(default: Any, info: FieldInfo) -> Any:
+    """A default as a description writes it: a quantity with its unit."""
+    for written, unit, scale in _UNITS:
+        if written.__metadata__[0] in info.metadata:
+            return f"{to_yaml_flow(default / scale if scale > 1 else default)}{unit}"
+    return default
+
+
+def _explicit(default: Any) -> dict[str, Any]:
+    return default.model_dump(exclude_unset=True) if isinstance(default, BaseModel) else {}
+
+
+def _without(data: dict[str, Any], keys: list[str]) -> None:
+    for key in keys[:-1]:
+        data = data.get(key, {})
+        if not isinstance(data, dict):
+            return
+    data.pop(keys[-1], None)

@@ -1,0 +1,172 @@
+"""Results as a table: groups of points that compete, each with its replications' figures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweeps.figures import FIGURES, THROUGHPUT, Shares, limit_shares, limit_text
+from sweeps.run import flat
+from sweeps.statistics import Interval, interval
+from sweeps.store import RunDirectory
+from sweeps.sweep import label
+
+Metrics = dict[str, Any]
+HEADINGS = [*(figure.heading for figure in FIGURES), "limit"]
+"""The table's columns, after the competitor's."""
+NOTE = "± is half of a 95 % interval over replications (Student's t)."
+
+
+@dataclass
+class Row:
+    """One point: its competitor's name (a policy, say) and flat metrics by replication."""
+
+    name: str
+    control: str
+    replications: dict[int, Metrics] = field(default_factory=dict)
+    rate_per_s: float | None = None
+
+    @property
+    def title(self) -> str:
+        """The competitor, and its control where it is one."""
+        return f"{self.name} ({self.control})" if self.control else self.name
+
+    def cells(self) -> list[str]:
+        """The figures as text, a cell a heading; the throughput with its interval."""
+        found = []
+        for figure in FIGURES:
+            interval = self.interval(figure.metric)
+            half = None
+            if interval is not None and figure.metric == THROUGHPUT and interval.count > 1:
+                half = interval.half
+            found.append(figure.text(None if interval is None else interval.mean, half))
+        return [*found, limit_text(self.limits()) or "–"]
+
+    def values(self, metric: str, among: list[int] | None = None) -> list[float]:
+        """The metric of each replication that has it, in order."""
+        chosen = sorted(self.replications) if among is None else among
+        found = [self.replications[r].get(metric) for r in chosen]
+        return [float(value) for value in found if isinstance(value, (int, float))]
+
+    def interval(self, metric: str) -> Interval | None:
+        """Mean and interval of a metric, None where no replication has it."""
+        values = self.values(metric)
+        return interval(values) if values else None
+
+    def limits(self) -> Shares:
+        """Mean share of the time that each limit bound."""
+        found = [limit_shares(metrics) for metrics in self.replications.values()]
+        names = dict.fromkeys(name for shares in found for name in shares)
+        return {name: sum(shares.get(name, 0.0) for shares in found) / len(found) for name in names}
+
+
+@dataclass
+class Group:
+    """The points that compete: one value of each axis but the compared one."""
+
+    title: str
+    rows: list[Row] = field(default_factory=list)
+
+    def ordered(self) -> list[Row]:
+        """Each competitor, its controls under it."""
+        names = list(dict.fromkeys(row.name for row in self.rows))
+        return sorted(self.rows, key=lambda row: names.index(row.name))
+
+    def main(self) -> list[Row]:
+        return [row for row in self.rows if not row.control]
+
+    def control(self, name: str) -> dict[str, Row]:
+        """The rows of one control, by competitor."""
+        return {row.name: row for row in self.rows if row.control == name}
+
+
+@dataclass
+class Table:
+    """A run directory, read."""
+
+    name: str
+    question: str
+    groups: list[Group]
+    done: int
+    total: int
+    config: dict[str, Any]
+    provenance: dict[str, Any]
+
+    @property
+    def state(self) -> str:
+        """How much of the run is there."""
+        if self.done < self.total:
+            return f"unfinished: {self.done} of {self.total} results; --resume goes on"
+        return f"{self.done} results"
+
+    @property
+    def assumed(self) -> dict[str, dict[str, str]]:
+        """Numbers marked `assumed`, by description and dotted path."""
+        found: dict[str, dict[str, str]] = self.provenance.get("assumed", {})
+        return found
+
+    def origin(self) -> dict[str, str]:
+        """The provenance a reader wants to see, in words."""
+        known = self.provenance
+        commit = known.get("commit")
+        if commit and known.get("dirty"):
+            commit += " (with changes that are not committed)"
+        libraries = (f"{k} {v}" for k, v in known.get("libraries", {}).items() if v)
+        inputs = (
+            f"{item} {digest[:12]}"
+            for kind, items in known.get("inputs", {}).items()
+            if kind != "sweep"
+            for item, digest in items.items()
+        )
+        seeds = (f"{seed} (x{count})" for seed, count in known.get("seeds", []))
+        machine = (
+            f"{known.get('platform')}, {known.get('cores')} cores, Python {known.get('python')}"
+        )
+        return {
+            "bankwise": str(known.get("version", "unknown")),
+            "commit": commit or "not from a clone",
+            "seeds (and replications)": ", ".join(seeds),
+            "inputs (SHA-256)": "; ".join(inputs),
+            "libraries": ", ".join(libraries),
+            "machine": machine,
+        }
+
+
+def read_table(directory: RunDirectory) -> Table:
+    """Read a run directory, finished or not. Raises DescriptionError."""
+    config = directory.config()
+    records = [record for record in directory.records() if "metrics" in record]
+    groups: dict[str, Group] = {}
+    for record in sorted(records, key=lambda r: (r["point"], r["replication"])):
+        others = {k: v for k, v in record["overrides"].items() if k != config["compare"]}
+        key = json.dumps(others, sort_keys=True)
+        title = ", ".join(label(value) for value in others.values()) or config["name"]
+        group = groups.setdefault(key, Group(title))
+        row = _row(group, label(record["overrides"][config["compare"]]), record)
+        row.replications[record["replication"]] = flat(record["metrics"])
+    return Table(
+        config["name"],
+        config.get("question", ""),
+        list(groups.values()),
+        len(records),
+        total(config),
+        config,
+        directory.read_json("provenance.json") or {},
+    )
+
+
+def _row(group: Group, name: str, record: dict[str, Any]) -> Row:
+    for row in group.rows:
+        if (row.name, row.control) == (name, record["control"]):
+            return row
+    group.rows.append(Row(name, record["control"], {}, record["rate_per_s"]))
+    return group.rows[-1]
+
+
+def total(config: dict[str, Any]) -> int:
+    """Results that a finished run of `config` has."""
+    points = 1 + len(config.get("controls", {}))
+    for values in config["axes"].values():
+        points *= len(values)
+    return points * int(config["base"].get("replications", 1))

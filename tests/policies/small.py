@@ -1,0 +1,82 @@
+"""A small model on a real accelerator, cut down to a given number of token slots."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from hwmodel.device import Device, load_device
+from hwmodel.transformer import TransformerSpec
+from policies.kv_layout import KV_ALIGN_BYTES
+from policies.requests import Requests
+from policies.serving import ServingResult, ServingSpec, serve
+
+MODEL = TransformerSpec(
+    kind="model", name="small", layers=2, hidden=64, heads=4, kv_heads=2, head_dim=16,
+    intermediate=128, vocabulary=100, max_position=4096, qkv_bias=False, tied_embeddings=False,
+)  # fmt: skip
+"""256 bytes of KV a token; weights below 2 MiB."""
+
+
+def device(slots: int, *overrides: str) -> Device:
+    """mlu370-x4 with room for `slots` token slots (a multiple of 64) of MODEL, all memory used."""
+    capacity = KV_ALIGN_BYTES + slots * MODEL.kv_token_bytes
+    return load_device("mlu370-x4", [f"capacity={capacity}B", *overrides])
+
+
+def requests(arrival_s: Any, prompt: Any, output: Any) -> Requests:
+    count = len(arrival_s)
+    return Requests(
+        np.array(arrival_s, np.float64),
+        np.broadcast_to(np.array(prompt, np.int64), count).copy(),
+        np.broadcast_to(np.array(output, np.int64), count).copy(),
+    )
+
+
+def spec(**changes: Any) -> ServingSpec:
+    """Paged, efficiency 1, all memory used; `changes` are keys of a serving description."""
+    base: dict[str, Any] = {
+        "model": "small", "gpu_memory_utilization": 1.0, "memory": {"efficiency": 1.0}
+    }  # fmt: skip
+    return ServingSpec.model_validate({**base, **changes})
+
+
+def run(slots: int, stream: Requests, seed: int = 1, **changes: Any) -> ServingResult:
+    warmup = changes.pop("warmup_requests", 0)
+    simulate = changes.pop("simulate", None)
+    return serve(
+        device(slots), MODEL, spec(**changes), stream,
+        seed=seed, warmup_requests=warmup, simulate=simulate,
+    )  # fmt: skip
+
+
+def mixed(count: int, rate: float = 2000.0, seed: int = 0) -> Requests:
+    """Poisson arrivals, lognormal lengths that fit 1024 tokens."""
+    rng = np.random.default_rng(seed)
+    return Requests(
+        np.cumsum(rng.exponential(1 / rate, count)),
+        np.clip(rng.lognormal(4.5, 0.8, count), 1, 500).astype(np.int64),
+        np.clip(rng.lognormal(4.0, 0.9, count), 1, 400).astype(np.int64),
+    )
+
+
+class FakeMemory:
+    """A stand-in for `simulate_system`: bandwidth falls with the number of descriptors."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def __call__(self, device: Device, d: Any, *, warmup_ns: float, measure_ns: float) -> Any:
+        self.calls.append(d)
+        assert d.start.min() >= 0 and (d.start + d.size).max() <= device.capacity_bytes
+        assert d.size.min() >= 1 and d.engine.max() < device.accelerator.dma.engines
+        total = int(d.size.sum())
+        mean = total / len(d.size)
+        gbps = device.peak_gbps * mean / (mean + 4096) * warmup_ns / (warmup_ns + 100)
+        return SimpleNamespace(
+            gbps=gbps, elapsed_ns=measure_ns, bytes_measured=min(total, int(gbps * measure_ns)),
+            total_bytes=total, bursts=total,
+            finished=False, row_hits=3, row_misses=1, row_conflicts=0, commands={},
+        )  # fmt: skip

@@ -1,0 +1,136 @@
+"""Do probes come when the batch has moved, and does what they measure change the run?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hwmodel.description import DescriptionError
+from hwmodel.device import load_device
+from policies.fidelity import FidelitySpec, memory_model
+from policies.interval import confidence_interval
+from policies.kv_layout import kv_layout
+from tests.policies.small import MODEL, FakeMemory, device, mixed, run
+
+STREAM = mixed(200)
+ENGINE = {"max_model_len": 1024}
+
+
+def memory(**changes: Any) -> Any:
+    spec = FidelitySpec.model_validate(changes)
+    big = device(4096)
+    return memory_model(spec, big, MODEL, kv_layout(big, MODEL, 1.0), 1, FakeMemory())
+
+
+def sampled(**changes: Any) -> dict[str, Any]:
+    fake = FakeMemory()
+    options = {"fidelity": "sampled", **changes}
+    return run(4096, STREAM, memory=options, engine=ENGINE, simulate=fake).metrics["memory"]
+
+
+def test_analytic_takes_the_sequential_efficiency_for_all() -> None:
+    efficiency = memory().efficiency
+    assert len(set(efficiency)) == 1 and 0 < efficiency.weights < 1
+
+
+def test_given_efficiencies_need_no_simulator() -> None:
+    spec = FidelitySpec(efficiency=0.8, attention=0.5)
+    big = device(4096)
+    found = memory_model(spec, big, MODEL, kv_layout(big, MODEL, 1.0), 1, None).efficiency
+    assert found == (0.8, 0.5, 0.8, 0.8)
+
+
+def test_the_weights_are_measured_once() -> None:
+    fake = FakeMemory()
+    for seed in (1, 2):
+        run(4096, STREAM[:5], seed=seed, memory={}, engine=ENGINE, simulate=fake)
+    assert len(fake.calls) == 1
+
+
+def test_sampled_measures_the_batch_and_says_what_it_cost() -> None:
+    found = sampled()
+    attention = found["phases"]["attention"]
+    assert attention["probes"] > 1 and attention["row_hit_rate"] == 0.75
+    assert 0 < attention["ci95"] < 0.2
+    assert (
+        found["efficiency"]["attention"]
+        == attention["efficiency"]
+        != found["efficiency"]["weights"]
+    )
+    assert found["simulated_share"] > 0
+    assert found["probe_wall_s"] > 0
+
+
+@pytest.mark.parametrize(
+    "change", [{"change": 5.0}, {"max_probes": 2}, {"spacing": 1.0}, {"every_steps": 100_000,
+    "change": 1.0}]
+)  # fmt: skip
+def test_each_rule_thins_the_probes_out(change: dict[str, Any]) -> None:
+    usual = sampled()["phases"]["attention"]["probes"]
+    assert sampled(**change)["phases"]["attention"]["probes"] < usual
+
+
+def test_a_shorter_rhythm_brings_more_probes() -> None:
+    assert sampled(every_steps=5)["probes"] > sampled()["probes"]
+
+
+@pytest.mark.parametrize("phase", ["weights", "attention", "prefill"])
+def test_a_given_phase_is_not_measured(phase: str) -> None:
+    found = sampled(**{phase: 0.123})
+    assert found["efficiency"][phase] == 0.123
+    if phase != "weights":
+        assert found["phases"][phase]["probes"] == 0
+
+
+def test_the_layout_reaches_the_simulator() -> None:
+    changes = {"memory": {"fidelity": "sampled"}, "engine": ENGINE, "simulate": FakeMemory()}
+    rates = {
+        order: run(4096, STREAM, kv_layout=order, **changes).metrics["kv_gbps"]
+        for order in ("layer_kv_token", "layer_kv_block_head")
+    }
+    assert rates["layer_kv_block_head"] < rates["layer_kv_token"]
+
+
+def test_the_window_is_what_the_simulator_is_asked_for() -> None:
+    asked = []
+
+    class Fake(FakeMemory):
+        def __call__(self, device: Any, d: Any, *, warmup_ns: float, measure_ns: float) -> Any:
+            asked.append((warmup_ns, measure_ns))
+            return super().__call__(device, d, warmup_ns=warmup_ns, measure_ns=measure_ns)
+
+    options = {"fidelity": "sampled", "warmup": "5us", "measure": "20us"}
+    run(4096, STREAM[:20], memory=options, engine=ENGINE, simulate=Fake())
+    assert set(asked) == {(5000.0, 20000.0)}
+
+
+def test_every_engine_has_work_for_the_whole_window() -> None:
+    fake = FakeMemory()
+    run(4096, STREAM, memory={"fidelity": "sampled"}, engine=ENGINE, simulate=fake)
+    small = device(4096).accelerator
+    assert small is not None
+    longest = 40e-6 * small.dma.port_bandwidth + small.dma.window + small.dma.request
+    for descriptors in fake.calls[1:]:
+        assert (descriptors.size.sum()) <= longest * small.dma.engines
+
+
+def test_a_memory_alone_cannot_serve() -> None:
+    with pytest.raises(DescriptionError, match="needs an accelerator"):
+        lone = load_device("lpddr5-6400-x16")
+        memory_model(FidelitySpec(), lone, MODEL, kv_layout(lone, MODEL), 1, FakeMemory())
+
+
+def test_the_interval_is_students() -> None:
+    assert confidence_interval([]) == (0, None)
+    assert confidence_interval([3.0]) == (3, None)
+    mean, half = confidence_interval([1.0, 2.0, 3.0])
+    assert (mean, half) == (2, pytest.approx(4.303 / 3**0.5))
+    assert confidence_interval([0.0, 2.0] * 50)[1] == pytest.approx(0.197, abs=1e-3)
+
+
+def test_probes_are_taken_after_the_warm_up_too() -> None:
+    changes = {"memory": {"fidelity": "sampled", "max_probes": 2}, "engine": ENGINE}
+    found = run(4096, STREAM, warmup_requests=100, simulate=FakeMemory(), **changes).metrics
+    attention = found["memory"]["phases"]["attention"]
+    assert attention["probes"] == 4 and attention["ci95"] is not None

@@ -1,0 +1,51 @@
+"""Are predictions as wrong, and as sure of themselves, as the description says?"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from policies.predictor import Prediction, PredictorSpec, predict
+
+LENGTHS = np.full(20_000, 1000, np.int64)
+
+
+def test_the_oracle_knows() -> None:
+    assert (predict(PredictorSpec(), LENGTHS, 1) == 1000).all()
+    assert Prediction(1000).uncertainty([500, 1000, 2000]) == 0
+
+
+def test_sigma_and_bias_are_those_of_the_log_ratio() -> None:
+    spec = PredictorSpec(kind="lognormal", sigma=0.4, bias=-0.2)
+    error = np.log(predict(spec, LENGTHS, 7) / 1000)
+    assert error.mean() == pytest.approx(-0.2, abs=0.01)
+    assert error.std() == pytest.approx(0.4, abs=0.01)
+
+
+def test_every_request_has_its_own_draw_whatever_follows() -> None:
+    spec = PredictorSpec(kind="lognormal", sigma=0.4)
+    assert (predict(spec, LENGTHS[:10], 7) == predict(spec, LENGTHS, 7)[:10]).all()
+    assert (predict(spec, LENGTHS, 8) != predict(spec, LENGTHS, 7)).any()
+
+
+def test_uncertainty_is_one_where_all_classes_are_as_likely() -> None:
+    # quartiles of a lognormal: median exp(-+0.6745 sigma)
+    sigma, quartile = 0.5, 0.674489750196
+    bounds = [100 * math.exp(z * sigma) for z in (-quartile, 0, quartile)] + [1e6]
+    assert Prediction(100.0, sigma).uncertainty(bounds) == pytest.approx(1)
+
+
+def test_uncertainty_by_hand() -> None:
+    # two classes that part at the median: ln 2 / ln 2; far from the median: 0
+    assert Prediction(64.0, 0.3).uncertainty([64, 128]) == pytest.approx(1)
+    assert Prediction(64.0, 0.3).uncertainty([640, 1280]) == pytest.approx(0, abs=1e-9)
+    p = 0.5 * math.erfc(-math.log(2) / math.sqrt(2))
+    expected = -(p * math.log(p) + (1 - p) * math.log(1 - p)) / math.log(2)
+    assert Prediction(50.0, 1.0).uncertainty([100, 200]) == pytest.approx(expected)
+
+
+def test_an_oracle_has_no_error() -> None:
+    with pytest.raises(ValueError, match="belong to kind: lognormal"):
+        PredictorSpec(sigma=0.1)

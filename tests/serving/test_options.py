@@ -1,0 +1,137 @@
+"""Does every option move the number it is there to move?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from policies.allocator import PolicyOptions
+from policies.engine import EngineSpec
+from policies.fidelity import FidelitySpec
+from policies.predictor import PredictorSpec
+from policies.registry import POLICIES
+from policies.serving import ServingSpec
+from tests.policies.small import FakeMemory, mixed, run
+
+STREAM = mixed(300)
+UNSURE = {"kind": "lognormal", "sigma": 0.6}
+ODMA = {"name": "odma", "refresh": 50, "window": 100}
+SAMPLED = {"fidelity": "sampled", "every_steps": 20}
+
+
+def figure(changes: dict[str, Any], name: str) -> Any:
+    base: dict[str, Any] = {"engine": {"max_model_len": 1024}}
+    for key, value in changes.items():
+        if isinstance(value, dict):
+            base[key] = {**base.get(key, {}), **value}
+        else:
+            base[key] = value
+    found: Any = run(2048, STREAM, **base, simulate=FakeMemory()).metrics
+    for part in name.split("."):
+        found = found[part]
+    return found
+
+
+def odma(**changes: Any) -> dict[str, Any]:
+    return {"policy": {**ODMA, **changes}, "predictor": UNSURE}
+
+
+PARTED = odma(pool="partitioned", pool_share=0.55)
+
+
+def sampled(**changes: Any) -> dict[str, Any]:
+    return {"memory": {**SAMPLED, **changes}, "policy": {"name": "paged", "free_list": "lifo"}}
+
+
+RARELY = {"memory": {**SAMPLED, "every_steps": 999}}
+STATIC = {"policy": {"name": "static"}}
+MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "policy.static.reserve": (
+        STATIC, {"policy": {"name": "static", "reserve": "max_model_len"}}, "utilization",
+    ),
+    "policy.static.fit": (
+        STATIC, {"policy": {"name": "static", "fit": "best"}}, "external_fragmentation",
+    ),
+    "policy.paged.block": ({}, {"policy": {"name": "paged", "block": 64}}, "utilization"),
+    "policy.paged.free_list": (
+        {}, {"policy": {"name": "paged", "free_list": "sorted"}}, "mean_run_tokens",
+    ),
+    "policy.odma.buckets": (odma(), odma(buckets=8), "utilization"),
+    "policy.odma.gamma": (odma(), odma(gamma=1.0), "policy.coverage_final"),
+    "policy.odma.tau": (odma(), odma(tau=0.3), "policy.large_share"),
+    "policy.odma.window": (odma(), odma(window=40), "utilization"),
+    "policy.odma.refresh": (odma(), odma(refresh=20), "policy.bucket_refreshes"),
+    "policy.odma.align": (odma(), odma(align=16), "utilization"),
+    "policy.odma.bucket_on": (odma(), odma(bucket_on="total"), "utilization"),
+    "policy.odma.large": (odma(), odma(large="max_model_len"), "utilization"),
+    "policy.odma.pool": (odma(pool_share=0.55), PARTED, "batch"),
+    "policy.odma.pool_share": (odma(), odma(pool_share=0.55), "batch"),
+    "policy.odma.fit": (odma(), odma(fit="best"), "external_fragmentation"),
+    "engine.max_num_batched_tokens": (
+        {}, {"engine": {"max_num_batched_tokens": 256}}, "limit_share.token_budget",
+    ),
+    "engine.max_num_seqs": ({}, {"engine": {"max_num_seqs": 4}}, "limit_share.sequence_cap"),
+    "engine.max_tokens": ({}, {"engine": {"max_tokens": 50}}, "cut_outputs"),
+    "engine.max_model_len": (
+        {"policy": {"name": "static", "reserve": "max_model_len"}},
+        {
+            "policy": {"name": "static", "reserve": "max_model_len"},
+            "engine": {"max_model_len": 2000},
+        },
+        "utilization",
+    ),
+    "engine.too_long": (
+        {}, {"engine": {"max_model_len": 300, "too_long": "drop"}}, "dropped",
+    ),
+    "predictor.kind": ({"policy": ODMA}, odma(), "policy.bucket_accuracy"),
+    "predictor.sigma": (
+        odma(), {**odma(), "predictor": {**UNSURE, "sigma": 1.0}}, "policy.bucket_accuracy",
+    ),
+    "predictor.bias": (
+        odma(), {**odma(), "predictor": {**UNSURE, "bias": -0.5}}, "policy.migration_rate",
+    ),
+    "memory.fidelity": ({}, sampled(), "kv_gbps"),
+    "memory.efficiency": ({}, {"memory": {"efficiency": 0.5}}, "kv_gbps"),
+    "memory.weights": (
+        {}, {"memory": {"efficiency": 1.0, "weights": 0.1}}, "phase_share.weights",
+    ),
+    "memory.attention": ({}, {"memory": {"efficiency": 1.0, "attention": 0.1}}, "kv_gbps"),
+    "memory.prefill": (
+        {}, {"memory": {"efficiency": 1.0, "prefill": 0.001}}, "phase_share.prefill",
+    ),
+    "memory.migration": (
+        odma(), {**odma(), "memory": {"efficiency": 1.0, "migration": 0.1}},
+        "phase_share.migration",
+    ),
+    "memory.spread": (sampled(), sampled(spread="sequence"), "kv_gbps"),
+    "memory.warmup": (sampled(), sampled(warmup="1us"), "kv_gbps"),
+    "memory.measure": (sampled(), sampled(measure="5us"), "memory.simulated_bytes"),
+    "memory.change": (RARELY, {"memory": {**RARELY["memory"], "change": 1.0}}, "memory.probes"),
+    "memory.every_steps": (sampled(), sampled(every_steps=90), "memory.probes"),
+    "memory.spacing": (RARELY, {"memory": {**RARELY["memory"], "spacing": 0.5}}, "memory.probes"),
+    "memory.max_probes": (sampled(), sampled(max_probes=3), "memory.probes"),
+    "kv_layout": (sampled(), {**sampled(), "kv_layout": "layer_kv_block_head"}, "kv_gbps"),
+    "gpu_memory_utilization": ({}, {"gpu_memory_utilization": 0.95}, "kv_capacity_tokens"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("option", MOVES)
+def test_it_moves_its_number(option: str) -> None:
+    before, after, name = MOVES[option]
+    assert figure(before, name) != figure(after, name)
+
+
+def test_no_option_is_left_out() -> None:
+    known = {"kv_layout", "gpu_memory_utilization"}
+    for name, allocator in POLICIES.items():
+        own = set(allocator.Options.model_fields) - set(PolicyOptions.model_fields)
+        known |= {f"policy.{name}.{field}" for field in own}
+    parts = {"engine": EngineSpec, "predictor": PredictorSpec, "memory": FidelitySpec}
+    for part, spec in parts.items():
+        known |= {f"{part}.{field}" for field in spec.model_fields}
+    # `model` is resolved by the caller, `advance_together` must not move anything, `v1` is alone
+    assert known - set(MOVES) == {"engine.name"}
+    assert set(ServingSpec.model_fields) - set(parts) - known == {
+        "model", "policy", "advance_together"
+    }  # fmt: skip

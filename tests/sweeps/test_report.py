@@ -1,0 +1,170 @@
+"""Does a report show what the results say, in a page that needs no network?"""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hwmodel.description import DescriptionError
+from sweeps.figures import FIGURES, LIMITS, THROUGHPUT
+from sweeps.report import markdown, report
+from sweeps.store import RunDirectory
+from sweeps.table import HEADINGS, read_table
+
+CONFIG = {
+    "kind": "sweep",
+    "name": "made",
+    "summary": "made by hand <&>",
+    "base": {"replications": 3},
+    "axes": {"device": ["card", "/a/b/other.yaml"], "serving.policy": ["paged", {"name": "odma"}]},
+    "controls": {"analytic": {"serving.memory.fidelity": "analytic"}},
+    "compare": "serving.policy",
+}
+PROVENANCE = {
+    "version": "0.1.0", "commit": "abc", "dirty": True, "seeds": [[1, 3]],
+    "assumed": {"card": {"dma.window": "16384"}},
+    "inputs": {"sweep": {"name": "made"}, "devices": {"card": "f" * 64}},
+    "libraries": {"numpy": "2"},
+}  # fmt: skip
+
+
+def metrics(rate: float) -> dict[str, Any]:
+    return {
+        THROUGHPUT: rate, "ttft_s": {"p50": 1.25, "p99": 2.5}, "tpot_s": {"mean": 0.05},
+        "utilization": 0.875, "preemptions": 12, "migrations": 3, "kv_gbps": 111.1,
+        "memory": {"phases": {"attention": {"row_hit_rate": 0.5}}},
+        LIMITS: {"kv_memory": 0.75, "offered_load": 0.25},
+    }  # fmt: skip
+
+
+def made(path: Path, odma: float = 130, skip: int = 0) -> Path:
+    """A run directory of 2 devices x 2 policies x (main, analytic) x 3 replications."""
+    run = RunDirectory(path)
+    run.create(CONFIG, PROVENANCE, {})
+    index = 0
+    for control in ("", "analytic"):
+        for device in CONFIG["axes"]["device"]:  # type: ignore[index]
+            for policy, rate in (("paged", 100.0), ({"name": "odma"}, odma)):
+                for replication in (1, 2, 3):
+                    record = {
+                        "point": index, "control": control, "replication": replication,
+                        "overrides": {"device": device, "serving.policy": policy},
+                        "rate_per_s": 1.0, "metrics": metrics(rate * (1 + replication / 100)),
+                    }  # fmt: skip
+                    if index >= skip:
+                        run.append(record)
+                index += 1
+    run.release()
+    return path
+
+
+class Links(HTMLParser):
+    """What a page would load, and whether its tags are closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loads += [value or "" for key, value in attrs if key in ("src", "href")]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_table_has_a_group_a_device_and_a_row_a_policy(tmp_path: Path) -> None:
+    table = read_table(RunDirectory(made(tmp_path)))
+    assert [group.title for group in table.groups] == ["card", "other"]
+    titles = [row.title for row in table.groups[0].ordered()]
+    assert titles == ["paged", "paged (analytic)", "odma", "odma (analytic)"]
+    assert (table.done, table.total) == (24, 24)
+
+
+def test_cells_carry_units_and_the_interval(tmp_path: Path) -> None:
+    row = read_table(RunDirectory(made(tmp_path))).groups[0].rows[0]
+    found = dict(zip(HEADINGS, row.cells(), strict=True))
+    # 101, 102, 103: mean 102, standard error 1 / sqrt(3), times 4.3027
+    assert found["output tokens/s"] == "102.0 ± 2.5"
+    assert found["TTFT p99 s"] == "2.50"
+    assert found["TPOT ms"] == "50.0"
+    assert found["utilisation %"] == "87.5"
+    assert found["preemptions"] == "12"
+    assert found["row hits %"] == "50.0"
+    assert found["limit"] == "KV memory 75%, offered load 25%"
+
+
+def test_the_report_is_written_beside_the_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report([made(tmp_path)])
+    shown = capsys.readouterr().out
+    sentence = "card: odma wins with 132.6 output tokens/s: 30.0 % ("
+    text = (tmp_path / "report.md").read_text()
+    page = (tmp_path / "report.html").read_text()
+    for place in (shown, text, page):
+        assert sentence in place
+        assert "102.0 ± 2.5" in place
+    for place in (text, page):
+        assert "dma.window" in place and "with changes that are not committed" in place
+
+
+def test_other_results_other_sentences(tmp_path: Path) -> None:
+    text = markdown(read_table(RunDirectory(made(tmp_path, odma=50))))
+    assert "card: paged wins" in text and "odma wins" not in text
+
+
+def test_the_page_loads_nothing_and_is_well_formed(tmp_path: Path) -> None:
+    report([made(tmp_path)])
+    text = (tmp_path / "report.html").read_text()
+    links = Links()
+    links.feed(text)
+    assert (links.loads, links.open) == ([], [])
+    assert "prefers-color-scheme: dark" in text and "<svg" in text
+    assert not re.search(r"https?://|url\(|@import", text)
+    assert "made by hand &lt;&amp;&gt;" in text
+
+
+def test_one_page_for_several_runs(tmp_path: Path) -> None:
+    runs = [made(tmp_path / "a"), made(tmp_path / "b")]
+    report(runs, tmp_path / "out/all.html")
+    assert (tmp_path / "out/all.html").read_text().count("<h1>") == 2
+    assert not (tmp_path / "a/report.html").exists()
+
+
+def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
+    text = markdown(read_table(RunDirectory(made(tmp_path, skip=3))))
+    assert "unfinished: 15 of 24 results" in text
+    assert "card: nothing to compare yet." in text
+
+
+def test_a_metric_that_is_missing_is_a_dash(tmp_path: Path) -> None:
+    table = read_table(RunDirectory(made(tmp_path)))
+    row = table.groups[0].rows[0]
+    for found in row.replications.values():
+        del found["memory.phases.attention.row_hit_rate"]
+    assert row.cells()[HEADINGS.index("row hits %")] == "–"
+
+
+def test_no_run_no_report(tmp_path: Path) -> None:
+    with pytest.raises(DescriptionError, match="not a run directory"):
+        report([tmp_path])
+
+
+def test_every_figure_is_a_metric_of_a_real_run(tmp_path: Path) -> None:
+    from sweeps.progress import Progress
+    from sweeps.run import run_sweep
+    from sweeps.sweep import load_sweep
+
+    sets = ["fidelity=sampled", "policy=[paged]", "replications=1", "requests=20"]
+    sets += ["serving.memory.max_probes=1", "workload_set.lengths.constant.output_tokens=4"]
+    run_sweep(load_sweep("smoke", sets), tmp_path, False, 1, Progress(terminal=False))
+    row = read_table(RunDirectory(tmp_path)).groups[0].rows[0]
+    assert [f.metric for f in FIGURES if not row.values(f.metric)] == []
+    assert sum(row.limits().values()) == pytest.approx(1)
