@@ -27,13 +27,13 @@ from hwmodel.channel_state import (
     Q_TAG,
     Q_TIME,
 )
-from hwmodel.issue import apply, set_hit, update_refresh
-from hwmodel.jit import kernel
+from hwmodel.issue import apply, forget_rows, note_row, set_hit, update_refresh
+from hwmodel.jit import kernel, part
 from hwmodel.kernel_names import ACT2, DRAINED, LOG_FULL, RD, REACHED, WANTS_INPUT, WRA, Record
-from hwmodel.timing import NEVER, Int
+from hwmodel.timing import Int
 
 
-@kernel
+@part
 def _enter(c: Record, s: Record, completions: Int) -> None:
     """Let arrived requests into the queues, in order, while there is room."""
     while s.head != s.tail:
@@ -55,7 +55,7 @@ def _enter(c: Record, s: Record, completions: Int) -> None:
             bank ^= ((row >> c.hashes[h, 0]) & c.hashes[h, 1]) << c.hashes[h, 2]
         tag = s.inbox[3, place]
         kind = tag & 1
-        pc = bank // c.banks_per_pc
+        pc = c.pc_of[bank]
         if s.waiting[pc, kind] >= c.queue[kind]:
             return
         s.free_count[pc] -= 1
@@ -78,7 +78,7 @@ def _enter(c: Record, s: Record, completions: Int) -> None:
         else:
             s.first[kind, bank] = slot
             s.pending[pc, kind] |= bit
-            s.row_bound[pc] = NEVER
+            note_row(c, s, pc, bank)
         s.last[kind, bank] = slot
         if s.hit[kind, bank] < 0 and s.open_row[bank] == row:
             set_hit(s, pc, kind, bank, bit, slot)
@@ -92,7 +92,7 @@ def _enter(c: Record, s: Record, completions: Int) -> None:
             s.head += 1
 
 
-@kernel
+@part
 def _set_modes(c: Record, s: Record) -> None:
     """Serve reads or writes: watermarks of the write queue."""
     for pc in range(c.pcs):
@@ -100,13 +100,13 @@ def _set_modes(c: Record, s: Record) -> None:
         if mode == 0:
             if writes > c.drain_high or (reads == 0 and writes > 0):
                 s.mode[pc] = 1
-                s.row_bound[pc] = NEVER
+                forget_rows(s, pc)
         elif (writes < c.drain_low and reads > 0) or writes == 0:
             s.mode[pc] = 0
-            s.row_bound[pc] = NEVER
+            forget_rows(s, pc)
 
 
-@kernel
+@part
 def _write_log(s: Record, line: Int, tick: int, command: int, bank: int, slot: int) -> None:
     line[0], line[1], line[2], line[3], line[4] = tick, command, bank, -1, -1
     if slot >= 0 and command <= ACT2:
@@ -139,8 +139,9 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
                 idle = False
         if idle and empty and s.stream_closed == 1:
             return DRAINED
-        key, command, bank, slot = choose(c, s)
-        tick = key >> 3
+        choose(c, s)
+        tick = s.best_key >> 3
+        command, bank, slot = s.best_command, s.best_bank, s.best_slot
         event = s.next_due
         if not empty:
             arrival = s.inbox[0, s.head & (INBOX - 1)]

@@ -58,6 +58,11 @@ _SCALARS = [
     "logged",
     "next_due",
     "owed",
+    "best_key",
+    "best_seq",
+    "best_command",
+    "best_bank",
+    "best_slot",
     "phase",
     "response",
 ]
@@ -70,7 +75,8 @@ _PER_PC = [
     "pair_bank",
     "pair_slot",
     "pair_deadline",
-    "row_bound",
+    "close_bound",
+    "open_bound",
     "dq_at",
     "free_count",
 ]
@@ -121,7 +127,7 @@ def idle_channels(
     says."""
     state = np.zeros(channels, CHANNEL)
     c = constants[0]
-    for name in ("earliest", "ring", "dq", "sync_until", "row_bound"):
+    for name in ("earliest", "ring", "dq", "sync_until", "close_bound", "open_bound"):
         state[name] = NEVER
     for name in ("open_row", "first", "last", "hit", "active", "pair_bank"):
         state[name] = -1

@@ -14,7 +14,7 @@ from hwmodel.channel_state import (
     Q_TAG,
     Q_TIME,
 )
-from hwmodel.jit import kernel
+from hwmodel.jit import part
 from hwmodel.kernel_names import (
     ACT2,
     CAS,
@@ -32,7 +32,7 @@ from hwmodel.kernel_names import (
 from hwmodel.timing import N_COMMANDS, NEVER, REFRESH_ALL_BANK, Int
 
 
-@kernel
+@part
 def _issue(c: Record, s: Record, command: int, bank: int, tick: int) -> None:
     """Book the rows, windows and bus of `command` to `bank` (any bank of its rank for rank
     commands)."""
@@ -67,12 +67,12 @@ def _issue(c: Record, s: Record, command: int, bank: int, tick: int) -> None:
             for n in range(N_COMMANDS):
                 if (c.window[w, 4] >> n) & 1 and at > s.earliest[node, n]:
                     s.earliest[node, n] = at
-    bus = c.bus[command, 0] + c.bus[command, 1] * (bank // c.banks_per_pc)
+    bus = c.bus[c.pc_of[bank], command]
     s.bus_free[bus] = tick + c.slots[command]
     s.commands[command] += 1
 
 
-@kernel
+@part
 def _find_hit(s: Record, start: int, row: int) -> int:
     """First slot from `start` on (in age order) that wants `row`, or -1."""
     while start >= 0 and s.slot[start, Q_ROW] != row:
@@ -80,7 +80,7 @@ def _find_hit(s: Record, start: int, row: int) -> int:
     return start
 
 
-@kernel
+@part
 def set_hit(s: Record, pc: int, kind: int, bank: int, bit: int, found: int) -> None:
     s.hit[kind, bank] = found
     if found >= 0:
@@ -89,7 +89,7 @@ def set_hit(s: Record, pc: int, kind: int, bank: int, bit: int, found: int) -> N
         s.hit_banks[pc, kind] &= ~bit
 
 
-@kernel
+@part
 def _unlink(s: Record, pc: int, slot: int) -> None:
     """Take a request out of its queue (its slot is not freed)."""
     kind, bank = s.slot[slot, Q_KIND], s.slot[slot, Q_BANK]
@@ -105,7 +105,31 @@ def _unlink(s: Record, pc: int, slot: int) -> None:
     s.waiting[pc, kind] -= 1
 
 
-@kernel
+@part
+def own(c: Record, s: Record, bank: int, command: int, at: int) -> int:
+    """`at`, or later by the rows of the levels that the banks of a pseudo-channel do not share."""
+    for level in range(c.shared_level):
+        at = max(at, s.earliest[c.ancestors[bank, level], command])
+    return at
+
+
+@part
+def note_row(c: Record, s: Record, pc: int, bank: int) -> None:
+    """The bank may have a new row command to offer: lower the bounds on when the first can be."""
+    if s.open_row[bank] >= 0:
+        s.close_bound[pc] = min(s.close_bound[pc], own(c, s, bank, PRE, NEVER))
+    else:
+        s.open_bound[pc] = min(s.open_bound[pc], own(c, s, bank, c.first, NEVER))
+
+
+@part
+def forget_rows(s: Record, pc: int) -> None:
+    """Any bank may have new row commands to offer."""
+    s.close_bound[pc] = NEVER
+    s.open_bound[pc] = NEVER
+
+
+@part
 def _open(c: Record, s: Record, pc: int, bank: int, row: int) -> None:
     """The bank's row is open: find the queued requests that hit it."""
     s.open_row[bank] = row
@@ -113,9 +137,10 @@ def _open(c: Record, s: Record, pc: int, bank: int, row: int) -> None:
     bit = 1 << (bank - pc * c.banks_per_pc)
     for kind in range(2):
         set_hit(s, pc, kind, bank, bit, _find_hit(s, s.first[kind, bank], row))
+    note_row(c, s, pc, bank)
 
 
-@kernel
+@part
 def _close(c: Record, s: Record, pc: int, bank: int) -> None:
     s.open_row[bank] = -1
     bit = 1 << (bank - pc * c.banks_per_pc)
@@ -123,9 +148,10 @@ def _close(c: Record, s: Record, pc: int, bank: int) -> None:
     s.hit[1, bank] = -1
     s.hit_banks[pc, 0] &= ~bit
     s.hit_banks[pc, 1] &= ~bit
+    note_row(c, s, pc, bank)
 
 
-@kernel
+@part
 def _activate(c: Record, s: Record, pc: int, bank: int, slot: int, tick: int) -> None:
     """First (or only) step of an activation for `slot`."""
     s.slot[slot, Q_FLAGS] |= FLAG_ACTIVATED
@@ -146,7 +172,7 @@ def _activate(c: Record, s: Record, pc: int, bank: int, slot: int, tick: int) ->
         _open(c, s, pc, bank, s.slot[slot, Q_ROW])
 
 
-@kernel
+@part
 def _serve(
     c: Record, s: Record, pc: int, bank: int, slot: int, command: int, tick: int,
     completions: Int,
@@ -175,7 +201,7 @@ def _serve(
             done = (end + s.response) & (completions.shape[1] - 1)
             completions[s.slot[slot, Q_TAG], done] += c.burst_bytes
     if c.sync == 1:
-        rank = bank // c.banks_per_rank
+        rank = c.rank_of[bank]
         s.sync_until[rank] = max(s.sync_until[rank], tick + c.hold[1 + kind])
     if c.check_dq == 1:
         at = s.dq_at[pc]
@@ -187,7 +213,7 @@ def _serve(
         s.active[bank] = -1
         s.active_banks[pc] &= ~bit
         s.active_count[pc] -= 1
-        s.row_bound[pc] = NEVER
+        note_row(c, s, pc, bank)
     else:
         was_oldest = s.first[kind, bank] == slot
         later = s.slot[slot, Q_NEXT]
@@ -197,17 +223,16 @@ def _serve(
         if s.hit[kind, bank] == slot:
             set_hit(s, pc, kind, bank, bit, _find_hit(s, later, s.open_row[bank]))
         if s.hit[kind, bank] < 0 or (was_oldest and s.hit[kind, bank] != s.first[kind, bank]):
-            s.row_bound[pc] = NEVER
+            note_row(c, s, pc, bank)
     if c.hit_limit > 0 and s.streak[bank] >= c.hit_limit:
-        s.row_bound[pc] = NEVER
+        note_row(c, s, pc, bank)
     if command == RDA or command == WRA:
         _close(c, s, pc, bank)
-        s.row_bound[pc] = NEVER
     s.free[pc, s.free_count[pc]] = slot
     s.free_count[pc] += 1
 
 
-@kernel
+@part
 def update_refresh(c: Record, s: Record) -> None:
     """Book refreshes that have fallen due, and block the banks they need."""
     sets, interval = c.refresh_sets, c.refresh_interval
@@ -233,30 +258,30 @@ def update_refresh(c: Record, s: Record) -> None:
                 for i in range(c.set_size):
                     blocked |= 1 << (r * per_rank + c.sets[which, i])
         s.blocked[pc] = blocked
-        s.row_bound[pc] = NEVER
+        forget_rows(s, pc)
 
 
-@kernel
+@part
 def apply(
     c: Record, s: Record, command: int, bank: int, slot: int, tick: int, completions: Int
 ) -> None:  # fmt: skip
     """Issue the chosen command and change the state of banks, queues and refresh."""
-    pc = bank // c.banks_per_pc
+    pc = c.pc_of[bank]
     if command == REFPB:
-        rank = bank // c.banks_per_rank
+        rank = c.rank_of[bank]
         base = rank * c.banks_per_rank
         which = s.refresh_issued[rank] % c.refresh_sets
         for i in range(1, c.set_size):
-            node = c.ancestors[base + c.sets[which, i], 0]
-            for n in range(N_COMMANDS):
-                at = tick + c.delay[0, REFPB, n]
-                if at > s.earliest[node, n]:
-                    s.earliest[node, n] = at
+            for level in range(c.shared_level):
+                node = c.ancestors[base + c.sets[which, i], level]
+                for n in range(N_COMMANDS):
+                    at = tick + c.delay[level, REFPB, n]
+                    if at > s.earliest[node, n]:
+                        s.earliest[node, n] = at
     _issue(c, s, command, bank, tick)
     if command >= RD and command <= WRA:
         _serve(c, s, pc, bank, slot, command, tick, completions)
         return
-    s.row_bound[pc] = NEVER
     if command == c.first:
         _activate(c, s, pc, bank, slot, tick)
     elif command == ACT2:
@@ -270,10 +295,10 @@ def apply(
         for other in range(bank, bank + c.banks_per_rank):
             _close(c, s, pc, other)
     elif command == CAS:
-        rank = bank // c.banks_per_rank
+        rank = c.rank_of[bank]
         s.sync_until[rank] = max(s.sync_until[rank], tick + c.hold[0])
     else:
-        rank = bank // c.banks_per_rank
+        rank = c.rank_of[bank]
         s.refresh_owed[rank] -= 1
         s.refresh_issued[rank] += 1
         update_refresh(c, s)

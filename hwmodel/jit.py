@@ -44,6 +44,11 @@ if "NUMBA_CACHE_DIR" not in os.environ:
     numba.config.CACHE_DIR = _cache_directory()  # type: ignore[attr-defined]
 
 
+def part(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function that is inlined into every kernel that calls it."""
+    return numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(function)
+
+
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a kernel: no Python objects, no lock, cached on disk, integer arithmetic."""
     return numba.njit(cache=True, nogil=True, error_model="numpy")(function)

@@ -59,6 +59,7 @@ _SCALARS = [
     "one_bus",
     "siblings",
     "n_fields",
+    "shared_level",
     "n_hashes",
 ]
 
@@ -73,11 +74,13 @@ CONSTANTS = np.dtype(
         ("has_delay", np.int64, (MAX_LEVELS, N_COMMANDS)),
         # the same for every other node of the level in the same parent
         ("sibling_delay", np.int64, (MAX_LEVELS, N_COMMANDS, N_COMMANDS)),
+        ("pc_of", np.int64, (MAX_BANKS,)),  # pseudo-channel of a bank
+        ("rank_of", np.int64, (MAX_BANKS,)),  # rank of a bank, flat over pseudo-channels
         ("ancestors", np.int64, (MAX_BANKS, MAX_LEVELS)),  # node of each bank at each level
         ("sibling_range", np.int64, (MAX_NODES, 2)),  # the nodes [from, to) of a node's parent
         ("level_start", np.int64, (MAX_LEVELS,)),  # first node of a level
         ("rank_level", np.int64, (MAX_LEVELS,)),  # 1 where the level contains whole ranks
-        ("bus", np.int64, (N_COMMANDS, 2)),  # bus, and its step a pseudo-channel (0: shared)
+        ("bus", np.int64, (MAX_PCS, N_COMMANDS)),  # bus of a command in a pseudo-channel
         ("slots", np.int64, (N_COMMANDS,)),  # ticks a command holds its bus
         ("segments", np.int64, (2, MAX_SEGMENTS, 2)),  # DQ of reads, writes; latency included
         ("hold", np.int64, (3,)),  # data clock runs on after CAS, a read, a write
@@ -217,6 +220,9 @@ def lower(memory: MemorySpec) -> NDArray[np.void]:
     r["delay"][:depth], r["sibling_delay"][:depth] = delay, sibling
     r["has_delay"][:depth] = delay.max(axis=2) > NEVER
     r["ancestors"][: o.banks, :depth] = ancestors
+    bank = np.arange(o.banks)
+    r["pc_of"][: o.banks] = bank // (o.banks // o.pseudochannels)
+    r["rank_of"][: o.banks] = bank // (o.banks // (o.pseudochannels * o.ranks))
     r["sibling_range"][: len(ranges)] = ranges
     counts = [o.count(level) for level in levels]
     r["level_start"][:depth] = np.cumsum([0, *counts[:-1]])
@@ -225,7 +231,8 @@ def lower(memory: MemorySpec) -> NDArray[np.void]:
     for name, command in memory.commands.items():
         shared = memory.buses[command.bus].scope == "channel"
         i = COMMANDS.index(name)
-        r["bus"][i] = (buses.index(command.bus) * o.pseudochannels, int(not shared))
+        own = np.zeros(MAX_PCS, np.int64) if shared else np.arange(MAX_PCS)
+        r["bus"][:, i] = buses.index(command.bus) * MAX_PCS + own
         r["slots"][i] = memory.tick_clock.ticks(Fraction(str(command.slots)))
     r["segments"] = _segments(memory)
     if memory.sync:
@@ -272,6 +279,10 @@ def _scalars(memory: MemorySpec, r: np.void, depth: int) -> None:
         "refresh_sets": len(sets) if c.refresh == "per_bank" else 1, "set_size": len(sets[0]),
         "sync": memory.sync is not None and not memory.sync.always_on,
         "check_dq": _dq_can_collide(memory, r["segments"]), "burst_bytes": o.burst_bytes,
+        "shared_level": min(
+            [i for i, level in enumerate(_levels(memory)) if o.count(level) <= o.pseudochannels],
+            default=depth,
+        ),
         "one_bus": o.pseudochannels == 1 and one_bus, "siblings": r["sibling_delay"].max() > NEVER,
     }  # fmt: skip
     for name, value in values.items():

@@ -87,7 +87,7 @@ def test_the_same_descriptors_give_the_same_figures_bit_for_bit() -> None:
 
 def test_a_measured_window_agrees_with_the_whole_run_of_a_uniform_stream() -> None:
     device = load_device("mlu370-x4")
-    d = extents(device, 4 * KIB, 8000)
+    d = extents(device, 4 * KIB, 24000)
     whole = simulate_system(device, d)
     window = simulate_system(device, d, warmup_ns=10_000, measure_ns=60_000)
     assert not window.finished
