@@ -13,10 +13,16 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 import yaml
 
@@ -218,33 +224,49 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _known_keys(cls, data: Any) -> Any:
+    def _known_keys(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(data, cls):
             return data
         if not isinstance(data, dict):
+            keys = ", ".join(cls.model_fields)
             raise PydanticCustomError(
-                "not_a_mapping", "expected a mapping with keys {keys}; got {got}",
-                {"keys": ", ".join(cls.model_fields), "got": repr(data)},
-            )  # fmt: skip
-        names = {f.alias or name for name, f in cls.model_fields.items()} | set(cls.model_fields)
-        unknown = [str(key) for key in data if key not in names]
-        if unknown:
-            raise PydanticCustomError(
-                "unknown_keys", "unknown key", {"unknown": unknown, "known": sorted(names)}
+                "not_a_mapping",
+                "expected a mapping with keys {keys}; got {got}",
+                {"keys": keys, "got": repr(data)},
             )
-        return data
+        names = {f.alias or name for name, f in cls.model_fields.items()} | set(cls.model_fields)
+        unknown = [key for key in data if key not in names]
+        if not unknown:
+            return handler(data)
+        found = [_unknown_key(str(key), data[key], sorted(names)) for key in unknown]
+        try:
+            handler({key: value for key, value in data.items() if key in names})
+        except ValidationError as error:  # told together with the unknown keys
+            found += [_again(item) for item in error.errors()]
+        raise ValidationError.from_exception_data(cls.__name__, found)
+
+
+def _unknown_key(key: str, value: Any, known: list[str]) -> InitErrorDetails:
+    error = PydanticCustomError("unknown_key", "unknown key", {"key": key, "known": known})
+    return InitErrorDetails(type=error, loc=(key,), input=value)
+
+
+def _again(item: ErrorDetails) -> InitErrorDetails:
+    """An error already reported, to be raised once more beside others."""
+    context: dict[str, Any] = item.get("ctx", {})
+    message = item["msg"].replace("{", "{{").replace("}", "}}")
+    error = PydanticCustomError(item["type"], message, context)
+    return InitErrorDetails(type=error, loc=item["loc"], input=item["input"])
 
 
 def _mistakes(document: Document, item: Any) -> list[DescriptionError]:
     path: KeyPath = tuple(item["loc"])
     context = item.get("ctx") or {}
-    if item["type"] == "unknown_keys":
-        return [
-            document.error(f"unknown key; {nearest(key, context['known'])}", (*path, key))
-            for key in context["unknown"]
-        ]
+    if item["type"] == "unknown_key":
+        message = f"unknown key; {nearest(context['key'], context['known'])}"
+        return [document.error(message, path)]
     # pydantic adds the names of union members to a location: keep what the document knows
     known: KeyPath = ()
     for part in path:
