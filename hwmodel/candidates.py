@@ -272,6 +272,11 @@ def _offer_rows(
     opening = can_open and s.open_bound[pc] * 8 + order <= s.best_key
     if not closing and not opening:
         return
+    mask &= ~s.active_banks[pc]
+    if not closing:
+        mask &= ~s.open_banks[pc]
+    if not opening:
+        mask &= s.open_banks[pc]
     base, first = pc * c.banks_per_pc, c.first
     close_bound, open_bound = FOREVER >> 4, FOREVER >> 4
     close_at = _floor(c, s, pc, PRE)
@@ -283,14 +288,12 @@ def _offer_rows(
         mask &= mask - 1
         slot = s.first[kind, bank]
         if s.open_row[bank] >= 0:
-            if not closing or s.hit[kind, bank] == slot or s.active[bank] >= 0:
+            if s.hit[kind, bank] == slot:
                 continue
             command = PRE
             tick = own(c, s, bank, PRE, close_at)
             close_bound = min(close_bound, tick)
         else:
-            if not opening:
-                continue
             command = first
             tick = own(c, s, bank, first, open_at)
             if c.steps == 2:

@@ -30,7 +30,24 @@ from hwmodel.channel_state import (
 from hwmodel.issue import apply, forget_rows, note_row, set_hit, update_refresh
 from hwmodel.jit import kernel, part
 from hwmodel.kernel_names import ACT2, DRAINED, LOG_FULL, RD, REACHED, WANTS_INPUT, WRA, Record
-from hwmodel.timing import Int
+from hwmodel.timing import LOW_BITS, Int
+
+
+@part
+def _decode_high(c: Record, s: Record, high: int) -> None:
+    """Column, flat bank and row by the upper bits of a burst index; kept for the next burst."""
+    s.high = high
+    s.high_column, s.high_bank, s.high_row = 0, 0, 0
+    burst = high << LOW_BITS
+    for f in range(c.n_fields):
+        bits = ((burst >> c.fields[f, 0]) & c.fields[f, 1]) << c.fields[f, 2]
+        where = c.fields[f, 3]
+        if where == 0:
+            s.high_column |= bits
+        elif where == 1:
+            s.high_bank |= bits
+        else:
+            s.high_row |= bits
 
 
 @part
@@ -41,16 +58,12 @@ def _enter(c: Record, s: Record, completions: Int) -> None:
         if s.inbox[0, place] > s.now:
             return
         burst = s.inbox[1, place] + s.offset
-        column, bank, row = 0, 0, 0
-        for f in range(c.n_fields):
-            bits = ((burst >> c.fields[f, 0]) & c.fields[f, 1]) << c.fields[f, 2]
-            where = c.fields[f, 3]
-            if where == 0:
-                column |= bits
-            elif where == 1:
-                bank |= bits
-            else:
-                row |= bits
+        if burst >> LOW_BITS != s.high:
+            _decode_high(c, s, burst >> LOW_BITS)
+        low = burst & ((1 << LOW_BITS) - 1)
+        column = s.high_column | c.low[low, 0]
+        bank = s.high_bank | c.low[low, 1]
+        row = s.high_row | c.low[low, 2]
         for h in range(c.n_hashes):
             bank ^= ((row >> c.hashes[h, 0]) & c.hashes[h, 1]) << c.hashes[h, 2]
         tag = s.inbox[3, place]

@@ -58,6 +58,10 @@ _SCALARS = [
     "logged",
     "next_due",
     "owed",
+    "high",
+    "high_column",
+    "high_bank",
+    "high_row",
     "best_key",
     "best_seq",
     "best_command",
@@ -75,6 +79,7 @@ _PER_PC = [
     "pair_bank",
     "pair_slot",
     "pair_deadline",
+    "open_banks",
     "close_bound",
     "open_bound",
     "dq_at",
@@ -127,6 +132,7 @@ def idle_channels(
     says."""
     state = np.zeros(channels, CHANNEL)
     c = constants[0]
+    state["high"] = -1
     for name in ("earliest", "ring", "dq", "sync_until", "close_bound", "open_bound"):
         state[name] = NEVER
     for name in ("open_row", "first", "last", "hit", "active", "pair_bank"):

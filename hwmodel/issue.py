@@ -135,6 +135,7 @@ def _open(c: Record, s: Record, pc: int, bank: int, row: int) -> None:
     s.open_row[bank] = row
     s.streak[bank] = 0
     bit = 1 << (bank - pc * c.banks_per_pc)
+    s.open_banks[pc] |= bit
     for kind in range(2):
         set_hit(s, pc, kind, bank, bit, _find_hit(s, s.first[kind, bank], row))
     note_row(c, s, pc, bank)
@@ -144,6 +145,7 @@ def _open(c: Record, s: Record, pc: int, bank: int, row: int) -> None:
 def _close(c: Record, s: Record, pc: int, bank: int) -> None:
     s.open_row[bank] = -1
     bit = 1 << (bank - pc * c.banks_per_pc)
+    s.open_banks[pc] &= ~bit
     s.hit[0, bank] = -1
     s.hit[1, bank] = -1
     s.hit_banks[pc, 0] &= ~bit

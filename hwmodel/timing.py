@@ -29,6 +29,7 @@ FRFCFS, OLDEST_READY, FCFS = 0, 1, 2
 REFRESH_NONE, REFRESH_ALL_BANK, REFRESH_PER_BANK = 0, 1, 2
 
 MAX_BANKS, MAX_PCS, MAX_RANKS, MAX_LEVELS, MAX_NODES = 128, 2, 16, 6, 320
+LOW_BITS = 8
 MAX_SEGMENTS, MAX_FIELDS, MAX_HASHES = 4, 24, 8
 
 _SCALARS = [
@@ -87,6 +88,7 @@ CONSTANTS = np.dtype(
         ("sets", np.int64, (MAX_BANKS, MAX_BANKS)),  # banks (in a rank) refreshed together
         ("window", np.int64, (MAX_WINDOWS, 5)),  # level, N, delay, counted, waiting (bit masks)
         ("fields", np.int64, (MAX_FIELDS, 4)),  # right shift, mask, left shift, destination
+        ("low", np.int64, (1 << LOW_BITS, 3)),  # column, bank, row of the lowest burst bits
         ("hashes", np.int64, (MAX_HASHES, 3)),  # row bit, mask, left shift into the flat bank
     ]
 )
@@ -244,6 +246,9 @@ def lower(memory: MemorySpec) -> NDArray[np.void]:
         r["n_" + name] = len(rows)
         if rows:
             r[name][: len(rows)] = rows
+    low = np.arange(1 << LOW_BITS)
+    for right, mask, left, where in r["fields"][: r["n_fields"]]:
+        r["low"][:, where] |= ((low >> right) & mask) << left
     windows = _windows(memory, levels)
     r["windows"] = len(windows)
     if windows:
