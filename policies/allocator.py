@@ -36,7 +36,8 @@ class Demand(NamedTuple):
 
     prompt: int
     generated: int
-    """Output tokens of earlier residences, which a preempted request prefills again."""
+    """Output tokens of earlier residences, which a preempted request prefills again as far as they
+    are not `cached`."""
     prediction: Prediction
 
 
@@ -100,10 +101,21 @@ class Allocator(ABC):
     def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
         """Slots that requests of these lengths may come to ask for; above `reach`, never."""
 
+    def cached(self, request: int, limit: int) -> int:
+        """How many tokens of a request that was released, at most `limit`, are still in memory and
+        would be there again after `reserve`."""
+        return 0
+
+    @property
+    def loses_ends_first(self) -> bool:
+        """Whether what is `cached` goes from its end on, a slot for each free one handed out: then
+        who is refused is refused until somebody leaves."""
+        return True
+
     @abstractmethod
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
-        """Admit a request and store its first `tokens`. False (nothing changes) if there is no
-        room."""
+        """Admit a request and store its first `tokens`, of which `cached(request, tokens - 1)` need
+        no computing. False (nothing changes) if there is no room."""
 
     @abstractmethod
     def grow(self, request: int, tokens: int) -> bool:
@@ -137,7 +149,7 @@ class Allocator(ABC):
         self.stored[requests] += rounds
 
     def finished(self, request: int, prompt: int, output: int) -> None:  # noqa: B027
-        """A request ended with these realised lengths (for policies that learn)."""
+        """A released request ended, with these realised lengths, and will not come back."""
 
     def extent_count(self, requests: IntArray) -> int:
         """Physically contiguous runs of slots that `requests` hold together."""

@@ -3,7 +3,9 @@
 Running requests come first, one token each; what is left of the token budget prefills waiting
 requests in order of arrival, in chunks. The head of the line blocks those behind it. A request that
 cannot get a block preempts the last running one by recompute, which goes to the front of the line;
-nothing is admitted in a step that preempted (vllm/v1/core/sched/scheduler.py).
+nothing is admitted in a step that preempted, and a request is admitted when its next chunk fits
+(vllm/v1/core/sched/scheduler.py; later versions want all of its input to fit by default,
+`scheduler_reserve_full_isl`, which is not modelled).
 """
 
 from __future__ import annotations
@@ -70,6 +72,8 @@ class Step(NamedTuple):
     preempted: int
     limit: str
     """Which of LIMITS kept the step from doing more."""
+    cached: int = 0
+    """Tokens that requests admitted again found in memory, and need not prefill."""
 
     @property
     def repeats(self) -> bool:
@@ -107,10 +111,13 @@ class Engine:
         self._predicted = predicted
         self._sigma = sigma
         self._partial = False  # the last running request is still in its prefill
+        self._cached = 0  # of the step being scheduled
+        self._relenting = False  # who was refused may be admitted without anybody leaving
 
     def schedule(self) -> Step:
         """Give the next step its requests and their memory."""
         before = self.preemptions
+        self._cached, self._relenting = 0, False
         decode, migrations = self._decode()
         context = int(self.allocator.stored[decode].sum()) - len(decode)
         budget = self.spec.max_num_batched_tokens - len(decode)
@@ -122,11 +129,11 @@ class Engine:
             limit = self._admit(chunks, budget)
         preempted = self.preemptions - before
         self.changes += len(chunks) + len(migrations) + preempted
-        return Step(decode, context, chunks, migrations, preempted, limit)
+        return Step(decode, context, chunks, migrations, preempted, limit, self._cached)
 
     def rounds(self, step: Step, limit: int) -> int:
         """How many steps, this one included and up to `limit`, are alike while nobody arrives."""
-        if limit == 1 or not step.repeats or self._partial:
+        if limit == 1 or not step.repeats or self._partial or self._relenting:
             return 1
         limit = min(limit, int(self.left[step.decode].min()))
         return 1 + self.allocator.headroom(step.decode, limit - 1)
@@ -175,9 +182,9 @@ class Engine:
         migrations: list[Migration] = []
         at = 0
         while at < len(running) and (request := running[at]) != partial:
-            if self.allocator.grow(request, 1):
-                decode.append(request)
-                at += 1
+            if fitting := self._grow_those_that_fit(running[at:], partial):
+                decode += running[at : at + fitting]
+                at += fitting
             elif moved := self.allocator.migrate(request):
                 migrations.append(moved)
                 self.reserved_ever[request] += moved.left
@@ -188,6 +195,20 @@ class Engine:
         self._partial = partial >= 0 and partial in running
         self.running = np.array(running, np.int64)
         return np.array(decode, np.int64), migrations
+
+    def _grow_those_that_fit(self, running: list[int], partial: int) -> int:
+        """A token for the first ones of `running`, as many as there is room for; how many."""
+        decode = np.array(running[:-1] if running[-1] == partial else running, np.int64)
+        low, high = 0, len(decode)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.allocator.headroom(decode[:middle], 1):
+                low = middle
+            else:
+                high = middle - 1
+        if low:
+            self.allocator.advance(decode[:low], 1)
+        return low
 
     def _preempt(self, request: int) -> None:
         self.allocator.release(request)
@@ -226,17 +247,23 @@ class Engine:
                 break
             request = self.waiting[0]
             total = self._total(request)
-            tokens = min(total, budget)
-            if not self.allocator.reserve(request, self._demand(request), tokens):
+            # the last token is always computed: the next one follows from it
+            cached = self.allocator.cached(request, total - 1)
+            tokens = min(total - cached, budget)
+            if not self.allocator.reserve(request, self._demand(request), cached + tokens):
                 limit = "kv_memory"
+                # it asks for less when all it left is lost and a chunk is not the whole rest
+                ordered = self.allocator.loses_ends_first
+                self._relenting = cached > 0 and total > budget and not ordered
                 if not len(self.running) and not admitted:
                     raise self._never_fits(request)
                 break
             self.waiting.popleft()
             admitted.append(request)
             budget -= tokens
-            self._partial = tokens < total
-            chunks.append(Chunk(request, 0, tokens, not self._partial))
+            self._cached += cached
+            self._partial = cached + tokens < total
+            chunks.append(Chunk(request, cached, tokens, not self._partial))
         if admitted:
             self.running = np.concatenate((self.running, np.array(admitted, np.int64)))
         return limit

@@ -1,15 +1,18 @@
 """Which share of the memory's peak each phase of a step reaches: given, or measured at real
 addresses.
 
-`analytic` gives every phase the efficiency of a sequential stream, so that only the layout is
-removed; it is the control. `sampled` measures each phase by cycle-level simulation of the step's
-own addresses: a probe builds the descriptors of the running batch from a random layer on and
-simulates a contiguous window of all engines' issue order; between probes the measured efficiency
-carries over.
+`sampled` measures each phase by cycle-level simulation of the step's own addresses: a probe builds
+the descriptors of the running batch from a random layer on and simulates a contiguous window of all
+engines' issue order; between probes the measured efficiency carries over. `analytic` is the
+control. It removes what placement changes and nothing else: the weights have the efficiency that
+they have when sampled, and all phases that move KV have one that knows no layout, that of long
+contiguous extents, one for each engine, at places and of sizes that do not matter (the mean of
+some). Both are simulated once a process and device.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -20,7 +23,7 @@ from pydantic import Field
 from hwmodel.description import DescriptionError, Strict
 from hwmodel.device import Device
 from hwmodel.transformer import TransformerSpec
-from hwmodel.units import Nanoseconds
+from hwmodel.units import Nanoseconds, PositiveBytes
 from policies import traffic
 from policies.engine import Engine, Step
 from policies.interval import confidence_interval
@@ -35,6 +38,8 @@ Simulate = Callable[..., Any]
 """`hwmodel.memory.simulate_system`, or a stand-in with its signature."""
 
 NEVER = 1 << 30
+_DRAWS = 24
+"""Places that the control's efficiency of contiguous KV is the mean of (assumed)."""
 _LEAST = 1e-6
 """A measured efficiency is never taken to be below this, so that times stay finite."""
 
@@ -44,7 +49,7 @@ class FidelitySpec(Strict):
 
     fidelity: Literal["analytic", "sampled"] = "analytic"
     efficiency: Share | None = None
-    """analytic, every phase. None: what the DRAM model gives for a sequential stream (weights)."""
+    """analytic, every phase. None: what the DRAM model gives for weights and for contiguous KV."""
     weights: Share | None = None
     """Given instead of measured, in either fidelity; so are the next three."""
     attention: Share | None = None
@@ -52,10 +57,15 @@ class FidelitySpec(Strict):
     migration: Share | None = None
     spread: Spread = "slice"
     """How extents are dealt to engines (see `policies.traffic`)."""
-    warmup: Nanoseconds = 10_000.0
-    """Device time that a probe discards."""
-    measure: Nanoseconds = 30_000.0
-    """Device time that a probe measures."""
+    weight_tile: PositiveBytes = 16 << 10
+    """Weights are dealt to engines in turn in tiles of this size (assumed)."""
+    probe_bytes: PositiveBytes = 8 << 20
+    """A probe measures as long as the peak takes for this much, so that it costs the same on every
+    device (assumed; four times as much changes the mean by less than 1 %)."""
+    warmup: Nanoseconds | None = None
+    """Device time that a probe discards. None: a third of what it measures (assumed)."""
+    measure: Nanoseconds | None = None
+    """Device time that a probe measures. None: as `probe_bytes` says."""
     change: Annotated[float, Field(gt=0)] = 0.2
     """Relative change of batch, extents or run length that asks for a probe."""
     every_steps: Count = 2000
@@ -74,8 +84,10 @@ class Probe:
             raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
         self._device = device
         self._simulate = simulate
-        self._spec = spec
         self._dma = device.accelerator.dma
+        self._measure_ns = spec.measure or spec.probe_bytes / device.peak_gbps
+        self._warmup_ns = self._measure_ns / 3 if spec.warmup is None else spec.warmup
+        self.engines = self._dma.engines
         self.piece_bytes = self._dma.window
         self.simulated_bytes = 0
         self.wall_s = 0.0
@@ -87,9 +99,9 @@ class Probe:
 
         The window begins at a random place of a random layer and runs on into the next ones.
         """
-        dma, spec = self._dma, self._spec
+        dma = self._dma
         begun = time.perf_counter()
-        span_s = (spec.warmup + spec.measure) * 1e-9
+        span_s = (self._warmup_ns + self._measure_ns) * 1e-9
         each = int(dma.port_bandwidth * span_s) + dma.window
         first, begin = int(rng.integers(layers)), float(rng.random())
         parts: list[Descriptors] = []
@@ -98,15 +110,16 @@ class Probe:
             extents = layer((first + len(parts)) % layers)
             dealt = traffic.deal(extents, dma.engines, spread, dma.request)
             loads = np.bincount(dealt.engine, dealt.size, dma.engines)
-            least += int(loads[loads > 0].min(initial=each))
+            left = loads
             if not parts:
                 dealt = traffic.window(dealt, dma.engines, begin, NEVER, dma.request)
-                least -= int(begin * loads.max(initial=0))
+                left = np.bincount(dealt.engine, dealt.size, dma.engines)
                 whole = loads.astype(np.int64)
+            least += int(left[loads > 0].min(initial=each))
             parts.append(dealt)
         stream = traffic.window(traffic.joined(parts), dma.engines, 0.0, each, dma.request)
         result = self._simulate(
-            self._device, stream, warmup_ns=spec.warmup, measure_ns=spec.measure
+            self._device, stream, warmup_ns=self._warmup_ns, measure_ns=self._measure_ns
         )
         self.simulated_bytes += int(result.bytes_measured)
         self.wall_s += time.perf_counter() - begun
@@ -122,20 +135,47 @@ class Probe:
         return traffic.balance(loads, max(rate, 1.0), engine_rate)
 
 
-_sequential: dict[tuple[Any, ...], float] = {}
+_known: dict[tuple[Any, ...], float] = {}
 
 
-def sequential_efficiency(
+def weights_efficiency(
     device: Device, model: TransformerSpec, spec: FidelitySpec, simulate: Simulate
 ) -> float:
     """Share of the peak that the weights' stream reaches; measured once a process and device."""
-    key = (device.digest, model.layer_weight_bytes, spec.warmup, spec.measure, simulate)
-    if key not in _sequential:
+    key = (device.digest, model.layer_weight_bytes, _window(spec), spec.weight_tile, simulate)
+    if key not in _known:
         rng = np.random.default_rng(0)  # the same for every run: it is a property of the device
-        _sequential[key] = Probe(device, spec, simulate).measure(
-            lambda layer: traffic.weights(model, layer), model.layers, "slice", rng
-        )[0]
-    return _sequential[key]
+        _known[key] = Probe(device, spec, simulate).measure(
+            lambda layer: traffic.weights(model, layer, spec.weight_tile),
+            model.layers, "split", rng,
+        )[0]  # fmt: skip
+    return _known[key]
+
+
+def contiguous_efficiency(
+    device: Device, layout: KvLayout, spec: FidelitySpec, simulate: Simulate
+) -> float:
+    """Share of the peak that KV reaches in long contiguous extents, one for each engine.
+
+    The mean of `_DRAWS` batches that lie at random in the KV region, so that no single alignment
+    of the engines' extents decides. Measured once a process and device.
+    """
+    key = (device.digest, layout, _window(spec), spec.spread, simulate)
+    if key not in _known:
+        probe, rng = Probe(device, spec, simulate), np.random.default_rng(0)
+        engines, align = probe.engines, layout.half_bytes
+        found = []
+        for _ in range(_DRAWS):
+            size = int(layout.bytes * rng.uniform(0.5, 1.0)) // layout.layers // align * align
+            start = layout.base + int(rng.integers(layout.bytes - size + 1)) // align * align
+            batch = {0: traffic.contiguous(start, size, engines)}  # the only layer
+            found.append(probe.measure(batch.__getitem__, 1, spec.spread, rng)[0])
+        _known[key] = math.fsum(found) / len(found)
+    return _known[key]
+
+
+def _window(spec: FidelitySpec) -> tuple[Any, ...]:
+    return spec.probe_bytes, spec.warmup, spec.measure
 
 
 class Memory:
@@ -299,8 +339,12 @@ def memory_model(
         from hwmodel.memory import simulate_system  # heavy: compiles kernels
 
         simulate = simulate_system
-    even = spec.weights or sequential_efficiency(device, model, spec, simulate)
-    efficiency = Efficiency(*(even if share is None else share for share in given))
+    stream = spec.weights or weights_efficiency(device, model, spec, simulate)
+    even = stream  # stands where a phase never comes to be probed
+    if spec.fidelity == "analytic":
+        even = contiguous_efficiency(device, layout, spec, simulate)
+    shares = (even if share is None else share for share in given[1:])
+    efficiency = Efficiency(stream, *shares)
     if spec.fidelity == "analytic":
         return Memory(efficiency)
     return SampledMemory(efficiency, spec, Probe(device, spec, simulate), layout, seed)

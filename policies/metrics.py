@@ -25,6 +25,8 @@ class Sums:
     steps: int = 0
     output_tokens: int = 0
     prefill_tokens: int = 0
+    cached_tokens: int = 0
+    """Tokens that preempted requests found again in memory, instead of prefilling them."""
     attention_tokens: int = 0
     """Tokens of KV read or written by the attention of decoding requests, in all layers."""
     batch_seconds: float = 0.0
@@ -88,6 +90,7 @@ class Metrics:
         sums.steps += rounds
         sums.output_tokens += batch * rounds + sum(chunk.last for chunk in step.chunks)
         sums.prefill_tokens += sum(chunk.tokens for chunk in step.chunks)
+        sums.cached_tokens += step.cached
         attended = (step.context + batch) * rounds + batch * (rounds * (rounds - 1) // 2)
         sums.attention_tokens += attended
         sums.batch_seconds += len(running) * total
@@ -162,6 +165,7 @@ class Metrics:
             "migrations": after.migrations,
             "migrated_tokens": after.migrated_tokens,
             "prefill_tokens": after.prefill_tokens,
+            "cached_tokens": after.cached_tokens,
             "kv_gbps": _rate(after.attention_tokens * kv_token_bytes, attention) / 1e9,
             "phase_share": {name: seconds / busy for name, seconds in after.phase_s.items()},
             "limit_share": _shares(after.limit_s),

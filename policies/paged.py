@@ -1,8 +1,14 @@
-"""Paged allocation: blocks of a few tokens from a free list (Kwon et al. 2023, vLLM)."""
+"""Paged allocation: blocks of a few tokens from a free list (Kwon et al. 2023, vLLM).
+
+A preempted request finds its own full blocks again as long as nobody has taken them from the free
+list: vLLM v1 caches prefixes by default, and a freed block keeps its content until it is reused.
+Only the blocks of the request's last residence count, and only an unbroken prefix of them; what
+requests share is not modelled.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +28,17 @@ class PagedOptions(PolicyOptions):
     """Tokens in a block (vLLM's default)."""
     free_list: Literal["fifo", "lifo", "sorted"] = "fifo"
     """Order of reuse; vLLM v1 has a queue, v0 a stack."""
+    cached_recompute: bool = True
+    """A preempted request keeps what is still in its freed blocks (vLLM v1: enable_prefix_caching
+    is on by default). False: all is computed again."""
+
+
+class _Left(NamedTuple):
+    """The full blocks that a released request left, in token order, and how often each had been
+    handed out."""
+
+    blocks: IntArray
+    uses: IntArray
 
 
 class PagedAllocator(Allocator):
@@ -36,6 +53,8 @@ class PagedAllocator(Allocator):
         super().__init__(layout, requests, limits, options)
         self.block = options.block
         self._list = FREE_LISTS[options.free_list](layout.slots // self.block)
+        self._uses = np.zeros(self._list.blocks, np.int64)
+        self._left: dict[int, _Left] = {}
         self._count = np.zeros(requests, np.int64)
         self._runs = np.zeros(requests, np.int64)
         self._row = np.full(requests, -1, np.int64)
@@ -58,17 +77,33 @@ class PagedAllocator(Allocator):
         blocks: IntArray = -(-(prompt + output - 1) // self.block)
         return blocks * self.block
 
+    def cached(self, request: int, limit: int) -> int:
+        left = self._left.get(request)
+        if left is None:
+            return 0
+        kept = self._uses[left.blocks] == left.uses
+        whole = len(kept) if kept.all() else int(kept.argmin())
+        return min(whole, limit // self.block) * self.block
+
+    @property
+    def loses_ends_first(self) -> bool:
+        return self.options.free_list == "fifo"  # freed tail first, together, handed out in order
+
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
-        if -(-tokens // self.block) > self._list.free:
+        if -(-tokens // self.block) > self._list.free:  # blocks found again are free ones, too
             return False
         if not self._rows:
             self._more_rows()
         self._row[request] = self._rows.pop()
         self._count[request] = self._runs[request] = 0
+        found = self.cached(request, tokens - 1)
         self._admit(request, 0, 0)
-        return self.grow(request, tokens)
+        if found:
+            self._take_back(request, self._left[request].blocks[: found // self.block])
+        self._left.pop(request, None)
+        return self.grow(request, tokens - found)
 
     def grow(self, request: int, tokens: int) -> bool:
         self._require(request)
@@ -90,11 +125,17 @@ class PagedAllocator(Allocator):
         self._require(request)
         row = int(self._row[request])
         held = self._table[row, : self._count[request]]
+        if self.options.cached_recompute:
+            full = held[: self.stored[request] // self.block].copy()
+            self._left[request] = _Left(full, self._uses[full])
         self._list.push(held[::-1])  # tail first, as vLLM frees
         self._rows.append(row)
         self._row[request] = -1
         self._count[request] = self._runs[request] = 0
         return self._dismiss(request)
+
+    def finished(self, request: int, prompt: int, output: int) -> None:
+        self._left.pop(request, None)
 
     def headroom(self, requests: IntArray, limit: int) -> int:
         room = self.reserved[requests] - self.stored[requests]
@@ -142,6 +183,20 @@ class PagedAllocator(Allocator):
         Returns which of them do not follow physically on the block before.
         """
         blocks = self._list.pop(len(rows))
+        self._uses[blocks] += 1
+        return self._enter(rows, columns, blocks)
+
+    def _take_back(self, request: int, blocks: IntArray) -> None:
+        """Take these free blocks, the request's own, to be its first ones again."""
+        self._list.take(blocks)
+        rows = np.full(len(blocks), self._row[request])
+        breaks = self._enter(rows, np.arange(len(blocks)), blocks)
+        self._count[request] = len(blocks)
+        self._runs[request] = int(breaks.sum())
+        self.reserved[request] = self.stored[request] = len(blocks) * self.block
+
+    def _enter(self, rows: IntArray, columns: IntArray, blocks: IntArray) -> NDArray[np.bool_]:
+        """Put blocks into the table; which of them do not follow physically on the block before."""
         widest = int(columns.max())
         if widest >= self._table.shape[1]:
             more = np.zeros((len(self._table), max(widest + 1, self._table.shape[1])), np.int64)

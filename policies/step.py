@@ -1,9 +1,14 @@
 """How long a step takes: compute and memory of its phases (a roofline each), and fixed overheads.
 
-Phases follow one another: weights (read once, with the linear FLOPs of the decoding tokens),
-attention (the decoding requests' KV read, their new tokens written), prefill (its FLOPs; its KV
-written and the KV of earlier chunks read) and migration (every moved token read and written).
-Within a phase compute and memory overlap (`max`) or not (`sum`). Williams et al. 2009, "Roofline".
+Phases follow one another. Linear: the tokens of prompt chunks run through the same matrix products
+as the decoding ones (vLLM v1 makes one batch of both), so the weights are read once beside the
+FLOPs of all. Attention of the decoding requests: their KV read, their new tokens written.
+Attention of the chunks: the KV of what was stored before read, their own written. Migration: every
+moved token read and written. Within a phase compute and memory overlap (`max`) or not (`sum`).
+Williams et al. 2009, "Roofline".
+
+Reported are `weights`, the linear phase as it would be without the chunks; `prefill`, what the
+chunks add to it and their attention; `attention`; and `migration`.
 """
 
 from __future__ import annotations
@@ -76,22 +81,27 @@ class StepModel:
         moved_bytes = (context + decode) * self._kv_bytes  # read the context, write a token each
         memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
         attention_s = np.maximum(attended, memory_s) if self._overlaps else attended + memory_s
-        prefill_s = self._prefill(step.chunks, efficiency.prefill)
+        prefill_s = 0.0
+        if step.chunks:
+            together_s = linear_s + self._chunk_linear_s(step.chunks)
+            prefill_s = self._phase(together_s, self._weight_bytes, efficiency.weights) - weights_s
+            prefill_s += self._chunk_attention_s(step.chunks, efficiency.prefill)
         moved = sum(migration.tokens for migration in step.migrations)
         migration_s = self._phase(0.0, 2 * moved * self._kv_bytes, efficiency.migration)
         total = weights_s + attention_s + prefill_s + migration_s + self._overhead_s
         return StepTimes(weights_s, attention_s, prefill_s, migration_s, self._overhead_s, total)
 
-    def _prefill(self, chunks: list[Chunk], efficiency: float) -> float:
-        if not chunks:
-            return 0.0
-        flops, moved = 0, 0
-        for chunk in chunks:
-            attended = chunk.tokens * chunk.start + chunk.tokens * (chunk.tokens + 1) // 2
-            flops += chunk.tokens * self._layer_flops + attended * self._attention_flops
-            flops += self._head_flops if chunk.last else 0
-            moved += (chunk.start + chunk.tokens) * self._kv_bytes
-        return self._phase(flops / self._prefill_flops, moved, efficiency)
+    def _chunk_linear_s(self, chunks: list[Chunk]) -> float:
+        """Compute time of the chunks' matrix products; only the end of a prefill needs the head."""
+        tokens = sum(chunk.tokens for chunk in chunks)
+        heads = sum(chunk.last for chunk in chunks)
+        return (tokens * self._layer_flops + heads * self._head_flops) / self._prefill_flops
+
+    def _chunk_attention_s(self, chunks: list[Chunk], efficiency: float) -> float:
+        """A token attends to itself and all before it: quadratic FLOPs, each chunk's KV once."""
+        pairs = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in chunks)
+        moved = sum(chunk.start + chunk.tokens for chunk in chunks) * self._kv_bytes
+        return self._phase(pairs * self._attention_flops / self._prefill_flops, moved, efficiency)
 
     def _phase(self, compute_s: float, moved_bytes: int, efficiency: float) -> float:
         memory_s = moved_bytes / (self.bandwidth * efficiency)

@@ -8,6 +8,9 @@ dealt to engines is `spread` (assumed: kernels differ):
   that policies differ by their layout and not by the balance of engines.
 - `sequence`: whole sequences, the longest first to the engine with the least bytes.
 - `split`: extents in turn, one to each engine.
+
+Weights are dealt in tiles in turn, whatever `spread` is: the tiles of a matrix product go round the
+cores, and a core does not own a slice of the layer.
 """
 
 from __future__ import annotations
@@ -85,11 +88,20 @@ def migration(allocator: Allocator, moves: list[Migration], layer: int, piece_by
     return Extent(start, np.concatenate(sizes), write, np.concatenate(owners))
 
 
-def weights(model: TransformerSpec, layer: int) -> Extent:
-    """One layer's weights, one sequential extent; layers lie in order from address 0."""
-    size = np.array([model.layer_weight_bytes], np.int64)
-    zero = np.zeros(1, np.int64)
-    return Extent(size * layer, size, np.zeros(1, np.bool_), zero)
+def weights(model: TransformerSpec, layer: int, tile_bytes: int) -> Extent:
+    """One layer's weights in tiles, in order; layers lie one after another from address 0."""
+    whole = np.array([model.layer_weight_bytes], np.int64)
+    offset, size = _pieces(whole, tile_bytes)
+    reads = np.zeros(len(size), np.bool_)
+    return Extent(layer * whole + offset, size, reads, np.zeros(len(size), np.int64))
+
+
+def contiguous(start: int, size: int, parts: int) -> Extent:
+    """Bytes that lie together, in equal parts, each a sequence of its own: whatever the `spread`,
+    each of `parts` engines reads one long contiguous extent."""
+    edges = start + np.arange(parts + 1) * size // parts
+    owner = np.arange(parts)
+    return Extent(edges[:-1], np.diff(edges), np.zeros(parts, np.bool_), owner)
 
 
 def deal(extents: Extent, engines: int, spread: Spread, align: int) -> Descriptors:

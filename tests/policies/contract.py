@@ -30,6 +30,9 @@ def cases() -> list[tuple[str, PolicyOptions]]:
                     if choice != info.default:
                         options = allocator.Options.model_validate({"name": name, field: choice})
                         found.append((f"{name}-{field}-{choice}", options))
+            elif info.annotation is bool:
+                options = allocator.Options.model_validate({"name": name, field: not info.default})
+                found.append((f"{name}-{field}-{not info.default}", options))
     return found
 
 
@@ -64,7 +67,21 @@ class Contract(RuleBasedStateMachine):
         self.empty = (self.allocator.free_slots, self.allocator.largest_hole)
         self.held: dict[int, int] = {}
         self.lengths: dict[int, tuple[int, int]] = {}
+        self.gone: dict[int, int] = {}
+        self.content = np.full(LAYOUT.slots, -1)
+        """What lies in each slot: request x 1000 + token."""
         self.next = 0
+
+    def slots(self, request: int) -> np.ndarray:
+        """Slots of the stored tokens, in token order."""
+        units = self.allocator.units(request)
+        runs = zip(units.start, units.tokens, strict=True)
+        return np.concatenate([np.arange(start, start + tokens) for start, tokens in runs])
+
+    def compute(self, request: int, first: int = 0) -> None:
+        """The tokens from `first` on are written into their slots."""
+        slots = self.slots(request)
+        self.content[slots[first:]] = request * 1000 + np.arange(first, len(slots))
 
     @precondition(lambda self: self.next < REQUESTS)
     @rule(
@@ -78,9 +95,30 @@ class Contract(RuleBasedStateMachine):
         if self.allocator.reserve(self.next, demand, tokens):
             self.held[self.next] = tokens
             self.lengths[self.next] = (prompt, output)
+            self.compute(self.next)
         else:
             assert state(self.allocator) == before
         self.next += 1
+
+    @precondition(lambda self: self.gone)
+    @rule(data=st.data(), chunk=st.floats(0.01, 1), sigma=st.sampled_from([0.0, 2.0]))
+    def come_back(self, data: st.DataObject, chunk: float, sigma: float) -> None:
+        """A preempted request is admitted again; what is said to be in memory must be there."""
+        before = state(self.allocator)
+        request = data.draw(st.sampled_from(sorted(self.gone)))
+        prompt, output = self.lengths[request]
+        total = self.gone[request]
+        cached = self.allocator.cached(request, total - 1)
+        assert 0 <= cached < total
+        tokens = cached + max(1, int((total - cached) * chunk))
+        assert self.allocator.cached(request, tokens - 1) == cached
+        demand = Demand(prompt, max(total - prompt, 0), Prediction(float(output), sigma))
+        if self.allocator.reserve(request, demand, tokens):
+            del self.gone[request]
+            self.held[request] = tokens
+            self.compute(request, cached)
+        else:
+            assert state(self.allocator) == before
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), tokens=st.integers(1, 40))
@@ -92,6 +130,7 @@ class Contract(RuleBasedStateMachine):
         before = state(self.allocator)
         if self.allocator.grow(request, tokens):
             self.held[request] += tokens
+            self.compute(request, self.held[request] - tokens)
             return
         assert state(self.allocator) == before
         moved = self.allocator.migrate(request)
@@ -103,6 +142,7 @@ class Contract(RuleBasedStateMachine):
         self.allocator.settle()
         assert self.allocator.grow(request, tokens)
         self.held[request] += tokens
+        self.compute(request)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), rounds=st.integers(1, 40))
@@ -120,6 +160,7 @@ class Contract(RuleBasedStateMachine):
             assert not _round(slow, order)
         for request in order:
             self.held[request] += room
+            self.compute(request, self.held[request] - room)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), ended=st.booleans())
@@ -127,9 +168,11 @@ class Contract(RuleBasedStateMachine):
         request = data.draw(st.sampled_from(sorted(self.held)))
         reserved = int(self.allocator.reserved[request])
         assert self.allocator.release(request) == reserved
-        del self.held[request]
+        stored = self.held.pop(request)
         if ended:
             self.allocator.finished(request, *self.lengths[request])
+        elif stored < sum(self.lengths[request]):
+            self.gone[request] = stored + 1  # the token that was to be computed next
 
     @invariant()
     def disjoint(self, extra: tuple[int, int] | None = None) -> None:
@@ -148,6 +191,11 @@ class Contract(RuleBasedStateMachine):
         assert used.max(initial=0) <= 1
         assert used.sum() == self.allocator.reserved_total
         assert used.sum() + self.allocator.free_slots == self.empty[0]
+
+    @invariant()
+    def every_token_is_in_its_slot(self) -> None:
+        for request, tokens in self.held.items():
+            assert (self.content[self.slots(request)] == request * 1000 + np.arange(tokens)).all()
 
     @invariant()
     def resident_are_held(self) -> None:

@@ -75,17 +75,50 @@ def test_overheads_are_per_step_and_layer() -> None:
     assert times.overhead_s == pytest.approx(335e-6 + 32 * 12e-6)
 
 
+def chunks(*parts: Chunk, batch: int = 0) -> Step:
+    return Step(np.arange(batch), batch * 100, list(parts), [], 0, "")
+
+
 def test_prefill_counts_the_triangle_of_attention_and_one_head() -> None:
-    steps = StepModel(load_device("mlu370-x4", BARE), LLAMA)
-    first, second = Chunk(0, 0, 600, False), Chunk(0, 600, 400, True)
-    whole = Chunk(0, 0, 1000, True)
+    steps = StepModel(load_device("mlu370-x4", [*BARE, "compute.overlap=sum"]), LLAMA)
+    split = [Chunk(0, 0, 600, False), Chunk(0, 600, 400, True)]
     parts = [
-        steps.times(Step(np.zeros(0, int), 0, [c], [], 0, ""), 1, Efficiency()).prefill_s
-        for c in (first, second, whole)
+        steps.times(chunks(chunk), 1, Efficiency()).prefill_s
+        for chunk in (*split, Chunk(0, 0, 1000, True))
     ]
     flops = 1000 * LLAMA.layer_flops + 1000 * 1001 // 2 * LLAMA.attention_flops + LLAMA.head_flops
-    assert parts[2] == pytest.approx(flops / 96e12)
-    assert parts[0] + parts[1] == pytest.approx(parts[2])
+    kv_s = 1000 * LLAMA.kv_token_bytes / steps.bandwidth
+    assert parts[2] == pytest.approx(flops / 96e12 + kv_s)
+    assert parts[0] + parts[1] == pytest.approx(parts[2] + 600 / 1000 * kv_s)
+
+
+@pytest.mark.parametrize(("tokens", "hidden"), [(128, True), (300, False)])
+def test_a_chunk_hides_behind_the_stream_of_the_weights(tokens: int, hidden: bool) -> None:
+    # mlu370-x4: 13.2 GB of weights take 43.0 ms, the matrix products of a token 0.138 ms
+    steps = StepModel(load_device("mlu370-x4", BARE), LLAMA)
+    times = steps.times(chunks(Chunk(9, 0, tokens, False), batch=32), 1, Efficiency())
+    linear_s = (32 * (LLAMA.layer_flops + LLAMA.head_flops) + tokens * LLAMA.layer_flops) / 96e12
+    weights_s = LLAMA.step_weight_bytes / steps.bandwidth
+    moved_s = tokens * LLAMA.kv_token_bytes / steps.bandwidth
+    triangle_s = tokens * (tokens + 1) // 2 * LLAMA.attention_flops / 96e12
+    assert times.weights_s == pytest.approx(weights_s)
+    assert (linear_s < weights_s) == hidden
+    assert times.prefill_s == pytest.approx(max(linear_s - weights_s, 0) + max(moved_s, triangle_s))
+    assert times.total_s[0] == pytest.approx(
+        times.weights_s + times.attention_s[0] + times.prefill_s
+    )
+
+
+@pytest.mark.parametrize(("part", "slower"), [("decode", 32), ("prefill", 300)])
+def test_each_kind_of_token_has_its_own_efficiency(part: str, slower: int) -> None:
+    step = chunks(Chunk(9, 0, 300, False), batch=32)
+    full, half = (
+        StepModel(load_device("mlu370-x4", [*BARE, f"compute.{part}_efficiency={share}"]), LLAMA)
+        .times(step, 1, Efficiency(prefill=1e-3))  # the attention of the chunk waits for memory
+        for share in (1.0, 0.5)
+    )  # fmt: skip
+    flops = slower * LLAMA.layer_flops + (32 * LLAMA.head_flops if part == "decode" else 0)
+    assert half.total_s[0] - full.total_s[0] == pytest.approx(flops / 96e12)
 
 
 def test_a_migration_reads_and_writes_every_token() -> None:

@@ -106,13 +106,27 @@ def test_a_migration_copies_each_byte_from_the_old_place_to_the_new(order: str) 
     assert new == expected
 
 
-def test_weights_are_one_run_a_layer_at_the_bottom() -> None:
+def test_weights_are_tiles_in_order_at_the_bottom_dealt_in_turn() -> None:
     model = load_model("llama-2-7b")
     for layer in (0, 31):
-        extents = traffic.weights(model, layer)
+        extents = traffic.weights(model, layer, 16 << 10)
         assert extents.start[0] == layer * model.layer_weight_bytes
-        assert extents.size[0] == model.layer_weight_bytes
-    assert extents.start[0] + extents.size[0] <= model.weight_bytes
+        assert (extents.start[1:] == (extents.start + extents.size)[:-1]).all()
+        assert set(extents.size[:-1]) == {16 << 10}
+        assert extents.size.sum() == model.layer_weight_bytes
+    assert extents.start[-1] + extents.size[-1] <= model.weight_bytes
+    dealt = traffic.deal(extents, 32, "split", 512)
+    tile = (dealt.start - extents.start[0]) // (16 << 10)
+    assert (dealt.engine == tile % 32).all()
+
+
+def test_contiguous_kv_is_one_run_an_engine_whatever_the_spread() -> None:
+    batch = traffic.contiguous(1 << 20, 100_003, 7)
+    assert batch.start[0] == 1 << 20 and batch.size.sum() == 100_003
+    for spread in SPREADS:
+        dealt = traffic.deal(batch, 7, spread, 1)  # type: ignore[arg-type]
+        assert sorted(dealt.engine) == list(range(7))
+        assert sorted(dealt.start) == batch.start.tolist()
 
 
 @pytest.mark.parametrize("spread", SPREADS)

@@ -20,6 +20,7 @@ class Life:
     whole: bool = False  # the prefill of this residence is over
     stored: int = 0
     blocks: list[int] = field(default_factory=list)
+    left: list[int] = field(default_factory=list)  # full blocks of the last residence, untouched
     first: float = -1.0
     end: float = -1.0
 
@@ -30,24 +31,31 @@ def step_seconds(decode: list[Life], chunks: list[tuple[int, int, bool]]) -> flo
     head, kv = 100 * 64, 256
     weight_bytes = 2 * (matrices + 2 * 2 * 64 + head + 64)
     linear = len(decode) * 2 * (matrices + head)
+    attended = moved = 0
+    for start, tokens, last in chunks:
+        linear += tokens * 2 * matrices + (2 * head if last else 0)
+        attended += sum(range(start + 1, start + tokens + 1)) * 4 * 2 * 64
+        moved += (start + tokens) * kv
     seconds = max(linear / FLOPS, weight_bytes / PEAK)
     context = sum(life.stored for life in decode)  # with the new tokens
     seconds += max(context * 4 * 2 * 64 / FLOPS, context * kv / PEAK)
-    flops = moved = 0
-    for start, tokens, last in chunks:
-        pairs = sum(range(start + 1, start + tokens + 1))
-        flops += tokens * 2 * matrices + pairs * 4 * 2 * 64 + (2 * head if last else 0)
-        moved += (start + tokens) * kv
-    return seconds + max(flops / FLOPS, moved / PEAK) + 335e-6 + 2 * 12e-6
+    return seconds + max(attended / FLOPS, moved / PEAK) + 335e-6 + 2 * 12e-6
 
 
 def serve(
-    lives: list[Life], slots: int, budget: int, cap: int, block: int, reserve: int | None
-) -> tuple[int, int]:
-    """Fills in `first` and `end`; returns (preemptions, prefilled tokens).
+    lives: list[Life],
+    slots: int,
+    budget: int,
+    cap: int,
+    block: int,
+    reserve: int | None,
+    remember: bool = False,
+) -> tuple[int, int, int]:
+    """Fills in `first` and `end`; returns (preemptions, prefilled tokens, tokens found again).
 
     `reserve`: max_tokens of static reservations, first fit; None: paged, first freed first reused.
-    """
+    `remember`: preempted requests find their blocks again.
+    """  # fmt: skip
     free = list(range(slots // block))
     if reserve is not None:
         block = 1
@@ -55,7 +63,7 @@ def serve(
     waiting: list[Life] = []
     running: list[Life] = []
     to_come = list(lives)
-    now, preemptions, prefilled = 0.0, 0, 0
+    now, preemptions, prefilled, again = 0.0, 0, 0, 0
 
     def extend(life: Life, tokens: int) -> bool:
         wanted = -(-(life.stored + tokens) // block) - len(life.blocks)
@@ -64,6 +72,9 @@ def serve(
                 return False
             for _ in range(wanted):
                 life.blocks.append(free.pop(0))
+                for other in lives:
+                    if life.blocks[-1] in other.left:
+                        other.left = other.left[: other.left.index(life.blocks[-1])]
         elif not life.blocks:
             size = life.prompt + reserve
             taken = sorted(free)
@@ -78,6 +89,8 @@ def serve(
         return True
 
     def leave(life: Life) -> None:
+        if remember:
+            life.left = life.blocks[: life.stored // block]
         free.extend(reversed(life.blocks))
         free_set.update(life.blocks)
         life.blocks, life.stored, life.whole = [], 0, False
@@ -122,14 +135,23 @@ def serve(
         while waiting and left > 0 and not preempted and len(running) < cap:
             life = waiting[0]
             total = life.prompt + life.made
-            tokens = min(total, left)
+            found = life.left[: (total - 1) // block]
+            start = len(found) * block
+            tokens = min(total - start, left)
+            if -(-(start + tokens) // block) > len(free) and reserve is None:
+                break
+            for taken in found:
+                free.remove(taken)
+                life.blocks.append(taken)
+            life.stored, life.left = start, []
             if not extend(life, tokens):
                 break
             running.append(waiting.pop(0))
             left -= tokens
-            chunks.append((0, tokens, tokens == total))
+            again += start
+            chunks.append((start, tokens, life.stored == total))
             prefilled += tokens
-            if tokens == total:
+            if life.stored == total:
                 worked.append(life)
         now += step_seconds(decode, chunks)
         for life in worked:
@@ -141,4 +163,5 @@ def serve(
                 life.end = now
                 running.remove(life)
                 leave(life)
-    return preemptions, prefilled
+                life.left = []
+    return preemptions, prefilled, again

@@ -57,6 +57,9 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "policy.paged.free_list": (
         {}, {"policy": {"name": "paged", "free_list": "sorted"}}, "mean_run_tokens",
     ),
+    "policy.paged.cached_recompute": (
+        {}, {"policy": {"name": "paged", "cached_recompute": False}}, "cached_tokens",
+    ),
     "policy.odma.buckets": (odma(), odma(buckets=8), "utilization"),
     "policy.odma.gamma": (odma(), odma(gamma=1.0), "policy.coverage_final"),
     "policy.odma.tau": (odma(), odma(tau=0.3), "policy.large_share"),
@@ -105,6 +108,8 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "phase_share.migration",
     ),
     "memory.spread": (sampled(), sampled(spread="sequence"), "kv_gbps"),
+    "memory.weight_tile": ({}, {"memory": {"weight_tile": "256B"}}, "phase_share.weights"),
+    "memory.probe_bytes": (sampled(), sampled(probe_bytes="1MiB"), "memory.simulated_bytes"),
     "memory.warmup": (sampled(), sampled(warmup="1us"), "kv_gbps"),
     "memory.measure": (sampled(), sampled(measure="5us"), "memory.simulated_bytes"),
     "memory.change": (RARELY, {"memory": {**RARELY["memory"], "change": 1.0}}, "memory.probes"),

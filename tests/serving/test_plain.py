@@ -15,6 +15,7 @@ from tests.serving.plain import Life, serve
 POLICIES: dict[str, dict[str, Any]] = {
     "paged": {"name": "paged"},
     "blocks of 4": {"name": "paged", "block": 4},
+    "all again": {"name": "paged", "cached_recompute": False},
     "static": {"name": "static"},
 }
 
@@ -39,7 +40,9 @@ def test_equals_the_plain_loop(
     result = run(128, requests(arrivals, prompts, outputs), policy=policy, engine=engine)
     lives = [Life(p, o, a) for p, o, a in zip(prompts, outputs, arrivals, strict=True)]
     reserve = 60 if name == "static" else None
-    found = serve(lives, 128, budget, cap, policy.get("block", 16), reserve)
-    assert (result.metrics["preemptions"], result.metrics["prefill_tokens"]) == found
+    remember = name != "static" and policy.get("cached_recompute", True)
+    found = serve(lives, 128, budget, cap, policy.get("block", 16), reserve, remember)
+    names = ("preemptions", "prefill_tokens", "cached_tokens")
+    assert tuple(result.metrics[name] for name in names) == found
     assert result.first_token_s == pytest.approx([life.first for life in lives], rel=1e-9)
     assert result.finish_s == pytest.approx([life.end for life in lives], rel=1e-9)

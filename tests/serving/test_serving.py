@@ -121,15 +121,18 @@ def test_utilization_by_hand(policy: dict[str, Any], expected: float) -> None:
     assert metrics["utilization"] == pytest.approx(expected)
 
 
-def test_preemption_by_hand() -> None:
+@pytest.mark.parametrize(("cached", "found"), [(True, 16), (False, 0)])
+def test_preemption_by_hand(cached: bool, found: int) -> None:
     # 4 blocks of 16. Both prompts fill one block and a half; at 32 tokens each wants a third.
     stream = requests([0.0, 0.0], 24, 20)
-    metrics = run(64, stream).metrics
+    metrics = run(64, stream, policy={"name": "paged", "cached_recompute": cached}).metrics
     # steps 1: both prefilled (24 each); 2-9: 8 tokens each, 32 stored; 10: the first takes none -
     # no block is free, so the second is preempted, and the first goes on to its 43 tokens
     assert metrics["preemptions"] == 1
-    # recompute: 24 prompt + 9 generated tokens are prefilled again
-    assert metrics["prefill_tokens"] == 24 + 24 + 33
+    # recompute: 24 prompt + 9 generated tokens are prefilled again, but for the second one's first
+    # block, which it freed last; the other one is what the first request takes
+    assert metrics["cached_tokens"] == found
+    assert metrics["prefill_tokens"] == 24 + 24 + 33 - found
     assert metrics["finished"] == 2
     assert metrics["limit_share"]["kv_memory"] > 0
 
