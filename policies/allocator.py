@@ -112,6 +112,10 @@ class Allocator(ABC):
         who is refused is refused until somebody leaves."""
         return True
 
+    def fits(self, tokens: int) -> bool:
+        """Whether so many tokens could be stored now; `reserve` answers where it takes them all."""
+        return True
+
     @abstractmethod
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         """Admit a request and store its first `tokens`, of which `cached(request, tokens - 1)` need

@@ -3,9 +3,9 @@
 Running requests come first, one token each; what is left of the token budget prefills waiting
 requests in order of arrival, in chunks. The head of the line blocks those behind it. A request that
 cannot get a block preempts the last running one by recompute, which goes to the front of the line;
-nothing is admitted in a step that preempted, and a request is admitted when its next chunk fits
-(vllm/v1/core/sched/scheduler.py; later versions want all of its input to fit by default,
-`scheduler_reserve_full_isl`, which is not modelled).
+nothing is admitted in a step that preempted (vllm/v1/core/sched/scheduler.py). A request is
+admitted when all of its input fits, or, as earlier versions have it, when its next chunk does; the
+latter admits long prompts that preempt themselves again and again (`admit_on`).
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ class EngineSpec(Strict):
     operator)."""
     max_model_len: Count | None = None
     """Longest prompt + output. None: the model's."""
+    admit_on: Literal["input", "chunk"] = "input"
+    """What must fit for a request to be admitted: all its tokens to prefill (vLLM's
+    `scheduler_reserve_full_isl`, on by default), or the chunk of this step (before that)."""
     too_long: Literal["error", "drop"] = "error"
     """What happens to requests that can never fit (assumed)."""
 
@@ -250,11 +253,14 @@ class Engine:
             # the last token is always computed: the next one follows from it
             cached = self.allocator.cached(request, total - 1)
             tokens = min(total - cached, budget)
-            if not self.allocator.reserve(request, self._demand(request), cached + tokens):
+            whole = self.spec.admit_on == "input"
+            if (whole and not self.allocator.fits(total)) or not self.allocator.reserve(
+                request, self._demand(request), cached + tokens
+            ):
                 limit = "kv_memory"
                 # it asks for less when all it left is lost and a chunk is not the whole rest
                 ordered = self.allocator.loses_ends_first
-                self._relenting = cached > 0 and total > budget and not ordered
+                self._relenting = not whole and cached > 0 and total > budget and not ordered
                 if not len(self.running) and not admitted:
                     raise self._never_fits(request)
                 break

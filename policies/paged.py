@@ -89,6 +89,9 @@ class PagedAllocator(Allocator):
     def loses_ends_first(self) -> bool:
         return self.options.free_list == "fifo"  # freed tail first, together, handed out in order
 
+    def fits(self, tokens: int) -> bool:
+        return -(-tokens // self.block) <= self._list.free
+
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")

@@ -50,11 +50,12 @@ def serve(
     block: int,
     reserve: int | None,
     remember: bool = False,
+    whole: bool = True,
 ) -> tuple[int, int, int]:
     """Fills in `first` and `end`; returns (preemptions, prefilled tokens, tokens found again).
 
     `reserve`: max_tokens of static reservations, first fit; None: paged, first freed first reused.
-    `remember`: preempted requests find their blocks again.
+    `remember`: preempted requests find their blocks again. `whole`: all of the input must fit.
     """  # fmt: skip
     free = list(range(slots // block))
     if reserve is not None:
@@ -138,7 +139,8 @@ def serve(
             found = life.left[: (total - 1) // block]
             start = len(found) * block
             tokens = min(total - start, left)
-            if -(-(start + tokens) // block) > len(free) and reserve is None:
+            wanted = total if whole else start + tokens
+            if -(-wanted // block) > len(free) and reserve is None:
                 break
             for taken in found:
                 free.remove(taken)

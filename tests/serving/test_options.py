@@ -84,6 +84,11 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         },
         "utilization",
     ),
+    "engine.admit_on": (
+        {"engine": {"max_num_batched_tokens": 256}},
+        {"engine": {"max_num_batched_tokens": 256, "admit_on": "chunk"}},
+        "preemptions",
+    ),
     "engine.too_long": (
         {}, {"engine": {"max_model_len": 300, "too_long": "drop"}}, "dropped",
     ),

@@ -17,6 +17,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "blocks of 4": {"name": "paged", "block": 4},
     "all again": {"name": "paged", "cached_recompute": False},
     "static": {"name": "static"},
+    "by chunk": {"name": "paged"},
 }
 
 
@@ -36,12 +37,19 @@ def test_equals_the_plain_loop(
     prompts, outputs = data.draw(lengths), data.draw(lengths)
     arrivals = np.cumsum(gaps).tolist()
     policy = POLICIES[name]
-    engine = {"max_num_batched_tokens": budget, "max_num_seqs": cap, "max_tokens": 60}
+    engine: dict[str, Any] = {
+        "max_num_batched_tokens": budget,
+        "max_num_seqs": cap,
+        "max_tokens": 60,
+    }
+    engine["admit_on"] = "chunk" if name == "by chunk" else "input"
     result = run(128, requests(arrivals, prompts, outputs), policy=policy, engine=engine)
     lives = [Life(p, o, a) for p, o, a in zip(prompts, outputs, arrivals, strict=True)]
     reserve = 60 if name == "static" else None
     remember = name != "static" and policy.get("cached_recompute", True)
-    found = serve(lives, 128, budget, cap, policy.get("block", 16), reserve, remember)
+    found = serve(
+        lives, 128, budget, cap, policy.get("block", 16), reserve, remember, name != "by chunk"
+    )
     names = ("preemptions", "prefill_tokens", "cached_tokens")
     assert tuple(result.metrics[name] for name in names) == found
     assert result.first_token_s == pytest.approx([life.first for life in lives], rel=1e-9)
