@@ -31,6 +31,8 @@ class Sums:
     """Tokens of KV read or written by the attention of decoding requests, in all layers."""
     batch_seconds: float = 0.0
     stored_seconds: float = 0.0
+    compute_s: float = 0.0
+    """Time of phases whose FLOPs take longer than their bytes."""
     hole_seconds: float = 0.0
     preemptions: int = 0
     migrations: int = 0
@@ -107,6 +109,7 @@ class Metrics:
         phase["prefill"] += times.prefill_s * rounds
         phase["migration"] += times.migration_s * rounds
         phase["overhead"] += times.overhead_s * rounds
+        sums.compute_s += float(times.compute_s.sum())
         sums.limit_s[step.limit] += total
 
     def end(self, requests: list[int], now: float) -> bool:
@@ -168,6 +171,7 @@ class Metrics:
             "cached_tokens": after.cached_tokens,
             "kv_gbps": _rate(after.attention_tokens * kv_token_bytes, attention) / 1e9,
             "phase_share": {name: seconds / busy for name, seconds in after.phase_s.items()},
+            "compute_share": after.compute_s / busy,
             "limit_share": _shares(after.limit_s),
             "kv_capacity_tokens": capacity_tokens,
         }

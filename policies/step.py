@@ -45,10 +45,16 @@ class StepTimes(NamedTuple):
     migration_s: float
     overhead_s: float
     total_s: FloatArray
+    compute_s: FloatArray
+    """The part of `total_s` in phases whose FLOPs take longer than their bytes."""
 
     def first(self, rounds: int) -> StepTimes:
         """The first `rounds` steps of these."""
-        return self._replace(attention_s=self.attention_s[:rounds], total_s=self.total_s[:rounds])
+        return self._replace(
+            attention_s=self.attention_s[:rounds],
+            total_s=self.total_s[:rounds],
+            compute_s=self.compute_s[:rounds],
+        )
 
 
 class StepModel:
@@ -81,15 +87,25 @@ class StepModel:
         moved_bytes = (context + decode) * self._kv_bytes  # read the context, write a token each
         memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
         attention_s = np.maximum(attended, memory_s) if self._overlaps else attended + memory_s
-        prefill_s = 0.0
+        prefill_s, together_s, compute_s = 0.0, linear_s, 0.0
         if step.chunks:
             together_s = linear_s + self._chunk_linear_s(step.chunks)
             prefill_s = self._phase(together_s, self._weight_bytes, efficiency.weights) - weights_s
-            prefill_s += self._chunk_attention_s(step.chunks, efficiency.prefill)
+            flops_s, moved = self._chunk_attention(step.chunks)
+            chunk_s = self._phase(flops_s, moved, efficiency.prefill)
+            compute_s += chunk_s * self._computes(flops_s, moved, efficiency.prefill)
+            prefill_s += chunk_s
+        linear_phase_s = self._phase(together_s, self._weight_bytes, efficiency.weights)
+        compute_s += linear_phase_s * self._computes(
+            together_s, self._weight_bytes, efficiency.weights
+        )
         moved = sum(migration.tokens for migration in step.migrations)
         migration_s = self._phase(0.0, 2 * moved * self._kv_bytes, efficiency.migration)
         total = weights_s + attention_s + prefill_s + migration_s + self._overhead_s
-        return StepTimes(weights_s, attention_s, prefill_s, migration_s, self._overhead_s, total)
+        computing = compute_s + attention_s * (attended > memory_s)
+        return StepTimes(
+            weights_s, attention_s, prefill_s, migration_s, self._overhead_s, total, computing
+        )
 
     def _chunk_linear_s(self, chunks: list[Chunk]) -> float:
         """Compute time of the chunks' matrix products; only the end of a prefill needs the head."""
@@ -97,11 +113,16 @@ class StepModel:
         heads = sum(chunk.last for chunk in chunks)
         return (tokens * self._layer_flops + heads * self._head_flops) / self._prefill_flops
 
-    def _chunk_attention_s(self, chunks: list[Chunk], efficiency: float) -> float:
-        """A token attends to itself and all before it: quadratic FLOPs, each chunk's KV once."""
+    def _chunk_attention(self, chunks: list[Chunk]) -> tuple[float, int]:
+        """(compute seconds, bytes): a token attends to itself and all before it; KV moves once a
+        chunk."""
         pairs = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in chunks)
         moved = sum(chunk.start + chunk.tokens for chunk in chunks) * self._kv_bytes
-        return self._phase(pairs * self._attention_flops / self._prefill_flops, moved, efficiency)
+        return pairs * self._attention_flops / self._prefill_flops, moved
+
+    def _computes(self, compute_s: float, moved_bytes: int, efficiency: float) -> bool:
+        """Whether the FLOPs of a phase take longer than its bytes."""
+        return compute_s > moved_bytes / (self.bandwidth * efficiency)
 
     def _phase(self, compute_s: float, moved_bytes: int, efficiency: float) -> float:
         memory_s = moved_bytes / (self.bandwidth * efficiency)

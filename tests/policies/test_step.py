@@ -140,3 +140,10 @@ def test_half_the_efficiency_is_twice_the_memory_time(phase: str) -> None:
 def test_a_bare_memory_cannot_serve() -> None:
     with pytest.raises(DescriptionError, match="needs an accelerator"):
         StepModel(load_device("lpddr5-6400-x16"), LLAMA)
+
+
+def test_the_share_of_compute_tells_a_large_batch_from_a_small_one() -> None:
+    steps = StepModel(load_device("a100-80gb"), LLAMA)
+    small, large = (steps.times(decode(batch, 64), 1, Efficiency()) for batch in (4, 400))
+    assert small.compute_s[0] == 0
+    assert large.compute_s[0] == pytest.approx(large.weights_s)
