@@ -5,13 +5,15 @@ BIN := .venv/bin
 DEV := .venv/installed-dev
 RUN := .venv/installed
 
-.PHONY: demo test test-long bench lint clean
+.PHONY: demo test test-long bench lint warm clean
 
 demo: $(RUN)
 	$(BIN)/bankwise run quickstart
 	$(BIN)/bankwise report "$$(ls -dt runs/quickstart-* | head -n 1)"
 
-test: lint
+# Kernels are compiled once, beside the linters, and not by every test worker at the same time.
+test: $(DEV)
+	$(MAKE) --no-print-directory --jobs 2 lint warm
 	$(BIN)/python -m pytest -q -m "not long" -n $(JOBS) --dist loadfile
 
 test-long: lint
@@ -21,6 +23,10 @@ lint: $(DEV)
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check --quiet .
 	$(BIN)/python -m mypy
+
+warm: $(DEV)
+	@$(BIN)/bankwise bandwidth mlu370-x4 --pattern sequential > /dev/null
+	@$(BIN)/bankwise bandwidth lpddr5-6400-x16 --pattern sequential > /dev/null
 
 bench: $(DEV)
 	$(BIN)/python -m pytest -q tests/bench -o addopts=--import-mode=importlib --benchmark-only

@@ -168,7 +168,7 @@ def run(
         typer.Option("--out", metavar="DIR", help="Run directory; runs/NAME-N by default."),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", min=1, help="Worker processes; a core each by default.")
+        int | None, typer.Option("--jobs", help="Worker processes; a core each by default.")
     ] = None,
     resume: Annotated[
         bool,
@@ -183,12 +183,15 @@ def run(
     Exit code 0: all done; 1: a point failed; 2: the input is at fault; 130: interrupted, in which
     case --resume computes only the rest.
     """
+    from hwmodel.description import DescriptionError
     from sweeps.capacity import CapacityFailed
     from sweeps.progress import Progress
     from sweeps.run import Interrupted, run_sweep
     from sweeps.store import default_directory
     from sweeps.sweep import load_sweep
 
+    if jobs is not None and jobs < 1:
+        raise DescriptionError(f"expected 1 or more; got {jobs}", "--jobs")
     loaded = load_sweep(sweep, overrides or [])
     directory = out or default_directory(loaded.spec.name, resume)
     try:
@@ -250,7 +253,9 @@ def _failure(error: Exception) -> str | None:
     """The line for an error that is the input's or the machine's, None where it is ours."""
     description = sys.modules.get("hwmodel.description")
     if description is not None and isinstance(error, description.DescriptionError):
-        return str(error)
+        from sweeps.place import shortened
+
+        return shortened(str(error))
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return None

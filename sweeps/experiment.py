@@ -177,4 +177,7 @@ def capacity_task(experiment: ExperimentSpec) -> float:
     changed = with_analytic_memory(experiment).model_copy(update={"arrivals": ALL_AT_ONCE})
     metrics = run_task(Task(changed, CALIBRATION, None))
     outputs = requests_of(changed, CALIBRATION, None, workload_of(changed)).output_tokens
-    return float(metrics[THROUGHPUT] / outputs[changed.warmup_requests :].mean())
+    served = outputs[changed.warmup_requests :]
+    if (most := changed.serving.engine.max_tokens) is not None:
+        served = np.minimum(served, most)
+    return float(metrics[THROUGHPUT] / served.mean())

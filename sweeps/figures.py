@@ -9,12 +9,21 @@ THROUGHPUT = "steady_output_tokens_per_s"
 LIMITS = "limit_share"
 """Metric: limit -> share of the time it bound; the shares sum to 1."""
 KV_MEMORY = "kv_memory"
+PREEMPTIONS_EACH = "preemptions_per_request"
+"""Derived when results are read: preemptions after the warm-up over requests that were counted."""
+PREFILL, ATTENTION, WEIGHTS = "phase_share.prefill", "phase_share.attention", "phase_share.weights"
+PHASES = ("weights", "attention", "prefill", "migration", "overhead")
+"""What `phase_share` tells apart of a step."""
 LIMIT_WORDS = {
     KV_MEMORY: "KV memory",
     "sequence_cap": "sequence cap",
     "token_budget": "token budget",
     "offered_load": "offered load",
 }
+
+
+_PLENTY = 1000
+"""From here on figures are written without decimals."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +39,9 @@ class Figure:
         """`mean`, with its half-width where one is given; a dash where there is none."""
         if mean is None:
             return "–"
-        body = f"{mean * self.scale:,.{self.digits}f}"
-        return body if half is None else f"{body} ± {half * self.scale:,.{self.digits}f}"
+        digits = self.digits if abs(mean * self.scale) < _PLENTY else 0
+        body = f"{mean * self.scale:,.{digits}f}"
+        return body if half is None else f"{body} ± {half * self.scale:,.{digits}f}"
 
 
 FIGURES = (
@@ -59,9 +69,9 @@ def limit_shares(metrics: dict[str, float]) -> Shares:
     }
 
 
-def limit_text(shares: Shares) -> str:
-    """The limits that bound, largest first, with their shares."""
-    ranked = sorted(shares.items(), key=lambda item: -item[1])
+def limit_text(shares: Shares, most: int | None = None) -> str:
+    """The limits that bound, largest first, with their shares; the first `most` of them."""
+    ranked = sorted(shares.items(), key=lambda item: -item[1])[:most]
     return ", ".join(f"{limit_word(name)} {share:.0%}" for name, share in ranked if share >= 0.005)
 
 

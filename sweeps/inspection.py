@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hwmodel.description import KINDS, LIBRARY, DescriptionError, find, load, names, nearest
+from sweeps.place import shortened
 
 
 def inspect(targets: list[str], overrides: list[str]) -> int:
@@ -19,10 +20,10 @@ def inspect(targets: list[str], overrides: list[str]) -> int:
         try:
             kind = _check(file, overrides)
         except DescriptionError as error:
-            print(error, file=sys.stderr)
+            print(shortened(str(error)), file=sys.stderr)
             bad += 1
         else:
-            print(f"{file}: {kind}, no mistakes")
+            print(f"{shortened(file)}: {kind}, no mistakes")
     return bad
 
 

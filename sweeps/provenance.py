@@ -8,6 +8,8 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from sweeps.experiment import (
     model_of,
     workload_of,
 )
+from sweeps.place import in_sweep
 from sweeps.store import differences, plain
 from sweeps.sweep import Sweep
 from sweeps.version import version
@@ -56,15 +59,28 @@ def resolve(sweep: Sweep) -> dict[str, Any]:
     """What each device, model and workload of the sweep means now. Raises DescriptionError."""
     found: dict[str, Any] = {"devices": {}, "models": {}, "workloads": {}}
     for experiment in {_key(p.experiment): p.experiment for p in sweep.points}.values():
-        device = device_of(experiment)
+        with _placed(sweep, "device"):
+            device = device_of(experiment)
+        with _placed(sweep, "model"):
+            model = plain(model_of(experiment).model_dump(mode="json"))
+        with _placed(sweep, "workload"):
+            workload = _workload(experiment)
         name = _named(experiment.device, experiment.device_set)
         found["devices"][name] = {"sha256": device.digest, **plain(device.config)}
-        model = plain(model_of(experiment).model_dump(mode="json"))
         name = _named(experiment.model, experiment.model_set)
         found["models"][name] = {"sha256": _digest(model), **model}
         name = _named(experiment.workload, experiment.workload_set)
-        found["workloads"][name] = _workload(experiment)
+        found["workloads"][name] = workload
     return found
+
+
+@contextmanager
+def _placed(sweep: Sweep, key: str) -> Iterator[None]:
+    """Say of a mistake in an override where the sweep gives it."""
+    try:
+        yield
+    except DescriptionError as error:
+        raise in_sweep(error, sweep.document, key) from None
 
 
 def refuse_changes(recorded: dict[str, Any], resolved: dict[str, Any], file: str) -> None:

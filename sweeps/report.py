@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from sweeps.gap import CONTROL
 from sweeps.page import page
 from sweeps.screen import print_table
 from sweeps.store import RunDirectory, write_atomically
-from sweeps.table import HEADINGS, NOTE, Table, read_table
-from sweeps.verdict import CONTROL, sentences
+from sweeps.table import HEADINGS, Row, Table, read_table
+from sweeps.verdict import sentences
+
+SIDES = "<" + ">" * (len(HEADINGS) - 1) + "<"
+"""How the terminal's columns are aligned: names and limits to the left."""
 
 
 def report(directories: list[Path], html: Path | None = None) -> list[Path]:
@@ -40,12 +44,18 @@ def show(table: Table) -> None:
     print(table.state)
     for group in table.groups:
         print(f"\n{group.title}")
-        print_table(["", *HEADINGS], [[row.title, *row.cells()] for row in group.ordered()], "<>")
+        print_table(["", *HEADINGS], [_line(row) for row in group.ordered()], SIDES)
     print()
     for sentence in sentences(table):
         print(sentence)
     assumed = sum(len(items) for items in table.assumed.values())
-    print(f"\n{NOTE} {assumed} numbers behind this are assumed; the report lists them.")
+    print(f"\n{table.note}\n{assumed} numbers behind this are assumed; the report lists them.")
+
+
+def _line(row: Row) -> list[str]:
+    """A row for the terminal: a control under its competitor, the main limit only."""
+    title = f"  {row.control}" if row.control else row.name
+    return [title, *row.cells(1)]
 
 
 def markdown(table: Table) -> str:
@@ -55,7 +65,7 @@ def markdown(table: Table) -> str:
 
 def _markdown(table: Table) -> Iterator[str]:
     yield f"# {table.name}\n"
-    yield f"{table.question or table.config['summary']}\n\n{table.state}. {NOTE}\n"
+    yield f"{table.question or table.config['summary']}\n\n{table.state}. {table.note}\n"
     yield from (f"- {sentence}" for sentence in sentences(table))
     for group in table.groups:
         columns = [table.config["compare"].split(".")[-1], *HEADINGS]

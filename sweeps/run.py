@@ -19,6 +19,7 @@ from sweeps.experiment import (
     seed_of,
     with_analytic_memory,
 )
+from sweeps.place import shortened
 from sweeps.progress import Progress
 from sweeps.provenance import argv, provenance, refuse_changes, resolve
 from sweeps.statistics import interval
@@ -178,7 +179,7 @@ def _run(
 
 def _note(run: Run, outcome: Outcome, point: Point, replication: int, progress: Progress) -> None:
     where = f"{title(point.overrides, point.control)}, replication {replication}"
-    text = f"failed: {where}: {outcome.error}"
+    text = f"failed: {where}: {shortened(outcome.error or '')}"
     run.failures.append(text)
     run.at_fault |= outcome.at_fault
     progress.say(text)

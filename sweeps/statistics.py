@@ -1,33 +1,32 @@
-"""Intervals from a few replications: Student's t, and paired differences."""
+"""Intervals from a few replications: Student's t, and paired ratios."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 LEVEL = 0.95
 """Confidence of every interval that is reported."""
+_LARGEST_LOG = 700.0
 _TINY = 1e-300
 _BETA_TOLERANCE = 1e-14
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and the half-width of its interval; `half` is infinite for fewer than two values."""
+    """A mean and the ends of its interval, which are infinite for fewer than two values."""
 
     mean: float
-    half: float
+    low: float
+    high: float
     count: int
 
     @property
-    def low(self) -> float:
-        return self.mean - self.half
-
-    @property
-    def high(self) -> float:
-        return self.mean + self.half
+    def half(self) -> float:
+        """Half of its width."""
+        return (self.high - self.low) / 2
 
     @property
     def sign(self) -> int:
@@ -35,6 +34,10 @@ class Interval:
         if self.low > 0:
             return 1
         return -1 if self.high < 0 else 0
+
+    def mapped(self, rising: Callable[[float], float]) -> Interval:
+        """The interval of a rising function of what this one bounds."""
+        return Interval(rising(self.mean), rising(self.low), rising(self.high), self.count)
 
 
 def interval(values: Sequence[float]) -> Interval:
@@ -44,14 +47,29 @@ def interval(values: Sequence[float]) -> Interval:
         raise ValueError("no values")
     mean = math.fsum(values) / count
     if count == 1:
-        return Interval(mean, math.inf, 1)
+        return Interval(mean, -math.inf, math.inf, 1)
     variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
-    return Interval(mean, t_quantile(count - 1) * math.sqrt(variance / count), count)
+    half = t_quantile(count - 1) * math.sqrt(variance / count)
+    return Interval(mean, mean - half, mean + half, count)
+
+
+def log_ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """ln(ours / theirs) of each replication; all of them must be above zero."""
+    return [math.log(a / b) for a, b in zip(ours, theirs, strict=True)]
 
 
 def relative_gap(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
-    """Interval of `ours / theirs - 1`, paired by replication."""
-    return interval([a / b - 1 for a, b in zip(ours, theirs, strict=True)])
+    """Interval of `ours / theirs - 1`, paired by replication: of the geometric mean of the ratios.
+
+    In logarithms twice as much and half as much are equally far from none, so that one noisy
+    replication widens the interval without carrying it below -100 %.
+    """
+    return interval(log_ratios(ours, theirs)).mapped(grown)
+
+
+def grown(log_ratio: float) -> float:
+    """exp(log_ratio) - 1, infinite where it is too large for a float."""
+    return math.expm1(log_ratio) if log_ratio < _LARGEST_LOG else math.inf
 
 
 @lru_cache(maxsize=256)

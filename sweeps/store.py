@@ -52,6 +52,8 @@ class RunDirectory:
 
     def config(self) -> dict[str, Any]:
         """The recorded config. Raises DescriptionError."""
+        if not self.path.exists():
+            raise DescriptionError("no such directory", self.path)
         if not self.exists:
             raise DescriptionError(f"is not a run directory (it has no {CONFIG})", self.path)
         return load(self.path / CONFIG).data

@@ -6,16 +6,22 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweeps.figures import FIGURES, THROUGHPUT, Shares, limit_shares, limit_text
+from sweeps.figures import (
+    FIGURES,
+    PREEMPTIONS_EACH,
+    THROUGHPUT,
+    Shares,
+    limit_shares,
+    limit_text,
+)
 from sweeps.run import flat
-from sweeps.statistics import Interval, interval
+from sweeps.statistics import LEVEL, Interval, interval
 from sweeps.store import RunDirectory
 from sweeps.sweep import label
 
 Metrics = dict[str, Any]
 HEADINGS = [*(figure.heading for figure in FIGURES), "limit"]
 """The table's columns, after the competitor's."""
-NOTE = "± is half of a 95 % interval over replications (Student's t)."
 
 
 @dataclass
@@ -32,8 +38,8 @@ class Row:
         """The competitor, and its control where it is one."""
         return f"{self.name} ({self.control})" if self.control else self.name
 
-    def cells(self) -> list[str]:
-        """The figures as text, a cell a heading; the throughput with its interval."""
+    def cells(self, most: int | None = None) -> list[str]:
+        """The figures as text, a cell a heading: throughput with its interval, `most` limits."""
         found = []
         for figure in FIGURES:
             interval = self.interval(figure.metric)
@@ -41,7 +47,12 @@ class Row:
             if interval is not None and figure.metric == THROUGHPUT and interval.count > 1:
                 half = interval.half
             found.append(figure.text(None if interval is None else interval.mean, half))
-        return [*found, limit_text(self.limits()) or "–"]
+        return [*found, limit_text(self.limits(), most) or "–"]
+
+    def mean(self, metric: str) -> float | None:
+        """Mean of a metric over replications, None where no replication has it."""
+        values = self.values(metric)
+        return sum(values) / len(values) if values else None
 
     def values(self, metric: str, among: list[int] | None = None) -> list[float]:
         """The metric of each replication that has it, in order."""
@@ -101,6 +112,16 @@ class Table:
         return f"{self.done} results"
 
     @property
+    def note(self) -> str:
+        """What the intervals are, for the foot of the table."""
+        counts = sorted({len(row.replications) for group in self.groups for row in group.rows})
+        many = " to ".join(str(count) for count in dict.fromkeys([*counts[:1], *counts[-1:]]))
+        return (
+            f"± and (a to b): {100 * LEVEL:.0f} % intervals, n = {many or 0} replications "
+            "(Student's t; gaps between policies from logarithms of paired ratios)."
+        )
+
+    @property
     def assumed(self) -> dict[str, dict[str, str]]:
         """Numbers marked `assumed`, by description and dotted path."""
         found: dict[str, dict[str, str]] = self.provenance.get("assumed", {})
@@ -144,7 +165,7 @@ def read_table(directory: RunDirectory) -> Table:
         title = ", ".join(label(value) for value in others.values()) or config["name"]
         group = groups.setdefault(key, Group(title))
         row = _row(group, label(record["overrides"][config["compare"]]), record)
-        row.replications[record["replication"]] = flat(record["metrics"])
+        row.replications[record["replication"]] = _figures(record, config)
     return Table(
         config["name"],
         config.get("question", ""),
@@ -154,6 +175,17 @@ def read_table(directory: RunDirectory) -> Table:
         config,
         directory.read_json("provenance.json") or {},
     )
+
+
+def _figures(record: dict[str, Any], config: dict[str, Any]) -> Metrics:
+    """Flat metrics of a result, and what is derived from them."""
+    found = flat(record["metrics"])
+    changed = {**record["overrides"], **config.get("controls", {}).get(record["control"], {})}
+    warmup = changed.get("warmup_requests", config["base"].get("warmup_requests", 0))
+    counted = found.get("finished", 0) - warmup
+    if counted > 0 and "preemptions" in found:
+        found[PREEMPTIONS_EACH] = found["preemptions"] / counted
+    return found
 
 
 def _row(group: Group, name: str, record: dict[str, Any]) -> Row:

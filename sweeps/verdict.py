@@ -1,48 +1,33 @@
-"""One plain sentence a group: who wins, by how much, and whether layout or capacity decided it.
+"""A plain sentence or two a group: who serves the most, by how much, and why.
 
-The `analytic` control serves the same requests with the same allocator, but its memory has no
-banks: what remains of a gap there is capacity (how many requests fit), what it lacks is layout.
+Why has two parts: what memory layout makes of a gap (see `sweeps.gap`), and what the rest is, in
+figures of the two: reservation (fewer requests fit), recompute (preemption), or load and compute.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sweeps.figures import KV_MEMORY, THROUGHPUT, limit_word
-from sweeps.statistics import Interval, interval, relative_gap
+from sweeps.figures import (
+    ATTENTION,
+    KV_MEMORY,
+    PREEMPTIONS_EACH,
+    PREFILL,
+    THROUGHPUT,
+    WEIGHTS,
+    limit_word,
+)
+from sweeps.gap import CONTROL, Gap, gap
+from sweeps.statistics import Interval
 from sweeps.table import Group, Row, Table
 
-CONTROL = "analytic"
 BINDS = 0.05
-"""KV memory binds where it is the limit for at least this share of the time in some competitor."""
-DOMINANT = 0.8
-"""Share of a gap from which one cause has decided it."""
-
-
-@dataclass(frozen=True)
-class Rival:
-    """The best competitor against another one: the gap, and its two parts where a control tells."""
-
-    name: str
-    gap: Interval
-    capacity: Interval | None = None
-    layout: Interval | None = None
-
-    @property
-    def cause(self) -> str:
-        """`capacity`, `layout`, `both`, `unclear`, or `unknown` without a control."""
-        if self.capacity is None or self.layout is None:
-            return "unknown"
-        capacity, layout = self.capacity.sign > 0, self.layout.sign > 0
-        if capacity and layout:
-            share = self.capacity.mean / (self.capacity.mean + self.layout.mean)
-            if share >= DOMINANT:
-                return "capacity"
-            return "layout" if share <= 1 - DOMINANT else "both"
-        if capacity:
-            return "capacity"
-        return "layout" if layout else "unclear"
+"""KV memory binds where it is the limit for at least this share of the time (assumed)."""
+PREEMPTS = 0.01
+"""... or where requests are preempted at least so often each (assumed)."""
+PHASE_WORDS = {PREFILL: "prefill", ATTENTION: "attention", WEIGHTS: "reading weights"}
 
 
 @dataclass(frozen=True)
@@ -53,128 +38,174 @@ class Verdict:
     outcome: str
     best: str
     sentence: str
-    rivals: list[Rival] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
 
 
 def judge(group: Group) -> Verdict:
     """The verdict on one group of results."""
+    title = group.title
     rows = [row for row in group.main() if row.values(THROUGHPUT)]
     if len(rows) < 2:
         only = rows[0].name if rows else ""
-        sentence = f"{group.title}: nothing to compare yet."
-        return Verdict(group.title, "alone", only, sentence)
-    if max(row.limits().get(KV_MEMORY, 0.0) for row in rows) < BINDS:
-        return Verdict(group.title, "unbound", "", _unbound(group.title, rows))
-    best = max(rows, key=lambda row: _mean(row))
-    rivals = [_rival(group, best, row) for row in rows if row is not best]
-    rivals.sort(key=lambda rival: rival.gap.mean)
-    close = [rival for rival in rivals if rival.gap.sign <= 0]
-    behind = [rival for rival in rivals if rival.gap.sign > 0]
+        return Verdict(title, "alone", only, f"{title}: nothing to compare yet.")
+    best = max(rows, key=lambda row: row.mean(THROUGHPUT) or 0.0)
+    gaps = [gap(group, best, row) for row in rows if row is not best]
+    gaps.sort(key=lambda item: item.total.mean)
+    if not binds(best):
+        return Verdict(title, "unbound", "", f"{title}: {_unbound(best, gaps)}", gaps)
+    close = [item for item in gaps if item.total.sign <= 0]
+    behind = [item for item in gaps if item.total.sign > 0]
     if close:
         text = _undecided(best, close, behind)
-        return Verdict(group.title, "undecided", "", f"{group.title}: {text}.", rivals)
-    text = f"{best.name} wins with {_mean(best):,.1f} output tokens/s: {_ahead(behind)}"
-    return Verdict(group.title, "won", best.name, f"{group.title}: {text}.", rivals)
+        return Verdict(title, "undecided", "", f"{title}: {text}", gaps)
+    text = f"{best.name} serves {best.mean(THROUGHPUT):,.1f} output tokens/s, {_more(behind)}."
+    return Verdict(title, "won", best.name, f"{title}: {text}{_why(behind)}", gaps)
 
 
 def sentences(table: Table) -> list[str]:
-    """One plain sentence a group."""
+    """The verdict of each group in words."""
     return [judge(group).sentence for group in table.groups]
 
 
-def _mean(row: Row) -> float:
-    values = row.values(THROUGHPUT)
-    return sum(values) / len(values)
+def binds(row: Row) -> bool:
+    """Whether KV memory limited this competitor."""
+    preempted = row.mean(PREEMPTIONS_EACH) or 0.0
+    return row.limits().get(KV_MEMORY, 0.0) >= BINDS or preempted >= PREEMPTS
 
 
-def _paired(ours: Row, theirs: Row) -> list[int]:
-    return sorted(set(ours.replications) & set(theirs.replications))
+def _more(gaps: list[Gap]) -> str:
+    return _listed(f"{_percent(item.total)} more than {item.name}" for item in gaps)
 
 
-def _gaps(ours: Row, theirs: Row, among: list[int]) -> list[float]:
-    pairs = zip(ours.values(THROUGHPUT, among), theirs.values(THROUGHPUT, among), strict=True)
-    return [a / b - 1 for a, b in pairs]
+def _why(gaps: list[Gap]) -> str:
+    """What memory layout makes of the gaps, and what the rest of those is that are not zero."""
+    behind = [item for item in gaps if item.total.sign > 0]
+    return f" {_layout(gaps)}{''.join(f'; {_rest(item)}' for item in behind)}."
 
 
-def _rival(group: Group, best: Row, other: Row) -> Rival:
-    among = _paired(best, other)
-    if not among:
-        return Rival(other.name, Interval(0.0, math.inf, 0))
-    gap = relative_gap(best.values(THROUGHPUT, among), other.values(THROUGHPUT, among))
-    control = group.control(CONTROL)
-    if best.name not in control or other.name not in control:
-        return Rival(other.name, gap)
-    ours, theirs = control[best.name], control[other.name]
-    among = [r for r in among if r in ours.replications and r in theirs.replications]
-    if not among:
-        return Rival(other.name, gap)
-    capacity = _gaps(ours, theirs, among)
-    layout = [a - b for a, b in zip(_gaps(best, other, among), capacity, strict=True)]
-    return Rival(other.name, gap, interval(capacity), interval(layout))
+def _layout(gaps: list[Gap]) -> str:
+    parts = [(item.name, item.layout) for item in gaps if item.layout is not None]
+    if len(parts) < len(gaps):
+        return f"Without the {CONTROL} control this run does not say what memory layout does"
+    if len(parts) == 1:
+        texts = [f"{_points(part)} of it" for _, part in parts]
+    else:
+        texts = [f"{_points(part)} against {name}" for name, part in parts]
+    if all(part.sign == 0 for _, part in parts):
+        texts = [text.removesuffix(" of it") for text in texts]
+        return f"Memory layout may account for none of it: {_listed(texts)}"
+    return f"Memory layout accounts for {_listed(texts)}"
 
 
-def _ahead(behind: list[Rival]) -> str:
-    """By how much, and why, the best is ahead of those behind."""
-    text = _listed(
-        f"{_percent(rival.gap)} more than {rival.name}{_because(rival)}" for rival in behind
-    )
-    if any(rival.cause == "unknown" for rival in behind):
-        text += f"; without the {CONTROL} control beside it, this run does not say why"
-    return text
+def _rest(item: Gap) -> str:
+    """What is not layout, in figures of the two."""
+    if not item.rest_counts and item.analytic is not None:
+        gap_there = _percent(item.analytic)
+        return f"on memory without banks {item.best.name} is not ahead of {item.name} ({gap_there})"
+    words = {"reservation": _reservation, "recompute": _recompute, "load": _load}
+    found = [words.get(cause, _compute)(item) for cause in item.causes]
+    return f"{item.name} {_listed(found)}"
 
 
-def _because(rival: Rival) -> str:
-    if rival.capacity is None or rival.layout is None:
-        return ""
-    beside = f"with analytic memory the gap is {rival.capacity.mean:+.1%}"
-    points = f"{100 * rival.layout.mean:+.1f} points"
-    match rival.cause:
-        case "capacity" if rival.layout.sign < 0:
-            return f", by capacity, against the memory layout ({beside}, layout {points})"
-        case "capacity":
-            return f", decided by capacity ({beside})"
-        case "layout" if rival.capacity.sign < 0:
-            return f", by memory layout, against capacity ({beside}, layout {points})"
-        case "layout":
-            return f", decided by memory layout ({beside})"
-        case "both":
-            return f", by capacity and memory layout both ({beside}, layout {points})"
-    return f", too little to tell capacity from memory layout ({beside}, layout {points})"
-
-
-def _undecided(best: Row, close: list[Rival], behind: list[Rival]) -> str:
-    names = _listed([best.name, *(rival.name for rival in close)])
-    if any(rival.gap.count < 2 for rival in close):
-        return f"undecided between {names}: one replication gives no interval"
-    apart = _listed(f"{best.name} against {r.name} {_percent(r.gap)}" for r in close)
-    text = f"undecided between {names}: the difference may be zero ({apart})"
-    if behind:
-        text += f"; {best.name} serves {_ahead(behind)}"
-    return text
-
-
-def _unbound(title: str, rows: list[Row]) -> str:
-    most = max(row.limits().get(KV_MEMORY, 0.0) for row in rows)
-    mean: dict[str, float] = {}
-    for row in rows:
-        for name, share in row.limits().items():
-            mean[name] = mean.get(name, 0.0) + share / len(rows)
-    mean.pop(KV_MEMORY, None)
-    instead = ""
-    if mean:
-        name = max(mean, key=lambda key: mean[key])
-        instead = f"; {limit_word(name)} was the limit for {mean[name]:.0%}"
-    names = _listed(row.name for row in rows)
+def _reservation(item: Gap) -> str:
+    theirs, ours = _both(item, "batch")
+    used, used_ours = _both(item, "utilization")
     return (
-        f"{title}: KV memory did not bind (at most {most:.0%} of the time{instead}), "
-        f"so this run does not choose between {names}."
+        f"fits {_count(theirs)} requests at once against {_count(ours)}, "
+        f"using {_share(used)} of what it reserves against {_share(used_ours)}"
     )
 
 
-def _percent(gap: Interval) -> str:
-    return f"{100 * gap.mean:.1f} % ({100 * gap.low:.1f} to {100 * gap.high:.1f})"
+def _recompute(item: Gap) -> str:
+    theirs, ours = _both(item, PREFILL)
+    each = item.other.mean(PREEMPTIONS_EACH) or 0.0
+    return (
+        f"spends {_share(theirs)} of its time on prefill against {_share(ours)}, "
+        f"with {_count(each)} preemptions a request"
+    )
 
 
-def _listed(items: object) -> str:
-    words = list(items)  # type: ignore[call-overload]
+def _load(item: Gap) -> str:
+    limits = item.other.limits()
+    name = max(limits, key=lambda key: limits[key])
+    share = _share(limits[name])
+    return f"was limited by {limit_word(name)} for {share} of the time, not by KV memory"
+
+
+def _compute(item: Gap) -> str:
+    """The phase that takes a larger share of the other's time than of the best's."""
+    apart = {name: _both(item, name)[0] - _both(item, name)[1] for name in PHASE_WORDS}
+    name = max(apart, key=lambda key: apart[key])
+    theirs, ours = _both(item, name)
+    same = "has about as many requests running and is seldom preempted"
+    if theirs <= ours:
+        return same
+    shares = f"{_share(theirs)} of its time on {PHASE_WORDS[name]} against {_share(ours)}"
+    return f"{same}, but spends {shares}"
+
+
+def _both(item: Gap, metric: str) -> tuple[float, float]:
+    """The other's and the best's mean of a metric."""
+    return item.other.mean(metric) or 0.0, item.best.mean(metric) or 0.0
+
+
+def _undecided(best: Row, close: list[Gap], behind: list[Gap]) -> str:
+    names = _listed([best.name, *(item.name for item in close)])
+    if any(item.total.count < 2 for item in close):
+        return f"undecided between {names}: one replication gives no interval."
+    text = f"undecided between {names}: {best.name} serves {_more(close)}, which may be nothing"
+    if behind:
+        text += f"; it serves {_more(behind)}"
+    return f"{text}.{_why([*close, *behind])}"
+
+
+def _unbound(best: Row, gaps: list[Gap]) -> str:
+    """KV memory did not limit the best: what did, and whom it did limit all the same."""
+    limits = best.limits()
+    share = limits.pop(KV_MEMORY, 0.0)
+    instead = ""
+    if limits:
+        name = max(limits, key=lambda key: limits[key])
+        instead = f"; {limit_word(name)} was the limit for {_share(limits[name])}"
+    text = (
+        f"KV memory did not bind for {best.name} ({_share(share)} of the time, "
+        f"no preemptions{instead}), so this run names no winner."
+    )
+    bound = [item for item in gaps if binds(item.other)]
+    if bound:
+        names = _listed(item.name for item in bound)
+        unsure = ", which may be nothing" if any(item.total.sign <= 0 for item in bound) else ""
+        text += f" It did bind for {names}; {best.name} serves {_more(bound)}{unsure}."
+    return text
+
+
+def _percent(found: Interval) -> str:
+    """`80 % (50 to 111)`; tenths where they are of interest."""
+    digits = 0 if abs(found.mean) >= 0.1 else 1
+    low, high = (_hundred(end, digits) for end in (found.low, found.high))
+    return f"{_hundred(found.mean, digits)} % ({low} to {high})"
+
+
+def _points(found: Interval) -> str:
+    mean = f"{_hundred(found.mean, 1)} points"
+    if not math.isfinite(found.half):
+        return mean
+    return f"{mean} ({_hundred(found.low, 1)} to {_hundred(found.high, 1)})"
+
+
+def _hundred(value: float, digits: int) -> str:
+    """100 times `value`, without a minus before zero."""
+    return f"{round(100 * value, digits) + 0.0:.{digits}f}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def _count(value: float) -> str:
+    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def _listed(items: Iterable[str]) -> str:
+    words = list(items)
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -138,3 +138,16 @@ def test_arrivals_may_be_given_beside_the_workload() -> None:
     experiment = load_sweep("smoke", sets).points[0].experiment
     requests = requests_of(experiment, 1, 2.0, workload_of(experiment))
     assert np.allclose(np.diff(requests.arrival_s), 0.5)
+
+
+def test_a_cap_on_outputs_is_part_of_the_capacity() -> None:
+    """As many tokens a second in shorter requests are more requests a second."""
+    long, short = (
+        capacity_task(
+            load_sweep("smoke", [f"serving.engine.max_tokens={cap}"]).points[0].experiment
+        )
+        for cap in (200, 20)
+    )
+    plain = capacity_task(load_sweep("smoke", []).points[0].experiment)
+    assert short > 2 * long
+    assert short > 2 * plain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from hwmodel.description import DescriptionError
-from sweeps.figures import FIGURES, LIMITS, THROUGHPUT
+from sweeps.chart import phase_bars, throughput_bars
+from sweeps.figures import FIGURES, LIMITS, PREEMPTIONS_EACH, THROUGHPUT
 from sweeps.report import markdown, report
 from sweeps.store import RunDirectory
 from sweeps.table import HEADINGS, read_table
@@ -19,7 +21,7 @@ CONFIG = {
     "kind": "sweep",
     "name": "made",
     "summary": "made by hand <&>",
-    "base": {"replications": 3},
+    "base": {"replications": 3, "warmup_requests": 20},
     "axes": {"device": ["card", "/a/b/other.yaml"], "serving.policy": ["paged", {"name": "odma"}]},
     "controls": {"analytic": {"serving.memory.fidelity": "analytic"}},
     "compare": "serving.policy",
@@ -35,8 +37,9 @@ PROVENANCE = {
 def metrics(rate: float) -> dict[str, Any]:
     return {
         THROUGHPUT: rate, "ttft_s": {"p50": 1.25, "p99": 2.5}, "tpot_s": {"mean": 0.05},
-        "utilization": 0.875, "preemptions": 12, "migrations": 3, "kv_gbps": 111.1,
+        "utilization": 0.875, "finished": 50, "preemptions": 12, "migrations": 3, "kv_gbps": 111.1,
         "memory": {"phases": {"attention": {"row_hit_rate": 0.5}}},
+        "phase_share": {"weights": 0.6, "prefill": 0.4},
         LIMITS: {"kv_memory": 0.75, "offered_load": 0.25},
     }  # fmt: skip
 
@@ -79,6 +82,11 @@ class Links(HTMLParser):
         assert self.open.pop() == tag
 
 
+def words(page: Path) -> str:
+    """The text of a page."""
+    return unescape(re.sub("<[^>]*>", "", page.read_text())).replace("\xa0", " ")
+
+
 def test_the_table_has_a_group_a_device_and_a_row_a_policy(tmp_path: Path) -> None:
     table = read_table(RunDirectory(made(tmp_path)))
     assert [group.title for group in table.groups] == ["card", "other"]
@@ -105,19 +113,54 @@ def test_the_report_is_written_beside_the_results(
 ) -> None:
     report([made(tmp_path)])
     shown = capsys.readouterr().out
-    sentence = "card: odma wins with 132.6 output tokens/s: 30.0 % ("
+    said = "card: odma serves 132.6 output tokens/s, 30 % (30 to 30) more than paged."
     text = (tmp_path / "report.md").read_text()
-    page = (tmp_path / "report.html").read_text()
+    page = words(tmp_path / "report.html")
     for place in (shown, text, page):
-        assert sentence in place
+        assert said in place
         assert "102.0 ± 2.5" in place
+        assert "95 % intervals, n = 3 replications" in place
     for place in (text, page):
         assert "dma.window" in place and "with changes that are not committed" in place
 
 
 def test_other_results_other_sentences(tmp_path: Path) -> None:
     text = markdown(read_table(RunDirectory(made(tmp_path, odma=50))))
-    assert "card: paged wins" in text and "odma wins" not in text
+    assert "card: paged serves 102.0 output tokens/s" in text and "odma serves" not in text
+
+
+def test_the_terminals_table_fits_120_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report([made(tmp_path, odma=123456)])
+    table = capsys.readouterr().out.split("\n\n")[1]
+    assert "analytic" in table and max(map(len, table.splitlines())) <= 120
+
+
+def test_the_page_shows_intervals_and_shares_of_step_time(tmp_path: Path) -> None:
+    table = read_table(RunDirectory(made(tmp_path)))
+    rows = table.groups[0].ordered()
+    bars = throughput_bars(rows)
+    # the longest bar's interval ends at the right edge; its whisker is three lines
+    assert bars.count('class="whisker"') == 3 * len(rows) and 'x2="100.00%"' in bars
+    stacks = phase_bars(table.groups[0].main())
+    widths = [
+        float(w) for w in re.findall(r'<rect class="prefill" x="60.00%" width="([0-9.]+)%"', stacks)
+    ]
+    assert widths == [40.0, 40.0]
+    assert ">60</text>" in stacks and ">40</text>" in stacks
+
+
+def test_rows_without_intervals_or_shares_are_still_drawn(tmp_path: Path) -> None:
+    row = read_table(RunDirectory(made(tmp_path))).groups[0].rows[0]
+    row.replications = {1: {THROUGHPUT: 5.0}}
+    assert 'width="100.00%"' in throughput_bars([row]) and "whisker" not in throughput_bars([row])
+    assert phase_bars([row]) == ""
+
+
+def test_preemptions_are_counted_against_the_requests_that_count(tmp_path: Path) -> None:
+    row = read_table(RunDirectory(made(tmp_path))).groups[0].rows[0]
+    assert row.mean(PREEMPTIONS_EACH) == pytest.approx(12 / (50 - 20))
 
 
 def test_the_page_loads_nothing_and_is_well_formed(tmp_path: Path) -> None:
@@ -153,8 +196,10 @@ def test_a_metric_that_is_missing_is_a_dash(tmp_path: Path) -> None:
 
 
 def test_no_run_no_report(tmp_path: Path) -> None:
-    with pytest.raises(DescriptionError, match="not a run directory"):
-        report([tmp_path])
+    for nothing, said in ((tmp_path, "not a run directory"), (tmp_path / "none", "no such dir")):
+        with pytest.raises(DescriptionError, match=said):
+            report([nothing])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_figure_is_a_metric_of_a_real_run(tmp_path: Path) -> None:

@@ -1,0 +1,44 @@
+"""Where a mistake is, in the user's terms: paths as he would type them, and his own overrides."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from hwmodel.description import (
+    LIBRARY,
+    DescriptionError,
+    DescriptionErrors,
+    Document,
+    KeyPath,
+)
+
+_SET = "--set "
+
+
+def shortened(text: str) -> str:
+    """A message whose files are relative to this folder, and shipped ones to the library."""
+    for folder in (str(LIBRARY), os.getcwd()):
+        if not any(folder in argument for argument in sys.argv[1:]):
+            text = text.replace(folder.rstrip(os.sep) + os.sep, "")
+    return text
+
+
+def in_sweep(error: DescriptionError, sweep: Document, key: str) -> DescriptionError:
+    """A mistake in an override of `device`, `model` or `workload`, where the sweep gives it."""
+    if isinstance(error, DescriptionErrors):
+        return DescriptionErrors([in_sweep(each, sweep, key) for each in error.errors])
+    if error.file is None or not error.file.startswith(_SET):
+        return error
+    keys = error.file.removeprefix(_SET).partition("=")[0].split(".")
+    mark = sweep.mark(_given(sweep, f"{key}_set", keys))
+    path = f"{key}_set.{error.path}" if error.path else f"{key}_set"
+    return DescriptionError(error.message, mark.file, mark.line, path)
+
+
+def _given(sweep: Document, name: str, keys: list[str]) -> KeyPath:
+    """Path of an override: an axis that holds it, else in the base."""
+    for axis in sweep.data.get("axes", {}):
+        if f"{name}.{'.'.join(keys)}.".startswith(f"{axis}."):
+            return ("axes", axis)
+    return ("base", name, *keys)
