@@ -53,17 +53,21 @@ def dotted(path: KeyPath) -> str:
     return text
 
 
+def nearest_name(word: str, known: list[str]) -> str | None:
+    """The one of `known` that is nearest to `word`, if any is near."""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if close:
+        return close[0]
+    lowered = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.5)
+    return lowered[close[0]] if close else None
+
+
 def nearest(word: str, known: list[str]) -> str:
     """A suggestion clause: the nearest of `known` to `word`, or the list where nothing is near."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if not close:
-        lowered = {name.lower(): name for name in known}
-        close = [
-            lowered[name]
-            for name in difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.5)
-        ]
-    if close:
-        return f"did you mean {close[0]!r}?"
+    name = nearest_name(word, known)
+    if name is not None:
+        return f"did you mean {name!r}?"
     return f"known: {', '.join(sorted(known))}" if known else "nothing is known here"
 
 
@@ -188,7 +192,11 @@ class Document:
         try:
             return model.model_validate(self.data)
         except ValidationError as error:
-            found = [mistake for item in error.errors() for mistake in _mistakes(self, item)]
+            found = [
+                mistake
+                for item in _without_echoes(error.errors())
+                for mistake in _mistakes(self, item)
+            ]
             raise (found[0] if len(found) == 1 else DescriptionErrors(found)) from None
 
     def assumed(self) -> dict[str, Provenance]:
@@ -259,6 +267,16 @@ def _again(item: ErrorDetails) -> InitErrorDetails:
     message = item["msg"].replace("{", "{{").replace("}", "}}")
     error = PydanticCustomError(item["type"], message, context)
     return InitErrorDetails(type=error, loc=item["loc"], input=item["input"])
+
+
+def _without_echoes(items: list[ErrorDetails]) -> list[ErrorDetails]:
+    """A misspelt required key is also a missing one: told once."""
+    meant = {
+        (*item["loc"][:-1], nearest_name(item["ctx"]["key"], item["ctx"]["known"]))
+        for item in items
+        if item["type"] == "unknown_key"
+    }
+    return [item for item in items if item["type"] != "missing" or item["loc"] not in meant]
 
 
 def _mistakes(document: Document, item: Any) -> list[DescriptionError]:

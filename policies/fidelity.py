@@ -38,6 +38,8 @@ Simulate = Callable[..., Any]
 """`hwmodel.memory.simulate_system`, or a stand-in with its signature."""
 
 NEVER = 1 << 30
+RECENT = 4
+"""Probes of a phase that are averaged (assumed), so that no odd one stands alone until the next."""
 _DRAWS = 24
 """Places that the control's efficiency of contiguous KV is the mean of (assumed)."""
 _LEAST = 1e-6
@@ -281,7 +283,9 @@ class SampledMemory(Memory):
         spread: Spread = "slice" if phase == "migration" else self._spec.spread
         share, result = self._probe.measure(layer, self._layout.layers, spread, self._rng)
         self._results[phase].append((share, result))
-        self.efficiency = self.efficiency._replace(**{phase: share})
+        last = [share for share, _ in self._results[phase][-RECENT:]]
+        # a time is bytes over efficiency: times are averaged
+        self.efficiency = self.efficiency._replace(**{phase: len(last) / sum(1 / e for e in last)})
 
 
 class _Clock:

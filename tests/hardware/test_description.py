@@ -73,6 +73,12 @@ def test_all_mistakes_of_a_document_are_told_at_once() -> None:
     ]
 
 
+def test_a_misspelt_required_key_is_told_once() -> None:
+    assert message(GOOD.replace("  delay:", "  dely:")) == (
+        "f.yaml:3: inner.dely: unknown key; did you mean 'delay'?"
+    )
+
+
 def test_a_sourced_value_is_flattened_and_its_source_kept() -> None:
     document = loads(GOOD.replace("18ns", "{value: 18ns, source: [assumed], confidence: D}"))
     assert document.build(Outer).inner.delay == 18
