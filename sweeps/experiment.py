@@ -14,7 +14,6 @@ from hwmodel.transformer import TransformerSpec, load_model
 from policies.requests import Requests
 from policies.serving import ServingSpec, serve
 from policies.workload import Arrivals, WorkloadSpec, generate, workload_document
-from sweeps.figures import THROUGHPUT
 from sweeps.store import to_yaml_flow
 
 Count = Annotated[int, Field(ge=1)]
@@ -172,7 +171,8 @@ def with_analytic_memory(experiment: ExperimentSpec) -> ExperimentSpec:
 def capacity_task(experiment: ExperimentSpec) -> float:
     """Requests a second with every request there from the start and analytic memory.
 
-    Output tokens a second, while somebody waits, over the mean output. Raises DescriptionError.
+    The larger of two estimates, so that a load relative to it is not too small: over the makespan,
+    and from the output tokens while somebody waits over the mean output. Raises DescriptionError.
     """
     changed = with_analytic_memory(experiment).model_copy(update={"arrivals": ALL_AT_ONCE})
     metrics = run_task(Task(changed, CALIBRATION, None))
@@ -180,4 +180,5 @@ def capacity_task(experiment: ExperimentSpec) -> float:
     served = outputs[changed.warmup_requests :]
     if (most := changed.serving.engine.max_tokens) is not None:
         served = np.minimum(served, most)
-    return float(metrics[THROUGHPUT] / served.mean())
+    steady = float(metrics["steady_output_tokens_per_s"] / served.mean())
+    return max(steady, float(metrics["requests_per_s"]))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-THROUGHPUT = "steady_output_tokens_per_s"
-"""From the end of the warm-up to the last moment somebody waits or is still to arrive."""
+THROUGHPUT = "output_tokens_per_s"
+"""Over the makespan: every policy then does exactly the same work. A window that ends when nobody
+waits leaves out what is still running, which is more for a policy that runs more at once."""
 LIMITS = "limit_share"
 """Metric: limit -> share of the time it bound; the shares sum to 1."""
 KV_MEMORY = "kv_memory"
 PREEMPTIONS_EACH = "preemptions_per_request"
 """Derived when results are read: preemptions after the warm-up over requests that were counted."""
 PREFILL, ATTENTION, WEIGHTS = "phase_share.prefill", "phase_share.attention", "phase_share.weights"
+COMPUTE = "compute_share"
+"""Metric: share of step time in phases whose FLOPs take longer than their bytes."""
 PHASES = ("weights", "attention", "prefill", "migration", "overhead")
 """What `phase_share` tells apart of a step."""
 LIMIT_WORDS = {

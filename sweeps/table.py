@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweeps.figures import (
+    COMPUTE,
     FIGURES,
     PREEMPTIONS_EACH,
     THROUGHPUT,
@@ -47,7 +48,10 @@ class Row:
             if interval is not None and figure.metric == THROUGHPUT and interval.count > 1:
                 half = interval.half
             found.append(figure.text(None if interval is None else interval.mean, half))
-        return [*found, limit_text(self.limits(), most) or "–"]
+        limits = limit_text(self.limits(), most) or "–"
+        if most is None and (share := self.mean(COMPUTE)) is not None:
+            limits += f"; FLOPs for {share:.0%} of step time"
+        return [*found, limits]
 
     def mean(self, metric: str) -> float | None:
         """Mean of a metric over replications, None where no replication has it."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sweeps.figures import (
     ATTENTION,
+    COMPUTE,
     KV_MEMORY,
     PREEMPTIONS_EACH,
     PREFILL,
@@ -27,6 +28,8 @@ BINDS = 0.05
 """KV memory binds where it is the limit for at least this share of the time (assumed)."""
 PREEMPTS = 0.01
 """... or where requests are preempted at least so often each (assumed)."""
+COMPUTES = 0.4
+"""Compute evens competitors out where FLOPs bind for at least this share of step time (assumed)."""
 PHASE_WORDS = {PREFILL: "prefill", ATTENTION: "attention", WEIGHTS: "reading weights"}
 
 
@@ -156,7 +159,18 @@ def _undecided(best: Row, close: list[Gap], behind: list[Gap]) -> str:
     text = f"undecided between {names}: {best.name} serves {_more(close)}, which may be nothing"
     if behind:
         text += f"; it serves {_more(behind)}"
-    return f"{text}.{_why([*close, *behind])}"
+    return f"{text}.{_why([*close, *behind])}{_flops([best, *(item.other for item in close)])}"
+
+
+def _flops(rows: list[Row]) -> str:
+    """That compute evens them out, where it does: more requests at once then serve no faster."""
+    shares = [row.mean(COMPUTE) or 0.0 for row in rows]
+    if min(shares) < COMPUTES:
+        return ""
+    return (
+        f" FLOPs, not bytes, bound {_share(min(shares))} of step time or more in each of them:"
+        " there a larger batch gains nothing."
+    )
 
 
 def _unbound(best: Row, gaps: list[Gap]) -> str:

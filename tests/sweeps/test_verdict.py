@@ -247,3 +247,16 @@ def test_whom_memory_did_bind_is_said_where_it_left_the_best_alone() -> None:
 def test_nothing_to_compare() -> None:
     assert judge(group(row("odma", 130))).outcome == "alone"
     assert judge(group()).outcome == "alone"
+
+
+def test_it_is_said_where_compute_evens_them_out() -> None:
+    for share, said in ((0.5, True), (0.1, False)):
+        figures = {**FULL, "compute_share": share}
+        verdict = judge(
+            group(
+                row("odma", 101, wobble=0.03, figures=figures),
+                row("static", 100, figures=figures),
+            )
+        )
+        assert verdict.outcome == "undecided"
+        assert ("FLOPs, not bytes, bound 50 %" in verdict.sentence) is said
