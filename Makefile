@@ -14,7 +14,7 @@ demo: $(RUN)
 # Kernels are compiled once, beside the linters, and not by every test worker at the same time.
 test: $(DEV)
 	$(MAKE) --no-print-directory --jobs 2 lint warm
-	$(BIN)/python -m pytest -q -m "not long" -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -q -rs -m "not long" -n $(JOBS) --dist loadfile
 
 test-long: lint
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile

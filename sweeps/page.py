@@ -35,6 +35,7 @@ th { vertical-align: bottom; line-height: 1.2; white-space: normal; overflow-wra
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0;
                                  background: var(--back) }
 th:last-child, td:last-child, .origin td { text-align: left }
+td:last-child { white-space: normal; min-width: 15rem }
 tr.control { color: var(--dim) } tr.control td:first-child { padding-left: 1.4rem }
 .origin td { white-space: normal; vertical-align: top; position: static !important }
 .origin td:first-child { white-space: nowrap; padding-left: 0 }

@@ -49,7 +49,7 @@ class Row:
                 half = interval.half
             found.append(figure.text(None if interval is None else interval.mean, half))
         limits = limit_text(self.limits(), most) or "–"
-        if most is None and (share := self.mean(COMPUTE)) is not None:
+        if most != 1 and (share := self.mean(COMPUTE)) is not None:
             limits += f"; FLOPs for {share:.0%} of step time"
         return [*found, limits]
 
