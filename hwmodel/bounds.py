@@ -103,7 +103,7 @@ def read_bound(memory: MemorySpec, pattern: str) -> Bound:
     costs["banks"] = Fraction(_bank_cycle(memory, bursts), banks)
     share = Fraction(1)
     if memory.controller.refresh == "all_bank":
-        share = 1 - _refresh_share(memory)
+        share = 1 - _refresh_share(memory, data_bound=PATTERNS[pattern] is None)
     peak = memory.peak_gbps
     limits = {
         name: float(peak * bursts * burst_ticks / ticks * share)
@@ -117,17 +117,16 @@ def read_bound(memory: MemorySpec, pattern: str) -> Bound:
     return Bound(pattern, best, best / peak, binding, limits)
 
 
-def _refresh_share(memory: MemorySpec) -> Fraction:
-    """Share of time an all-bank refresh takes from reads: (tRTP + tRPab + tRFCab + tRCD) /
-    tREFI."""
+def _refresh_share(memory: MemorySpec, data_bound: bool) -> Fraction:
+    """Share of time that all-bank refresh takes: (tRTP + tRPab + tRFCab + tRCD) / tREFI of a data
+    bus that never rests; of activations surely only tRPab + tRFCab, for their reads fill the
+    rest."""
     first = "ACT1" if memory.activate.steps == 2 else "ACT"
     assert memory.refresh.all_bank is not None
-    lost = (
-        row_delay(memory, "RD", "PREA", _WIDE)
-        + row_delay(memory, "PREA", "REFAB", _WIDE)
-        + row_delay(memory, "REFAB", first, _WIDE)
-        + row_delay(memory, "ACT", "RD", ("bank", "bankgroup", *_WIDE))
-    )
+    lost = row_delay(memory, "PREA", "REFAB", _WIDE) + row_delay(memory, "REFAB", first, _WIDE)
+    if data_bound:
+        lost += row_delay(memory, "RD", "PREA", _WIDE)
+        lost += row_delay(memory, "ACT", "RD", ("bank", "bankgroup", *_WIDE))
     return Fraction(lost, memory.ticks(memory.refresh.all_bank.interval))
 
 
