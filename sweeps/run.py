@@ -145,6 +145,9 @@ def _calibrate(sweep: Sweep, calibration: Calibration, jobs: int, progress: Prog
         for key, capacity in calibrate(points, calibration.capacities, jobs):
             calibration.capacities[key] = capacity
             done()
+    # in the order of the sweep, not of the workers: the file is the same whatever their number
+    known = calibration.capacities
+    calibration.capacities = {key: known[key] for key in dict.fromkeys([*points, *known])}
 
 
 def _run(

@@ -16,7 +16,7 @@ from sweeps.experiment import (
     requests_of,
     workload_of,
 )
-from sweeps.run import Progress, run_sweep
+from sweeps.run import Progress, _calibrate, run_sweep
 from sweeps.store import RunDirectory
 from sweeps.sweep import load_sweep
 
@@ -151,3 +151,13 @@ def test_a_cap_on_outputs_is_part_of_the_capacity() -> None:
     plain = capacity_task(load_sweep("smoke", []).points[0].experiment)
     assert short > 2 * long
     assert short > 2 * plain
+
+
+def test_capacities_are_kept_in_the_order_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = load_sweep("smoke", [])
+    keys = list(wanted(sweep))
+    backwards = [(key, 1.0) for key in reversed(keys)]  # the last worker was the quickest
+    monkeypatch.setattr("sweeps.run.calibrate", lambda *_: iter(backwards))
+    calibration = Calibration({})
+    _calibrate(sweep, calibration, 2, Progress(terminal=False))
+    assert list(calibration.capacities) == keys

@@ -56,8 +56,21 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def differing(one: Any, other: Any, place: str = "") -> list[str]:
+    """Places at which two results differ, with both values."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = sorted({*one, *other})
+        parts = [differing(one.get(key), other.get(key), f"{place}.{key}") for key in keys]
+        return [text for part in parts for text in part]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        parts = [differing(a, b, f"{place}[{i}]") for i, (a, b) in pairs]
+        return [text for part in parts for text in part]
+    return [] if one == other else [f"{place}: {one!r} != {other!r}"]
+
+
 def same(stopped: Path, whole: Path) -> None:
-    assert results(stopped) == results(whole)
+    assert differing(results(stopped), results(whole)) == []
     for name in ("summary.csv", "config.yaml", "calibration.json"):
         assert (stopped / name).read_text() == (whole / name).read_text(), name
 
