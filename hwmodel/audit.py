@@ -16,8 +16,9 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.commands import COLUMN_COMMANDS, COMMANDS, RANK_COMMANDS
 from hwmodel.description import DescriptionError, nearest
-from hwmodel.memory_spec import COLUMN_COMMANDS, COMMANDS, RANK_COMMANDS, MemorySpec, Row
+from hwmodel.memory_spec import MemorySpec, Row
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]

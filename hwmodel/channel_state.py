@@ -10,13 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.memory_spec import (
-    MAX_QUEUE,
-    MAX_WINDOW,
-    MAX_WINDOW_INSTANCES,
-    MAX_WINDOWS,
-    MemorySpec,
-)
+from hwmodel.commands import MAX_REQUESTS, MAX_WINDOW, MAX_WINDOW_INSTANCES, MAX_WINDOWS
+from hwmodel.memory_spec import MemorySpec
 from hwmodel.timing import (
     MAX_BANKS,
     MAX_NODES,
@@ -34,7 +29,7 @@ INBOX = 1 << 12
 LATENCY_BINS = 2048
 DQ_MEMORY = 16
 """Column commands remembered for the DQ check; more than fit between a command and its data."""
-MAX_SLOTS = 3 * MAX_QUEUE * MAX_PCS
+MAX_SLOTS = MAX_REQUESTS * MAX_PCS
 
 # fields of a queue slot
 Q_ROW, Q_COLUMN, Q_BANK, Q_SEQ, Q_TIME, Q_FLAGS, Q_TAG, Q_NEXT, Q_PREV, Q_KIND = range(10)
@@ -114,7 +109,7 @@ CHANNEL = np.dtype(
         ("last", np.int64, (2, MAX_BANKS)),  # youngest
         ("hit", np.int64, (2, MAX_BANKS)),  # oldest slot that hits the open row, or -1
         ("slot", np.int64, (MAX_SLOTS, 10)),  # queue entries by the Q_ names
-        ("free", np.int64, (MAX_PCS, 3 * MAX_QUEUE)),  # free slots
+        ("free", np.int64, (MAX_PCS, MAX_REQUESTS)),  # free slots
         ("latency", np.int64, (LATENCY_BINS,)),  # reads by latency in ticks, the last bin open
         (
             "inbox",

@@ -169,6 +169,12 @@ class Document:
                 del table[key]
         self.marks[path] = mark
 
+    def copy(self, source: KeyPath, target: KeyPath) -> None:
+        """Put the value at `source`, with its mark and source, at `target` too."""
+        self.put(target, self.get(source), self.mark(source))
+        if source in self.provenance:
+            self.provenance[target] = self.provenance[source]
+
     def graft(self, path: KeyPath, other: Document) -> None:
         """Put another document's data, marks and sources under `path`."""
         self.put(path, other.data, Mark(other.file))

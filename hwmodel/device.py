@@ -31,6 +31,7 @@ from hwmodel.description import (
 from hwmodel.memory_spec import MemorySpec
 
 _MEMORY_KEYS = set(MemorySpec.model_fields) - {"kind", "name", "summary", "sources"}
+Override = tuple[KeyPath, Any, Mark]
 _TIMING_ALIASES = {
     "tCL": "RL",
     "nCL": "RL",
@@ -91,9 +92,7 @@ def load_device(name_or_path: str, overrides: Iterable[str] = ()) -> Device:
         raise document.error(
             f"expected kind: accelerator or memory; got {document.data.get('kind')!r}", ("kind",)
         )
-    for assignment in overrides:
-        path, value = parse_assignment(assignment)
-        document.put(_canonical(path, document), value, Mark(f"--set {assignment}"))
+    _override(document, [(*parse_assignment(text), Mark(f"--set {text}")) for text in overrides])
     memory = document.build(MemorySpec)
     return Device(memory.name, memory, None, _assumed(document, ""), {"memory": document.data})
 
@@ -116,12 +115,15 @@ def _accelerator(document: Document, overrides: list[str]) -> Device:
         document.put(path, value, Mark(f"--set {assignment}"))
     accelerator = document.build(AcceleratorSpec)
     memory_document = load(find("memories", accelerator.memory, document.file))
-    _overlay(document, memory_document)
-    for path, value, assignment in parsed:
-        if path[0] in _MEMORY_KEYS:
-            memory_document.put(
-                _canonical(path, memory_document), value, Mark(f"--set {assignment}")
-            )
+    _override(
+        memory_document,
+        _overlaid(document)
+        + [
+            (path, value, Mark(f"--set {assignment}"))
+            for path, value, assignment in parsed
+            if path[0] in _MEMORY_KEYS
+        ],
+    )
     memory = memory_document.build(MemorySpec)
     held = accelerator.channels * memory.organisation.capacity_bytes
     if accelerator.capacity > held:
@@ -139,16 +141,49 @@ def _accelerator(document: Document, overrides: list[str]) -> Device:
     return Device(accelerator.name, memory, accelerator, assumed, config)
 
 
-def _overlay(accelerator: Document, memory: Document) -> None:
-    """Lay the accelerator's controller, address map and memory_set over its memory."""
-    for key, value in accelerator.data.get("controller", {}).items():
-        memory.put(("controller", key), value, accelerator.mark(("controller", key)))
-    if accelerator.data.get("address_map") is not None:
-        memory.put(
-            ("address_map",), accelerator.data["address_map"], accelerator.mark(("address_map",))
+def _overlaid(accelerator: Document) -> list[Override]:
+    """What the accelerator lays over its memory: controller, address map and memory_set."""
+    data = accelerator.data
+    found: list[Override] = [
+        (("controller", key), value, accelerator.mark(("controller", key)))
+        for key, value in data.get("controller", {}).items()
+    ]
+    if data.get("address_map") is not None:
+        found.append((("address_map",), data["address_map"], accelerator.mark(("address_map",))))
+    for name, value in data.get("memory_set", {}).items():
+        mark = accelerator.mark(("memory_set", name))
+        found.append((tuple(name.split(".")), value, mark))
+    return found
+
+
+def _override(memory: Document, overrides: list[Override]) -> None:
+    """Lay `overrides` over a memory: first the density, for its numbers are the description's."""
+    for path, value, mark in overrides:
+        if path == ("density",):
+            memory.put(path, value, mark)
+    choose_density(memory)
+    for path, value, mark in overrides:
+        if path != ("density",):
+            memory.put(_canonical(path, memory), value, mark)
+
+
+def choose_density(memory: Document) -> None:
+    """Put the rows and timings of the chosen density in their places, and forget the choice (so
+    that a resolved description reads as it stands). Raises DescriptionError."""
+    densities = memory.data.get("densities", {})
+    if memory.data.get("density") is None or not isinstance(densities, dict):
+        return
+    chosen = memory.data["density"]
+    if chosen not in densities:
+        raise memory.error(
+            f"no density {chosen!r}; {nearest(str(chosen), list(densities))}", ("density",)
         )
-    for name, value in accelerator.data.get("memory_set", {}).items():
-        memory.put(tuple(name.split(".")), value, accelerator.mark(("memory_set", name)))
+    place: KeyPath = ("densities", chosen)
+    if memory.get((*place, "rows")) is not None:
+        memory.copy((*place, "rows"), ("organisation", "rows"))
+    for name in memory.get((*place, "timing")) or {}:
+        memory.copy((*place, "timing", name), ("timing", name))
+    del memory.data["density"]
 
 
 def _canonical(path: KeyPath, document: Document) -> KeyPath:

@@ -25,7 +25,7 @@ _KERNELS = (
     "channel.py",
     "channel_state.py",
     "memory.py",
-    "memory_spec.py",
+    "commands.py",
     "timing.py",
 )
 

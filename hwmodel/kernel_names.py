@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hwmodel.memory_spec import COMMANDS
+from hwmodel.commands import COMMANDS
 from hwmodel.timing import N_COMMANDS
 
 ACT, ACT1, ACT2, RD, RDA, WR, WRA, PRE, PREA, REFPB, REFAB, CAS = range(N_COMMANDS)

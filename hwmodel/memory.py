@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from hwmodel.address import CHANNEL_HASHES, HASH_ROTATE, HASH_XOR
 from hwmodel.channel import advance
 from hwmodel.channel_state import FOREVER, INBOX, idle_channels
+from hwmodel.commands import COMMANDS
 from hwmodel.device import Device
 from hwmodel.jit import kernel
 from hwmodel.kernel_names import DRAINED, Record
-from hwmodel.memory_spec import COMMANDS
 from hwmodel.timing import Int, lower
 
 FRACTION = 1 << 10

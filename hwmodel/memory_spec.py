@@ -11,8 +11,11 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from hwmodel.description import Strict, nearest
+from hwmodel.commands import LEVELS, MAX_WINDOW
+from hwmodel.controller import FIELDS, AddressMap, Controller, Hash
+from hwmodel.description import Strict
 from hwmodel.expression import evaluate, names_in
+from hwmodel.memory_rules import check
 from hwmodel.units import (
     Clock,
     ExactNanoseconds,
@@ -21,16 +24,6 @@ from hwmodel.units import (
     PositiveBytes,
     parse_quantity,
 )
-
-LEVELS = ("channel", "pseudochannel", "rank", "stack", "bankgroup", "bank")
-"""Levels of a channel, outermost first."""
-FIELDS = ("column", "bank", "bankgroup", "stack", "rank", "pseudochannel", "row")
-"""Fields of an address map."""
-MAX_QUEUE, MAX_WINDOW, MAX_WINDOWS, MAX_WINDOW_INSTANCES = 256, 32, 4, 32
-"""Largest queues and activation windows that the kernel's fixed arrays hold."""
-COMMANDS = ("ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "PRE", "PREA", "REFPB", "REFAB", "CAS")
-RANK_COMMANDS = ("PREA", "REFAB", "CAS")
-COLUMN_COMMANDS = ("RD", "RDA", "WR", "WRA")
 
 CommandName = Literal[
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "PRE", "PREA", "REFPB", "REFAB", "CAS"
@@ -247,6 +240,8 @@ class Refresh(Strict):
 
     all_bank: AllBank | None = None
     per_bank: PerBank | None = None
+    derating: Annotated[float, Field(gt=0, le=8)] = 1
+    """Factor on the interval: below 1 in the heat, above 1 in the cold."""
 
 
 class Row(Strict):
@@ -276,55 +271,11 @@ class Energy(Strict):
     background: Milliwatts
 
 
-class Hash(Strict):
-    """`field` is XORed with bits of the row, from bit `row_bit` upwards."""
+class Density(Strict):
+    """What differs between dies of one memory: their rows and some timings."""
 
-    field: Literal["bank", "bankgroup", "stack", "rank", "pseudochannel"]
-    row_bit: Annotated[int, Field(ge=0, le=31)]
-
-
-class Controller(Strict):
-    """The memory controller of one channel; see docs/controller.md."""
-
-    scheduler: Literal["frfcfs", "frfcfs_oldest_ready", "fcfs"] = "frfcfs"
-    read_queue: Annotated[int, Field(ge=1, le=MAX_QUEUE)] = 32
-    write_queue: Annotated[int, Field(ge=1, le=MAX_QUEUE)] = 32
-    write_drain_high: Annotated[float, Field(ge=0, le=1)] = 0.8
-    write_drain_low: Annotated[float, Field(ge=0, le=1)] = 0.2
-    page_policy: Literal["open", "closed"] = "open"
-    refresh: Literal["all_bank", "per_bank", "none"] = "all_bank"
-    refresh_phase: Literal["aligned", "staggered"] = "aligned"
-    row_hit_limit: Annotated[int, Field(ge=0)] = 0
-    activation_buffer: Annotated[int, Field(ge=0, le=MAX_QUEUE)] = 0
-
-    @model_validator(mode="after")
-    def _watermarks(self) -> Controller:
-        if self.write_drain_low > self.write_drain_high:
-            raise ValueError("write_drain_low is above write_drain_high")
-        if self.scheduler == "fcfs" and self.activation_buffer:
-            raise ValueError("scheduler fcfs has no activation_buffer")
-        return self
-
-
-class AddressField(Strict):
-    """A run of `bits` of one field; None takes what is left."""
-
-    field: Literal["column", "bank", "bankgroup", "stack", "rank", "pseudochannel", "row"]
-    bits: int | None = None
-
-
-def _address_field(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    name, colon, bits = value.partition(":")
-    if name not in FIELDS:
-        raise ValueError(f"unknown field {name!r}; {nearest(name, list(FIELDS))}")
-    if colon and not bits.isdigit():
-        raise ValueError(f"expected field:bits, such as column:5; got {value!r}")
-    return AddressField.model_validate({"field": name, "bits": int(bits) if colon else None})
-
-
-AddressMap = list[Annotated[AddressField, BeforeValidator(_address_field)]]
+    rows: Positive
+    timing: dict[str, Timing]
 
 
 class MemorySpec(Strict):
@@ -337,6 +288,9 @@ class MemorySpec(Strict):
     organisation: Organisation
     clock: ClockSpec
     timing: dict[str, Timing]
+    density: str | None = None
+    """Which of `densities` is meant; its numbers have taken their places when this is built."""
+    densities: dict[str, Density] = {}
     buses: dict[str, Bus]
     commands: dict[str, Command]
     activate: Activate = Activate()
@@ -376,114 +330,30 @@ class MemorySpec(Strict):
             for name, (unit, value) in self.timing.items()
         }
 
+    def refresh_ticks(self) -> int:
+        """The refresh interval tREFI of the controller's policy, derated; 0 without refresh."""
+        kinds = {"all_bank": self.refresh.all_bank, "per_bank": self.refresh.per_bank}
+        interval = kinds.get(self.controller.refresh)
+        if interval is None:
+            return 0
+        return int(self.ticks(interval.interval) * Fraction(str(self.refresh.derating)))
+
+    @property
+    def requests_held(self) -> int:
+        """Requests that the queues and the activation buffer of a pseudo-channel hold."""
+        c = self.controller
+        banks = self.organisation.banks // self.organisation.pseudochannels
+        queues = banks if c.queue_scope == "bank" else 1
+        return (c.read_queue + c.write_queue) * queues + c.activation_buffer
+
     def reference(self, command: str) -> str:
         """The command that `ACT` stands for in rows; others stand for themselves."""
         return self.activate.reference if command == "ACT" else command
 
     @model_validator(mode="after")
     def _complete(self) -> MemorySpec:
-        wanted = {"RD", "WR", "PRE", *(["ACT1", "ACT2"] if self.activate.steps == 2 else ["ACT"])}
-        if self.refresh.all_bank:
-            wanted |= {"PREA", "REFAB"}
-        if self.refresh.per_bank:
-            wanted |= {"REFPB"}
-        if self.sync:
-            wanted |= {"CAS"}
-        if missing := sorted(wanted - set(self.commands)):
-            raise ValueError(f"commands: {', '.join(missing)} missing")
-        for name, command in self.commands.items():
-            if name not in COMMANDS:
-                raise ValueError(
-                    f"commands.{name}: unknown command; {nearest(name, list(COMMANDS))}"
-                )
-            if command.bus not in self.buses:
-                raise ValueError(f"commands.{name}: no bus {command.bus!r}")
-        known = self.timing_clocks
-        for where, expression in self._expressions():
-            for name in names_in(expression):
-                if name not in known:
-                    raise ValueError(
-                        f"{where}: unknown timing {name!r}; {nearest(name, list(known))}"
-                    )
-        for i, row in enumerate(self.constraints):
-            for addressed in (*row.after, *row.before):
-                if self.reference(addressed) not in self.commands:
-                    raise ValueError(f"constraints[{i}]: this memory has no command {addressed!r}")
-                if addressed in RANK_COMMANDS and row.scope in (
-                    "bank",
-                    "bankgroup",
-                    "stack",
-                    "other_stack",
-                ):
-                    raise ValueError(
-                        f"constraints[{i}]: {addressed} addresses a rank, not a {row.scope}"
-                    )
-        self._two_steps_cannot_deadlock()
-        if self.sync and self._sync_hold_too_short():
-            raise ValueError("sync.hold.CAS: is over before the column command may follow")
-        windows = [row for row in self.constraints if row.window is not None]
-        if len(windows) > MAX_WINDOWS or len(self.buses) > MAX_WINDOWS:
-            raise ValueError(f"constraints: more than {MAX_WINDOWS} windows, or as many buses")
-        for row in windows:
-            if self.organisation.count(row.scope) > MAX_WINDOW_INSTANCES:
-                raise ValueError(f"constraints: a window of scope {row.scope} in so many places")
-        self.resolved_address_map()
-        if self.controller.refresh == "per_bank" and not self.refresh.per_bank:
-            raise ValueError("controller.refresh: this memory does not describe refresh.per_bank")
-        if self.controller.refresh == "all_bank" and not self.refresh.all_bank:
-            raise ValueError("controller.refresh: this memory does not describe refresh.all_bank")
-        if self.controller.page_policy == "closed" and not {"RDA", "WRA"} <= set(self.commands):
-            raise ValueError("controller.page_policy: closed needs commands RDA and WRA")
+        check(self)
         return self
-
-    def _two_steps_cannot_deadlock(self) -> None:
-        """An open ACT1 must always find its ACT2 legal by `max_gap`. Raises ValueError."""
-        if self.activate.steps != 2 or self.activate.max_gap is None:
-            return
-        longest = self.ticks(self.activate.max_gap)
-        for i, row in enumerate(self.constraints):
-            after = {self.reference(command) for command in row.after}
-            before = {self.reference(command) for command in row.before}
-            if "ACT2" not in before:
-                continue
-            # while a pair is open its bank takes no other command, and its rank no PREA or REFAB
-            harmless = {"ACT1", "ACT2"} | ({"PREA", "REFAB"} if row.scope == "rank" else set())
-            stray = sorted(after - harmless)
-            if stray and row.scope != "bank":
-                raise ValueError(f"constraints[{i}]: {stray[0]} must hold up ACT1, not ACT2")
-            if "ACT1" in after and row.scope == "bank" and self.ticks(row.delay) > longest:
-                raise ValueError(f"constraints[{i}]: ACT2 cannot follow within activate.max_gap")
-            shared = row.scope == "channel" and self.organisation.pseudochannels > 1
-            if shared and after & before:
-                raise ValueError(f"constraints[{i}]: pseudo-channels would block each other's ACT2")
-        first, second = self.commands["ACT1"], self.commands["ACT2"]
-        shared = self.organisation.pseudochannels > 1 and self.buses[second.bus].scope == "channel"
-        if shared and first.bus == second.bus and second.slots > first.slots:
-            raise ValueError("commands.ACT2: holds its bus longer than ACT1")
-
-    def _sync_hold_too_short(self) -> bool:
-        """Whether the data clock that CAS starts stops before a column command may follow."""
-        assert self.sync is not None
-        waits = [
-            self.ticks(row.delay)
-            for row in self.constraints
-            if "CAS" in row.after and set(row.before) & set(COLUMN_COMMANDS)
-        ]
-        return self.ticks(self.sync.hold.CAS) < max(waits, default=0)
-
-    def _expressions(self) -> list[tuple[str, str]]:
-        found = [(f"constraints[{i}].delay", row.delay) for i, row in enumerate(self.constraints)]
-        for kind, slots in (("read", self.data.read), ("write", self.data.write)):
-            found.append((f"data.{kind}.latency", slots.latency))
-            found += [(f"data.{kind}.segments", e) for pair in slots.segments for e in pair]
-        if self.activate.max_gap:
-            found.append(("activate.max_gap", self.activate.max_gap))
-        if self.sync:
-            found += [(f"sync.hold.{k}", v) for k, v in self.sync.hold.model_dump().items()]
-        for kind in ("all_bank", "per_bank"):
-            if (refresh := getattr(self.refresh, kind)) is not None:
-                found.append((f"refresh.{kind}.interval", refresh.interval))
-        return found
 
     def field_bits(self) -> dict[str, int]:
         """Bits that each address field needs in this memory."""
@@ -514,6 +384,11 @@ class MemorySpec(Strict):
                     f"address_map: gives {name} {given[name]} bits; this memory has {bits}"
                 )
         return [(name, bits) for name, bits in result if bits]
+
+    @property
+    def refreshes_per_round(self) -> int:
+        """Refresh commands that it takes to refresh every bank of a rank once."""
+        return len(self.refresh_sets()) if self.controller.refresh == "per_bank" else 1
 
     def refresh_sets(self) -> list[list[int]]:
         """Banks (within a rank) of each per-bank refresh set, in order."""

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from hwmodel.audit import CommandLog
 from hwmodel.channel import feed
 from hwmodel.channel_state import LATENCY_BINS, idle_channels
+from hwmodel.commands import COMMANDS, RANK_COMMANDS
 from hwmodel.kernel_names import LOG_FULL
-from hwmodel.memory_spec import COMMANDS, RANK_COMMANDS, MemorySpec
+from hwmodel.memory_spec import MemorySpec
 from hwmodel.timing import lower
 
 Int = NDArray[np.int64]

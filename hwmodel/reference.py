@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from hwmodel.memory_spec import COLUMN_COMMANDS, FIELDS, LEVELS, RANK_COMMANDS, MemorySpec
+from hwmodel.commands import COLUMN_COMMANDS, LEVELS, RANK_COMMANDS
+from hwmodel.controller import FIELDS
+from hwmodel.memory_spec import MemorySpec
 
 Place = tuple[int, ...]
 """(pseudochannel, rank, stack, bankgroup, bank), or a head of it: () the channel, two a rank."""

@@ -13,10 +13,11 @@ import numpy as np
 from hwmodel.address import to_channel
 from hwmodel.audit import CommandLog, csv_columns, write_csv
 from hwmodel.bounds import least_cycles
+from hwmodel.commands import COMMANDS
 from hwmodel.description import DescriptionError
 from hwmodel.device import Device
 from hwmodel.energy import energy_nj
-from hwmodel.memory_spec import COMMANDS, MemorySpec
+from hwmodel.memory_spec import MemorySpec
 from hwmodel.open_loop import OpenLoop
 from hwmodel.trace import Chunk, read_trace
 

@@ -12,13 +12,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.memory_spec import (
-    COLUMN_COMMANDS,
-    COMMANDS,
-    LEVELS,
-    MAX_WINDOWS,
-    MemorySpec,
-)
+from hwmodel.commands import COLUMN_COMMANDS, COMMANDS, LEVELS, MAX_WINDOWS
+from hwmodel.memory_spec import MemorySpec
 
 Int = NDArray[np.int64]
 NEVER = -(1 << 60)

@@ -1,0 +1,13 @@
+"""Names of commands and of the levels of a channel; how large a channel the kernel holds."""
+
+from __future__ import annotations
+
+LEVELS = ("channel", "pseudochannel", "rank", "stack", "bankgroup", "bank")
+"""Levels of a channel, outermost first."""
+MAX_REQUESTS = 4096
+"""Queued requests of a pseudo-channel that the kernel's fixed arrays hold."""
+MAX_WINDOW, MAX_WINDOWS, MAX_WINDOW_INSTANCES = 32, 4, 32
+"""Largest activation windows that the kernel's fixed arrays hold."""
+COMMANDS = ("ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "PRE", "PREA", "REFPB", "REFAB", "CAS")
+RANK_COMMANDS = ("PREA", "REFAB", "CAS")
+COLUMN_COMMANDS = ("RD", "RDA", "WR", "WRA")
