@@ -2,83 +2,13 @@
 
 from __future__ import annotations
 
-from hwmodel.channel_state import DQ_MEMORY, FOREVER, Q_BANK, Q_KIND, Q_NEXT, Q_ROW, Q_SEQ
-from hwmodel.issue import forget_rows, own
+from hwmodel.channel_state import FOREVER, Q_BANK, Q_KIND, Q_ROW, Q_SEQ
 from hwmodel.jit import lowest_bit, part
-from hwmodel.kernel_names import ACT2, CAS, PRE, PREA, RD, REFAB, REFPB, WR, Record
-from hwmodel.timing import FCFS, FRFCFS, MAX_SEGMENTS, NEVER, REFRESH_ALL_BANK
-
-
-@part
-def _ready(c: Record, s: Record, bank: int, command: int) -> int:
-    """Earliest tick of `command` to `bank` by its rows alone."""
-    at = s.earliest[c.ancestors[bank, 0], command]
-    for level in range(1, c.levels):
-        other = s.earliest[c.ancestors[bank, level], command]
-        if other > at:
-            at = other
-    return at
-
-
-@part
-def _rank_ready(c: Record, s: Record, bank: int, command: int) -> int:
-    """Earliest tick of a rank command, by its rows alone."""
-    at = NEVER
-    for level in range(c.levels):
-        if c.rank_level[level] == 1:
-            at = max(at, s.earliest[c.ancestors[bank, level], command])
-    return at
-
-
-@part
-def _dq_free(c: Record, s: Record, pc: int, kind: int, tick: int) -> int:
-    """Earliest tick >= `tick` at which a burst of `kind` finds its DQ segments free."""
-    moved = True
-    while moved:
-        moved = False
-        for i in range(DQ_MEMORY):
-            at, other = s.dq[pc, i, 0], s.dq[pc, i, 1]
-            if at == NEVER:
-                continue
-            for x in range(MAX_SEGMENTS):
-                for y in range(MAX_SEGMENTS):
-                    mine, theirs = c.segments[kind, x, 0], c.segments[other, y, 0]
-                    if mine == NEVER or theirs == NEVER:
-                        continue
-                    if (
-                        tick + mine < at + c.segments[other, y, 1]
-                        and at + theirs < tick + c.segments[kind, x, 1]
-                    ):
-                        tick = at + c.segments[other, y, 1] - mine
-                        moved = True
-    return tick
-
-
-@part
-def _other_wants_row(s: Record, slot: int) -> bool:
-    """Whether another queued or activated request is for the same bank and row."""
-    bank, row = s.slot[slot, Q_BANK], s.slot[slot, Q_ROW]
-    for kind in range(2):
-        other = s.first[kind, bank]
-        while other >= 0:
-            if other != slot and s.slot[other, Q_ROW] == row:
-                return True
-            other = s.slot[other, Q_NEXT]
-    waiting = s.active[bank]
-    return waiting >= 0 and waiting != slot and s.slot[waiting, Q_ROW] == row
-
-
-@part
-def _fits(c: Record, s: Record, command: int, pc: int, tick: int) -> bool:
-    """Whether `command` at `tick` leaves the bus free for the second step of every (other) open
-    pair."""
-    for other in range(c.pcs):
-        if s.pair_bank[other] >= 0 and not (command == ACT2 and other == pc):
-            mine = c.bus[pc, command]
-            pair = c.bus[other, ACT2]
-            if mine == pair and tick + c.slots[command] > s.pair_deadline[other]:
-                return False
-    return True
+from hwmodel.kernel_names import ACT2, CAS, PRE, RD, WR, Record
+from hwmodel.pages import unwanted_banks, wanted_again
+from hwmodel.ready import dq_free, fits, floor, forget_rows, own, rank_ready, ready
+from hwmodel.refresh import may_go_early, refresh_candidate
+from hwmodel.timing import FCFS, FRFCFS, PAGE_CLOSED, PAGE_TIMEOUT
 
 
 @part
@@ -87,12 +17,12 @@ def _column_candidate(c: Record, s: Record, pc: int, slot: int, pair_open: bool)
     now = s.now
     kind, bank = s.slot[slot, Q_KIND], s.slot[slot, Q_BANK]
     command = RD + 2 * kind
-    if c.closed == 1 and not _other_wants_row(s, slot):
+    if c.page_policy == PAGE_CLOSED and not wanted_again(s, slot):
         command += 1
-    rows = _ready(c, s, bank, command)
+    rows = ready(c, s, bank, command)
     tick = max(now, rows, s.bus_free[c.bus[pc, command]])
     if c.check_dq == 1:
-        tick = _dq_free(c, s, pc, kind, tick)
+        tick = dq_free(c, s, pc, kind, tick)
     if c.sync == 1:
         rank = c.rank_of[bank]
         until = s.sync_until[rank]
@@ -102,60 +32,12 @@ def _column_candidate(c: Record, s: Record, pc: int, slot: int, pair_open: bool)
                 now,
                 until + 1,
                 rows - c.slots[CAS],
-                _rank_ready(c, s, bank, CAS),
+                rank_ready(c, s, bank, CAS),
                 s.bus_free[c.bus[pc, CAS]],
             )
-    if pair_open and not _fits(c, s, command, pc, tick):
+    if pair_open and not fits(c, s, command, pc, tick):
         tick = FOREVER
     return tick, command
-
-
-@part
-def _refresh_candidate(c: Record, s: Record, rank: int, pair_open: bool) -> tuple[int, int, int]:
-    """(tick, command, bank) of the next step of the oldest owed refresh of `rank`."""
-    now = s.now
-    per_rank = c.banks_per_rank
-    base = rank * per_rank
-    pc = c.pc_of[base]
-    pair = s.pair_bank[pc]
-    if c.refresh == REFRESH_ALL_BANK:
-        if pair >= base and pair < base + per_rank:
-            return FOREVER, REFAB, base
-        command = REFAB
-        for bank in range(base, base + per_rank):
-            if s.active[bank] >= 0:
-                return FOREVER, REFAB, base
-            if s.open_row[bank] >= 0:
-                command = PREA
-        tick = max(
-            now,
-            _rank_ready(c, s, base, command),
-            s.bus_free[c.bus[pc, command]],
-        )
-        if pair_open and not _fits(c, s, command, pc, tick):
-            tick = FOREVER
-        return tick, command, base
-    which = s.refresh_issued[rank] % c.refresh_sets
-    best, best_bank, ready, closed = FOREVER, base, now, True
-    for i in range(c.set_size):
-        bank = base + c.sets[which, i]
-        if s.active[bank] >= 0 or pair == bank:
-            closed = False
-        elif s.open_row[bank] >= 0:
-            closed = False
-            tick = max(now, _ready(c, s, bank, PRE), s.bus_free[c.bus[pc, PRE]])
-            if pair_open and not _fits(c, s, PRE, pc, tick):
-                tick = FOREVER
-            if tick < best or (tick == best and bank < best_bank):
-                best, best_bank = tick, bank
-        else:
-            ready = max(ready, _ready(c, s, bank, REFPB))
-    if not closed:
-        return best, PRE, best_bank
-    tick = max(ready, s.bus_free[c.bus[pc, REFPB]])
-    if pair_open and not _fits(c, s, REFPB, pc, tick):
-        tick = FOREVER
-    return tick, REFPB, base + c.sets[which, 0]
 
 
 @part
@@ -192,16 +74,6 @@ def _cannot_win(s: Record, tick: int, order: int, seq: int) -> bool:
 
 
 @part
-def _floor(c: Record, s: Record, pc: int, command: int) -> int:
-    """Earliest tick of `command` in a pseudo-channel by what all its banks share."""
-    at = max(s.now, s.bus_free[c.bus[pc, command]])
-    bank = pc * c.banks_per_pc
-    for level in range(c.shared_level, c.levels):
-        at = max(at, s.earliest[c.ancestors[bank, level], command])
-    return at
-
-
-@part
 def _offer_pairs(c: Record, s: Record) -> tuple[bool, bool]:
     """Offer the second steps. Returns (a pair is open, nothing else can come before the best)."""
     opened = False
@@ -211,9 +83,8 @@ def _offer_pairs(c: Record, s: Record) -> tuple[bool, bool]:
         if bank < 0:
             continue
         opened = True
-        floor = _floor(c, s, pc, ACT2)
-        tick = own(c, s, bank, ACT2, floor)
-        if c.pcs == 1 or _fits(c, s, ACT2, pc, tick):
+        tick = own(c, s, bank, ACT2, floor(c, s, pc, ACT2))
+        if c.pcs == 1 or fits(c, s, ACT2, pc, tick):
             _offer(s, tick, order, s.slot[s.pair_slot[pc], Q_SEQ], ACT2, bank, s.pair_slot[pc])
         if c.lazy == 0 and c.one_bus == 1 and tick == max(s.now, s.bus_free[c.bus[0, ACT2]]):
             return True, True
@@ -227,8 +98,8 @@ def _offer_columns(
     """Offer the column commands of the banks in `mask`: of their activation-buffer requests
     (`kind` -1) or their oldest queued hits. Returns the banks whose row-hit limit is spent."""
     base, spent = pc * c.banks_per_pc, 0
-    simple = c.closed == 0 and c.check_dq == 0 and not pair_open
-    floors = (_floor(c, s, pc, RD), _floor(c, s, pc, WR)) if simple else (s.now, s.now)
+    simple = c.page_policy != PAGE_CLOSED and c.check_dq == 0 and not pair_open
+    floors = (floor(c, s, pc, RD), floor(c, s, pc, WR)) if simple else (s.now, s.now)
     while mask != 0:
         low = lowest_bit(mask)
         mask &= mask - 1
@@ -242,13 +113,13 @@ def _offer_columns(
                 continue
         seq = s.slot[slot, Q_SEQ]
         write = s.slot[slot, Q_KIND]
-        floor = floors[1] if write == 1 else floors[0]
-        runs = c.sync == 0 or floor <= s.sync_until[c.rank_of[bank]]
-        if runs and _cannot_win(s, floor, order, seq):
+        at = floors[1] if write == 1 else floors[0]
+        runs = c.sync == 0 or at <= s.sync_until[c.rank_of[bank]]
+        if runs and _cannot_win(s, at, order, seq):
             continue
         if simple:
             command = RD + 2 * write
-            tick = own(c, s, bank, command, floor)
+            tick = own(c, s, bank, command, at)
             if c.sync == 0 or tick <= s.sync_until[c.rank_of[bank]]:
                 _offer(s, tick, order, seq, command, bank, slot)
                 continue
@@ -279,10 +150,10 @@ def _offer_rows(
         mask &= s.open_banks[pc]
     base, first = pc * c.banks_per_pc, c.first
     close_bound, open_bound = FOREVER >> 4, FOREVER >> 4
-    close_at = _floor(c, s, pc, PRE)
-    open_at = _floor(c, s, pc, first)
+    close_at = floor(c, s, pc, PRE)
+    open_at = floor(c, s, pc, first)
     if c.steps == 2:
-        open_at = max(open_at, _floor(c, s, pc, ACT2) - c.slots[first])
+        open_at = max(open_at, floor(c, s, pc, ACT2) - c.slots[first])
     while mask != 0:
         bank = base + lowest_bit(mask)
         mask &= mask - 1
@@ -299,7 +170,7 @@ def _offer_rows(
             if c.steps == 2:
                 tick = max(tick, own(c, s, bank, ACT2, tick) - c.slots[first])
             open_bound = min(open_bound, tick)
-        if not pair_open or _fits(c, s, command, pc, tick):
+        if not pair_open or fits(c, s, command, pc, tick):
             _offer(s, tick, order, s.slot[slot, Q_SEQ], command, bank, slot)
     if closing:
         s.close_bound[pc] = close_bound
@@ -325,6 +196,34 @@ def _offer_oldest(c: Record, s: Record, pc: int, allowed: int, pair_open: bool) 
 
 
 @part
+def _offer_refreshes(c: Record, s: Record, pair_open: bool) -> None:
+    """Offer the next steps of urgent refreshes, and of owed ones whose banks are idle."""
+    for rank in range(c.ranks):
+        if (s.urgent >> rank) & 1 == 1:
+            which = s.refresh_set[rank]
+            tick, command, bank = refresh_candidate(c, s, rank, which, pair_open)
+            _offer(s, tick, 2, bank, command, bank, -1 - which)
+        elif (s.postponed >> rank) & 1 == 1:
+            for which in range(c.refresh_sets):
+                if may_go_early(c, s, rank, which):
+                    tick, command, bank = refresh_candidate(c, s, rank, which, pair_open)
+                    _offer(s, tick, 6, bank, command, bank, -1 - which)
+
+
+@part
+def _offer_timeouts(c: Record, s: Record, pc: int, pair_open: bool) -> None:
+    """Offer PRE to banks whose row nothing waits for, when their time is over."""
+    mask = unwanted_banks(c, s, pc)
+    at = floor(c, s, pc, PRE)
+    while mask != 0:
+        bank = pc * c.banks_per_pc + lowest_bit(mask)
+        mask &= mask - 1
+        tick = max(own(c, s, bank, PRE, at), s.last_use[bank] + s.timeout[bank])
+        if not pair_open or fits(c, s, PRE, pc, tick):
+            _offer(s, tick, 7, bank, PRE, bank, -1)
+
+
+@part
 def choose(c: Record, s: Record) -> None:
     """Find the next command: s.best_key (tick x 8 + class; FOREVER if there is none), s.best_*."""
     s.best_key = FOREVER
@@ -334,15 +233,14 @@ def choose(c: Record, s: Record) -> None:
         pair_open, decided = _offer_pairs(c, s)
         if decided:
             return
-    if s.owed > 0:
-        for rank in range(c.ranks):
-            if s.refresh_owed[rank] > 0:
-                tick, command, bank = _refresh_candidate(c, s, rank, pair_open)
-                _offer(s, tick, 2, bank, command, bank, -1)
+    if (s.urgent | s.postponed) != 0:
+        _offer_refreshes(c, s, pair_open)
     for pc in range(c.pcs):
         kind = s.mode[pc]
         pair_bit = 0 if s.pair_bank[pc] < 0 else 1 << (s.pair_bank[pc] - pc * c.banks_per_pc)
         allowed = ~s.blocked[pc] & ~pair_bit
+        if c.page_policy >= PAGE_TIMEOUT:
+            _offer_timeouts(c, s, pc, pair_open)
         if s.active_banks[pc] != 0:
             _offer_columns(c, s, pc, s.active_banks[pc] & ~pair_bit, -1, 1, pair_open)
         if c.scheduler == FCFS:

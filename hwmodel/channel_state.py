@@ -43,6 +43,8 @@ _SCALARS = [
     "conflicts",
     "bytes",
     "requests",
+    "forwarded",
+    "rmw_reads",
     "reads",
     "latency_sum",
     "latency_max",
@@ -52,7 +54,8 @@ _SCALARS = [
     "stream_closed",
     "logged",
     "next_due",
-    "owed",
+    "urgent",
+    "postponed",
     "high",
     "high_column",
     "high_bank",
@@ -79,6 +82,9 @@ _PER_PC = [
     "open_bound",
     "dq_at",
     "free_count",
+    "reserved",
+    "above_high",
+    "at_low",
 ]
 
 CHANNEL = np.dtype(
@@ -91,8 +97,12 @@ CHANNEL = np.dtype(
         ("earliest", np.int64, (MAX_NODES, N_COMMANDS)),  # tick of each command at each node
         ("bus_free", np.int64, (4 * MAX_PCS,)),  # tick from which a bus is free
         ("sync_until", np.int64, (MAX_RANKS,)),  # last tick at which the data clock runs
-        ("refresh_owed", np.int64, (MAX_RANKS,)),
         ("refresh_issued", np.int64, (MAX_RANKS,)),
+        ("refresh_done", np.int64, (MAX_RANKS,)),  # sets refreshed in this round, a bit mask
+        ("refresh_set", np.int64, (MAX_RANKS,)),  # settled set of an urgent refresh, or -1
+        ("rank_open", np.int64, (MAX_RANKS,)),  # banks open
+        ("active_since", np.int64, (MAX_RANKS,)),  # tick from which a bank is open, or -1
+        ("active_ticks", np.int64, (MAX_RANKS,)),  # time with a bank open before that
         ("refresh_due", np.int64),  # refreshes that have fallen due so far
         (
             "ring",
@@ -103,6 +113,12 @@ CHANNEL = np.dtype(
         ("dq", np.int64, (MAX_PCS, DQ_MEMORY, 2)),  # last column commands: tick, kind
         ("commands", np.int64, (N_COMMANDS,)),  # commands issued
         ("open_row", np.int64, (MAX_BANKS,)),  # or -1
+        ("bank_commands", np.int64, (MAX_BANKS, 3)),  # activations, reads, writes
+        ("queued", np.int64, (2, MAX_BANKS)),  # requests in the queues, by kind and bank
+        ("bank_reserved", np.int64, (MAX_BANKS,)),  # places held for writes of partial writes
+        ("last_use", np.int64, (MAX_BANKS,)),  # last column command, or when the row opened
+        ("timeout", np.int64, (MAX_BANKS,)),  # how long an unwanted row stays open
+        ("timed_out_row", np.int64, (MAX_BANKS,)),  # row that the timeout closed last, or -1
         ("streak", np.int64, (MAX_BANKS,)),  # column commands since the row opened
         ("active", np.int64, (MAX_BANKS,)),  # slot of the activation-buffer request, or -1
         ("first", np.int64, (2, MAX_BANKS)),  # oldest queued slot of each kind, or -1
@@ -115,7 +131,7 @@ CHANNEL = np.dtype(
             "inbox",
             np.int64,
             (4, INBOX),
-        ),  # a ring of runs: tick, first burst, bursts, tag x 2 + write
+        ),  # a ring of runs: tick, first burst, bursts, engine x 4 + kind
     ]
 )
 
@@ -130,9 +146,11 @@ def idle_channels(
     state["high"] = -1
     for name in ("earliest", "ring", "dq", "sync_until", "close_bound", "open_bound"):
         state[name] = NEVER
-    for name in ("open_row", "first", "last", "hit", "active", "pair_bank"):
+    unset = ["open_row", "first", "last", "hit", "active", "pair_bank"]
+    for name in [*unset, "refresh_set", "active_since", "timed_out_row"]:
         state[name] = -1
-    slots = int(c["queue"].sum() + c["activation_buffer"])
+    state["timeout"] = c["page_timeout"]
+    slots = memory.requests_held
     for pc in range(int(c["pcs"])):
         state["free"][:, pc, :slots] = pc * slots + np.arange(slots)
         state["free_count"][:, pc] = slots

@@ -5,11 +5,9 @@ from __future__ import annotations
 from hwmodel.channel_state import (
     DQ_MEMORY,
     LATENCY_BINS,
-    Q_BANK,
     Q_FLAGS,
     Q_KIND,
     Q_NEXT,
-    Q_PREV,
     Q_ROW,
     Q_TAG,
     Q_TIME,
@@ -20,6 +18,7 @@ from hwmodel.kernel_names import (
     CAS,
     FLAG_ACTIVATED,
     FLAG_PRECHARGED,
+    FLAG_RMW,
     PRE,
     PREA,
     RD,
@@ -29,7 +28,11 @@ from hwmodel.kernel_names import (
     WRA,
     Record,
 )
-from hwmodel.timing import N_COMMANDS, NEVER, REFRESH_ALL_BANK, Int
+from hwmodel.pages import close_row, open_row, shorten_timeout
+from hwmodel.queues import find_hit, link, set_hit, unlink
+from hwmodel.ready import note_row
+from hwmodel.refresh import bank_of, refreshed
+from hwmodel.timing import N_COMMANDS, Int
 
 
 @part
@@ -73,96 +76,12 @@ def _issue(c: Record, s: Record, command: int, bank: int, tick: int) -> None:
 
 
 @part
-def _find_hit(s: Record, start: int, row: int) -> int:
-    """First slot from `start` on (in age order) that wants `row`, or -1."""
-    while start >= 0 and s.slot[start, Q_ROW] != row:
-        start = s.slot[start, Q_NEXT]
-    return start
-
-
-@part
-def set_hit(s: Record, pc: int, kind: int, bank: int, bit: int, found: int) -> None:
-    s.hit[kind, bank] = found
-    if found >= 0:
-        s.hit_banks[pc, kind] |= bit
-    else:
-        s.hit_banks[pc, kind] &= ~bit
-
-
-@part
-def _unlink(s: Record, pc: int, slot: int) -> None:
-    """Take a request out of its queue (its slot is not freed)."""
-    kind, bank = s.slot[slot, Q_KIND], s.slot[slot, Q_BANK]
-    before, after = s.slot[slot, Q_PREV], s.slot[slot, Q_NEXT]
-    if before >= 0:
-        s.slot[before, Q_NEXT] = after
-    else:
-        s.first[kind, bank] = after
-    if after >= 0:
-        s.slot[after, Q_PREV] = before
-    else:
-        s.last[kind, bank] = before
-    s.waiting[pc, kind] -= 1
-
-
-@part
-def own(c: Record, s: Record, bank: int, command: int, at: int) -> int:
-    """`at`, or later by the rows of the levels that the banks of a pseudo-channel do not share."""
-    for level in range(c.shared_level):
-        at = max(at, s.earliest[c.ancestors[bank, level], command])
-    return at
-
-
-@part
-def note_row(c: Record, s: Record, pc: int, bank: int) -> None:
-    """The bank may have a new row command to offer: lower the bounds on when the first can be."""
-    if s.open_row[bank] >= 0:
-        s.close_bound[pc] = min(s.close_bound[pc], own(c, s, bank, PRE, NEVER))
-    else:
-        s.open_bound[pc] = min(s.open_bound[pc], own(c, s, bank, c.first, NEVER))
-
-
-@part
-def forget_rows(s: Record, pc: int) -> None:
-    """Any bank may have new row commands to offer."""
-    s.close_bound[pc] = NEVER
-    s.open_bound[pc] = NEVER
-
-
-@part
-def _open(c: Record, s: Record, pc: int, bank: int, row: int) -> None:
-    """The bank's row is open: find the queued requests that hit it."""
-    s.open_row[bank] = row
-    s.streak[bank] = 0
-    bit = 1 << (bank - pc * c.banks_per_pc)
-    s.open_banks[pc] |= bit
-    for kind in range(2):
-        set_hit(s, pc, kind, bank, bit, _find_hit(s, s.first[kind, bank], row))
-    note_row(c, s, pc, bank)
-
-
-@part
-def _close(c: Record, s: Record, pc: int, bank: int) -> None:
-    s.open_row[bank] = -1
-    bit = 1 << (bank - pc * c.banks_per_pc)
-    s.open_banks[pc] &= ~bit
-    s.hit[0, bank] = -1
-    s.hit[1, bank] = -1
-    s.hit_banks[pc, 0] &= ~bit
-    s.hit_banks[pc, 1] &= ~bit
-    note_row(c, s, pc, bank)
-
-
-@part
 def _activate(c: Record, s: Record, pc: int, bank: int, slot: int, tick: int) -> None:
     """First (or only) step of an activation for `slot`."""
     s.slot[slot, Q_FLAGS] |= FLAG_ACTIVATED
     bit = 1 << (bank - pc * c.banks_per_pc)
     if c.activation_buffer > 0:
-        kind = s.slot[slot, Q_KIND]
-        _unlink(s, pc, slot)
-        if s.first[kind, bank] < 0:
-            s.pending[pc, kind] &= ~bit
+        unlink(c, s, pc, bit, slot)
         s.active[bank] = slot
         s.active_banks[pc] |= bit
         s.active_count[pc] += 1
@@ -171,20 +90,17 @@ def _activate(c: Record, s: Record, pc: int, bank: int, slot: int, tick: int) ->
         s.pair_slot[pc] = slot
         s.pair_deadline[pc] = tick + c.max_gap
     else:
-        _open(c, s, pc, bank, s.slot[slot, Q_ROW])
+        open_row(c, s, pc, bank, s.slot[slot, Q_ROW])
 
 
 @part
-def _serve(
-    c: Record, s: Record, pc: int, bank: int, slot: int, command: int, tick: int,
-    completions: Int,
+def _data(
+    c: Record, s: Record, pc: int, bank: int, slot: int, tick: int, completions: Int
 ) -> None:  # fmt: skip
-    """The column command of `slot` is issued: book its data and let it go."""
-    kind = s.slot[slot, Q_KIND]
-    bit = 1 << (bank - pc * c.banks_per_pc)
+    """Book the data of the column command of `slot`: figures, data clock, DQ, completion."""
+    kind, flags = s.slot[slot, Q_KIND], s.slot[slot, Q_FLAGS]
     end = tick + c.data_end[kind]
     s.end = max(s.end, end)
-    flags = s.slot[slot, Q_FLAGS]
     if flags & FLAG_PRECHARGED:
         s.conflicts += 1
     elif flags & FLAG_ACTIVATED:
@@ -192,16 +108,20 @@ def _serve(
     else:
         s.hits += 1
     s.bytes += c.burst_bytes
-    s.requests += 1
-    if kind == 0:
-        wait = end - s.slot[slot, Q_TIME]
-        s.latency[min(wait, LATENCY_BINS - 1)] += 1
-        s.latency_sum += wait
-        s.latency_max = max(s.latency_max, wait)
-        s.reads += 1
-        if completions.shape[1] > 1:
-            done = (end + s.response) & (completions.shape[1] - 1)
-            completions[s.slot[slot, Q_TAG], done] += c.burst_bytes
+    s.bank_commands[bank, 1 + kind] += 1
+    if flags & FLAG_RMW:
+        s.rmw_reads += 1
+    else:
+        s.requests += 1
+        if kind == 0:
+            wait = end - s.slot[slot, Q_TIME]
+            s.latency[min(wait, LATENCY_BINS - 1)] += 1
+            s.latency_sum += wait
+            s.latency_max = max(s.latency_max, wait)
+            s.reads += 1
+            if completions.shape[1] > 1:
+                done = (end + s.response) & (completions.shape[1] - 1)
+                completions[s.slot[slot, Q_TAG], done] += c.burst_bytes
     if c.sync == 1:
         rank = c.rank_of[bank]
         s.sync_until[rank] = max(s.sync_until[rank], tick + c.hold[1 + kind])
@@ -210,57 +130,50 @@ def _serve(
         s.dq[pc, at, 0] = tick
         s.dq[pc, at, 1] = kind
         s.dq_at[pc] = at + 1 if at + 1 < DQ_MEMORY else 0
-    s.streak[bank] += 1
+
+
+@part
+def _leave(c: Record, s: Record, pc: int, bank: int, bit: int, slot: int) -> None:
+    """The request of `slot` has its data: out of its queue or the activation buffer."""
     if s.active[bank] == slot:
         s.active[bank] = -1
         s.active_banks[pc] &= ~bit
         s.active_count[pc] -= 1
         note_row(c, s, pc, bank)
-    else:
-        was_oldest = s.first[kind, bank] == slot
-        later = s.slot[slot, Q_NEXT]
-        _unlink(s, pc, slot)
-        if s.first[kind, bank] < 0:
-            s.pending[pc, kind] &= ~bit
-        if s.hit[kind, bank] == slot:
-            set_hit(s, pc, kind, bank, bit, _find_hit(s, later, s.open_row[bank]))
-        if s.hit[kind, bank] < 0 or (was_oldest and s.hit[kind, bank] != s.first[kind, bank]):
-            note_row(c, s, pc, bank)
-    if c.hit_limit > 0 and s.streak[bank] >= c.hit_limit:
+        return
+    kind = s.slot[slot, Q_KIND]
+    was_oldest = s.first[kind, bank] == slot
+    later = s.slot[slot, Q_NEXT]
+    unlink(c, s, pc, bit, slot)
+    if s.hit[kind, bank] == slot:
+        set_hit(s, pc, kind, bank, bit, find_hit(s, later, s.open_row[bank]))
+    if s.hit[kind, bank] < 0 or (was_oldest and s.hit[kind, bank] != s.first[kind, bank]):
         note_row(c, s, pc, bank)
-    if command == RDA or command == WRA:
-        _close(c, s, pc, bank)
-    s.free[pc, s.free_count[pc]] = slot
-    s.free_count[pc] += 1
 
 
 @part
-def update_refresh(c: Record, s: Record) -> None:
-    """Book refreshes that have fallen due, and block the banks they need."""
-    sets, interval = c.refresh_sets, c.refresh_interval
-    per_rank = c.banks_per_rank
-    ranks_per_pc = c.ranks // c.pcs
-    while s.next_due <= s.now:
-        s.refresh_due += 1
-        for rank in range(c.ranks):
-            s.refresh_owed[rank] += 1
-        s.next_due = s.phase + (s.refresh_due + 1) * interval // sets
-    s.owed = 0
-    for pc in range(c.pcs):
-        blocked = 0
-        for r in range(ranks_per_pc):
-            rank = pc * ranks_per_pc + r
-            if s.refresh_owed[rank] == 0:
-                continue
-            s.owed += 1
-            if c.refresh == REFRESH_ALL_BANK:
-                blocked |= ((1 << per_rank) - 1) << (r * per_rank) if per_rank < 64 else -1
-            else:
-                which = s.refresh_issued[rank] % sets
-                for i in range(c.set_size):
-                    blocked |= 1 << (r * per_rank + c.sets[which, i])
-        s.blocked[pc] = blocked
-        forget_rows(s, pc)
+def _serve(
+    c: Record, s: Record, pc: int, bank: int, slot: int, command: int, tick: int,
+    completions: Int,
+) -> None:  # fmt: skip
+    """The column command of `slot` is issued: book its data and let it go."""
+    bit = 1 << (bank - pc * c.banks_per_pc)
+    _data(c, s, pc, bank, slot, tick, completions)
+    s.streak[bank] += 1
+    s.last_use[bank] = tick
+    _leave(c, s, pc, bank, bit, slot)
+    if c.hit_limit > 0 and s.streak[bank] >= c.hit_limit:
+        note_row(c, s, pc, bank)
+    if command == RDA or command == WRA:
+        close_row(c, s, pc, bank)
+    if s.slot[slot, Q_FLAGS] & FLAG_RMW:  # its write follows, in the place that was held for it
+        s.slot[slot, Q_FLAGS] = 0
+        s.reserved[pc] -= 1
+        s.bank_reserved[bank] -= 1
+        link(c, s, pc, 1, bank, bit, slot)
+        return
+    s.free[pc, s.free_count[pc]] = slot
+    s.free_count[pc] += 1
 
 
 @part
@@ -270,12 +183,10 @@ def apply(
     """Issue the chosen command and change the state of banks, queues and refresh."""
     pc = c.pc_of[bank]
     if command == REFPB:
-        rank = c.rank_of[bank]
-        base = rank * c.banks_per_rank
-        which = s.refresh_issued[rank] % c.refresh_sets
-        for i in range(1, c.set_size):
+        for i in range(1, c.set_size):  # rows of the other banks of its set
+            other = bank_of(c, c.rank_of[bank], -1 - slot, i)
             for level in range(c.shared_level):
-                node = c.ancestors[base + c.sets[which, i], level]
+                node = c.ancestors[other, level]
                 for n in range(N_COMMANDS):
                     at = tick + c.delay[level, REFPB, n]
                     if at > s.earliest[node, n]:
@@ -288,19 +199,19 @@ def apply(
         _activate(c, s, pc, bank, slot, tick)
     elif command == ACT2:
         s.pair_bank[pc] = -1
-        _open(c, s, pc, bank, s.slot[slot, Q_ROW])
+        open_row(c, s, pc, bank, s.slot[slot, Q_ROW])
     elif command == PRE:
-        _close(c, s, pc, bank)
         if slot >= 0:
             s.slot[slot, Q_FLAGS] |= FLAG_PRECHARGED
+            shorten_timeout(c, s, bank)
+        elif s.best_key & 7 == 7:
+            s.timed_out_row[bank] = s.open_row[bank]
+        close_row(c, s, pc, bank)
     elif command == PREA:
         for other in range(bank, bank + c.banks_per_rank):
-            _close(c, s, pc, other)
+            close_row(c, s, pc, other)
     elif command == CAS:
         rank = c.rank_of[bank]
         s.sync_until[rank] = max(s.sync_until[rank], tick + c.hold[0])
     else:
-        rank = c.rank_of[bank]
-        s.refresh_owed[rank] -= 1
-        s.refresh_issued[rank] += 1
-        update_refresh(c, s)
+        refreshed(c, s, c.rank_of[bank], -1 - slot)

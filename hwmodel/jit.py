@@ -20,6 +20,10 @@ from numba.extending import intrinsic
 _KERNELS = (
     "jit.py",
     "kernel_names.py",
+    "ready.py",
+    "queues.py",
+    "pages.py",
+    "refresh.py",
     "candidates.py",
     "issue.py",
     "channel.py",

@@ -11,7 +11,10 @@ ACT, ACT1, ACT2, RD, RDA, WR, WRA, PRE, PREA, REFPB, REFAB, CAS = range(N_COMMAN
 assert COMMANDS == (
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "PRE", "PREA", "REFPB", "REFAB", "CAS",
 )  # fmt: skip
-FLAG_ACTIVATED, FLAG_PRECHARGED = 1, 2
+FLAG_ACTIVATED, FLAG_PRECHARGED, FLAG_MASKED, FLAG_RMW = 1, 2, 4, 8
+"""Marks of a request; MASKED: a write of less than a burst, RMW: the read before one."""
+READ, WRITE, PARTIAL_WRITE = 0, 1, 2
+"""Kinds of requests in a stream."""
 # outcomes of `advance`
 REACHED, WANTS_INPUT, LOG_FULL, DRAINED = 0, 1, 2, 3
 Record = Any

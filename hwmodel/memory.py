@@ -160,7 +160,7 @@ def _run_engine(
             e.ready = (tick + 1) * FRACTION
             continue
         local = row * p.interleave + address % p.interleave
-        _push(p, s, tick + p.request_latency, local, piece, engine * 2 + write[e.cursor])
+        _push(p, s, tick + p.request_latency, local, piece, engine * 4 + write[e.cursor])
         e.in_flight += moved
         e.offset += piece
         e.ready = max(e.ready, tick * FRACTION) + piece * p.byte_time

@@ -22,6 +22,7 @@ N_COMMANDS = len(COMMANDS)
 
 FRFCFS, OLDEST_READY, FCFS = 0, 1, 2
 REFRESH_NONE, REFRESH_ALL_BANK, REFRESH_PER_BANK = 0, 1, 2
+PAGE_OPEN, PAGE_CLOSED, PAGE_TIMEOUT, PAGE_ADAPTIVE = 0, 1, 2, 3
 
 MAX_BANKS, MAX_PCS, MAX_RANKS, MAX_LEVELS, MAX_NODES = 128, 2, 16, 6, 320
 LOW_BITS = 8
@@ -41,12 +42,18 @@ _SCALARS = [
     "drain_high",
     "drain_low",
     "scheduler",
-    "closed",
+    "page_policy",
+    "page_timeout",
+    "queue_per_bank",
+    "forwarding",
+    "read_modify_write",
     "hit_limit",
     "activation_buffer",
     "refresh",
     "refresh_interval",
     "refresh_sets",
+    "idle_first",
+    "patience",
     "set_size",
     "sync",
     "check_dq",
@@ -252,11 +259,21 @@ def lower(memory: MemorySpec) -> NDArray[np.void]:
     return result
 
 
+def _patience(memory: MemorySpec) -> int:
+    """Ticks from when a refresh is due to when it is urgent (docs/controller.md: postponing)."""
+    c, interval = memory.controller, memory.refresh_ticks()
+    if c.refresh_postpone == 0:
+        return 0
+    any_order = c.refresh_order == "idle_first" and memory.refreshes_per_round > 1
+    return max(0, c.refresh_postpone * interval - interval // 8 - any_order * interval)
+
+
 def _scalars(memory: MemorySpec, r: np.void, depth: int) -> None:
     o, c = memory.organisation, memory.controller
     refresh = {"none": REFRESH_NONE, "all_bank": REFRESH_ALL_BANK, "per_bank": REFRESH_PER_BANK}
-    kinds = {"all_bank": memory.refresh.all_bank, "per_bank": memory.refresh.per_bank}
-    interval = kinds.get(c.refresh)
+    pages = {"open": PAGE_OPEN, "closed": PAGE_CLOSED, "timeout": PAGE_TIMEOUT,
+             "adaptive": PAGE_ADAPTIVE}  # fmt: skip
+    schedulers = {"frfcfs": FRFCFS, "frfcfs_oldest_ready": OLDEST_READY, "fcfs": FCFS}
     sets = memory.refresh_sets()
     one_bus = len({command.bus for command in memory.commands.values()}) == 1
     r["queue"] = c.read_queue, c.write_queue
@@ -271,12 +288,14 @@ def _scalars(memory: MemorySpec, r: np.void, depth: int) -> None:
         # compared as integers: writes > high x capacity, writes < low x capacity
         "drain_high": np.floor(c.write_drain_high * c.write_queue + 1e-9),
         "drain_low": np.ceil(c.write_drain_low * c.write_queue - 1e-9),
-        "scheduler": {"frfcfs": FRFCFS, "frfcfs_oldest_ready": OLDEST_READY, "fcfs":
-        FCFS}[c.scheduler],
-        "closed": c.page_policy == "closed", "hit_limit": c.row_hit_limit,
+        "scheduler": schedulers[c.scheduler], "page_policy": pages[c.page_policy],
+        "page_timeout": memory.tick_clock.ticks(memory.tick_clock.clocks_of_ns(c.page_timeout)),
+        "queue_per_bank": c.queue_scope == "bank", "forwarding": c.write_forwarding,
+        "read_modify_write": c.partial_write == "read_modify_write", "hit_limit": c.row_hit_limit,
         "activation_buffer": c.activation_buffer, "refresh": refresh[c.refresh],
-        "refresh_interval": memory.ticks(interval.interval) if interval else 0,
-        "refresh_sets": len(sets) if c.refresh == "per_bank" else 1, "set_size": len(sets[0]),
+        "refresh_interval": memory.refresh_ticks(), "refresh_sets": memory.refreshes_per_round,
+        "idle_first": c.refresh_order == "idle_first", "patience": _patience(memory),
+        "set_size": len(sets[0]),
         "sync": memory.sync is not None and not memory.sync.always_on,
         "check_dq": _dq_can_collide(memory, r["segments"]), "burst_bytes": o.burst_bytes,
         "shared_level": min(
