@@ -41,20 +41,6 @@ def _column_candidate(c: Record, s: Record, pc: int, slot: int, pair_open: bool)
 
 
 @part
-def _oldest_of_queue(c: Record, s: Record, pc: int, kind: int) -> int:
-    """Slot of the oldest request of a queue, or -1 (for FCFS)."""
-    oldest = -1
-    base = pc * c.banks_per_pc
-    mask = s.pending[pc, kind]
-    while mask != 0:
-        slot = s.first[kind, base + lowest_bit(mask)]
-        mask &= mask - 1
-        if oldest < 0 or s.slot[slot, Q_SEQ] < s.slot[oldest, Q_SEQ]:
-            oldest = slot
-    return oldest
-
-
-@part
 def _offer(s: Record, tick: int, order: int, seq: int, command: int, bank: int, slot: int) -> None:
     """Keep a candidate if it comes before the best one so far: by tick, class, age."""
     key = tick * 8 + order
@@ -92,24 +78,61 @@ def _offer_pairs(c: Record, s: Record) -> tuple[bool, bool]:
 
 
 @part
+def _plain_columns(c: Record) -> bool:
+    """Whether rows and bus alone say when a column command is legal, and which it is."""
+    return c.page_policy != PAGE_CLOSED and c.check_dq == 0
+
+
+@part
+def _is_spent(c: Record, s: Record, kind: int, bank: int) -> bool:
+    """Whether a bank has served its limit of row hits while an older request waits."""
+    return (
+        c.hit_limit > 0
+        and s.streak[bank] >= c.hit_limit
+        and s.first[kind, bank] != s.hit[kind, bank]
+    )
+
+
+@part
+def _oldest_wins(c: Record, s: Record, pc: int, kind: int, hits: int, pair_open: bool) -> bool:
+    """Offer the column command of the oldest request of the queue, if no other column command of
+    the queue can come before it."""
+    slot = s.oldest[pc, kind]
+    if slot < 0 or not _plain_columns(c):
+        return False
+    bank = s.slot[slot, Q_BANK]
+    low = bank - pc * c.banks_per_pc
+    if (hits >> low) & 1 == 0 or s.hit[kind, bank] != slot:
+        return False
+    command = RD + 2 * kind
+    at = floor(c, s, pc, command)
+    if own(c, s, bank, command, at) > at:
+        return False
+    if c.sync == 1 and at > s.sync_until[c.rank_of[bank]]:
+        return False
+    if pair_open and not fits(c, s, command, pc, at):
+        return False
+    _offer(s, at, 3, s.slot[slot, Q_SEQ], command, bank, slot)
+    return True
+
+
+@part
 def _offer_columns(
     c: Record, s: Record, pc: int, mask: int, kind: int, order: int, pair_open: bool
-) -> int:
+) -> None:
     """Offer the column commands of the banks in `mask`: of their activation-buffer requests
-    (`kind` -1) or their oldest queued hits. Returns the banks whose row-hit limit is spent."""
-    base, spent = pc * c.banks_per_pc, 0
-    simple = c.page_policy != PAGE_CLOSED and c.check_dq == 0 and not pair_open
+    (`kind` -1) or their oldest queued hits."""
+    base = pc * c.banks_per_pc
+    simple = _plain_columns(c)
     floors = (floor(c, s, pc, RD), floor(c, s, pc, WR)) if simple else (s.now, s.now)
     while mask != 0:
-        low = lowest_bit(mask)
+        bank = base + lowest_bit(mask)
         mask &= mask - 1
-        bank = base + low
         if kind < 0:
             slot = s.active[bank]
         else:
             slot = s.hit[kind, bank]
-            if c.hit_limit > 0 and s.streak[bank] >= c.hit_limit and s.first[kind, bank] != slot:
-                spent |= 1 << low
+            if _is_spent(c, s, kind, bank):
                 continue
         seq = s.slot[slot, Q_SEQ]
         write = s.slot[slot, Q_KIND]
@@ -121,11 +144,11 @@ def _offer_columns(
             command = RD + 2 * write
             tick = own(c, s, bank, command, at)
             if c.sync == 0 or tick <= s.sync_until[c.rank_of[bank]]:
-                _offer(s, tick, order, seq, command, bank, slot)
+                if not pair_open or fits(c, s, command, pc, tick):
+                    _offer(s, tick, order, seq, command, bank, slot)
                 continue
         tick, command = _column_candidate(c, s, pc, slot, pair_open)
         _offer(s, tick, order, seq, command, bank, slot)
-    return spent
 
 
 @part
@@ -159,7 +182,10 @@ def _offer_rows(
         mask &= mask - 1
         slot = s.first[kind, bank]
         if s.open_row[bank] >= 0:
-            if s.hit[kind, bank] == slot:
+            hit = s.hit[kind, bank]
+            if hit == slot:
+                continue
+            if hit >= 0 and c.scheduler == FRFCFS and not _is_spent(c, s, kind, bank):
                 continue
             command = PRE
             tick = own(c, s, bank, PRE, close_at)
@@ -181,7 +207,7 @@ def _offer_rows(
 @part
 def _offer_oldest(c: Record, s: Record, pc: int, allowed: int, pair_open: bool) -> None:
     """FCFS: offer the next command of the oldest request of the mode's queue, and no other."""
-    slot = _oldest_of_queue(c, s, pc, s.mode[pc])
+    slot = s.oldest[pc, s.mode[pc]]
     if slot < 0:
         return
     bank = s.slot[slot, Q_BANK]
@@ -247,9 +273,7 @@ def choose(c: Record, s: Record) -> None:
             _offer_oldest(c, s, pc, allowed, pair_open)
             continue
         hits = s.hit_banks[pc, kind] & allowed
-        spent = _offer_columns(c, s, pc, hits, kind, 3, pair_open)
+        if not _oldest_wins(c, s, pc, kind, hits, pair_open):
+            _offer_columns(c, s, pc, hits, kind, 3, pair_open)
         order = 4 if c.scheduler == FRFCFS else 3
-        mask = s.pending[pc, kind] & allowed
-        if c.scheduler == FRFCFS:
-            mask &= ~hits | spent
-        _offer_rows(c, s, pc, mask, kind, order, pair_open)
+        _offer_rows(c, s, pc, s.pending[pc, kind] & allowed, kind, order, pair_open)

@@ -33,6 +33,9 @@ MAX_SLOTS = MAX_REQUESTS * MAX_PCS
 
 # fields of a queue slot
 Q_ROW, Q_COLUMN, Q_BANK, Q_SEQ, Q_TIME, Q_FLAGS, Q_TAG, Q_NEXT, Q_PREV, Q_KIND = range(10)
+# of the whole queue, whatever the bank
+Q_YOUNGER, Q_OLDER = 10, 11
+SLOT_FIELDS = 12
 
 _SCALARS = [
     "now",
@@ -92,6 +95,8 @@ CHANNEL = np.dtype(
     + [(name, np.int64, (MAX_PCS,)) for name in _PER_PC]
     + [
         ("waiting", np.int64, (MAX_PCS, 2)),  # requests in the read and write queues
+        ("oldest", np.int64, (MAX_PCS, 2)),  # slot of each kind, or -1
+        ("youngest", np.int64, (MAX_PCS, 2)),
         ("pending", np.int64, (MAX_PCS, 2)),  # banks with queued requests, a bit mask
         ("hit_banks", np.int64, (MAX_PCS, 2)),  # banks with a queued hit, a bit mask
         ("earliest", np.int64, (MAX_NODES, N_COMMANDS)),  # tick of each command at each node
@@ -124,7 +129,7 @@ CHANNEL = np.dtype(
         ("first", np.int64, (2, MAX_BANKS)),  # oldest queued slot of each kind, or -1
         ("last", np.int64, (2, MAX_BANKS)),  # youngest
         ("hit", np.int64, (2, MAX_BANKS)),  # oldest slot that hits the open row, or -1
-        ("slot", np.int64, (MAX_SLOTS, 10)),  # queue entries by the Q_ names
+        ("slot", np.int64, (MAX_SLOTS, SLOT_FIELDS)),  # queue entries by the Q_ names
         ("free", np.int64, (MAX_PCS, MAX_REQUESTS)),  # free slots
         ("latency", np.int64, (LATENCY_BINS,)),  # reads by latency in ticks, the last bin open
         (
@@ -146,7 +151,7 @@ def idle_channels(
     state["high"] = -1
     for name in ("earliest", "ring", "dq", "sync_until", "close_bound", "open_bound"):
         state[name] = NEVER
-    unset = ["open_row", "first", "last", "hit", "active", "pair_bank"]
+    unset = ["oldest", "youngest", "open_row", "first", "last", "hit", "active", "pair_bank"]
     for name in [*unset, "refresh_set", "active_since", "timed_out_row"]:
         state[name] = -1
     state["timeout"] = c["page_timeout"]

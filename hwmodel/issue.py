@@ -23,7 +23,6 @@ from hwmodel.kernel_names import (
     PREA,
     RD,
     RDA,
-    REFAB,
     REFPB,
     WRA,
     Record,
@@ -39,24 +38,19 @@ from hwmodel.timing import N_COMMANDS, Int
 def _issue(c: Record, s: Record, command: int, bank: int, tick: int) -> None:
     """Book the rows, windows and bus of `command` to `bank` (any bank of its rank for rank
     commands)."""
-    levels = c.levels
-    whole_rank = command == PREA or command == REFAB or command == CAS
-    for level in range(levels):
-        if whole_rank and c.rank_level[level] == 0:
-            continue
+    for r in range(c.n_rules[command]):
+        level, n = c.rules[command, r, 0], c.rules[command, r, 1]
         node = c.ancestors[bank, level]
-        if c.has_delay[level, command] == 1:
-            for n in range(N_COMMANDS):
-                at = tick + c.delay[level, command, n]
-                if at > s.earliest[node, n]:
-                    s.earliest[node, n] = at
-        if c.siblings == 1:
-            for other in range(c.sibling_range[node, 0], c.sibling_range[node, 1]):
-                if other != node:
-                    for n in range(N_COMMANDS):
-                        at = tick + c.sibling_delay[level, command, n]
-                        if at > s.earliest[other, n]:
-                            s.earliest[other, n] = at
+        at = tick + c.rules[command, r, 2]
+        if at > s.earliest[node, n]:
+            s.earliest[node, n] = at
+    for r in range(c.n_sibling_rules[command]):
+        level, n = c.sibling_rules[command, r, 0], c.sibling_rules[command, r, 1]
+        node = c.ancestors[bank, level]
+        at = tick + c.sibling_rules[command, r, 2]
+        for other in range(c.sibling_range[node, 0], c.sibling_range[node, 1]):
+            if other != node and at > s.earliest[other, n]:
+                s.earliest[other, n] = at
     for w in range(c.windows):
         if (c.window[w, 3] >> command) & 1:
             level = c.window[w, 0]
@@ -185,12 +179,12 @@ def apply(
     if command == REFPB:
         for i in range(1, c.set_size):  # rows of the other banks of its set
             other = bank_of(c, c.rank_of[bank], -1 - slot, i)
-            for level in range(c.shared_level):
+            for r in range(c.n_rules[REFPB]):
+                level, n = c.rules[REFPB, r, 0], c.rules[REFPB, r, 1]
+                at = tick + c.rules[REFPB, r, 2]
                 node = c.ancestors[other, level]
-                for n in range(N_COMMANDS):
-                    at = tick + c.delay[level, REFPB, n]
-                    if at > s.earliest[node, n]:
-                        s.earliest[node, n] = at
+                if at > s.earliest[node, n]:
+                    s.earliest[node, n] = at
     _issue(c, s, command, bank, tick)
     if command >= RD and command <= WRA:
         _serve(c, s, pc, bank, slot, command, tick, completions)

@@ -9,11 +9,13 @@ from hwmodel.channel_state import (
     Q_FLAGS,
     Q_KIND,
     Q_NEXT,
+    Q_OLDER,
     Q_PREV,
     Q_ROW,
     Q_SEQ,
     Q_TAG,
     Q_TIME,
+    Q_YOUNGER,
 )
 from hwmodel.jit import part
 from hwmodel.kernel_names import FLAG_MASKED, FLAG_RMW, PARTIAL_WRITE, READ, Record
@@ -69,6 +71,14 @@ def link(c: Record, s: Record, pc: int, kind: int, bank: int, bit: int, slot: in
         s.pending[pc, kind] |= bit
         note_row(c, s, pc, bank)
     s.last[kind, bank] = slot
+    before = s.youngest[pc, kind]
+    s.slot[slot, Q_YOUNGER] = -1
+    s.slot[slot, Q_OLDER] = before
+    if before >= 0:
+        s.slot[before, Q_YOUNGER] = slot
+    else:
+        s.oldest[pc, kind] = slot
+    s.youngest[pc, kind] = slot
     if s.hit[kind, bank] < 0 and s.open_row[bank] == s.slot[slot, Q_ROW]:
         set_hit(s, pc, kind, bank, bit, slot)
     _count(c, s, pc, kind, bank, 1)
@@ -89,6 +99,15 @@ def unlink(c: Record, s: Record, pc: int, bit: int, slot: int) -> None:
         s.slot[after, Q_PREV] = before
     else:
         s.last[kind, bank] = before
+    before, after = s.slot[slot, Q_OLDER], s.slot[slot, Q_YOUNGER]
+    if before >= 0:
+        s.slot[before, Q_YOUNGER] = after
+    else:
+        s.oldest[pc, kind] = after
+    if after >= 0:
+        s.slot[after, Q_OLDER] = before
+    else:
+        s.youngest[pc, kind] = before
     _count(c, s, pc, kind, bank, -1)
 
 

@@ -2,7 +2,7 @@
 
 Scopes with the same instances fall together into one level; every instance of a level is a *node*.
 A command to a bank concerns one node a level: `ancestors[bank, level]`. Issuing a command
-max-merges one row of `delay[level]` into the node's earliest ticks.
+max-merges its rules (level, next command, delay) into the nodes' earliest ticks.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ PAGE_OPEN, PAGE_CLOSED, PAGE_TIMEOUT, PAGE_ADAPTIVE = 0, 1, 2, 3
 
 MAX_BANKS, MAX_PCS, MAX_RANKS, MAX_LEVELS, MAX_NODES = 128, 2, 16, 6, 320
 LOW_BITS = 8
+MAX_RULES = MAX_LEVELS * N_COMMANDS
 MAX_SEGMENTS, MAX_FIELDS, MAX_HASHES = 4, 24, 8
 
 _SCALARS = [
@@ -60,7 +61,6 @@ _SCALARS = [
     "burst_bytes",
     "windows",
     "one_bus",
-    "siblings",
     "n_fields",
     "shared_level",
     "n_hashes",
@@ -73,10 +73,12 @@ CONSTANTS = np.dtype(
     + [
         ("queue", np.int64, (2,)),  # read and write queue entries a pseudo-channel
         ("data_end", np.int64, (2,)),  # from a read or write to the end of its data
-        ("delay", np.int64, (MAX_LEVELS, N_COMMANDS, N_COMMANDS)),  # [level, issued, next]
-        ("has_delay", np.int64, (MAX_LEVELS, N_COMMANDS)),
+        # of each issued command: level, next command, delay
+        ("rules", np.int64, (N_COMMANDS, MAX_RULES, 3)),
+        ("n_rules", np.int64, (N_COMMANDS,)),
         # the same for every other node of the level in the same parent
-        ("sibling_delay", np.int64, (MAX_LEVELS, N_COMMANDS, N_COMMANDS)),
+        ("sibling_rules", np.int64, (N_COMMANDS, MAX_RULES, 3)),
+        ("n_sibling_rules", np.int64, (N_COMMANDS,)),
         ("pc_of", np.int64, (MAX_BANKS,)),  # pseudo-channel of a bank
         ("rank_of", np.int64, (MAX_BANKS,)),  # rank of a bank, flat over pseudo-channels
         ("ancestors", np.int64, (MAX_BANKS, MAX_LEVELS)),  # node of each bank at each level
@@ -220,9 +222,11 @@ def lower(memory: MemorySpec) -> NDArray[np.void]:
     delay, sibling = _delays(memory, levels)
     ancestors, ranges = _nodes(memory, levels)
     depth, o = len(levels), memory.organisation
-    r["delay"][:], r["sibling_delay"][:] = NEVER, NEVER
-    r["delay"][:depth], r["sibling_delay"][:depth] = delay, sibling
-    r["has_delay"][:depth] = delay.max(axis=2) > NEVER
+    for name, table in (("rules", delay), ("sibling_rules", sibling)):
+        for level, issued, then in np.argwhere(table > NEVER):
+            at = r["n_" + name][issued]
+            r[name][issued, at] = level, then, table[level, issued, then]
+            r["n_" + name][issued] += 1
     r["ancestors"][: o.banks, :depth] = ancestors
     bank = np.arange(o.banks)
     r["pc_of"][: o.banks] = bank // (o.banks // o.pseudochannels)
@@ -302,7 +306,7 @@ def _scalars(memory: MemorySpec, r: np.void, depth: int) -> None:
             [i for i, level in enumerate(_levels(memory)) if o.count(level) <= o.pseudochannels],
             default=depth,
         ),
-        "one_bus": o.pseudochannels == 1 and one_bus, "siblings": r["sibling_delay"].max() > NEVER,
+        "one_bus": o.pseudochannels == 1 and one_bus,
     }  # fmt: skip
     for name, value in values.items():
         r[name] = int(value)
