@@ -1,10 +1,11 @@
 """A device's memory system: DMA engines with finite windows in front of all its channels.
 
 An engine walks its descriptors (contiguous extents) in order. It pays `descriptor_cost` before
-each, cuts it into requests of at most `dma.request` bytes that do not cross an interleave block,
-issues at most `port_bandwidth`, and stops while its bytes in flight fill `dma.window`. A request
-reaches its channel after `request_latency`; a read is complete `response_latency` after its last
-data beat, a (posted) write `response_latency` after it has entered the write queue.
+each, cuts it into requests of at most `dma.request` bytes that do not cross an interleave block
+(bursts that a write does not fill go by themselves), issues at most `port_bandwidth`, and stops
+while its bytes in flight fill `dma.window`. A request reaches its channel after `request_latency`;
+a read is complete `response_latency` after its last data beat, a (posted) write `response_latency`
+after it has entered the write queue.
 
 Simulation alternates engines and channels in rounds of request + response latency: nothing that
 happens in one round can be felt on the other side before the next (conservative lookahead), so
@@ -27,7 +28,7 @@ from hwmodel.channel_state import FOREVER, INBOX, idle_channels
 from hwmodel.commands import COMMANDS
 from hwmodel.device import Device
 from hwmodel.jit import kernel
-from hwmodel.kernel_names import DRAINED, Record
+from hwmodel.kernel_names import DRAINED, PARTIAL_WRITE, WRITE, Record
 from hwmodel.timing import Int, lower
 
 FRACTION = 1 << 10
@@ -140,6 +141,15 @@ def _run_engine(
             p.request - address % p.request,
             p.interleave - address % p.interleave,
         )
+        kind = write[e.cursor]
+        if kind == WRITE:  # bursts that it does not fill go by themselves
+            before = address % p.burst
+            if before > 0:
+                piece = min(piece, p.burst - before)
+            elif piece > p.burst:
+                piece -= piece % p.burst
+            if before > 0 or piece < p.burst:
+                kind = PARTIAL_WRITE
         moved = ((address + piece - 1) // p.burst - address // p.burst + 1) * p.burst
         if e.in_flight > 0 and e.in_flight + moved > p.window:
             while e.collected < until and completions[engine, e.collected & ring] == 0:
@@ -160,7 +170,7 @@ def _run_engine(
             e.ready = (tick + 1) * FRACTION
             continue
         local = row * p.interleave + address % p.interleave
-        _push(p, s, tick + p.request_latency, local, piece, engine * 4 + write[e.cursor])
+        _push(p, s, tick + p.request_latency, local, piece, engine * 4 + kind)
         e.in_flight += moved
         e.offset += piece
         e.ready = max(e.ready, tick * FRACTION) + piece * p.byte_time
@@ -176,9 +186,11 @@ def _run_engine(
 
 @kernel
 def _moved(p: Record, states: Any) -> int:
+    """Bytes that engines have read and written: on DQ for them, or answered from a write queue."""
     total = 0
     for channel in range(p.channels):
-        total += states[channel].bytes
+        s = states[channel]
+        total += s.bytes + (s.forwarded - s.rmw_reads) * p.burst
     return total
 
 

@@ -103,3 +103,36 @@ def test_bad_descriptors_are_refused() -> None:
         simulate_system(device, bad._replace(size=bad.size * 0))
     with pytest.raises(ValueError, match="engine"):
         simulate_system(device, bad._replace(engine=bad.engine + 100))
+
+
+def ragged_writes(device: Device) -> Descriptors:
+    """50 writes of 100 B that start in the middle of a burst: two partial bursts, two whole."""
+    count = 50
+    start = np.arange(count, dtype=np.int64) * 4096 + 16
+    return Descriptors(
+        np.arange(count, dtype=np.int64), start, np.full(count, 100), np.ones(count, bool)
+    )
+
+
+def test_bursts_that_a_write_does_not_fill_are_read_first() -> None:
+    settings = ["dma.engines=64", "controller.partial_write="]
+    masked = load_device("mlu370-x4", [settings[0], settings[1] + "masked"])
+    whole = simulate_system(masked, ragged_writes(masked))
+    assert whole.finished and whole.total_bytes == 5000
+    assert whole.commands["RD"] == 0 and whole.commands["WR"] == 200
+    modify = load_device("mlu370-x4", [settings[0], settings[1] + "read_modify_write"])
+    found = simulate_system(modify, ragged_writes(modify))
+    assert found.finished and found.bytes_measured == whole.bytes_measured
+    assert found.commands["RD"] == 100 and found.commands["WR"] == 200
+
+
+def test_a_read_behind_a_write_to_the_same_burst_is_answered_from_it() -> None:
+    device = load_device("mlu370-x4", ["controller.write_drain_high=1"])
+    one = np.zeros(64, np.int64)
+    reads_and_writes = Descriptors(
+        one, np.repeat(np.arange(32) * 32, 2), one + 32, np.arange(64) % 2 == 0
+    )
+    found = simulate_system(device, reads_and_writes)
+    assert found.finished
+    assert found.commands["WR"] == 32 and found.commands["RD"] < 32
+    assert found.bytes_measured == 64 * 32
