@@ -49,16 +49,27 @@ def _main(
 
 
 @app.command()
-def devices(json: Json = False, overrides: Set = None) -> None:
-    """What ships: peaks, capacities and closed-form bounds."""
+def devices(
+    simulate: Annotated[
+        bool, typer.Option("--simulate/--no-simulate", help="Simulate each memory's bounds.")
+    ] = True,
+    json: Json = False,
+    overrides: Set = None,
+) -> None:
+    """What ships: peaks, capacities, closed-form bounds and what is reached of them."""
     from sweeps.catalogue import catalogue
     from sweeps.screen import print_json, show_devices
+    from sweeps.tightness import add_simulated, show_simulated
 
     found = catalogue(overrides or [])
+    if simulate:
+        add_simulated(found, overrides or [])
     if json:
         print_json(found)
-    else:
-        show_devices(found)
+        return
+    show_devices(found)
+    if simulate:
+        show_simulated(found)
 
 
 @app.command()
@@ -68,24 +79,80 @@ def bandwidth(
         list[str] | None,
         typer.Option("--pattern", help="An access pattern; repeatable. All by default."),
     ] = None,
+    racm: Annotated[
+        bool,
+        typer.Option(
+            "--racm", help="Instead: random extents against sequential, by size and condition."
+        ),
+    ] = False,
+    extent: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="With --racm: the extent to judge; 16KiB by default."),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(help="With --racm: the share of sequential to reach; 0.7 by default."),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="With --racm: write its page.")
+    ] = None,
     json: Json = False,
     overrides: Set = None,
 ) -> None:
     """What a device reaches on access patterns, and its bound."""
+    from hwmodel.description import DescriptionError
+
+    asked = {"--extent": extent, "--threshold": threshold, "--html": html}
+    if racm:
+        if pattern:
+            raise DescriptionError("does not go with --pattern", "--racm")
+        _racm(device, overrides or [], extent, threshold, html, json)
+        return
+    for option, value in asked.items():
+        if value is not None:
+            raise DescriptionError("needs --racm", option)
+    _patterns(device, overrides or [], pattern, json)
+
+
+def _patterns(device: str, overrides: list[str], asked: list[str] | None, json: bool) -> None:
     from hwmodel.bandwidth import PATTERNS, measure
     from hwmodel.description import DescriptionError, nearest
     from hwmodel.device import load_device
     from sweeps.screen import print_json, show_bandwidth
 
-    loaded = load_device(device, overrides or [])
-    for name in pattern or ():
+    loaded = load_device(device, overrides)
+    for name in asked or ():
         if name not in PATTERNS:
             raise DescriptionError(f"no pattern {name!r}; {nearest(name, list(PATTERNS))}")
-    found = [measure(loaded, name) for name in pattern or PATTERNS]
+    found = [measure(loaded, name) for name in asked or PATTERNS]
     if json:
         print_json(found)
     else:
         show_bandwidth(loaded, found)
+
+
+def _racm(
+    device: str,
+    overrides: list[str],
+    extent: str | None,
+    threshold: float | None,
+    html: Path | None,
+    json: bool,
+) -> None:
+    from sweeps.racm import EXTENT, THRESHOLD, racm, record, show_racm
+    from sweeps.racm_page import page
+    from sweeps.screen import print_json
+
+    judged = THRESHOLD if threshold is None else threshold
+    found = racm(device, overrides, extent or EXTENT, judged)
+    if json:
+        print_json(record(found))
+    else:
+        show_racm(found)
+    if html is not None:
+        html.write_text(page(found), encoding="utf-8")
+        if not json:
+            print(f"wrote {html}")
 
 
 @app.command()

@@ -150,3 +150,121 @@ def test_an_unknown_pattern_gets_the_nearest(tmp_path: Path) -> None:
         done = bankwise("bandwidth", MEMORY, "--pattern", "sequentiel")
     assert done.code == 2
     assert done.err == "no pattern 'sequentiel'; did you mean 'sequential'?\n"
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RACM curves and closed forms over few bytes."""
+    monkeypatch.setattr("hwmodel.racm.CHANNEL_BYTES", 1 << 16)
+    monkeypatch.setattr("hwmodel.racm.DEVICE_BYTES", 1 << 18)
+    monkeypatch.setattr("hwmodel.racm.LEAST_NS", 500.0)
+    monkeypatch.setattr("hwmodel.racm.WARMUP_NS", 500.0)
+    monkeypatch.setattr("hwmodel.racm.LARGEST_EXTENT", 32 << 10)
+    monkeypatch.setattr("hwmodel.tightness.BYTES", 1 << 16)
+
+
+CONDITION = {"level", "read_share", "read_queue", "write_queue", "window_bytes"}
+
+
+@pytest.mark.usefixtures("brief")
+def test_racm_gives_curves_with_their_conditions_and_a_verdict_a_level() -> None:
+    done = found("bandwidth", "mlu370-x4", "--racm", "--extent", "4KiB", "--threshold", "0.5")
+    assert (done["device"], done["extent_bytes"], done["threshold"]) == ("mlu370-x4", 4096, 0.5)
+    assert len(done["digest"]) == 64 and len(done["seeds"]) >= 3
+    assert [verdict["level"] for verdict in done["verdicts"]] == ["device", "channel"]
+    for verdict in done["verdicts"]:
+        assert verdict["low"] <= verdict["alpha"] <= verdict["high"]
+        assert "4 KiB" in verdict["text"] and verdict["answer"] in verdict["text"]
+        assert all(set(by) == CONDITION | {"alpha", "low", "high"} for by in verdict["flipped_by"])
+    curves = done["curves"]
+    assert {c["read_share"] for c in curves} == {1.0, 0.75, 0.5}
+    assert {c["read_queue"] for c in curves} == {16, 32, 64}
+    windows = {c["window_bytes"] for c in curves if c["level"] == "device"}
+    assert windows == {8192, 16384, 32768, 65536}
+    assert {c["window_bytes"] for c in curves if c["level"] == "channel"} == {None}
+    assert sum(c["described"] for c in curves) == 2
+    for curve in curves:
+        assert set(curve) == CONDITION | {"described", "sequential_gbps", "points"}
+        assert [p["extent_bytes"] for p in curve["points"]] == [32 << i for i in range(11)]
+        for point in curve["points"]:
+            names = {"extent_bytes", "gbps", "alpha", "low", "high", "row_hit_rate"}
+            assert set(point) == names
+            assert point["gbps"] > 0 and 0 <= point["row_hit_rate"] <= 1
+            assert point["low"] <= point["alpha"] <= point["high"]
+
+
+@pytest.mark.usefixtures("brief")
+def test_racm_of_a_memory_is_that_of_one_channel_and_comes_out_again() -> None:
+    once, again = (found("bandwidth", MEMORY, "--racm") for _ in range(2))
+    assert once == again
+    assert {curve["level"] for curve in once["curves"]} == {"channel"}
+    assert once["extent_bytes"] == 16384 and once["threshold"] == 0.7
+
+
+@pytest.mark.usefixtures("brief")
+def test_racm_prints_a_table_and_a_verdict_and_writes_its_page(tmp_path: Path) -> None:
+    done = bankwise("bandwidth", "mlu370-x4", "--racm", "--html", tmp_path / "racm.html")
+    assert (done.code, done.err) == (0, "")
+    assert "Random extents of 16 KiB reach" in done.out and "read share 100 %" in done.out
+    page = (tmp_path / "racm.html").read_text()
+    assert page.count("<svg") == 5 and page.rstrip().endswith("</html>")
+    assert "http" not in page and "src=" not in page and "nan" not in page
+    assert "Random extents of 16 KiB reach" in page.replace("&nbsp;", " ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--extent", "100B"], "--extent: expected a multiple of a burst, 32 B, up to 1024 KiB; "
+                               "got 100 B"),
+        (["--extent", "32.5B"], "--extent: expected a multiple of a burst, 32 B, up to 1024 KiB; "
+                                "got 32.5 B"),
+        (["--extent", "2MiB"], "--extent: expected a multiple of a burst, 32 B, up to 1024 KiB; "
+                               "got 2,097,152 B"),
+        (["--extent", "16"], "--extent: expected a size with its unit, such as 512B or 24GiB; "
+                             "got '16'"),
+        (["--threshold", "0"], "--threshold: expected more than 0, at most 1; got 0"),
+        (["--threshold", "1.5"], "--threshold: expected more than 0, at most 1; got 1.5"),
+        (["--threshold", "nan"], "--threshold: expected more than 0, at most 1; got nan"),
+        (["--pattern", "sequential"], "--racm: does not go with --pattern"),
+        (["--set", "controller.read_queue=0"], None),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_what_racm_is_asked_is_told_at_once(
+    arguments: list[str], message: str | None
+) -> None:
+    done = bankwise("bandwidth", MEMORY, "--racm", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert message is None or done.err == message + "\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--extent", "16KiB"], ["--threshold", "0.7"], ["--html", "racm.html"]]
+)
+def test_what_only_racm_reads_is_refused_without_it(arguments: list[str]) -> None:
+    done = bankwise("bandwidth", MEMORY, *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"{arguments[0]}: needs --racm\n"
+
+
+@pytest.mark.usefixtures("brief")
+def test_devices_puts_what_is_simulated_beside_the_bounds_of_every_memory() -> None:
+    # without refresh: how much of it a short run meets is chance
+    for device in found("devices", "--set", "controller.refresh=none")["devices"]:
+        assert ("simulated" in device) == (device["kind"] == "memory")
+        for pattern, figures in device.get("simulated", {}).items():
+            assert set(figures) == {"rotating_gbps", "described_gbps"}
+            bound = device["bounds"][pattern]
+            assert bound["binding"]
+            assert all(0 < gbps <= 1.01 * bound["gbps"] for gbps in figures.values())
+
+
+@pytest.mark.usefixtures("brief")
+def test_devices_prints_what_is_simulated_and_what_binds() -> None:
+    text = bankwise("devices").out
+    assert "rotating" in text and "tRRD, tFAW" in text
+
+
+def test_devices_may_leave_the_simulation_out() -> None:
+    assert "rotating" not in bankwise("devices", "--no-simulate").out
+    assert not any("simulated" in device for device in found("devices", "--no-simulate")["devices"])
