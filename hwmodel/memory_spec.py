@@ -346,6 +346,11 @@ class MemorySpec(Strict):
         queues = banks if c.queue_scope == "bank" else 1
         return (c.read_queue + c.write_queue) * queues + c.activation_buffer
 
+    @property
+    def activate_command(self) -> str:
+        """The (first) command that opens a row."""
+        return "ACT1" if self.activate.steps == 2 else "ACT"
+
     def reference(self, command: str) -> str:
         """The command that `ACT` stands for in rows; others stand for themselves."""
         return self.activate.reference if command == "ACT" else command

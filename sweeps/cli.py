@@ -85,6 +85,10 @@ def bandwidth(
             "--racm", help="Instead: random extents against sequential, by size and condition."
         ),
     ] = False,
+    refresh: Annotated[
+        bool,
+        typer.Option("--refresh", help="Instead: every way to refresh, on one channel."),
+    ] = False,
     extent: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="With --racm: the extent to judge; 16KiB by default."),
@@ -103,14 +107,17 @@ def bandwidth(
     from hwmodel.description import DescriptionError
 
     asked = {"--extent": extent, "--threshold": threshold, "--html": html}
+    if [bool(pattern), racm, refresh].count(True) > 1:
+        raise DescriptionError("does not go with --pattern or another", "--racm, --refresh")
     if racm:
-        if pattern:
-            raise DescriptionError("does not go with --pattern", "--racm")
         _racm(device, overrides or [], extent, threshold, html, json)
         return
     for option, value in asked.items():
         if value is not None:
             raise DescriptionError("needs --racm", option)
+    if refresh:
+        _refresh(device, overrides or [], json)
+        return
     _patterns(device, overrides or [], pattern, json)
 
 
@@ -129,6 +136,20 @@ def _patterns(device: str, overrides: list[str], asked: list[str] | None, json: 
         print_json(found)
     else:
         show_bandwidth(loaded, found)
+
+
+def _refresh(device: str, overrides: list[str], json: bool) -> None:
+    from hwmodel.device import load_device
+    from hwmodel.refresh_table import refresh_table
+    from sweeps.refresh_table import record, show
+    from sweeps.screen import print_json
+
+    loaded = load_device(device, overrides)
+    found = refresh_table(loaded.memory)
+    if json:
+        print_json(record(loaded, found))
+    else:
+        show(loaded, found)
 
 
 def _racm(
