@@ -60,7 +60,8 @@ def _why(by: dict[tuple[Choice, str], Cost], patterns: list[str]) -> list[str]:
         lines.append(
             f"{pattern}: per-bank {verb} ({gain:+.1%}). All-bank stops the rank for"
             f" {every.refreshing:.1%} of the time and reopens"
-            f" {every.conflicts_per_refresh:.1f} rows a refresh; per-bank keeps each bank busy for {single.refreshing:.1%} and reopens"
+            f" {every.conflicts_per_refresh:.1f} rows a refresh; per-bank keeps each bank busy"
+            f" for {single.refreshing:.1%} and reopens"
             f" {single.conflicts_per_refresh:.1f}."
         )
     return lines
