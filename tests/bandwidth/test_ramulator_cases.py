@@ -1,4 +1,4 @@
-"""The LPDDR5 cases measured with Ramulator 2.1, on the memory that copies its setting.
+"""The cases measured with Ramulator 2.1, on the memories that copy its setting.
 
 The cases and the stream maker are third-party material beside the clone; without them the tests
 skip.
@@ -20,14 +20,23 @@ from hwmodel.replay import figures
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
 CASES = REFERENCE / "ramulator21_cases.json"
-MEMORY = "ramulator-lpddr5-6400-x16"
+MEMORIES = {
+    "LPDDR5": "ramulator-lpddr5-6400-x16",
+    "HBM2": "ramulator-hbm2-2.0",
+    "HBM3": "ramulator-hbm3-6.4",
+}
+MAPPING = "bank_group_interleaved"
+"""The address map that these memories have."""
 
 
 def cases() -> list[Any]:
     if not CASES.is_file():
         return [pytest.param({}, marks=pytest.mark.skip(reason="../shared/reference is absent"))]
-    found = [c for c in json.loads(CASES.read_text()) if c["memory"] == "LPDDR5"]
-    return [pytest.param(case, id=f"{case['stream']}-{case['refresh']}") for case in found]
+    found = json.loads(CASES.read_text())
+    return [
+        pytest.param(case, id=f"{case['memory']}-{case['stream']}-{case['refresh']}")
+        for case in found
+    ]
 
 
 def stream(name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -41,7 +50,9 @@ def stream(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("case", cases())
 def test_bandwidth_and_row_hits_agree_with_ramulator(case: dict[str, Any]) -> None:
-    device = load_device(MEMORY, [f"controller.refresh={case['refresh']}"])
+    assert case["mapping"] == MAPPING
+    settings = [f"controller.{key}={case[key]}" for key in ("refresh", "read_queue", "write_queue")]
+    device = load_device(MEMORIES[case["memory"]], settings)
     run = OpenLoop(device.memory)
     run.feed(0, *stream(case["stream"]))
     run.finish()

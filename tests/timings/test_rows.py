@@ -7,11 +7,22 @@ import itertools
 import pytest
 
 from hwmodel.audit import DEPTH, OTHER, Violation, audit, row_rule
-from hwmodel.memory_spec import COLUMN_COMMANDS, RANK_COMMANDS, MemorySpec
+from hwmodel.commands import COLUMN_COMMANDS, RANK_COMMANDS
+from hwmodel.memory_spec import MemorySpec
 from hwmodel.reference import Issued
 from tests.timings.memories import SHIPPED, command_log, spec
 
-MEMORIES = {name: spec(name) for name in SHIPPED}
+
+def second_rank(name: str) -> MemorySpec:
+    """The memory; with two ranks where rows speak of another rank."""
+    memory = spec(name)
+    if "other_rank" not in {row.scope for row in memory.constraints}:
+        return memory
+    fields = [f"{field}:{bits}" for field, bits in memory.resolved_address_map()]
+    return spec(name, organisation__ranks=2, address_map=[*fields, "rank:1"])
+
+
+MEMORIES = {name: second_rank(name) for name in SHIPPED}
 ROWS = [
     (name, number) for name, memory in MEMORIES.items() for number in range(len(memory.constraints))
 ]
