@@ -98,7 +98,7 @@ def _oldest_wins(c: Record, s: Record, pc: int, kind: int, hits: int, pair_open:
     """Offer the column command of the oldest request of the queue, if no other column command of
     the queue can come before it."""
     slot = s.oldest[pc, kind]
-    if slot < 0 or not _plain_columns(c):
+    if slot < 0 or c.shared_queue == 1 or not _plain_columns(c):
         return False
     bank = s.slot[slot, Q_BANK]
     low = bank - pc * c.banks_per_pc

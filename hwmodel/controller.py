@@ -25,6 +25,8 @@ class Controller(Strict):
     scheduler: Literal["frfcfs", "frfcfs_oldest_ready", "fcfs"] = "frfcfs"
     queue_scope: Literal["channel", "bank"] = "channel"
     """Whether a pseudo-channel or each of its banks has a read and a write queue."""
+    queues: Literal["separate", "shared"] = "separate"
+    """Whether reads and writes wait apart and take turns, or in one queue of `read_queue`."""
     read_queue: Annotated[int, Field(ge=1, le=MAX_QUEUE)] = 32
     write_queue: Annotated[int, Field(ge=1, le=MAX_QUEUE)] = 32
     write_drain_high: Annotated[float, Field(ge=0, le=1)] = 0.8

@@ -39,6 +39,12 @@ _TIMING_ALIASES = {
     "nCWL": "WL",
     "tRPpb": "tRP",
     "nRPpb": "tRP",
+    "tRCpb": "tRC",
+    "nRCpb": "tRC",
+    "tCCD": "tCCD_S",
+    "nCCD": "tCCD_S",
+    "tCCD_S": "tCCD",
+    "nCCD_S": "tCCD",
 }
 
 

@@ -28,7 +28,7 @@ from hwmodel.kernel_names import (
     Record,
 )
 from hwmodel.pages import close_row, open_row, shorten_timeout
-from hwmodel.queues import find_hit, link, set_hit, unlink
+from hwmodel.queues import find_hit, link, queue_of, set_hit, unlink
 from hwmodel.ready import note_row
 from hwmodel.refresh import bank_of, refreshed
 from hwmodel.timing import N_COMMANDS, Int
@@ -135,13 +135,13 @@ def _leave(c: Record, s: Record, pc: int, bank: int, bit: int, slot: int) -> Non
         s.active_count[pc] -= 1
         note_row(c, s, pc, bank)
         return
-    kind = s.slot[slot, Q_KIND]
-    was_oldest = s.first[kind, bank] == slot
+    queue = queue_of(c, s.slot[slot, Q_KIND])
+    was_oldest = s.first[queue, bank] == slot
     later = s.slot[slot, Q_NEXT]
     unlink(c, s, pc, bit, slot)
-    if s.hit[kind, bank] == slot:
-        set_hit(s, pc, kind, bank, bit, find_hit(s, later, s.open_row[bank]))
-    if s.hit[kind, bank] < 0 or (was_oldest and s.hit[kind, bank] != s.first[kind, bank]):
+    if s.hit[queue, bank] == slot:
+        set_hit(s, pc, queue, bank, bit, find_hit(s, later, s.open_row[bank]))
+    if s.hit[queue, bank] < 0 or (was_oldest and s.hit[queue, bank] != s.first[queue, bank]):
         note_row(c, s, pc, bank)
 
 
@@ -162,8 +162,9 @@ def _serve(
         close_row(c, s, pc, bank)
     if s.slot[slot, Q_FLAGS] & FLAG_RMW:  # its write follows, in the place that was held for it
         s.slot[slot, Q_FLAGS] = 0
-        s.reserved[pc] -= 1
-        s.bank_reserved[bank] -= 1
+        if c.shared_queue == 0:
+            s.reserved[pc] -= 1
+            s.bank_reserved[bank] -= 1
         link(c, s, pc, 1, bank, bit, slot)
         return
     s.free[pc, s.free_count[pc]] = slot

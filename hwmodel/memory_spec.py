@@ -344,7 +344,8 @@ class MemorySpec(Strict):
         c = self.controller
         banks = self.organisation.banks // self.organisation.pseudochannels
         queues = banks if c.queue_scope == "bank" else 1
-        return (c.read_queue + c.write_queue) * queues + c.activation_buffer
+        entries = c.read_queue + (c.write_queue if c.queues == "separate" else 0)
+        return entries * queues + c.activation_buffer
 
     @property
     def activate_command(self) -> str:

@@ -41,11 +41,17 @@ def set_hit(s: Record, pc: int, kind: int, bank: int, bit: int, found: int) -> N
 
 
 @part
-def _count(c: Record, s: Record, pc: int, kind: int, bank: int, change: int) -> None:
+def queue_of(c: Record, kind: int) -> int:
+    """The queue in which reads (0) or writes (1) wait."""
+    return 0 if c.shared_queue == 1 else kind
+
+
+@part
+def _count(c: Record, s: Record, pc: int, queue: int, bank: int, change: int) -> None:
     """Book that a queue has one request more (`change` 1) or less (-1)."""
-    s.waiting[pc, kind] += change
-    s.queued[kind, bank] += change
-    if c.queue_per_bank == 1 and kind == 1:
+    s.waiting[pc, queue] += change
+    s.queued[queue, bank] += change
+    if c.queue_per_bank == 1 and queue == 1:
         # the write queues on each side of the watermarks
         held = s.queued[1, bank] - (1 if change > 0 else 0)  # the smaller of before and after
         if held == c.drain_high:
@@ -57,7 +63,8 @@ def _count(c: Record, s: Record, pc: int, kind: int, bank: int, change: int) -> 
 @part
 def link(c: Record, s: Record, pc: int, kind: int, bank: int, bit: int, slot: int) -> None:
     """Put a request at the end of its queue."""
-    before = s.last[kind, bank]
+    queue = queue_of(c, kind)
+    before = s.last[queue, bank]
     s.slot[slot, Q_KIND] = kind
     s.slot[slot, Q_SEQ] = s.seq
     s.slot[slot, Q_TIME] = s.now
@@ -67,80 +74,80 @@ def link(c: Record, s: Record, pc: int, kind: int, bank: int, bit: int, slot: in
     if before >= 0:
         s.slot[before, Q_NEXT] = slot
     else:
-        s.first[kind, bank] = slot
-        s.pending[pc, kind] |= bit
+        s.first[queue, bank] = slot
+        s.pending[pc, queue] |= bit
         note_row(c, s, pc, bank)
-    s.last[kind, bank] = slot
-    before = s.youngest[pc, kind]
+    s.last[queue, bank] = slot
+    before = s.youngest[pc, queue]
     s.slot[slot, Q_YOUNGER] = -1
     s.slot[slot, Q_OLDER] = before
     if before >= 0:
         s.slot[before, Q_YOUNGER] = slot
     else:
-        s.oldest[pc, kind] = slot
-    s.youngest[pc, kind] = slot
-    if s.hit[kind, bank] < 0 and s.open_row[bank] == s.slot[slot, Q_ROW]:
-        set_hit(s, pc, kind, bank, bit, slot)
-    _count(c, s, pc, kind, bank, 1)
+        s.oldest[pc, queue] = slot
+    s.youngest[pc, queue] = slot
+    if s.hit[queue, bank] < 0 and s.open_row[bank] == s.slot[slot, Q_ROW]:
+        set_hit(s, pc, queue, bank, bit, slot)
+    _count(c, s, pc, queue, bank, 1)
 
 
 @part
 def unlink(c: Record, s: Record, pc: int, bit: int, slot: int) -> None:
     """Take a request out of its queue (its slot is not freed)."""
-    kind, bank = s.slot[slot, Q_KIND], s.slot[slot, Q_BANK]
+    queue, bank = queue_of(c, s.slot[slot, Q_KIND]), s.slot[slot, Q_BANK]
     before, after = s.slot[slot, Q_PREV], s.slot[slot, Q_NEXT]
     if before >= 0:
         s.slot[before, Q_NEXT] = after
     else:
-        s.first[kind, bank] = after
+        s.first[queue, bank] = after
         if after < 0:
-            s.pending[pc, kind] &= ~bit
+            s.pending[pc, queue] &= ~bit
     if after >= 0:
         s.slot[after, Q_PREV] = before
     else:
-        s.last[kind, bank] = before
+        s.last[queue, bank] = before
     before, after = s.slot[slot, Q_OLDER], s.slot[slot, Q_YOUNGER]
     if before >= 0:
         s.slot[before, Q_YOUNGER] = after
     else:
-        s.oldest[pc, kind] = after
+        s.oldest[pc, queue] = after
     if after >= 0:
         s.slot[after, Q_OLDER] = before
     else:
-        s.youngest[pc, kind] = before
-    _count(c, s, pc, kind, bank, -1)
+        s.youngest[pc, queue] = before
+    _count(c, s, pc, queue, bank, -1)
 
 
 @part
-def _full(c: Record, s: Record, pc: int, kind: int, bank: int) -> bool:
-    """Whether the queue for reads (0) or writes (1) of the bank has no room."""
+def _full(c: Record, s: Record, pc: int, queue: int, bank: int) -> bool:
+    """Whether a queue for requests to the bank has no room."""
     if c.queue_per_bank == 1:
-        held = s.queued[kind, bank] + (s.bank_reserved[bank] if kind == 1 else 0)
+        held = s.queued[queue, bank] + (s.bank_reserved[bank] if queue == 1 else 0)
     else:
-        held = s.waiting[pc, kind] + (s.reserved[pc] if kind == 1 else 0)
-    return held >= c.queue[kind]
+        held = s.waiting[pc, queue] + (s.reserved[pc] if queue == 1 else 0)
+    return held >= c.queue[queue]
 
 
 @part
-def _waiting_write(s: Record, bank: int, row: int, column: int) -> bool:
-    """Whether a waiting write will fill this burst whole."""
-    slot = s.first[1, bank]
-    while slot >= 0:
-        if (
-            s.slot[slot, Q_COLUMN] == column
-            and s.slot[slot, Q_ROW] == row
-            and s.slot[slot, Q_FLAGS] & FLAG_MASKED == 0
-        ):
-            return True
-        slot = s.slot[slot, Q_NEXT]
-    slot = s.active[bank]
+def _fills(s: Record, slot: int, row: int, column: int) -> bool:
+    """Whether a waiting request is a write of this whole burst."""
     return (
-        slot >= 0
-        and s.slot[slot, Q_KIND] == 1
-        and s.slot[slot, Q_COLUMN] == column
+        s.slot[slot, Q_COLUMN] == column
         and s.slot[slot, Q_ROW] == row
+        and s.slot[slot, Q_KIND] == 1
         and s.slot[slot, Q_FLAGS] & FLAG_MASKED == 0
     )
+
+
+@part
+def _waiting_write(c: Record, s: Record, bank: int, row: int, column: int) -> bool:
+    """Whether a waiting write will fill this burst whole."""
+    slot = s.first[queue_of(c, 1), bank]
+    while slot >= 0:
+        if _fills(s, slot, row, column):
+            return True
+        slot = s.slot[slot, Q_NEXT]
+    return s.active[bank] >= 0 and _fills(s, s.active[bank], row, column)
 
 
 @part
@@ -183,8 +190,8 @@ def enter(c: Record, s: Record, completions: Int) -> None:
         if (
             asked == READ
             and c.forwarding == 1
-            and (s.first[1, bank] >= 0 or s.active[bank] >= 0)
-            and _waiting_write(s, bank, row, column)
+            and (s.first[queue_of(c, 1), bank] >= 0 or s.active[bank] >= 0)
+            and _waiting_write(c, s, bank, row, column)
         ):
             s.forwarded += 1
             answered = True
@@ -194,12 +201,12 @@ def enter(c: Record, s: Record, completions: Int) -> None:
             if asked == PARTIAL_WRITE:
                 flags = FLAG_MASKED
                 if c.read_modify_write == 1:
-                    if _full(c, s, pc, 1, bank):
+                    if c.shared_queue == 0 and _full(c, s, pc, 1, bank):
                         return
                     kind, flags = 0, FLAG_RMW
-            if _full(c, s, pc, kind, bank):
+            if _full(c, s, pc, queue_of(c, kind), bank):
                 return
-            if flags == FLAG_RMW:
+            if flags == FLAG_RMW and c.shared_queue == 0:
                 s.reserved[pc] += 1
                 s.bank_reserved[bank] += 1
             s.free_count[pc] -= 1
