@@ -2,7 +2,7 @@
 
 Every check is vectorised over the whole log (about two seconds a million commands) and reports all
 that it finds, so that one illegal command does not hide another. Times are integer ticks of the
-memory's clock. The CSV form of a log (`replay --commands`) is written and read here too.
+memory's clock.
 """
 
 from __future__ import annotations
@@ -10,49 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.command_log import CODE, LEVEL_FIELDS, CommandLog, clocks_text
 from hwmodel.commands import COLUMN_COMMANDS, COMMANDS, RANK_COMMANDS
-from hwmodel.description import DescriptionError, nearest
 from hwmodel.memory_spec import MemorySpec, Row
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-CODE = {name: code for code, name in enumerate(COMMANDS)}
-LEVEL_FIELDS = ("pseudochannel", "rank", "stack", "bankgroup", "bank")
 DEPTH = {"channel": 0, "pseudochannel": 1, "rank": 2, "stack": 3, "bankgroup": 4, "bank": 5}
 OTHER = {"other_stack": "stack", "other_rank": "rank"}
 POSTPONED = 8
 """Refreshes a unit may be behind or ahead of what is due (JEDEC: at most 8 postponed)."""
 LONGEST_GAP = POSTPONED + 1
 """Longest time between two refreshes of a unit, in refresh intervals."""
-
-
-class CommandLog(NamedTuple):
-    """Commands in the order of issue: int64 arrays of one length.
-
-    `tick` counts ticks; `command` indexes `hwmodel.memory_spec.COMMANDS`; `bank` is within its
-    group. -1 where a field is not addressed.
-    """
-
-    tick: Ints
-    command: Ints
-    pseudochannel: Ints
-    rank: Ints
-    stack: Ints
-    bankgroup: Ints
-    bank: Ints
-    row: Ints
-    column: Ints
-
-    def take(self, which: Ints | Flags) -> CommandLog:
-        """The commands at `which` (indices or a mask)."""
-        return CommandLog(*(values[which] for values in self))
 
 
 @dataclass(frozen=True)
@@ -70,7 +45,7 @@ def row_rule(memory: MemorySpec, number: int) -> str:
     """Text of a constraint row, such as `bank (ACT -> RD) tRCD = 15 nCK`."""
     row = memory.constraints[number]
     window = f"window {row.window}, " if row.window else ""
-    value = _clocks(memory, memory.ticks(row.delay))
+    value = clocks_text(memory, memory.ticks(row.delay))
     stated = "" if row.delay.strip() == value else f"{row.delay} = "
     return (
         f"{row.scope} ({window}{'|'.join(row.after)} -> {'|'.join(row.before)}) {stated}{value} nCK"
@@ -158,7 +133,7 @@ class _Auditor:
         return sorted(self.violations, key=lambda v: (v.index, v.row, v.rule))[: self.limit]
 
     def clocks(self, ticks: int) -> str:
-        return _clocks(self.memory, ticks)
+        return clocks_text(self.memory, ticks)
 
     def mask(self, *names: str) -> Flags:
         """Which commands are one of `names`."""
@@ -444,7 +419,15 @@ class _Auditor:
             yield number, index, np.array([heads[bank] for bank in banks], dtype=np.int64)
 
     def refresh_order(self) -> None:
-        """Sets of a rank are refreshed in order, each once before any a second time."""
+        """Sets of a rank are refreshed in order, or each once before any a second time."""
+        if self.memory.controller.refresh_order == "idle_first":
+            for _, index, chosen in self._refreshes():
+                again = np.zeros(len(chosen), dtype=np.bool_)
+                for start in range(0, len(chosen), len(self.sets)):
+                    part = chosen[start : start + len(self.sets)]
+                    again[start + np.setdiff1d(np.arange(len(part)), _first_of_each(part))] = True
+                self.report(index[again], "refresh order: the set was refreshed in this round")
+            return
         for _, index, chosen in self._refreshes():
             expected = (np.concatenate([[-1], chosen])[: len(chosen)] + 1) % len(self.sets)
             self.report(index[chosen != expected], "refresh order: not the set whose turn it is")
@@ -455,8 +438,7 @@ class _Auditor:
         if policy == "none" or len(self.log.tick) == 0:
             return
         end = int(self.log.tick[-1]) if end_tick is None else end_tick
-        described = getattr(self.memory.refresh, policy)
-        interval = self.memory.ticks(described.interval)
+        interval = self.memory.refresh_ticks()
         if policy == "all_bank":
             for number in range(self.sizes[0] * self.sizes[1]):
                 index = np.flatnonzero((self._rank() == number) & self.mask("REFAB"))
@@ -488,153 +470,6 @@ class _Auditor:
             self.report(at[-1:], f"refresh debt: {unit} more than {POSTPONED} behind at the end")
 
 
-def _clocks(memory: MemorySpec, ticks: int) -> str:
-    """Ticks in CK, without a trailing .0."""
-    per_ck = memory.clock.ticks_per_ck
-    return str(ticks // per_ck) if ticks % per_ck == 0 else str(ticks / per_ck)
-
-
-# --- CSV --------------------------------------------------------------------------------
-
-
-def csv_columns(memory: MemorySpec, channels: bool) -> list[str]:
-    """Columns of the CSV of this memory; `channels`: more than one channel stands in the file."""
-    o = memory.organisation
-    return [
-        *(["channel"] if channels else []),
-        *(["pseudochannel"] if o.pseudochannels > 1 else []),
-        "cycle", "command", "rank",
-        *(["stack"] if o.stacks > 1 else []),
-        "bankgroup", "bank", "row", "column",
-    ]  # fmt: skip
-
-
-def write_csv(
-    file: IO[str],
-    memory: MemorySpec,
-    log: CommandLog,
-    channel: int | None = None,
-    *,
-    header: bool = True,
-) -> None:
-    """Append `log` to `file`; `channel` where it holds several; `header` for the first chunk."""
-    columns = csv_columns(memory, channel is not None)
-    if header:
-        file.write(",".join(columns) + "\n")
-    texts: list[list[str]] = []
-    for name in columns:
-        if name == "channel":
-            texts.append([str(channel)] * len(log.tick))
-        elif name == "cycle":
-            texts.append([_clocks(memory, tick) for tick in log.tick.tolist()])
-        elif name == "command":
-            texts.append([COMMANDS[code] for code in log.command.tolist()])
-        else:
-            values = getattr(log, name).tolist()
-            texts.append(["" if value < 0 else str(value) for value in values])
-    file.writelines(",".join(fields) + "\n" for fields in zip(*texts, strict=True))
-
-
-def read_csv(memory: MemorySpec, path: str | Path) -> list[tuple[int, CommandLog]]:
-    """Logs of the channels in a CSV, by channel (0 where it has no such column).
-
-    Raises DescriptionError with file and line.
-    """
-    lines = _read_lines(path)
-    columns = [name.strip() for name in lines[0].split(",")] if lines else []
-    known = ["channel", *csv_columns(memory, False)]
-    for name in columns:
-        if name not in known:
-            raise DescriptionError(f"unknown column {name!r}; {nearest(name, known)}", path, 1)
-    for name in known[1:]:
-        if columns.count(name) != 1:
-            raise DescriptionError(f"expected one column {name!r}: {','.join(known[1:])}", path, 1)
-    for number, line in enumerate(lines[1:], 2):
-        if line.count(",") != len(columns) - 1:
-            got = line.count(",") + 1
-            raise DescriptionError(f"expected {len(columns)} fields; got {got}", path, number)
-    # one split of the whole is several times faster than one a line
-    flat = ",".join(lines[1:]).split(",") if len(lines) > 1 else []
-    texts = {name: flat[place :: len(columns)] for place, name in enumerate(columns)}
-    return _logs(memory, path, texts, len(lines) - 1)
-
-
-def _read_lines(path: str | Path) -> list[str]:
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise DescriptionError(f"not UTF-8 text (byte {error.start})", path) from None
-    except OSError as error:
-        raise DescriptionError(f"cannot be read: {error.strerror}", path) from None
-    while lines and not lines[-1].strip():
-        lines.pop()
-    if not lines:
-        raise DescriptionError("is empty; expected a header and commands", path)
-    return lines
-
-
-def _logs(
-    memory: MemorySpec, path: str | Path, texts: dict[str, list[str]], count: int
-) -> list[tuple[int, CommandLog]]:
-    """Columns of text to one log a channel."""
-    zero = np.zeros(count, dtype=np.int64)
-    fields = {
-        name: _integers(path, name, texts[name]) if name in texts else zero
-        for name in ("channel", *LEVEL_FIELDS, "row", "column")
-    }
-    if "stack" not in texts:
-        fields["stack"] = np.where(fields["bank"] >= 0, 0, -1)
-    tick = _ticks(memory, path, texts["cycle"])
-    command = _commands(path, texts["command"])
-    channel = fields.pop("channel")
-    log = CommandLog(tick, command, **fields)
-    return [(int(number), log.take(channel == number)) for number in np.unique(channel)]
-
-
-def _integers(path: str | Path, name: str, texts: list[str]) -> Ints:
-    """A column of integers; an empty field is -1."""
-    values = {text: -1 for text in set(texts) if not text.strip()}
-    for text in set(texts) - set(values):
-        if not (text.strip().isascii() and text.strip().isdigit() and len(text) < 19):
-            line = texts.index(text) + 2
-            raise DescriptionError(f"expected a whole number; got {text!r}", path, line, name)
-        values[text] = int(text)
-    return np.array([values[text] for text in texts], dtype=np.int64)
-
-
-def _ticks(memory: MemorySpec, path: str | Path, texts: list[str]) -> Ints:
-    """Cycles in CK to ticks; a cycle that is not on a tick is refused."""
-    per_ck = memory.clock.ticks_per_ck
-    try:
-        cycles = np.array(texts, dtype=np.float64)
-        wrong = np.flatnonzero(~(np.abs(cycles) < 2**52))
-    except ValueError:
-        wrong = np.array([i for i, text in enumerate(texts) if not _is_number(text)])
-    if len(wrong) == 0:
-        ticks = np.rint(cycles * per_ck)
-        wrong = np.flatnonzero((np.abs(cycles * per_ck - ticks) > 1e-6) | (cycles < 0))
-    if len(wrong):
-        at = int(wrong[0])
-        unit = "a whole clock" if per_ck == 1 else f"1/{per_ck} of a clock"
-        raise DescriptionError(
-            f"expected a cycle to {unit}; got {texts[at]!r}", path, at + 2, "cycle"
-        )
-    return ticks.astype(np.int64)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _commands(path: str | Path, texts: list[str]) -> Ints:
-    """A column of command names to codes."""
-    for text in set(texts) - set(CODE):
-        line = texts.index(text) + 2
-        raise DescriptionError(
-            f"no command {text!r}; {nearest(text, list(COMMANDS))}", path, line, "command"
-        )
-    return np.array([CODE[text] for text in texts], dtype=np.int64)
+def _first_of_each(values: Ints) -> Ints:
+    """Index of the first occurrence of each value."""
+    return np.unique(values, return_index=True)[1].astype(np.int64)

@@ -166,7 +166,7 @@ def _offer_rows(
     opening = can_open and s.open_bound[pc] * 8 + order <= s.best_key
     if not closing and not opening:
         return
-    mask &= ~s.active_banks[pc]
+    mask &= ~s.active_banks[pc] & (s.open_banks[pc] | ~s.held[pc])
     if not closing:
         mask &= ~s.open_banks[pc]
     if not opening:

@@ -77,6 +77,7 @@ _PER_PC = [
     "active_banks",
     "active_count",
     "blocked",
+    "held",
     "pair_bank",
     "pair_slot",
     "pair_deadline",

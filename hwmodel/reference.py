@@ -8,124 +8,29 @@ kernel is held to it, command by command. Times are integer ticks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 
 from hwmodel.commands import COLUMN_COMMANDS, LEVELS, RANK_COMMANDS
 from hwmodel.controller import FIELDS
 from hwmodel.memory_spec import MemorySpec
-
-Place = tuple[int, ...]
-"""(pseudochannel, rank, stack, bankgroup, bank), or a head of it: () the channel, two a rank."""
+from hwmodel.reference_state import (
+    Bank,
+    Candidate,
+    Issued,
+    Pair,
+    Place,
+    Port,
+    ReferenceResult,
+    RefreshUnit,
+    Request,
+)
 
 DEPTH = {"channel": 0, "pseudochannel": 1, "rank": 2, "stack": 3, "bankgroup": 4, "bank": 5}
 OTHER = {"other_stack": "stack", "other_rank": "rank"}
+POSTPONED, TIMEOUT = 6, 7
+"""Classes of candidates that other code asks for."""
 PATIENCE = 10_000_000
 """Ticks without a command after which the description is taken to be impossible."""
-
-
-@dataclass(frozen=True)
-class Issued:
-    """One command; -1 where a field is not addressed."""
-
-    tick: int
-    command: str
-    pseudochannel: int
-    rank: int
-    stack: int
-    bankgroup: int
-    bank: int
-    row: int
-    column: int
-
-
-@dataclass(frozen=True)
-class ReferenceResult:
-    """What the channel did. `end_tick`: end of the last beat; latencies in order of service."""
-
-    commands: list[Issued]
-    end_tick: int
-    row_hits: int
-    row_misses: int
-    row_conflicts: int
-    read_latency_ticks: list[int]
-
-
-@dataclass(eq=False)
-class Request:
-    """One burst. `seq`: order of entry into a queue; `entered`: its tick."""
-
-    arrival: int
-    write: bool
-    place: Place
-    row: int
-    column: int
-    seq: int = -1
-    entered: int = -1
-    precharged: bool = False
-    activated: bool = False
-
-
-@dataclass(eq=False)
-class Bank:
-    """State of one bank. `served`: column commands since the row opened."""
-
-    place: Place
-    open_row: int | None = None
-    served: int = 0
-
-
-@dataclass(eq=False)
-class Pair:
-    """An ACT1 whose ACT2 has to come at `deadline` or before."""
-
-    request: Request
-    deadline: int
-
-
-@dataclass(eq=False)
-class Port:
-    """What each pseudo-channel has of its own: queues, mode, activation buffer, open pair, DQ."""
-
-    reads: list[Request] = field(default_factory=list)
-    writes: list[Request] = field(default_factory=list)
-    buffer: list[Request] = field(default_factory=list)
-    writing: bool = False
-    pair: Pair | None = None
-    data: list[tuple[int, int]] = field(default_factory=list)
-
-    @property
-    def queue(self) -> list[Request]:
-        """The mode's queue, oldest first."""
-        return self.writes if self.writing else self.reads
-
-    @property
-    def waiting(self) -> list[Request]:
-        """Every request that has entered and is not served."""
-        return self.reads + self.writes + self.buffer
-
-
-@dataclass(eq=False)
-class RefreshUnit:
-    """A rank of a pseudo-channel and how many refreshes it has had."""
-
-    place: Place
-    issued: int = 0
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A command that may be issued: `rank_in_class` is the seq, or (rank, bank) of a refresh."""
-
-    group: int
-    rank_in_class: tuple[int, ...]
-    command: str
-    places: tuple[Place, ...]
-    request: Request | None = None
-
-    @property
-    def order(self) -> tuple[int, tuple[int, ...]]:
-        return (self.group, self.rank_in_class)
 
 
 class Lowered:
@@ -154,6 +59,7 @@ class Lowered:
             ]
             for kind, d in (("RD", memory.data.read), ("WR", memory.data.write))
         }
+        self.page_timeout = clock.ticks(clock.clocks_of_ns(memory.controller.page_timeout))
         self.max_gap = memory.ticks(memory.activate.max_gap) if memory.activate.max_gap else 0
         self.hold: dict[str, int] = {}
         if memory.sync is not None and not memory.sync.always_on:
@@ -182,7 +88,7 @@ class Channel:
         self.now = 0
         self.ports = [Port() for _ in range(o.pseudochannels)]
         self.banks: dict[Place, Bank] = {
-            (p, r, s, g, b): Bank((p, r, s, g, b))
+            (p, r, s, g, b): Bank((p, r, s, g, b), self.lowered.page_timeout)
             for p in range(o.pseudochannels)
             for r in range(o.ranks)
             for s in range(o.stacks)
@@ -193,7 +99,7 @@ class Channel:
         ranks: list[Place] = [(p, r) for p in range(o.pseudochannels) for r in range(o.ranks)]
         self.units = [RefreshUnit(place) for place in ranks]
         self.sets = memory.refresh_sets()
-        self.interval, self.divided = self._interval_and_sets()
+        self.interval, self.divided = memory.refresh_ticks(), memory.refreshes_per_round
         self.sync_until = dict.fromkeys(ranks, -1)
         self.bus_free: dict[tuple[str, int], int] = {}
         self.history: dict[tuple[int, Place], list[int]] = {}
@@ -203,6 +109,7 @@ class Channel:
         self.end_tick = 0
         self.figures = {"hit": 0, "miss": 0, "conflict": 0}
         self.latencies: list[int] = []
+        self.forwarded = self.rmw_reads = self.seq = 0
         self._ready: dict[tuple[str, tuple[Place, ...]], int] = {}
 
     # --- Legality 1: rows ---------------------------------------------------------------
@@ -282,6 +189,9 @@ class Channel:
             return False
         if not self.bus_allows(command, places[0][0], candidate.request):
             return False
+        if candidate.group == TIMEOUT:
+            bank = self.banks[places[0]]
+            return self.now >= bank.used + bank.timeout
         if command in ("ACT", "ACT1"):
             return self._activation_allowed(command, places)
         if command in COLUMN_COMMANDS:
@@ -319,25 +229,62 @@ class Channel:
         """Requests and queues. What has arrived and finds room enters; returns how many did."""
         while entered < len(stream) and stream[entered].arrival <= self.now:
             head = stream[entered]
-            port = self.ports[head.place[0]]
-            queue = port.writes if head.write else port.reads
-            size = self.controller.write_queue if head.write else self.controller.read_queue
-            if len(queue) >= size:
+            if not head.write and self.controller.write_forwarding and self._will_be_filled(head):
+                self.forwarded += 1
+            elif not self._take(head):
                 break
-            head.seq, head.entered = entered, self.now
-            queue.append(head)
             entered += 1
         return entered
+
+    def _will_be_filled(self, head: Request) -> bool:
+        """Write forwarding. Whether a waiting write fills the burst of this read whole."""
+        return any(
+            other.write
+            and not other.partial
+            and (other.place, other.row, other.column) == (head.place, head.row, head.column)
+            for other in self.ports[head.place[0]].waiting
+        )
+
+    def _take(self, head: Request) -> bool:
+        """Requests and queues, Partial writes. Put the head into its queue; False without room."""
+        port, shared = self.ports[head.place[0]], self.controller.queues == "shared"
+        first_reads = head.partial and self.controller.partial_write == "read_modify_write"
+        needs_reads = first_reads or not head.write or shared
+        needs_writes = head.write and not shared
+        if needs_reads and self._held(port.reads, head) >= self.controller.read_queue:
+            return False
+        places = self._held(port.writes, head) + self._held(port.promised, head)
+        if needs_writes and places >= self.controller.write_queue:
+            return False
+        head.reads_first = first_reads
+        if first_reads:
+            head.write = False
+            if not shared:
+                port.promised.append(head)
+        self._join(port.reads if needs_reads else port.writes, head)
+        return True
+
+    def _held(self, queue: list[Request], head: Request) -> int:
+        """Requests in the queue that the head would enter: a pseudo-channel's, or its bank's."""
+        if self.controller.queue_scope == "channel":
+            return len(queue)
+        return sum(request.place == head.place for request in queue)
+
+    def _join(self, queue: list[Request], request: Request) -> None:
+        request.seq, request.entered = self.seq, self.now
+        self.seq += 1
+        queue.append(request)
 
     def choose_modes(self) -> None:
         """Mode. Each pseudo-channel turns between reads and writes by its watermarks."""
         c = self.controller
         for port in self.ports:
-            reads, writes = len(port.reads), len(port.writes)
+            reads = len(port.reads)
+            fullest = max((self._held(port.writes, write) for write in port.writes), default=0)
             if not port.writing:
-                if writes > c.write_drain_high * c.write_queue or (reads == 0 and writes > 0):
+                if fullest > c.write_drain_high * c.write_queue or (reads == 0 and port.writes):
                     port.writing = True
-            elif (writes < c.write_drain_low * c.write_queue and reads > 0) or writes == 0:
+            elif (fullest < c.write_drain_low * c.write_queue and reads) or not port.writes:
                 port.writing = False
 
     # --- Candidates ---------------------------------------------------------------------
@@ -356,8 +303,9 @@ class Channel:
             else:
                 yield from self._first_ready(port)
         for unit in self.units:
-            if self.owed(unit):
-                yield from self._refresh(unit)
+            for which in self._sets_to_refresh(unit):
+                yield from self._refresh(unit, which)
+        yield from self._timeouts()
 
     def _for_request(self, group: int, command: str, request: Request) -> Candidate:
         return Candidate(group, (request.seq,), command, (request.place,), request)
@@ -378,12 +326,27 @@ class Channel:
             other is not request and other.place == request.place and other.row == request.row
             for other in port.waiting
         )
-        return name + "A" if self.controller.page_policy == "closed" and not wanted else name
+        closes = self.controller.page_policy == "closed" and not wanted and not request.reads_first
+        return name + "A" if closes else name
+
+    def _timeouts(self) -> Iterator[Candidate]:
+        """Page policy, `timeout` and `adaptive`. PRE of open banks whose row nobody waits for."""
+        if self.controller.page_policy not in ("timeout", "adaptive"):
+            return
+        for place, bank in self.banks.items():
+            wanted = any(
+                request.place == place and request.row == bank.open_row
+                for request in self.ports[place[0]].waiting
+            )
+            if bank.open_row is not None and not wanted and not self.blocked(place):
+                yield Candidate(TIMEOUT, (self.flat[place],), "PRE", (place,))
 
     def _next_row_command(self, request: Request) -> Candidate | None:
         """Candidates. ACT on a closed bank; PRE on an open one where no buffered request waits."""
         group = 4 if self.controller.scheduler == "frfcfs" else 3
         if self.banks[request.place].open_row is None:
+            if self.held(self._unit(request.place)):
+                return None
             return self._for_request(group, "ACT1" if self.two_step else "ACT", request)
         if self._buffered_in(request.place):
             return None
@@ -431,49 +394,91 @@ class Channel:
         phase = self.channel * interval // (self.channels * sets) if staggered else 0
         return phase + k * interval // sets
 
-    def _interval_and_sets(self) -> tuple[int, int]:
-        """Refresh. tREFI in ticks, and into how many refreshes it is divided."""
-        if self.controller.refresh == "none":
-            return 0, 1
-        if self.controller.refresh == "all_bank":
-            assert self.memory.refresh.all_bank is not None
-            return self.memory.ticks(self.memory.refresh.all_bank.interval), 1
-        assert self.memory.refresh.per_bank is not None
-        interval = self.memory.ticks(self.memory.refresh.per_bank.interval)
-        return interval, len(self.sets)
-
     def owed(self, unit: RefreshUnit) -> bool:
         """Refresh. Whether a refresh has fallen due and was not issued yet."""
         return self.controller.refresh != "none" and self.due(unit.issued + 1) <= self.now
 
-    def _set(self, unit: RefreshUnit) -> tuple[Place, ...]:
-        """Refresh. Banks of the oldest refresh not issued: its set, or the whole rank."""
+    def urgent_from(self, unit: RefreshUnit) -> int:
+        """Postponing. The tick from which the oldest refresh not issued is urgent."""
+        c, interval = self.controller, self.interval
+        patience = 0
+        if c.refresh_postpone:
+            extra = interval if c.refresh_order == "idle_first" and self.divided > 1 else 0
+            patience = max(0, c.refresh_postpone * interval - interval // 8 - extra)
+        return self.due(unit.issued + 1) + patience
+
+    def urgent(self, unit: RefreshUnit) -> bool:
+        """Postponing. Whether a refresh is owed and can wait no longer."""
+        return self.owed(unit) and self.urgent_from(unit) <= self.now
+
+    def held(self, unit: RefreshUnit) -> bool:
+        """Urgent. Whether activations must wait, for a second refresh is urgent as well."""
+        second = self.urgent_from(unit) - self.due(unit.issued + 1) + self.due(unit.issued + 2)
+        return self.urgent(unit) and second <= self.now
+
+    def _unit(self, place: Place) -> RefreshUnit:
+        return self.units[place[0] * self.memory.organisation.ranks + place[1]]
+
+    def settle_refreshes(self) -> None:
+        """Order. Which set an urgent refresh is for, once and for all."""
+        for unit in self.units:
+            if self.urgent(unit) and unit.settled is None:
+                left = self._turns(unit)
+                unit.settled = min(left, key=lambda which: (self._waiting_in(unit, which), which))
+
+    def _turns(self, unit: RefreshUnit) -> list[int]:
+        """Order. The sets whose refresh may be next."""
+        if self.controller.refresh_order == "round_robin":
+            return [unit.issued % self.divided]
+        return [which for which in range(self.divided) if which not in unit.done]
+
+    def _banks_of(self, unit: RefreshUnit, which: int) -> tuple[Place, ...]:
+        """Refresh. The banks of a set, or the whole rank."""
         banks = [place for place in self.banks if place[:2] == unit.place]
         if self.controller.refresh == "all_bank":
             return tuple(banks)
-        return tuple(banks[number] for number in self.sets[unit.issued % len(self.sets)])
+        return tuple(banks[number] for number in self.sets[which])
+
+    def _waiting_in(self, unit: RefreshUnit, which: int) -> int:
+        """Order. Requests that wait for the banks of a set."""
+        places = self._banks_of(unit, which)
+        return sum(request.place in places for request in self.ports[unit.place[0]].waiting)
 
     def blocked(self, place: Place) -> bool:
-        """Refresh. Whether a bank's queued requests offer nothing because its refresh is owed."""
-        unit = self.units[place[0] * self.memory.organisation.ranks + place[1]]
-        return self.owed(unit) and place in self._set(unit)
+        """Urgent. Whether a bank's queued requests offer nothing because of its refresh."""
+        unit = self._unit(place)
+        return (
+            self.urgent(unit)
+            and unit.settled is not None
+            and place in self._banks_of(unit, unit.settled)
+        )
 
-    def _refresh(self, unit: RefreshUnit) -> Iterator[Candidate]:
-        """Refresh. What an owed refresh needs next."""
-        rank = self.units.index(unit)
-        places = self._set(unit)
+    def _sets_to_refresh(self, unit: RefreshUnit) -> list[int]:
+        """Urgent: the settled set. Owed, not yet urgent: those of the next that are idle."""
+        if not self.owed(unit):
+            return []
+        if self.urgent(unit):
+            assert unit.settled is not None
+            return [unit.settled]
+        return [which for which in self._turns(unit) if not self._waiting_in(unit, which)]
+
+    def _refresh(self, unit: RefreshUnit, which: int) -> Iterator[Candidate]:
+        """Refresh. What a refresh of a set needs next."""
+        group = 2 if self.urgent(unit) else POSTPONED
+        places = self._banks_of(unit, which)
         if self.controller.refresh == "all_bank":
             if not self._buffered_in(unit.place) and self._pair_in(unit.place) is None:
                 is_open = any(self.banks[place].open_row is not None for place in places)
-                yield Candidate(2, (rank, 0), "PREA" if is_open else "REFAB", (unit.place,))
+                command = "PREA" if is_open else "REFAB"
+                yield Candidate(group, (self.flat[places[0]],), command, (unit.place,))
             return
         free = [p for p in places if not self._buffered_in(p) and self._pair_in(p) is None]
         still_open = [p for p in places if self.banks[p].open_row is not None]
         for place in free:
             if place in still_open:
-                yield Candidate(2, (rank, self.flat[place]), "PRE", (place,))
+                yield Candidate(group, (self.flat[place],), "PRE", (place,))
         if len(free) == len(places) and not still_open:
-            yield Candidate(2, (rank, self.flat[places[0]]), "REFPB", places)
+            yield Candidate(group, (self.flat[places[0]],), "REFPB", places)
 
     # --- Issue --------------------------------------------------------------------------
 
@@ -487,8 +492,7 @@ class Channel:
         self._log(command, places[0], request)
         if command in COLUMN_COMMANDS:
             assert request is not None
-            self._column(command, port, request)
-            return True
+            return self._column(command, port, request)
         if command == "CAS":
             self._keep_sync(places[0], "CAS")
         elif command in ("ACT", "ACT1"):
@@ -499,13 +503,9 @@ class Channel:
             self._open(port.pair.request)
             port.pair = None
         elif command in ("PRE", "PREA"):
-            for place, bank in self.banks.items():
-                if place[: len(places[0])] == places[0]:
-                    bank.open_row = None
-            if request is not None:
-                request.precharged = True
+            self._close(candidate)
         else:
-            self.units[places[0][0] * self.memory.organisation.ranks + places[0][1]].issued += 1
+            self._refreshed(places)
         return False
 
     def _activate(self, command: str, port: Port, request: Request) -> None:
@@ -521,7 +521,38 @@ class Channel:
 
     def _open(self, request: Request) -> None:
         bank = self.banks[request.place]
-        bank.open_row, bank.served = request.row, 0
+        bank.open_row, bank.served, bank.used = request.row, 0, self.now
+        if self.controller.page_policy == "adaptive" and bank.timed_out == request.row:
+            bank.timeout = min(2 * bank.timeout, 16 * self.lowered.page_timeout)
+        bank.timed_out = None
+
+    def _close(self, candidate: Candidate) -> None:
+        """Commands, Page policy. PRE or PREA; a request that had to ask for it shortens the
+        timeout."""
+        for place, bank in self.banks.items():
+            if place[: len(candidate.places[0])] == candidate.places[0]:
+                if candidate.group == TIMEOUT:
+                    bank.timed_out = bank.open_row
+                bank.open_row = None
+        if candidate.request is not None:
+            candidate.request.precharged = True
+            if self.controller.page_policy == "adaptive":
+                bank = self.banks[candidate.places[0]]
+                bank.timeout = max(bank.timeout // 2, 1, self.lowered.page_timeout // 16)
+
+    def _refreshed(self, places: tuple[Place, ...]) -> None:
+        """Refresh. One more is issued; a round ends when every set has had its own."""
+        unit = self._unit(places[0])
+        which = (
+            next(n for n in range(self.divided) if self._banks_of(unit, n)[0] == places[0])
+            if (self.controller.refresh == "per_bank")
+            else 0
+        )
+        unit.issued += 1
+        unit.settled = None
+        unit.done.add(which)
+        if unit.issued % self.divided == 0:
+            unit.done.clear()
 
     def _keep_sync(self, rank: Place, command: str) -> None:
         """Legality 6. The data clock of a rank runs on after a CAS or a column command."""
@@ -529,8 +560,11 @@ class Channel:
             until = self.now + self.lowered.hold[command]
             self.sync_until[rank] = max(self.sync_until[rank], until)
 
-    def _column(self, command: str, port: Port, request: Request) -> None:
-        """Legality 3, Figures. Occupy DQ; the request is served; the A forms close the bank."""
+    def _column(self, command: str, port: Port, request: Request) -> bool:
+        """Legality 3, Figures. Occupy DQ; the request is served; the A forms close the bank.
+
+        False where it is the read of a partial write, which joins the writes now.
+        """
         beats = self._beats(command)
         port.data = [(a, b) for a, b in port.data if b > self.now] + beats
         end = max(b for _, b in beats)
@@ -541,12 +575,28 @@ class Channel:
                 queue.remove(request)
         bank = self.banks[request.place]
         bank.served += 1
+        bank.used = self.now
         if command.endswith("A"):
             bank.open_row = None
         kind = "conflict" if request.precharged else "miss" if request.activated else "hit"
         self.figures[kind] += 1
+        if request.reads_first:
+            self._now_write(port, request)
+            return False
         if not request.write:
             self.latencies.append(end - request.entered)
+        return True
+
+    def _now_write(self, port: Port, request: Request) -> None:
+        """Partial writes. The burst is read; the write of the whole of it is a new request."""
+        self.rmw_reads += 1
+        request.write, request.partial, request.reads_first = True, False, False
+        request.precharged = request.activated = False
+        if self.controller.queues == "shared":
+            self._join(port.reads, request)
+        else:
+            port.promised.remove(request)
+            self._join(port.writes, request)
 
     def _log(self, command: str, place: Place, request: Request | None) -> None:
         p, r, s, g, b = (*place, -1, -1, -1)[:5]
@@ -575,29 +625,33 @@ def decode(memory: MemorySpec, address: int) -> tuple[Place, int, int]:
 
 def simulate(
     memory: MemorySpec,
-    requests: Sequence[tuple[int, int, bool]],
+    requests: Sequence[tuple[int, int, int]],
     *,
     channel: int = 0,
     channels: int = 1,
 ) -> ReferenceResult:
-    """Serve `requests` (arrival tick, byte address in the channel, write) and log every command.
+    """Serve `requests` (arrival tick, byte address in the channel, kind) and log every command.
 
-    `channel` of `channels` sets the phase of refresh only. Ends with the column command that
-    serves the last request. Raises RuntimeError when a description lets no command become legal.
+    kind: 0 a read, 1 a write, 2 a write of less than the burst. `channel` of `channels` sets the
+    phase of refresh only. Ends with the column command that serves the last request. Raises
+    RuntimeError when a description lets no command become legal.
     """
-    stream = [Request(at, write, *decode(memory, address)) for at, address, write in requests]
+    stream = [
+        Request(at, kind > 0, kind == 2, *decode(memory, address)) for at, address, kind in requests
+    ]
     model = Channel(memory, channel, channels)
     entered = served = 0
     offers: list[Candidate] = []
     known: object = None
     last = 0
-    while served < len(stream):
+    while served + model.forwarded < len(stream):
         entered = model.enter(stream, entered)
+        model.settle_refreshes()
         model.choose_modes()
         # What is offered changes only with an entry, a command, a mode, or a refresh falling due.
-        owed = tuple(model.owed(unit) for unit in model.units)
+        pressing = [(model.owed(u), model.urgent(u), model.held(u)) for u in model.units]
         modes = tuple(port.writing for port in model.ports)
-        state = (entered, len(model.log), modes, owed)
+        state = (entered, len(model.log), modes, pressing)
         if state != known:
             offers, known = sorted(model.candidates(), key=lambda c: c.order), state
         # Choice: the first in order of class and age that is legal at this tick.
@@ -608,7 +662,8 @@ def simulate(
             last = model.now
             continue
         model.now += 1
-        if not offers and entered < len(stream) and served == entered:
+        waiting = any(port.waiting for port in model.ports)
+        if not offers and entered < len(stream) and not waiting:
             model.now = max(model.now, _idle_until(model, stream[entered].arrival))
         elif model.now - last > PATIENCE:
             raise RuntimeError(f"no command becomes legal after tick {last}: {offers[:3]}")
@@ -620,11 +675,17 @@ def simulate(
         row_misses=figures["miss"],
         row_conflicts=figures["conflict"],
         read_latency_ticks=model.latencies,
+        forwarded=model.forwarded,
+        rmw_reads=model.rmw_reads,
     )
 
 
 def _idle_until(model: Channel, arrival: int) -> int:
-    """With nothing waiting and nothing offered: the next arrival, or the next refresh due."""
+    """With nothing waiting and nothing offered: the next arrival, or the next refresh due or
+    urgent."""
     if model.controller.refresh == "none":
         return arrival
-    return min([arrival, *(model.due(unit.issued + 1) for unit in model.units)])
+    events = [model.due(unit.issued + 1) for unit in model.units]
+    events += [model.urgent_from(unit) for unit in model.units]
+    # a rank is held only while a refresh is urgent, which is then offered
+    return min([arrival, *(event for event in events if event >= model.now)])

@@ -56,14 +56,20 @@ def _settle(c: Record, s: Record, rank: int) -> int:
 
 
 @part
+def _banks_of_rank(c: Record) -> int:
+    """All banks of a rank, a bit mask."""
+    return (1 << c.banks_per_rank) - 1 if c.banks_per_rank < 64 else -1
+
+
+@part
 def update_refresh(c: Record, s: Record) -> None:
-    """Book what has fallen due or become urgent, settle its set and block its banks."""
+    """Book what has fallen due or become urgent, settle its set, block its banks, hold its rank."""
     while _due(c, s, s.refresh_due + 1) <= s.now:
         s.refresh_due += 1
     s.next_due = _due(c, s, s.refresh_due + 1)
     s.urgent, s.postponed = 0, 0
     for pc in range(c.pcs):
-        blocked = 0
+        blocked, held = 0, 0
         for rank in range(c.ranks // c.pcs * pc, c.ranks // c.pcs * (pc + 1)):
             if s.refresh_due == s.refresh_issued[rank]:
                 continue
@@ -78,8 +84,14 @@ def update_refresh(c: Record, s: Record) -> None:
             which = s.refresh_set[rank]
             for i in range(banks_in(c)):
                 blocked |= 1 << (bank_of(c, rank, which, i) - pc * c.banks_per_pc)
-        if blocked != s.blocked[pc]:
+            second = _due(c, s, s.refresh_issued[rank] + 2) + c.patience
+            if second <= s.now:
+                held |= _banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)
+            else:
+                s.next_due = min(s.next_due, second)
+        if blocked != s.blocked[pc] or held != s.held[pc]:
             s.blocked[pc] = blocked
+            s.held[pc] = held
             forget_rows(s, pc)
 
 

@@ -102,7 +102,8 @@ def show_replay(device: Device, found: dict[str, Any]) -> None:
 
 def show_audit(device: Device, file: Path) -> int:
     """Print the violations of a command log, the first of them one by one; returns their number."""
-    from hwmodel.audit import audit, read_csv
+    from hwmodel.audit import audit
+    from hwmodel.command_log import read_csv
 
     count = commands = 0
     logs = read_csv(device.memory, file)

@@ -2,9 +2,7 @@
 
 Published: random traffic reaches 35.5 % of peak when it reads, 33 % when it is mixed. DRAMSys 5.1
 in the same setting: 35.61 and 32.73 %, in order 98.27 %, pages of 256 bytes 96.83 %. Ours come to
-34.2, 32.8, 98.2 and 99.5 %. Random reads lose a little more where the queue of one bank is full and
-the front end waits in order: with the same entries in one queue they reach 35.8 %. Pages lose less;
-why is not known.
+35.4, 32.8, 98.2 and 99.5 %. Pages lose less; why is not known.
 
 The streams are made by third-party material beside the clone; without it the tests skip.
 """

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import hwmodel.trace
-from hwmodel.audit import audit, read_csv
+from hwmodel.audit import audit
+from hwmodel.command_log import read_csv
 from hwmodel.description import DescriptionError
 from hwmodel.device import load_device
 from hwmodel.replay import replay

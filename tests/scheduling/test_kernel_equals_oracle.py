@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from hwmodel.audit import CommandLog, audit
-from hwmodel.memory_spec import COMMANDS, MemorySpec
+from hwmodel.audit import audit
+from hwmodel.command_log import CommandLog
+from hwmodel.commands import COMMANDS
+from hwmodel.memory_spec import MemorySpec
 from hwmodel.open_loop import simulate_channel
 from hwmodel.reference import ReferenceResult, simulate
 from tests.timings.memories import SHIPPED, Case, cases, command_log, spec
@@ -25,12 +27,12 @@ LONG_RUN = int(os.environ.get("BANKWISE_LONG_RUN", "400000" if LONG else "100000
 
 
 def run_kernel(case: Case) -> Any:
-    arrival, address, write = (np.array(values) for values in zip(*case.requests, strict=True))
+    arrival, address, kind = (np.array(values) for values in zip(*case.requests, strict=True))
     return simulate_channel(
         case.memory,
         arrival.astype(np.int64),
         address.astype(np.int64),
-        write.astype(np.bool_),
+        kind.astype(np.int64),
         channel=case.channel,
         channels=case.channels,
         log=True,

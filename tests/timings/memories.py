@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from hwmodel.audit import CODE, CommandLog
+from hwmodel.command_log import CODE, CommandLog
+from hwmodel.commands import MAX_WINDOWS
 from hwmodel.description import Document, Mark, find, load, names
-from hwmodel.memory_spec import MAX_WINDOWS, MemorySpec
+from hwmodel.memory_spec import MemorySpec
 from hwmodel.reference import Issued
 
 GENERATED = Mark("generated")
@@ -39,7 +40,8 @@ class Case:
     """One thing to simulate."""
 
     memory: MemorySpec
-    requests: list[tuple[int, int, bool]]
+    requests: list[tuple[int, int, int]]
+    """(arrival tick, address, kind)."""
     channel: int
     channels: int
 
@@ -149,6 +151,7 @@ def _activation(draw: st.DrawFn, made: Document) -> None:
     else:
         commands |= {"ACT1": {"bus": "row"}, "ACT2": {"bus": "row"}}
         # A refresh between ACT1 and ACT2 must not keep ACT2 from its deadline: it delays ACT1.
+        rows = [part for row in rows for part in _by_activation(row)]
         rows = [
             {**row, "before": _swap(row["before"], {"ACT": "ACT1"})}
             if row["scope"] != "bank" and "ACT" not in _listed(row["after"])
@@ -167,6 +170,18 @@ def _activation(draw: st.DrawFn, made: Document) -> None:
     made.put(("constraints",), rows, GENERATED)
     made.put(("commands",), commands, GENERATED)
     made.put(("activate",), activate, GENERATED)
+
+
+def _by_activation(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row, or two where it counts from activations and from other commands as well; a window
+    counts activations alone."""
+    after = _listed(row["after"])
+    others = [name for name in after if name != "ACT"]
+    if len(others) in (0, len(after)):
+        return [row]
+    if "window" in row:
+        return [{**row, "after": ["ACT"]}]
+    return [{**row, "after": ["ACT"]}, {**row, "after": others}]
 
 
 def _listed(value: Any) -> list[str]:
@@ -269,7 +284,9 @@ def _refresh(draw: st.DrawFn, made: Document) -> None:
     )
     interval += draw(st.integers(0, 7))
     made.put(("timing", "tREFI"), f"{interval}nCK", GENERATED)
+    made.put(("refresh", "all_bank"), {"interval": "tREFI"}, GENERATED)
     made.put(("refresh", "per_bank"), {"interval": "tREFI", "sets": sets}, GENERATED)
+    made.put(("refresh", "derating"), draw(st.sampled_from([1, 1, 1.25])), GENERATED)
 
 
 def _controller(draw: st.DrawFn, made: Document) -> None:
@@ -279,11 +296,18 @@ def _controller(draw: st.DrawFn, made: Document) -> None:
     )
     value = {
         "scheduler": scheduler,
+        "queue_scope": draw(st.sampled_from(["channel", "channel", "bank"])),
+        "queues": draw(st.sampled_from(["separate", "separate", "shared"])),
+        "write_forwarding": draw(st.booleans()),
+        "partial_write": draw(st.sampled_from(["masked", "read_modify_write"])),
+        "page_timeout": f"{draw(st.sampled_from([1, 10, 60, 300]))}ns",
+        "refresh_order": draw(st.sampled_from(["round_robin", "idle_first"])),
+        "refresh_postpone": draw(st.sampled_from([0, 0, 1, 2, 6])),
         "read_queue": draw(st.integers(1, 8)),
         "write_queue": draw(st.integers(1, 8)),
         "write_drain_low": low,
         "write_drain_high": high,
-        "page_policy": draw(st.sampled_from(["open", "closed"])),
+        "page_policy": draw(st.sampled_from(["open", "closed", "timeout", "adaptive"])),
         "refresh": draw(st.sampled_from(["all_bank", "per_bank", "none"])),
         "refresh_phase": draw(st.sampled_from(["aligned", "staggered"])),
         "row_hit_limit": draw(st.integers(0, 4)),
@@ -315,10 +339,18 @@ def _address_map(draw: st.DrawFn, made: Document) -> None:
     made.put(("bank_hash",), draw(st.lists(hashes, max_size=2)), GENERATED)
 
 
+def _every_command(made: Document) -> None:
+    """Commands that a controller may need and the shipped memory does without."""
+    for name in ("RDA", "WRA", "PREA", "REFAB", "REFPB"):
+        if name not in made.data["commands"]:
+            made.put(("commands", name), {"bus": "row"}, GENERATED)
+
+
 @st.composite
 def memories(draw: st.DrawFn) -> MemorySpec:
     """A memory with its controller."""
     made = document(draw(st.sampled_from(SHIPPED)))
+    _every_command(made)
     _organisation(draw, made)
     _timings(draw, made)
     _controller(draw, made)
@@ -333,11 +365,12 @@ def memories(draw: st.DrawFn) -> MemorySpec:
 
 
 @st.composite
-def streams(draw: st.DrawFn, memory: MemorySpec, most: int = 150) -> list[tuple[int, int, bool]]:
-    """Up to `most` requests (arrival tick, address, write); pattern, mix and gaps are drawn."""
+def streams(draw: st.DrawFn, memory: MemorySpec, most: int = 150) -> list[tuple[int, int, int]]:
+    """Up to `most` requests (arrival tick, address, kind); pattern, mix and gaps are drawn."""
     o = memory.organisation
-    pattern = draw(st.sampled_from(["sequential", "random", "rows", "one bank"]))
+    pattern = draw(st.sampled_from(["sequential", "random", "rows", "one bank", "few bursts"]))
     writes = draw(st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]))
+    partial = draw(st.sampled_from([0.0, 0.0, 0.3]))
     gaps = draw(st.sampled_from(["none", "none", "short", "long"]))
     count = draw(st.integers(1, most))
     chance = random.Random(draw(st.integers(0, 2**16)))
@@ -353,9 +386,12 @@ def streams(draw: st.DrawFn, memory: MemorySpec, most: int = 150) -> list[tuple[
             address = chance.randrange(span)
         elif pattern == "rows":
             address = (chance.choice(bases) + chance.randrange(4) * o.burst_bytes) % span
-        else:
+        elif pattern == "one bank":
             address = (bases[0] + chance.randrange(8) * (span // 8)) % span
-        found.append((tick, address, chance.random() < writes))
+        else:
+            address = bases[0] + chance.randrange(3) * o.burst_bytes
+        kind = 0 if chance.random() >= writes else 2 if chance.random() < partial else 1
+        found.append((tick, address % span, kind))
     return found
 
 

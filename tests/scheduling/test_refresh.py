@@ -1,0 +1,76 @@
+"""Every bank is refreshed as often as it has to be, in every order, however long it is put off.
+
+Of each unit (a set of banks, or the rank): refreshes over a time T within 8 of T / tREFI, no gap
+over 9 tREFI, and every set of a round once before any twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from hwmodel.audit import audit
+from hwmodel.command_log import CODE
+from hwmodel.memory_spec import MemorySpec
+from hwmodel.open_loop import simulate_channel
+from tests.timings.memories import spec
+
+INTERVALS = 40
+TRAFFIC = ("busy", "idle", "bursty")
+
+
+def requests(memory: MemorySpec, traffic: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(arrival, address, kind) over about INTERVALS refresh intervals."""
+    chance = np.random.default_rng(11)
+    o, end = memory.organisation, INTERVALS * memory.refresh_ticks()
+    if traffic == "idle":
+        arrival = np.linspace(0, end, 30).astype(np.int64)
+    elif traffic == "busy":
+        arrival = np.arange(0, end, 8, dtype=np.int64)
+    else:
+        starts = np.sort(chance.integers(0, end, 40))
+        arrival = np.sort(np.concatenate([starts + 3 * i for i in range(150)]))
+    bursts = o.capacity_bytes // o.burst_bytes
+    address = chance.integers(0, bursts, len(arrival)) * o.burst_bytes
+    return arrival, address, (chance.random(len(arrival)) < 0.3).astype(np.int64)
+
+
+@pytest.mark.parametrize("traffic", TRAFFIC)
+@pytest.mark.parametrize(
+    ("policy", "order", "postpone"),
+    [
+        *itertools.product(["per_bank"], ["round_robin", "idle_first"], [0, 1, 4, 8]),
+        *itertools.product(["all_bank"], ["round_robin"], [0, 1, 4, 8]),
+    ],
+)
+@pytest.mark.parametrize("name", ["lpddr5-6400-x16", "lpddr5-6400-x16-8b", "hbm2e-3.2"])
+def test_each_bank_has_its_refreshes(
+    name: str, policy: str, order: str, postpone: int, traffic: str
+) -> None:
+    memory = spec(
+        name,
+        controller__refresh=policy,
+        controller__refresh_order=order,
+        controller__refresh_postpone=postpone,
+    )
+    found = simulate_channel(memory, *requests(memory, traffic))
+    log, interval = found.commands, memory.refresh_ticks()
+    assert audit(memory, log, end_tick=int(found.end_tick)) == []
+    sets = [banks[0] for banks in memory.refresh_sets()] if policy == "per_bank" else [-1]
+    o = memory.organisation
+    for pc, rank in itertools.product(range(o.pseudochannels), range(o.ranks)):
+        of_rank = (log.pseudochannel == pc) & (log.rank == rank)
+        chosen = of_rank & np.isin(log.command, [CODE["REFPB"], CODE["REFAB"]])
+        flat = (log.stack * o.bankgroups + log.bankgroup) * o.banks_per_group + log.bank
+        heads = flat[chosen] if policy == "per_bank" else np.full(int(chosen.sum()), -1)
+        for start in range(0, len(heads), len(sets)):
+            part = heads[start : start + len(sets)].tolist()
+            assert len(set(part)) == len(part) and set(part) <= set(sets)
+        end = int(log.tick[-1])
+        for head in sets:
+            ticks = log.tick[chosen][heads == head]
+            assert abs(len(ticks) - end / interval) <= 8 + 1
+            gaps = np.diff(np.concatenate([[0], ticks, [end]]))
+            assert gaps.max() <= (min(postpone, 8) + 2 if postpone < 8 else 9) * interval
