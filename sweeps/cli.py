@@ -107,8 +107,10 @@ def bandwidth(
     from hwmodel.description import DescriptionError
 
     asked = {"--extent": extent, "--threshold": threshold, "--html": html}
-    if [bool(pattern), racm, refresh].count(True) > 1:
-        raise DescriptionError("does not go with --pattern or another", "--racm, --refresh")
+    kinds = {"--pattern": bool(pattern), "--racm": racm, "--refresh": refresh}
+    given = [option for option, on in kinds.items() if on]
+    if len(given) > 1:
+        raise DescriptionError(f"does not go with {given[0]}", given[1])
     if racm:
         _racm(device, overrides or [], extent, threshold, html, json)
         return
@@ -236,12 +238,15 @@ def check(
         list[str] | None,
         typer.Argument(help="Files, folders or shipped names; everything shipped by default."),
     ] = None,
+    assumed: Annotated[
+        bool, typer.Option("--assumed", help="Also list the numbers without a public source.")
+    ] = False,
     overrides: Set = None,
 ) -> None:
     """Check descriptions: each mistake with its file and line."""
     from sweeps.inspection import inspect
 
-    mistakes = inspect(files or [], overrides or [])
+    mistakes = inspect(files or [], overrides or [], assumed)
     if mistakes:
         raise typer.Exit(AT_FAULT)
 

@@ -9,11 +9,15 @@ from pathlib import Path
 from hwmodel.description import KINDS, LIBRARY, DescriptionError, find, load, names, nearest
 from sweeps.place import shortened
 
+TRACES = (".csv", ".gz")
+"""Endings of trace files, which are checked too."""
 
-def inspect(targets: list[str], overrides: list[str]) -> int:
+
+def inspect(targets: list[str], overrides: list[str], assumed: bool = False) -> int:
     """Check files, folders and shipped names (all that ships where none are given).
 
-    Prints a line a mistake on stderr and a line a good file on stdout; returns how many are bad.
+    Prints a line a mistake on stderr and a line a good file on stdout, with `assumed` followed by
+    every number in it that has no public source; returns how many are bad.
     """
     bad = 0
     for file in _files(targets):
@@ -24,7 +28,15 @@ def inspect(targets: list[str], overrides: list[str]) -> int:
             bad += 1
         else:
             print(f"{shortened(file)}: {kind}, no mistakes")
+            if assumed and not file.endswith(TRACES):
+                _print_assumed(file)
     return bad
+
+
+def _print_assumed(file: str) -> None:
+    for path, provenance in load(file).assumed().items():
+        note = f"  ({provenance.note})" if provenance.note else ""
+        print(f"  assumed: {path} = {provenance.value}{note}")
 
 
 def _files(targets: list[str]) -> list[str]:
@@ -51,7 +63,7 @@ def _named(target: str) -> list[str]:
 
 
 def _check(file: str, overrides: list[str]) -> str:
-    if file.endswith((".csv", ".gz")):
+    if file.endswith(TRACES):
         from policies.requests import load_trace
 
         load_trace(file)

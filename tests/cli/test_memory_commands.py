@@ -268,3 +268,9 @@ def test_devices_prints_what_is_simulated_and_what_binds() -> None:
 def test_devices_may_leave_the_simulation_out() -> None:
     assert "rotating" not in bankwise("devices", "--no-simulate").out
     assert not any("simulated" in device for device in found("devices", "--no-simulate")["devices"])
+
+
+def test_check_lists_what_a_description_assumes() -> None:
+    shown = bankwise("check", MEMORY, "--assumed")
+    assert shown.code == 0 and "assumed: controller.scheduler = frfcfs" in shown.out
+    assert "assumed:" not in bankwise("check", MEMORY).out
