@@ -15,7 +15,7 @@ import numpy as np
 
 from hwmodel.bounds import read_bound
 from hwmodel.device import Device
-from hwmodel.energy import energy_nj
+from hwmodel.energy import energy_figures, energy_parts
 from hwmodel.memory import Descriptors, simulate_system
 from hwmodel.open_loop import OpenLoop
 from hwmodel.replay import figures
@@ -125,8 +125,9 @@ def _on_system(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
     )
     wall = time.perf_counter() - begun
     memory = device.memory
-    simulated_ns = found.elapsed_ns + (0.0 if found.finished else WARMUP_NS)
     commands = {name: n for name, n in found.commands.items() if name in memory.commands}
+    parts = energy_parts(memory, commands, found.simulated_ns, found.active_ns, device.channels)
+    measured = found.elapsed_ns / found.simulated_ns  # of the energy, by its share of the time
     return {
         "device": device.name,
         "pattern": pattern,
@@ -144,8 +145,7 @@ def _on_system(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
         "row_conflicts": found.row_conflicts,
         "commands": commands,
         "latency_ns": None,
-        "energy_nj": energy_nj(memory, commands, simulated_ns, device.channels)
-        * found.bytes_measured / max(1, found.bursts * memory.organisation.burst_bytes),
         "threads": 1,
         "wall_s": wall,
+        **energy_figures(device, {name: nj * measured for name, nj in parts.items()}),
     }  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,14 @@ class Device:
     """Dotted path -> value of every number that says `assumed`."""
     config: dict[str, Any]
     """The descriptions as resolved: {"accelerator": ..., "memory": ...}."""
+    confidence: dict[str, str] = field(default_factory=dict)
+    """Dotted path in the memory -> A to D, for every number that states how sure it is."""
+
+    def confidence_of(self, path: str) -> str | None:
+        """The confidence of a number of the memory, or of the nearest group that states one."""
+        parts = path.split(".")
+        tried = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+        return next((self.confidence[name] for name in tried if name in self.confidence), None)
 
     @property
     def channels(self) -> int:
@@ -100,7 +108,8 @@ def load_device(name_or_path: str, overrides: Iterable[str] = ()) -> Device:
         )
     _override(document, [(*parse_assignment(text), Mark(f"--set {text}")) for text in overrides])
     memory = document.build(MemorySpec)
-    return Device(memory.name, memory, None, _assumed(document, ""), {"memory": document.data})
+    assumed, config = _assumed(document, ""), {"memory": document.data}
+    return Device(memory.name, memory, None, assumed, config, _confidence(document))
 
 
 def _find_device(name_or_path: str) -> Path:
@@ -144,7 +153,9 @@ def _accelerator(document: Document, overrides: list[str]) -> Device:
         raise document.error("must be a multiple of a burst", ("dma", "request"))
     assumed = _assumed(document, "") | _assumed(memory_document, "memory:")
     config = {"accelerator": document.data, "memory": memory_document.data}
-    return Device(accelerator.name, memory, accelerator, assumed, config)
+    return Device(
+        accelerator.name, memory, accelerator, assumed, config, _confidence(memory_document)
+    )
 
 
 def _overlaid(accelerator: Document) -> list[Override]:
@@ -209,3 +220,11 @@ def _canonical(path: KeyPath, document: Document) -> KeyPath:
 
 def _assumed(document: Document, prefix: str) -> dict[str, str]:
     return {prefix + path: str(p.value) for path, p in document.assumed().items()}
+
+
+def _confidence(memory: Document) -> dict[str, str]:
+    return {
+        dotted(path): provenance.confidence
+        for path, provenance in memory.provenance.items()
+        if provenance.confidence
+    }

@@ -94,6 +94,10 @@ class SystemResult:
     row_misses: int
     row_conflicts: int
     commands: dict[str, int]
+    """Of the whole simulation, as are the next two."""
+    simulated_ns: float
+    active_ns: float
+    """Time with a bank open, summed over the ranks of every pseudo-channel of every channel."""
 
     @property
     def row_hit_rate(self) -> float:
@@ -328,6 +332,9 @@ def _result(
     covered = (d.start + d.size - 1) // p["burst"] - d.start // p["burst"] + 1
     useful = total / max(1, int(covered.sum()) * int(p["burst"]))
     elapsed = (end - warm) * tick_ns
+    last = end if finished else end + int(p["request_latency"])  # channels run ahead of engines
+    since = states["active_since"]
+    active = states["active_ticks"] + np.where(since >= 0, last - since, 0)
     return SystemResult(
         gbps=moved * useful / elapsed if elapsed > 0 else 0.0,
         elapsed_ns=elapsed,
@@ -339,4 +346,6 @@ def _result(
         row_misses=int(states["misses"].sum()),
         row_conflicts=int(states["conflicts"].sum()),
         commands=dict(zip(COMMANDS, states["commands"].sum(axis=0).tolist(), strict=True)),
+        simulated_ns=last * tick_ns,
+        active_ns=int(active.sum()) * tick_ns,
     )

@@ -261,14 +261,26 @@ class Row(Strict):
         return self
 
 
+class Background(Strict):
+    """Standby power of a rank with all its banks closed, and with one open at least."""
+
+    precharged: Milliwatts
+    active: Milliwatts
+
+
+def _both_states(value: object) -> object:
+    return {"precharged": value, "active": value} if isinstance(value, (str, int, float)) else value
+
+
 class Energy(Strict):
-    """Energy of one channel: per activation, per byte moved, per refresh, and background power."""
+    """Energy of one channel: per activation, per byte moved, per bank refreshed, and standby."""
 
     activate: Picojoules
     read_per_byte: Picojoules
     write_per_byte: Picojoules
     refresh_per_bank: Picojoules
-    background: Milliwatts
+    background: Annotated[Background, BeforeValidator(_both_states)]
+    """A single power (`background: 61.4mW`) stands for both states."""
 
 
 class Density(Strict):

@@ -3,16 +3,18 @@ given ticks."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.audit import CommandLog
 from hwmodel.channel import feed
 from hwmodel.channel_state import LATENCY_BINS, idle_channels
+from hwmodel.command_log import CommandLog
 from hwmodel.commands import COMMANDS, RANK_COMMANDS
 from hwmodel.kernel_names import LOG_FULL
 from hwmodel.memory_spec import MemorySpec
@@ -21,6 +23,8 @@ from hwmodel.timing import lower
 Int = NDArray[np.int64]
 LogSink = Callable[[int, CommandLog], None]
 """Receives (channel, commands) as the simulation goes on."""
+Part = tuple[int, Int, Int, Int]
+"""(channel, arrival ticks, burst indices, kinds)."""
 LOG_LINES = 1 << 16
 _AT_ONCE = np.zeros(1, np.int64)
 _NO_LOG = np.zeros((0, 5), np.int64)
@@ -43,13 +47,19 @@ def command_log(memory: MemorySpec, lines: Int) -> CommandLog:
 
 @dataclass
 class OpenLoop:
-    """Channels of one memory that each take their own stream; memory does not grow with it."""
+    """Channels of one memory that each take their own stream; memory does not grow with it.
+
+    Channels do not feel each other, so that they run in `threads` threads at once, with the same
+    results whatever their number; in one where the commands are logged, which keeps their order.
+    """
 
     memory: MemorySpec
     channels: int = 1
     log: LogSink | None = None
+    threads: int = 0
+    """At most; 0: as many as the machine has cores. Then: how many there are."""
     wall_s: float = 0.0
-    """Time inside the kernel."""
+    """Time of simulation."""
     _constants: NDArray[np.void] = field(init=False)
     states: NDArray[np.void] = field(init=False)
     """CHANNEL records, shape (channels,)."""
@@ -58,39 +68,49 @@ class OpenLoop:
         self._constants = lower(self.memory)
         self.states = idle_channels(self.memory, self._constants, self.channels)
         self._lines = _NO_LOG if self.log is None else np.empty((LOG_LINES, 5), np.int64)
+        most = self.threads or os.cpu_count() or 1
+        self.threads = 1 if self.log is not None else min(most, self.channels)
         warm = idle_channels(self.memory, self._constants, 1)
         warm["stream_closed"] = 1
         feed(self._constants, warm, 0, _AT_ONCE, _NOTHING, _NOTHING, 0, _NO_LOG)  # compile
 
-    def feed(self, channel: int, local: Int, write: Int, arrival: Int | None = None) -> None:
-        """Give a channel its next requests: local byte addresses, 1 where a write, arrival
-        ticks."""
+    def feed(self, channel: int, local: Int, kind: Int, arrival: Int | None = None) -> None:
+        """Give a channel its next requests: local byte addresses, READ, WRITE or PARTIAL_WRITE,
+        arrival ticks."""
+        self._simulate([self._part(channel, local, kind, arrival)])
+
+    def feed_all(self, parts: Iterable[tuple[int, Int, Int]]) -> None:
+        """Give channels their next requests, (channel, addresses, kinds) for each of some
+        channels, as in `feed`; all run before this returns."""
+        self._simulate([self._part(*part) for part in parts])
+
+    def finish(self, channel: int | None = None) -> None:
+        """No more requests for a channel, or for any: serve what waits."""
+        ending = range(self.channels) if channel is None else [channel]
+        self.states["stream_closed"][ending] = 1
+        self._simulate([(number, _AT_ONCE, _NOTHING, _NOTHING) for number in ending])
+
+    def _part(self, channel: int, local: Int, kind: Int, arrival: Int | None = None) -> Part:
         burst = np.ascontiguousarray(local // self.memory.organisation.burst_bytes)
         when = _AT_ONCE if arrival is None else np.ascontiguousarray(arrival, np.int64)
-        if arrival is not None and len(burst) == 0:
-            return
-        self._run(channel, when, burst, np.ascontiguousarray(write, np.int64))
+        return channel, when, burst, np.ascontiguousarray(kind, np.int64)
 
-    def finish(self) -> None:
-        """No more requests: serve what waits."""
-        self.states["stream_closed"] = 1
-        for channel in range(self.channels):
-            self._run(channel, _AT_ONCE, _NOTHING, _NOTHING)
-            if self.log is not None:
-                self._flush(channel)
+    def _simulate(self, parts: list[Part]) -> None:
+        begun = time.perf_counter()
+        if min(self.threads, len(parts)) < 2:
+            for part in parts:
+                self._run(*part)
+        else:
+            with ThreadPoolExecutor(self.threads) as pool:
+                list(pool.map(lambda part: self._run(*part), parts))
+        self.wall_s += time.perf_counter() - begun
 
-    def _run(self, channel: int, arrival: Int, burst: Int, write: Int) -> None:
-        start = 0
-        while True:
-            begun = time.perf_counter()
+    def _run(self, channel: int, arrival: Int, burst: Int, kind: Int) -> None:
+        start, outcome = 0, LOG_FULL
+        while outcome == LOG_FULL:
             outcome, start = feed(
-                self._constants, self.states, channel, arrival, burst, write, start, self._lines
+                self._constants, self.states, channel, arrival, burst, kind, start, self._lines
             )
-            self.wall_s += time.perf_counter() - begun
-            if outcome != LOG_FULL:
-                if self.log is not None:
-                    self._flush(channel)
-                return
             self._flush(channel)
 
     def _flush(self, channel: int) -> None:
@@ -117,6 +137,13 @@ class OpenLoop:
             for name, n in zip(COMMANDS, counts, strict=True)
             if name in self.memory.commands
         }
+
+    @property
+    def active_ns(self) -> float:
+        """Time up to the end with a bank open, summed over the ranks of every pseudo-channel."""
+        since, ticks = self.states["active_since"], self.states["active_ticks"]
+        still_open = np.where(since >= 0, self.end_tick - since, 0)
+        return self.memory.tick_clock.ns_of_ticks(int((ticks + still_open).sum()))
 
     def latency_ns(self) -> dict[str, float] | None:
         """Read latency from entry into the queue to the end of its data; None without reads."""
@@ -147,25 +174,28 @@ class ChannelResult:
     row_hits: int
     row_misses: int
     row_conflicts: int
+    forwarded: int
+    """Reads answered from a waiting write."""
+    rmw_reads: int
+    """Reads made for partial writes."""
 
 
 def simulate_channel(
     memory: MemorySpec,
     arrival_tick: Int,
     address: Int,
-    write: NDArray[np.bool_],
+    kind: Int | NDArray[np.bool_],
     *,
     channel: int = 0,
     channels: int = 1,
     log: bool = True,
 ) -> ChannelResult:
-    """Simulate channel `channel` of `channels` alone on (arrival tick, local address, write),
-    each (n,)."""
+    """Simulate channel `channel` of `channels` alone on (arrival tick, local address, kind), each
+    (n,); a kind is READ, WRITE or PARTIAL_WRITE, or whether the request is a write."""
     parts: list[CommandLog] = []
     run = OpenLoop(memory, channels, (lambda _, part: parts.append(part)) if log else None)
-    run.feed(channel, np.asarray(address, np.int64), write.astype(np.int64), arrival_tick)
-    run.states["stream_closed"] = 1
-    run._run(channel, _AT_ONCE, _NOTHING, _NOTHING)
+    run.feed(channel, np.asarray(address, np.int64), kind.astype(np.int64), arrival_tick)
+    run.finish(channel)
     whole = [np.concatenate(columns) for columns in zip(*parts, strict=True)] or [_NOTHING] * 9
     return ChannelResult(
         CommandLog(*whole),
@@ -173,4 +203,6 @@ def simulate_channel(
         run.total("hits"),
         run.total("misses"),
         run.total("conflicts"),
+        run.total("forwarded"),
+        run.total("rmw_reads"),
     )

@@ -1,5 +1,8 @@
 """Replay of an access trace on a device or on one channel of it, open loop: each channel takes its
 accesses in the order of the trace as fast as its queues allow.
+
+`requests` are the accesses of the trace; `bytes` those moved on DQ, which leaves out reads that
+were forwarded from a waiting write and includes the reads made for partial writes.
 """
 
 from __future__ import annotations
@@ -11,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from hwmodel.address import to_channel
-from hwmodel.audit import CommandLog, csv_columns, write_csv
 from hwmodel.bounds import least_cycles
+from hwmodel.command_log import CommandLog, csv_columns, write_csv
 from hwmodel.commands import COMMANDS
 from hwmodel.description import DescriptionError
 from hwmodel.device import Device
-from hwmodel.energy import energy_nj
+from hwmodel.energy import energy_figures, energy_parts
 from hwmodel.memory_spec import MemorySpec
-from hwmodel.open_loop import OpenLoop
+from hwmodel.open_loop import Int, OpenLoop
 from hwmodel.trace import Chunk, read_trace
 
 
@@ -58,7 +61,7 @@ def replay(
 def _feed(run: OpenLoop, device: Device, trace: Path, single_channel: bool) -> None:
     limit = device.memory.organisation.capacity_bytes if single_channel else device.capacity_bytes
     done = 0
-    for address, write in read_trace(trace):
+    for address, kind in read_trace(trace, device.memory.organisation.burst_bytes):
         if address.max() >= limit:
             at = int(np.argmax(address >= limit))
             raise DescriptionError(
@@ -67,21 +70,20 @@ def _feed(run: OpenLoop, device: Device, trace: Path, single_channel: bool) -> N
                 trace,
             )
         done += len(address)
-        for channel, part in split(device, (address, write), single_channel):
-            run.feed(channel, *part)
+        run.feed_all(split(device, (address, kind), single_channel))
     run.finish()
 
 
-def split(device: Device, chunk: Chunk, single_channel: bool) -> list[tuple[int, Chunk]]:
-    """The accesses of each channel, order kept, with local addresses."""
-    address, write = chunk
+def split(device: Device, chunk: Chunk, single_channel: bool) -> list[tuple[int, Int, Int]]:
+    """(channel, local addresses, kinds) of the accesses of each channel, order kept."""
+    address, kind = chunk
     if single_channel or device.channels == 1:
-        return [(0, (address, write))]
+        return [(0, address, kind)]
     channel, local = to_channel(device, address)
     order = np.argsort(channel, kind="stable")
     edges = np.searchsorted(channel[order], np.arange(device.channels + 1))
     parts = [order[a:b] for a, b in pairwise(edges)]
-    return [(i, (local[part], write[part])) for i, part in enumerate(parts) if len(part)]
+    return [(i, local[part], kind[part]) for i, part in enumerate(parts) if len(part)]
 
 
 def figures(
@@ -94,13 +96,18 @@ def figures(
     moved = run.total("bytes")
     peak = memory.peak_gbps * channels
     gbps = moved / elapsed_ns if elapsed_ns else 0.0
-    least, binding = least_cycles(memory, _busiest(run))
+    forwarded = run.total("forwarded")
+    least, binding = _least(run)
+    parts = energy_parts(memory, run.commands, elapsed_ns, run.active_ns, channels)
     return {
         "device": device.name,
         "pattern": pattern,
         "channels": channels,
-        "requests": run.total("requests"),
+        "requests": run.total("requests") + forwarded,
         "bytes": moved,
+        "forwarded_requests": forwarded,
+        "forwarded_bytes": forwarded * memory.organisation.burst_bytes,
+        "rmw_reads": run.total("rmw_reads"),
         "cycles": run.end_tick / clock.ticks_per_ck if clock.ticks_per_ck > 1 else run.end_tick,
         "tck_ns": float(memory.clock.tCK),
         "bandwidth_gbps": gbps,
@@ -114,13 +121,16 @@ def figures(
         "row_conflicts": run.total("conflicts"),
         "commands": run.commands,
         "latency_ns": run.latency_ns(),
-        "energy_nj": energy_nj(memory, run.commands, elapsed_ns, channels),
-        "threads": 1,
+        "threads": run.threads,
         "wall_s": run.wall_s,
+        **energy_figures(device, parts),
     }
 
 
-def _busiest(run: OpenLoop) -> dict[str, int]:
-    """Commands of the channel that finished last."""
-    counts = run.states["commands"][int(run.states["end"].argmax())].tolist()
-    return dict(zip(COMMANDS, counts, strict=True))
+def _least(run: OpenLoop) -> tuple[float, str]:
+    """The a-posteriori bound of the channel whose own counts ask for most."""
+    found = []
+    for state in run.states:
+        commands = dict(zip(COMMANDS, state["commands"].tolist(), strict=True))
+        found.append(least_cycles(run.memory, commands, state["bank_commands"]))
+    return max(found)

@@ -1,5 +1,9 @@
-"""Access traces: text (`R 0x1f40`, `W 0x1f40`; plain or gzip) or `.npz` (`address`, `write`), in
-chunks."""
+"""Access traces: text (`R 0x1f40`, `W 0x1f40`; plain or gzip) or `.npz` (`address`, `write` and,
+if it likes, `size`), in chunks.
+
+An access is one burst, an address inside it is aligned down; with `size`, an access is that many
+bytes of a burst, and a write of less than a burst is a partial write.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.description import DescriptionError
+from hwmodel.kernel_names import PARTIAL_WRITE, READ, WRITE
 
 CHUNK = 1 << 20
 """Accesses read at once."""
 Chunk = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""(byte addresses, 1 where a write), both shape (n,)."""
+"""(byte addresses, kinds: READ, WRITE or PARTIAL_WRITE), both shape (n,)."""
 
 
-def read_trace(path: str | Path) -> Iterator[Chunk]:
+def read_trace(path: str | Path, burst_bytes: int) -> Iterator[Chunk]:
     """Yield the accesses of a trace in chunks. Raises DescriptionError with file and line."""
     file = Path(path)
     if file.is_dir():
@@ -30,18 +35,19 @@ def read_trace(path: str | Path) -> Iterator[Chunk]:
     if file.stat().st_size == 0:
         raise DescriptionError("is empty; expected lines such as 'R 0x1f40'", file)
     if file.suffix == ".npz":
-        yield from _read_npz(file)
+        yield from _read_npz(file, burst_bytes)
     else:
         yield from _read_text(file)
 
 
-def _read_npz(file: Path) -> Iterator[Chunk]:
+def _read_npz(file: Path, burst_bytes: int) -> Iterator[Chunk]:
     try:
         with np.load(file, allow_pickle=False) as data:
             missing = {"address", "write"} - set(data.files)
             if missing:
                 raise DescriptionError(f"has no array {sorted(missing)[0]!r}", file)
             address, write = data["address"], data["write"]
+            size = data["size"] if "size" in data.files else None
     except (zipfile.BadZipFile, ValueError, EOFError, OSError, zlib.error) as error:
         raise DescriptionError(f"is not an .npz file: {error}", file) from None
     if address.ndim != 1 or address.shape != write.shape or address.dtype.kind not in "ui":
@@ -52,9 +58,32 @@ def _read_npz(file: Path) -> Iterator[Chunk]:
         raise DescriptionError("holds no accesses", file)
     if address.dtype.kind == "i" and address.min() < 0:
         raise DescriptionError(f"negative address at index {int(address.argmin())}", file)
+    if address.max() > np.iinfo(np.int64).max:
+        raise DescriptionError(f"address {int(address.max()):#x} is beyond any memory", file)
+    if size is not None:
+        _check_size(address, size, burst_bytes, file)
     for at in range(0, len(address), CHUNK):
-        part = address[at : at + CHUNK]
-        yield part.astype(np.int64), (write[at : at + CHUNK] != 0).astype(np.int64)
+        part = slice(at, at + CHUNK)
+        kind = np.where(write[part] != 0, WRITE, READ)
+        if size is not None:
+            kind[(kind == WRITE) & (size[part] < burst_bytes)] = PARTIAL_WRITE
+        yield address[part].astype(np.int64), kind.astype(np.int64)
+
+
+def _check_size(
+    address: NDArray[np.integer], size: NDArray[np.integer], burst_bytes: int, file: Path
+) -> None:
+    if size.shape != address.shape or size.dtype.kind not in "ui":
+        raise DescriptionError("expected `size` (bytes, integers) as long as `address`", file)
+    bad = (size < 1) | (size > burst_bytes)
+    bad |= address % burst_bytes + size.astype(address.dtype) > burst_bytes
+    if bad.any():
+        at = int(bad.argmax())
+        raise DescriptionError(
+            f"{size[at]} B from {int(address[at]):#x} on, at index {at}, are not within one burst"
+            f" of {burst_bytes} B",
+            file,
+        )
 
 
 def _read_text(file: Path) -> Iterator[Chunk]:
@@ -90,7 +119,7 @@ def _parse(lines: list[bytes], file: Path, before: int) -> Chunk:
         try:
             kind, number = parts
             address[n] = int(number, 0)
-            write[n] = {b"R": 0, b"r": 0, b"W": 1, b"w": 1}[kind]
+            write[n] = {b"R": READ, b"r": READ, b"W": WRITE, b"w": WRITE}[kind]
         except (ValueError, KeyError, OverflowError):
             shown = text.decode(errors="replace").strip()[:40]
             raise DescriptionError(

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -25,11 +25,12 @@ from hwmodel.device import Device
 from hwmodel.transformer import TransformerSpec
 from hwmodel.units import Nanoseconds, PositiveBytes
 from policies import traffic
+from policies.energy import Transfer, transfer
 from policies.engine import Engine, Step
 from policies.interval import confidence_interval
 from policies.kv_layout import KvLayout
 from policies.requests import IntArray
-from policies.step import Efficiency
+from policies.step import PHASES, Efficiency
 from policies.traffic import Descriptors, Extent, Spread
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -85,6 +86,7 @@ class Probe:
         if device.accelerator is None:
             raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
         self._device = device
+        self.memory = device.memory
         self._simulate = simulate
         self._dma = device.accelerator.dma
         self._measure_ns = spec.measure or spec.probe_bytes / device.peak_gbps
@@ -137,27 +139,43 @@ class Probe:
         return traffic.balance(loads, max(rate, 1.0), engine_rate)
 
 
-_known: dict[tuple[Any, ...], float] = {}
+class Measured(NamedTuple):
+    """What a stream was found to do."""
+
+    share: float
+    """Of the peak."""
+    transfer: Transfer
+
+
+_known: dict[tuple[Any, ...], Measured] = {}
 
 
 def weights_efficiency(
     device: Device, model: TransformerSpec, spec: FidelitySpec, simulate: Simulate
 ) -> float:
     """Share of the peak that the weights' stream reaches; measured once a process and device."""
+    return weights_stream(device, model, spec, simulate).share
+
+
+def weights_stream(
+    device: Device, model: TransformerSpec, spec: FidelitySpec, simulate: Simulate
+) -> Measured:
+    """What the weights' stream does; measured once a process and device."""
     key = (device.digest, model.layer_weight_bytes, _window(spec), spec.weight_tile, simulate)
     if key not in _known:
         rng = np.random.default_rng(0)  # the same for every run: it is a property of the device
-        _known[key] = Probe(device, spec, simulate).measure(
+        share, result = Probe(device, spec, simulate).measure(
             lambda layer: traffic.weights(model, layer, spec.weight_tile),
             model.layers, "split", rng,
-        )[0]  # fmt: skip
+        )  # fmt: skip
+        _known[key] = Measured(share, transfer(device.memory, [result]))
     return _known[key]
 
 
-def contiguous_efficiency(
+def contiguous_stream(
     device: Device, layout: KvLayout, spec: FidelitySpec, simulate: Simulate
-) -> float:
-    """Share of the peak that KV reaches in long contiguous extents, one for each engine.
+) -> Measured:
+    """What KV does in long contiguous extents, one for each engine.
 
     The mean of `_DRAWS` batches that lie at random in the KV region, so that no single alignment
     of the engines' extents decides. Measured once a process and device.
@@ -171,8 +189,10 @@ def contiguous_efficiency(
             size = int(layout.bytes * rng.uniform(0.5, 1.0)) // layout.layers // align * align
             start = layout.base + int(rng.integers(layout.bytes - size + 1)) // align * align
             batch = {0: traffic.contiguous(start, size, engines)}  # the only layer
-            found.append(probe.measure(batch.__getitem__, 1, spec.spread, rng)[0])
-        _known[key] = math.fsum(found) / len(found)
+            found.append(probe.measure(batch.__getitem__, 1, spec.spread, rng))
+        shares, results = zip(*found, strict=True)
+        mean = math.fsum(shares) / len(shares)
+        _known[key] = Measured(mean, transfer(device.memory, results))
     return _known[key]
 
 
@@ -186,8 +206,15 @@ class Memory:
     rounds_to_probe = NEVER
     """Steps that may be advanced together before the next look at the clock of probes."""
 
-    def __init__(self, efficiency: Efficiency) -> None:
+    def __init__(
+        self, efficiency: Efficiency, transfers: Mapping[str, Transfer] | None = None
+    ) -> None:
         self.efficiency = efficiency
+        self._transfers = {} if transfers is None else dict(transfers)
+
+    def transfers(self) -> dict[str, Transfer]:
+        """Energy of each phase's bytes; empty where nothing was simulated."""
+        return self._transfers
 
     def observe(self, step: Step, engine: Engine) -> Efficiency:
         """The efficiencies of a step that has its memory."""
@@ -208,9 +235,10 @@ class SampledMemory(Memory):
     """Efficiencies measured at the addresses of the running batch."""
 
     def __init__(
-        self, efficiency: Efficiency, spec: FidelitySpec, probe: Probe, layout: KvLayout, seed: int
-    ) -> None:
-        super().__init__(efficiency)
+        self, efficiency: Efficiency, transfers: Mapping[str, Transfer], spec: FidelitySpec,
+        probe: Probe, layout: KvLayout, seed: int,
+    ) -> None:  # fmt: skip
+        super().__init__(efficiency, transfers)
         self._spec = spec
         self._probe = probe
         self._layout = layout
@@ -253,12 +281,25 @@ class SampledMemory(Memory):
         for clock in self._clocks.values():
             clock.restart()
 
+    def transfers(self) -> dict[str, Transfer]:
+        found = {
+            name: transfer(self._probe.memory, [result for _, result in self._counted(name)])
+            for name, results in self._results.items()
+            if results
+        }
+        return self._transfers | found
+
+    def _counted(self, phase: str) -> list[tuple[float, Any]]:
+        """The probes of a phase that count: after the warm-up, or the last before."""
+        results = self._results[phase]
+        return results[self._marks[phase] :] or results[-1:]
+
     def report(self, moved_bytes: int) -> dict[str, Any]:
         """Efficiencies by phase: mean, half width of the 95 % interval, probes; cost of the
         probes."""
         phases = {}
         for name, results in self._results.items():
-            counted = results[self._marks[name] :] or results[-1:]
+            counted = self._counted(name)
             mean, half = confidence_interval([share for share, _ in counted])
             hits = sum(int(result.row_hits) for _, result in counted)
             others = sum(int(r.row_misses) + int(r.row_conflicts) for _, r in counted)
@@ -343,12 +384,17 @@ def memory_model(
         from hwmodel.memory import simulate_system  # heavy: compiles kernels
 
         simulate = simulate_system
-    stream = spec.weights or weights_efficiency(device, model, spec, simulate)
-    even = stream  # stands where a phase never comes to be probed
+    stream = Measured(spec.weights, {}) if spec.weights else weights_stream(
+        device, model, spec, simulate
+    )  # fmt: skip
+    other = stream  # stands where a phase never comes to be probed
     if spec.fidelity == "analytic":
-        even = contiguous_efficiency(device, layout, spec, simulate)
-    shares = (even if share is None else share for share in given[1:])
-    efficiency = Efficiency(stream, *shares)
+        other = contiguous_stream(device, layout, spec, simulate)
+    found = dict(zip(PHASES, (stream, other, other, other), strict=True))
+    pairs = zip(found.values(), given, strict=True)
+    efficiency = Efficiency(*(item.share if share is None else share for item, share in pairs))
+    transfers = {name: item.transfer for name, item in found.items()}
     if spec.fidelity == "analytic":
-        return Memory(efficiency)
-    return SampledMemory(efficiency, spec, Probe(device, spec, simulate), layout, seed)
+        return Memory(efficiency, transfers)
+    probe = Probe(device, spec, simulate)
+    return SampledMemory(efficiency, transfers, spec, probe, layout, seed)

@@ -3,13 +3,16 @@ them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from hwmodel.device import Device
 from hwmodel.transformer import TransformerSpec
 from policies.allocator import Allocator
+from policies.energy import Transfer, serving_energy
 from policies.engine import LIMITS, Engine, Step
 from policies.requests import FloatArray, IntArray, Requests
 from policies.step import PHASES, StepTimes
@@ -25,6 +28,8 @@ class Sums:
     steps: int = 0
     output_tokens: int = 0
     prefill_tokens: int = 0
+    prefill_kv_tokens: int = 0
+    """Tokens of KV read or written by prompt chunks."""
     cached_tokens: int = 0
     """Tokens that preempted requests found again in memory, instead of prefilling them."""
     attention_tokens: int = 0
@@ -92,6 +97,7 @@ class Metrics:
         sums.steps += rounds
         sums.output_tokens += batch * rounds + sum(chunk.last for chunk in step.chunks)
         sums.prefill_tokens += sum(chunk.tokens for chunk in step.chunks)
+        sums.prefill_kv_tokens += sum(chunk.start + chunk.tokens for chunk in step.chunks)
         sums.cached_tokens += step.cached
         attended = (step.context + batch) * rounds + batch * (rounds * (rounds - 1) // 2)
         sums.attention_tokens += attended
@@ -127,6 +133,20 @@ class Metrics:
         sums = self.sums
         kv = sums.attention_tokens * model.kv_token_bytes
         return kv + sums.steps * model.step_weight_bytes
+
+    def energy(
+        self, device: Device, model: TransformerSpec, transfers: Mapping[str, Transfer]
+    ) -> dict[str, Any] | None:
+        """DRAM energy of an output token after the warm-up; see `policies.energy`."""
+        after, kv = self.sums.since(self.begin[1]), model.kv_token_bytes
+        moved = {
+            "weights": after.steps * model.step_weight_bytes,
+            "attention": after.attention_tokens * kv,
+            "prefill": after.prefill_kv_tokens * kv,
+            "migration": 2 * after.migrated_tokens * kv,
+        }
+        idle_s = after.limit_s["idle"]
+        return serving_energy(device, moved, transfers, after.seconds, idle_s, after.output_tokens)
 
     def figures(self, engine: Engine, kv_token_bytes: int, capacity_tokens: int) -> dict[str, Any]:
         """All metrics by name; times in seconds, rates a second, shares from 0 to 1."""

@@ -101,6 +101,7 @@ def serve(
     figures["cut_outputs"] = int((outputs < requests.output_tokens).sum())
     figures["policy"] = allocator.report()
     figures["memory"] = memory.report(metrics.moved_bytes(model))
+    figures["energy"] = metrics.energy(device, model, memory.transfers())
     figures["seed"] = seed
     return ServingResult(figures, metrics.first_s, metrics.end_s)
 

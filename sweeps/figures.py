@@ -10,6 +10,8 @@ waits leaves out what is still running, which is more for a policy that runs mor
 LIMITS = "limit_share"
 """Metric: limit -> share of the time it bound; the shares sum to 1."""
 KV_MEMORY = "kv_memory"
+ENERGY, ENERGY_CONFIDENCE = "energy.mj_per_token", "energy.confidence"
+"""Metrics: DRAM energy of an output token, and the worst confidence of a constant in it."""
 PREEMPTIONS_EACH = "preemptions_per_request"
 """Derived when results are read: preemptions after the warm-up over requests that were counted."""
 PREFILL, ATTENTION, WEIGHTS = "phase_share.prefill", "phase_share.attention", "phase_share.weights"
@@ -37,6 +39,8 @@ class Figure:
     heading: str
     digits: int = 1
     scale: float = 1.0
+    terminal: bool = True
+    """Whether the terminal's narrow table has it too."""
 
     def text(self, mean: float | None, half: float | None = None) -> str:
         """`mean`, with its half-width where one is given; a dash where there is none."""
@@ -57,6 +61,7 @@ FIGURES = (
     Figure("migrations", "migrations", 0),
     Figure("kv_gbps", "KV GB/s"),
     Figure("memory.phases.attention.row_hit_rate", "row hits %", 1, 100),
+    Figure(ENERGY, "DRAM mJ/token", 2, terminal=False),
 )
 
 Shares = dict[str, float]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from sweeps.figures import FIGURES
 from sweeps.gap import CONTROL
 from sweeps.page import page
 from sweeps.screen import print_table
@@ -12,7 +13,7 @@ from sweeps.store import RunDirectory, write_atomically
 from sweeps.table import HEADINGS, Row, Table, read_table
 from sweeps.verdict import sentences
 
-SIDES = "<" + ">" * (len(HEADINGS) - 1) + "<"
+SIDES = "<" + ">" * sum(figure.terminal for figure in FIGURES) + "<"
 """How the terminal's columns are aligned: names and limits to the left."""
 
 
@@ -44,7 +45,7 @@ def show(table: Table) -> None:
     print(table.state)
     for group in table.groups:
         print(f"\n{group.title}")
-        print_table(["", *HEADINGS], [_line(row) for row in group.ordered()], SIDES)
+        print_table(["", *_narrow(HEADINGS)], [_line(row) for row in group.ordered()], SIDES)
     print()
     for sentence in sentences(table):
         print(sentence)
@@ -55,7 +56,13 @@ def show(table: Table) -> None:
 def _line(row: Row) -> list[str]:
     """A row for the terminal: a control under its competitor, the main limit only."""
     title = f"  {row.control}" if row.control else row.name
-    return [title, *row.cells(1)]
+    return [title, *_narrow(row.cells(1))]
+
+
+def _narrow(texts: list[str]) -> list[str]:
+    """Of headings or cells, those of the terminal's table."""
+    shown = [text for text, figure in zip(texts, FIGURES, strict=False) if figure.terminal]
+    return [*shown, *texts[len(FIGURES) :]]
 
 
 def markdown(table: Table) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from hwmodel.device import Device
 from sweeps.store import plain
 
+_CONFIDENCE = {"A": "two open sources", "B": "one source", "C": "derived", "D": "assumed in part"}
 _SHOWN = 20
 """Violations printed one by one."""
 
@@ -64,7 +65,7 @@ def show_bandwidth(device: Device, found: list[dict[str, Any]]) -> None:
     columns = ["pattern", "GB/s", "of peak", "bound GB/s", "row hits", "pJ/bit", "requests"]
     rows = []
     for item in found:
-        bound, energy = item.get("bound_gbps"), _total(item.get("energy_nj"))
+        bound = item.get("bound_gbps")
         rows.append(
             [
                 str(item["pattern"]),
@@ -72,17 +73,22 @@ def show_bandwidth(device: Device, found: list[dict[str, Any]]) -> None:
                 f"{item['utilization']:.1%}",
                 "–" if bound is None else f"{bound:,.2f}",
                 _hits(item),
-                "–" if energy is None else f"{1000 * energy / (8 * item['bytes']):.2f}",
+                f"{1000 * item['energy_nj'] / (8 * item['bytes']):.2f}" if item["bytes"] else "–",
                 f"{item['requests']:,}",
             ]
         )
     print_table(columns, rows, "<>")
+    letters = [item["energy_confidence"] for item in found if "energy_confidence" in item]
+    if letters:
+        print(
+            f"\nconfidence of pJ/bit: {max(letters)}, {_CONFIDENCE.get(max(letters), 'set here')}"
+        )
 
 
 def show_replay(device: Device, found: dict[str, Any]) -> None:
     """One figure a line."""
     bound = found.get("bound_gbps")
-    energy = _total(found.get("energy_nj"))
+    letter = found["energy_confidence"]
     lines = {
         "device": device.name,
         "requests": f"{found['requests']:,} ({found['bytes']:,} bytes)",
@@ -93,7 +99,9 @@ def show_replay(device: Device, found: dict[str, Any]) -> None:
         f"{found['row_conflicts']:,} conflicts",
         "commands": _pairs(found["commands"]),
         "latency ns": _pairs(found["latency_ns"]),
-        "energy": "–" if energy is None else f"{energy:,.1f} nJ",
+        "energy": f"{found['energy_nj']:,.1f} nJ, confidence {letter},"
+        f" {_CONFIDENCE.get(letter, 'set here')}",
+        "energy nJ": _pairs(found["energy"]),
         "simulated in": f"{found['wall_s']:.3f} s on {found['threads']} thread(s)",
     }
     for name, text in lines.items():
@@ -125,12 +133,6 @@ def show_audit(device: Device, file: Path) -> int:
 def _hits(item: dict[str, Any]) -> str:
     served = item["row_hits"] + item["row_misses"] + item["row_conflicts"]
     return f"{item['row_hits'] / served:.1%}" if served else "–"
-
-
-def _total(energy: Any) -> float | None:
-    if isinstance(energy, dict):
-        return float(energy["total"]) if "total" in energy else float(sum(energy.values()))
-    return None if energy is None else float(energy)
 
 
 def _pairs(value: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sweeps.figures import (
     COMPUTE,
+    ENERGY_CONFIDENCE,
     FIGURES,
     PREEMPTIONS_EACH,
     THROUGHPUT,
@@ -123,6 +124,24 @@ class Table:
         return (
             f"± and (a to b): {100 * LEVEL:.0f} % intervals, n = {many or 0} replications "
             "(Student's t; gaps between policies from logarithms of paired ratios)."
+            + self._energy_note
+        )
+
+    @property
+    def _energy_note(self) -> str:
+        """How sure the energies are: as the least sure constant in any of them."""
+        found = {
+            metrics[ENERGY_CONFIDENCE]
+            for group in self.groups
+            for row in group.rows
+            for metrics in row.replications.values()
+            if metrics.get(ENERGY_CONFIDENCE)
+        }
+        if not found:
+            return ""
+        return (
+            f" DRAM energy has confidence {max(found)}: that of the least sure constant in it (A"
+            " two open sources, B one, C derived, D assumed)."
         )
 
     @property

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +15,9 @@ import hwmodel.trace
 from hwmodel.audit import audit
 from hwmodel.command_log import read_csv
 from hwmodel.description import DescriptionError
-from hwmodel.device import load_device
-from hwmodel.replay import replay
+from hwmodel.device import Device, load_device
+from hwmodel.open_loop import OpenLoop
+from hwmodel.replay import figures, replay, split
 
 LPDDR5 = "lpddr5-6400-x16"
 
@@ -114,10 +118,125 @@ def test_a_missing_trace_and_a_wrong_npz_are_the_users_mistake(tmp_path: Path) -
         replay(device, tmp_path / "y.npz")
 
 
-def test_energy_grows_with_activations() -> None:
-    from hwmodel.energy import energy_nj
+def traffic(device: Device, count: int) -> tuple[np.ndarray, np.ndarray]:
+    chance = np.random.default_rng(7)
+    bursts = device.capacity_bytes // device.memory.organisation.burst_bytes
+    address = chance.integers(0, bursts, count) * device.memory.organisation.burst_bytes
+    return address, (chance.random(count) < 0.3).astype(np.int64)
 
-    memory = load_device(LPDDR5).memory
-    base = energy_nj(memory, {"RD": 100}, 1000.0)
-    assert energy_nj(memory, {"RD": 100, "ACT2": 10}, 1000.0) == pytest.approx(base + 18.18)
-    assert energy_nj(memory, {"RD": 100}, 2000.0) == pytest.approx(base + 61.4)
+
+def test_channels_in_threads_give_the_figures_of_one_thread() -> None:
+    device = load_device("mlu370-x4")
+    address, kind = traffic(device, 200_000)
+    found = []
+    for threads in (1, 3):
+        run = OpenLoop(device.memory, device.channels, threads=threads)
+        for part in range(0, len(address), 50_000):
+            chunk = address[part : part + 50_000], kind[part : part + 50_000]
+            run.feed_all(split(device, chunk, False))
+        run.finish()
+        assert run.threads == threads
+        found.append(figures(device, run, device.channels, "traffic") | {"threads": 0})
+    assert same(*found)
+
+
+def test_threads_are_as_many_as_there_is_work_for(tmp_path: Path) -> None:
+    trace, device = text(tmp_path / "t.txt"), load_device("mlu370-x4")
+    assert replay(device, trace)["threads"] == min(os.cpu_count() or 1, device.channels)
+    assert replay(device, trace, single_channel=True)["threads"] == 1
+    assert replay(device, trace, commands=tmp_path / "log.csv")["threads"] == 1
+
+
+def test_forwarded_reads_and_reads_of_partial_writes_are_counted_apart(tmp_path: Path) -> None:
+    """Sixteen writes, the odd ones of 8 bytes; then reads of the same bursts."""
+    address = np.tile(np.arange(16) * 32, 2)
+    write = np.arange(32) < 16
+    size = np.where(write & (np.arange(32) % 2 == 1), 8, 32)
+    np.savez(tmp_path / "t.npz", address=address, write=write, size=size)
+    settings = ["controller.write_forwarding=true", "controller.refresh=none"]
+    masked, modify = (
+        replay(load_device(LPDDR5, [*settings, f"controller.partial_write={how}"]), file)
+        for how, file in (("masked", tmp_path / "t.npz"), ("read_modify_write", tmp_path / "t.npz"))
+    )
+    assert masked["requests"] == modify["requests"] == 32
+    assert masked["forwarded_requests"] == 8, "a masked write does not answer a read"
+    assert masked["forwarded_bytes"] == 8 * 32 and masked["rmw_reads"] == 0
+    assert masked["bytes"] == (32 - 8) * 32
+    assert modify["rmw_reads"] == 8
+    assert modify["bytes"] == (32 + 8 - modify["forwarded_requests"]) * 32
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        (np.array([32, 0]), "0 B from 0x28 on, at index 1"),
+        (np.array([32, 25]), "25 B from 0x28 on, at index 1, are not within one burst of 32 B"),
+        (np.array([32]), "as long as"),
+        (np.array([32.0, 8.0]), "integers"),
+    ],
+)
+def test_an_access_is_within_a_burst(tmp_path: Path, size: np.ndarray, message: str) -> None:
+    trace = tmp_path / "t.npz"
+    np.savez(trace, address=np.array([0, 40], np.uint64), write=np.ones(2, bool), size=size)
+    with pytest.raises(DescriptionError, match=message):
+        replay(load_device(LPDDR5), trace)
+
+
+def test_an_address_beyond_what_a_number_holds_is_refused(tmp_path: Path) -> None:
+    trace = tmp_path / "t.npz"
+    np.savez(trace, address=np.array([0, 1 << 63], np.uint64), write=np.zeros(2, bool))
+    with pytest.raises(DescriptionError, match="beyond any memory"):
+        replay(load_device(LPDDR5), trace)
+
+
+def test_replay_tells_energy_by_part_and_how_sure_it_is(tmp_path: Path) -> None:
+    found = replay(load_device(LPDDR5), text(tmp_path / "t.txt"))
+    assert found["energy_nj"] == pytest.approx(sum(found["energy"].values()))
+    assert found["energy"]["background_active"] > found["energy"]["background_precharged"]
+    assert found["energy_confidence"] == "D", "no public IDD exists for LPDDR5"
+    assert all(found["energy"][part] > 0 for part in ("activation", "read", "write"))
+
+
+RESIDENT = """
+import resource
+import numpy as np
+from hwmodel.device import load_device
+from hwmodel.open_loop import OpenLoop
+
+def stream(bursts, chunk=1 << 18):
+    chance = np.random.default_rng(1)
+    for at in range(0, bursts, chunk):
+        count = min(chunk, bursts - at)
+        page = chance.integers(0, 1 << 18, count // 32 + 1)
+        yield (page[:, None] * 32 + np.arange(32)).ravel()[:count] * 32
+
+memory = load_device("lpddr5-6400-x16").memory
+run = OpenLoop(memory)
+fed, marks = 0, []
+for burst in stream({bursts}):
+    run.feed(0, burst, np.zeros(len(burst), np.int64))
+    fed += len(burst)
+    marks.append((fed, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
+run.finish()
+assert run.total("requests") == {bursts}
+print(next(kib for fed, kib in marks if fed >= 1_000_000), marks[-1][1])
+"""
+
+
+def resident_kib(bursts: int) -> tuple[int, int]:
+    """Largest resident set after 1 M bursts and at the end, in a process of its own."""
+    code = RESIDENT.format(bursts=bursts)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    first, last = map(int, done.stdout.split())
+    return first, last
+
+
+def test_memory_does_not_grow_with_the_stream() -> None:
+    first, last = resident_kib(5_000_000)
+    assert last - first < 4096, "KiB between 1 M and 5 M bursts"
+
+
+@pytest.mark.long
+def test_a_stream_of_100_million_bursts_stays_under_500_mib() -> None:
+    _, last = resident_kib(100_000_000)
+    assert last < 500 * 1024
