@@ -119,3 +119,29 @@ def test_auditor_finds_nothing_in_long_runs_of_the_kernel(name: str, pattern: st
     memory = spec(name)
     result = simulate_channel(memory, *stream(memory, pattern, LONG_RUN), log=True)
     assert audit(memory, result.commands, end_tick=int(result.end_tick)) == []
+
+
+CONTROLLERS: dict[str, dict[str, Any]] = {
+    "fcfs": {"scheduler": "fcfs", "activation_buffer": 0},
+    "oldest ready, activation buffer": {
+        "scheduler": "frfcfs_oldest_ready", "activation_buffer": 16,
+    },
+    "closed pages, queues a bank": {"page_policy": "closed", "queue_scope": "bank"},
+    "adaptive timeouts, one queue": {"page_policy": "adaptive", "queues": "shared"},
+    "timeouts, partial writes read first": {
+        "page_policy": "timeout", "partial_write": "read_modify_write",
+    },
+    "refresh postponed, staggered": {"refresh_postpone": 8, "refresh_phase": "staggered"},
+    "idle banks refreshed first": {"refresh_order": "idle_first", "refresh_postpone": 3},
+    "all banks refreshed at once": {"refresh": "all_bank", "row_hit_limit": 4},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("controller", CONTROLLERS)
+@pytest.mark.parametrize("name", SHIPPED)
+def test_auditor_finds_nothing_whatever_the_controller(name: str, controller: str) -> None:
+    memory = spec(name, **{f"controller__{k}": v for k, v in CONTROLLERS[controller].items()})
+    arrival, address, write = stream(memory, "mixed", LONG_RUN // 5)
+    kind = write * (1 + (address // memory.organisation.burst_bytes % 5 == 0)).astype(np.int64)
+    result = simulate_channel(memory, arrival, address, kind, log=True)
+    assert audit(memory, result.commands, end_tick=int(result.end_tick)) == []

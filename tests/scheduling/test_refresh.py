@@ -74,3 +74,18 @@ def test_each_bank_has_its_refreshes(
             assert abs(len(ticks) - end / interval) <= 8 + 1
             gaps = np.diff(np.concatenate([[0], ticks, [end]]))
             assert gaps.max() <= (min(postpone, 8) + 2 if postpone < 8 else 9) * interval
+
+
+def test_a_set_refreshed_twice_in_a_round_is_found_out() -> None:
+    memory = spec(
+        "lpddr5-6400-x16",
+        controller__refresh="per_bank",
+        controller__refresh_order="idle_first",
+    )
+    found = simulate_channel(memory, *requests(memory, "idle"))
+    log = found.commands
+    first, second = np.flatnonzero(log.command == CODE["REFPB"])[:2]
+    for column in (log.bankgroup, log.bank):
+        column[second] = column[first]
+    rules = [v.rule for v in audit(memory, log, end_tick=int(found.end_tick))]
+    assert "refresh order: the set was refreshed in this round" in rules
