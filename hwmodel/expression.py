@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import operator
+import threading
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 
 _BINARY: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
@@ -21,9 +23,15 @@ _CALLS: dict[str, Callable[..., Fraction]] = {
 }
 
 
+_ONE_AT_A_TIME = threading.Lock()
+"""CPython 3.11 fails now and then where two threads parse at once (python/cpython#106905)."""
+
+
+@lru_cache(maxsize=4096)
 def _parse(text: str) -> ast.expr:
     try:
-        return ast.parse(text.strip(), mode="eval").body
+        with _ONE_AT_A_TIME:
+            return ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
         raise ValueError(f"not an expression over timing names: {text!r}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 
@@ -206,3 +207,13 @@ def test_rows_that_could_hold_an_open_pair_for_ever_are_refused() -> None:
     rows.append({"scope": "rank", "after": "RD", "before": "ACT", "delay": 100})
     with pytest.raises(DescriptionError, match="must hold up ACT1, not ACT2"):
         document.build(MemorySpec)
+
+
+def test_threads_may_read_expressions_at_the_same_time() -> None:
+    def read(first: int) -> Fraction:
+        texts = [f"max({first + i}, {i} + tRCD * 2 - 1)" for i in range(300)]
+        return sum((evaluate(text, {"tRCD": Fraction(3)}) for text in texts), Fraction(0))
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(read, range(40)))
+    assert found == [sum(max(first + i, i + 5) for i in range(300)) for first in range(40)]
