@@ -6,6 +6,7 @@ allocator joins by one file and one line in `policies.registry`; the contract te
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -39,6 +40,14 @@ class Demand(NamedTuple):
     """Output tokens of earlier residences, which a preempted request prefills again as far as they
     are not `cached`."""
     prediction: Prediction
+    prefix_id: int = -1
+    """Requests of the same one begin alike; -1: this one shares its beginning with nobody."""
+    prefix_tokens: int = 0
+    """How many first tokens of the prompt it shares with them."""
+    samples: int = 1
+    """Outputs that are drawn at once from the one prompt."""
+    output: int = 0
+    """The output length that will come out, for those to read who are a ceiling and no policy."""
 
 
 class Migration(NamedTuple):
@@ -53,15 +62,18 @@ class Migration(NamedTuple):
 
 
 class Allocator(ABC):
-    """Base of all allocators. Per-request state: `stored` and `reserved` tokens, int64 (requests,).
+    """Base of all allocators. Per-request state, int64 (requests,): `stored` tokens and `reserved`
+    slots, of all samples together and with what is shared, and `width`, the samples.
 
     A request is resident between a successful `reserve` and `release`. Operations on others raise
-    KeyError; stored tokens never exceed reserved ones, and no slot has two owners.
+    KeyError; stored tokens never exceed reserved slots, and what shares a slot is the same token.
     """
 
     Options: ClassVar[type[PolicyOptions]]
     preempts: ClassVar[Literal["last", "itself"]] = "last"
     """Whom the engine preempts when a request can neither grow nor move."""
+    moves_freely: ClassVar[bool] = False
+    """Whether tokens may change their places unasked: a ceiling's right, and no policy's."""
 
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: Any) -> None:
         self.layout = layout
@@ -70,8 +82,9 @@ class Allocator(ABC):
         self.stored = np.zeros(requests, np.int64)
         self.reserved = np.zeros(requests, np.int64)
         self.resident = np.zeros(requests, np.bool_)
+        self.width = np.ones(requests, np.int64)
         self.reserved_total = 0
-        """Slots reserved by all residents; slots of a running copy count twice."""
+        """Slots reserved by all residents, shared ones once; a running copy has both its places."""
 
     @property
     def slots(self) -> int:
@@ -98,12 +111,14 @@ class Allocator(ABC):
         return self.slots
 
     @abstractmethod
-    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
+    def needs(
+        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
+    ) -> IntArray:
         """Slots that requests of these lengths may come to ask for; above `reach`, never."""
 
-    def cached(self, request: int, limit: int) -> int:
-        """How many tokens of a request that was released, at most `limit`, are still in memory and
-        would be there again after `reserve`."""
+    def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
+        """How many first tokens of a request, at most `limit`, are in memory and would be its own
+        after `reserve`: of its last residence and, as its `demand` tells, of what it shares."""
         return 0
 
     @property
@@ -112,14 +127,19 @@ class Allocator(ABC):
         who is refused is refused until somebody leaves."""
         return True
 
-    def fits(self, tokens: int) -> bool:
-        """Whether so many tokens could be stored now; `reserve` answers where it takes them all."""
+    def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
+        """Whether so many tokens of a request could be stored now, of any where none is named;
+        `reserve` answers where it takes them all."""
         return True
 
     @abstractmethod
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         """Admit a request and store its first `tokens`, of which `cached(request, tokens - 1)` need
-        no computing. False (nothing changes) if there is no room."""
+        no computing. False (nothing changes) if there is no room.
+
+        The tokens of a request with several samples are its prompt, then one of each sample, then
+        the next of each.
+        """
 
     @abstractmethod
     def grow(self, request: int, tokens: int) -> bool:
@@ -139,18 +159,45 @@ class Allocator(ABC):
         self._require(request)
         return None
 
+    def copies(self) -> list[Migration]:
+        """Copies on write since the last call, which have room of their own already."""
+        return []
+
     def settle(self) -> None:  # noqa: B027 - most policies have nothing to settle
         """The copies of this step are done: free the old places."""
 
     def headroom(self, requests: IntArray, limit: int) -> int:
-        """How many rounds, up to `limit`, every one of `requests` can grow by one token a round."""
-        room = int((self.reserved[requests] - self.stored[requests]).min(initial=limit))
-        return min(limit, room)
+        """How many rounds, up to `limit`, every one of `requests` can grow by one token of each of
+        its samples a round."""
+        room = (self.reserved[requests] - self.stored[requests]) // self.width[requests]
+        return min(limit, int(room.min(initial=limit)))
 
     def advance(self, requests: IntArray, rounds: int) -> None:
-        """`rounds` times: `grow(request, 1)` for each of `requests` in order. Needs the
+        """`rounds` times: `grow(request, width)` for each of `requests` in order. Needs the
         headroom."""
-        self.stored[requests] += rounds
+        self.stored[requests] += rounds * self.width[requests]
+
+    def swap_out(self, request: int) -> int:
+        """Free everything a request holds and remember it, for a copy of its tokens waits in host
+        memory; returns the tokens that it had stored."""
+        raise NotImplementedError(f"{self.options.name} does not swap")
+
+    def swap_in(self, request: int) -> bool:
+        """Hold again what `swap_out` remembered, wherever there is room. False (nothing changes) if
+        there is none. Raises KeyError for a request that is not swapped out."""
+        raise NotImplementedError(f"{self.options.name} does not swap")
+
+    def tag(self, request: int, demand: Demand) -> int:
+        """Class of requests that are batched together where the engine asks for that."""
+        return 0
+
+    def clock(self, now_s: float) -> None:  # noqa: B027 - most policies need no time
+        """It is `now_s` seconds; called before each step, never with less than before."""
+
+    @property
+    def due_s(self) -> float:
+        """When `clock` may change what is admitted; inf where nothing is under way."""
+        return math.inf
 
     def finished(self, request: int, prompt: int, output: int) -> None:  # noqa: B027
         """A released request ended, with these realised lengths, and will not come back."""
@@ -172,8 +219,9 @@ class Allocator(ABC):
         if not 0 <= request < len(self.resident) or not self.resident[request]:
             raise KeyError(f"request {request} holds no memory")
 
-    def _admit(self, request: int, reserved: int, tokens: int) -> None:
+    def _admit(self, request: int, reserved: int, tokens: int, samples: int = 1) -> None:
         self.resident[request] = True
+        self.width[request] = samples
         self.reserved[request] = reserved
         self.stored[request] = tokens
         self.reserved_total += reserved

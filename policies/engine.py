@@ -249,14 +249,13 @@ class Engine:
                 limit = "token_budget"
                 break
             request = self.waiting[0]
-            total = self._total(request)
+            total, demand = self._total(request), self._demand(request)
             # the last token is always computed: the next one follows from it
-            cached = self.allocator.cached(request, total - 1)
+            cached = self.allocator.cached(request, total - 1, demand)
             tokens = min(total - cached, budget)
             whole = self.spec.admit_on == "input"
-            if (whole and not self.allocator.fits(total)) or not self.allocator.reserve(
-                request, self._demand(request), cached + tokens
-            ):
+            fits = not whole or self.allocator.fits(total, request, demand)
+            if not fits or not self.allocator.reserve(request, demand, cached + tokens):
                 limit = "kv_memory"
                 # it asks for less when all it left is lost and a chunk is not the whole rest
                 ordered = self.allocator.loses_ends_first
@@ -277,7 +276,9 @@ class Engine:
     def _demand(self, request: int) -> Demand:
         generated = int(self.output[request] - self.left[request])
         prediction = Prediction(float(self._predicted[request]), self._sigma)
-        return Demand(int(self.prompt[request]), generated, prediction)
+        return Demand(
+            int(self.prompt[request]), generated, prediction, output=int(self.output[request])
+        )
 
     def _never_fits(self, request: int) -> DescriptionError:
         return DescriptionError(

@@ -3,25 +3,35 @@
 Predicted output L with uncertainty u is inflated to L' = L (1 + gamma u); the smallest bucket that
 covers L' is reserved contiguously. Where u > tau, or no bucket covers L', the reservation is the
 large one, and so it is after an overflow in mid-decode, which copies the tokens over. What the
-paper leaves open is an option marked assumed. When there is no room, admission waits at the head of
-the line, and a request that must move is preempted by recompute (assumed).
+paper leaves open is an option marked assumed.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from typing import Annotated, Literal, NamedTuple
+import math
+from itertools import pairwise
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from policies.allocator import ContiguousAllocator, Demand, Limits, Migration, PolicyOptions
-from policies.arena import Arena, Fit
+from policies.arena import Fit
 from policies.buckets import Buckets, align_up
 from policies.kv_layout import KvLayout
+from policies.pools import PartitionedPools, Place, Pools, Repartition, SharedPools, Split
+from policies.predictor import Predictive, entropy
 from policies.requests import IntArray
+from policies.score import Guess, Outcome, Score
 
 Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+LARGE_SHARE = 0.25
+"""Share of the slots for large reservations where buckets have pools of their own (assumed)."""
+CONSTANT = 0.5
+"""Uncertainty of everything where it is constant (assumed)."""
 
 
 class OdmaOptions(PolicyOptions):
@@ -29,14 +39,30 @@ class OdmaOptions(PolicyOptions):
 
     name: Literal["odma"] = "odma"
     buckets: Annotated[int, Field(ge=1, le=64)] = 4
-    gamma: Annotated[float, Field(ge=0)] = 0.2
+    levels: list[Share] = []
+    """The quantile that each bound is, strictly increasing. Empty: i / buckets."""
+    gamma: NonNegative = 0.2
     """Inflation of the predicted length for each unit of uncertainty."""
     tau: Annotated[float, Field(ge=0)] = 0.8
     """Uncertainty above which a request goes to the large pool."""
+    uncertainty: Literal["entropy", "entropy_nats", "spread", "constant"] = "entropy"
+    """What u is: the entropy of the predictive distribution over the current buckets, over ln of
+    their number or as it is; its standard deviation of ln(length); or the same for all."""
+    constant: NonNegative | None = None
+    """u where it is constant. None: 0.5 (assumed)."""
     window: Count = 10_000
     """Realised lengths the bounds are quantiles of."""
-    refresh: Count = 1_000
-    """Realised lengths between two settings of the bounds."""
+    refresh: Annotated[int, Field(ge=0)] = 1_000
+    """Realised lengths between two settings of the bounds; 0: never."""
+    refreshes: Count | None = None
+    """How often bounds are set at most; 1: once, and frozen then. None: for ever."""
+    refresh_delay: NonNegative = 0.0
+    """Seconds from the length that sets off a refresh to the new bounds (assumed)."""
+    first_bounds: Literal["even", "longest"] = "even"
+    """Bounds before the first refresh: parting the longest length evenly, or all at it
+    (assumed)."""
+    bounds: list[Count] = []
+    """Bounds before the first refresh, ascending, instead of `first_bounds`."""
     align: Count = 64
     """Bounds and reservations are multiples of this many tokens (assumed)."""
     bucket_on: Literal["output", "total"] = "output"
@@ -44,25 +70,59 @@ class OdmaOptions(PolicyOptions):
     large: Literal["prompt_plus_max_tokens", "max_model_len"] = "prompt_plus_max_tokens"
     """Size of a large reservation (assumed)."""
     pool: Literal["arena", "partitioned"] = "arena"
-    """One space for all buckets, or a region of its own for each, cut evenly (assumed)."""
+    """One space for all buckets, or a pool of equal blocks for each. Blocks have the buckets'
+    quantiles of prompt + output, and a reservation the smallest that covers it (assumed)."""
     pool_share: Annotated[float, Field(ge=0, lt=1)] | None = None
     """Share of the slots kept for large reservations (assumed). None: they share the arena, or
     have 0.25 when partitioned."""
+    pool_split: Split | None = None
+    """What pools have equally much of at first. None: slots (assumed)."""
+    repartition: Repartition | None = None
+    """When a pool is cut into blocks of its new size: when all of it is free, or what is free of it
+    at once and the rest as it comes free. None: on_refresh (assumed)."""
+    bucket_full: Literal["wait", "next_larger"] = "wait"
+    """What an admission does whose bucket has no room: wait at the head of the line, or take a
+    larger block or the large reservation (assumed)."""
+    large_full: Literal["preempt", "preempt_last", "next_larger"] = "preempt"
+    """What a request does that has outgrown its place when there is no room for a large one: it is
+    preempted, or the last running one is, or it moves to the next larger bucket that has room, and
+    is preempted where none has (assumed)."""
     fit: Fit = "first"
     """Which hole a reservation takes (assumed)."""
 
+    @model_validator(mode="after")
+    def _buckets_are_consistent(self) -> OdmaOptions:
+        for name, given in (("levels", self.levels), ("bounds", self.bounds)):
+            if given and len(given) != self.buckets:
+                raise ValueError(f"{name}: expected {self.buckets}, one a bucket; got {len(given)}")
+            if any(after <= before for before, after in pairwise(given)):
+                raise ValueError(f"{name}: expected strictly increasing numbers")
+        if self.bounds and self.first_bounds != "even":
+            raise ValueError("first_bounds: bounds are given already")
+        if self.constant is not None and self.uncertainty != "constant":
+            raise ValueError("constant belongs to uncertainty: constant")
+        return self
 
-class _Admission(NamedTuple):
-    """What was decided when a request was first admitted, to be judged when it ends."""
+    @model_validator(mode="after")
+    def _pools_are_consistent(self) -> OdmaOptions:
+        if self.pool == "partitioned":
+            if self.pool_share == 0:
+                raise ValueError("pool_share: partitioned pools keep a share for large ones")
+        elif self.pool_split or self.repartition:
+            raise ValueError("pool_split and repartition belong to pool: partitioned")
+        return self
 
-    bounds: tuple[int, ...]
-    predicted: int
-    raw_slots: int
+
+class _Decision(NamedTuple):
+    """Where a request should go; bucket `buckets` is the large pool."""
+
+    raw: int
+    bucket: int
     slots: int
 
 
 class OdmaAllocator(ContiguousAllocator):
-    """Buckets in arenas: `_regions[i]` serves bucket i, `_regions[-1]` the large reservations."""
+    """Buckets over pools."""
 
     Options = OdmaOptions
     options: OdmaOptions
@@ -72,144 +132,244 @@ class OdmaAllocator(ContiguousAllocator):
     ) -> None:
         super().__init__(layout, requests, limits, options)
         longest = limits.max_tokens if options.bucket_on == "output" else limits.max_model_len
-        self.buckets = Buckets(
-            options.buckets, longest, options.window, options.refresh, options.align
-        )
-        self._regions = _regions(layout.slots, options)
-        self._arenas = list(dict.fromkeys(self._regions))
-        self._home: dict[int, Arena] = {}
-        self._large_slots = np.zeros(requests, np.int64)
-        self._leaving: list[tuple[Arena, int, int]] = []
-        self._admissions: dict[int, _Admission] = {}
-        self._counts = dict.fromkeys(("ended", "exact", "raw", "final", "large", "moved"), 0)
+        self.buckets = _buckets(options, longest, options.bounds)
+        self._blocks: Buckets | None = None
+        if options.pool == "partitioned" and options.bucket_on == "output":
+            self._blocks = _buckets(options, limits.max_model_len, [])
+        self._pools = _pools(layout.slots, options, (self._blocks or self.buckets).bounds)
+        if options.large_full == "preempt_last":
+            self.preempts = "last"  # type: ignore[assignment, misc]
+        self._demands: dict[int, Demand] = {}
+        self._away: dict[int, tuple[Demand, int]] = {}
+        self._tags = np.zeros(requests, np.int64)
+        self._held = np.zeros(requests, np.int64)  # of all places of this residence
+        self._moves = np.zeros(requests, np.int64)
+        self._leaving: list[Place] = []
+        self._guesses: dict[int, Guess] = {}
+        self._score = Score()
 
     @property
     def free_slots(self) -> int:
-        return sum(arena.free for arena in self._arenas)
+        return self._pools.free
 
     @property
     def largest_hole(self) -> int:
-        return max(arena.largest_hole for arena in self._arenas)
+        return self._pools.largest_hole
+
+    @property
+    def fragmentation(self) -> float:
+        """Share of the free slots that no reservation can have: outside the largest hole, or when
+        partitioned, stranded in no block."""
+        return self._pools.fragmentation
 
     @property
     def reach(self) -> int:
-        return self._regions[-1].size
+        return self._pools.reach
 
-    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
-        return np.array([self._large(int(tokens)) for tokens in prompt], np.int64)
+    @property
+    def due_s(self) -> float:
+        """When `clock` sets bounds anew, so that a request refused before may be admitted; inf
+        where no refresh is under way."""
+        return self.buckets.due_s
+
+    def needs(
+        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
+    ) -> IntArray:
+        longest = np.full(len(prompt), self.limits.max_model_len, np.int64)
+        if self.options.large == "prompt_plus_max_tokens":
+            longest = np.minimum(longest, prompt + self.limits.max_tokens)
+        slots = prompt + samples * (longest - prompt)
+        return -(-slots // self.options.align) * self.options.align
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
-        bucket, admission = self._decide(demand)
-        arena = self._regions[bucket]
-        start = arena.take(admission.slots)
-        if start is None:
+        decision = self._decide(demand)
+        place = self._place(decision, demand)
+        if place is None:
             return False
-        self._home[request] = arena
-        self.start[request] = start
-        self._large_slots[request] = self._large(demand.prompt)
-        self._admit(request, admission.slots, tokens)
-        if request not in self._admissions:
-            self._counts["large"] += bucket == self.options.buckets
-        self._admissions.setdefault(request, admission)
+        self.start[request] = place.start
+        self._demands[request] = demand
+        self._tags[request] = decision.bucket
+        self._held[request] = place.size
+        self._admit(request, place.size, tokens, demand.samples)
+        if request not in self._guesses:
+            raw = self._slots(demand, decision.raw)
+            if decision.raw < self.options.buckets:
+                raw = self._pools.size(raw) or raw
+            self._guesses[request] = Guess(
+                self.buckets.bounds, decision.raw, raw, decision.slots, place.size,
+                decision.bucket == self.options.buckets,
+            )  # fmt: skip
         return True
 
     def migrate(self, request: int) -> Migration | None:
         self._require(request)
-        old, size = int(self.start[request]), int(self.reserved[request])
-        large = int(self._large_slots[request])
-        new = self._regions[-1].take(large) if large > size else None
+        old = Place(int(self.start[request]), int(self.reserved[request]))
+        new = self._larger(request)
         if new is None:
             return None
-        self._leaving.append((self._home[request], old, size))
-        self._home[request] = self._regions[-1]
-        self.start[request] = new
-        self.reserved[request] = large
-        self.reserved_total += large
-        self._counts["moved"] += 1
-        return Migration(request, old, new, int(self.stored[request]), size)
+        self._leaving.append(old)
+        self.start[request] = new.start
+        self.reserved[request] = new.size
+        self.reserved_total += new.size
+        self._held[request] += new.size
+        self._tags[request] = self.options.buckets
+        self._moves[request] += 1
+        return Migration(request, old.start, new.start, int(self.stored[request]), old.size)
 
     def settle(self) -> None:
-        for arena, start, size in self._leaving:
-            arena.give_back(start, size)
-            self.reserved_total -= size
+        for place in self._leaving:
+            self._pools.give_back(place)
+            self.reserved_total -= place.size
         self._leaving.clear()
 
     def release(self, request: int) -> int:
         self._require(request)
-        self._home.pop(request).give_back(int(self.start[request]), int(self.reserved[request]))
+        self._pools.give_back(Place(int(self.start[request]), int(self.reserved[request])))
         self.start[request] = -1
+        del self._demands[request]
         return self._dismiss(request)
 
+    def swap_out(self, request: int) -> int:
+        self._require(request)
+        demand, stored = self._demands[request], int(self.stored[request])
+        if stored >= demand.prompt:  # the last token that was generated is not stored yet
+            generated = (stored - demand.prompt) // demand.samples + 1
+            demand = demand._replace(generated=generated)
+        self._away[request] = (demand, stored)
+        self.release(request)
+        return stored
+
+    def swap_in(self, request: int) -> bool:
+        if not self.reserve(request, *self._away[request]):
+            return False
+        del self._away[request]
+        return True
+
+    def tag(self, request: int, demand: Demand) -> int:
+        """The bucket: of a resident its own, of another the one that it would have now."""
+        return int(self._tags[request]) if self.resident[request] else self._decide(demand).bucket
+
+    def clock(self, now_s: float) -> None:
+        self._score.clock(now_s)
+        moved = self.buckets.clock(now_s)
+        if self._blocks:
+            self._blocks.clock(now_s)
+        if moved:
+            self._pools.resize((self._blocks or self.buckets).bounds)
+
     def finished(self, request: int, prompt: int, output: int) -> None:
-        admission = self._admissions.pop(request)
-        needed = prompt + output - 1  # the last token's KV is never stored
+        samples = int(self.width[request])
         length = output if self.options.bucket_on == "output" else prompt + output
-        true = bisect_left(admission.bounds, length)
-        self._counts["ended"] += 1
-        self._counts["exact"] += true == admission.predicted
-        self._counts["raw"] += admission.raw_slots >= needed
-        self._counts["final"] += admission.slots >= needed
-        self.buckets.observe(length)
+        needed = prompt + samples * (output - 1)  # the last token's KV is never stored
+        whole = prompt + samples * output
+        held, moves = int(self._held[request]), int(self._moves[request])
+        outcome = Outcome(length, needed, samples * output, whole, held, moves)
+        row = self._score.end(self._guesses.pop(request), outcome)
+        moved = self.buckets.observe(length)
+        if self._blocks:
+            self._blocks.observe(prompt + output)
+        if moved:
+            self._pools.resize((self._blocks or self.buckets).bounds)
+        if row:
+            self._score.close(self.buckets.bounds)
 
-    def report(self) -> dict[str, float]:
-        """Shares of the requests that ended; `migrations` and `bucket_refreshes` are counts."""
-        ended = max(self._counts["ended"], 1)
-        return {
-            "bucket_accuracy": self._counts["exact"] / ended,
-            "coverage_raw": self._counts["raw"] / ended,
-            "coverage_final": self._counts["final"] / ended,
-            "large_share": self._counts["large"] / ended,
-            "migration_rate": self._counts["moved"] / ended,
-            "bucket_refreshes": self.buckets.refreshes,
-        }
+    def report(self) -> dict[str, Any]:
+        """Figures of `Score`; `bucket_refreshes` is a count."""
+        return {**self._score.figures(), "bucket_refreshes": self.buckets.refreshes}
 
-    def _large(self, prompt: int) -> int:
+    def _large(self, demand: Demand) -> int:
         """Slots of a large reservation."""
         longest = self.limits.max_model_len
         if self.options.large == "prompt_plus_max_tokens":
-            longest = min(longest, prompt + self.limits.max_tokens)
-        return align_up(longest, self.options.align)
+            longest = min(longest, demand.prompt + self.limits.max_tokens)
+        slots = demand.prompt + demand.samples * (longest - demand.prompt)
+        return align_up(slots, self.options.align)
 
-    def _slots(self, prompt: int, bucket: int) -> int:
-        """Slots of a reservation in a bucket, or of a large one where no bucket serves."""
+    def _slots(self, demand: Demand, bucket: int) -> int:
+        """Slots that a request needs in a bucket, or in the large pool where no bucket serves."""
+        large = self._large(demand)
         if bucket == self.options.buckets:
-            return self._large(prompt)
-        bound = self.buckets.bounds[bucket]
-        if self.options.bucket_on == "output":
-            bound = align_up(prompt + bound, self.options.align)
-        return min(bound, self._large(prompt))
+            return large
+        output = self.buckets.bounds[bucket]
+        if self.options.bucket_on == "total":
+            output -= demand.prompt
+        slots = align_up(demand.prompt + demand.samples * output, self.options.align)
+        return min(slots, large)
 
-    def _decide(self, demand: Demand) -> tuple[int, _Admission]:
-        """The bucket (the number of buckets stands for the large pool) and what it means."""
-        options, bounds = self.options, self.buckets.bounds
+    def _uncertainty(self, predicted: Predictive, bounds: list[int]) -> float:
+        """u of a prediction; `bounds` are those of the output."""
+        kind = self.options.uncertainty
+        if kind == "spread":
+            return predicted.spread
+        if kind == "constant":
+            return CONSTANT if self.options.constant is None else self.options.constant
+        if len(bounds) < 2:
+            return 0.0
+        nats = entropy(predicted, bounds)
+        return nats if kind == "entropy_nats" else nats / math.log(len(bounds))
+
+    def _decide(self, demand: Demand) -> _Decision:
+        options = self.options
         before = 0 if options.bucket_on == "output" else demand.prompt
         predicted = demand.prediction
-        unsure = predicted.uncertainty([bound - before for bound in bounds])
+        unsure = self._uncertainty(predicted, [bound - before for bound in self.buckets.bounds])
         raw = self.buckets.find(before + predicted.length)
         bucket = self.buckets.find(before + predicted.length * (1 + options.gamma * unsure))
-        slots = self._slots(demand.prompt, bucket)
-        # a request that already filled its bucket is large, as is one that its region can never
-        # hold
-        outgrown = demand.generated > 0 and slots < demand.prompt + demand.generated + 1
-        if unsure > options.tau or outgrown or slots > self._regions[bucket].size:
-            bucket = options.buckets
-            slots = self._slots(demand.prompt, bucket)
-        return bucket, _Admission(bounds, raw, self._slots(demand.prompt, raw), slots)
+        slots = self._slots(demand, bucket)
+        held = self._pools.size(slots)
+        # a request that already filled its bucket is large, as is one that its pool can never hold
+        needed = demand.prompt + demand.samples * (demand.generated + 1)
+        outgrown = demand.generated > 0 and held < needed
+        if unsure > options.tau or outgrown or not held or bucket == options.buckets:
+            return _Decision(raw, options.buckets, self._slots(demand, options.buckets))
+        return _Decision(raw, bucket, held)
+
+    def _place(self, decision: _Decision, demand: Demand) -> Place | None:
+        """Where an admission goes; None if it has to wait."""
+        if decision.bucket == self.options.buckets:
+            return self._pools.place_large(decision.slots)
+        larger = self.options.bucket_full == "next_larger"
+        place = self._pools.place(decision.slots, larger)
+        if place is None and larger:
+            place = self._pools.place_large(self._large(demand))
+        return place
+
+    def _larger(self, request: int) -> Place | None:
+        """Where a request goes that has outgrown its place; None if it cannot."""
+        demand, large = self._demands[request], self._large(self._demands[request])
+        if large <= self.reserved[request]:
+            return None
+        place = self._pools.place_large(large)
+        if place is None and self.options.large_full == "next_larger":
+            needed = self.stored[request] + self.width[request]
+            choices = (self._slots(demand, bucket) for bucket in range(self.options.buckets))
+            tried = (self._pools.place(slots) for slots in choices if slots >= needed)
+            place = next((found for found in tried if found), None)
+        return place
 
 
-def _regions(slots: int, options: OdmaOptions) -> list[Arena]:
-    """The arena of each bucket, and of the large reservations at the end."""
+def _buckets(options: OdmaOptions, longest: int, first: list[int]) -> Buckets:
+    if options.first_bounds == "longest":
+        first = [longest] * options.buckets
+    return Buckets(
+        options.buckets, longest, options.window, options.refresh, options.align,
+        levels=options.levels, first=first, delay_s=options.refresh_delay,
+        most=options.refreshes,
+    )  # fmt: skip
+
+
+def _pools(slots: int, options: OdmaOptions, sizes: tuple[int, ...]) -> Pools:
     partitioned = options.pool == "partitioned"
     share = options.pool_share
     if share is None:
-        share = 0.25 if partitioned else 0.0
+        share = LARGE_SHARE if partitioned else 0.0
     kept = int(slots * share) // options.align * options.align
-    parts = options.buckets if partitioned else 1
-    each = (slots - kept) // parts // options.align * options.align
-    arenas = [Arena(i * each, each, options.fit) for i in range(parts)]
-    ordinary = arenas if partitioned else arenas * options.buckets
-    end = parts * each
-    large = Arena(end, slots - end, options.fit) if kept else ordinary[-1]
-    return [*ordinary, large]
+    if partitioned:
+        return PartitionedPools(
+            slots, kept, sizes, split=options.pool_split or "slots",
+            repartition=options.repartition or "on_refresh", align=options.align, fit=options.fit,
+        )  # fmt: skip
+    ordinary = (slots - kept) // options.align * options.align
+    return SharedPools(ordinary, slots - ordinary if kept else 0, options.fit)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Protocol
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -37,11 +37,30 @@ class PredictorSpec(Strict):
         return self
 
 
+class Predictive(Protocol):
+    """What an allocator may ask of a prediction, whatever its law is."""
+
+    @property
+    def length(self) -> float:
+        """The point prediction, in output tokens."""
+
+    @property
+    def spread(self) -> float:
+        """How far off it may be: standard deviation of ln(true / predicted)."""
+
+    def below(self, bound: float) -> float:
+        """Probability that the output has at most `bound` tokens."""
+
+
 class Prediction(NamedTuple):
     """A predictive distribution: lognormal with median `length` tokens; a point when sigma is 0."""
 
     length: float
     sigma: float = 0.0
+
+    @property
+    def spread(self) -> float:
+        return self.sigma
 
     def below(self, bound: float) -> float:
         """Probability that the output has at most `bound` tokens."""
@@ -52,17 +71,15 @@ class Prediction(NamedTuple):
         score = math.log(bound / self.length) / self.sigma
         return 0.5 * math.erfc(-score / math.sqrt(2))
 
-    def uncertainty(self, bounds: Sequence[float]) -> float:
-        """Normalised entropy over the classes that `bounds` (ascending, output tokens) part.
 
-        -sum p ln p / ln B for B = len(bounds) classes; the last takes all that is left. From 0 to
-        1.
-        """
-        if len(bounds) < 2:
-            return 0.0
-        edges = [0.0, *(self.below(bound) for bound in bounds[:-1]), 1.0]
-        shares = [b - a for a, b in pairwise(edges)]
-        return -sum(p * math.log(p) for p in shares if p > 0) / math.log(len(bounds))
+def entropy(prediction: Predictive, bounds: Sequence[float]) -> float:
+    """Entropy of a prediction over the classes that `bounds` (ascending, output tokens) part, nats.
+
+    -sum p ln p over len(bounds) classes; the last takes all that is left. From 0 to ln(classes).
+    """
+    edges = [0.0, *(prediction.below(bound) for bound in bounds[:-1]), 1.0]
+    shares = [b - a for a, b in pairwise(edges)]
+    return -sum(p * math.log(p) for p in shares if p > 0)
 
 
 def predict(spec: PredictorSpec, output_tokens: IntArray, seed: int) -> FloatArray:

@@ -9,14 +9,21 @@ from pydantic_core import PydanticCustomError
 
 from hwmodel.description import nearest
 from policies.allocator import Allocator, PolicyOptions
+from policies.ceilings import IdealAllocator, OracleAllocator
 from policies.odma import OdmaAllocator
+from policies.orca import OrcaAllocator
 from policies.paged import PagedAllocator
+from policies.s3 import S3Allocator
 from policies.static import StaticAllocator
 
 POLICIES: dict[str, type[Allocator]] = {
     "static": StaticAllocator,
     "paged": PagedAllocator,
     "odma": OdmaAllocator,
+    "orca": OrcaAllocator,
+    "s3": S3Allocator,
+    "oracle": OracleAllocator,
+    "ideal": IdealAllocator,
 }
 
 

@@ -156,6 +156,7 @@ def _run(
             continue
         if engine.waiting or arrived < len(ids):
             metrics.saturated(now)
+        engine.allocator.clock(now)
         step = engine.schedule()
         efficiency = memory.observe(step, engine)
         rounds = 1
@@ -163,9 +164,11 @@ def _run(
             rounds = engine.rounds(step, min(MOST_ROUNDS, memory.rounds_to_probe))
         times = steps.times(step, rounds, efficiency)
         ends = np.cumsum(np.concatenate(([now], times.total_s)))
-        if rounds > 1 and not engine.waiting and arrived < len(ids):
-            # a step that starts at or after the next arrival sees it
-            rounds = min(rounds, int(np.searchsorted(ends[:-1], arrivals[arrived])))
+        event = engine.allocator.due_s
+        if not engine.waiting and arrived < len(ids):
+            event = min(event, arrivals[arrived])
+        if rounds > 1 and event < ends[rounds]:  # a step that starts at or after an event sees it
+            rounds = min(rounds, int(np.searchsorted(ends[:-1], event)))
             times = times.first(rounds)
         engine.repeat(step, rounds - 1)
         memory.passed(rounds)

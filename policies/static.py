@@ -1,7 +1,7 @@
 """Static allocation: one contiguous run for the worst case, for as long as the request runs.
 
-What serving systems did before paging (FasterTransformer, Orca's `max`; Kwon et al. 2023, section
-3).
+What serving systems did before paging (FasterTransformer, Orca; Kwon et al. 2023, section 3). On a
+buddy system instead of an arena it is `orca` with `variant: max`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from typing import Literal
 
 import numpy as np
 
-from policies.allocator import ContiguousAllocator, Demand, Limits, PolicyOptions
+from policies.allocator import Demand, Limits, PolicyOptions
 from policies.arena import Arena, Fit
 from policies.kv_layout import KvLayout
 from policies.requests import IntArray
+from policies.reservation import ReservingAllocator
 
 
 class StaticOptions(PolicyOptions):
@@ -26,7 +27,7 @@ class StaticOptions(PolicyOptions):
     """Which hole a reservation takes (assumed)."""
 
 
-class StaticAllocator(ContiguousAllocator):
+class StaticAllocator(ReservingAllocator):
     """Worst-case reservations in one arena."""
 
     Options = StaticOptions
@@ -35,38 +36,18 @@ class StaticAllocator(ContiguousAllocator):
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: StaticOptions
     ) -> None:
-        super().__init__(layout, requests, limits, options)
-        self._arena = Arena(0, layout.slots, options.fit)
+        super().__init__(layout, requests, limits, options, Arena(0, layout.slots, options.fit))
 
-    @property
-    def free_slots(self) -> int:
-        return self._arena.free
-
-    @property
-    def largest_hole(self) -> int:
-        return self._arena.largest_hole
-
-    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
-        if self.options.reserve == "max_model_len":
-            return np.full(len(prompt), self.limits.max_model_len, np.int64)
-        return np.minimum(prompt + self.limits.max_tokens, self.limits.max_model_len)
-
-    def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
-        if self.resident[request]:
-            raise ValueError(f"request {request} already holds memory")
-        size = self.limits.max_model_len
+    def needs(
+        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
+    ) -> IntArray:
+        longest = np.full(len(prompt), self.limits.max_model_len, np.int64)
         if self.options.reserve == "prompt_plus_max_tokens":
-            size = min(size, demand.prompt + self.limits.max_tokens)
-        start = self._arena.take(size)
-        if start is None:
-            return False
-        self.start[request] = start
-        self._admit(request, size, tokens)
-        return True
+            longest = np.minimum(longest, prompt + self.limits.max_tokens)
+        return prompt + samples * (longest - prompt)
 
-    def release(self, request: int) -> int:
-        self._require(request)
-        size = int(self.reserved[request])
-        self._arena.give_back(int(self.start[request]), size)
-        self.start[request] = -1
-        return self._dismiss(request)
+    def size(self, request: int, demand: Demand) -> int:
+        longest = self.limits.max_model_len
+        if self.options.reserve == "prompt_plus_max_tokens":
+            longest = min(longest, demand.prompt + self.limits.max_tokens)
+        return demand.prompt + demand.samples * (longest - demand.prompt)

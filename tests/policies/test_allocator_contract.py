@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from policies.allocator import Allocator, Demand, PolicyOptions
+from policies.allocator import Allocator, Demand, Migration, PolicyOptions
+from policies.ceilings import IdealAllocator, OracleAllocator
+from policies.kv_layout import Units
+from policies.paged import PagedAllocator
 from policies.predictor import Prediction
 from policies.registry import POLICIES
+from policies.requests import IntArray
 from policies.static import StaticAllocator
-from tests.policies.contract import LAYOUT, Contract, build, cases, state
+from tests.policies.contract import LAYOUT, Contract, build, cases, state, swaps
+from tests.policies.plugin import PluginAllocator
 
 CASES = cases()
-SOME = Demand(100, 0, Prediction(50.0))
+SOME = Demand(100, 0, Prediction(50.0), output=50)
 
 
-def run(options: PolicyOptions, examples: int = 40) -> None:
+def run(
+    options: PolicyOptions, examples: int = 40, phases: Collection[Phase] = tuple(Phase)
+) -> None:
     machine = type("Machine", (Contract,), {"options": options})
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=examples, stateful_step_count=30, deadline=None,
+            max_examples=examples, stateful_step_count=40, deadline=None,
             suppress_health_check=list(HealthCheck), database=None, derandomize=True,
-            report_multiple_bugs=False,
+            report_multiple_bugs=False, phases=phases,
         ),
     )  # fmt: skip
 
@@ -55,6 +64,11 @@ class TestEveryAllocator:
         with pytest.raises(KeyError):
             allocator.grow(5, 1)
 
+    def test_who_is_not_swapped_out_cannot_come_in(self, options: PolicyOptions) -> None:
+        allocator = build(options)
+        with pytest.raises(KeyError if swaps(allocator) else NotImplementedError):
+            allocator.swap_in(5)
+
     def test_nobody_reserves_twice(self, options: PolicyOptions) -> None:
         allocator = build(options)
         assert allocator.reserve(0, SOME, 10)
@@ -82,6 +96,13 @@ def test_every_choice_of_every_option_is_a_case() -> None:
     assert {"static", "paged", "odma", "paged-free_list-lifo", "odma-pool-partitioned"} <= set(
         names
     )
+    assert {"orca-variant-pow2", "s3-outgrown-double", "oracle-fit-best", "ideal"} <= set(names)
+
+
+def test_a_new_allocator_joins_by_its_registry_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(POLICIES, "plugin", PluginAllocator)
+    assert [name for name, _ in cases()][-1] == "plugin"
+    run(cases()[-1][1], examples=10)
 
 
 class Leaky(StaticAllocator):
@@ -92,23 +113,78 @@ class Leaky(StaticAllocator):
         return self._dismiss(request)
 
 
-def test_a_new_allocator_joins_by_its_registry_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    class MineOptions(PolicyOptions):
-        depth: int = 1
+class Overlapping(StaticAllocator):
+    """Puts everybody a slot into his neighbour's place."""
 
-    class Mine(StaticAllocator):
-        Options = MineOptions
-
-        def __init__(self, layout, requests, limits, options) -> None:  # type: ignore[no-untyped-def]
-            super().__init__(layout, requests, limits, StaticAllocator.Options())
-
-    monkeypatch.setitem(POLICIES, "mine", Mine)
-    assert [name for name, _ in cases()][-1] == "mine"
-    run(cases()[-1][1], examples=5)
+    def units(self, request: int) -> Units:
+        units = super().units(request)
+        return units._replace(start=np.maximum(units.start - 1, 0))
 
 
-def test_the_contract_catches_a_leak(monkeypatch: pytest.MonkeyPatch) -> None:
-    leaky: type[Allocator] = Leaky
-    monkeypatch.setitem(POLICIES, "static", leaky)
+class Overpromising(StaticAllocator):
+    """Sees room behind the end of a reservation."""
+
+    def headroom(self, requests: IntArray, limit: int) -> int:
+        return limit
+
+
+class Hasty(IdealAllocator):
+    """Takes note of a growth before it refuses it."""
+
+    def grow(self, request: int, tokens: int) -> bool:
+        self.stored[request] += tokens
+        if tokens > self.free_slots:
+            return False
+        self.reserved[request] += tokens
+        self.reserved_total += tokens
+        return True
+
+
+class Boastful(StaticAllocator):
+    """Says that everything is in memory already."""
+
+    def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
+        return limit
+
+
+class Familiar(PagedAllocator):
+    """Shares the blocks of whole prompts that are not alike."""
+
+    def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
+        alike = demand._replace(prefix_id=0, prefix_tokens=demand.prompt)
+        return super().reserve(request, alike, tokens)
+
+
+class Forgetful(StaticAllocator):
+    """Loses a token on the way to host memory and back."""
+
+    def swap_in(self, request: int) -> bool:
+        came = super().swap_in(request)
+        self.stored[request] -= came
+        return came
+
+
+class Careless(OracleAllocator):
+    """Moves a request, but for its last token."""
+
+    def migrate(self, request: int) -> Migration | None:
+        self._require(request)
+        old, held = int(self.start[request]), int(self.reserved[request])
+        new = self._space.take(2 * held)
+        if new is None:
+            return None
+        self.start[request] = new
+        self.reserved[request] = 2 * held
+        self.reserved_total += 2 * held
+        return Migration(request, old, new, int(self.stored[request]) - 1, held)
+
+
+@pytest.mark.parametrize(
+    "faulty",
+    [Leaky, Overlapping, Overpromising, Hasty, Boastful, Familiar, Forgetful, Careless],
+)
+def test_the_contract_catches(monkeypatch: pytest.MonkeyPatch, faulty: type[Allocator]) -> None:
+    name = faulty.Options.model_fields["name"].default
+    monkeypatch.setitem(POLICIES, name, faulty)
     with pytest.raises(AssertionError):
-        run(POLICIES["static"].Options(name="static"), examples=5)
+        run(faulty.Options.model_validate({"name": name}), 20, phases=[Phase.generate])

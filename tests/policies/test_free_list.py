@@ -20,7 +20,22 @@ def test_each_order_by_hand() -> None:
         assert first.tolist() == [0, 1, 2]
         free.push(np.array([2, 0]))
         found[name] = free.pop(3).tolist()
-    assert found == {"fifo": [3, 2, 0], "lifo": [0, 2, 3], "sorted": [0, 2, 3]}
+    queue = [3, 2, 0]
+    assert found == {"fifo": queue, "lifo": [0, 2, 3], "split": queue, "sorted": [0, 2, 3]}
+
+
+def test_only_the_split_queue_uses_up_first_what_nobody_can_find_again() -> None:
+    found = {}
+    for name, kind in FREE_LISTS.items():
+        free = kind(6)
+        free.pop(5)
+        free.push(np.array([4, 3, 1]), unhashed=1)
+        free.push(np.array([2, 0]), unhashed=2)
+        found[name] = free.pop(6).tolist()
+    assert found == {
+        "fifo": [5, 4, 3, 1, 2, 0], "split": [2, 0, 4, 5, 3, 1],
+        "lifo": [0, 2, 1, 3, 4, 5], "sorted": [0, 1, 2, 3, 4, 5],
+    }  # fmt: skip
 
 
 def test_what_was_taken_from_the_middle_is_not_handed_out() -> None:
@@ -29,15 +44,20 @@ def test_what_was_taken_from_the_middle_is_not_handed_out() -> None:
         free = kind(5)
         free.take(np.array([1, 3]))
         assert free.free == 3
+        assert free.is_free(np.arange(5)).tolist() == [True, False, True, False, True]
         found[name] = free.pop(2).tolist()
         free.push(np.array([3]))
-        assert free.pop(2).tolist() == ([4, 3] if name == "fifo" else [3, 4])
-    assert found == {"fifo": [0, 2], "lifo": [0, 2], "sorted": [0, 2]}
+        assert free.pop(2).tolist() == ([4, 3] if name in ("fifo", "split") else [3, 4])
+        assert not free.is_free(np.arange(5))[[0, 2, 3, 4]].any()
+    assert set(map(tuple, found.values())) == {(0, 2)}
 
 
 NEXT: dict[str, Callable[[list[int]], int]] = {
-    "fifo": lambda order: order[0], "lifo": lambda order: order[-1], "sorted": min
-}  # fmt: skip
+    "fifo": lambda order: order[0],
+    "lifo": lambda order: order[-1],
+    "split": lambda order: order[0],
+    "sorted": min,
+}
 
 
 @pytest.mark.parametrize("name", FREE_LISTS)
@@ -50,8 +70,10 @@ def test_equals_a_plain_list(name: str, data: st.DataObject, blocks: int) -> Non
         action = data.draw(st.sampled_from(["pop", "push", "take"]))
         if action == "push":
             some = data.draw(st.lists(st.sampled_from(held), unique=True)) if held else []
-            free.push(np.array(some, np.int64))
-            order += some
+            unhashed = data.draw(st.integers(0, len(some)))
+            free.push(np.array(some, np.int64), unhashed)
+            first = some[:unhashed] if name == "split" else []
+            order = first + order + some[len(first) :]
             held = [block for block in held if block not in some]
         elif action == "take":
             some = data.draw(st.lists(st.sampled_from(order), unique=True)) if order else []
@@ -66,3 +88,4 @@ def test_equals_a_plain_list(name: str, data: st.DataObject, blocks: int) -> Non
             assert free.pop(len(expected)).tolist() == expected
             held += expected
         assert free.free == len(order)
+        assert np.flatnonzero(free.is_free(np.arange(blocks))).tolist() == sorted(order)

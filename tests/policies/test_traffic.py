@@ -33,7 +33,7 @@ def filled(options: Any, order: str = "layer_kv_token") -> Any:
     """Five requests; the third came later into what two released ones left."""
     allocator = build(options, layout(order))
     for request, tokens in enumerate([40, 20, *STORED]):
-        assert allocator.reserve(request, Demand(tokens, 0, Prediction(20.0)), tokens)
+        assert allocator.reserve(request, Demand(tokens, 0, Prediction(20.0), output=20), tokens)
         if request == 3:
             allocator.release(0)
             allocator.release(1)

@@ -37,7 +37,12 @@ def odma(**changes: Any) -> dict[str, Any]:
     return {"policy": {**ODMA, **changes}, "predictor": UNSURE}
 
 
-PARTED = odma(pool="partitioned", pool_share=0.55)
+PARTS = {"pool": "partitioned", "pool_share": 0.55}
+PARTED = odma(**PARTS)
+
+
+def s3(**changes: Any) -> dict[str, Any]:
+    return {"policy": {"name": "s3", **changes}, "predictor": {"kind": "lognormal", "sigma": 0.7}}
 
 
 def sampled(**changes: Any) -> dict[str, Any]:
@@ -57,6 +62,9 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "policy.paged.free_list": (
         {}, {"policy": {"name": "paged", "free_list": "sorted"}}, "mean_run_tokens",
     ),
+    "policy.paged.watermark": (
+        {}, {"policy": {"name": "paged", "watermark": 0.2}}, "preemptions",
+    ),
     "policy.paged.cached_recompute": (
         {}, {"policy": {"name": "paged", "cached_recompute": False}}, "cached_tokens",
     ),
@@ -71,6 +79,36 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "policy.odma.pool": (odma(pool_share=0.55), PARTED, "batch"),
     "policy.odma.pool_share": (odma(), odma(pool_share=0.55), "batch"),
     "policy.odma.fit": (odma(), odma(fit="best"), "external_fragmentation"),
+    "policy.odma.levels": (odma(), odma(levels=[0.5, 0.8, 0.95, 1.0]), "utilization"),
+    "policy.odma.uncertainty": (odma(), odma(uncertainty="constant"), "utilization"),
+    "policy.odma.constant": (
+        odma(uncertainty="constant"), odma(uncertainty="constant", constant=2.0),
+        "policy.large_share",
+    ),
+    "policy.odma.bounds": (odma(), odma(bounds=[64, 128, 256, 512]), "utilization"),
+    "policy.odma.first_bounds": (odma(), odma(first_bounds="longest"), "utilization"),
+    "policy.odma.refreshes": (odma(), odma(refreshes=1), "policy.bucket_refreshes"),
+    "policy.odma.refresh_delay": (odma(), odma(refresh_delay=30.0), "utilization"),
+    "policy.odma.pool_split": (PARTED, odma(**PARTS, pool_split="blocks"), "batch"),
+    "policy.odma.repartition": (PARTED, odma(**PARTS, repartition="never"), "utilization"),
+    "policy.odma.bucket_full": (PARTED, odma(**PARTS, bucket_full="next_larger"), "batch"),
+    "policy.odma.large_full": (odma(), odma(large_full="preempt_last"), "preemptions"),
+    "policy.oracle.fit": (
+        {"policy": {"name": "oracle"}}, {"policy": {"name": "oracle", "fit": "best"}},
+        "external_fragmentation",
+    ),
+    "policy.orca.variant": (
+        {"policy": {"name": "orca"}}, {"policy": {"name": "orca", "variant": "pow2"}},
+        "kv_stored_share",
+    ),
+    "policy.s3.buckets": (s3(), s3(buckets=3), "policy.bucket_accuracy"),
+    "policy.s3.bounds": (
+        s3(profile=20), s3(profile=20, bounds="quantiles"), "policy.coverage_raw",
+    ),
+    "policy.s3.lengths": (s3(), s3(lengths=[20, 50, 100]), "policy.bucket_accuracy"),
+    "policy.s3.profile": (s3(), s3(profile=20), "policy.bucket_accuracy"),
+    "policy.s3.outgrown": (s3(), s3(outgrown="double"), "policy.reservations_again"),
+    "policy.s3.fit": (s3(), s3(fit="best"), "external_fragmentation"),
     "engine.max_num_batched_tokens": (
         {}, {"engine": {"max_num_batched_tokens": 256}}, "limit_share.token_budget",
     ),
@@ -140,8 +178,9 @@ def test_no_option_is_left_out() -> None:
     parts = {"engine": EngineSpec, "predictor": PredictorSpec, "memory": FidelitySpec}
     for part, spec in parts.items():
         known |= {f"{part}.{field}" for field in spec.model_fields}
-    # `model` is resolved by the caller, `advance_together` must not move anything, `v1` is alone
-    assert known - set(MOVES) == {"engine.name"}
+    # `model` is resolved by the caller, `advance_together` must not move anything, `v1` is alone,
+    # and no workload has prompts that begin alike yet (tests/policies/test_paged.py has)
+    assert known - set(MOVES) == {"engine.name", "policy.paged.prefix_caching"}
     assert set(ServingSpec.model_fields) - set(parts) - known == {
         "model", "policy", "advance_together"
     }  # fmt: skip

@@ -1,0 +1,92 @@
+"""Reservations: a contiguous run whose size is decided when the request is admitted.
+
+The base of every policy that needs to say no more than how large that run is.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, NamedTuple, Protocol
+
+from policies.allocator import ContiguousAllocator, Demand, Limits
+from policies.kv_layout import KvLayout
+
+
+class Space(Protocol):
+    """Contiguous slots to take runs from: `policies.arena.Arena`, `policies.buddy.Buddy`."""
+
+    free: int
+
+    @property
+    def largest_hole(self) -> int: ...
+
+    def take(self, size: int) -> int | None: ...
+
+    def give_back(self, start: int, size: int) -> None: ...
+
+
+class _Away(NamedTuple):
+    """A request that is swapped out."""
+
+    demand: Demand
+    stored: int
+
+
+class ReservingAllocator(ContiguousAllocator):
+    """Runs of `size(request, demand)` slots out of one space, with room for all samples."""
+
+    def __init__(
+        self, layout: KvLayout, requests: int, limits: Limits, options: Any, space: Space
+    ) -> None:
+        super().__init__(layout, requests, limits, options)
+        self._space = space
+        self._demands: dict[int, Demand] = {}
+        self._away: dict[int, _Away] = {}
+
+    @abstractmethod
+    def size(self, request: int, demand: Demand) -> int:
+        """Slots to reserve for a request that is admitted now, or again."""
+
+    @property
+    def free_slots(self) -> int:
+        return self._space.free
+
+    @property
+    def largest_hole(self) -> int:
+        return self._space.largest_hole
+
+    def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
+        if self.resident[request]:
+            raise ValueError(f"request {request} already holds memory")
+        size = self.size(request, demand)
+        start = self._space.take(size)
+        if start is None:
+            return False
+        self.start[request] = start
+        self._demands[request] = demand
+        self._admit(request, size, tokens, demand.samples)
+        return True
+
+    def release(self, request: int) -> int:
+        self._require(request)
+        self._space.give_back(int(self.start[request]), int(self.reserved[request]))
+        self.start[request] = -1
+        del self._demands[request]
+        return self._dismiss(request)
+
+    def swap_out(self, request: int) -> int:
+        self._require(request)
+        demand, stored = self._demands[request], int(self.stored[request])
+        if stored >= demand.prompt:  # the last token that was generated is not stored yet
+            generated = (stored - demand.prompt) // demand.samples + 1
+            demand = demand._replace(generated=generated)
+        self._away[request] = _Away(demand, stored)
+        self.release(request)
+        return stored
+
+    def swap_in(self, request: int) -> bool:
+        away = self._away[request]
+        if not self.reserve(request, away.demand, away.stored):
+            return False
+        del self._away[request]
+        return True
