@@ -7,7 +7,7 @@ memory's clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -18,16 +18,13 @@ from numpy.typing import NDArray
 from hwmodel.command_log import CODE, LEVEL_FIELDS, CommandLog, clocks_text
 from hwmodel.commands import COLUMN_COMMANDS, COMMANDS, RANK_COMMANDS
 from hwmodel.memory_spec import MemorySpec, Row
+from hwmodel.refresh_audit import bank_in_rank, debts, rank_in_channel, wrong_turns
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 DEPTH = {"channel": 0, "pseudochannel": 1, "rank": 2, "stack": 3, "bankgroup": 4, "bank": 5}
 OTHER = {"other_stack": "stack", "other_rank": "rank"}
-POSTPONED = 8
-"""Refreshes a unit may be behind or ahead of what is due (JEDEC: at most 8 postponed)."""
-LONGEST_GAP = POSTPONED + 1
-"""Longest time between two refreshes of a unit, in refresh intervals."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +75,7 @@ def audit(
     auditor.pairs()
     auditor.sync()
     if refresh:
-        auditor.refresh_order()
-        auditor.refresh_debt(end_tick)
+        auditor.refresh(end_tick)
     return auditor.found()
 
 
@@ -180,12 +176,10 @@ class _Auditor:
             self.log, self.origin = self.log.take(good), self.origin[good]
 
     def _bank_in_rank(self) -> Ints:
-        _, _, _, bankgroups, banks = self.sizes
-        log = self.log
-        return (log.stack * bankgroups + log.bankgroup) * banks + log.bank
+        return bank_in_rank(self.memory, self.log)
 
     def _rank(self) -> Ints:
-        return self.log.pseudochannel * self.sizes[1] + self.log.rank
+        return rank_in_channel(self.memory, self.log)
 
     # --- Scopes -------------------------------------------------------------------------
 
@@ -410,66 +404,9 @@ class _Auditor:
 
     # --- Refresh ------------------------------------------------------------------------
 
-    def _refreshes(self) -> Iterator[tuple[int, Ints, Ints]]:
-        """(rank of the channel, index, set) of the per-bank refreshes of each rank."""
-        heads = {banks[0]: number for number, banks in enumerate(self.sets)}
-        for number in range(self.sizes[0] * self.sizes[1]):
-            index = np.flatnonzero((self._rank() == number) & self.mask("REFPB"))
-            banks = self._bank_in_rank()[index].tolist()
-            yield number, index, np.array([heads[bank] for bank in banks], dtype=np.int64)
-
-    def refresh_order(self) -> None:
-        """Sets of a rank are refreshed in order, or each once before any a second time."""
-        if self.memory.controller.refresh_order == "idle_first":
-            for _, index, chosen in self._refreshes():
-                again = np.zeros(len(chosen), dtype=np.bool_)
-                for start in range(0, len(chosen), len(self.sets)):
-                    part = chosen[start : start + len(self.sets)]
-                    again[start + np.setdiff1d(np.arange(len(part)), _first_of_each(part))] = True
-                self.report(index[again], "refresh order: the set was refreshed in this round")
-            return
-        for _, index, chosen in self._refreshes():
-            expected = (np.concatenate([[-1], chosen])[: len(chosen)] + 1) % len(self.sets)
-            self.report(index[chosen != expected], "refresh order: not the set whose turn it is")
-
-    def refresh_debt(self, end_tick: int | None) -> None:
-        """Each unit: gaps of at most 9 intervals; never more than 8 refreshes behind or ahead."""
-        policy = self.memory.controller.refresh
-        if policy == "none" or len(self.log.tick) == 0:
-            return
-        end = int(self.log.tick[-1]) if end_tick is None else end_tick
-        interval = self.memory.refresh_ticks()
-        if policy == "all_bank":
-            for number in range(self.sizes[0] * self.sizes[1]):
-                index = np.flatnonzero((self._rank() == number) & self.mask("REFAB"))
-                self._debt(f"rank {number}", index, interval, end)
-            return
-        for number, index, chosen in self._refreshes():
-            for place in range(len(self.sets)):
-                unit = f"rank {number} set {place}"
-                self._debt(unit, index[chosen == place], interval, end)
-
-    def _debt(self, unit: str, index: Ints, interval: int, end: int) -> None:
-        """Gaps and debt of one unit; the last command stands for refreshes that come no more."""
-        controller = self.memory.controller
-        tick = self.log.tick[index]
-        end = max(end, int(self.log.tick[-1]))
-        at = np.append(index, len(self.log.tick) - 1)
-        gaps = np.diff(np.concatenate([[0], tick, [end]]))
-        rule = f"refresh debt: {unit} waits longer than {LONGEST_GAP} intervals"
-        self.report(at[gaps > LONGEST_GAP * interval], rule)
-        # A phase below one interval puts all refreshes off; a set may be early within its round.
-        phase = int(controller.refresh_phase == "staggered")
-        early = int(controller.refresh == "per_bank")
-        before = np.arange(len(tick))
-        behind = tick // interval - phase - before > POSTPONED
-        ahead = before + 1 - tick // interval - early > POSTPONED
-        self.report(index[behind], f"refresh debt: {unit} more than {POSTPONED} behind")
-        self.report(index[ahead], f"refresh debt: {unit} more than {POSTPONED} ahead")
-        if end // interval - phase - len(tick) > POSTPONED:
-            self.report(at[-1:], f"refresh debt: {unit} more than {POSTPONED} behind at the end")
-
-
-def _first_of_each(values: Ints) -> Ints:
-    """Index of the first occurrence of each value."""
-    return np.unique(values, return_index=True)[1].astype(np.int64)
+    def refresh(self, end_tick: int | None) -> None:
+        """Sets are refreshed in turn, and every unit as often as it has to be."""
+        end = 0 if end_tick is None else end_tick
+        for finding in (wrong_turns(self.memory, self.log), debts(self.memory, self.log, end)):
+            for index, rule in finding:
+                self.report(index, rule)

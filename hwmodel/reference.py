@@ -1,227 +1,45 @@
 """The oracle: one DRAM channel, tick by tick, slow and obvious.
 
 Written from docs/controller.md and from nothing else, one short method a paragraph of that page
-(its heading stands at the head of the docstring), so that the two can be read side by side. The
-kernel is held to it, command by command. Times are integer ticks.
+(its heading stands at the head of the docstring), so that the two can be read side by side: here
+requests, candidates, choice and issue; legality and refresh in modules of their own. The kernel is
+held to it, command by command. Times are integer ticks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 
 from hwmodel.commands import COLUMN_COMMANDS, LEVELS, RANK_COMMANDS
 from hwmodel.controller import FIELDS
 from hwmodel.memory_spec import MemorySpec
+from hwmodel.reference_legality import TIMEOUT, kind_of
+from hwmodel.reference_refresh import Refresh
 from hwmodel.reference_state import (
-    Bank,
     Candidate,
     Issued,
     Pair,
     Place,
     Port,
     ReferenceResult,
-    RefreshUnit,
     Request,
 )
 
-DEPTH = {"channel": 0, "pseudochannel": 1, "rank": 2, "stack": 3, "bankgroup": 4, "bank": 5}
-OTHER = {"other_stack": "stack", "other_rank": "rank"}
-POSTPONED, TIMEOUT = 6, 7
-"""Classes of candidates that other code asks for."""
 PATIENCE = 10_000_000
 """Ticks without a command after which the description is taken to be impossible."""
 
 
-class Lowered:
-    """The numbers of a memory in ticks."""
-
-    def __init__(self, memory: MemorySpec) -> None:
-        self.memory = memory
-        clock = memory.tick_clock
-        self.slots: dict[str, int] = {
-            name: clock.ticks(Fraction(str(c.slots))) for name, c in memory.commands.items()
-        }
-        self.rows = [
-            (
-                row.scope,
-                {memory.reference(name) for name in row.after},
-                {memory.reference(name) for name in row.before},
-                memory.ticks(row.delay),
-                row.window or 1,
-            )
-            for row in memory.constraints
-        ]
-        self.segments = {
-            kind: [
-                tuple(memory.ticks(d.latency) + memory.ticks(edge) for edge in pair)
-                for pair in d.segments
-            ]
-            for kind, d in (("RD", memory.data.read), ("WR", memory.data.write))
-        }
-        self.page_timeout = clock.ticks(clock.clocks_of_ns(memory.controller.page_timeout))
-        self.max_gap = memory.ticks(memory.activate.max_gap) if memory.activate.max_gap else 0
-        self.hold: dict[str, int] = {}
-        if memory.sync is not None and not memory.sync.always_on:
-            hold = memory.sync.hold
-            self.hold = {name: memory.ticks(getattr(hold, name)) for name in ("CAS", "RD", "WR")}
-
-
-def _kind(command: str) -> str:
-    """RD for RD and RDA, WR for WR and WRA."""
-    return command[:2]
-
-
-def _instances(scope: str, places: Sequence[Place]) -> set[Place]:
-    """Instances of a scope that a command stands in."""
-    depth = DEPTH[OTHER.get(scope, scope)]
-    return {place[:depth] for place in places}
-
-
-class Channel:
+class Channel(Refresh):
     """One channel and its controller at tick `now`."""
 
     def __init__(self, memory: MemorySpec, channel: int, channels: int) -> None:
-        self.memory, self.controller = memory, memory.controller
-        self.lowered = Lowered(memory)
-        o = memory.organisation
-        self.now = 0
-        self.ports = [Port() for _ in range(o.pseudochannels)]
-        self.banks: dict[Place, Bank] = {
-            (p, r, s, g, b): Bank((p, r, s, g, b), self.lowered.page_timeout)
-            for p in range(o.pseudochannels)
-            for r in range(o.ranks)
-            for s in range(o.stacks)
-            for g in range(o.bankgroups)
-            for b in range(o.banks_per_group)
-        }
-        self.flat = {place: number for number, place in enumerate(self.banks)}
-        ranks: list[Place] = [(p, r) for p in range(o.pseudochannels) for r in range(o.ranks)]
-        self.units = [RefreshUnit(place) for place in ranks]
-        self.sets = memory.refresh_sets()
-        self.interval, self.divided = memory.refresh_ticks(), memory.refreshes_per_round
-        self.sync_until = dict.fromkeys(ranks, -1)
-        self.bus_free: dict[tuple[str, int], int] = {}
-        self.history: dict[tuple[int, Place], list[int]] = {}
-        self.channel, self.channels = channel, channels
+        super().__init__(memory, channel, channels)
         self.two_step = memory.activate.steps == 2
         self.log: list[Issued] = []
         self.end_tick = 0
         self.figures = {"hit": 0, "miss": 0, "conflict": 0}
         self.latencies: list[int] = []
         self.forwarded = self.rmw_reads = self.seq = 0
-        self._ready: dict[tuple[str, tuple[Place, ...]], int] = {}
-
-    # --- Legality 1: rows ---------------------------------------------------------------
-
-    def rows_hold_from(self, command: str, places: tuple[Place, ...]) -> int:
-        """Legality 1. The first tick at which no row delays `command`, given what was issued.
-
-        Remembered until the next command, because only a command can change it.
-        """
-        if (command, places) not in self._ready:
-            ready = 0
-            for number, (scope, _, before, delay, window) in enumerate(self.lowered.rows):
-                if command in before:
-                    for instance in _instances(scope, places):
-                        ticks = self.history.get((number, instance), [])
-                        if len(ticks) >= window:
-                            ready = max(ready, ticks[-window] + delay)
-            self._ready[command, places] = ready
-        return self._ready[command, places]
-
-    def _remember(self, command: str, places: tuple[Place, ...]) -> None:
-        """Legality 1. Enter an issued command in the history of every instance that it delays."""
-        self._ready.clear()
-        for number, (scope, after, _, _, _) in enumerate(self.lowered.rows):
-            if command in after:
-                for instance in self._delayed(scope, places):
-                    self.history.setdefault((number, instance), []).append(self.now)
-
-    def _delayed(self, scope: str, places: tuple[Place, ...]) -> set[Place]:
-        """Places and scopes. The command's own instances, or for other_* the rest of the parent."""
-        own = _instances(scope, places)
-        if scope not in OTHER:
-            return own
-        o = self.memory.organisation
-        size = o.stacks if scope == "other_stack" else o.ranks
-        return {(*place[:-1], i) for place in own for i in range(size)} - own
-
-    # --- Legality 2 and 5: buses and the deadline of an open pair -----------------------
-
-    def _bus(self, command: str, pseudochannel: int) -> tuple[str, int]:
-        name = self.memory.commands[command].bus
-        shared = self.memory.buses[name].scope == "channel"
-        return (name, 0 if shared else pseudochannel)
-
-    def bus_allows(self, command: str, pseudochannel: int, request: Request | None) -> bool:
-        """Legality 2, 5. The bus is free, and stays free for the ACT2 of every open pair on it."""
-        bus = self._bus(command, pseudochannel)
-        if self.bus_free.get(bus, 0) > self.now:
-            return False
-        for number, port in enumerate(self.ports):
-            if port.pair is None or self._bus("ACT2", number) != bus:
-                continue
-            if command == "ACT2" and port.pair.request is request:
-                if self.now > port.pair.deadline:
-                    return False
-            elif self.now + self.lowered.slots[command] > port.pair.deadline:
-                return False
-        return True
-
-    # --- Legality 3: data ---------------------------------------------------------------
-
-    def _beats(self, command: str) -> list[tuple[int, int]]:
-        """Legality 3. The segments [from, to) of DQ that a column command now would occupy."""
-        return [(self.now + a, self.now + b) for a, b in self.lowered.segments[_kind(command)]]
-
-    def data_free(self, command: str, pseudochannel: int) -> bool:
-        """Legality 3. No segment overlaps one that is taken."""
-        taken = self.ports[pseudochannel].data
-        return all(b <= c or d <= a for a, b in self._beats(command) for c, d in taken)
-
-    # --- Legality of each kind of command -----------------------------------------------
-
-    def legal(self, candidate: Candidate) -> bool:
-        """Legality. Rules 1 to 6 at `now` (rule 4, state, decided which candidates there are)."""
-        command, places = candidate.command, candidate.places
-        if self.rows_hold_from(command, places) > self.now:
-            return False
-        if not self.bus_allows(command, places[0][0], candidate.request):
-            return False
-        if candidate.group == TIMEOUT:
-            bank = self.banks[places[0]]
-            return self.now >= bank.used + bank.timeout
-        if command in ("ACT", "ACT1"):
-            return self._activation_allowed(command, places)
-        if command in COLUMN_COMMANDS:
-            return self.data_free(command, places[0][0])
-        return True
-
-    def _activation_allowed(self, command: str, places: tuple[Place, ...]) -> bool:
-        """Legality 5, Activation buffer. One pair; ACT2 could follow; room in the buffer."""
-        port = self.ports[places[0][0]]
-        size = self.controller.activation_buffer
-        if size and len(port.buffer) >= size:
-            return False
-        if command == "ACT":
-            return True
-        follow = self.now + self.lowered.slots["ACT1"]
-        return port.pair is None and self.rows_hold_from("ACT2", places) <= follow
-
-    def at_this_tick(self, candidate: Candidate) -> Candidate | None:
-        """Legality 6. A column command, or in its stead CAS where the data clock has stopped."""
-        if candidate.command not in COLUMN_COMMANDS or not self.lowered.hold:
-            return candidate
-        rank = candidate.places[0][:2]
-        if self.now <= self.sync_until[rank]:
-            return candidate
-        follow = self.now + self.lowered.slots["CAS"]
-        if self.rows_hold_from(candidate.command, candidate.places) > follow:
-            return None
-        return Candidate(
-            candidate.group, candidate.rank_in_class, "CAS", (rank,), candidate.request
-        )
 
     # --- Requests and queues ------------------------------------------------------------
 
@@ -310,15 +128,6 @@ class Channel:
     def _for_request(self, group: int, command: str, request: Request) -> Candidate:
         return Candidate(group, (request.seq,), command, (request.place,), request)
 
-    def _pair_in(self, place: Place) -> Pair | None:
-        """The open pair in a bank, or anywhere in a rank."""
-        pair = self.ports[place[0]].pair
-        return pair if pair and pair.request.place[: len(place)] == place else None
-
-    def _buffered_in(self, place: Place) -> bool:
-        """Whether an activation-buffer request waits in a bank, or anywhere in a rank."""
-        return any(r.place[: len(place)] == place for r in self.ports[place[0]].buffer)
-
     def _column_command(self, port: Port, request: Request) -> str:
         """Page policy. RD/WR, or with `closed` RDA/WRA when nothing else wants the row."""
         name = "WR" if request.write else "RD"
@@ -385,101 +194,6 @@ class Channel:
             if (command := self._next_row_command(oldest)) is not None:
                 yield command
 
-    # --- Refresh ------------------------------------------------------------------------
-
-    def due(self, k: int) -> int:
-        """Refresh. The tick at which the k-th refresh (k >= 1) of every rank is due."""
-        interval, sets = self.interval, self.divided
-        staggered = self.controller.refresh_phase == "staggered"
-        phase = self.channel * interval // (self.channels * sets) if staggered else 0
-        return phase + k * interval // sets
-
-    def owed(self, unit: RefreshUnit) -> bool:
-        """Refresh. Whether a refresh has fallen due and was not issued yet."""
-        return self.controller.refresh != "none" and self.due(unit.issued + 1) <= self.now
-
-    def urgent_from(self, unit: RefreshUnit) -> int:
-        """Postponing. The tick from which the oldest refresh not issued is urgent."""
-        c, interval = self.controller, self.interval
-        patience = 0
-        if c.refresh_postpone:
-            extra = interval if c.refresh_order == "idle_first" and self.divided > 1 else 0
-            patience = max(0, c.refresh_postpone * interval - interval // 8 - extra)
-        return self.due(unit.issued + 1) + patience
-
-    def urgent(self, unit: RefreshUnit) -> bool:
-        """Postponing. Whether a refresh is owed and can wait no longer."""
-        return self.owed(unit) and self.urgent_from(unit) <= self.now
-
-    def held(self, unit: RefreshUnit) -> bool:
-        """Urgent. Whether activations must wait, for a second refresh is urgent as well."""
-        second = self.urgent_from(unit) - self.due(unit.issued + 1) + self.due(unit.issued + 2)
-        return self.urgent(unit) and second <= self.now
-
-    def _unit(self, place: Place) -> RefreshUnit:
-        return self.units[place[0] * self.memory.organisation.ranks + place[1]]
-
-    def settle_refreshes(self) -> None:
-        """Order. Which set an urgent refresh is for, once and for all."""
-        for unit in self.units:
-            if self.urgent(unit) and unit.settled is None:
-                left = self._turns(unit)
-                unit.settled = min(left, key=lambda which: (self._waiting_in(unit, which), which))
-
-    def _turns(self, unit: RefreshUnit) -> list[int]:
-        """Order. The sets whose refresh may be next."""
-        if self.controller.refresh_order == "round_robin":
-            return [unit.issued % self.divided]
-        return [which for which in range(self.divided) if which not in unit.done]
-
-    def _banks_of(self, unit: RefreshUnit, which: int) -> tuple[Place, ...]:
-        """Refresh. The banks of a set, or the whole rank."""
-        banks = [place for place in self.banks if place[:2] == unit.place]
-        if self.controller.refresh == "all_bank":
-            return tuple(banks)
-        return tuple(banks[number] for number in self.sets[which])
-
-    def _waiting_in(self, unit: RefreshUnit, which: int) -> int:
-        """Order. Requests that wait for the banks of a set."""
-        places = self._banks_of(unit, which)
-        return sum(request.place in places for request in self.ports[unit.place[0]].waiting)
-
-    def blocked(self, place: Place) -> bool:
-        """Urgent. Whether a bank's queued requests offer nothing because of its refresh."""
-        unit = self._unit(place)
-        return (
-            self.urgent(unit)
-            and unit.settled is not None
-            and place in self._banks_of(unit, unit.settled)
-        )
-
-    def _sets_to_refresh(self, unit: RefreshUnit) -> list[int]:
-        """Urgent: the settled set. Owed, not yet urgent: those of the next that are idle."""
-        if not self.owed(unit):
-            return []
-        if self.urgent(unit):
-            assert unit.settled is not None
-            return [unit.settled]
-        return [which for which in self._turns(unit) if not self._waiting_in(unit, which)]
-
-    def _refresh(self, unit: RefreshUnit, which: int) -> Iterator[Candidate]:
-        """Refresh. What a refresh of a set needs next."""
-        group = 2 if self.urgent(unit) else POSTPONED
-        places = self._banks_of(unit, which)
-        if self.controller.refresh == "all_bank":
-            if not self._buffered_in(unit.place) and self._pair_in(unit.place) is None:
-                is_open = any(self.banks[place].open_row is not None for place in places)
-                command = "PREA" if is_open else "REFAB"
-                yield Candidate(group, (self.flat[places[0]],), command, (unit.place,))
-            return
-        free = [p for p in places if not self._buffered_in(p) and self._pair_in(p) is None]
-        still_open = [p for p in places if self.banks[p].open_row is not None]
-        for place in free:
-            if place in still_open:
-                yield Candidate(group, (self.flat[place],), "PRE", (place,))
-        if len(free) == len(places) and not still_open:
-            yield Candidate(group, (self.flat[places[0]],), "REFPB", places)
-
     # --- Issue --------------------------------------------------------------------------
 
     def issue(self, candidate: Candidate) -> bool:
@@ -540,26 +254,6 @@ class Channel:
                 bank = self.banks[candidate.places[0]]
                 bank.timeout = max(bank.timeout // 2, 1, self.lowered.page_timeout // 16)
 
-    def _refreshed(self, places: tuple[Place, ...]) -> None:
-        """Refresh. One more is issued; a round ends when every set has had its own."""
-        unit = self._unit(places[0])
-        which = (
-            next(n for n in range(self.divided) if self._banks_of(unit, n)[0] == places[0])
-            if (self.controller.refresh == "per_bank")
-            else 0
-        )
-        unit.issued += 1
-        unit.settled = None
-        unit.done.add(which)
-        if unit.issued % self.divided == 0:
-            unit.done.clear()
-
-    def _keep_sync(self, rank: Place, command: str) -> None:
-        """Legality 6. The data clock of a rank runs on after a CAS or a column command."""
-        if self.lowered.hold:
-            until = self.now + self.lowered.hold[command]
-            self.sync_until[rank] = max(self.sync_until[rank], until)
-
     def _column(self, command: str, port: Port, request: Request) -> bool:
         """Legality 3, Figures. Occupy DQ; the request is served; the A forms close the bank.
 
@@ -569,7 +263,7 @@ class Channel:
         port.data = [(a, b) for a, b in port.data if b > self.now] + beats
         end = max(b for _, b in beats)
         self.end_tick = max(self.end_tick, end)
-        self._keep_sync(request.place[:2], _kind(command))
+        self._keep_sync(request.place[:2], kind_of(command))
         for queue in (port.reads, port.writes, port.buffer):
             if request in queue:
                 queue.remove(request)

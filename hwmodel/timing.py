@@ -269,8 +269,9 @@ def _patience(memory: MemorySpec) -> int:
     c, interval = memory.controller, memory.refresh_ticks()
     if c.refresh_postpone == 0:
         return 0
-    any_order = c.refresh_order == "idle_first" and memory.refreshes_per_round > 1
-    return max(0, c.refresh_postpone * interval - interval // 8 - any_order * interval)
+    sets = memory.refreshes_per_round
+    extra = 0 if sets == 1 else interval if c.refresh_order == "idle_first" else interval // sets
+    return max(0, c.refresh_postpone * interval - interval // 8 - extra)
 
 
 def _scalars(memory: MemorySpec, r: np.void, depth: int) -> None:

@@ -141,3 +141,51 @@ def test_idle_sets_are_refreshed_first_and_each_once_a_round() -> None:
 def test_derating_shortens_the_interval() -> None:
     memory = toy(controller__refresh="all_bank", refresh__derating=0.8)
     assert story(simulate(memory, [read(0, 1, 0, 45)])) == ("40 REFAB, 60 ACT b0, 65 RD b0.c0")
+
+
+def test_a_read_is_answered_from_a_write_in_the_activation_buffer() -> None:
+    result = simulate(toy(controller__activation_buffer=4), [write(0, 1), read(0, 1, 0, 2)])
+    assert story(result) == "0 ACT b0, 5 WR b0.c0" and result.forwarded == 1
+
+
+def test_a_partial_write_keeps_its_place_in_a_queue_of_both_kinds() -> None:
+    memory = toy(
+        controller__queues="shared",
+        controller__read_queue=1,
+        controller__partial_write="read_modify_write",
+    )
+    result = simulate(memory, [partial(0, 1), read(1, 1)])
+    assert story(result) == "0 ACT b0, 5 RD b0.c0, 11 WR b0.c0, 12 ACT b1, 19 RD b1.c0"
+
+
+def test_a_timeout_grows_to_sixteen_times_the_first() -> None:
+    memory = toy(controller__page_policy="adaptive", controller__page_timeout="1ns")
+    result = simulate(memory, [read(0, 1, 0, 50 * i) for i in range(7)])
+    # 1, 2, 4 (tRAS is longer), 8, 16, 16 after RD, which comes 5 after ACT
+    closed = [c.tick for c in result.commands if c.command == "PRE"]
+    opened = [c.tick for c in result.commands if c.command == "ACT"]
+    assert [b - a for a, b in zip(opened, closed, strict=False)] == [9, 9, 9, 13, 21, 21]
+
+
+def test_the_set_of_an_urgent_refresh_stays_settled() -> None:
+    memory = toy(controller__refresh="per_bank", controller__refresh_order="idle_first")
+    # at 12 nothing waits for b1 and b5; what comes for b1 at 13 does not save it
+    others = [read(bank, 1, 0, 11) for bank in (0, 2, 3)]
+    late = [read(1, 1, column, 13) for column in (1, 2)]
+    told = story(simulate(memory, [read(1, 1, 0, 2), *others, *late]))
+    assert told.startswith(
+        "2 ACT b1, 7 RD b1.c0, 11 ACT b0, 12 PRE b1, 13 ACT b2, 15 ACT b3, 16 REFPB b1, 17 RD b0.c0"
+    )
+
+
+def test_a_second_urgent_refresh_holds_back_activations() -> None:
+    memory = toy(
+        controller__refresh="per_bank", controller__activation_buffer=4, timing__tRCD="30nCK"
+    )
+    # the first refresh, due at 12, waits for the buffered read of b0; the second is due at 25
+    before = story(simulate(memory, [read(0, 1, 0, 10), read(7, 1, 0, 24)]))
+    assert before.startswith("10 ACT b0, 24 ACT b7, 40 RD b0.c0, 43 PRE b0, 47 REFPB b0")
+    after = story(simulate(memory, [read(0, 1, 0, 10), read(7, 1, 0, 26)]))
+    assert after.startswith(
+        "10 ACT b0, 40 RD b0.c0, 43 PRE b0, 47 REFPB b0, 48 REFPB b1, 49 REFPB b2, 50 REFPB b3"
+    )

@@ -286,7 +286,7 @@ def _refresh(draw: st.DrawFn, made: Document) -> None:
     made.put(("timing", "tREFI"), f"{interval}nCK", GENERATED)
     made.put(("refresh", "all_bank"), {"interval": "tREFI"}, GENERATED)
     made.put(("refresh", "per_bank"), {"interval": "tREFI", "sets": sets}, GENERATED)
-    made.put(("refresh", "derating"), draw(st.sampled_from([1, 1, 1.25])), GENERATED)
+    made.put(("refresh", "derating"), draw(st.sampled_from([1, 1, 0.8, 1.25])), GENERATED)
 
 
 def _controller(draw: st.DrawFn, made: Document) -> None:
@@ -302,7 +302,7 @@ def _controller(draw: st.DrawFn, made: Document) -> None:
         "partial_write": draw(st.sampled_from(["masked", "read_modify_write"])),
         "page_timeout": f"{draw(st.sampled_from([1, 10, 60, 300]))}ns",
         "refresh_order": draw(st.sampled_from(["round_robin", "idle_first"])),
-        "refresh_postpone": draw(st.sampled_from([0, 0, 1, 2, 6])),
+        "refresh_postpone": draw(st.sampled_from([0, 0, 0, 1, 2, 4, 7])),
         "read_queue": draw(st.integers(1, 8)),
         "write_queue": draw(st.integers(1, 8)),
         "write_drain_low": low,
@@ -370,7 +370,7 @@ def streams(draw: st.DrawFn, memory: MemorySpec, most: int = 150) -> list[tuple[
     o = memory.organisation
     pattern = draw(st.sampled_from(["sequential", "random", "rows", "one bank", "few bursts"]))
     writes = draw(st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]))
-    partial = draw(st.sampled_from([0.0, 0.0, 0.3]))
+    partial = draw(st.sampled_from([0.0, 0.3, 0.7]))
     gaps = draw(st.sampled_from(["none", "none", "short", "long"]))
     count = draw(st.integers(1, most))
     chance = random.Random(draw(st.integers(0, 2**16)))
