@@ -266,7 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m policies.length_table", description=fit.__doc__
     )
-    parser.add_argument("trace", type=Path, help="CSV, plain or gzip; see policies.requests")
+    parser.add_argument("trace", type=Path, help="see policies.trace_formats")
     parser.add_argument("--windows", type=int, default=1)
     parser.add_argument("--prompt-classes", type=int, default=4)
     parser.add_argument("--quantiles", type=float, nargs="+", default=QUANTILES)

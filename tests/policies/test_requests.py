@@ -60,6 +60,7 @@ def test_requests_are_contiguous_arrays_of_one_type_however_they_were_given() ->
         ([0.0, 1.0], [1.5, 1], [1, 1], "whole numbers"),
         ([0.0, 1.0], [1], [1, 1], "different lengths"),
         ([0.0], [[1]], [1], "one dimension"),
+        ([[0.0]], [1], [1], "different lengths"),
     ],
 )
 def test_requests_refuse_what_no_server_can_be_sent(
@@ -67,6 +68,39 @@ def test_requests_refuse_what_no_server_can_be_sent(
 ) -> None:
     with pytest.raises(ValueError, match=why):
         Requests(np.array(arrival_s), np.array(prompts), np.array(outputs))
+
+
+def test_requests_share_nothing_and_have_one_sample_unless_told() -> None:
+    requests = three_requests()
+    assert requests.prefix_id.tolist() == [-1, -1, -1]
+    assert requests.prefix_tokens.tolist() == [0, 0, 0]
+    assert requests.samples.tolist() == [1, 1, 1]
+
+
+def test_every_column_follows_a_slice_and_a_selection() -> None:
+    shared = np.array([7, -1, 7]), np.array([3, 0, 2]), np.array([1, 4, 2])
+    requests = Requests(np.zeros(3), np.array([5, 6, 7]), np.array([1, 2, 3]), *shared)
+    for part in (requests[1:], requests.take([1, 2]), requests.take(requests.output_tokens > 1)):
+        assert part.prefix_id.tolist() == [-1, 7]
+        assert part.prefix_tokens.tolist() == [0, 2]
+        assert part.samples.tolist() == [4, 2]
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ({"prefix_id": [-2]}, "prefix_id must be -1 to"),
+        ({"prefix_id": [0], "prefix_tokens": [-1]}, "prefix_tokens must be 0 to"),
+        ({"prefix_id": [0], "prefix_tokens": [6]}, "not be above prompt_tokens"),
+        ({"prefix_tokens": [1]}, "must be 0 where prefix_id is -1"),
+        ({"samples": [0]}, "samples must be 1 to"),
+        ({"samples": [1, 1]}, "different lengths"),
+    ],
+)
+def test_columns_that_contradict_are_refused(columns: dict[str, list[int]], why: str) -> None:
+    arrays = {name: np.array(values) for name, values in columns.items()}
+    with pytest.raises(ValueError, match=why):
+        Requests(np.zeros(1), np.array([5]), np.array([1]), **arrays)
 
 
 def test_take_follows_indices_and_masks_and_refuses_to_go_back_in_time() -> None:

@@ -35,7 +35,7 @@ def test_flops_are_two_a_matrix_weight() -> None:
 
 
 def test_bits_change_bytes() -> None:
-    half = load_model(QWEN, ["weight_bits=8", "kv_bits=8"])
+    half = load_model(QWEN, ["weights=int8", "kv=int8"])
     assert half.kv_token_bytes == 28 << 10
     assert half.weight_bytes == half.parameters
 

@@ -220,7 +220,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
-        ({"lengths": ""}, "expected exactly one of table, trace, constant, lognormal; got none"),
+        ({"lengths": ""}, "constant, lognormal, splice; got none"),
         ({"lengths": f"{CONSTANT}, trace: x.csv"}, "got trace and constant"),
         ({"lengths": f"{CONSTANT}, window: 0"}, "window belongs to table lengths, not to constant"),
         ({"lengths": f"{CONSTANT}, repeat: true"}, "repeat belongs to trace lengths"),
@@ -234,6 +234,16 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
         ({"arrivals": "process: trace"}, "arrivals.process: trace needs lengths.trace"),
         ({"rest": "limits: {max_output_tokens: -1}"}, "limits.max_output_tokens"),
         ({"rest": "rate: 3"}, "rate: unknown key"),
+        ({"rest": "samples: 0"}, "samples"),
+        ({"rest": "prefixes: {count: 2, tokens: 3, share: 1.5}"}, "prefixes.share"),
+        ({"rest": "prefixes: {count: 0, tokens: 3}"}, "prefixes.count"),
+        ({"arrivals": "rate_over_time: {steps: [0, 0]}"}, "steps: expected a rate above 0"),
+        ({"arrivals": "rate_over_time: {steps: [1, -1]}"}, "steps"),
+        ({"arrivals": "rate_over_time: {}"}, "expected either steps or envelope"),
+        (
+            {"arrivals": "process: all_at_once, rate_over_time: {steps: [1]}"},
+            "rate_over_time does not go with all_at_once",
+        ),
     ],
 )
 def test_a_mistake_in_a_workload_is_answered_with_place_and_reason(
