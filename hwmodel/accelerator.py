@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from hwmodel.description import Strict
+from hwmodel.description import DescriptionError, Strict
+from hwmodel.transformer import BITS, DataType
 from hwmodel.units import BytesPerSecond, FlopsPerSecond, Nanoseconds, PositiveBytes
 
 Positive = Annotated[int, Field(ge=1)]
@@ -42,6 +43,10 @@ class Compute(Strict):
 
     fp16: FlopsPerSecond
     bf16: FlopsPerSecond | None = None
+    fp32: FlopsPerSecond | None = None
+    fp8: FlopsPerSecond | None = None
+    int8: FlopsPerSecond | None = None
+    """Integer operations count as FLOPs."""
     prefill_efficiency: Share
     decode_efficiency: Share
     overlap: Literal["max", "sum"]
@@ -49,11 +54,46 @@ class Compute(Strict):
     step_overhead: Nanoseconds
     layer_overhead: Nanoseconds
 
+    def peak(self, kind: DataType) -> float:
+        """FLOPs/s of matrix products in which one operand is stored in this type.
+
+        8-bit types run at their own peak where there is one (the other operand is then quantised
+        as it is made). Without it, and for int4, numbers are converted to fp16 as they are loaded
+        and multiplied at that peak; the conversion costs nothing (assumed; vLLM's Marlin kernels do
+        so on cards without fp8). Raises DescriptionError for wider types without a peak.
+        """
+        own: float | None = getattr(self, kind, None)
+        if own is not None:
+            return own
+        if BITS[kind] >= 16:
+            known = [name for name in BITS if getattr(self, name, None) is not None]
+            raise DescriptionError(
+                f"compute.{kind}: the accelerator does not compute in {kind}, it has "
+                f"{', '.join(known)}; give compute.{kind}, or another type of weights"
+            )
+        return self.fp16
+
 
 class Host(Strict):
     """The link to host memory (swap)."""
 
     bandwidth: BytesPerSecond
+    """One way."""
+
+
+class Link(Strict):
+    """The links between the cards of one server."""
+
+    bandwidth: BytesPerSecond
+    """What a card sends to its neighbours, one way."""
+    latency: Nanoseconds
+    """Of one message."""
+
+    def all_reduce_s(self, cards: int, size_bytes: float) -> float:
+        """Seconds of a ring all-reduce: 2 (N - 1) messages of size / N (Patarasuk and Yuan
+        2009)."""
+        messages = 2 * (cards - 1)
+        return messages * (size_bytes / cards / self.bandwidth + self.latency * 1e-9)
 
 
 class AcceleratorSpec(Strict):
@@ -81,6 +121,7 @@ class AcceleratorSpec(Strict):
     dma: Dma
     compute: Compute
     host: Host | None = None
+    link: Link | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> AcceleratorSpec:

@@ -13,9 +13,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from hwmodel.description import Mark, Strict, find, load, parse_assignment
+from hwmodel.description import DescriptionError, Mark, Strict, find, load, parse_assignment
 
 Count = Annotated[int, Field(ge=1)]
+
+DataType = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4"]
+KvType = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
+BITS: dict[str, int] = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4}
+"""Bits of a number; scales of quantised ones are not counted (assumed: below 1 %)."""
 
 
 class TransformerSpec(Strict):
@@ -36,14 +41,33 @@ class TransformerSpec(Strict):
     """Longest context, tokens."""
     qkv_bias: bool
     tied_embeddings: bool
-    weight_bits: Literal[4, 8, 16, 32] = 16
-    kv_bits: Literal[8, 16, 32] = 16
+    weights: DataType = "fp16"
+    kv: KvType = "fp16"
 
     @model_validator(mode="after")
     def _grouped(self) -> TransformerSpec:
         if self.heads % self.kv_heads:
             raise ValueError(f"kv_heads: must divide heads ({self.heads}); got {self.kv_heads}")
         return self
+
+    @property
+    def weight_bits(self) -> int:
+        return BITS[self.weights]
+
+    @property
+    def kv_bits(self) -> int:
+        return BITS[self.kv]
+
+    @property
+    def activations(self) -> DataType:
+        """Type of what flows between layers: the weights' own, or fp16 where that is a quantised
+        one (assumed)."""
+        return self.weights if self.weight_bits >= 16 else "fp16"
+
+    @property
+    def activation_bytes(self) -> int:
+        """Hidden state of one token."""
+        return self.hidden * BITS[self.activations] // 8
 
     @property
     def query_width(self) -> int:
@@ -141,6 +165,32 @@ class TransformerSpec(Strict):
         """FLOPs a token and a token of context: q.k and p.v, 2 each, in all query heads and
         layers."""
         return 4 * self.layers * self.query_width
+
+
+def shard(model: TransformerSpec, cards: int) -> TransformerSpec:
+    """What one of `cards` tensor-parallel cards holds and computes (Shoeybi et al. 2019,
+    Megatron-LM, section 3).
+
+    Heads, MLP and vocabulary are split; norms are on every card. Where there are fewer KV heads
+    than cards each card has one, as in vLLM; the vocabulary is padded to a multiple. Raises
+    DescriptionError if heads, KV heads or the MLP do not divide.
+    """
+    if cards == 1:
+        return model
+    kv_split = model.kv_heads % cards and cards % model.kv_heads
+    if model.heads % cards or model.intermediate % cards or kv_split:
+        raise DescriptionError(
+            f"tensor_parallel: {cards} cards cannot split {model.name} evenly: {model.heads} heads,"
+            f" {model.kv_heads} KV heads, {model.intermediate} MLP columns"
+        )
+    return model.model_copy(
+        update={
+            "heads": model.heads // cards,
+            "kv_heads": max(model.kv_heads // cards, 1),
+            "intermediate": model.intermediate // cards,
+            "vocabulary": -(-model.vocabulary // cards),
+        }
+    )
 
 
 def load_model(name_or_path: str, overrides: Iterable[str] = ()) -> TransformerSpec:

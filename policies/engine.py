@@ -1,4 +1,4 @@
-"""The scheduler: vLLM's v1 engine, one call a step.
+"""The scheduler: what engines share, and vLLM's v1 engine; one call a step.
 
 Running requests come first, one token each; what is left of the token budget prefills waiting
 requests in order of arrival, in chunks. The head of the line blocks those behind it. A request that
@@ -6,12 +6,16 @@ cannot get a block preempts the last running one by recompute, which goes to the
 nothing is admitted in a step that preempted (vllm/v1/core/sched/scheduler.py). A request is
 admitted when all of its input fits, or, as earlier versions have it, when its next chunk does; the
 latter admits long prompts that preempt themselves again and again (`admit_on`).
+
+A request with several samples is one request throughout: its prompt is prefilled once, and each of
+its decode steps makes a token of every sample.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Annotated, Literal, NamedTuple
+from itertools import islice
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -19,32 +23,42 @@ from pydantic import Field, model_validator
 from hwmodel.description import DescriptionError, Strict
 from policies.allocator import Allocator, Demand, Migration
 from policies.predictor import Prediction
-from policies.requests import FloatArray, IntArray
+from policies.requests import FloatArray, IntArray, Requests
 
 Count = Annotated[int, Field(ge=1)]
 
-LIMITS = ("kv_memory", "sequence_cap", "token_budget", "offered_load")
+LIMITS = ("kv_memory", "sequence_cap", "token_budget", "offered_load", "batching")
 """What can keep a step from doing more."""
 
 
-class EngineSpec(Strict):
-    """Options of the scheduler; vLLM's defaults."""
+class EngineOptions(Strict):
+    """Options that every engine has; `name` tells them apart."""
 
-    name: Literal["v1"] = "v1"
-    max_num_batched_tokens: Count = 2048
-    """Tokens a step may compute."""
+    name: str
     max_num_seqs: Count = 256
-    """Requests that may run at once."""
+    """Sequences that may run at once; each sample of a request is one."""
     max_tokens: Count | None = None
     """Outputs end here. None: the longest output of the workload (assumed: a well-informed
     operator)."""
     max_model_len: Count | None = None
     """Longest prompt + output. None: the model's."""
+    batching: Literal["any", "same_tag"] = "any"
+    """Who is admitted together: anybody, or those alone whose tag (`Allocator.tag`) is that of the
+    batch, who overtake the others. A batch is the prefill step in v0; in v1 what is admitted until
+    nothing runs. The head of the line is overtaken `max_num_seqs` times at most (assumed)."""
+    too_long: Literal["error", "drop"] = "error"
+    """What happens to requests that can never fit (assumed)."""
+
+
+class EngineSpec(EngineOptions):
+    """Options of v1; vLLM's defaults."""
+
+    name: Literal["v1"] = "v1"
+    max_num_batched_tokens: Count = 2048
+    """Tokens a step may compute."""
     admit_on: Literal["input", "chunk"] = "input"
     """What must fit for a request to be admitted: all its tokens to prefill (vLLM's
     `scheduler_reserve_full_isl`, on by default), or the chunk of this step (before that)."""
-    too_long: Literal["error", "drop"] = "error"
-    """What happens to requests that can never fit (assumed)."""
 
     @model_validator(mode="after")
     def _budget_covers_running(self) -> EngineSpec:
@@ -61,6 +75,8 @@ class Chunk(NamedTuple):
     tokens: int
     last: bool
     """Whether it ends the prefill, so that an output token follows."""
+    samples: int = 1
+    """Of the request: an output token of each follows."""
 
 
 class Step(NamedTuple):
@@ -76,63 +92,96 @@ class Step(NamedTuple):
     limit: str
     """Which of LIMITS kept the step from doing more."""
     cached: int = 0
-    """Tokens that requests admitted again found in memory, and need not prefill."""
+    """Tokens that requests found in memory as they were admitted, and need not prefill."""
+    further: int = 0
+    """Samples of the decoding requests beyond the first of each."""
+    common: int = 0
+    """Tokens of `context` that those attend to as well: their prompts."""
+    copied: int = 0
+    """Tokens copied on write."""
+    swapped: int = 0
+    """Tokens copied to host memory, or back from it."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are decoded: one of each sample."""
+        return len(self.decode) + self.further
 
     @property
     def repeats(self) -> bool:
         """Whether the next step is alike, as long as nobody arrives, ends or lacks room."""
-        return not self.chunks and not self.migrations and not self.preempted
+        moved = self.migrations or self.preempted or self.copied or self.swapped
+        return not self.chunks and not moved
 
 
 class Engine:
-    """Who waits and who runs. `left[i]`: output tokens request i must still produce."""
+    """Who waits and who runs, as v1 decides it. `left[i]`: output tokens that each sample of
+    request i must still produce."""
 
     def __init__(
         self,
-        spec: EngineSpec,
+        spec: Any,
         allocator: Allocator,
-        prompt_tokens: IntArray,
+        requests: Requests,
         output_tokens: IntArray,
         predicted: FloatArray,
         sigma: float,
     ) -> None:
         self.spec = spec
         self.allocator = allocator
-        self.prompt = prompt_tokens
+        self.budget = self._token_budget()
+        """Tokens a step may compute."""
+        self.prompt = requests.prompt_tokens
         self.output = output_tokens
+        self.samples = requests.samples
         self.left = output_tokens.copy()
         self.waiting: deque[int] = deque()
         self.running: IntArray = np.zeros(0, np.int64)
-        self.reserved_ever = np.zeros(len(prompt_tokens), np.int64)
+        self.reserved_ever = np.zeros(len(requests), np.int64)
         """Slots of the last residence of each request, with those of places it moved out of."""
-        self.run_tokens: FloatArray = np.full(len(prompt_tokens), np.nan)
+        self.run_tokens: FloatArray = np.full(len(requests), np.nan)
         """Mean tokens of a physically contiguous run of each request as it ended."""
         self.preemptions = 0
         self.changes = 0
         """Counts admissions, ends, preemptions and moves: who runs where is the same while it
         stands."""
+        self._requests = requests
+        self._several = bool((requests.samples > 1).any())
         self._predicted = predicted
         self._sigma = sigma
         self._partial = False  # the last running request is still in its prefill
         self._cached = 0  # of the step being scheduled
         self._relenting = False  # who was refused may be admitted without anybody leaving
+        self._tag = 0  # of the batch
+        self._overtaken = 0  # how often the head of the line was
+
+    @property
+    def waits(self) -> bool:
+        """Whether anybody has arrived who does not run."""
+        return bool(self.waiting)
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody has arrived who has not ended."""
+        return self.waits or len(self.running) > 0
+
+    def admits_arrivals(self, step: Step) -> bool:
+        """Whether somebody who arrives in a step like this could be admitted to the next one."""
+        return not self.waiting or step.limit == "batching"
 
     def schedule(self) -> Step:
         """Give the next step its requests and their memory."""
         before = self.preemptions
         self._cached, self._relenting = 0, False
         decode, migrations = self._decode()
-        context = int(self.allocator.stored[decode].sum()) - len(decode)
-        budget = self.spec.max_num_batched_tokens - len(decode)
+        budget = self.budget - self._sequences(decode)
         chunks: list[Chunk] = []
         if self._partial and budget:
             budget -= self._continue(chunks, budget)
         limit = "kv_memory"
         if self.preemptions == before:
             limit = self._admit(chunks, budget)
-        preempted = self.preemptions - before
-        self.changes += len(chunks) + len(migrations) + preempted
-        return Step(decode, context, chunks, migrations, preempted, limit, self._cached)
+        return self._step(decode, chunks, migrations, self.preemptions - before, limit)
 
     def rounds(self, step: Step, limit: int) -> int:
         """How many steps, this one included and up to `limit`, are alike while nobody arrives."""
@@ -219,9 +268,37 @@ class Engine:
         self.waiting.appendleft(request)
         self.preemptions += 1
 
+    def _token_budget(self) -> int:
+        budget: int = self.spec.max_num_batched_tokens
+        return budget
+
+    def _step(
+        self, decode: IntArray, chunks: list[Chunk], migrations: list[Migration], preempted: int,
+        limit: str, swapped: int = 0,
+    ) -> Step:  # fmt: skip
+        """The step that was scheduled; every decoding request has room for its next tokens."""
+        self.changes += len(chunks) + len(migrations) + preempted + (swapped > 0)
+        context = int(self.allocator.stored[decode].sum()) - self._sequences(decode)
+        step = Step(
+            decode, context, chunks, migrations, preempted, limit, self._cached, swapped=swapped
+        )
+        if not self._several:
+            return step
+        others = self.samples[decode] - 1
+        return step._replace(
+            further=int(others.sum()),
+            common=int(others @ self.prompt[decode]),
+            copied=sum(copy.tokens for copy in self.allocator.copies()),
+        )
+
+    def _sequences(self, requests: IntArray) -> int:
+        """Samples of `requests`, together."""
+        return int(self.samples[requests].sum()) if self._several else len(requests)
+
     def _total(self, request: int) -> int:
         """Tokens to prefill: the prompt, and what was generated before a preemption."""
-        return int(self.prompt[request] + self.output[request] - self.left[request])
+        generated = self.output[request] - self.left[request]
+        return int(self.prompt[request] + self.samples[request] * generated)
 
     def _continue(self, chunks: list[Chunk], budget: int) -> int:
         """The next chunk of the prefill under way; its tokens."""
@@ -234,50 +311,93 @@ class Engine:
             self._preempt(request)
             return 0
         self._partial = start + tokens < total
-        chunks.append(Chunk(request, start, tokens, not self._partial))
+        chunks.append(Chunk(request, start, tokens, not self._partial, int(self.samples[request])))
         return tokens
 
     def _admit(self, chunks: list[Chunk], budget: int) -> str:
         """Admit from the head of the line; what ended it."""
         admitted: list[int] = []
+        sequences = self._sequences(self.running)
         limit = "offered_load"
         while self.waiting:
-            if len(self.running) + len(admitted) >= self.spec.max_num_seqs:
+            place = 0 if self.spec.batching == "any" else self._place_in_line(bool(admitted))
+            if place < 0:
+                limit = "batching"
+                break
+            request = self.waiting[place]
+            samples = int(self.samples[request])
+            if sequences + samples > self.spec.max_num_seqs:
                 limit = "sequence_cap"
                 break
             if not budget or self._partial:
                 limit = "token_budget"
                 break
-            request = self.waiting[0]
             total, demand = self._total(request), self._demand(request)
             # the last token is always computed: the next one follows from it
             cached = self.allocator.cached(request, total - 1, demand)
-            tokens = min(total - cached, budget)
-            whole = self.spec.admit_on == "input"
-            fits = not whole or self.allocator.fits(total, request, demand)
-            if not fits or not self.allocator.reserve(request, demand, cached + tokens):
+            tokens = self._first_chunk(total - cached, budget)
+            if not tokens:
+                limit = "token_budget"
+                break
+            if not self._reserve(request, demand, total, cached, budget):
                 limit = "kv_memory"
-                # it asks for less when all it left is lost and a chunk is not the whole rest
-                ordered = self.allocator.loses_ends_first
-                self._relenting = not whole and cached > 0 and total > budget and not ordered
                 if not len(self.running) and not admitted:
                     raise self._never_fits(request)
                 break
-            self.waiting.popleft()
+            del self.waiting[place]
+            self._overtaken = self._overtaken + 1 if place else 0
             admitted.append(request)
+            sequences += samples
             budget -= tokens
             self._cached += cached
             self._partial = cached + tokens < total
-            chunks.append(Chunk(request, cached, tokens, not self._partial))
+            chunks.append(Chunk(request, cached, tokens, not self._partial, samples))
         if admitted:
             self.running = np.concatenate((self.running, np.array(admitted, np.int64)))
         return limit
 
+    def _first_chunk(self, rest: int, budget: int) -> int:
+        """How many of the `rest` of a request's tokens its first step computes; 0: it waits."""
+        return min(rest, budget)
+
+    def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
+        """Room for the first chunk of a request that found `cached` of its `total` tokens."""
+        whole = self.spec.admit_on == "input"
+        stored = cached + self._first_chunk(total - cached, budget)
+        fits = not whole or self.allocator.fits(total, request, demand)
+        if fits and self.allocator.reserve(request, demand, stored):
+            return True
+        # it asks for less when all it left is lost and a chunk is not the whole rest
+        ordered = self.allocator.loses_ends_first
+        self._relenting = not whole and cached > 0 and total > budget and not ordered
+        return False
+
+    def _place_in_line(self, begun: bool) -> int:
+        """Place of the first one in line with the batch's tag, -1 if there is none. `begun`:
+        somebody was admitted in this step."""
+        if not self._has_batch(begun):
+            self._tag = self._tag_of(self.waiting[0])
+        reach = self.spec.max_num_seqs - self._overtaken + 1
+        line = enumerate(islice(self.waiting, reach))
+        return next((at for at, request in line if self._tag_of(request) == self._tag), -1)
+
+    def _has_batch(self, begun: bool) -> bool:
+        """Whether there is a batch already, which those admitted join."""
+        return begun or len(self.running) > 0
+
+    def _tag_of(self, request: int) -> int:
+        return self.allocator.tag(request, self._demand(request))
+
     def _demand(self, request: int) -> Demand:
-        generated = int(self.output[request] - self.left[request])
-        prediction = Prediction(float(self._predicted[request]), self._sigma)
+        own, output = self._requests, int(self.output[request])
         return Demand(
-            int(self.prompt[request]), generated, prediction, output=int(self.output[request])
+            int(self.prompt[request]),
+            output - int(self.left[request]),
+            Prediction(float(self._predicted[request]), self._sigma),
+            int(own.prefix_id[request]),
+            int(own.prefix_tokens[request]),
+            int(self.samples[request]),
+            output,
         )
 
     def _never_fits(self, request: int) -> DescriptionError:

@@ -30,7 +30,7 @@ from policies.engine import Engine, Step
 from policies.interval import confidence_interval
 from policies.kv_layout import KvLayout
 from policies.requests import IntArray
-from policies.step import PHASES, Efficiency
+from policies.step import Efficiency
 from policies.traffic import Descriptors, Extent, Spread
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -390,7 +390,7 @@ def memory_model(
     other = stream  # stands where a phase never comes to be probed
     if spec.fidelity == "analytic":
         other = contiguous_stream(device, layout, spec, simulate)
-    found = dict(zip(PHASES, (stream, other, other, other), strict=True))
+    found = dict(zip(Efficiency._fields, (stream, other, other, other), strict=True))
     pairs = zip(found.values(), given, strict=True)
     efficiency = Efficiency(*(item.share if share is None else share for item, share in pairs))
     transfers = {name: item.transfer for name, item in found.items()}

@@ -31,7 +31,7 @@ class Sums:
     prefill_kv_tokens: int = 0
     """Tokens of KV read or written by prompt chunks."""
     cached_tokens: int = 0
-    """Tokens that preempted requests found again in memory, instead of prefilling them."""
+    """Tokens that requests found in memory, instead of prefilling them."""
     attention_tokens: int = 0
     """Tokens of KV read or written by the attention of decoding requests, in all layers."""
     batch_seconds: float = 0.0
@@ -42,6 +42,10 @@ class Sums:
     preemptions: int = 0
     migrations: int = 0
     migrated_tokens: int = 0
+    copied_tokens: int = 0
+    """Tokens copied on write."""
+    swapped_tokens: int = 0
+    """Tokens copied to host memory, and back."""
     phase_s: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys((*PHASES, "overhead"), 0.0)
     )
@@ -71,6 +75,8 @@ class Metrics:
         self.arrival_s = requests.arrival_s
         self.prompt = requests.prompt_tokens
         self.output = output_tokens
+        self.outputs = output_tokens * requests.samples
+        """Output tokens of all samples of each request."""
         self.warmup = warmup
         self.first_s: FloatArray = np.full(len(requests), np.nan)
         self.end_s: FloatArray = np.full(len(requests), np.nan)
@@ -78,6 +84,7 @@ class Metrics:
         self.ended = 0
         self.begin: tuple[float, Sums] = (0.0, Sums())
         self.close: tuple[float, int] = (0.0, 0)
+        self._shares = bool((requests.prefix_id >= 0).any() or (requests.samples > 1).any())
 
     def idle(self, seconds: float) -> None:
         """Nothing ran for this long."""
@@ -90,12 +97,17 @@ class Metrics:
 
     def steps(self, step: Step, times: StepTimes, allocator: Allocator, running: IntArray) -> None:
         """Add consecutive steps alike; `allocator` as it is at the end of the last of them."""
-        sums, rounds, batch = self.sums, len(times.total_s), len(step.decode)
+        sums, rounds, batch = self.sums, len(times.total_s), step.tokens
         total = float(times.total_s.sum())
         stored = int(allocator.stored[running].sum()) - batch * (rounds - 1)
+        if self._shares:  # slots that several requests hold count once
+            held = int(allocator.reserved[running].sum())
+            stored -= max(held - allocator.reserved_total, 0)
         sums.seconds += total
         sums.steps += rounds
-        sums.output_tokens += batch * rounds + sum(chunk.last for chunk in step.chunks)
+        sums.output_tokens += batch * rounds + sum(
+            chunk.samples for chunk in step.chunks if chunk.last
+        )
         sums.prefill_tokens += sum(chunk.tokens for chunk in step.chunks)
         sums.prefill_kv_tokens += sum(chunk.start + chunk.tokens for chunk in step.chunks)
         sums.cached_tokens += step.cached
@@ -109,11 +121,16 @@ class Metrics:
         sums.preemptions += step.preempted
         sums.migrations += len(step.migrations)
         sums.migrated_tokens += sum(migration.tokens for migration in step.migrations)
+        sums.copied_tokens += step.copied
+        sums.swapped_tokens += step.swapped
         phase = sums.phase_s
         phase["weights"] += times.weights_s * rounds
         phase["attention"] += float(times.attention_s.sum())
         phase["prefill"] += times.prefill_s * rounds
         phase["migration"] += times.migration_s * rounds
+        phase["copy"] += times.copy_s * rounds
+        phase["swap"] += times.swap_s * rounds
+        phase["all_reduce"] += times.all_reduce_s * rounds
         phase["overhead"] += times.overhead_s * rounds
         sums.compute_s += float(times.compute_s.sum())
         sums.limit_s[step.limit] += total
@@ -135,18 +152,21 @@ class Metrics:
         return kv + sums.steps * model.step_weight_bytes
 
     def energy(
-        self, device: Device, model: TransformerSpec, transfers: Mapping[str, Transfer]
+        self, device: Device, model: TransformerSpec, transfers: Mapping[str, Transfer], cards: int
     ) -> dict[str, Any] | None:
-        """DRAM energy of an output token after the warm-up; see `policies.energy`."""
+        """DRAM energy of an output token after the warm-up, of all `cards`, each of which holds
+        such a `model`; see `policies.energy`."""
         after, kv = self.sums.since(self.begin[1]), model.kv_token_bytes
         moved = {
             "weights": after.steps * model.step_weight_bytes,
             "attention": after.attention_tokens * kv,
             "prefill": after.prefill_kv_tokens * kv,
-            "migration": 2 * after.migrated_tokens * kv,
+            "migration": (2 * (after.migrated_tokens + after.copied_tokens) + after.swapped_tokens)
+            * kv,
         }
         idle_s = after.limit_s["idle"]
-        return serving_energy(device, moved, transfers, after.seconds, idle_s, after.output_tokens)
+        found = serving_energy(device, moved, transfers, after.seconds, idle_s, after.output_tokens)
+        return found if found is None or cards == 1 else _times(found, cards)
 
     def figures(self, engine: Engine, kv_token_bytes: int, capacity_tokens: int) -> dict[str, Any]:
         """All metrics by name; times in seconds, rates a second, shares from 0 to 1."""
@@ -165,11 +185,12 @@ class Metrics:
         each = (self.end_s - self.first_s) / np.maximum(self.output - 1, 1)
         busy = max(after.seconds, 1e-300)
         attention = after.phase_s["attention"]
-        held = np.minimum(self.prompt + self.output, engine.reserved_ever)
+        held = np.minimum(self.prompt + self.outputs, engine.reserved_ever)
+        finished_tokens = int(self.outputs[np.isfinite(self.end_s)].sum())
         return {
             "requests": len(self.output),
             "finished": self.ended,
-            "output_tokens_per_s": _rate(int(self.output[np.isfinite(self.end_s)].sum()), makespan),
+            "output_tokens_per_s": _rate(finished_tokens, makespan),
             "steady_output_tokens_per_s": _rate(made - begin.output_tokens, close_s - start),
             "makespan_s": makespan,
             "steady_s": close_s - start,
@@ -187,6 +208,8 @@ class Metrics:
             "preemptions": after.preemptions,
             "migrations": after.migrations,
             "migrated_tokens": after.migrated_tokens,
+            "copied_tokens": after.copied_tokens,
+            "swapped_tokens": after.swapped_tokens,
             "prefill_tokens": after.prefill_tokens,
             "cached_tokens": after.cached_tokens,
             "kv_gbps": _rate(after.attention_tokens * kv_token_bytes, attention) / 1e9,
@@ -204,6 +227,13 @@ def summary(values: FloatArray) -> dict[str, float]:
     points = np.percentile(values, PERCENTILES)
     named = {f"p{share}": float(point) for share, point in zip(PERCENTILES, points, strict=True)}
     return {"mean": float(values.mean()), **named}
+
+
+def _times(energy: dict[str, Any], cards: int) -> dict[str, Any]:
+    """The energy of so many cards alike."""
+    parts = {name: cards * each for name, each in energy["parts_mj_per_token"].items()}
+    whole = cards * energy["mj_per_token"]
+    return {**energy, "mj_per_token": whole, "parts_mj_per_token": parts}
 
 
 def _rate(amount: float, seconds: float) -> float:

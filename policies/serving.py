@@ -1,36 +1,58 @@
-"""The serving loop: requests in, metrics out.
-
-Between two events (arrival, end, growth that could fail, bucket refresh, migration, probe) steps
-are alike, and they are advanced together with the very numbers that single steps would have.
-"""
+"""Serving a request stream on one replica: requests in, metrics out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
+from pydantic_core import PydanticCustomError
 
-from hwmodel.description import DescriptionError, Strict
+from hwmodel.description import DescriptionError, Strict, nearest
 from hwmodel.device import Device
-from hwmodel.transformer import TransformerSpec, load_model
+from hwmodel.transformer import DataType, KvType, TransformerSpec, load_model, shard
 from policies.allocator import Allocator, Limits
-from policies.engine import Engine, EngineSpec
-from policies.fidelity import FidelitySpec, Memory, Simulate, memory_model
+from policies.engine import Engine, EngineOptions, EngineSpec
+from policies.engine_v0 import PAGED_V0, EngineV0, EngineV0Spec
+from policies.fidelity import FidelitySpec, Simulate, memory_model
 from policies.kv_layout import KvOrder, kv_layout
 from policies.metrics import Metrics
 from policies.paged import PagedOptions
 from policies.predictor import PredictorSpec, predict
+from policies.recorder import Recorder
 from policies.registry import POLICIES, PolicySpec
+from policies.replica import Replica
 from policies.requests import FloatArray, IntArray, Requests
 from policies.step import StepModel
 
 __all__ = ["ServingResult", "ServingSpec", "load_model", "serve"]
 
-MOST_ROUNDS = 1 << 14
-"""Steps advanced together at most, so that their times stay a small array."""
+
+class _Generation(NamedTuple):
+    """A generation of the engine."""
+
+    options: type[EngineOptions]
+    engine: type[Engine]
+
+
+ENGINES = {"v1": _Generation(EngineSpec, Engine), "v0": _Generation(EngineV0Spec, EngineV0)}
+
+
+def _engine_options(value: Any) -> Any:
+    """`{name: v0, ...}` -> the options of that engine; v1 where none is named."""
+    if not isinstance(value, dict):
+        return value
+    name = value.get("name", "v1")
+    if name not in ENGINES:
+        hint = nearest(str(name), list(ENGINES))
+        raise PydanticCustomError("unknown_engine", "unknown engine; {hint}", {"hint": hint})
+    return ENGINES[name].options.model_validate(value)
+
+
+EngineChoice = Annotated[SerializeAsAny[EngineOptions], BeforeValidator(_engine_options)]
+"""Field type: the options of either engine, told apart by `name`."""
 
 
 class ServingSpec(Strict):
@@ -39,14 +61,34 @@ class ServingSpec(Strict):
     model: str
     """A shipped model, or the path of one (resolved by the caller with `load_model`)."""
     policy: PolicySpec = PagedOptions()
-    engine: EngineSpec = EngineSpec()
+    engine: EngineChoice = EngineSpec()
+    """With v0 `paged` is by default what it was then: see `policies.engine_v0.PAGED_V0`."""
     predictor: PredictorSpec = PredictorSpec()
     memory: FidelitySpec = FidelitySpec()
     kv_layout: KvOrder = "layer_kv_token"
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of the capacity for weights and KV (vLLM's default)."""
+    weights: DataType | None = None
+    """Type of the weights. None: the model's. See `hwmodel.accelerator.Compute.peak` for what the
+    device computes in."""
+    kv: KvType | None = None
+    """Type of the KV; attention converts it to the type of the activations. None: the model's."""
+    tensor_parallel: Annotated[int, Field(ge=1)] = 1
+    """Cards that the replica spans."""
     advance_together: bool = True
     """False: one step at a time, for tests; the results are the same."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _paged_as_it_was(cls, data: Any) -> Any:
+        """Fill in what `paged` is under v0, so that the description says it."""
+        if not isinstance(data, dict):
+            return data
+        engine, policy = data.get("engine"), data.get("policy", {"name": "paged"})
+        old = isinstance(engine, dict) and engine.get("name") == "v0"
+        if old and isinstance(policy, dict) and policy.get("name") == "paged":
+            return {**data, "policy": {**PAGED_V0, **policy}}
+        return data
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,54 +110,110 @@ def serve(
     warmup_requests: int = 0,
     progress: Callable[[int, int], None] | None = None,
     simulate: Simulate | None = None,
+    recorder: Recorder | None = None,
 ) -> ServingResult:
     """Serve `requests` on `device` until the last has its last token.
 
     warmup_requests: how many requests at the start do not count.
     progress: called with (ended, all) whenever requests ended.
     simulate: instead of `hwmodel.memory.simulate_system`, for tests.
+    recorder: told what happens, and closed at the end; None costs nothing.
     Raises DescriptionError if the model, or a request, can never fit, or if all is warm-up.
     """
-    layout = kv_layout(device, model, spec.gpu_memory_utilization, spec.kv_layout)
+    part = model_of_a_card(spec, model)
     outputs = np.minimum(requests.output_tokens, spec.engine.max_tokens or np.iinfo(np.int64).max)
-    limits = Limits(
-        int(spec.engine.max_tokens or outputs.max(initial=1)),
-        min(spec.engine.max_model_len or model.max_position, model.max_position),
+    replica = build_replica(
+        device, part, spec, requests, outputs, seed, warmup_requests, simulate, recorder
     )
-    allocator = POLICIES[spec.policy.name](layout, len(requests), limits, spec.policy)
-    admitted = _admissible(spec, allocator, limits, requests.prompt_tokens, outputs)
+    engine, metrics = replica.engine, replica.metrics
+    admitted = admissible(spec, engine.allocator, requests, outputs)
     if warmup_requests and warmup_requests >= len(admitted):
         raise DescriptionError(
             f"a warm-up of {warmup_requests} requests leaves none of {len(admitted)} to be counted"
         )
-    predicted = predict(spec.predictor, outputs, seed)
-    engine = Engine(
-        spec.engine, allocator, requests.prompt_tokens, outputs, predicted, spec.predictor.sigma
-    )
-    steps = StepModel(device, model)
-    memory = memory_model(spec.memory, device, model, layout, seed, simulate)
-    metrics = Metrics(requests, outputs, warmup_requests)
-    _run(engine, steps, memory, metrics, admitted, spec.advance_together, progress)
-    figures = metrics.figures(engine, model.kv_token_bytes, layout.slots)
+    replica.arrive(admitted.tolist(), requests.arrival_s[admitted].tolist())
+    try:
+        while metrics.ended < len(admitted):
+            if replica.advance() and progress is not None:
+                progress(metrics.ended, len(admitted))
+    finally:
+        if recorder is not None:
+            recorder.close()
+    figures = metrics.figures(engine, part.kv_token_bytes, engine.allocator.slots)
     figures["dropped"] = len(requests) - len(admitted)
     figures["cut_outputs"] = int((outputs < requests.output_tokens).sum())
-    figures["policy"] = allocator.report()
-    figures["memory"] = memory.report(metrics.moved_bytes(model))
-    figures["energy"] = metrics.energy(device, model, memory.transfers())
+    figures["policy"] = engine.allocator.report()
+    figures["memory"] = replica.memory.report(metrics.moved_bytes(part))
+    figures["energy"] = metrics.energy(
+        device, part, replica.memory.transfers(), spec.tensor_parallel
+    )
     figures["seed"] = seed
     return ServingResult(figures, metrics.first_s, metrics.end_s)
 
 
-def _admissible(
-    spec: ServingSpec, allocator: Allocator, limits: Limits, prompt: IntArray, output: IntArray
+def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpec:
+    """What each card of a replica holds of the model, in the types it is served in. Raises
+    DescriptionError if it cannot be split."""
+    types = {"weights": spec.weights, "kv": spec.kv}
+    given = {name: kind for name, kind in types.items() if kind is not None}
+    return shard(model.model_copy(update=given), spec.tensor_parallel)
+
+
+def build_replica(
+    device: Device,
+    part: TransformerSpec,
+    spec: ServingSpec,
+    requests: Requests,
+    outputs: IntArray,
+    seed: int,
+    warmup_requests: int = 0,
+    simulate: Simulate | None = None,
+    recorder: Recorder | None = None,
+) -> Replica:
+    """A replica that may be given any of `requests`, with its memory empty.
+
+    part: what each of its cards holds (see `model_of_a_card`).
+    outputs: int64 (n,), output tokens of each sample.
+    Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
+    """
+    layout = kv_layout(device, part, spec.gpu_memory_utilization, spec.kv_layout)
+    limits = Limits(
+        int(spec.engine.max_tokens or outputs.max(initial=1)),
+        min(spec.engine.max_model_len or part.max_position, part.max_position),
+    )
+    allocator = POLICIES[spec.policy.name](layout, len(requests), limits, spec.policy)
+    _require_host(device, spec.engine)
+    engine = ENGINES[spec.engine.name].engine(
+        spec.engine, allocator, requests, outputs, predict(spec.predictor, outputs, seed),
+        spec.predictor.sigma,
+    )  # fmt: skip
+    steps = StepModel(device, part, spec.tensor_parallel)
+    memory = memory_model(spec.memory, device, part, layout, seed, simulate)
+    metrics = Metrics(requests, outputs, warmup_requests)
+    return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)
+
+
+def _require_host(device: Device, engine: EngineOptions) -> None:
+    swaps = isinstance(engine, EngineV0Spec) and engine.preemption != "recompute"
+    if swaps and device.accelerator is not None and device.accelerator.host is None:
+        raise DescriptionError(
+            f"{device.name} has no host.bandwidth, which swapping needs; give it, or set "
+            "engine.preemption: recompute"
+        )
+
+
+def admissible(
+    spec: ServingSpec, allocator: Allocator, requests: Requests, output: IntArray
 ) -> IntArray:
     """Indices of the requests that can finish.
 
     Raises DescriptionError for the others, unless they are to be dropped.
     """
-    wanted = allocator.needs(prompt, output)
+    prompt, samples, limits = requests.prompt_tokens, requests.samples, allocator.limits
+    wanted = allocator.needs(prompt, output, samples)
     long = prompt + output > limits.max_model_len
-    bad = long | (wanted > allocator.reach)
+    wide = samples > spec.engine.max_num_seqs
+    bad = long | wide | (wanted > allocator.reach)
     if bad.any() and spec.engine.too_long == "error":
         worst = int(np.flatnonzero(bad)[0])
         size = f"request {worst} ({prompt[worst]} prompt + {output[worst]} output tokens)"
@@ -124,6 +222,8 @@ def _admissible(
         )
         if long[worst]:
             why = f"longer than max_model_len, {limits.max_model_len} tokens"
+        elif wide[worst]:
+            why = f"{samples[worst]} samples are more than max_num_seqs, {spec.engine.max_num_seqs}"
         else:
             why = (
                 f"policy {spec.policy.name} may need {wanted[worst]} token slots for it, and can "
@@ -131,55 +231,3 @@ def _admissible(
             )
         raise DescriptionError(count + why + "; shorten them or set engine.too_long: drop")
     return np.flatnonzero(~bad)
-
-
-def _run(
-    engine: Engine,
-    steps: StepModel,
-    memory: Memory,
-    metrics: Metrics,
-    admitted: IntArray,
-    together: bool,
-    progress: Callable[[int, int], None] | None,
-) -> None:
-    """Advance from event to event until every admitted request has ended."""
-    arrivals = metrics.arrival_s[admitted].tolist()
-    ids = admitted.tolist()
-    now, arrived = 0.0, 0
-    while metrics.ended < len(ids):
-        while arrived < len(ids) and arrivals[arrived] <= now:
-            engine.waiting.append(ids[arrived])
-            arrived += 1
-        if not engine.waiting and not len(engine.running):
-            metrics.idle(arrivals[arrived] - now)
-            now = arrivals[arrived]
-            continue
-        if engine.waiting or arrived < len(ids):
-            metrics.saturated(now)
-        engine.allocator.clock(now)
-        step = engine.schedule()
-        efficiency = memory.observe(step, engine)
-        rounds = 1
-        if together:
-            rounds = engine.rounds(step, min(MOST_ROUNDS, memory.rounds_to_probe))
-        times = steps.times(step, rounds, efficiency)
-        ends = np.cumsum(np.concatenate(([now], times.total_s)))
-        event = engine.allocator.due_s
-        if not engine.waiting and arrived < len(ids):
-            event = min(event, arrivals[arrived])
-        if rounds > 1 and event < ends[rounds]:  # a step that starts at or after an event sees it
-            rounds = min(rounds, int(np.searchsorted(ends[:-1], event)))
-            times = times.first(rounds)
-        engine.repeat(step, rounds - 1)
-        memory.passed(rounds)
-        now = float(ends[rounds])
-        metrics.steps(step, times, engine.allocator, engine.running)
-        prefilled, ended = engine.complete(step, rounds)
-        for request in prefilled:
-            if np.isnan(metrics.first_s[request]):
-                metrics.first_s[request] = now
-        if ended:
-            if metrics.end(ended, now):
-                memory.mark()
-            if progress is not None:
-                progress(metrics.ended, len(ids))

@@ -4,11 +4,16 @@ Phases follow one another. Linear: the tokens of prompt chunks run through the s
 as the decoding ones (vLLM v1 makes one batch of both), so the weights are read once beside the
 FLOPs of all. Attention of the decoding requests: their KV read, their new tokens written.
 Attention of the chunks: the KV of what was stored before read, their own written. Migration: every
-moved token read and written. Within a phase compute and memory overlap (`max`) or not (`sum`).
-Williams et al. 2009, "Roofline".
+moved token read and written, and copies on write alike. Swap: over the link to the host, while
+nothing else runs. All-reduce: two a layer of the hidden state of each token, over the links between
+tensor-parallel cards, while nothing else runs. Within a phase compute and memory overlap (`max`) or
+not (`sum`). Williams et al. 2009, "Roofline".
+
+The samples of a request attend to their common prompt together: its KV is read once, its FLOPs are
+those of each (assumed: batched over a shared prefix).
 
 Reported are `weights`, the linear phase as it would be without the chunks; `prefill`, what the
-chunks add to it and their attention; `attention`; and `migration`.
+chunks add to it and their attention; `attention`; `migration`; `copy`; `swap`; and `all_reduce`.
 """
 
 from __future__ import annotations
@@ -23,11 +28,12 @@ from hwmodel.transformer import TransformerSpec
 from policies.engine import Chunk, Step
 from policies.requests import FloatArray
 
-PHASES = ("weights", "attention", "prefill", "migration")
+PHASES = ("weights", "attention", "prefill", "migration", "copy", "swap", "all_reduce")
 
 
 class Efficiency(NamedTuple):
-    """Share of the memory's peak bandwidth that each phase reaches."""
+    """Share of the memory's peak bandwidth that each phase reaches; copies on write have that of
+    migrations."""
 
     weights: float = 1.0
     attention: float = 1.0
@@ -47,6 +53,9 @@ class StepTimes(NamedTuple):
     total_s: FloatArray
     compute_s: FloatArray
     """The part of `total_s` in phases whose FLOPs take longer than their bytes."""
+    copy_s: float = 0.0
+    swap_s: float = 0.0
+    all_reduce_s: float = 0.0
 
     def first(self, rounds: int) -> StepTimes:
         """The first `rounds` steps of these."""
@@ -58,32 +67,42 @@ class StepTimes(NamedTuple):
 
 
 class StepModel:
-    """Step times of one model on one device. Raises DescriptionError if the device cannot
-    compute."""
+    """Step times of a model on one device, or on `cards` of them that each hold a shard of it (see
+    `hwmodel.transformer.shard`). Raises DescriptionError if the device cannot compute, or has no
+    links to the others."""
 
-    def __init__(self, device: Device, model: TransformerSpec) -> None:
+    def __init__(self, device: Device, model: TransformerSpec, cards: int = 1) -> None:
         if device.accelerator is None:
             raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
-        compute = device.accelerator.compute
+        compute, self._link = device.accelerator.compute, device.accelerator.link
+        if cards > 1 and self._link is None:
+            raise DescriptionError(f"{device.name} has no link, which tensor_parallel needs")
+        self._cards = cards
+        self._layers = model.layers
+        self._state_bytes = model.activation_bytes
         self._kv_bytes = model.kv_token_bytes
         self._weight_bytes = model.step_weight_bytes
         self._layer_flops = model.layer_flops
         self._head_flops = model.head_flops
-        self._attention_flops = model.attention_flops
+        # attention multiplies what flows between layers with KV that is converted to it
+        rate = compute.peak(model.weights)
+        self._attention_flops = model.attention_flops * rate / compute.peak(model.activations)
         self.bandwidth = device.peak_gbps * 1e9
-        self._decode_flops = compute.fp16 * compute.decode_efficiency
-        self._prefill_flops = compute.fp16 * compute.prefill_efficiency
+        host = device.accelerator.host
+        self._host_bandwidth = host.bandwidth if host else 0.0
+        self._decode_flops = rate * compute.decode_efficiency
+        self._prefill_flops = rate * compute.prefill_efficiency
         self._overlaps = compute.overlap == "max"
         self._overhead_s = (compute.step_overhead + model.layers * compute.layer_overhead) * 1e-9
 
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
-        """Times of `rounds` steps alike, in which only the context grows, a token a request and
+        """Times of `rounds` steps alike, in which only the context grows, a token a sample and
         step."""
-        decode = len(step.decode)
+        decode = step.tokens
         linear_s = decode * (self._layer_flops + self._head_flops) / self._decode_flops
         weights_s = self._phase(linear_s, self._weight_bytes, efficiency.weights)
         context = step.context + decode * np.arange(rounds)
-        attended = (context + decode) * self._attention_flops / self._decode_flops
+        attended = (context + step.common + decode) * self._attention_flops / self._decode_flops
         moved_bytes = (context + decode) * self._kv_bytes  # read the context, write a token each
         memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
         attention_s = np.maximum(attended, memory_s) if self._overlaps else attended + memory_s
@@ -101,11 +120,23 @@ class StepModel:
         )
         moved = sum(migration.tokens for migration in step.migrations)
         migration_s = self._phase(0.0, 2 * moved * self._kv_bytes, efficiency.migration)
+        copy_s = self._phase(0.0, 2 * step.copied * self._kv_bytes, efficiency.migration)
+        swap_s = step.swapped * self._kv_bytes / self._host_bandwidth if step.swapped else 0.0
+        all_reduce_s = self._all_reduce_s(step)
         total = weights_s + attention_s + prefill_s + migration_s + self._overhead_s
+        total += copy_s + swap_s + all_reduce_s
         computing = compute_s + attention_s * (attended > memory_s)
         return StepTimes(
-            weights_s, attention_s, prefill_s, migration_s, self._overhead_s, total, computing
-        )
+            weights_s, attention_s, prefill_s, migration_s, self._overhead_s, total, computing,
+            copy_s, swap_s, all_reduce_s,
+        )  # fmt: skip
+
+    def _all_reduce_s(self, step: Step) -> float:
+        if self._link is None or self._cards == 1:
+            return 0.0
+        tokens = step.tokens + sum(chunk.tokens for chunk in step.chunks)
+        each_s = self._link.all_reduce_s(self._cards, tokens * self._state_bytes)
+        return 2 * self._layers * each_s
 
     def _chunk_linear_s(self, chunks: list[Chunk]) -> float:
         """Compute time of the chunks' matrix products; only the end of a prefill needs the head."""

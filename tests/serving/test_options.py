@@ -180,7 +180,7 @@ def test_no_option_is_left_out() -> None:
         known |= {f"{part}.{field}" for field in spec.model_fields}
     # `model` is resolved by the caller, `advance_together` must not move anything, `v1` is alone,
     # and no workload has prompts that begin alike yet (tests/policies/test_paged.py has)
-    assert known - set(MOVES) == {"engine.name", "policy.paged.prefix_caching"}
+    assert known - set(MOVES) == {"engine.name", "engine.batching", "policy.paged.prefix_caching"}
     assert set(ServingSpec.model_fields) - set(parts) - known == {
         "model", "policy", "advance_together"
     }  # fmt: skip
