@@ -11,9 +11,11 @@ from pydantic import Field, model_validator
 from hwmodel.description import Strict
 from hwmodel.device import Device, load_device
 from hwmodel.transformer import TransformerSpec, load_model
+from policies.arrivals import Arrivals
 from policies.requests import Requests
-from policies.serving import ServingSpec, serve
-from policies.workload import Arrivals, WorkloadSpec, generate, workload_document
+from policies.serving import ServingResult, ServingSpec, serve
+from policies.slo import Slo
+from policies.workload import WorkloadSpec, generate, workload_document
 from sweeps.store import to_yaml_flow
 
 Count = Annotated[int, Field(ge=1)]
@@ -25,17 +27,21 @@ CALIBRATION = 0
 
 
 class Load(Strict):
-    """How many requests a second are offered: outright, or as a multiple of a measured capacity."""
+    """How many requests a second are offered: outright, as a multiple of a measured capacity, or
+    as many as an objective allows."""
 
     rate_per_s: Positive | None = None
     relative: Positive | None = None
     of: Literal["best", "own"] = "best"
     """`best`: the best capacity along the compared axis; `own`: this point's. See `capacity`."""
+    goodput: Slo | None = None
+    """Each point is offered the largest load that attains this. See `goodput`."""
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> Load:
-        if (self.rate_per_s is None) == (self.relative is None):
-            raise ValueError("expected either rate_per_s or relative")
+    def _one_of_three(self) -> Load:
+        given = (self.rate_per_s, self.relative, self.goodput)
+        if sum(value is not None for value in given) != 1:
+            raise ValueError("expected one of rate_per_s, relative and goodput")
         return self
 
 
@@ -55,6 +61,8 @@ class ExperimentSpec(Strict):
     serving: ServingSpec
     load: Load | None = None
     """None keeps a trace's own times, or belongs to arrivals all at once."""
+    slo: Slo | None = None
+    """What `slo.attainment` of the metrics is about; None: the load's goodput, where it has one."""
     requests: Count
     """Requests that are measured, after `warmup_requests`."""
     warmup_requests: Annotated[int, Field(ge=0)] = 0
@@ -126,35 +134,38 @@ def requests_of(
     """
     count = experiment.warmup_requests + experiment.requests
     seed = seed_of(experiment, replication)
-    if workload.lengths.trace is None:
-        return generate(workload, count, rate_per_s, seed)
-    stretch = max(replication - 1, 0)
-    stream = generate(workload, count * (stretch + 1), rate_per_s, seed)[count * stretch :]
-    return Requests(
-        _from_zero(stream.arrival_s, rate_per_s), stream.prompt_tokens, stream.output_tokens
-    )
-
-
-def _from_zero(arrival_s: Any, rate_per_s: float | None) -> Any:
-    times = arrival_s - arrival_s[0]
-    if rate_per_s is None or times[-1] == 0:
-        return times
-    return times * ((len(times) - 1) / (times[-1] * rate_per_s))
+    return generate(workload, count, rate_per_s, seed, stretch=max(replication - 1, 0))
 
 
 def run_task(task: Task) -> dict[str, Any]:
     """Serve one replication and return its metrics. Raises DescriptionError."""
     experiment = task.experiment
-    workload = workload_of(experiment)
+    requests = requests_of(experiment, task.replication, task.rate_per_s, workload_of(experiment))
     result = serve(
         device_of(experiment),
         model_of(experiment),
         experiment.serving,
-        requests_of(experiment, task.replication, task.rate_per_s, workload),
+        requests,
         seed=_one_number(seed_of(experiment, task.replication)),
         warmup_requests=experiment.warmup_requests,
     )
-    return dict(result.metrics)
+    return {**result.metrics, **_attainment(experiment, requests, result)}
+
+
+def _attainment(
+    experiment: ExperimentSpec, requests: Requests, result: ServingResult
+) -> dict[str, Any]:
+    """The share of the measured requests that attain the objective, where there is one."""
+    slo = experiment.slo or (experiment.load.goodput if experiment.load else None)
+    if slo is None:
+        return {}
+    most = experiment.serving.engine.max_tokens or np.iinfo(np.int64).max
+    outputs = np.minimum(requests.output_tokens, most)
+    attained = slo.attained(requests.arrival_s, result.first_token_s, result.finish_s, outputs)[
+        experiment.warmup_requests :
+    ]
+    found = {"ttft_s": slo.ttft * 1e-9, "tpot_s": slo.tpot * 1e-9}
+    return {"slo": {**found, "attainment": float(attained.mean())}}
 
 
 def _one_number(seed: tuple[int, int]) -> int:

@@ -19,6 +19,7 @@ from sweeps.experiment import (
     seed_of,
     with_analytic_memory,
 )
+from sweeps.goodput import goodput_key, search, searched
 from sweeps.place import shortened
 from sweeps.progress import Progress
 from sweeps.provenance import argv, provenance, refuse_changes, resolve
@@ -139,15 +140,28 @@ def _rehearse(sweep: Sweep, progress: Progress) -> None:
 
 
 def _calibrate(sweep: Sweep, calibration: Calibration, jobs: int, progress: Progress) -> None:
-    points = wanted(sweep)
-    missing = [key for key in points if key not in calibration.capacities]
-    with progress.stage("capacity", len(missing)) as done:
-        for key, capacity in calibrate(points, calibration.capacities, jobs):
-            calibration.capacities[key] = capacity
-            done()
-    # in the order of the sweep, not of the workers: the file is the same whatever their number
+    capacities, goodputs = wanted(sweep), searched(sweep)
     known = calibration.capacities
-    calibration.capacities = {key: known[key] for key in dict.fromkeys([*points, *known])}
+    for name, points, measure in (
+        ("capacity", capacities, calibrate),
+        ("goodput", goodputs, search),
+    ):
+        missing = [key for key in points if key not in known]
+        with progress.stage(name, len(missing)) as done:
+            for key, rate in measure(points, known, jobs):
+                known[key] = rate
+                done()
+    # in the order of the sweep, not of the workers: the file is the same whatever their number
+    order = dict.fromkeys([*capacities, *goodputs, *known])
+    calibration.capacities = {key: known[key] for key in order}
+
+
+def _rate_per_s(sweep: Sweep, point: Point, calibration: Calibration) -> float | None:
+    """The rate that `point` is offered, None where its load names none."""
+    load = point.experiment.load
+    if load is not None and load.goodput is not None:
+        return calibration.capacities[goodput_key(point.experiment)]
+    return calibration.rate_per_s(sweep, point)
 
 
 def _run(
@@ -159,7 +173,7 @@ def _run(
     jobs: int,
     progress: Progress,
 ) -> None:
-    tasks = [Task(p.experiment, r, calibration.rate_per_s(sweep, p)) for p, r in left]
+    tasks = [Task(p.experiment, r, _rate_per_s(sweep, p, calibration)) for p, r in left]
     created = False
     with (
         progress.stage("points", len(left) + run.reused, run.reused) as done,
