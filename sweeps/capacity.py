@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from hwmodel.description import DescriptionError
 from sweeps.executor import Outcome, execute
-from sweeps.experiment import ExperimentSpec, capacity_task
+from sweeps.experiment import Described, capacity_task, load_of
 from sweeps.sweep import Point, Sweep, label
 
 _NOT_PART = {"load", "replications"}
@@ -32,13 +32,13 @@ class Calibration:
 
     def rate_per_s(self, sweep: Sweep, point: Point) -> float | None:
         """The rate that `point` is offered, None where its load names none."""
-        load = point.experiment.load
+        load = load_of(point.experiment)
         if load is None or load.relative is None:
             return None if load is None else load.rate_per_s
         return load.relative * max(self.capacities[key] for key in _rivals(sweep, point))
 
 
-def capacity_key(experiment: ExperimentSpec) -> str:
+def capacity_key(experiment: Described) -> str:
     """What decides a capacity, as text: the experiment without its load and memory fidelity."""
     data = experiment.model_dump(mode="json", exclude=_NOT_PART)
     data["serving"].pop("memory", None)
@@ -50,7 +50,7 @@ def wanted(sweep: Sweep) -> dict[str, Point]:
     return {
         capacity_key(point.experiment): point
         for point in sweep.points
-        if point.experiment.load is not None and point.experiment.load.relative is not None
+        if (load := load_of(point.experiment)) is not None and load.relative is not None
     }
 
 
@@ -77,7 +77,7 @@ def _refuse(point: Point, outcome: Outcome) -> None:
 
 def _rivals(sweep: Sweep, point: Point) -> set[str]:
     """Keys of the points that set this one's load: its group within its control, or itself."""
-    load = point.experiment.load
+    load = load_of(point.experiment)
     if load is not None and load.of == "own":
         return {capacity_key(point.experiment)}
     group = _others(sweep, point)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -22,6 +23,7 @@ Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 ALL_AT_ONCE = Arrivals(process="all_at_once")
+_REHEARSAL = {"requests": 4, "warmup_requests": 0, "arrivals": ALL_AT_ONCE, "load": None}
 CALIBRATION = 0
 """The replication that capacity is measured on; the measured ones count from 1."""
 
@@ -45,14 +47,21 @@ class Load(Strict):
         return self
 
 
-class ExperimentSpec(Strict):
-    """What one point serves, on what, and how it is measured."""
+class Described(Strict):
+    """What every kind of experiment has: hardware, a model, and how often it is repeated."""
 
     device: str
     device_set: dict[str, Any] = {}
     """Overrides of the device's descriptions, by dotted path or nested."""
     model: str
     model_set: dict[str, Any] = {}
+    replications: Count = 3
+    seed: Annotated[int, Field(ge=0)] = 1
+
+
+class ExperimentSpec(Described):
+    """What one point serves, on what, and how it is measured."""
+
     workload: str
     """A shipped workload, a workload file, or a trace file (.csv, .csv.gz)."""
     workload_set: dict[str, Any] = {}
@@ -66,14 +75,12 @@ class ExperimentSpec(Strict):
     requests: Count
     """Requests that are measured, after `warmup_requests`."""
     warmup_requests: Annotated[int, Field(ge=0)] = 0
-    replications: Count = 3
-    seed: Annotated[int, Field(ge=0)] = 1
 
 
 class Task(NamedTuple):
     """One replication of one point at a known rate."""
 
-    experiment: ExperimentSpec
+    experiment: Any
     replication: int
     rate_per_s: float | None
 
@@ -90,12 +97,12 @@ def assignments(overrides: dict[str, Any], prefix: str = "") -> list[str]:
     return found
 
 
-def device_of(experiment: ExperimentSpec) -> Device:
+def device_of(experiment: Described) -> Device:
     """The device with its overrides. Raises DescriptionError."""
     return _device(experiment.device, tuple(assignments(experiment.device_set)))
 
 
-def model_of(experiment: ExperimentSpec) -> TransformerSpec:
+def model_of(experiment: Described) -> TransformerSpec:
     """The model with its overrides. Raises DescriptionError."""
     return _model(experiment.model, tuple(assignments(experiment.model_set)))
 
@@ -120,7 +127,7 @@ def _workload(name_or_path: str, overrides: tuple[str, ...]) -> WorkloadSpec:
     return document.build(WorkloadSpec)
 
 
-def seed_of(experiment: ExperimentSpec, replication: int) -> tuple[int, int]:
+def seed_of(experiment: Described, replication: int) -> tuple[int, int]:
     """The seed of a replication: the same in every point, so that differences are paired."""
     return experiment.seed, replication
 
@@ -135,6 +142,23 @@ def requests_of(
     count = experiment.warmup_requests + experiment.requests
     seed = seed_of(experiment, replication)
     return generate(workload, count, rate_per_s, seed, stretch=max(replication - 1, 0))
+
+
+def load_of(experiment: Described) -> Load | None:
+    """The load of an experiment that serves; None for others."""
+    return experiment.load if isinstance(experiment, ExperimentSpec) else None
+
+
+def rehearsals(experiments: Iterable[ExperimentSpec]) -> list[ExperimentSpec]:
+    """Each experiment with a few requests and `analytic` memory, those that come to the same once;
+    simulated memory is tried once, on the first that has it: it costs seconds."""
+    found: dict[str, ExperimentSpec] = {}
+    for experiment in experiments:
+        small = experiment.model_copy(update=_REHEARSAL)
+        found.setdefault(small.serving.memory.fidelity, small)
+        cheap = with_analytic_memory(small)
+        found.setdefault(cheap.model_dump_json(exclude={"seed", "replications"}), cheap)
+    return list(found.values())
 
 
 def run_task(task: Task) -> dict[str, Any]:

@@ -16,9 +16,11 @@ from hwmodel.description import DescriptionError
 from sweeps.capacity import CapacityFailed
 from sweeps.executor import execute
 from sweeps.experiment import (
+    Described,
     ExperimentSpec,
     Task,
     capacity_task,
+    load_of,
     run_task,
     workload_of,
 )
@@ -35,7 +37,7 @@ class NoRate(Exception):
     """No rate attains the objective, or every one does."""
 
 
-def goodput_key(experiment: ExperimentSpec) -> str:
+def goodput_key(experiment: Described) -> str:
     """What decides a goodput, as text."""
     return json.dumps(experiment.model_dump(mode="json"), sort_keys=True)
 
@@ -45,7 +47,7 @@ def searched(sweep: Sweep) -> dict[str, Point]:
     return {
         goodput_key(point.experiment): point
         for point in sweep.points
-        if point.experiment.load is not None and point.experiment.load.goodput is not None
+        if (load := load_of(point.experiment)) is not None and load.goodput is not None
     }
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from hwmodel.description import DescriptionError, Document, find, load
 from policies.workload import workload_document
 from sweeps.experiment import (
+    Described,
     ExperimentSpec,
     assignments,
     device_of,
@@ -63,14 +64,15 @@ def resolve(sweep: Sweep) -> dict[str, Any]:
             device = device_of(experiment)
         with _placed(sweep, "model"):
             model = plain(model_of(experiment).model_dump(mode="json"))
-        with _placed(sweep, "workload"):
-            workload = _workload(experiment)
         name = _named(experiment.device, experiment.device_set)
         found["devices"][name] = {"sha256": device.digest, **plain(device.config)}
         name = _named(experiment.model, experiment.model_set)
         found["models"][name] = {"sha256": _digest(model), **model}
-        name = _named(experiment.workload, experiment.workload_set)
-        found["workloads"][name] = workload
+        if isinstance(experiment, ExperimentSpec):
+            with _placed(sweep, "workload"):
+                workload = _workload(experiment)
+            name = _named(experiment.workload, experiment.workload_set)
+            found["workloads"][name] = workload
     return found
 
 
@@ -99,7 +101,7 @@ def refuse_changes(recorded: dict[str, Any], resolved: dict[str, Any], file: str
             )  # fmt: skip
 
 
-def _key(experiment: ExperimentSpec) -> str:
+def _key(experiment: Described) -> str:
     return json.dumps(
         experiment.model_dump(
             mode="json",
@@ -122,16 +124,16 @@ def _workload(experiment: ExperimentSpec) -> dict[str, Any]:
     return {"sha256": digest, **data}
 
 
-def _assumed(experiments: list[ExperimentSpec]) -> dict[str, dict[str, str]]:
+def _assumed(experiments: list[Described]) -> dict[str, dict[str, str]]:
     """Numbers marked `assumed`, by description and dotted path."""
     found: dict[str, dict[str, str]] = {}
     for experiment in experiments:
         device = device_of(experiment)
         found[device.name] = dict(device.assumed)
-        for document in (
-            load(find("models", experiment.model)),
-            workload_document(experiment.workload),
-        ):
+        documents = [load(find("models", experiment.model))]
+        if isinstance(experiment, ExperimentSpec):
+            documents.append(workload_document(experiment.workload))
+        for document in documents:
             found[_title(document)] = {k: str(p.value) for k, p in document.assumed().items()}
     return {name: items for name, items in found.items() if items}
 

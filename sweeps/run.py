@@ -11,15 +11,9 @@ from typing import Any
 from hwmodel.description import DescriptionError
 from sweeps.capacity import Calibration, calibrate, wanted
 from sweeps.executor import Outcome, attempt, execute
-from sweeps.experiment import (
-    ALL_AT_ONCE,
-    ExperimentSpec,
-    Task,
-    run_task,
-    seed_of,
-    with_analytic_memory,
-)
+from sweeps.experiment import Task, load_of, seed_of
 from sweeps.goodput import goodput_key, search, searched
+from sweeps.kinds import KINDS, measure
 from sweeps.place import shortened
 from sweeps.progress import Progress
 from sweeps.provenance import argv, provenance, refuse_changes, resolve
@@ -27,7 +21,6 @@ from sweeps.statistics import interval
 from sweeps.store import CALIBRATION, Record, RunDirectory, differences
 from sweeps.sweep import Point, Sweep, label
 
-_REHEARSAL = {"requests": 4, "warmup_requests": 0, "arrivals": ALL_AT_ONCE, "load": None}
 Key = tuple[int, int]
 
 
@@ -124,16 +117,10 @@ def _rehearse(sweep: Sweep, progress: Progress) -> None:
     Simulated memory is tried once, on the first point that has it; it costs seconds.
     Raises DescriptionError: what cannot work at all is said before anything is measured.
     """
-    kinds: dict[str, ExperimentSpec] = {}
-    for point in sweep.points:
-        small = point.experiment.model_copy(update=_REHEARSAL)
-        fidelity = small.serving.memory.fidelity
-        kinds.setdefault(fidelity, small)
-        cheap = with_analytic_memory(small)
-        kinds.setdefault(cheap.model_dump_json(exclude={"seed", "replications"}), cheap)
-    with progress.stage("rehearsal", len(kinds)) as done:
-        for small in kinds.values():
-            outcome = attempt(run_task, 0, Task(small, 1, None))
+    small = KINDS[sweep.spec.measure].rehearsals(point.experiment for point in sweep.points)
+    with progress.stage("rehearsal", len(small)) as done:
+        for experiment in small:
+            outcome = attempt(measure, 0, Task(experiment, 1, None))
             if outcome.at_fault:
                 raise DescriptionError(outcome.error or "")
             done()
@@ -142,13 +129,13 @@ def _rehearse(sweep: Sweep, progress: Progress) -> None:
 def _calibrate(sweep: Sweep, calibration: Calibration, jobs: int, progress: Progress) -> None:
     capacities, goodputs = wanted(sweep), searched(sweep)
     known = calibration.capacities
-    for name, points, measure in (
+    for name, points, find in (
         ("capacity", capacities, calibrate),
         ("goodput", goodputs, search),
     ):
         missing = [key for key in points if key not in known]
         with progress.stage(name, len(missing)) as done:
-            for key, rate in measure(points, known, jobs):
+            for key, rate in find(points, known, jobs):
                 known[key] = rate
                 done()
     # in the order of the sweep, not of the workers: the file is the same whatever their number
@@ -158,7 +145,7 @@ def _calibrate(sweep: Sweep, calibration: Calibration, jobs: int, progress: Prog
 
 def _rate_per_s(sweep: Sweep, point: Point, calibration: Calibration) -> float | None:
     """The rate that `point` is offered, None where its load names none."""
-    load = point.experiment.load
+    load = load_of(point.experiment)
     if load is not None and load.goodput is not None:
         return calibration.capacities[goodput_key(point.experiment)]
     return calibration.rate_per_s(sweep, point)
@@ -177,7 +164,7 @@ def _run(
     created = False
     with (
         progress.stage("points", len(left) + run.reused, run.reused) as done,
-        closing(execute(run_task, tasks, jobs)) as outcomes,
+        closing(execute(measure, tasks, jobs)) as outcomes,
     ):
         for outcome in outcomes:
             point, replication = left[outcome.index]

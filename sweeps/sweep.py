@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from hwmodel.accelerator import AcceleratorSpec
@@ -35,11 +35,12 @@ from hwmodel.units import (
     Picojoules,
     PositiveBytes,
 )
-from sweeps.experiment import ExperimentSpec
+from sweeps.experiment import Described
+from sweeps.kinds import KINDS, Kind
 from sweeps.store import to_yaml_flow
 
-ALIASES = {"policy": ("serving", "policy"), "fidelity": ("serving", "memory", "fidelity")}
-"""Short names that `--set` takes for paths of the experiment."""
+ALIASES = {"fidelity": ("serving", "memory", "fidelity")}
+"""Short names that `--set` takes for paths of the experiment, beside `policy`."""
 DESCRIBED = {"device": "accelerators", "model": "models", "workload": "workloads"}
 """Keys of an experiment that name a description, and the folder of the library they name it in."""
 _UNITS: tuple[tuple[Any, str, float], ...] = (
@@ -59,6 +60,8 @@ class SweepSpec(Strict):
     name: str
     summary: str
     question: str = ""
+    measure: Literal["serving", "kv_read"] = "serving"
+    """What kind of experiment it is: requests served, or the KV of one batch read."""
     base: dict[str, Any]
     """An experiment; axes may supply what it leaves out."""
     axes: dict[str, list[Any]]
@@ -90,7 +93,7 @@ class Point:
     index: int
     overrides: dict[str, Any]
     control: str
-    experiment: ExperimentSpec
+    experiment: Described
 
 
 @dataclass(frozen=True)
@@ -140,9 +143,11 @@ def _assign(document: Document, assignment: str) -> None:
     if keys[0] in SweepSpec.model_fields:
         document.put(path, value, mark)
         return
-    keys = ALIASES.get(keys[0], (keys[0],)) + keys[1:]
-    if keys[0] not in ExperimentSpec.model_fields:
-        raise DescriptionError(_suggestion(keys), mark.file, None, ".".join(keys))
+    kind = _kind(document)
+    short = {**ALIASES, "policy": kind.policy}
+    keys = short.get(keys[0], (keys[0],)) + keys[1:]
+    if keys[0] not in kind.spec.model_fields:
+        raise DescriptionError(_suggestion(kind, keys), mark.file, None, ".".join(keys))
     axis = ".".join(keys)
     if axis in document.data["axes"]:
         document.put(("axes", axis), value if isinstance(value, list) else [value], mark)
@@ -152,10 +157,16 @@ def _assign(document: Document, assignment: str) -> None:
             document.marks.setdefault(("base", *keys[: length - 1]), mark)
 
 
-def _suggestion(keys: tuple[str, ...]) -> str:
+def _kind(document: Document) -> Kind:
+    """What kind of experiment the sweep has; serving where it names none that is known."""
+    return KINDS.get(str(document.data.get("measure")), KINDS["serving"])
+
+
+def _suggestion(kind: Kind, keys: tuple[str, ...]) -> str:
     if keys[0] in _DEVICE_KEYS:
         return f"not a key of a sweep; did you mean device_set.{'.'.join(keys)}?"
-    known = {*ExperimentSpec.model_fields, *SweepSpec.model_fields, *ALIASES} - {"kind", "resolved"}
+    known = {*kind.spec.model_fields, *SweepSpec.model_fields, *ALIASES, "policy"}
+    known -= {"kind", "resolved"}
     return f"unknown key; {nearest(keys[0], sorted(known))}"
 
 
@@ -185,26 +196,28 @@ def _absolute(value: str, kind: str, sweep_file: str) -> str:
 
 def _points(spec: SweepSpec, document: Document) -> list[Point]:
     points: list[Point] = []
+    kind = KINDS[spec.measure]
     for control in ("", *spec.controls):
         for chosen in itertools.product(*(range(len(values)) for values in spec.axes.values())):
             experiment = _experiment_document(document)
             overrides = {}
             for (axis, values), i in zip(spec.axes.items(), chosen, strict=True):
                 overrides[axis] = values[i]
-                _put(experiment, axis, values[i], document.mark(("axes", axis, i)))
+                _put(kind, experiment, axis, values[i], document.mark(("axes", axis, i)))
             for path, value in spec.controls.get(control, {}).items():
-                _put(experiment, path, value, document.mark(("controls", control, path)))
-            _fill(experiment)
-            built = experiment.build(ExperimentSpec)
+                _put(kind, experiment, path, value, document.mark(("controls", control, path)))
+            _fill(kind, experiment)
+            built = experiment.build(kind.spec)
             points.append(Point(len(points), overrides, control, built))
     return points
 
 
-def _fill(experiment: Document) -> None:
+def _fill(kind: Kind, experiment: Document) -> None:
     """`policy: paged` is short for `policy: {name: paged}`; the model is given once."""
-    place = ("serving", "policy")
-    if isinstance(name := experiment.get(place), str):
-        experiment.put((*place, "name"), name, experiment.mark(place))
+    if isinstance(name := experiment.get(kind.policy), str):
+        experiment.put((*kind.policy, "name"), name, experiment.mark(kind.policy))
+    if "serving" not in kind.spec.model_fields:
+        return
     if experiment.get(("serving", "model")) is not None:
         raise experiment.error("give the model as `model`, beside serving", ("serving", "model"))
     if (model := experiment.get(("model",))) is not None:
@@ -216,17 +229,17 @@ def _experiment_document(document: Document) -> Document:
     return Document(copy.deepcopy(document.data["base"]), document.file, marks)
 
 
-def _put(experiment: Document, path: str, value: Any, mark: Mark) -> None:
+def _put(kind: Kind, experiment: Document, path: str, value: Any, mark: Mark) -> None:
     keys: KeyPath = tuple(path.split("."))
-    if keys[0] not in ExperimentSpec.model_fields:
-        raise DescriptionError(_suggestion(tuple(map(str, keys))), mark.file, mark.line, path)
+    if keys[0] not in kind.spec.model_fields:
+        raise DescriptionError(_suggestion(kind, tuple(map(str, keys))), mark.file, mark.line, path)
     experiment.put(keys, copy.deepcopy(value), mark)
 
 
 def _config(sweep: Sweep) -> dict[str, Any]:
     """The sweep with every default written out."""
     data = {key: value for key, value in sweep.document.data.items() if key != "resolved"}
-    base = with_defaults(ExperimentSpec, data["base"])
+    base = with_defaults(_kind(sweep.document).spec, data["base"])
     for path in data["axes"]:
         _without(base, path.split("."))
     return copy.deepcopy({**data, "base": base})
@@ -242,6 +255,8 @@ def with_defaults(model: type[BaseModel], data: dict[str, Any]) -> dict[str, Any
         inner = info.annotation
         if default is not None and not (isinstance(inner, type) and issubclass(inner, BaseModel)):
             inner = type(default)
+        if isinstance(given, dict) and name == "engine":  # what a policy is may hang on it
+            inner = _chosen(info, given) or inner
         nested = isinstance(inner, type) and issubclass(inner, BaseModel)
         if nested and isinstance(given if given is not None else default, (dict, BaseModel)):
             full[key] = with_defaults(inner, given or _explicit(default))  # type: ignore[arg-type]
@@ -250,6 +265,16 @@ def with_defaults(model: type[BaseModel], data: dict[str, Any]) -> dict[str, Any
         elif isinstance(default, (bool, int, float, str, list, dict)):
             full[key] = _as_written(default, info)
     return full
+
+
+def _chosen(info: FieldInfo, given: dict[str, Any]) -> type[BaseModel] | None:
+    """The options that `given` names where a field is a choice of several, such as a policy."""
+    field_type = cast(Any, Annotated)[(info.annotation, *info.metadata)]
+    try:
+        found = TypeAdapter(field_type).validate_python(given)
+    except ValidationError:  # an axis gives the rest
+        return None
+    return type(found) if isinstance(found, BaseModel) else None
 
 
 def _as_written(default: Any, info: FieldInfo) -> Any:

@@ -143,7 +143,7 @@ def test_resume_computes_only_the_rest(tmp_path: Path, monkeypatch: pytest.Monke
     assert (done.reused, len(done.records)) == (2, 4)
     after = (out / "results.jsonl").read_text().splitlines(keepends=True)
     assert (after[0], after[2]) == (lines[0], lines[2])
-    monkeypatch.setattr("sweeps.run.run_task", None)
+    monkeypatch.setattr("sweeps.run.measure", None)
     run_sweep(load_sweep("smoke"), out, True, 1, QUIET)
 
 
@@ -193,13 +193,13 @@ def test_a_failing_point_says_why_and_the_others_go_on(
             raise ZeroDivisionError("by hand")
         return original(task)
 
-    original = module.run_task
-    monkeypatch.setattr(module, "run_task", fails_once)
+    original = module.measure
+    monkeypatch.setattr(module, "measure", fails_once)
     done = run_sweep(load_sweep("smoke"), tmp_path, False, 1, QUIET)
     assert (len(done.records), len(done.failures), done.at_fault) == (3, 1, False)
     said = capsys.readouterr().err
     assert "failed: paged, replication 2: ZeroDivisionError: by hand" in said
-    monkeypatch.setattr(module, "run_task", original)
+    monkeypatch.setattr(module, "measure", original)
     done = run_sweep(load_sweep("smoke"), tmp_path, True, 1, QUIET)
     assert (done.reused, len(done.records), done.failures) == (3, 4, [])
 

@@ -101,7 +101,7 @@ def test_an_axis_may_be_a_number_of_the_device() -> None:
         ("axes:", "axis:", "did you mean 'axes'?"),
         ("  model: llama", "  modell: llama", "did you mean 'model'?"),
         ("relative: 1.5", "relative: -1", "load.relative"),
-        ("relative: 1.5, of: best", "of: best", "expected either rate_per_s or relative"),
+        ("relative: 1.5, of: best", "of: best", "expected one of rate_per_s, relative and goodput"),
         ("  model: llama-2-7b", "  model: llama-2-7b\n  model: llama-2-7b", "duplicate key"),
         ("    engine:", "    model: llama-2-7b\n    engine:", "give the model as `model`"),
         ("kind: sweep", "kind: memory", "expected kind: sweep"),
