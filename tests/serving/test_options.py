@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 
 from policies.allocator import PolicyOptions
-from policies.engine import EngineSpec
+from policies.engine import EngineOptions, EngineSpec
+from policies.engine_v0 import EngineV0Spec
 from policies.fidelity import FidelitySpec
 from policies.predictor import PredictorSpec
 from policies.registry import POLICIES
+from policies.requests import Requests
 from policies.serving import ServingSpec
 from tests.policies.small import FakeMemory, mixed, run
 
 STREAM = mixed(300)
+SHARED = dataclasses.replace(
+    STREAM,
+    prompt_tokens=STREAM.prompt_tokens + 64,
+    prefix_id=np.arange(300) % 2,
+    prefix_tokens=np.full(300, 64),
+)
+"""The same requests behind one of two system prompts."""
 UNSURE = {"kind": "lognormal", "sigma": 0.6}
 ODMA = {"name": "odma", "refresh": 50, "window": 100}
 SAMPLED = {"fidelity": "sampled", "every_steps": 20}
 
 
-def figure(changes: dict[str, Any], name: str) -> Any:
+def figure(changes: dict[str, Any], name: str, stream: Requests = STREAM) -> Any:
     base: dict[str, Any] = {"engine": {"max_model_len": 1024}}
     for key, value in changes.items():
         if isinstance(value, dict):
             base[key] = {**base.get(key, {}), **value}
         else:
             base[key] = value
-    found: Any = run(2048, STREAM, **base, simulate=FakeMemory()).metrics
+    found: Any = run(2048, stream, **base, simulate=FakeMemory()).metrics
     for part in name.split("."):
         found = found[part]
     return found
@@ -49,6 +60,11 @@ def sampled(**changes: Any) -> dict[str, Any]:
     return {"memory": {**SAMPLED, **changes}, "policy": {"name": "paged", "free_list": "lifo"}}
 
 
+def v0(**changes: Any) -> dict[str, Any]:
+    return {"engine": {"name": "v0", **changes}}
+
+
+SWAP = {"preemption": "swap"}
 RARELY = {"memory": {**SAMPLED, "every_steps": 999}}
 STATIC = {"policy": {"name": "static"}}
 MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -127,6 +143,18 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"engine": {"max_num_batched_tokens": 256, "admit_on": "chunk"}},
         "preemptions",
     ),
+    "engine.name": ({}, v0(), "ttft_s.p50"),
+    "engine.batching": (s3(), {**s3(), "engine": {"batching": "same_tag"}}, "limit_share.batching"),
+    "engine.v0.max_num_batched_tokens": (
+        v0(chunked_prefill=True), v0(chunked_prefill=True, max_num_batched_tokens=256),
+        "limit_share.token_budget",
+    ),
+    "engine.v0.chunked_prefill": (v0(), v0(chunked_prefill=True), "tpot_s.p99"),
+    "engine.v0.preemption": (v0(), v0(**SWAP), "swapped_tokens"),
+    "engine.v0.swap_space": (v0(**SWAP), v0(**SWAP, swap_space="16KiB"), "swapped_tokens"),
+    "weights": ({}, {"weights": "int8"}, "phase_share.weights"),
+    "kv": ({}, {"kv": "int8"}, "kv_capacity_tokens"),
+    "tensor_parallel": ({}, {"tensor_parallel": 2}, "phase_share.all_reduce"),
     "engine.too_long": (
         {}, {"engine": {"max_model_len": 300, "too_long": "drop"}}, "dropped",
     ),
@@ -170,17 +198,25 @@ def test_it_moves_its_number(option: str) -> None:
     assert figure(before, name) != figure(after, name)
 
 
+def test_shared_prompts_are_found_where_prefix_caching_is_on() -> None:
+    for caching in (True, False):
+        policy = {"policy": {"name": "paged", "prefix_caching": caching, "cached_recompute": False}}
+        assert (figure(policy, "cached_tokens", SHARED) > 0) == caching
+
+
 def test_no_option_is_left_out() -> None:
-    known = {"kv_layout", "gpu_memory_utilization"}
+    known = {"kv_layout", "gpu_memory_utilization", "weights", "kv", "tensor_parallel"}
     for name, allocator in POLICIES.items():
         own = set(allocator.Options.model_fields) - set(PolicyOptions.model_fields)
         known |= {f"policy.{name}.{field}" for field in own}
     parts = {"engine": EngineSpec, "predictor": PredictorSpec, "memory": FidelitySpec}
     for part, spec in parts.items():
         known |= {f"{part}.{field}" for field in spec.model_fields}
-    # `model` is resolved by the caller, `advance_together` must not move anything, `v1` is alone,
-    # and no workload has prompts that begin alike yet (tests/policies/test_paged.py has)
-    assert known - set(MOVES) == {"engine.name", "engine.batching", "policy.paged.prefix_caching"}
+    own = set(EngineV0Spec.model_fields) - set(EngineOptions.model_fields)
+    known |= {f"engine.v0.{field}" for field in own}
+    # that one has a test of its own, with requests that begin alike
+    assert known - set(MOVES) == {"policy.paged.prefix_caching"}
+    # `model` is resolved by the caller, `advance_together` must not move anything
     assert set(ServingSpec.model_fields) - set(parts) - known == {
         "model", "policy", "advance_together"
     }  # fmt: skip
