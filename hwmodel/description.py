@@ -293,9 +293,16 @@ def _mistakes(document: Document, item: Any) -> list[DescriptionError]:
         return [document.error(message, path)]
     # pydantic adds the names of union members to a location: keep what the document knows
     known: KeyPath = ()
+    inside: Any = document.data
     for part in path:
-        if (*known, part) in document.marks or (isinstance(part, str) and part == path[-1]):
+        there = _has(inside, part)
+        if (
+            there
+            or (*known, part) in document.marks
+            or (isinstance(part, str) and part == path[-1])
+        ):
             known = (*known, part)
+            inside = inside[part] if there else None
     message = item["msg"].removeprefix("Value error, ")
     if item["type"] == "missing":
         return [document.error(f"key {path[-1]!r} is missing", path)]
@@ -309,6 +316,12 @@ def _mistakes(document: Document, item: Any) -> list[DescriptionError]:
     if item["type"] not in ("value_error", "not_a_mapping") and not isinstance(value, (dict, list)):
         message = f"{message}; got {value!r}"
     return [document.error(message, known or path)]
+
+
+def _has(value: Any, part: str | int) -> bool:
+    if isinstance(value, dict):
+        return part in value
+    return isinstance(value, list) and isinstance(part, int) and part < len(value)
 
 
 class _Reader(yaml.SafeLoader):

@@ -242,8 +242,9 @@ class StepLog(Recorder):
 
     COLUMNS = (
         "start_s", "seconds", "steps", "decode", "context_tokens", "chunks", "prefill_tokens",
-        "cached_tokens", "preempted", "migrations", "migrated_tokens", "limit", "reserved_slots",
-        "free_slots", *(f"{phase}_s" for phase in (*PHASES, "overhead")),
+        "cached_tokens", "preempted", "migrations", "migrated_tokens", "copied_tokens",
+        "swapped_tokens", "limit", "reserved_slots", "free_slots",
+        *(f"{phase}_s" for phase in (*PHASES, "overhead")),
     )  # fmt: skip
 
     def __init__(self, path: Path) -> None:
@@ -258,7 +259,8 @@ class StepLog(Recorder):
                 now_s, seconds, rounds, len(step.decode), step.context, len(step.chunks),
                 sum(chunk.tokens for chunk in step.chunks), step.cached, step.preempted,
                 len(step.migrations), sum(migration.tokens for migration in step.migrations),
-                step.limit, allocator.reserved_total, allocator.free_slots,
+                step.copied, step.swapped, step.limit,
+                allocator.reserved_total, allocator.free_slots,
                 *(phase_seconds(times, name) for name in (*PHASES, "overhead")),
             ]
         )  # fmt: skip

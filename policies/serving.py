@@ -120,6 +120,26 @@ def serve(
     recorder: told what happens, and closed at the end; None costs nothing.
     Raises DescriptionError if the model, or a request, can never fit, or if all is warm-up.
     """
+    try:
+        return _serve(
+            device, model, spec, requests, seed, warmup_requests, progress, simulate, recorder
+        )
+    finally:
+        if recorder is not None:
+            recorder.close()
+
+
+def _serve(
+    device: Device,
+    model: TransformerSpec,
+    spec: ServingSpec,
+    requests: Requests,
+    seed: int,
+    warmup_requests: int,
+    progress: Callable[[int, int], None] | None,
+    simulate: Simulate | None,
+    recorder: Recorder | None,
+) -> ServingResult:
     part = model_of_a_card(spec, model)
     outputs = np.minimum(requests.output_tokens, spec.engine.max_tokens or np.iinfo(np.int64).max)
     replica = build_replica(
@@ -132,13 +152,9 @@ def serve(
             f"a warm-up of {warmup_requests} requests leaves none of {len(admitted)} to be counted"
         )
     replica.arrive(admitted.tolist(), requests.arrival_s[admitted].tolist())
-    try:
-        while metrics.ended < len(admitted):
-            if replica.advance() and progress is not None:
-                progress(metrics.ended, len(admitted))
-    finally:
-        if recorder is not None:
-            recorder.close()
+    while metrics.ended < len(admitted):
+        if replica.advance() and progress is not None:
+            progress(metrics.ended, len(admitted))
     figures = metrics.figures(engine, part.kv_token_bytes, engine.allocator.slots)
     figures["dropped"] = len(requests) - len(admitted)
     figures["cut_outputs"] = int((outputs < requests.output_tokens).sum())

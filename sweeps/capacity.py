@@ -17,7 +17,7 @@ from sweeps.executor import Outcome, execute
 from sweeps.experiment import Described, capacity_task, load_of
 from sweeps.sweep import Point, Sweep, label
 
-_NOT_PART = {"load", "replications"}
+_NOT_PART = {"load", "replications", "logs"}
 
 
 class CapacityFailed(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -17,6 +18,7 @@ from policies.requests import Requests
 from policies.serving import ServingResult, ServingSpec, serve
 from policies.slo import Slo
 from policies.workload import WorkloadSpec, generate, workload_document
+from sweeps.logs import LogKind, recorder
 from sweeps.store import to_yaml_flow
 
 Count = Annotated[int, Field(ge=1)]
@@ -75,6 +77,9 @@ class ExperimentSpec(Described):
     requests: Count
     """Requests that are measured, after `warmup_requests`."""
     warmup_requests: Annotated[int, Field(ge=0)] = 0
+    logs: list[LogKind] = []
+    """What each replication writes into the run directory beside its result: a row a request, a row
+    a stretch of steps, a trace for ui.perfetto.dev."""
 
 
 class Task(NamedTuple):
@@ -83,6 +88,8 @@ class Task(NamedTuple):
     experiment: Any
     replication: int
     rate_per_s: float | None
+    logs: str | None = None
+    """How the paths of its logs begin; None writes none."""
 
 
 def assignments(overrides: dict[str, Any], prefix: str = "") -> list[str]:
@@ -172,8 +179,15 @@ def run_task(task: Task) -> dict[str, Any]:
         requests,
         seed=_one_number(seed_of(experiment, task.replication)),
         warmup_requests=experiment.warmup_requests,
+        recorder=recorder(experiment.logs, task.logs, _cut(experiment, requests)),
     )
     return {**result.metrics, **_attainment(experiment, requests, result)}
+
+
+def _cut(experiment: ExperimentSpec, requests: Requests) -> Requests:
+    """The requests with their outputs as the engine cuts them."""
+    most = experiment.serving.engine.max_tokens or np.iinfo(np.int64).max
+    return replace(requests, output_tokens=np.minimum(requests.output_tokens, most))
 
 
 def _attainment(
@@ -183,8 +197,7 @@ def _attainment(
     slo = experiment.slo or (experiment.load.goodput if experiment.load else None)
     if slo is None:
         return {}
-    most = experiment.serving.engine.max_tokens or np.iinfo(np.int64).max
-    outputs = np.minimum(requests.output_tokens, most)
+    outputs = _cut(experiment, requests).output_tokens
     attained = slo.attained(requests.arrival_s, result.first_token_s, result.finish_s, outputs)[
         experiment.warmup_requests :
     ]

@@ -39,7 +39,7 @@ class NoRate(Exception):
 
 def goodput_key(experiment: Described) -> str:
     """What decides a goodput, as text."""
-    return json.dumps(experiment.model_dump(mode="json"), sort_keys=True)
+    return json.dumps(experiment.model_dump(mode="json", exclude={"logs"}), sort_keys=True)
 
 
 def searched(sweep: Sweep) -> dict[str, Point]:

@@ -14,6 +14,7 @@ from sweeps.executor import Outcome, attempt, execute
 from sweeps.experiment import Task, load_of, seed_of
 from sweeps.goodput import goodput_key, search, searched
 from sweeps.kinds import KINDS, measure
+from sweeps.logs import keep, staging, stem_of
 from sweeps.place import shortened
 from sweeps.progress import Progress
 from sweeps.provenance import argv, provenance, refuse_changes, resolve
@@ -160,25 +161,35 @@ def _run(
     jobs: int,
     progress: Progress,
 ) -> None:
-    tasks = [Task(p.experiment, r, _rate_per_s(sweep, p, calibration)) for p, r in left]
-    created = False
-    with (
-        progress.stage("points", len(left) + run.reused, run.reused) as done,
-        closing(execute(measure, tasks, jobs)) as outcomes,
-    ):
-        for outcome in outcomes:
-            point, replication = left[outcome.index]
-            if outcome.error is not None:
-                _note(run, outcome, point, replication, progress)
-            else:
-                if not created:
-                    record = provenance(sweep, config["resolved"], argv())
-                    run.directory.create(config, record, calibration.capacities)
-                    created = True
-                record = _record(sweep, point, replication, tasks[outcome.index], outcome)
-                run.directory.append(record)
-                run.records.append(record)
-            done()
+    logged = any(getattr(point.experiment, "logs", None) for point, _ in left)
+    with staging(run.directory.path, logged) as logs:
+        tasks = [_task(sweep, *each, calibration, logs) for each in left]
+        with (
+            progress.stage("points", len(left) + run.reused, run.reused) as done,
+            closing(execute(measure, tasks, jobs)) as outcomes,
+        ):
+            for outcome in outcomes:
+                point, replication = left[outcome.index]
+                if outcome.error is not None:
+                    _note(run, outcome, point, replication, progress)
+                else:
+                    if not run.directory.is_open:
+                        record = provenance(sweep, config["resolved"], argv())
+                        run.directory.create(config, record, calibration.capacities)
+                    if logs is not None:
+                        keep(logs, stem_of(point.index, replication), run.directory.path)
+                    record = _record(sweep, point, replication, tasks[outcome.index], outcome)
+                    run.directory.append(record)
+                    run.records.append(record)
+                done()
+
+
+def _task(
+    sweep: Sweep, point: Point, replication: int, calibration: Calibration, logs: Path | None
+) -> Task:
+    stem = None if logs is None else str(logs / stem_of(point.index, replication))
+    rate_per_s = _rate_per_s(sweep, point, calibration)
+    return Task(point.experiment, replication, rate_per_s, stem)
 
 
 def _note(run: Run, outcome: Outcome, point: Point, replication: int, progress: Progress) -> None:

@@ -37,6 +37,11 @@ class RunDirectory:
     def exists(self) -> bool:
         return (self.path / CONFIG).is_file()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether results can be appended."""
+        return self._results is not None
+
     def refuse_if_taken(self) -> None:
         """Raise DescriptionError unless the directory is absent or empty."""
         if self.exists:
