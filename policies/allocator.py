@@ -191,6 +191,9 @@ class Allocator(ABC):
         """Class of requests that are batched together where the engine asks for that."""
         return 0
 
+    def share_bounds(self, other: Allocator) -> None:  # noqa: B027 - most policies have none
+        """Learn together with `other`, that of another card: what one adapts to, both have."""
+
     def clock(self, now_s: float) -> None:  # noqa: B027 - most policies need no time
         """It is `now_s` seconds; called before each step, never with less than before."""
 

@@ -236,7 +236,7 @@ class SampledMemory(Memory):
 
     def __init__(
         self, efficiency: Efficiency, transfers: Mapping[str, Transfer], spec: FidelitySpec,
-        probe: Probe, layout: KvLayout, seed: int,
+        probe: Probe, layout: KvLayout, seed: int | tuple[int, ...],
     ) -> None:  # fmt: skip
         super().__init__(efficiency, transfers)
         self._spec = spec
@@ -369,7 +369,7 @@ def memory_model(
     device: Device,
     model: TransformerSpec,
     layout: KvLayout,
-    seed: int,
+    seed: int | tuple[int, ...],
     simulate: Simulate | None = None,
 ) -> Memory:
     """The memory of a run, its weights measured if they are not given.

@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -168,8 +168,17 @@ class Metrics:
         found = serving_energy(device, moved, transfers, after.seconds, idle_s, after.output_tokens)
         return found if found is None or cards == 1 else _times(found, cards)
 
-    def figures(self, engine: Engine, kv_token_bytes: int, capacity_tokens: int) -> dict[str, Any]:
-        """All metrics by name; times in seconds, rates a second, shares from 0 to 1."""
+    def figures(
+        self, engines: Sequence[Engine], kv_token_bytes: int, capacity_tokens: int
+    ) -> dict[str, Any]:
+        """All metrics by name; times in seconds, rates a second, shares from 0 to 1.
+
+        engines: those of all cards, each with room for `capacity_tokens`. Seconds of steps add up
+        over the cards, so that shares and means are those of a card.
+        """
+        reserved = np.sum([engine.reserved_ever for engine in engines], axis=0)
+        runs = [engine.run_tokens for engine in engines]
+        run_tokens = np.where(np.isnan(runs).all(axis=0), np.nan, np.nansum(runs, axis=0))
         begin_s, begin = self.begin
         start = float(self.arrival_s[0]) if self.warmup == 0 and len(self.arrival_s) else begin_s
         last = float(np.nanmax(self.end_s, initial=0.0))
@@ -185,7 +194,7 @@ class Metrics:
         each = (self.end_s - self.first_s) / np.maximum(self.output - 1, 1)
         busy = max(after.seconds, 1e-300)
         attention = after.phase_s["attention"]
-        held = np.minimum(self.prompt + self.outputs, engine.reserved_ever)
+        held = np.minimum(self.prompt + self.outputs, reserved)
         finished_tokens = int(self.outputs[np.isfinite(self.end_s)].sum())
         return {
             "requests": len(self.output),
@@ -198,10 +207,10 @@ class Metrics:
             "ttft_s": summary(first[done]),
             "tpot_s": summary(each[many]),
             "latency_s": summary(latency[done]),
-            "utilization": _rate(int(held[done].sum()), int(engine.reserved_ever[done].sum())),
+            "utilization": _rate(int(held[done].sum()), int(reserved[done].sum())),
             "kv_stored_share": after.stored_seconds / busy / capacity_tokens,
             "external_fragmentation": after.hole_seconds / busy,
-            "mean_run_tokens": _mean(engine.run_tokens[done]),
+            "mean_run_tokens": _mean(run_tokens[done]),
             "batch": after.batch_seconds / busy,
             "steps": after.steps,
             "step_s": after.seconds / max(after.steps, 1),

@@ -15,7 +15,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from policies.allocator import ContiguousAllocator, Demand, Limits, Migration, PolicyOptions
+from policies.allocator import (
+    Allocator,
+    ContiguousAllocator,
+    Demand,
+    Limits,
+    Migration,
+    PolicyOptions,
+)
 from policies.arena import Fit
 from policies.buckets import Buckets, align_up
 from policies.kv_layout import KvLayout
@@ -139,6 +146,7 @@ class OdmaAllocator(ContiguousAllocator):
         self._pools = _pools(layout.slots, options, (self._blocks or self.buckets).bounds)
         if options.large_full == "preempt_last":
             self.preempts = "last"  # type: ignore[assignment, misc]
+        self._refreshes = 0  # that the pools have seen
         self._demands: dict[int, Demand] = {}
         self._away: dict[int, tuple[Demand, int]] = {}
         self._tags = np.zeros(requests, np.int64)
@@ -251,13 +259,16 @@ class OdmaAllocator(ContiguousAllocator):
         """The bucket: of a resident its own, of another the one that it would have now."""
         return int(self._tags[request]) if self.resident[request] else self._decide(demand).bucket
 
+    def share_bounds(self, other: Allocator) -> None:
+        assert isinstance(other, OdmaAllocator)
+        self.buckets, self._blocks = other.buckets, other._blocks
+
     def clock(self, now_s: float) -> None:
         self._score.clock(now_s)
-        moved = self.buckets.clock(now_s)
+        self.buckets.clock(now_s)
         if self._blocks:
             self._blocks.clock(now_s)
-        if moved:
-            self._pools.resize((self._blocks or self.buckets).bounds)
+        self._keep_up()
 
     def finished(self, request: int, prompt: int, output: int) -> None:
         samples = int(self.width[request])
@@ -267,17 +278,22 @@ class OdmaAllocator(ContiguousAllocator):
         held, moves = int(self._held[request]), int(self._moves[request])
         outcome = Outcome(length, needed, samples * output, whole, held, moves)
         row = self._score.end(self._guesses.pop(request), outcome)
-        moved = self.buckets.observe(length)
+        self.buckets.observe(length)
         if self._blocks:
             self._blocks.observe(prompt + output)
-        if moved:
-            self._pools.resize((self._blocks or self.buckets).bounds)
+        self._keep_up()
         if row:
             self._score.close(self.buckets.bounds)
 
     def report(self) -> dict[str, Any]:
         """Figures of `Score`; `bucket_refreshes` is a count."""
         return {**self._score.figures(), "bucket_refreshes": self.buckets.refreshes}
+
+    def _keep_up(self) -> None:
+        """Pools follow the bounds, whoever has moved them."""
+        if self._refreshes != self.buckets.refreshes:
+            self._refreshes = self.buckets.refreshes
+            self._pools.resize((self._blocks or self.buckets).bounds)
 
     def _large(self, demand: Demand) -> int:
         """Slots of a large reservation."""

@@ -14,6 +14,7 @@ from hwmodel.description import DescriptionError, Strict, nearest
 from hwmodel.device import Device
 from hwmodel.transformer import DataType, KvType, TransformerSpec, load_model, shard
 from policies.allocator import Allocator, Limits
+from policies.cluster import ClusterSpec, Manager, Node, mean_of
 from policies.engine import Engine, EngineOptions, EngineSpec
 from policies.engine_v0 import PAGED_V0, EngineV0, EngineV0Spec
 from policies.fidelity import FidelitySpec, Simulate, memory_model
@@ -73,6 +74,7 @@ class ServingSpec(Strict):
     device computes in."""
     kv: KvType | None = None
     """Type of the KV; attention converts it to the type of the activations. None: the model's."""
+    cluster: ClusterSpec = ClusterSpec()
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
     """Cards that the replica spans."""
     advance_together: bool = True
@@ -142,29 +144,66 @@ def _serve(
 ) -> ServingResult:
     part = model_of_a_card(spec, model)
     outputs = np.minimum(requests.output_tokens, spec.engine.max_tokens or np.iinfo(np.int64).max)
-    replica = build_replica(
-        device, part, spec, requests, outputs, seed, warmup_requests, simulate, recorder
-    )
-    engine, metrics = replica.engine, replica.metrics
-    admitted = admissible(spec, engine.allocator, requests, outputs)
+    cards = spec.cluster.cards
+    if recorder is not None and cards > 1:
+        raise DescriptionError(f"logs are those of one card; serving.cluster.cards is {cards}")
+    metrics = Metrics(requests, outputs, warmup_requests)
+    predicted = predict(spec.predictor, outputs, seed)
+    replicas = [
+        build_replica(
+            device, part, spec, requests, predicted, metrics, (seed, card) if card else seed,
+            simulate, recorder,
+        )
+        for card in range(cards)
+    ]  # fmt: skip
+    allocators = [replica.engine.allocator for replica in replicas]
+    if spec.cluster.bounds == "shared":
+        for allocator in allocators[1:]:
+            allocator.share_bounds(allocators[0])
+    admitted = admissible(spec, allocators[0], requests, outputs)
     if warmup_requests and warmup_requests >= len(admitted):
         raise DescriptionError(
             f"a warm-up of {warmup_requests} requests leaves none of {len(admitted)} to be counted"
         )
-    replica.arrive(admitted.tolist(), requests.arrival_s[admitted].tolist())
-    while metrics.ended < len(admitted):
-        if replica.advance() and progress is not None:
-            progress(metrics.ended, len(admitted))
-    figures = metrics.figures(engine, part.kv_token_bytes, engine.allocator.slots)
+    node = Node(replicas, Manager(spec.cluster, requests, predicted))
+    if cards == 1:
+        _serve_one(replicas[0], requests, admitted, progress)
+    else:
+        node.serve(admitted, requests.arrival_s[admitted], progress)
+    figures = metrics.figures(
+        [replica.engine for replica in replicas], part.kv_token_bytes, allocators[0].slots
+    )
     figures["dropped"] = len(requests) - len(admitted)
     figures["cut_outputs"] = int((outputs < requests.output_tokens).sum())
-    figures["policy"] = engine.allocator.report()
-    figures["memory"] = replica.memory.report(metrics.moved_bytes(part))
+    moved = metrics.moved_bytes(part)
+    if cards == 1:
+        figures["policy"] = allocators[0].report()
+        figures["memory"] = replicas[0].memory.report(moved)
+    else:
+        served = np.bincount(node.manager.card_of[admitted], minlength=cards)
+        reports = [replica.memory.report(moved // cards) for replica in replicas]
+        figures["policy"] = mean_of([allocator.report() for allocator in allocators], served)
+        figures["memory"] = mean_of(reports, served)
+        figures["node"] = node.report(outputs)
     figures["energy"] = metrics.energy(
-        device, part, replica.memory.transfers(), spec.tensor_parallel
+        device, part, replicas[0].memory.transfers(), spec.tensor_parallel
     )
     figures["seed"] = seed
     return ServingResult(figures, metrics.first_s, metrics.end_s)
+
+
+def _serve_one(
+    replica: Replica,
+    requests: Requests,
+    admitted: IntArray,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """One card has all the requests, and knows when the next one comes."""
+    replica.arrive(admitted.tolist(), requests.arrival_s[admitted].tolist())
+    metrics = replica.metrics
+    while metrics.ended < len(admitted):
+        if replica.advance() and progress is not None:
+            progress(metrics.ended, len(admitted))
 
 
 def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpec:
@@ -180,19 +219,20 @@ def build_replica(
     part: TransformerSpec,
     spec: ServingSpec,
     requests: Requests,
-    outputs: IntArray,
-    seed: int,
-    warmup_requests: int = 0,
+    predicted: FloatArray,
+    metrics: Metrics,
+    seed: int | tuple[int, ...],
     simulate: Simulate | None = None,
     recorder: Recorder | None = None,
 ) -> Replica:
     """A replica that may be given any of `requests`, with its memory empty.
 
     part: what each of its cards holds (see `model_of_a_card`).
-    outputs: int64 (n,), output tokens of each sample.
+    predicted: float64 (n,), output tokens. metrics: where what it does adds up.
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
     layout = kv_layout(device, part, spec.gpu_memory_utilization, spec.kv_layout)
+    outputs = metrics.output
     limits = Limits(
         int(spec.engine.max_tokens or outputs.max(initial=1)),
         min(spec.engine.max_model_len or part.max_position, part.max_position),
@@ -200,12 +240,10 @@ def build_replica(
     allocator = POLICIES[spec.policy.name](layout, len(requests), limits, spec.policy)
     _require_host(device, spec.engine)
     engine = ENGINES[spec.engine.name].engine(
-        spec.engine, allocator, requests, outputs, predict(spec.predictor, outputs, seed),
-        spec.predictor.sigma,
-    )  # fmt: skip
+        spec.engine, allocator, requests, outputs, predicted, spec.predictor.sigma
+    )
     steps = StepModel(device, part, spec.tensor_parallel)
     memory = memory_model(spec.memory, device, part, layout, seed, simulate)
-    metrics = Metrics(requests, outputs, warmup_requests)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)
 
 
