@@ -14,6 +14,7 @@ its decode steps makes a token of every sample.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from itertools import islice
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -46,8 +47,20 @@ class EngineOptions(Strict):
     """Who is admitted together: anybody, or those alone whose tag (`Allocator.tag`) is that of the
     batch, who overtake the others. A batch is the prefill step in v0; in v1 what is admitted until
     nothing runs. The head of the line is overtaken `max_num_seqs` times at most (assumed)."""
+    packing: Literal["arrival", "decreasing_first_fit"] = "arrival"
+    """Who is admitted next: the head of the line, or the longest prediction among the first
+    `packing_window` for which there is room (S3's batches; Jin et al. 2023). The head of the line
+    is overtaken `max_num_seqs` times at most (assumed)."""
+    packing_window: Count = 64
+    """How far down the line packing looks (assumed)."""
     too_long: Literal["error", "drop"] = "error"
     """What happens to requests that can never fit (assumed)."""
+
+    @model_validator(mode="after")
+    def _one_order_of_the_line(self) -> EngineOptions:
+        if self.packing != "arrival" and self.batching != "any":
+            raise ValueError("packing: only with batching: any")
+        return self
 
 
 class EngineSpec(EngineOptions):
@@ -320,41 +333,56 @@ class Engine:
         sequences = self._sequences(self.running)
         limit = "offered_load"
         while self.waiting:
-            place = 0 if self.spec.batching == "any" else self._place_in_line(bool(admitted))
-            if place < 0:
-                limit = "batching"
-                break
-            request = self.waiting[place]
-            samples = int(self.samples[request])
-            if sequences + samples > self.spec.max_num_seqs:
-                limit = "sequence_cap"
-                break
-            if not budget or self._partial:
-                limit = "token_budget"
-                break
-            total, demand = self._total(request), self._demand(request)
-            # the last token is always computed: the next one follows from it
-            cached = self.allocator.cached(request, total - 1, demand)
-            tokens = self._first_chunk(total - cached, budget)
-            if not tokens:
-                limit = "token_budget"
-                break
-            if not self._reserve(request, demand, total, cached, budget):
-                limit = "kv_memory"
-                if not len(self.running) and not admitted:
+            limit = "batching"
+            for place in self._candidates(bool(admitted)):
+                request = self.waiting[place]
+                limit, chunk = self._try(request, sequences, budget)
+                if chunk is not None:
+                    del self.waiting[place]
+                    self._overtaken = self._overtaken + 1 if place else 0
+                    admitted.append(request)
+                    chunks.append(chunk)
+                    sequences += chunk.samples
+                    budget -= chunk.tokens
+                    break
+                if limit == "kv_memory" and not len(self.running) and not admitted:
                     raise self._never_fits(request)
+            if limit != "offered_load":
                 break
-            del self.waiting[place]
-            self._overtaken = self._overtaken + 1 if place else 0
-            admitted.append(request)
-            sequences += samples
-            budget -= tokens
-            self._cached += cached
-            self._partial = cached + tokens < total
-            chunks.append(Chunk(request, cached, tokens, not self._partial, samples))
         if admitted:
             self.running = np.concatenate((self.running, np.array(admitted, np.int64)))
         return limit
+
+    def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
+        """Admit a request if it can be: its first chunk, or what it lacks and None."""
+        samples = int(self.samples[request])
+        if sequences + samples > self.spec.max_num_seqs:
+            return "sequence_cap", None
+        if not budget or self._partial:
+            return "token_budget", None
+        total, demand = self._total(request), self._demand(request)
+        # the last token is always computed: the next one follows from it
+        cached = self.allocator.cached(request, total - 1, demand)
+        tokens = self._first_chunk(total - cached, budget)
+        if not tokens:
+            return "token_budget", None
+        if not self._reserve(request, demand, total, cached, budget):
+            return "kv_memory", None
+        self._cached += cached
+        self._partial = cached + tokens < total
+        return "offered_load", Chunk(request, cached, tokens, not self._partial, samples)
+
+    def _candidates(self, begun: bool) -> Iterable[int]:
+        """Places in line of those that may be admitted next, to be tried in this order. `begun`:
+        somebody was admitted in this step."""
+        if self.spec.packing == "decreasing_first_fit":
+            reach = 1 if self._overtaken >= self.spec.max_num_seqs else self.spec.packing_window
+            line = list(islice(self.waiting, reach))
+            return sorted(range(len(line)), key=lambda place: -self._predicted[line[place]])
+        if self.spec.batching == "any":
+            return (0,)
+        place = self._place_in_line(begun)
+        return () if place < 0 else (place,)
 
     def _first_chunk(self, rest: int, budget: int) -> int:
         """How many of the `rest` of a request's tokens its first step computes; 0: it waits."""

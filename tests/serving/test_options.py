@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from policies.allocator import PolicyOptions
+from policies.cluster import ClusterSpec
 from policies.engine import EngineOptions, EngineSpec
 from policies.engine_v0 import EngineV0Spec
 from policies.fidelity import FidelitySpec
@@ -64,6 +65,8 @@ def v0(**changes: Any) -> dict[str, Any]:
     return {"engine": {"name": "v0", **changes}}
 
 
+PACKED = {"packing": "decreasing_first_fit"}
+NODE = {"cluster": {"cards": 3}}
 SWAP = {"preemption": "swap"}
 RARELY = {"memory": {**SAMPLED, "every_steps": 999}}
 STATIC = {"policy": {"name": "static"}}
@@ -145,6 +148,20 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "engine.name": ({}, v0(), "ttft_s.p50"),
     "engine.batching": (s3(), {**s3(), "engine": {"batching": "same_tag"}}, "limit_share.batching"),
+    "engine.packing": (s3(), {**s3(), "engine": PACKED}, "batch"),
+    "engine.packing_window": (
+        {**s3(), "engine": PACKED}, {**s3(), "engine": {**PACKED, "packing_window": 4}}, "batch",
+    ),
+    "cluster.cards": ({}, {"cluster": {"cards": 2}}, "output_tokens_per_s"),
+    "cluster.placement": (NODE, {"cluster": {"cards": 3, "placement": "pressure"}}, "ttft_s.p50"),
+    "cluster.compute_weight": (
+        {"cluster": {"cards": 3, "placement": "pressure"}},
+        {"cluster": {"cards": 3, "placement": "pressure", "compute_weight": 0.0}},
+        "ttft_s.p50",
+    ),
+    "cluster.bounds": (
+        {**odma(), **NODE}, {**odma(), "cluster": {"cards": 3, "bounds": "own"}}, "utilization",
+    ),
     "engine.v0.max_num_batched_tokens": (
         v0(chunked_prefill=True), v0(chunked_prefill=True, max_num_batched_tokens=256),
         "limit_share.token_budget",
@@ -209,7 +226,10 @@ def test_no_option_is_left_out() -> None:
     for name, allocator in POLICIES.items():
         own = set(allocator.Options.model_fields) - set(PolicyOptions.model_fields)
         known |= {f"policy.{name}.{field}" for field in own}
-    parts = {"engine": EngineSpec, "predictor": PredictorSpec, "memory": FidelitySpec}
+    parts = {
+        "engine": EngineSpec, "predictor": PredictorSpec, "memory": FidelitySpec,
+        "cluster": ClusterSpec,
+    }  # fmt: skip
     for part, spec in parts.items():
         known |= {f"{part}.{field}" for field in spec.model_fields}
     own = set(EngineV0Spec.model_fields) - set(EngineOptions.model_fields)

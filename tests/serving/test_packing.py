@@ -1,0 +1,53 @@
+"""Does packing fill the memory left with the longest that fits, and starve nobody?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.policies.small import mixed, requests, run, spec
+
+S3 = {"name": "s3"}
+PACKED = {"packing": "decreasing_first_fit"}
+
+
+def test_the_longest_that_fits_goes_first() -> None:
+    # 512 slots; each reserves prompt + predicted output, exactly: 10 + 90, 200, 300, 80 ...
+    outputs = [90, 200, 300, 80, 50]
+    result = run(
+        512, requests(np.zeros(5), 10, outputs), policy={"name": "oracle"}, engine=PACKED
+    )  # fmt: skip
+    first = np.argsort(result.first_token_s, kind="stable")
+    # 309 + 99 + 89 slots of 512: the 209 of the second does not fit beside the first
+    together = result.first_token_s == result.first_token_s.min()
+    assert np.flatnonzero(together).tolist() == [0, 2, 3]
+    assert first[-1] in (1, 4)
+
+
+@pytest.mark.parametrize("engine", ["v1", "v0"])
+def test_more_run_at_once(engine: str) -> None:
+    stream = mixed(300)
+    base: dict[str, Any] = {"name": engine, "max_model_len": 1024}
+    changes = {"policy": S3, "predictor": {"kind": "lognormal", "sigma": 0.3}}
+    turns, packed = (
+        run(2048, stream, engine={**base, **more}, **changes).metrics for more in ({}, PACKED)
+    )
+    assert packed["finished"] == turns["finished"] == 300
+    assert packed["batch"] > turns["batch"]
+
+
+def test_the_head_of_the_line_is_overtaken_so_often_and_no_more() -> None:
+    # the shortest prediction first in line, and longer ones without end
+    outputs = [5, *([40] * 200)]
+    result = run(
+        512, requests(np.zeros(201), 20, outputs), policy={"name": "oracle"},
+        engine={**PACKED, "max_num_seqs": 8},
+    )  # fmt: skip
+    assert int((result.first_token_s < result.first_token_s[0]).sum()) <= 8
+
+
+def test_the_order_of_the_line_is_one() -> None:
+    with pytest.raises(ValueError, match="packing: only with batching: any"):
+        spec(engine={**PACKED, "batching": "same_tag"})
