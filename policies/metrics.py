@@ -105,11 +105,11 @@ class Metrics:
             stored -= max(held - allocator.reserved_total, 0)
         sums.seconds += total
         sums.steps += rounds
-        sums.output_tokens += batch * rounds + sum(
-            chunk.samples for chunk in step.chunks if chunk.last
-        )
-        sums.prefill_tokens += sum(chunk.tokens for chunk in step.chunks)
-        sums.prefill_kv_tokens += sum(chunk.start + chunk.tokens for chunk in step.chunks)
+        sums.output_tokens += batch * rounds
+        for chunk in step.chunks:
+            sums.prefill_tokens += chunk.tokens
+            sums.prefill_kv_tokens += chunk.start + chunk.tokens
+            sums.output_tokens += chunk.samples if chunk.last else 0
         sums.cached_tokens += step.cached
         attended = (step.context + batch) * rounds + batch * (rounds * (rounds - 1) // 2)
         sums.attention_tokens += attended
@@ -119,8 +119,9 @@ class Metrics:
             sums.stored_seconds += batch * float(np.arange(rounds) @ times.total_s)
         sums.hole_seconds += allocator.fragmentation * total
         sums.preemptions += step.preempted
-        sums.migrations += len(step.migrations)
-        sums.migrated_tokens += sum(migration.tokens for migration in step.migrations)
+        for migration in step.migrations:
+            sums.migrations += 1
+            sums.migrated_tokens += migration.tokens
         sums.copied_tokens += step.copied
         sums.swapped_tokens += step.swapped
         phase = sums.phase_s

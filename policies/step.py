@@ -106,34 +106,44 @@ class StepModel:
         moved_bytes = (context + decode) * self._kv_bytes  # read the context, write a token each
         memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
         attention_s = np.maximum(attended, memory_s) if self._overlaps else attended + memory_s
-        prefill_s, together_s, compute_s = 0.0, linear_s, 0.0
+        together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
         if step.chunks:
             together_s = linear_s + self._chunk_linear_s(step.chunks)
-            prefill_s = self._phase(together_s, self._weight_bytes, efficiency.weights) - weights_s
+            linear_phase_s = self._phase(together_s, self._weight_bytes, efficiency.weights)
             flops_s, moved = self._chunk_attention(step.chunks)
             chunk_s = self._phase(flops_s, moved, efficiency.prefill)
-            compute_s += chunk_s * self._computes(flops_s, moved, efficiency.prefill)
-            prefill_s += chunk_s
-        linear_phase_s = self._phase(together_s, self._weight_bytes, efficiency.weights)
+            compute_s = chunk_s * self._computes(flops_s, moved, efficiency.prefill)
+            prefill_s = linear_phase_s - weights_s + chunk_s
         compute_s += linear_phase_s * self._computes(
             together_s, self._weight_bytes, efficiency.weights
         )
-        moved = sum(migration.tokens for migration in step.migrations)
-        migration_s = self._phase(0.0, 2 * moved * self._kv_bytes, efficiency.migration)
-        copy_s = self._phase(0.0, 2 * step.copied * self._kv_bytes, efficiency.migration)
-        swap_s = step.swapped * self._kv_bytes / self._host_bandwidth if step.swapped else 0.0
-        all_reduce_s = self._all_reduce_s(step)
-        total = weights_s + attention_s + prefill_s + migration_s + self._overhead_s
-        total += copy_s + swap_s + all_reduce_s
+        migration_s = copy_s = swap_s = all_reduce_s = 0.0
+        if step.migrations:
+            tokens = sum(migration.tokens for migration in step.migrations)
+            migration_s = self._moved_s(tokens, efficiency)
+        if step.copied:
+            copy_s = self._moved_s(step.copied, efficiency)
+        if step.swapped:
+            swap_s = step.swapped * self._kv_bytes / self._host_bandwidth
+        if self._cards > 1:
+            all_reduce_s = self._all_reduce_s(step)
+        total = weights_s + attention_s
+        rest_s = copy_s + swap_s + all_reduce_s
+        for seconds in (prefill_s, migration_s, self._overhead_s, rest_s):
+            if seconds:
+                total += seconds
         computing = compute_s + attention_s * (attended > memory_s)
         return StepTimes(
             weights_s, attention_s, prefill_s, migration_s, self._overhead_s, total, computing,
             copy_s, swap_s, all_reduce_s,
         )  # fmt: skip
 
+    def _moved_s(self, tokens: int, efficiency: Efficiency) -> float:
+        """Seconds to copy the KV of `tokens` within the memory: read and written."""
+        return self._phase(0.0, 2 * tokens * self._kv_bytes, efficiency.migration)
+
     def _all_reduce_s(self, step: Step) -> float:
-        if self._link is None or self._cards == 1:
-            return 0.0
+        assert self._link is not None
         tokens = step.tokens + sum(chunk.tokens for chunk in step.chunks)
         each_s = self._link.all_reduce_s(self._cards, tokens * self._state_bytes)
         return 2 * self._layers * each_s
