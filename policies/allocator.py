@@ -237,14 +237,24 @@ class Allocator(ABC):
         return held
 
 
+class _Away(NamedTuple):
+    """A request that is swapped out."""
+
+    demand: Demand
+    stored: int
+
+
 class ContiguousAllocator(Allocator):
-    """An allocator whose reservation is one run of slots, `start[request]`."""
+    """An allocator whose reservation is one run of slots, `start[request]`; it calls `_occupy` and
+    `_vacate`. `_demands`: what each resident asked with."""
 
     preempts = "itself"
 
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: Any) -> None:
         super().__init__(layout, requests, limits, options)
         self.start = np.full(requests, -1, np.int64)
+        self._demands: dict[int, Demand] = {}
+        self._away: dict[int, _Away] = {}
 
     def grow(self, request: int, tokens: int) -> bool:
         self._require(request)
@@ -260,3 +270,30 @@ class ContiguousAllocator(Allocator):
             self.stored[request : request + 1].copy(),
             self.reserved[request : request + 1].copy(),
         )
+
+    def swap_out(self, request: int) -> int:
+        self._require(request)
+        demand, stored = self._demands[request], int(self.stored[request])
+        if stored >= demand.prompt:  # the last token that was generated is not stored yet
+            generated = (stored - demand.prompt) // demand.samples + 1
+            demand = demand._replace(generated=generated)
+        self._away[request] = _Away(demand, stored)
+        self.release(request)
+        return stored
+
+    def swap_in(self, request: int) -> bool:
+        away = self._away[request]
+        if not self.reserve(request, away.demand, away.stored):
+            return False
+        del self._away[request]
+        return True
+
+    def _occupy(self, request: int, demand: Demand, start: int, slots: int, tokens: int) -> None:
+        self.start[request] = start
+        self._demands[request] = demand
+        self._admit(request, slots, tokens, demand.samples)
+
+    def _vacate(self, request: int) -> int:
+        self.start[request] = -1
+        del self._demands[request]
+        return self._dismiss(request)

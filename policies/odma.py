@@ -147,8 +147,6 @@ class OdmaAllocator(ContiguousAllocator):
         if options.large_full == "preempt_last":
             self.preempts = "last"  # type: ignore[assignment, misc]
         self._refreshes = 0  # that the pools have seen
-        self._demands: dict[int, Demand] = {}
-        self._away: dict[int, tuple[Demand, int]] = {}
         self._tags = np.zeros(requests, np.int64)
         self._held = np.zeros(requests, np.int64)  # of all places of this residence
         self._moves = np.zeros(requests, np.int64)
@@ -196,11 +194,9 @@ class OdmaAllocator(ContiguousAllocator):
         place = self._place(decision, demand)
         if place is None:
             return False
-        self.start[request] = place.start
-        self._demands[request] = demand
         self._tags[request] = decision.bucket
         self._held[request] = place.size
-        self._admit(request, place.size, tokens, demand.samples)
+        self._occupy(request, demand, place.start, place.size, tokens)
         if request not in self._guesses:
             raw = self._slots(demand, decision.raw)
             if decision.raw < self.options.buckets:
@@ -235,25 +231,7 @@ class OdmaAllocator(ContiguousAllocator):
     def release(self, request: int) -> int:
         self._require(request)
         self._pools.give_back(Place(int(self.start[request]), int(self.reserved[request])))
-        self.start[request] = -1
-        del self._demands[request]
-        return self._dismiss(request)
-
-    def swap_out(self, request: int) -> int:
-        self._require(request)
-        demand, stored = self._demands[request], int(self.stored[request])
-        if stored >= demand.prompt:  # the last token that was generated is not stored yet
-            generated = (stored - demand.prompt) // demand.samples + 1
-            demand = demand._replace(generated=generated)
-        self._away[request] = (demand, stored)
-        self.release(request)
-        return stored
-
-    def swap_in(self, request: int) -> bool:
-        if not self.reserve(request, *self._away[request]):
-            return False
-        del self._away[request]
-        return True
+        return self._vacate(request)
 
     def tag(self, request: int, demand: Demand) -> int:
         """The bucket: of a resident its own, of another the one that it would have now."""

@@ -31,7 +31,8 @@ class PagedOptions(PolicyOptions):
 
     name: Literal["paged"] = "paged"
     block: Annotated[int, Field(ge=1, le=1024)] = 16
-    """Tokens in a block (vLLM's default)."""
+    """Tokens in a block (vLLM's default). Above 256 for the sweep `kv-extent` alone, which shows
+    where longer extents no longer help."""
     free_list: Literal["fifo", "lifo", "split", "sorted"] = "fifo"
     """Order of reuse; vLLM v1 has a queue (later versions: blocks without a hash go to its front,
     `split`), v0 a stack."""

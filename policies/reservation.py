@@ -6,7 +6,7 @@ The base of every policy that needs to say no more than how large that run is.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from policies.allocator import ContiguousAllocator, Demand, Limits
 from policies.kv_layout import KvLayout
@@ -25,13 +25,6 @@ class Space(Protocol):
     def give_back(self, start: int, size: int) -> None: ...
 
 
-class _Away(NamedTuple):
-    """A request that is swapped out."""
-
-    demand: Demand
-    stored: int
-
-
 class ReservingAllocator(ContiguousAllocator):
     """Runs of `size(request, demand)` slots out of one space, with room for all samples."""
 
@@ -40,8 +33,6 @@ class ReservingAllocator(ContiguousAllocator):
     ) -> None:
         super().__init__(layout, requests, limits, options)
         self._space = space
-        self._demands: dict[int, Demand] = {}
-        self._away: dict[int, _Away] = {}
 
     @abstractmethod
     def size(self, request: int, demand: Demand) -> int:
@@ -62,31 +53,10 @@ class ReservingAllocator(ContiguousAllocator):
         start = self._space.take(size)
         if start is None:
             return False
-        self.start[request] = start
-        self._demands[request] = demand
-        self._admit(request, size, tokens, demand.samples)
+        self._occupy(request, demand, start, size, tokens)
         return True
 
     def release(self, request: int) -> int:
         self._require(request)
         self._space.give_back(int(self.start[request]), int(self.reserved[request]))
-        self.start[request] = -1
-        del self._demands[request]
-        return self._dismiss(request)
-
-    def swap_out(self, request: int) -> int:
-        self._require(request)
-        demand, stored = self._demands[request], int(self.stored[request])
-        if stored >= demand.prompt:  # the last token that was generated is not stored yet
-            generated = (stored - demand.prompt) // demand.samples + 1
-            demand = demand._replace(generated=generated)
-        self._away[request] = _Away(demand, stored)
-        self.release(request)
-        return stored
-
-    def swap_in(self, request: int) -> bool:
-        away = self._away[request]
-        if not self.reserve(request, away.demand, away.stored):
-            return False
-        del self._away[request]
-        return True
+        return self._vacate(request)
