@@ -27,6 +27,9 @@ lint: $(DEV)
 warm: $(DEV)
 	@$(BIN)/bankwise bandwidth mlu370-x4 --pattern sequential > /dev/null
 	@$(BIN)/bankwise bandwidth lpddr5-6400-x16 --pattern sequential > /dev/null
+	@rm -rf .venv/warm
+	@$(BIN)/bankwise run smoke --out .venv/warm > /dev/null \
+		--set "policy=[paged, {name: paged, free_list: lifo}, {name: paged, free_list: sorted}]"
 
 bench: $(DEV)
 	$(BIN)/python -m pytest -q tests/bench -o addopts=--import-mode=importlib --benchmark-only
