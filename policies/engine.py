@@ -361,8 +361,7 @@ class Engine:
         if not budget or self._partial:
             return "token_budget", None
         total, demand = self._total(request), self._demand(request)
-        # the last token is always computed: the next one follows from it
-        cached = self.allocator.cached(request, total - 1, demand)
+        cached = self.allocator.cached(request, self._findable(request, total), demand)
         tokens = self._first_chunk(total - cached, budget)
         if not tokens:
             return "token_budget", None
@@ -383,6 +382,11 @@ class Engine:
             return (0,)
         place = self._place_in_line(begun)
         return () if place < 0 else (place,)
+
+    def _findable(self, request: int, total: int) -> int:
+        """How many of a request's first `total` tokens may be in memory: the last one is always
+        computed, since the next follows from it."""
+        return total - 1
 
     def _first_chunk(self, rest: int, budget: int) -> int:
         """How many of the `rest` of a request's tokens its first step computes; 0: it waits."""

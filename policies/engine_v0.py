@@ -57,8 +57,8 @@ class EngineV0Spec(EngineOptions):
 
     @model_validator(mode="after")
     def _budget_covers_running(self) -> EngineV0Spec:
-        least = CHUNKED_BUDGET if self.chunked_prefill else LEAST_BUDGET
-        if (self.max_num_batched_tokens or least) < self.max_num_seqs:
+        given = self.max_num_batched_tokens
+        if given is not None and given < self.max_num_seqs:
             raise ValueError("max_num_batched_tokens: must not be below max_num_seqs")
         return self
 
@@ -82,9 +82,11 @@ class EngineV0(Engine):
         """Requests that wait in host memory, in the order in which they left."""
         self._set_back: list[int] = []  # requests that this step preempts by recompute
         self._host: dict[int, int] = {}  # tokens of each request that is swapped out
-        self._host_free = spec.swap_space // allocator.layout.token_bytes
+        self.host_free_tokens = spec.swap_space // allocator.layout.token_bytes
+        """Tokens that the swap space still has room for."""
         self._swapping = 0  # tokens that this step copies to the host, or back
         self._computed = 0  # tokens of the request in its prefill that are computed
+        self._cut_short: dict[int, int] = {}  # and of those that were preempted in theirs
 
     @property
     def waits(self) -> bool:
@@ -118,14 +120,23 @@ class EngineV0(Engine):
 
     def _token_budget(self) -> int:
         given, longest = self.spec.max_num_batched_tokens, self.allocator.limits.max_model_len
-        if self.spec.chunked_prefill:
-            return given or CHUNKED_BUDGET
-        if given is not None and given < longest:
+        chunked, most = self.spec.chunked_prefill, self.spec.max_num_seqs
+        budget = given or (CHUNKED_BUDGET if chunked else max(longest, LEAST_BUDGET))
+        if budget < most:
+            raise DescriptionError(
+                f"engine.max_num_seqs: {most} sequences decode a token each, and a step computes "
+                f"{budget} tokens where max_num_batched_tokens is not given"
+            )
+        if budget < longest and not chunked:
             raise DescriptionError(
                 f"engine.max_num_batched_tokens: v0 without chunked prefill computes a prompt in "
-                f"one step, so expected at least max_model_len, {longest} tokens; got {given}"
+                f"one step, so expected at least max_model_len, {longest} tokens; got {budget}"
             )
-        return given or max(longest, LEAST_BUDGET)
+        return budget
+
+    def _findable(self, request: int, total: int) -> int:
+        # memory is given for the whole prompt, so blocks may have been let go that nothing filled
+        return min(self._cut_short.get(request, total), total - 1)
 
     def _first_chunk(self, rest: int, budget: int) -> int:
         if self.spec.chunked_prefill:
@@ -137,6 +148,7 @@ class EngineV0(Engine):
         if not self.allocator.reserve(request, demand, total):
             return False
         self._computed = cached + self._first_chunk(total - cached, budget)
+        self._cut_short.pop(request, None)
         return True
 
     def _continue(self, chunks: list[Chunk], budget: int) -> int:
@@ -155,10 +167,13 @@ class EngineV0(Engine):
     def _preempt(self, request: int) -> None:
         self.reserved_ever[request] = 0
         self.preemptions += 1
-        if self._swaps(request):
+        partial = self._partial and request == self.running[-1]
+        if partial:
+            self._cut_short[request] = self._computed
+        if not partial and self._swaps(request):
             tokens = self.allocator.swap_out(request)
             self._host[request] = tokens
-            self._host_free -= tokens
+            self.host_free_tokens -= tokens
             self._swapping += tokens
             self.swapped.append(request)
         else:
@@ -166,13 +181,11 @@ class EngineV0(Engine):
             self._set_back.append(request)
 
     def _swaps(self, request: int) -> bool:
-        """Whether a request is swapped out; one in its prefill never is."""
+        """Whether a request is swapped out whose prefill is over; others never are."""
         one = self.samples[request] == 1
         if self.spec.preemption == "recompute" or (self.spec.preemption == "auto" and one):
             return False
-        if self._partial and request == self.running[-1]:
-            return False
-        return int(self.allocator.stored[request]) <= self._host_free
+        return int(self.allocator.stored[request]) <= self.host_free_tokens
 
     def _swap_in(self, budget: int) -> IntArray:
         """Who comes back from host memory, in order, and decodes in this step."""
@@ -185,7 +198,7 @@ class EngineV0(Engine):
                 break
             back.append(self.swapped.popleft())
             self._swapping += self._host[request]
-            self._host_free += self._host.pop(request)
+            self.host_free_tokens += self._host.pop(request)
         if self.swapped and not back and not len(self.running):
             raise self._never_fits(self.swapped[0])
         came = np.array(back, np.int64)

@@ -30,7 +30,7 @@ class PagedOptions(PolicyOptions):
     """Options of `paged`."""
 
     name: Literal["paged"] = "paged"
-    block: Annotated[int, Field(ge=1, le=1024)] = 16
+    block: Annotated[int, Field(ge=1, le=2048)] = 16
     """Tokens in a block (vLLM's default). Above 256 for the sweep `kv-extent` alone, which shows
     where longer extents no longer help."""
     free_list: Literal["fifo", "lifo", "split", "sorted"] = "fifo"

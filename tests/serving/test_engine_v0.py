@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from policies.engine import Step
 from policies.engine_v0 import EngineV0, EngineV0Spec
 from policies.kv_layout import KvLayout
 from policies.paged import PagedAllocator, PagedOptions
+from policies.registry import POLICIES
 from policies.requests import IntArray, Requests
-from policies.serving import serve
+from policies.serving import admissible, build_replica, model_of_a_card, serve
 from tests.policies.contract import cases
 from tests.policies.small import MODEL, device, mixed, requests, run, spec
 
@@ -168,6 +170,60 @@ def test_a_full_swap_space_recomputes() -> None:
         ]
 
 
+def test_a_preempted_chunk_is_found_again_as_far_as_it_was_computed() -> None:
+    # 8 blocks: 2 for the first, 6 for all of the second, of which 2 + 32 tokens are computed when
+    # the first wants its third block
+    paged = {"cached_recompute": True, "free_list": "fifo"}
+    scene = Scene(
+        128, [(31, 5), (90, 3)], paged=paged, chunked_prefill=True, max_num_batched_tokens=33,
+        max_num_seqs=8,
+    )  # fmt: skip
+    assert prefilled(scene.step()) == [(0, 0, 31), (1, 0, 2)]
+    assert prefilled(scene.step()) == [(1, 2, 32)]
+    assert scene.step().preempted == 1 and scene.running == [0]
+    while not (step := scene.step()).chunks:
+        pass
+    # two full blocks; the other three that it held were never filled
+    assert prefilled(step) == [(1, 32, 33)] and step.cached == 32
+    assert prefilled(scene.step()) == [(1, 65, 25)]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", ["v0", "v1"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_memory_is_empty_in_the_end(policy: str, name: str, chunked: bool) -> None:
+    lengths = mixed(150)
+    draw = np.random.default_rng(5)
+    prefix = draw.integers(-1, 3, len(lengths))
+    stream = Requests(
+        lengths.arrival_s, lengths.prompt_tokens, lengths.output_tokens, prefix,
+        np.where(prefix >= 0, np.minimum(lengths.prompt_tokens, 70), 0),
+        draw.choice([1, 1, 2, 3], len(lengths)),
+    )  # fmt: skip
+    own: dict[str, Any] = {"chunked_prefill": chunked} if name == "v0" else {}
+    if name == "v1" and chunked:
+        own = {"admit_on": "chunk", "max_num_batched_tokens": 128}
+    served = spec(
+        policy={"name": policy}, engine={**V0, "max_num_seqs": 24, "name": name, **own},
+        predictor={"kind": "lognormal", "sigma": 0.6},
+    )  # fmt: skip
+    replica = build_replica(
+        device(4096), model_of_a_card(served, MODEL), served, stream, stream.output_tokens, seed=1
+    )
+    engine, allocator = replica.engine, replica.engine.allocator
+    empty = allocator.free_slots
+    able = admissible(served, allocator, stream, stream.output_tokens)
+    replica.arrive(able.tolist(), stream.arrival_s[able].tolist())
+    while replica.next_s < math.inf:
+        replica.advance()
+    assert allocator.free_slots == empty and allocator.reserved_total == 0
+    assert not allocator.resident.any() and not allocator.stored.any()
+    assert replica.metrics.sums.output_tokens == (stream.output_tokens * stream.samples).sum()
+    assert isinstance(engine, EngineV0) == (name == "v0")
+    if isinstance(engine, EngineV0):
+        assert not engine.swapped and engine.host_free_tokens == (4 << 30) // MODEL.kv_token_bytes
+
+
 def test_swapping_takes_the_time_of_the_link_to_the_host() -> None:
     slow, fast = (
         serve(
@@ -222,13 +278,23 @@ def test_prefill_first_makes_first_tokens_early_and_later_ones_late() -> None:
     [
         ({"name": "v0", "max_num_batched_tokens": 512}, "at least max_model_len"),
         ({"name": "v2"}, "unknown engine; did you mean 'v1'"),
-        ({"name": "v0", "max_num_seqs": 4000}, "must not be below max_num_seqs"),
+        ({"name": "v0", "max_num_seqs": 4100}, "engine.max_num_seqs: 4100 .* computes 4096 tokens"),
+        (
+            {"name": "v0", "max_num_seqs": 3000, "max_num_batched_tokens": 2500},
+            "must not be below max_num_seqs",
+        ),
+        ({"name": "v0", "chunked_prefill": True, "max_num_seqs": 600}, "computes 512 tokens"),
         ({"name": "v0", "admit_on": "chunk"}, "admit_on"),
     ],
 )
 def test_mistakes(engine: dict[str, Any], message: str) -> None:
     with pytest.raises((DescriptionError, ValueError), match=message):
         run(1024, requests([0.0], 10, 2), engine=engine)
+
+
+def test_a_budget_that_is_not_given_grows_with_the_longest_context() -> None:
+    engine = {"name": "v0", "max_num_seqs": 4000}
+    assert run(1024, requests([0.0], 10, 2), engine=engine).metrics["finished"] == 1
 
 
 def test_swapping_needs_a_link_to_the_host() -> None:

@@ -130,3 +130,9 @@ def test_labels_are_short() -> None:
 
 
 CARD = (Path(SMOKE).parents[1] / "accelerators/mlu370-x4.yaml").read_text()
+
+
+def test_a_mapping_needs_no_name() -> None:
+    assert label({"name": "paged", "block": 64}) == "paged block=64"
+    assert label({"refresh": "none"}) == "refresh=none"
+    assert label("/somewhere/mine.yaml") == "mine"
