@@ -75,6 +75,20 @@ def test_a_system_prompt_is_stored_once_and_computed_once() -> None:
         assert 0 < metrics["kv_stored_share"] <= 1
 
 
+def test_what_two_share_is_counted_once() -> None:
+    # 64 of 80 prompt tokens are shared, 4 blocks: 96 tokens lie in memory in the first step, and
+    # two more in the second
+    stream = behind(requests([0.0, 0.0], 16, 2), 64)
+    result = run(1024, stream)
+    first_s = result.first_token_s[0]
+    second_s = result.finish_s[0] - first_s
+    share = (96 * first_s + 98 * second_s) / (first_s + second_s) / 1024
+    assert result.metrics["kv_stored_share"] == pytest.approx(share)
+    assert result.metrics["prefill_tokens"] == 96 and result.metrics["cached_tokens"] == 64
+    # each has reserved 6 blocks, whoever else holds them, for 80 + 2 tokens
+    assert result.metrics["utilization"] == 82 / 96
+
+
 def test_contiguous_policies_share_nothing() -> None:
     metrics = run(4096, behind(mixed(100), 64), policy={"name": "static"}).metrics
     assert metrics["cached_tokens"] == 0
