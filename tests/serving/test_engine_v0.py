@@ -13,7 +13,9 @@ from policies.allocator import Limits
 from policies.engine import Step
 from policies.engine_v0 import EngineV0, EngineV0Spec
 from policies.kv_layout import KvLayout
+from policies.metrics import Metrics
 from policies.paged import PagedAllocator, PagedOptions
+from policies.predictor import predict
 from policies.registry import POLICIES
 from policies.requests import IntArray, Requests
 from policies.serving import admissible, build_replica, model_of_a_card, serve
@@ -208,8 +210,10 @@ def test_memory_is_empty_in_the_end(policy: str, name: str, chunked: bool) -> No
         predictor={"kind": "lognormal", "sigma": 0.6},
     )  # fmt: skip
     replica = build_replica(
-        device(4096), model_of_a_card(served, MODEL), served, stream, stream.output_tokens, seed=1
-    )
+        device(4096), model_of_a_card(served, MODEL), served, stream,
+        predict(served.predictor, stream.output_tokens, 1),
+        Metrics(stream, stream.output_tokens, 0), 1,
+    )  # fmt: skip
     engine, allocator = replica.engine, replica.engine.allocator
     empty = allocator.free_slots
     able = admissible(served, allocator, stream, stream.output_tokens)
