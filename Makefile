@@ -5,7 +5,7 @@ BIN := .venv/bin
 DEV := .venv/installed-dev
 RUN := .venv/installed
 
-.PHONY: demo test test-long bench lint warm clean
+.PHONY: demo test test-long bench validation lint warm clean
 
 demo: $(RUN)
 	$(BIN)/bankwise run quickstart
@@ -33,6 +33,10 @@ warm: $(DEV)
 
 bench: $(DEV)
 	$(BIN)/python -m pytest -q tests/bench -o addopts=--import-mode=importlib --benchmark-only
+
+validation: $(DEV)
+	$(BIN)/python -m sweeps.validation > docs/validation.md.new
+	mv docs/validation.md.new docs/validation.md
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -29,7 +29,9 @@ import yaml
 KeyPath = tuple[str | int, ...]
 Spec = TypeVar("Spec", bound=BaseModel)
 
-KINDS = ("memories", "accelerators", "models", "workloads", "sweeps", "studies")
+KINDS = (
+    "memories", "accelerators", "models", "workloads", "measurements", "sweeps", "studies",
+)  # fmt: skip
 _PACKAGED = Path(__file__).parent / "library"
 LIBRARY = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parent.parent / "yaml"
 """The shipped descriptions: `hwmodel/library` in an installed wheel, `yaml/` in a clone."""

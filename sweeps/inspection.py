@@ -106,6 +106,12 @@ def _sweep(file: str, overrides: list[str]) -> None:
     resolve(load_sweep(_path(file), overrides))
 
 
+def _measurement(file: str, overrides: list[str]) -> None:
+    from policies.measured import load_measurements
+
+    load_measurements(_path(file))
+
+
 def _path(file: str) -> str:
     return file if "/" in file else f"./{file}"
 
@@ -115,5 +121,6 @@ _CHECKS: dict[str, Callable[[str, list[str]], None]] = {
     "accelerator": _device,
     "model": _model,
     "workload": _workload,
+    "measurement": _measurement,
     "sweep": _sweep,
 }
