@@ -180,7 +180,8 @@ class Engine:
 
     def admits_arrivals(self, step: Step) -> bool:
         """Whether somebody who arrives in a step like this could be admitted to the next one."""
-        return not self.waiting or step.limit == "batching"
+        overtakes = step.limit == "batching" or self.spec.packing != "arrival"
+        return overtakes or not self.waiting
 
     def schedule(self) -> Step:
         """Give the next step its requests and their memory."""
@@ -401,7 +402,7 @@ class Engine:
             return True
         # it asks for less when all it left is lost and a chunk is not the whole rest
         ordered = self.allocator.loses_ends_first
-        self._relenting = not whole and cached > 0 and total > budget and not ordered
+        self._relenting |= not whole and cached > 0 and total > budget and not ordered
         return False
 
     def _place_in_line(self, begun: bool) -> int:

@@ -48,6 +48,19 @@ def test_the_head_of_the_line_is_overtaken_so_often_and_no_more() -> None:
     assert int((result.first_token_s < result.first_token_s[0]).sum()) <= 8
 
 
+@pytest.mark.parametrize("policy", ["paged", "odma", "s3", "oracle"])
+@pytest.mark.parametrize("more", [{}, {"admit_on": "chunk"}, {"name": "v0"}])
+def test_who_arrives_may_be_packed_at_once(policy: str, more: dict[str, Any]) -> None:
+    changes = {
+        "policy": {"name": policy}, "predictor": {"kind": "lognormal", "sigma": 0.6},
+        "engine": {"max_model_len": 1024, "max_num_seqs": 24, **PACKED, **more},
+    }  # fmt: skip
+    stream = mixed(120, rate=300.0)
+    together = run(3072, stream, **changes)
+    singly = run(3072, stream, advance_together=False, **changes)
+    assert (together.finish_s == singly.finish_s).all()
+
+
 def test_the_order_of_the_line_is_one() -> None:
     with pytest.raises(ValueError, match="packing: only with batching: any"):
         spec(engine={**PACKED, "batching": "same_tag"})
