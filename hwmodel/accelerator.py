@@ -23,7 +23,10 @@ class Dma(Strict):
     request: PositiveBytes
     """Largest piece an engine sends at once."""
     descriptor_cost: Nanoseconds
-    """Time an engine spends on each contiguous extent before its first request."""
+    """Time an engine spends on each descriptor before its first request."""
+    strided: bool = False
+    """A descriptor may be of two dimensions: three or more extents of one size, a constant stride
+    apart, are one, up to a window of bytes. False: each extent has a descriptor of its own."""
     port_bandwidth: BytesPerSecond
     """Rate at which one engine can issue."""
     request_latency: Nanoseconds
@@ -36,6 +39,16 @@ class Dma(Strict):
         if self.window < self.request:
             raise ValueError("window is smaller than one request")
         return self
+
+
+class Work(Strict):
+    """How attention is spread over the cores, an engine each."""
+
+    spread: Literal["slice", "sequence", "split", "head"] = "slice"
+    """What an engine gets of a batch: an equal slice of all bytes, whole sequences, extents in
+    turn, or single KV heads of a sequence; see `policies.traffic`."""
+    grouped: bool = True
+    """Query heads that share a KV head are served by one read of it; else each reads it again."""
 
 
 class Compute(Strict):
@@ -120,6 +133,7 @@ class AcceleratorSpec(Strict):
     """Overrides the memory's."""
     dma: Dma
     compute: Compute
+    work: Work = Work()
     host: Host | None = None
     link: Link | None = None
 

@@ -1,11 +1,12 @@
 """A device's memory system: DMA engines with finite windows in front of all its channels.
 
-An engine walks its descriptors (contiguous extents) in order. It pays `descriptor_cost` before
-each, cuts it into requests of at most `dma.request` bytes that do not cross an interleave block
-(bursts that a write does not fill go by themselves), issues at most `port_bandwidth`, and stops
-while its bytes in flight fill `dma.window`. A request reaches its channel after `request_latency`;
-a read is complete `response_latency` after its last data beat, a (posted) write `response_latency`
-after it has entered the write queue.
+An engine walks its extents in order. It pays `descriptor_cost` before each, or before each run of
+three or more of one size a constant stride apart, up to a window of bytes, where descriptors may
+have two dimensions (`dma.strided`). It cuts each into requests of at most `dma.request` bytes that
+do not cross an interleave block (bursts that a write does not fill go by themselves), issues at
+most `port_bandwidth`, and stops while its bytes in flight fill `dma.window`. A request reaches its
+channel after `request_latency`; a read is complete `response_latency` after its last data beat, a
+(posted) write `response_latency` after it has entered the write queue.
 
 Simulation alternates engines and channels in rounds of request + response latency: nothing that
 happens in one round can be felt on the other side before the next (conservative lookahead), so
@@ -124,14 +125,14 @@ def _push(p: Record, s: Record, tick: int, local: int, size: int, tag: int) -> N
 @kernel
 def _run_engine(
     p: Record, states: Any, e: Record, engine: int, until: int,
-    start: Int, size: Int, write: Int, completions: Int,
+    start: Int, size: Int, write: Int, first: Int, completions: Int,
 ) -> None:  # fmt: skip
     """Let one engine issue until tick `until` (exclusive)."""
     ring = completions.shape[1] - 1
     while e.cursor < e.end:
         if e.started == 0:
             e.started = 1
-            e.ready += p.descriptor_cost
+            e.ready += p.descriptor_cost * first[e.cursor]
         tick = max(p.now, (e.ready + FRACTION - 1) // FRACTION)
         if tick >= until:
             break
@@ -201,12 +202,13 @@ def _moved(p: Record, states: Any) -> int:
 @kernel
 def run_system(
     constants: Any, system: Any, engines: Any, states: Any,
-    start: Int, size: Int, write: Int, completions: Int,
+    start: Int, size: Int, write: Int, first: Int, completions: Int,
 ) -> bool:  # fmt: skip
     """Run rounds until tick `stop` or until all is done; True if all was done.
 
     `system` (1,) _SYSTEM, `engines` (E,) _ENGINE and `states` (channels,) CHANNEL records,
-    modified in place; `start`, `size`, `write` (n,) descriptors; `completions` (E, ring) zeros.
+    modified in place; `start`, `size`, `write` (n,) extents; `first` (n,) 1 where a
+    descriptor begins, else 0; `completions` (E, ring) zeros.
     Bytes are noted at the first round past tick `warm`.
     """
     c, p = constants[0], system[0]
@@ -215,7 +217,9 @@ def run_system(
         until = p.now + p.round
         busy = False
         for engine in range(engines.shape[0]):
-            _run_engine(p, states, engines[engine], engine, until, start, size, write, completions)
+            _run_engine(
+                p, states, engines[engine], engine, until, start, size, write, first, completions
+            )
             e = engines[engine]
             busy = busy or e.cursor < e.end or e.in_flight > 0
         for channel in range(p.channels):
@@ -236,6 +240,34 @@ def run_system(
         if engines[engine].cursor < engines[engine].end or engines[engine].in_flight > 0:
             return False
     return True
+
+
+@kernel
+def descriptor_starts(engine_ends: Int, start: Int, size: Int, write: Int, limit: int) -> Int:
+    """1 where a two-dimensional descriptor begins, 0 where an extent belongs to the one before.
+
+    engine_ends: (E,) where each engine's extents end; limit: bytes of a descriptor at most.
+    """
+    first = np.ones(len(start), np.int64)
+    begin = 0
+    for end in engine_ends:
+        run = moved = 0  # extents and bytes of the descriptor so far
+        for i in range(begin, end):
+            alike = i > begin and size[i] == size[i - 1] and write[i] == write[i - 1]
+            fits = moved + size[i] <= limit
+            step = start[i] - start[i - 1] if alike else 0
+            joins = alike and fits and run >= 2 and step == start[i - 1] - start[i - 2]
+            if alike and fits and run == 1 and i + 1 < end:
+                after = size[i + 1] == size[i] and write[i + 1] == write[i]
+                joins = after and start[i + 1] - start[i] == step and moved + 2 * size[i] <= limit
+            if joins:
+                first[i] = 0
+                run += 1
+                moved += size[i]
+            else:
+                run, moved = 1, size[i]
+        begin = end
+    return first
 
 
 def _check(device: Device, d: Descriptors) -> None:
@@ -310,12 +342,17 @@ def simulate_system(
     states["stream_closed"] = 1
     engines, start, size, write = _engines(a.dma.engines, descriptors)
     last = FOREVER if math.isinf(measure_ns) else math.ceil((warmup_ns + measure_ns) / tick_ns)
+    first = np.ones(len(start), np.int64)
+    if a.dma.strided:
+        first = descriptor_starts(engines["end"].copy(), start, size, write, a.dma.window)
     system = _system(device, math.ceil(warmup_ns / tick_ns), last)
     p = system[0]
     longest = 2 * (p["round"] + p["request_latency"]) + int(constants["data_end"].max())
     ring = 1 << int(longest + response_ticks(device)).bit_length()
     completions = np.zeros((a.dma.engines, ring), np.int64)
-    finished = bool(run_system(constants, system, engines, states, start, size, write, completions))
+    finished = bool(
+        run_system(constants, system, engines, states, start, size, write, first, completions)
+    )
     return _result(descriptors, states, p, finished, tick_ns)
 
 

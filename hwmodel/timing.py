@@ -215,8 +215,23 @@ def _address_fields(memory: MemorySpec) -> tuple[list[list[int]], list[list[int]
     return fields, hashes
 
 
+_lowered: dict[int, tuple[MemorySpec, NDArray[np.void]]] = {}
+"""The last memories that were lowered, by identity; each kept alive with its record."""
+_MOST_LOWERED = 64
+
+
 def lower(memory: MemorySpec) -> NDArray[np.void]:
-    """`memory` as one CONSTANTS record, shape (1,). Raises nothing: the spec has been checked."""
+    """`memory` as one CONSTANTS record, shape (1,), which nobody changes. Raises nothing: the spec
+    has been checked. Kept for the last memories: a probe would spend milliseconds on it."""
+    known = _lowered.get(id(memory))
+    if known is None:
+        if len(_lowered) >= _MOST_LOWERED:
+            _lowered.pop(next(iter(_lowered)))
+        known = _lowered[id(memory)] = memory, _lower(memory)
+    return known[1]
+
+
+def _lower(memory: MemorySpec) -> NDArray[np.void]:
     levels = _levels(memory)
     result = np.zeros(1, CONSTANTS)
     r = result[0]

@@ -209,9 +209,9 @@ class Allocator(ABC):
         """Physically contiguous runs of slots that `requests` hold together."""
         return len(requests)
 
-    def extents(self, request: int, layer: int, half: int) -> Extents:
-        """Physical byte runs that hold the request's stored tokens in one layer's K (0) or V
-        (1)."""
+    def extents(self, request: int, layer: int, half: int | None) -> Extents:
+        """Physical byte runs that hold the request's stored tokens in one layer's K (0), V (1) or
+        both (None)."""
         return self.layout.extents(self.units(request), layer, half)
 
     def report(self) -> dict[str, float]:

@@ -31,7 +31,7 @@ from policies.interval import confidence_interval
 from policies.kv_layout import KvLayout
 from policies.requests import IntArray
 from policies.step import Efficiency
-from policies.traffic import Descriptors, Extent, Spread
+from policies.traffic import Descriptors, Extent, Reading, Spread
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -58,8 +58,6 @@ class FidelitySpec(Strict):
     attention: Share | None = None
     prefill: Share | None = None
     migration: Share | None = None
-    spread: Spread = "slice"
-    """How extents are dealt to engines (see `policies.traffic`)."""
     weight_tile: PositiveBytes = 16 << 10
     """Weights are dealt to engines in turn in tiles of this size (assumed)."""
     probe_bytes: PositiveBytes = 8 << 20
@@ -173,14 +171,14 @@ def weights_stream(
 
 
 def contiguous_stream(
-    device: Device, layout: KvLayout, spec: FidelitySpec, simulate: Simulate
+    device: Device, layout: KvLayout, spec: FidelitySpec, simulate: Simulate, spread: Spread
 ) -> Measured:
     """What KV does in long contiguous extents, one for each engine.
 
     The mean of `_DRAWS` batches that lie at random in the KV region, so that no single alignment
     of the engines' extents decides. Measured once a process and device.
     """
-    key = (device.digest, layout, _window(spec), spec.spread, simulate)
+    key = (device.digest, layout, _window(spec), spread, simulate)
     if key not in _known:
         probe, rng = Probe(device, spec, simulate), np.random.default_rng(0)
         engines, align = probe.engines, layout.half_bytes
@@ -189,7 +187,7 @@ def contiguous_stream(
             size = int(layout.bytes * rng.uniform(0.5, 1.0)) // layout.layers // align * align
             start = layout.base + int(rng.integers(layout.bytes - size + 1)) // align * align
             batch = {0: traffic.contiguous(start, size, engines)}  # the only layer
-            found.append(probe.measure(batch.__getitem__, 1, spec.spread, rng))
+            found.append(probe.measure(batch.__getitem__, 1, spread, rng))
         shares, results = zip(*found, strict=True)
         mean = math.fsum(shares) / len(shares)
         _known[key] = Measured(mean, transfer(device.memory, results))
@@ -236,12 +234,13 @@ class SampledMemory(Memory):
 
     def __init__(
         self, efficiency: Efficiency, transfers: Mapping[str, Transfer], spec: FidelitySpec,
-        probe: Probe, layout: KvLayout, seed: int | tuple[int, ...],
+        probe: Probe, layout: KvLayout, seed: int | tuple[int, ...], reading: Reading,
     ) -> None:  # fmt: skip
         super().__init__(efficiency, transfers)
         self._spec = spec
         self._probe = probe
         self._layout = layout
+        self._reading = reading
         key = tuple(b"policies.fidelity")
         self._rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
         self._steps = 0
@@ -264,10 +263,14 @@ class SampledMemory(Memory):
             placed = (len(step.decode), extents, step.context / extents)
             if clock.asks(self._steps, placed):
                 self._take(
-                    "attention", lambda layer: traffic.attention(allocator, step.decode, layer)
+                    "attention",
+                    lambda layer: traffic.attention(allocator, step.decode, layer, self._reading),
                 )
         if step.chunks and self._spec.prefill is None and self._clocks["prefill"].asks(self._steps):
-            self._take("prefill", lambda layer: traffic.prefill(allocator, step.chunks, layer))
+            self._take(
+                "prefill",
+                lambda layer: traffic.prefill(allocator, step.chunks, layer, self._reading),
+            )
         moves, piece = step.migrations, self._probe.piece_bytes
         if moves and self._spec.migration is None and self._clocks["migration"].asks(self._steps):
             self._take("migration", lambda layer: traffic.migration(allocator, moves, layer, piece))
@@ -321,7 +324,7 @@ class SampledMemory(Memory):
         }
 
     def _take(self, phase: str, layer: Callable[[int], Extent]) -> None:
-        spread: Spread = "slice" if phase == "migration" else self._spec.spread
+        spread: Spread = "slice" if phase == "migration" else self._reading.spread
         share, result = self._probe.measure(layer, self._layout.layers, spread, self._rng)
         self._results[phase].append((share, result))
         last = [share for share, _ in self._results[phase][-RECENT:]]
@@ -387,9 +390,10 @@ def memory_model(
     stream = Measured(spec.weights, {}) if spec.weights else weights_stream(
         device, model, spec, simulate
     )  # fmt: skip
+    reading = traffic.reading(device, model)
     other = stream  # stands where a phase never comes to be probed
     if spec.fidelity == "analytic":
-        other = contiguous_stream(device, layout, spec, simulate)
+        other = contiguous_stream(device, layout, spec, simulate, reading.spread)
     found = dict(zip(Efficiency._fields, (stream, other, other, other), strict=True))
     pairs = zip(found.values(), given, strict=True)
     efficiency = Efficiency(*(item.share if share is None else share for item, share in pairs))
@@ -397,4 +401,4 @@ def memory_model(
     if spec.fidelity == "analytic":
         return Memory(efficiency, transfers)
     probe = Probe(device, spec, simulate)
-    return SampledMemory(efficiency, transfers, spec, probe, layout, seed)
+    return SampledMemory(efficiency, transfers, spec, probe, layout, seed, reading)

@@ -130,6 +130,7 @@ def _attention(device: Device, model: TransformerSpec, item: Decode) -> float:
     allocator = PagedAllocator(layout, batch.requests(), limits, PagedOptions())
     placed = place(allocator, batch, np.random.default_rng(0))
     dma = device.accelerator.dma
-    extents = traffic.attention(allocator, placed, 0)
-    stream = traffic.deal(extents, dma.engines, FidelitySpec().spread, dma.request)
+    reading = traffic.reading(device, model)
+    extents = traffic.attention(allocator, placed, 0, reading)
+    stream = traffic.deal(extents, dma.engines, reading.spread, dma.request)
     return simulate_system(device, stream).gbps / device.peak_gbps

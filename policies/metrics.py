@@ -16,6 +16,7 @@ from policies.energy import Transfer, serving_energy
 from policies.engine import LIMITS, Engine, Step
 from policies.requests import FloatArray, IntArray, Requests
 from policies.step import PHASES, StepTimes
+from policies.traffic import reading
 
 PERCENTILES = (50, 90, 99)
 
@@ -158,9 +159,10 @@ class Metrics:
         """DRAM energy of an output token after the warm-up, of all `cards`, each of which holds
         such a `model`; see `policies.energy`."""
         after, kv = self.sums.since(self.begin[1]), model.kv_token_bytes
+        repeats = reading(device, model).repeats
         moved = {
             "weights": after.steps * model.step_weight_bytes,
-            "attention": after.attention_tokens * kv,
+            "attention": after.attention_tokens * kv * repeats,
             "prefill": after.prefill_kv_tokens * kv,
             "migration": (2 * (after.migrated_tokens + after.copied_tokens) + after.swapped_tokens)
             * kv,

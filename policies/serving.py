@@ -18,7 +18,7 @@ from policies.cluster import ClusterSpec, Manager, Node, mean_of
 from policies.engine import Engine, EngineOptions, EngineSpec
 from policies.engine_v0 import PAGED_V0, EngineV0, EngineV0Spec
 from policies.fidelity import FidelitySpec, Simulate, memory_model
-from policies.kv_layout import KvOrder, kv_layout
+from policies.kv_layout import LAYOUTS, KvOrder, kv_layout
 from policies.metrics import Metrics
 from policies.paged import PagedOptions
 from policies.predictor import PredictorSpec, predict
@@ -66,7 +66,7 @@ class ServingSpec(Strict):
     """With v0 `paged` is by default what it was then: see `policies.engine_v0.PAGED_V0`."""
     predictor: PredictorSpec = PredictorSpec()
     memory: FidelitySpec = FidelitySpec()
-    kv_layout: KvOrder = "layer_kv_token"
+    kv_layout: KvOrder = LAYOUTS["layer_kv_token"]
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of the capacity for weights and KV (vLLM's default)."""
     weights: DataType | None = None

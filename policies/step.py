@@ -9,6 +9,9 @@ nothing else runs. All-reduce: two a layer of the hidden state of each token, ov
 tensor-parallel cards, while nothing else runs. Within a phase compute and memory overlap (`max`) or
 not (`sum`). Williams et al. 2009, "Roofline".
 
+Where grouped query heads read their KV head each for itself (`work.grouped: false`), reads come so
+many times over.
+
 The samples of a request attend to their common prompt together: its KV is read once, its FLOPs are
 those of each (assumed: batched over a shared prefix).
 
@@ -27,6 +30,7 @@ from hwmodel.device import Device
 from hwmodel.transformer import TransformerSpec
 from policies.engine import Chunk, Step
 from policies.requests import FloatArray
+from policies.traffic import reading
 
 PHASES = ("weights", "attention", "prefill", "migration", "copy", "swap", "all_reduce")
 
@@ -81,6 +85,7 @@ class StepModel:
         self._layers = model.layers
         self._state_bytes = model.activation_bytes
         self._kv_bytes = model.kv_token_bytes
+        self._repeats = reading(device, model).repeats
         self._weight_bytes = model.step_weight_bytes
         self._layer_flops = model.layer_flops
         self._head_flops = model.head_flops
@@ -103,7 +108,8 @@ class StepModel:
         weights_s = self._phase(linear_s, self._weight_bytes, efficiency.weights)
         context = step.context + decode * np.arange(rounds)
         attended = (context + step.common + decode) * self._attention_flops / self._decode_flops
-        moved_bytes = (context + decode) * self._kv_bytes  # read the context, write a token each
+        # read the context, write a token each
+        moved_bytes = (context * self._repeats + decode) * self._kv_bytes
         memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
         attention_s = np.maximum(attended, memory_s) if self._overlaps else attended + memory_s
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
@@ -158,7 +164,8 @@ class StepModel:
         """(compute seconds, bytes): a token attends to itself and all before it; KV moves once a
         chunk."""
         pairs = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in chunks)
-        moved = sum(chunk.start + chunk.tokens for chunk in chunks) * self._kv_bytes
+        read = sum(chunk.start for chunk in chunks) * self._repeats
+        moved = (read + sum(chunk.tokens for chunk in chunks)) * self._kv_bytes
         return pairs * self._attention_flops / self._prefill_flops, moved
 
     def _computes(self, compute_s: float, moved_bytes: int, efficiency: float) -> bool:

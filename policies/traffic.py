@@ -8,6 +8,11 @@ dealt to engines is `spread` (assumed: kernels differ):
   that policies differ by their layout and not by the balance of engines.
 - `sequence`: whole sequences, the longest first to the engine with the least bytes.
 - `split`: extents in turn, one to each engine.
+- `head`: each KV head of each sequence by itself, the longest first to the engine with the least
+  bytes; where heads lie beside one another in a token, each engine reads strided pieces.
+
+Where query heads that share a KV head are not served by one read (`grouped: false`), every read of
+K and V comes as often as query heads share it.
 
 Weights are dealt in tiles in turn, whatever `spread` is: the tiles of a matrix product go round the
 cores, and a core does not own a slice of the layer.
@@ -21,14 +26,38 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.device import Device
 from hwmodel.memory import Descriptors
 from hwmodel.transformer import TransformerSpec
 from policies.allocator import Allocator, Migration
 from policies.engine import Chunk
-from policies.kv_layout import Extents, Units
+from policies.kv_layout import Extents, KvLayout, Units
 from policies.requests import IntArray
 
-Spread = Literal["slice", "sequence", "split"]
+Spread = Literal["slice", "sequence", "split", "head"]
+
+
+class Reading(NamedTuple):
+    """How a device's cores read the KV of a model."""
+
+    spread: Spread = "slice"
+    repeats: int = 1
+    """How often K and V are read."""
+
+    @property
+    def by_head(self) -> bool:
+        """Whether each KV head is a part of its own."""
+        return self.spread == "head"
+
+
+def reading(device: Device, model: TransformerSpec) -> Reading:
+    """As the device's description has it."""
+    assert device.accelerator is not None
+    work = device.accelerator.work
+    return Reading(work.spread, 1 if work.grouped else model.heads // model.kv_heads)
+
+
+_PLAIN = Reading()
 
 
 class Extent(NamedTuple):
@@ -40,52 +69,105 @@ class Extent(NamedTuple):
     owner: IntArray
 
 
-def attention(allocator: Allocator, requests: IntArray, layer: int) -> Extent:
+def attention(
+    allocator: Allocator, requests: IntArray, layer: int, reading: Reading = _PLAIN
+) -> Extent:
     """One layer of a decode step whose new tokens have their slots already: for each request the K
-    of the tokens before and the new one's K written, then the same of V."""
+    of the tokens before and the new ones' K written, then the same of V.
+
+    reading: as its `repeats` and its parts are.
+    """
     parts = []
     for place, request in enumerate(requests.tolist()):
-        units, stored = allocator.units(request), int(allocator.stored[request])
-        for half in (0, 1):
-            read = allocator.layout.extents(units, layer, half, 0, stored - 1)
-            new = allocator.layout.extents(units, layer, half, stored - 1, stored)
-            parts += [(read, False, place), (new, True, place)]
+        # with the copies that samples have of their prompt's last block
+        stored = int(allocator.units(request).tokens.sum())
+        before = stored - int(allocator.width[request])
+        parts += _pass(allocator, request, layer, (0, before, stored), place, reading)
     return _batch(parts)
 
 
-def prefill(allocator: Allocator, chunks: list[Chunk], layer: int) -> Extent:
+def prefill(
+    allocator: Allocator, chunks: list[Chunk], layer: int, reading: Reading = _PLAIN
+) -> Extent:
     """One layer of the chunks of a step: earlier chunks' K read and the chunk's K written, then
-    V."""
+    V; `reading` as in `attention`."""
     parts = []
     for place, chunk in enumerate(chunks):
-        units = allocator.units(chunk.request)
-        end = chunk.start + chunk.tokens
-        for half in (0, 1):
-            read = allocator.layout.extents(units, layer, half, 0, chunk.start)
-            new = allocator.layout.extents(units, layer, half, chunk.start, end)
-            parts += [(read, False, place), (new, True, place)]
+        span = 0, chunk.start, chunk.start + chunk.tokens
+        parts += _pass(allocator, chunk.request, layer, span, place, reading)
     return _batch(parts)
+
+
+def _pass(
+    allocator: Allocator, request: int, layer: int, span: tuple[int, int, int], place: int,
+    reading: Reading,
+) -> list[tuple[Extents, bool, int]]:  # fmt: skip
+    """Tokens [span[0], span[1]) of a request read and [span[1], span[2]) written, in one layer."""
+    units, layout = allocator.units(request), allocator.layout
+    first, middle, last = span
+    heads: list[int | None] = list(range(layout.kv_heads)) if reading.by_head else [None]
+    parts: list[tuple[Extents, bool, int]] = []
+    for nth, head in enumerate(heads):
+        owner = place * len(heads) + nth
+        for half in layout.passes:
+            read = layout.extents(units, layer, half, first, middle, head)
+            new = layout.extents(units, layer, half, middle, last, head)
+            parts += [(read, False, owner)] * reading.repeats + [(new, True, owner)]
+    return parts
+
+
+def swap(allocator: Allocator, request: int, layer: int, out: bool) -> Extent:
+    """One layer of a request's tokens on their way to host memory (read here), or back (written):
+    the device's side of a swap, while the request holds its slots."""
+    units, layout = allocator.units(request), allocator.layout
+    return _batch([(layout.extents(units, layer, half), not out, 0) for half in layout.passes])
 
 
 def migration(allocator: Allocator, moves: list[Migration], layer: int, piece_bytes: int) -> Extent:
     """One layer of contiguous copies, in pieces: each is read from the old place and written to the
     new."""
+    sizes = allocator.reserved
+    pairs = [
+        (_unit(m.source, m.tokens, m.left), _unit(m.target, m.tokens, int(sizes[m.request])))
+        for m in moves
+    ]
+    return _copied(allocator.layout, pairs, layer, piece_bytes)
+
+
+def copies(
+    layout: KvLayout, moves: list[Migration], block: int, layer: int, piece_bytes: int
+) -> Extent:
+    """One layer of copies on write, between blocks of `block` tokens, in pieces."""
+    pairs = [(_unit(m.source, m.tokens, block), _unit(m.target, m.tokens, block)) for m in moves]
+    return _copied(layout, pairs, layer, piece_bytes)
+
+
+def _copied(
+    layout: KvLayout, pairs: list[tuple[Units, Units]], layer: int, piece_bytes: int
+) -> Extent:
     starts, sizes, owners = [], [], []
-    for place, move in enumerate(moves):
-        size = int(allocator.reserved[move.request])
-        for half in (0, 1):
-            old = allocator.layout.extents(_unit(move.source, move.tokens, move.left), layer, half)
-            new = allocator.layout.extents(_unit(move.target, move.tokens, size), layer, half)
-            offset, part = _pieces(old.size, piece_bytes)
-            index = np.repeat(np.arange(len(old.size)), -(-old.size // piece_bytes))
-            starts.append(
-                np.stack((old.start[index] + offset, new.start[index] + offset), 1).ravel()
-            )
+    for place, (source, target) in enumerate(pairs):
+        for half in layout.passes:
+            old = layout.extents(source, layer, half)
+            new = layout.extents(target, layer, half)
+            # the same bytes in the same order, in runs that need not be the same
+            ends = np.union1d(np.cumsum(old.size), np.cumsum(new.size))
+            common = np.diff(ends, prepend=0)
+            offset, part = _pieces(common, piece_bytes)
+            at = np.repeat(ends - common, -(-common // piece_bytes)) + offset
+            starts.append(np.stack((_at(old, at), _at(new, at)), 1).ravel())
             sizes.append(np.repeat(part, 2))
             owners.append(np.full(2 * len(part), place, np.int64))
     start = np.concatenate(starts)
     write = np.arange(len(start)) % 2 == 1
     return Extent(start, np.concatenate(sizes), write, np.concatenate(owners))
+
+
+def _at(runs: Extents, offset: IntArray) -> IntArray:
+    """Addresses of the bytes at these offsets into the runs."""
+    ends = np.cumsum(runs.size)
+    index = np.searchsorted(ends, offset, side="right")
+    return runs.start[index] + offset - (ends - runs.size)[index]
 
 
 def weights(model: TransformerSpec, layer: int, tile_bytes: int) -> Extent:

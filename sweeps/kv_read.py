@@ -22,7 +22,7 @@ from policies.allocator import Allocator, Limits
 from policies.batch import BatchSpec, place
 from policies.engine import Step
 from policies.fidelity import FidelitySpec, weights_efficiency
-from policies.kv_layout import KvOrder, kv_layout
+from policies.kv_layout import LAYOUTS, KvOrder, kv_layout
 from policies.registry import POLICIES
 from policies.requests import IntArray
 from policies.step import Efficiency, StepModel
@@ -33,9 +33,9 @@ class KvReadSpec(Described):
     """One batch on one device, as the `base` of a sweep with `measure: kv_read` describes it."""
 
     batch: BatchSpec = BatchSpec()
-    kv_layout: KvOrder = "layer_kv_token"
+    kv_layout: KvOrder = LAYOUTS["layer_kv_token"]
     memory: FidelitySpec = FidelitySpec()
-    """Of the weights' stream, and `spread`."""
+    """Of the weights' stream."""
     gpu_memory_utilization: float = 0.9
 
 
@@ -64,10 +64,11 @@ def read_kv(task: Task) -> dict[str, Any]:
     allocator = kind(layout, spec.batch.requests(), limits, spec.batch.policy)
     batch = place(allocator, spec.batch, rng)
     step = StepModel(device, model)  # says first what a device lacks
-    extents = traffic.attention(allocator, batch, int(rng.integers(model.layers)))
+    reading = traffic.reading(device, model)
+    extents = traffic.attention(allocator, batch, int(rng.integers(model.layers)), reading)
     assert device.accelerator is not None
     dma = device.accelerator.dma
-    stream = traffic.deal(extents, dma.engines, spec.memory.spread, dma.request)
+    stream = traffic.deal(extents, dma.engines, reading.spread, dma.request)
     found = simulate_system(device, stream)
     efficiency = found.gbps / device.peak_gbps
     read = ~extents.write

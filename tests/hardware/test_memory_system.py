@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hwmodel.device import Device, load_device
-from hwmodel.memory import Descriptors, SystemResult, simulate_system
+from hwmodel.memory import Descriptors, SystemResult, descriptor_starts, simulate_system
 
 KIB = 1024
 
@@ -74,6 +74,43 @@ def test_the_latency_of_a_lone_burst_is_the_sum_of_its_parts() -> None:
 def test_a_tighter_resource_costs_bandwidth(better: str, worse: str) -> None:
     settings = ["capacity=8GiB"]
     assert run([*settings, better]).gbps > 1.02 * run([*settings, worse]).gbps
+
+
+@pytest.mark.parametrize(
+    ("start", "size", "first"),
+    [
+        ([0, 100, 200, 300], [50] * 4, [1, 0, 0, 0]),
+        ([0, 100, 200, 350], [50] * 4, [1, 0, 0, 1]),
+        ([0, 100, 250, 400], [50] * 4, [1, 1, 0, 0]),
+        ([0, 100, 350], [50] * 3, [1, 1, 1]),  # two are no run
+        ([0, 100, 200, 300], [50, 50, 50, 40], [1, 0, 0, 1]),
+        ([300, 200, 100], [50] * 3, [1, 0, 0]),
+        ([0, 500, 1000, 1500, 2000], [400] * 5, [1, 1, 1, 1, 1]),  # 1000 bytes hold two
+        ([0, 300, 600, 900, 1200, 1500, 1800], [250] * 7, [1, 0, 0, 0, 1, 0, 0]),
+    ],
+)
+def test_descriptors_of_two_dimensions(start: list[int], size: list[int], first: list[int]) -> None:
+    count = len(start)
+    ends = np.array([count, 2 * count])  # two engines with the same
+    found = descriptor_starts(
+        ends, np.array(start * 2), np.array(size * 2), np.zeros(2 * count, np.int64), 1000
+    )
+    assert found.tolist() == first * 2
+
+
+def test_a_strided_run_pays_once() -> None:
+    # 64 pieces of 256 B, 1 KiB apart: heads of one token each, 8 windows of 2 KiB
+    settings = ["dma.descriptor_cost=1us", "dma.window=2KiB"]
+    pieces = Descriptors(
+        np.zeros(64, np.int64), np.arange(64) * KIB, np.full(64, 256), np.zeros(64, bool)
+    )
+    each, runs = (
+        simulate_system(load_device("mlu370-x4", [*settings, f"dma.strided={kind}"]), pieces)
+        for kind in ("false", "true")
+    )
+    assert each.elapsed_ns > 64_000
+    assert 8_000 < runs.elapsed_ns < 12_000
+    assert runs.bytes_measured == each.bytes_measured == 64 * 256
 
 
 @pytest.mark.parametrize("setting", ["interleave=4KiB", "channel_hash=none", "dma.request=64B"])

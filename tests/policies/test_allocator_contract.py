@@ -51,7 +51,7 @@ class TestEveryAllocator:
         for layer in range(LAYOUT.layers):
             for half in (0, 1):
                 start, size = allocator.extents(3, layer, half)
-                first = LAYOUT.half_start(layer, half)
+                first = LAYOUT.base + (2 * layer + half) * LAYOUT.slots * LAYOUT.half_bytes
                 assert size.sum() == 37 * LAYOUT.half_bytes
                 assert start.min() >= first
                 assert (start + size).max() <= first + LAYOUT.slots * LAYOUT.half_bytes

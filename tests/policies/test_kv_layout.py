@@ -8,12 +8,17 @@ import pytest
 from hwmodel.description import DescriptionError
 from hwmodel.device import load_device
 from hwmodel.transformer import load_model
-from policies.kv_layout import KvLayout, Units, kv_layout
+from policies.kv_layout import LAYOUTS, KvLayout, Units, kv_layout
 
 TOKEN = KvLayout(base=1000, slots=100, layers=3, kv_heads=2, head_bytes=8)
 HEAD = KvLayout(
-    base=1000, slots=100, layers=3, kv_heads=2, head_bytes=8, order="layer_kv_block_head"
+    base=1000, slots=100, layers=3, kv_heads=2, head_bytes=8, dims=LAYOUTS["layer_kv_block_head"]
 )
+
+
+def half_start(layout: KvLayout, layer: int, half: int) -> int:
+    """Slot 0 of a layer's K or V, where those are outermost."""
+    return layout.base + (2 * layer + half) * layout.slots * layout.half_bytes
 
 
 def units(start: list[int], tokens: list[int], size: int = 16) -> Units:
@@ -25,7 +30,7 @@ def pairs(extents: object) -> list[tuple[int, int]]:
 
 
 def test_halves_tile_the_region_layer_by_layer() -> None:
-    starts = [TOKEN.half_start(layer, half) for layer in range(3) for half in (0, 1)]
+    starts = [half_start(TOKEN, layer, half) for layer in range(3) for half in (0, 1)]
     assert starts == [1000 + i * 1600 for i in range(6)]
     assert TOKEN.bytes == 9600 == TOKEN.slots * TOKEN.token_bytes
 
@@ -33,8 +38,8 @@ def test_halves_tile_the_region_layer_by_layer() -> None:
 def test_blocks_that_touch_are_one_extent() -> None:
     held = units([32, 48, 0, 16], [16, 16, 16, 5])
     assert pairs(TOKEN.extents(held, 1, 1)) == [
-        (TOKEN.half_start(1, 1) + 32 * 16, 32 * 16),
-        (TOKEN.half_start(1, 1) + 0, 21 * 16),
+        (half_start(TOKEN, 1, 1) + 32 * 16, 32 * 16),
+        (half_start(TOKEN, 1, 1) + 0, 21 * 16),
     ]
 
 
@@ -49,7 +54,7 @@ def test_a_token_range_is_cut_out() -> None:
 
 def test_heads_outermost_make_an_extent_of_each_head_of_each_block() -> None:
     held = units([32, 48], [16, 5])
-    at = HEAD.half_start(0, 1)
+    at = half_start(HEAD, 0, 1)
     assert pairs(HEAD.extents(held, 0, 1)) == [
         (at + 32 * 16, 16 * 8), (at + 32 * 16 + 16 * 8, 16 * 8),
         (at + 48 * 16, 5 * 8), (at + 48 * 16 + 16 * 8, 5 * 8),

@@ -14,19 +14,23 @@ from hwmodel.transformer import load_model
 from policies import traffic
 from policies.allocator import Demand
 from policies.engine import Chunk
-from policies.kv_layout import KvLayout
+from policies.kv_layout import LAYOUTS, KvLayout
 from policies.predictor import Prediction
 from policies.registry import POLICIES
 from tests.policies.contract import LIMITS, build, cases
 
 CASES = cases()
-ORDERS = ("layer_kv_token", "layer_kv_block_head")
+ORDERS = tuple(LAYOUTS)
 SPREADS = ("slice", "sequence", "split")
 STORED = [33, 1, 16, 90, 17]
 
 
+def half_start(layout: KvLayout, layer: int, half: int) -> int:
+    return layout.base + (2 * layer + half) * layout.slots * layout.half_bytes
+
+
 def layout(order: str) -> KvLayout:
-    return KvLayout(4096, 8192, 2, 2, 16, order)  # type: ignore[arg-type]
+    return KvLayout(4096, 8192, 2, 2, 16, LAYOUTS[order])
 
 
 def filled(options: Any, order: str = "layer_kv_token") -> Any:
@@ -70,7 +74,7 @@ def test_attention_reads_every_older_token_and_writes_the_new_one(options: Any, 
     assert len(bytes_moved) == len(set(bytes_moved))
     if order == "layer_kv_token":
         held = {slot for request in requests for slot in slots_of(allocator, int(request))}
-        k, v = (allocator.layout.half_start(1, h) for h in (0, 1))
+        k, v = (half_start(allocator.layout, 1, h) for h in (0, 1))
         assert {(b - k) // half for b in bytes_moved if b < v} == held
         assert {(b - v) // half for b in bytes_moved if b >= v} == held
 
@@ -84,22 +88,23 @@ def test_prefill_reads_earlier_chunks_and_writes_its_own(order: str) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_migration_copies_each_byte_from_the_old_place_to_the_new(order: str) -> None:
+@pytest.mark.parametrize("tokens", [20, 52])
+def test_a_migration_copies_each_byte_to_its_own_place(order: str, tokens: int) -> None:
     options = POLICIES["odma"].Options.model_validate({"name": "odma", "align": 1})
     allocator = build(options, layout(order))
-    assert allocator.reserve(0, Demand(20, 0, Prediction(5.0)), 20)
+    assert allocator.reserve(0, Demand(20, 0, Prediction(5.0)), tokens)
     move = allocator.migrate(0)
     assert move is not None and move.left == 20 + 32
     extents = traffic.migration(allocator, [move], 1, 100)
     assert extents.write.tolist() == [False, True] * (len(extents.write) // 2)
     assert (extents.size[::2] == extents.size[1::2]).all()
     assert extents.size.max() <= 100
-    assert extents.size[::2].sum() == 20 * 2 * allocator.layout.half_bytes
+    assert extents.size[::2].sum() == tokens * 2 * allocator.layout.half_bytes
     new = covered(extents, extents.write)
     allocator.settle()
     expected = [
         byte
-        for half in (0, 1)
+        for half in allocator.layout.passes
         for start, size in zip(*allocator.extents(0, 1, half), strict=True)
         for byte in range(start, start + size)
     ]
@@ -176,7 +181,8 @@ def test_contiguous_requests_need_fewer_descriptors_than_scattered_blocks() -> N
 def test_heads_outermost_change_the_extents() -> None:
     options = POLICIES["static"].Options(name="static")
     sizes = [
-        traffic.attention(filled(options, order), np.array([5]), 0).size.max() for order in ORDERS
+        traffic.attention(filled(options, order), np.array([5]), 0).size.max()
+        for order in ("layer_kv_token", "layer_kv_block_head")
     ]
     assert sizes == [89 * 32, 89 * 16]
 

@@ -16,8 +16,8 @@ from policies.fidelity import FidelitySpec
 from policies.predictor import PredictorSpec
 from policies.registry import POLICIES
 from policies.requests import Requests
-from policies.serving import ServingSpec
-from tests.policies.small import FakeMemory, mixed, run
+from policies.serving import ServingSpec, serve
+from tests.policies.small import MODEL, FakeMemory, device, mixed, run, spec
 
 STREAM = mixed(300)
 SHARED = dataclasses.replace(
@@ -195,7 +195,6 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         odma(), {**odma(), "memory": {"efficiency": 1.0, "migration": 0.1}},
         "phase_share.migration",
     ),
-    "memory.spread": (sampled(), sampled(spread="sequence"), "kv_gbps"),
     "memory.weight_tile": ({}, {"memory": {"weight_tile": "256B"}}, "phase_share.weights"),
     "memory.probe_bytes": (sampled(), sampled(probe_bytes="1MiB"), "memory.simulated_bytes"),
     "memory.warmup": (sampled(), sampled(warmup="1us"), "kv_gbps"),
@@ -215,6 +214,19 @@ def test_it_moves_its_number(option: str) -> None:
     assert figure(before, name) != figure(after, name)
 
 
+@pytest.mark.parametrize(
+    "override", ["work.spread=split", "work.spread=head", "work.grouped=false"]
+)
+def test_how_work_is_spread_over_cores_moves_the_kv_read(override: str) -> None:
+    few = STREAM[:80]
+    changes = spec(**sampled(), engine={"max_model_len": 1024})
+    before, after = (
+        serve(device(2048, *sets), MODEL, changes, few, seed=1, simulate=FakeMemory()).metrics
+        for sets in ((), (override,))
+    )
+    assert before["kv_gbps"] != after["kv_gbps"]
+
+
 def test_shared_prompts_are_found_where_prefix_caching_is_on() -> None:
     for caching in (True, False):
         policy = {"policy": {"name": "paged", "prefix_caching": caching, "cached_recompute": False}}
@@ -230,8 +242,8 @@ def test_no_option_is_left_out() -> None:
         "engine": EngineSpec, "predictor": PredictorSpec, "memory": FidelitySpec,
         "cluster": ClusterSpec,
     }  # fmt: skip
-    for part, spec in parts.items():
-        known |= {f"{part}.{field}" for field in spec.model_fields}
+    for part, options in parts.items():
+        known |= {f"{part}.{field}" for field in options.model_fields}
     own = set(EngineV0Spec.model_fields) - set(EngineOptions.model_fields)
     known |= {f"engine.v0.{field}" for field in own}
     # that one has a test of its own, with requests that begin alike
