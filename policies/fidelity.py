@@ -25,6 +25,7 @@ from hwmodel.device import Device
 from hwmodel.transformer import TransformerSpec
 from hwmodel.units import Nanoseconds, PositiveBytes
 from policies import traffic
+from policies.banks import bank_activity
 from policies.energy import Transfer, transfer
 from policies.engine import Engine, Step
 from policies.interval import confidence_interval
@@ -41,6 +42,8 @@ Simulate = Callable[..., Any]
 NEVER = 1 << 30
 RECENT = 4
 """Probes of a phase that are averaged (assumed), so that no odd one stands alone until the next."""
+MOST_EXTENTS = 40
+"""Probes that a result tells one by one."""
 _DRAWS = 24
 """Places that the control's efficiency of contiguous KV is the mean of (assumed)."""
 _LEAST = 1e-6
@@ -83,7 +86,7 @@ class Probe:
     def __init__(self, device: Device, spec: FidelitySpec, simulate: Simulate) -> None:
         if device.accelerator is None:
             raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
-        self._device = device
+        self.device = device
         self.memory = device.memory
         self._simulate = simulate
         self._dma = device.accelerator.dma
@@ -121,11 +124,11 @@ class Probe:
             parts.append(dealt)
         stream = traffic.window(traffic.joined(parts), dma.engines, 0.0, each, dma.request)
         result = self._simulate(
-            self._device, stream, warmup_ns=self._warmup_ns, measure_ns=self._measure_ns
+            self.device, stream, warmup_ns=self._warmup_ns, measure_ns=self._measure_ns
         )
         self.simulated_bytes += int(result.bytes_measured)
         self.wall_s += time.perf_counter() - begun
-        share = max(result.gbps / self._device.peak_gbps, _LEAST)
+        share = max(result.gbps / self.device.peak_gbps, _LEAST)
         return min(share * self._kept(whole, result.gbps * 1e9), 1.0), result
 
     def _kept(self, loads: IntArray, rate: float) -> float:
@@ -248,6 +251,8 @@ class SampledMemory(Memory):
         self._changes = -1
         self._results: dict[str, list[tuple[float, Any]]] = {name: [] for name in self._clocks}
         self._marks = dict.fromkeys(self._clocks, 0)
+        self._run_bytes: list[float] = []
+        """Mean extent of one layer's K at each probe of the attention."""
 
     @property
     def rounds_to_probe(self) -> int:  # type: ignore[override]
@@ -266,6 +271,7 @@ class SampledMemory(Memory):
                     "attention",
                     lambda layer: traffic.attention(allocator, step.decode, layer, self._reading),
                 )
+                self._run_bytes.append(step.context / extents * self._layout.half_bytes)
         if step.chunks and self._spec.prefill is None and self._clocks["prefill"].asks(self._steps):
             self._take(
                 "prefill",
@@ -311,7 +317,9 @@ class SampledMemory(Memory):
                 "ci95": half,
                 "probes": len(results),
                 "row_hit_rate": hits / (hits + others) if hits + others else 0.0,
+                "banks": bank_activity(self._probe.device, [result for _, result in counted]),
             }
+        phases["attention"]["by_extent"] = self._by_extent()
         return {
             "fidelity": "sampled",
             "efficiency": {"weights": self.efficiency.weights}
@@ -322,6 +330,15 @@ class SampledMemory(Memory):
             "simulated_share": self._probe.simulated_bytes / max(moved_bytes, 1),
             "probe_wall_s": self._probe.wall_s,
         }
+
+    def _by_extent(self) -> list[list[float]]:
+        """Mean extent in bytes and GB/s of each probe of the attention that counts, some of them
+        where there are many."""
+        found = [
+            [round(size), float(f"{result.gbps:.5g}")]
+            for size, (_, result) in zip(self._run_bytes, self._results["attention"], strict=True)
+        ][self._marks["attention"] :]
+        return found[:: -(-len(found) // MOST_EXTENTS) or 1]
 
     def _take(self, phase: str, layer: Callable[[int], Extent]) -> None:
         spread: Spread = "slice" if phase == "migration" else self._reading.spread

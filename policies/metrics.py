@@ -16,9 +16,13 @@ from policies.energy import Transfer, serving_energy
 from policies.engine import LIMITS, Engine, Step
 from policies.requests import FloatArray, IntArray, Requests
 from policies.step import PHASES, StepTimes
+from policies.timeline import Stretch, Timeline
 from policies.traffic import reading
 
 PERCENTILES = (50, 90, 99)
+QUANTILES = 101
+"""Points of the quantile functions of latencies: 0 %, 1 %, ... 100 %."""
+_DIGITS = 5
 
 
 @dataclass
@@ -82,6 +86,7 @@ class Metrics:
         self.first_s: FloatArray = np.full(len(requests), np.nan)
         self.end_s: FloatArray = np.full(len(requests), np.nan)
         self.sums = Sums()
+        self.timeline = Timeline()
         self.ended = 0
         self.begin: tuple[float, Sums] = (0.0, Sums())
         self.close: tuple[float, int] = (0.0, 0)
@@ -96,8 +101,17 @@ class Metrics:
         `now`."""
         self.close = (now, self.sums.output_tokens)
 
-    def steps(self, step: Step, times: StepTimes, allocator: Allocator, running: IntArray) -> None:
-        """Add consecutive steps alike; `allocator` as it is at the end of the last of them."""
+    def steps(
+        self,
+        step: Step,
+        times: StepTimes,
+        allocator: Allocator,
+        running: IntArray,
+        begin_s: float,
+        reserved: int,
+    ) -> None:
+        """Add consecutive steps alike, from `begin_s` on; `reserved` slots in the first of them,
+        `allocator` as it is at the end of the last."""
         sums, rounds, batch = self.sums, len(times.total_s), step.tokens
         total = float(times.total_s.sum())
         stored = int(allocator.stored[running].sum()) - batch * (rounds - 1)
@@ -106,11 +120,12 @@ class Metrics:
             stored -= max(held - allocator.reserved_total, 0)
         sums.seconds += total
         sums.steps += rounds
-        sums.output_tokens += batch * rounds
+        begun = 0
         for chunk in step.chunks:
             sums.prefill_tokens += chunk.tokens
             sums.prefill_kv_tokens += chunk.start + chunk.tokens
-            sums.output_tokens += chunk.samples if chunk.last else 0
+            begun += chunk.samples if chunk.last else 0
+        sums.output_tokens += batch * rounds + begun
         sums.cached_tokens += step.cached
         attended = (step.context + batch) * rounds + batch * (rounds * (rounds - 1) // 2)
         sums.attention_tokens += attended
@@ -118,7 +133,8 @@ class Metrics:
         sums.stored_seconds += stored * total
         if rounds > 1:
             sums.stored_seconds += batch * float(np.arange(rounds) @ times.total_s)
-        sums.hole_seconds += allocator.fragmentation * total
+        holes = allocator.fragmentation
+        sums.hole_seconds += holes * total
         sums.preemptions += step.preempted
         for migration in step.migrations:
             sums.migrations += 1
@@ -136,6 +152,12 @@ class Metrics:
         phase["overhead"] += times.overhead_s * rounds
         sums.compute_s += float(times.compute_s.sum())
         sums.limit_s[step.limit] += total
+        self.timeline.add(
+            Stretch(
+                begin_s, times.total_s, len(running), batch, stored, reserved,
+                allocator.reserved_total, holes, batch + begun, batch,
+            )
+        )  # fmt: skip
 
     def end(self, requests: list[int], now: float) -> bool:
         """These requests ended; True if the warm-up ended with them."""
@@ -229,6 +251,12 @@ class Metrics:
             "compute_share": after.compute_s / busy,
             "limit_share": _shares(after.limit_s),
             "kv_capacity_tokens": capacity_tokens,
+            "quantiles": {
+                "ttft_s": quantiles(first[done]),
+                "tpot_s": quantiles(each[many]),
+                "latency_s": quantiles(latency[done]),
+            },
+            "over_time": {"warm_s": begin_s, **self.timeline.figures(capacity_tokens)},
         }
 
 
@@ -239,6 +267,14 @@ def summary(values: FloatArray) -> dict[str, float]:
     points = np.percentile(values, PERCENTILES)
     named = {f"p{share}": float(point) for share, point in zip(PERCENTILES, points, strict=True)}
     return {"mean": float(values.mean()), **named}
+
+
+def quantiles(values: FloatArray) -> list[float]:
+    """The quantile function at `QUANTILES` even shares; empty where there is nothing."""
+    if not len(values):
+        return []
+    points = np.quantile(values, np.linspace(0.0, 1.0, QUANTILES))
+    return [float(f"{point:.{_DIGITS}g}") for point in points]
 
 
 def _times(energy: dict[str, Any], cards: int) -> dict[str, Any]:

@@ -81,11 +81,11 @@ class Replica:
         if self._watch:
             self._watch.scheduled(begin_s, step)
         times, ends = self._times(step, until_s)
-        rounds = len(times.total_s)
+        rounds, reserved = len(times.total_s), engine.allocator.reserved_total
         engine.repeat(step, rounds - 1)
         self.memory.passed(rounds)
         self.now_s = float(ends[rounds])
-        self.metrics.steps(step, times, engine.allocator, engine.running)
+        self.metrics.steps(step, times, engine.allocator, engine.running, begin_s, reserved)
         if self._watch:
             self._watch.stepped(begin_s, step, times)
         return self._complete(step, rounds)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any, NamedTuple
 
+import numpy as np
+
 PERIOD = 1_000
 """Requests that a row of the figures over time sums up."""
+LENGTHS = (10, 25, 50, 75, 90)
+"""Percentiles of the realised lengths, of the kind the bounds bound, in such a row."""
 
 
 class Guess(NamedTuple):
@@ -64,11 +68,13 @@ class Score:
         )
         self._before = self._counts.copy()
         self._rows: list[dict[str, Any]] = []
+        self._lengths: list[int] = []
 
     def end(self, guess: Guess, outcome: Outcome) -> bool:
         """A request ended; True if PERIOD of them are complete, and `close` is to add their row."""
         counts = self._counts
         counts["ended"] += 1
+        self._lengths.append(outcome.length)
         counts["exact"] += bisect_left(guess.bounds, outcome.length) == guess.predicted
         counts["raw"] += guess.raw_slots >= outcome.needed
         counts["final"] += guess.slots >= outcome.needed
@@ -85,9 +91,10 @@ class Score:
         part = {name: value - self._before[name] for name, value in self._counts.items()}
         self._before = self._counts.copy()
         row = {**_shares(part), "utilization": part["used"] / part["held"]}
-        self._rows.append(
-            {**row, "output_tokens": part["output"], "bounds": list(bounds), "until_s": None}
-        )
+        lengths = np.percentile(self._lengths, LENGTHS).round().astype(int).tolist()
+        self._lengths.clear()
+        told = {"output_tokens": part["output"], "bounds": list(bounds), "lengths": lengths}
+        self._rows.append({**row, **told, "until_s": None})
 
     def clock(self, now_s: float) -> None:
         """The next step begins: the last row ended here."""
@@ -96,7 +103,8 @@ class Score:
 
     def figures(self) -> dict[str, Any]:
         """Shares of the requests that ended; `over_time` has a row for each PERIOD of them, with
-        utilisation, output tokens, the bounds, and `until_s`, when the next step began."""
+        utilisation, output tokens, the bounds, percentiles `LENGTHS` of the realised lengths, and
+        `until_s`, when the next step began."""
         return {**_shares(self._counts), "over_time": self._rows}
 
 

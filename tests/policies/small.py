@@ -79,4 +79,5 @@ class FakeMemory:
             gbps=gbps, elapsed_ns=measure_ns, bytes_measured=min(total, int(gbps * measure_ns)),
             total_bytes=total, bursts=total,
             finished=False, row_hits=3, row_misses=1, row_conflicts=0, commands={},
+            simulated_ns=warmup_ns + measure_ns, active_ns=0.0,
         )  # fmt: skip
