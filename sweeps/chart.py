@@ -1,92 +1,174 @@
-"""Bars of a report page: HTML text beside SVG bars in shares of the width, so that a phone fits."""
+"""Charts as data: what is drawn, with units, and its table. `sweeps.drawing` draws them."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Iterable
-from html import escape
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
-from sweeps.figures import PHASES, THROUGHPUT
 from sweeps.statistics import Interval
-from sweeps.table import Row
 
-STYLE = """
-.bars { display: grid; grid-template-columns: auto 1fr auto; gap: .2rem .6rem; align-items: center;
-        margin: .3rem 0 1rem; font-variant-numeric: tabular-nums; font-size: .9rem }
-.bars svg { width: 100%; height: 18px; display: block; overflow: visible }
-.bars svg text { fill: #fff; font: 11px system-ui, sans-serif; text-anchor: middle }
-.bars .control { color: var(--dim) }
-.whisker { stroke: var(--ink); stroke-width: 1.2 }
-.key { display: inline-block; margin-right: 1rem; white-space: nowrap }
-.key i { display: inline-block; width: .8em; height: .8em; margin-right: .35em;
-         vertical-align: -.05em }
-.weights { fill: #3a6ea5; background: #3a6ea5 } .attention { fill: #b8631a; background: #b8631a }
-.prefill { fill: #4b7f52; background: #4b7f52 } .migration { fill: #a04668; background: #a04668 }
-.overhead { fill: #7a808a; background: #7a808a }
-"""
-_WRITTEN = 0.08
-"""A part of a bar has its number from this share of the width on."""
+Cells = list[Any]
+_DIGITS = 5
+"""Significant digits of a chart's data, which is enough for every screen."""
 
 
-def throughput_bars(rows: list[Row]) -> str:
-    """Output tokens/s from zero, with a whisker for the interval."""
-    known = [(row, found) for row in rows if (found := row.interval(THROUGHPUT)) is not None]
-    if not known:
-        return ""
-    top = max(i.high if math.isfinite(i.high) else i.mean for _, i in known) or 1.0
-    lines = []
-    for row, found in known:
-        text = f"{found.mean:,.0f}" if found.mean >= 1000 else f"{found.mean:,.1f}"
-        colour = "control" if row.control else "bar"
-        lines.append((row, _bar(found, top, colour), text))
-    caption = "Output tokens/s, with the interval of the mean"
-    return f"<h3>{caption}</h3>{_grid(lines, caption)}"
+@dataclass(frozen=True)
+class Axis:
+    """`label` has the unit in it, after a comma. `bytes`: ticks are powers of two, as KiB, MiB."""
+
+    label: str
+    scale: Literal["linear", "log", "bytes"] = "linear"
+    zero: bool = True
+    """Whether a linear axis begins at zero."""
 
 
-def phase_bars(rows: list[Row]) -> str:
-    """The phases' shares of step time, stacked."""
-    lines = []
-    for row in rows:
-        shares = {name: row.mean(f"phase_share.{name}") or 0.0 for name in PHASES}
-        if sum(shares.values()) > 0:
-            lines.append((row, _stack(shares), ""))
-    if not lines:
-        return ""
-    caption = "Share of step time, %"
-    keys = "".join(f'<span class="key"><i class="{name}"></i>{name}</span>' for name in PHASES)
-    return f"<h3>{caption}</h3><div>{keys}</div>{_grid(lines, caption)}"
+@dataclass(frozen=True)
+class Series:
+    """Points of a chart in order of x; `low` and `high` the ends of their intervals, or nothing."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    band: bool = False
+    """Draw the interval alone, without its middle."""
 
 
-def _grid(lines: Iterable[tuple[Row, str, str]], caption: str) -> str:
-    parts = []
-    for row, bar, text in lines:
-        kind = ' class="control"' if row.control else ""
-        name = escape(row.control or row.name)
-        picture = f'<svg role="img" aria-label="{escape(row.title)}: {caption} {text}">{bar}</svg>'
-        parts.append(f"<span{kind}>{name}</span>{picture}<span{kind}>{text}</span>")
-    return f'<div class="bars">{"".join(parts)}</div>'
+@dataclass(frozen=True)
+class Lines:
+    """Lines, steps or points over an axis."""
+
+    title: str
+    x: Axis
+    y: Axis
+    series: list[Series]
+    note: str = ""
+    form: Literal["lines", "steps", "points"] = "lines"
+
+    def columns(self) -> list[str]:
+        wide = any(len(one.low) for one in self.series)
+        ends = ["low", "high"] if wide else []
+        return ["series", self.x.label, self.y.label, *ends]
+
+    def rows(self) -> list[Cells]:
+        wide = any(len(one.low) for one in self.series)
+        found = []
+        for one in self.series:
+            for i, (x, y) in enumerate(zip(one.x, one.y, strict=True)):
+                ends = [one.low[i], one.high[i]] if len(one.low) else [None, None]
+                found.append([one.name, x, y, *(ends if wide else [])])
+        return found
 
 
-def _bar(found: Interval, top: float, colour: str) -> str:
-    width = 100 * found.mean / top
-    bar = f'<rect y="2" height="14" width="{width:.2f}%" fill="var(--{colour})"/>'
-    if not math.isfinite(found.half):
-        return bar
-    low, high = (f"{100 * max(value, 0) / top:.2f}%" for value in (found.low, found.high))
-    lines = [(low, high, 9, 9), (low, low, 5, 13), (high, high, 5, 13)]
-    return bar + "".join(
-        f'<line class="whisker" x1="{a}" x2="{b}" y1="{c}" y2="{d}"/>' for a, b, c, d in lines
-    )
+@dataclass(frozen=True)
+class Curves:
+    """Quantile functions: a value for each of the same shares, a column a series."""
+
+    title: str
+    x: Axis
+    shares: Sequence[float]
+    values: Mapping[str, Sequence[float]]
+    note: str = ""
+
+    def columns(self) -> list[str]:
+        return ["share of requests, %", *(f"{name}: {self.x.label}" for name in self.values)]
+
+    def rows(self) -> list[Cells]:
+        columns = self.values.values()
+        return [
+            [100 * share, *values] for share, *values in zip(self.shares, *columns, strict=True)
+        ]
 
 
-def _stack(shares: dict[str, float]) -> str:
-    parts, start, total = [], 0.0, sum(shares.values())
-    for name, value in shares.items():
-        share = value / total
-        box = f'x="{100 * start:.2f}%" width="{100 * share:.2f}%" y="1" height="16"'
-        parts.append(f'<rect class="{name}" {box}><title>{name} {share:.1%}</title></rect>')
-        if share >= _WRITTEN:
-            at = f'x="{100 * (start + share / 2):.2f}%" y="13"'
-            parts.append(f"<text {at}>{100 * share:.0f}</text>")
-        start += share
-    return "".join(parts)
+class Bar(NamedTuple):
+    """A name, its value with the interval, and whether it stands back (a control)."""
+
+    name: str
+    value: Interval
+    dim: bool = False
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Horizontal bars from zero with whiskers; `title` has the unit."""
+
+    title: str
+    bars: list[Bar]
+    note: str = ""
+    digits: int = 1
+
+    def columns(self) -> list[str]:
+        return ["name", self.title, "low", "high", "replications"]
+
+    def rows(self) -> list[Cells]:
+        return [[b.name, b.value.mean, b.value.low, b.value.high, b.value.count] for b in self.bars]
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """Horizontal bars of parts; of one length each where `share`, else to scale."""
+
+    title: str
+    parts: list[str]
+    stacks: dict[str, list[float]]
+    """Name -> a value a part."""
+    note: str = ""
+    share: bool = True
+    digits: int = 1
+
+    def columns(self) -> list[str]:
+        return ["name", *self.parts]
+
+    def rows(self) -> list[Cells]:
+        return [[name, *values] for name, values in self.stacks.items()]
+
+
+@dataclass(frozen=True)
+class Patches:
+    """Rectangles over two axes, each somebody's: (x, width, y, height, whose)."""
+
+    title: str
+    x: Axis
+    y: Axis
+    patches: list[tuple[float, float, float, float, int]]
+    holder: str
+    """What `whose` numbers, for the table's heading."""
+    note: str = ""
+
+    def columns(self) -> list[str]:
+        return [self.holder, f"from {self.x.label}", f"until {self.x.label}",
+                f"from {self.y.label}", f"until {self.y.label}"]  # fmt: skip
+
+    def rows(self) -> list[Cells]:
+        return [[whose, x, x + width, y, y + height] for x, width, y, height, whose in self.patches]
+
+
+Chart = Lines | Curves | Bars | Stacks | Patches
+
+
+def to_csv(chart: Chart) -> str:
+    """The chart's table as CSV."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(chart.columns())
+    writer.writerows([[cell(value) for value in row] for row in chart.rows()])
+    return out.getvalue()
+
+
+def cell(value: Any) -> str:
+    """A value of a chart's table as text; nothing for what is unknown or infinite."""
+    if isinstance(value, float):
+        return f"{value:.{_DIGITS}g}" if math.isfinite(value) else ""
+    return "" if value is None else str(value)
+
+
+def file_name(*titles: str) -> str:
+    """A name for a file of a chart: its titles in small letters, digits and hyphens."""
+    words = re.findall(r"[a-z0-9]+", " ".join(titles).lower())
+    return "-".join(words)[:80] or "chart"

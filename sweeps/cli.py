@@ -296,9 +296,9 @@ def run(
         print(failure, file=sys.stderr)
         raise typer.Exit(FOUND) from None
     if done.records:
+        from sweeps.conclusion import sentences
         from sweeps.store import RunDirectory
         from sweeps.table import read_table
-        from sweeps.verdict import sentences
 
         for sentence in sentences(read_table(RunDirectory(directory))):
             print(sentence)
@@ -327,19 +327,47 @@ def _explain(stop: Interrupted) -> None:
     print(f"interrupted: {text}", file=sys.stderr)
 
 
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page there.")]
+Markdown = Annotated[
+    Path | None, typer.Option("--markdown", metavar="FILE", help="Write Markdown there.")
+]
+
+
 @app.command()
 def report(
     run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...")],
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="One page for all, here instead of in each."),
-    ] = None,
+    html: Html = None,
+    markdown: Markdown = None,
+    json: Json = False,
 ) -> None:
-    """Print a run's table and sentences, and write its pages."""
+    """Print the tables and sentences of runs, and write their pages.
+
+    Each run directory gets a report.html and a report.md, unless --html or --markdown names one
+    file for all, which then has what differs between the first run and the others too. With --json
+    only what is named is written.
+    """
     from sweeps.report import report as write
 
-    for path in write(run_dirs, html):
-        print(f"wrote {path}")
+    _wrote(write(run_dirs, html, markdown, json), json)
+
+
+@app.command()
+def compare(
+    run_a: Annotated[Path, typer.Argument(metavar="RUN_A")],
+    run_b: Annotated[Path, typer.Argument(metavar="RUN_B")],
+    html: Html = None,
+    markdown: Markdown = None,
+    json: Json = False,
+) -> None:
+    """What differs between two runs: inputs, results, and how sure the differences are."""
+    from sweeps.report import compare as write
+
+    _wrote(write(run_a, run_b, html, markdown, json), json)
+
+
+def _wrote(files: list[Path], json: bool) -> None:
+    for path in files:
+        print(f"wrote {path}", file=sys.stderr if json else sys.stdout)
 
 
 def _failure(error: Exception) -> str | None:

@@ -1,48 +1,107 @@
-"""A report: sentences, table, what is assumed, where it comes from; terminal and Markdown."""
+"""Reports of runs and of what differs between two: on the terminal, as a page, Markdown or JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 
+from hwmodel.description import DescriptionError
+from sweeps import comparison
+from sweeps.conclusion import sentences
+from sweeps.contents import contents, record
 from sweeps.figures import FIGURES
-from sweeps.gap import CONTROL
+from sweeps.markdown import markdown
 from sweeps.page import page
-from sweeps.screen import print_table
+from sweeps.screen import print_json, print_table
+from sweeps.section import Section, as_json
 from sweeps.store import RunDirectory, write_atomically
 from sweeps.table import HEADINGS, Row, Table, read_table
-from sweeps.verdict import sentences
 
 SIDES = "<" + ">" * sum(figure.terminal for figure in FIGURES) + "<"
 """How the terminal's columns are aligned: names and limits to the left."""
 
 
-def report(directories: list[Path], html: Path | None = None) -> list[Path]:
+def report(
+    directories: list[Path],
+    html: Path | None = None,
+    markdown_file: Path | None = None,
+    json: bool = False,
+) -> list[Path]:
     """Print the report of each run, and write `report.md` and `report.html` into its directory.
 
-    With `html` one page for all goes there instead. Returns what was written.
-    Raises DescriptionError.
+    With `html` (or `markdown_file`) one page (or text) for all goes there instead, with what
+    differs between the first run and each other one; with `json` all is printed as JSON, and only
+    what is named is written. A run of which nothing can be shown is passed over with a message,
+    unless all are such. Returns what was written. Raises DescriptionError.
     """
-    tables = [read_table(RunDirectory(directory)) for directory in directories]
+    tables = _read(directories)
+    sections = [contents(table) for table in tables]
+    against = [comparison.compared(tables[0], other) for other in tables[1:]]
+    everything = [*map(comparison.section, against), *sections]
+    if json:
+        runs = [
+            {**record(table), **as_json(section)}
+            for table, section in zip(tables, sections, strict=True)
+        ]
+        print_json({"runs": runs, "comparisons": [comparison.record(each) for each in against]})
+    else:
+        for table in tables:
+            show(table)
+        for each in against:
+            show_comparison(each)
     written = []
-    for directory, table in zip(directories, tables, strict=True):
-        show(table)
-        write_atomically(directory / "report.md", markdown(table))
-        written.append(directory / "report.md")
-        if html is None:
-            write_atomically(directory / "report.html", page([table]))
-            written.append(directory / "report.html")
-    if html is not None:
-        html.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(html, page(tables))
-        written.append(html)
+    if not json:
+        for table, section in zip(tables, sections, strict=True):
+            page_file = None if html else table.path / "report.html"
+            text_file = None if markdown_file else table.path / "report.md"
+            written += write([section], page_file, text_file)
+    return [*written, *write(everything, html, markdown_file)]
+
+
+def compare(
+    first: Path, second: Path, html: Path | None, markdown_file: Path | None, json: bool
+) -> list[Path]:
+    """Print what differs between two runs, and write it where asked. Raises DescriptionError."""
+    found = comparison.compare(first, second)
+    if json:
+        print_json(comparison.record(found))
+    else:
+        show_comparison(found)
+    return write([comparison.section(found)], html, markdown_file)
+
+
+def write(sections: list[Section], html: Path | None, markdown_file: Path | None) -> list[Path]:
+    """Write the page and the Markdown that are wanted; returns them."""
+    wanted = ((html, page), (markdown_file, markdown))
+    written = []
+    for file, form in wanted:
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, form(sections))
+            written.append(file)
     return written
+
+
+def _read(directories: list[Path]) -> list[Table]:
+    found, errors = [], []
+    for directory in directories:
+        try:
+            found.append(read_table(RunDirectory(directory)))
+        except DescriptionError as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    for why in errors:
+        print(f"left out: {why}", file=sys.stderr)
+    return found
 
 
 def show(table: Table) -> None:
     """Print the table of each group, then the sentences."""
-    print(f"{table.name}: {table.question or table.config['summary']}")
+    print(f"{table.name}: {table.question or table.config.get('summary', '')}")
     print(table.state)
+    for problem in table.problems:
+        print(f"problem: {problem}")
     for group in table.groups:
         print(f"\n{group.title}")
         print_table(["", *_narrow(HEADINGS)], [_line(row) for row in group.ordered()], SIDES)
@@ -51,6 +110,35 @@ def show(table: Table) -> None:
         print(sentence)
     assumed = sum(len(items) for items in table.assumed.values())
     print(f"\n{table.note}\n{assumed} numbers behind this are assumed; the report lists them.")
+
+
+def show_comparison(found: comparison.Comparison) -> None:
+    """Print what differs in sentences, then metric by metric."""
+    a, b = found.names
+    print(f"{a} against {b}\n")
+    for name, table in zip(found.names, (found.a, found.b), strict=True):
+        for problem in table.problems:
+            print(f"problem: {name}: {problem}")
+    for sentence in comparison.sentences(found):
+        print(sentence)
+    for pair in found.pairs:
+        moved = [c for c in pair.changes if c.certain != "the same"]
+        if moved:
+            rows = [
+                [
+                    c.figure.heading,
+                    c.figure.text(c.ours),
+                    c.figure.text(c.theirs),
+                    c.text,
+                    c.certain,
+                ]
+                for c in moved
+            ]
+            print(f"\n{pair.title}")
+            print_table(["", "A", "B", "change", "certain"], rows, "<>>><")
+    for name, titles in found.alone.items():
+        if titles:
+            print(f"\nonly {name} has: {'; '.join(titles)}")
 
 
 def _line(row: Row) -> list[str]:
@@ -63,28 +151,3 @@ def _narrow(texts: list[str]) -> list[str]:
     """Of headings or cells, those of the terminal's table."""
     shown = [text for text, figure in zip(texts, FIGURES, strict=False) if figure.terminal]
     return [*shown, *texts[len(FIGURES) :]]
-
-
-def markdown(table: Table) -> str:
-    """The report as Markdown."""
-    return "\n".join(_markdown(table)) + "\n"
-
-
-def _markdown(table: Table) -> Iterator[str]:
-    yield f"# {table.name}\n"
-    yield f"{table.question or table.config['summary']}\n\n{table.state}. {table.note}\n"
-    yield from (f"- {sentence}" for sentence in sentences(table))
-    for group in table.groups:
-        columns = [table.config["compare"].split(".")[-1], *HEADINGS]
-        yield f"\n## {group.title}\n"
-        yield "| " + " | ".join(columns) + " |"
-        yield "|---" + "|---:" * (len(columns) - 2) + "|---|"
-        for row in group.ordered():
-            yield "| " + " | ".join([row.title, *row.cells()]) + " |"
-    if any(row.control == CONTROL for group in table.groups for row in group.rows):
-        yield f"\n`({CONTROL})`: the same point with memory of a fixed efficiency and no banks."
-    yield "\n## Assumed numbers\n"
-    for title, items in table.assumed.items():
-        yield f"- {title}: " + ", ".join(f"`{path}` = {value}" for path, value in items.items())
-    yield "\n## Where this comes from\n"
-    yield from (f"- {key}: {value}" for key, value in table.origin().items())

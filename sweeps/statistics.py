@@ -48,8 +48,7 @@ def interval(values: Sequence[float]) -> Interval:
     mean = math.fsum(values) / count
     if count == 1:
         return Interval(mean, -math.inf, math.inf, 1)
-    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
-    half = t_quantile(count - 1) * math.sqrt(variance / count)
+    half = t_quantile(count - 1) * math.sqrt(_variance(values) / count)
     return Interval(mean, mean - half, mean + half, count)
 
 
@@ -65,6 +64,27 @@ def relative_gap(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
     replication widens the interval without carrying it below -100 %.
     """
     return interval(log_ratios(ours, theirs)).mapped(grown)
+
+
+def difference(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
+    """Interval of the difference of two means of values that do not pair (Welch 1947): degrees of
+    freedom after Satterthwaite, rounded down."""
+    mean = math.fsum(ours) / len(ours) - math.fsum(theirs) / len(theirs)
+    count = min(len(ours), len(theirs))
+    if count < 2:
+        return Interval(mean, -math.inf, math.inf, count)
+    parts = [(_variance(values) / len(values), len(values)) for values in (ours, theirs)]
+    whole = math.fsum(part for part, _ in parts)
+    if whole == 0:
+        return Interval(mean, mean, mean, count)
+    freedom = whole**2 / math.fsum(part**2 / (n - 1) for part, n in parts)
+    half = t_quantile(max(int(freedom), 1)) * math.sqrt(whole)
+    return Interval(mean, mean - half, mean + half, count)
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def grown(log_ratio: float) -> float:

@@ -89,6 +89,22 @@ class RunDirectory:
                 raise DescriptionError("not a JSON object", file, number) from None
         return found
 
+    def survey(self) -> tuple[list[Record], list[str]]:
+        """Every result that can be read, and what is wrong with the rest, a sentence each."""
+        file = self.path / RESULTS
+        if not file.is_file():
+            return [], [f"{RESULTS} is missing"]
+        found, problems = [], []
+        *lines, last = file.read_bytes().split(b"\n")
+        if last:
+            problems.append(f"{RESULTS}: the last line is cut off; it is left out")
+        for number, line in enumerate(lines, 1):
+            if (record := _record(line)) is None:
+                problems.append(f"{RESULTS}:{number}: not a result; it is left out")
+            else:
+                found.append(record)
+        return found, problems
+
     def create(self, config: dict[str, Any], provenance: Record, calibration: Any) -> None:
         """Make the directory and its inputs' record, and open results for appending.
 
@@ -124,6 +140,24 @@ class RunDirectory:
         if self._results is not None:
             self._results.close()
             self._results = None
+
+
+def _record(line: bytes) -> Record | None:
+    """A line of results, None where it is none."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    whole = isinstance(found, dict) and all(
+        isinstance(found.get(key), kind)
+        for key, kind in (
+            ("point", int),
+            ("replication", int),
+            ("overrides", dict),
+            ("metrics", dict),
+        )
+    )
+    return found if whole else None
 
 
 def default_directory(name: str, resume: bool) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from sweeps.figures import (
@@ -16,6 +17,7 @@ from sweeps.figures import (
     limit_shares,
     limit_text,
 )
+from sweeps.reading import read_run
 from sweeps.run import flat
 from sweeps.statistics import LEVEL, Interval, interval
 from sweeps.store import RunDirectory
@@ -34,6 +36,12 @@ class Row:
     control: str
     replications: dict[int, Metrics] = field(default_factory=dict)
     rate_per_s: float | None = None
+    overrides: dict[str, Any] = field(default_factory=dict)
+    """What makes the point, by dotted path of the experiment."""
+    seeds: dict[int, Any] = field(default_factory=dict)
+    """By replication."""
+    raw: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """Metrics by replication as they were written, with lists in them."""
 
     @property
     def title(self) -> str:
@@ -83,6 +91,8 @@ class Group:
 
     title: str
     rows: list[Row] = field(default_factory=list)
+    others: dict[str, Any] = field(default_factory=dict)
+    """The values that its points have in common, by axis."""
 
     def ordered(self) -> list[Row]:
         """Each competitor, its controls under it."""
@@ -108,6 +118,14 @@ class Table:
     total: int
     config: dict[str, Any]
     provenance: dict[str, Any]
+    path: Path = Path()
+    problems: list[str] = field(default_factory=list)
+    """What is missing or cannot be read, a sentence each."""
+
+    @property
+    def compared(self) -> str:
+        """The axis whose values compete, in a word."""
+        return str(self.config["compare"]).split(".")[-1]
 
     @property
     def state(self) -> str:
@@ -147,8 +165,8 @@ class Table:
     @property
     def assumed(self) -> dict[str, dict[str, str]]:
         """Numbers marked `assumed`, by description and dotted path."""
-        found: dict[str, dict[str, str]] = self.provenance.get("assumed", {})
-        return found
+        found = self.provenance.get("assumed", {})
+        return {name: items for name, items in found.items() if isinstance(items, dict)}
 
     def origin(self) -> dict[str, str]:
         """The provenance a reader wants to see, in words."""
@@ -158,12 +176,12 @@ class Table:
             commit += " (with changes that are not committed)"
         libraries = (f"{k} {v}" for k, v in known.get("libraries", {}).items() if v)
         inputs = (
-            f"{item} {digest[:12]}"
+            f"{item} {str(digest)[:12]}"
             for kind, items in known.get("inputs", {}).items()
             if kind != "sweep"
             for item, digest in items.items()
         )
-        seeds = (f"{seed} (x{count})" for seed, count in known.get("seeds", []))
+        seeds = (f"{each[0]} (x{each[-1]})" for each in known.get("seeds", []))
         machine = (
             f"{known.get('platform')}, {known.get('cores')} cores, Python {known.get('python')}"
         )
@@ -178,32 +196,35 @@ class Table:
 
 
 def read_table(directory: RunDirectory) -> Table:
-    """Read a run directory, finished or not. Raises DescriptionError."""
-    config = directory.config()
-    records = [record for record in directory.records() if "metrics" in record]
+    """Read a run directory, finished or not, whole or not. Raises DescriptionError where there is
+    nothing to show."""
+    run = read_run(directory)
+    config = run.config
     groups: dict[str, Group] = {}
-    for record in sorted(records, key=lambda r: (r["point"], r["replication"])):
-        others = {k: v for k, v in record["overrides"].items() if k != config["compare"]}
-        key = json.dumps(others, sort_keys=True)
-        title = ", ".join(label(value) for value in others.values()) or config["name"]
-        group = groups.setdefault(key, Group(title))
-        row = _row(group, label(record["overrides"][config["compare"]]), record)
-        row.replications[record["replication"]] = _figures(record, config)
+    for record in sorted(run.records, key=lambda r: (r["point"], r["replication"])):
+        group = _group(groups, record["overrides"], config)
+        row = _row(group, label(record["overrides"].get(config["compare"], "")), record)
+        replication = record["replication"]
+        row.replications[replication] = _figures(record, config)
+        row.raw[replication] = record["metrics"]
+        row.seeds[replication] = record.get("seed")
     return Table(
-        config["name"],
-        config.get("question", ""),
-        list(groups.values()),
-        len(records),
-        total(config),
-        config,
-        directory.read_json("provenance.json") or {},
-    )
+        config["name"], config.get("question") or "", list(groups.values()), len(run.records),
+        total(config), config, run.provenance, directory.path, run.problems,
+    )  # fmt: skip
+
+
+def _group(groups: dict[str, Group], overrides: dict[str, Any], config: dict[str, Any]) -> Group:
+    others = {path: value for path, value in overrides.items() if path != config["compare"]}
+    title = ", ".join(label(value) for value in others.values()) or config["name"]
+    return groups.setdefault(json.dumps(others, sort_keys=True), Group(title, [], others))
 
 
 def _figures(record: dict[str, Any], config: dict[str, Any]) -> Metrics:
     """Flat metrics of a result, and what is derived from them."""
     found = flat(record["metrics"])
-    changed = {**record["overrides"], **config.get("controls", {}).get(record["control"], {})}
+    controls = config.get("controls") or {}
+    changed = {**record["overrides"], **controls.get(record.get("control", ""), {})}
     warmup = changed.get("warmup_requests", config["base"].get("warmup_requests", 0))
     counted = found.get("finished", 0) - warmup
     if counted > 0 and "preemptions" in found:
@@ -212,16 +233,18 @@ def _figures(record: dict[str, Any], config: dict[str, Any]) -> Metrics:
 
 
 def _row(group: Group, name: str, record: dict[str, Any]) -> Row:
+    control = record.get("control", "")
     for row in group.rows:
-        if (row.name, row.control) == (name, record["control"]):
+        if (row.name, row.control) == (name, control):
             return row
-    group.rows.append(Row(name, record["control"], {}, record["rate_per_s"]))
+    rate_per_s, overrides = record.get("rate_per_s"), record["overrides"]
+    group.rows.append(Row(name, control, {}, rate_per_s, overrides))
     return group.rows[-1]
 
 
 def total(config: dict[str, Any]) -> int:
     """Results that a finished run of `config` has."""
-    points = 1 + len(config.get("controls", {}))
+    points = 1 + len(config.get("controls") or {})
     for values in config["axes"].values():
         points *= len(values)
     return points * int(config["base"].get("replications", 1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sweeps.figures import (
     ATTENTION,
@@ -22,7 +22,7 @@ from sweeps.figures import (
 )
 from sweeps.gap import CONTROL, Gap, gap
 from sweeps.statistics import Interval
-from sweeps.table import Group, Row, Table
+from sweeps.table import Group, Row
 
 BINDS = 0.05
 """KV memory binds where it is the limit for at least this share of the time (assumed)."""
@@ -30,6 +30,8 @@ PREEMPTS = 0.01
 """... or where requests are preempted at least so often each (assumed)."""
 COMPUTES = 0.4
 """Compute evens competitors out where FLOPs bind for at least this share of step time (assumed)."""
+_PRACTICAL = 200
+"""No more replications than this are asked for."""
 PHASE_WORDS = {PREFILL: "prefill", ATTENTION: "attention", WEIGHTS: "reading weights"}
 
 
@@ -42,6 +44,31 @@ class Verdict:
     best: str
     sentence: str
     gaps: list[Gap] = field(default_factory=list)
+
+    @property
+    def short(self) -> str:
+        """The outcome in a few words."""
+        words = {"undecided": "undecided", "unbound": "KV memory did not bind"}
+        return f"{self.best} wins" if self.best else words.get(self.outcome, "nothing to compare")
+
+    @property
+    def decided_by(self) -> list[str]:
+        """What puts the winner ahead of the others: capacity, layout, compute or load."""
+        return list(dict.fromkeys(word for item in self.gaps for word in _deciders(item)))
+
+
+_DECIDERS = {"reservation": "capacity", "recompute": "capacity", "load": "load"}
+
+
+def _deciders(item: Gap) -> list[str]:
+    """What makes most of a gap, in a word or two."""
+    layout = item.layout
+    found = []
+    if layout is not None and layout.sign > 0 and layout.mean >= item.total.mean / 2:
+        found.append("layout")
+        if not item.rest_counts:
+            return found
+    return [*found, *(_DECIDERS.get(cause, "compute") for cause in item.causes)]
 
 
 def judge(group: Group) -> Verdict:
@@ -61,13 +88,12 @@ def judge(group: Group) -> Verdict:
     if close:
         text = _undecided(best, close, behind)
         return Verdict(title, "undecided", "", f"{title}: {text}", gaps)
-    text = f"{best.name} serves {best.mean(THROUGHPUT):,.1f} output tokens/s, {_more(behind)}."
-    return Verdict(title, "won", best.name, f"{title}: {text}{_why(behind)}", gaps)
-
-
-def sentences(table: Table) -> list[str]:
-    """The verdict of each group in words."""
-    return [judge(group).sentence for group in table.groups]
+    verdict = Verdict(title, "won", best.name, "", gaps)
+    text = (
+        f"{best.name} serves {best.mean(THROUGHPUT):,.1f} output tokens/s, {_more(behind)}. "
+        f"Decided by {_listed(verdict.decided_by)}."
+    )
+    return replace(verdict, sentence=f"{title}: {text}{_why(behind)}")
 
 
 def binds(row: Row) -> bool:
@@ -77,7 +103,7 @@ def binds(row: Row) -> bool:
 
 
 def _more(gaps: list[Gap]) -> str:
-    return _listed(f"{_percent(item.total)} more than {item.name}" for item in gaps)
+    return _listed(f"{percent(item.total)} more than {item.name}" for item in gaps)
 
 
 def _why(gaps: list[Gap]) -> str:
@@ -103,7 +129,7 @@ def _layout(gaps: list[Gap]) -> str:
 def _rest(item: Gap) -> str:
     """What is not layout, in figures of the two."""
     if not item.rest_counts and item.analytic is not None:
-        gap_there = _percent(item.analytic)
+        gap_there = percent(item.analytic)
         return f"on memory without banks {item.best.name} is not ahead of {item.name} ({gap_there})"
     words = {"reservation": _reservation, "recompute": _recompute, "load": _load}
     found = [words.get(cause, _compute)(item) for cause in item.causes]
@@ -159,7 +185,24 @@ def _undecided(best: Row, close: list[Gap], behind: list[Gap]) -> str:
     text = f"undecided between {names}: {best.name} serves {_more(close)}, which may be nothing"
     if behind:
         text += f"; it serves {_more(behind)}"
-    return f"{text}.{_why([*close, *behind])}{_flops([best, *(item.other for item in close)])}"
+    rivals = [best, *(item.other for item in close)]
+    return f"{text}.{_needed(close)}{_why([*close, *behind])}{_flops(rivals)}"
+
+
+def _needed(close: list[Gap]) -> str:
+    """How many replications would tell: the interval narrows with the root of their number."""
+    count = max(item.total.count for item in close)
+    most = max(
+        item.total.count * (item.total.half / item.total.mean) ** 2
+        if item.total.mean and math.isfinite(item.total.half) else math.inf
+        for item in close
+    )  # fmt: skip
+    if most > _PRACTICAL:
+        return f" What leaves it open is the noise of {count} replications; more would hardly help."
+    return (
+        f" What leaves it open is the noise of {count} replications; "
+        f"--set replications={math.ceil(most)} should tell, if the gap is as it seems."
+    )
 
 
 def _flops(rows: list[Row]) -> str:
@@ -193,7 +236,7 @@ def _unbound(best: Row, gaps: list[Gap]) -> str:
     return text
 
 
-def _percent(found: Interval) -> str:
+def percent(found: Interval) -> str:
     """`80 % (50 to 111)`; tenths where they are of interest."""
     digits = 0 if abs(found.mean) >= 0.1 else 1
     low, high = (_hundred(end, digits) for end in (found.low, found.high))

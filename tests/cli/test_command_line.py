@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from sweeps.cli import main
+from tests.sweeps.made import made
 
 ROOT = Path(__file__).resolve().parents[2]
 SWEEP = (ROOT / "yaml/sweeps/smoke.yaml").read_text()
@@ -66,7 +67,7 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
 def test_help_names_every_command(tmp_path: Path) -> None:
     done = bankwise("--help", cwd=tmp_path)
     assert done.returncode == 0
-    for command in ("devices", "bandwidth", "replay", "audit", "check", "run", "report"):
+    for command in ("devices", "bandwidth", "replay", "audit", "check", "run", "report", "compare"):
         assert f"\n  {command} " in done.stdout
 
 
@@ -209,6 +210,7 @@ def test_run_and_report_print_sentences_and_a_table(tmp_path: Path) -> None:
 
 
 def test_report_refuses_what_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
     assert "is not a run directory" in refusal("report", tmp_path, cwd=tmp_path)
 
 
@@ -247,3 +249,33 @@ def test_the_module_runs_as_a_program(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("--set requests=many: requests: ")
     assert "Traceback" not in done.stderr
+
+
+def test_report_and_compare_as_json_markdown_and_pages(tmp_path: Path) -> None:
+    made(tmp_path / "a")
+    made(tmp_path / "b", odma=156)
+    told = json.loads(bankwise("report", "a", "b", "--json", cwd=tmp_path).stdout)
+    assert [run["run"] for run in told["runs"]] == ["a", "b"]
+    assert told["runs"][0]["groups"][0]["best"] == "odma"
+    assert told["comparisons"][0]["points"][0]["metrics"][0]["metric"] == "output_tokens_per_s"
+    assert not (tmp_path / "a/report.html").exists()
+    done = bankwise("report", "a", "b", "--markdown", "all.md", "--html", "all.html", cwd=tmp_path)
+    assert done.stdout.endswith("wrote all.html\nwrote all.md\n")
+    assert (tmp_path / "all.md").read_text().startswith("# a against b\n")
+    done = bankwise("compare", "a", "b", cwd=tmp_path)
+    assert done.returncode == 0
+    assert (
+        "card, odma: 159.1 output tokens/s in b against 132.6, 20 % (20 to 20) more." in done.stdout
+    )
+    told = json.loads(bankwise("compare", "a", "b", "--json", cwd=tmp_path).stdout)
+    assert told["inputs"] == [] and len(told["points"]) == 8
+
+
+def test_compare_refuses_what_is_no_run(tmp_path: Path) -> None:
+    made(tmp_path / "a")
+    (tmp_path / "empty").mkdir()
+    assert refusal("compare", "a", "none", cwd=tmp_path) == "none: no such directory"
+    assert refusal("compare", "empty", "a", cwd=tmp_path).startswith(
+        "empty: is empty: it has neith"
+    )
+    assert refusal("report", "empty", cwd=tmp_path).startswith("empty: is empty: it has neither")

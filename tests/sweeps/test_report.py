@@ -6,63 +6,21 @@ import re
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hwmodel.description import DescriptionError
-from sweeps.chart import phase_bars, throughput_bars
-from sweeps.figures import FIGURES, LIMITS, PREEMPTIONS_EACH, THROUGHPUT
-from sweeps.report import markdown, report
+from sweeps.contents import contents
+from sweeps.drawing import figure
+from sweeps.figures import FIGURES, PREEMPTIONS_EACH, THROUGHPUT
+from sweeps.gallery import charts, phases, throughput
+from sweeps.markdown import markdown
+from sweeps.report import report
 from sweeps.store import RunDirectory
-from sweeps.table import HEADINGS, read_table
+from sweeps.table import HEADINGS, Table, read_table
+from tests.sweeps.made import made
 
-CONFIG = {
-    "kind": "sweep",
-    "name": "made",
-    "summary": "made by hand <&>",
-    "base": {"replications": 3, "warmup_requests": 20},
-    "axes": {"device": ["card", "/a/b/other.yaml"], "serving.policy": ["paged", {"name": "odma"}]},
-    "controls": {"analytic": {"serving.memory.fidelity": "analytic"}},
-    "compare": "serving.policy",
-}
-PROVENANCE = {
-    "version": "0.1.0", "commit": "abc", "dirty": True, "seeds": [[1, 3]],
-    "assumed": {"card": {"dma.window": "16384"}},
-    "inputs": {"sweep": {"name": "made"}, "devices": {"card": "f" * 64}},
-    "libraries": {"numpy": "2"},
-}  # fmt: skip
-
-
-def metrics(rate: float) -> dict[str, Any]:
-    return {
-        THROUGHPUT: rate, "ttft_s": {"p50": 1.25, "p99": 2.5}, "tpot_s": {"mean": 0.05},
-        "utilization": 0.875, "finished": 50, "preemptions": 12, "migrations": 3, "kv_gbps": 111.1,
-        "memory": {"phases": {"attention": {"row_hit_rate": 0.5}}},
-        "phase_share": {"weights": 0.6, "prefill": 0.4},
-        LIMITS: {"kv_memory": 0.75, "offered_load": 0.25},
-    }  # fmt: skip
-
-
-def made(path: Path, odma: float = 130, skip: int = 0) -> Path:
-    """A run directory of 2 devices x 2 policies x (main, analytic) x 3 replications."""
-    run = RunDirectory(path)
-    run.create(CONFIG, PROVENANCE, {})
-    index = 0
-    for control in ("", "analytic"):
-        for device in CONFIG["axes"]["device"]:  # type: ignore[index]
-            for policy, rate in (("paged", 100.0), ({"name": "odma"}, odma)):
-                for replication in (1, 2, 3):
-                    record = {
-                        "point": index, "control": control, "replication": replication,
-                        "overrides": {"device": device, "serving.policy": policy},
-                        "rate_per_s": 1.0, "metrics": metrics(rate * (1 + replication / 100)),
-                    }  # fmt: skip
-                    if index >= skip:
-                        run.append(record)
-                index += 1
-    run.release()
-    return path
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Links(HTMLParser):
@@ -74,9 +32,13 @@ class Links(HTMLParser):
         self.open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.loads += [value or "" for key, value in attrs if key in ("src", "href")]
+        found = [value or "" for key, value in attrs if key in ("src", "href")]
+        self.loads += [value for value in found if not value.startswith("data:text/csv")]
         if tag != "meta":
             self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
@@ -85,6 +47,10 @@ class Links(HTMLParser):
 def words(page: Path) -> str:
     """The text of a page."""
     return unescape(re.sub("<[^>]*>", "", page.read_text())).replace("\xa0", " ")
+
+
+def text_of(table: Table) -> str:
+    return markdown([contents(table)])
 
 
 def test_the_table_has_a_group_a_device_and_a_row_a_policy(tmp_path: Path) -> None:
@@ -105,7 +71,7 @@ def test_cells_carry_units_and_the_interval(tmp_path: Path) -> None:
     assert found["utilisation %"] == "87.5"
     assert found["preemptions"] == "12"
     assert found["row hits %"] == "50.0"
-    assert found["limit"] == "KV memory 75%, offered load 25%"
+    assert found["limit"] == "KV memory 75%, offered load 25%; FLOPs for 20% of step time"
 
 
 def test_the_report_is_written_beside_the_results(
@@ -117,7 +83,7 @@ def test_the_report_is_written_beside_the_results(
     text = (tmp_path / "report.md").read_text()
     page = words(tmp_path / "report.html")
     for place in (shown, text, page):
-        assert said in place
+        assert said in place and "Decided by compute." in place
         assert "102.0 ± 2.5" in place
         assert "95 % intervals, n = 3 replications" in place
     for place in (text, page):
@@ -125,7 +91,7 @@ def test_the_report_is_written_beside_the_results(
 
 
 def test_other_results_other_sentences(tmp_path: Path) -> None:
-    text = markdown(read_table(RunDirectory(made(tmp_path, odma=50))))
+    text = text_of(read_table(RunDirectory(made(tmp_path, odma=50))))
     assert "card: paged serves 102.0 output tokens/s" in text and "odma serves" not in text
 
 
@@ -138,24 +104,26 @@ def test_the_terminals_table_fits_120_columns(
 
 
 def test_the_page_shows_intervals_and_shares_of_step_time(tmp_path: Path) -> None:
-    table = read_table(RunDirectory(made(tmp_path)))
-    rows = table.groups[0].ordered()
-    bars = throughput_bars(rows)
+    group = read_table(RunDirectory(made(tmp_path))).groups[0]
+    (chart,) = throughput(group)
+    bars = figure(chart, "bars")
     # the longest bar's interval ends at the right edge; its whisker is three lines
-    assert bars.count('class="whisker"') == 3 * len(rows) and 'x2="100.00%"' in bars
-    stacks = phase_bars(table.groups[0].main())
-    widths = [
-        float(w) for w in re.findall(r'<rect class="prefill" x="60.00%" width="([0-9.]+)%"', stacks)
-    ]
-    assert widths == [40.0, 40.0]
+    assert bars.count('class="whisker"') == 3 * len(group.rows) and 'x2="100.00%"' in bars
+    steps, compute = phases(group)
+    stacks = figure(steps, "stacks")
+    places = re.findall(r'<rect class="part" x="60.00%" width="([0-9.]+)%"', stacks)
+    assert places == ["40.00", "40.00"]
     assert ">60</text>" in stacks and ">40</text>" in stacks
+    assert [row[1] for row in compute.rows()] == [pytest.approx(20.0)] * 2
 
 
 def test_rows_without_intervals_or_shares_are_still_drawn(tmp_path: Path) -> None:
-    row = read_table(RunDirectory(made(tmp_path))).groups[0].rows[0]
-    row.replications = {1: {THROUGHPUT: 5.0}}
-    assert 'width="100.00%"' in throughput_bars([row]) and "whisker" not in throughput_bars([row])
-    assert phase_bars([row]) == ""
+    group = read_table(RunDirectory(made(tmp_path))).groups[0]
+    group.rows = group.rows[:1]
+    group.rows[0].replications = {1: {THROUGHPUT: 5.0}}
+    group.rows[0].raw = {1: {}}
+    (chart,) = charts(group)
+    assert 'width="100.00%"' in figure(chart, "f") and "whisker" not in figure(chart, "f")
 
 
 def test_preemptions_are_counted_against_the_requests_that_count(tmp_path: Path) -> None:
@@ -177,12 +145,13 @@ def test_the_page_loads_nothing_and_is_well_formed(tmp_path: Path) -> None:
 def test_one_page_for_several_runs(tmp_path: Path) -> None:
     runs = [made(tmp_path / "a"), made(tmp_path / "b")]
     report(runs, tmp_path / "out/all.html")
-    assert (tmp_path / "out/all.html").read_text().count("<h1>") == 2
+    # each run, and what differs between the two
+    assert (tmp_path / "out/all.html").read_text().count("<h1>") == 3
     assert not (tmp_path / "a/report.html").exists()
 
 
 def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
-    text = markdown(read_table(RunDirectory(made(tmp_path, skip=3))))
+    text = text_of(read_table(RunDirectory(made(tmp_path, skip=3))))
     assert "unfinished: 15 of 24 results" in text
     assert "card: nothing to compare yet." in text
 
@@ -196,7 +165,7 @@ def test_a_metric_that_is_missing_is_a_dash(tmp_path: Path) -> None:
 
 
 def test_no_run_no_report(tmp_path: Path) -> None:
-    for nothing, said in ((tmp_path, "not a run directory"), (tmp_path / "none", "no such dir")):
+    for nothing, said in ((tmp_path, "is empty"), (tmp_path / "none", "no such dir")):
         with pytest.raises(DescriptionError, match=said):
             report([nothing])
     assert list(tmp_path.iterdir()) == []

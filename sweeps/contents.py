@@ -1,0 +1,102 @@
+"""What a report of a run says: the question, the answer, what shows it, what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sweeps.conclusion import sentences
+from sweeps.figures import FIGURES
+from sweeps.gallery import charts
+from sweeps.gap import CONTROL
+from sweeps.inputs import configuration, origin
+from sweeps.section import Block, Grid, Say, Section
+from sweeps.table import HEADINGS, Group, Table
+from sweeps.trend import trends
+from sweeps.verdict import judge
+
+_OPEN = 6
+"""Groups a page shows unfolded."""
+_NEWER = {
+    "latency distributions": ("quantiles",),
+    "curves over time": ("over_time",),
+}
+"""What a page shows, and the metrics it needs, which runs of older versions do not have."""
+
+
+def contents(table: Table) -> Section:
+    """The report of one run."""
+    question = table.question or str(table.config.get("summary", ""))
+    blocks: list[Block] = [Say(question, "question")]
+    blocks += [Say(f"{text}.", "problem") for text in [*table.problems, *_lacking(table)]]
+    blocks += [Say(text, "verdict") for text in sentences(table)]
+    blocks.append(Say(f"{table.state}."))
+    if found := trends(table):
+        blocks.append(Section("Along the axes", list(found)))
+    many = len(table.groups) > _OPEN
+    blocks += [_group(table, group, many and i >= _OPEN) for i, group in enumerate(table.groups)]
+    return Section(table.name, [*blocks, configuration(table), *origin(table)])
+
+
+def _lacking(table: Table) -> Iterator[str]:
+    """Charts that these results cannot show."""
+    found = [metrics for g in table.groups for row in g.main() for metrics in row.raw.values()]
+    version = table.provenance.get("version", "of unknown number")
+    for what, keys in _NEWER.items():
+        if found and not any(key in metrics for metrics in found for key in keys):
+            yield f"no {what}: version {version} did not record them"
+
+
+def _group(table: Table, group: Group, folded: bool) -> Section:
+    rows = group.ordered()
+    grid = Grid(
+        "", [table.compared, *HEADINGS],
+        [[row.title, *row.cells()] for row in rows],
+        frozenset(i for i, row in enumerate(rows) if row.control),
+    )  # fmt: skip
+    return Section(group.title, [*charts(group), grid, Say(table.note + _control(table))], folded)
+
+
+def _control(table: Table) -> str:
+    if all(row.control != CONTROL for group in table.groups for row in group.rows):
+        return ""
+    return f" ({CONTROL}): the same point with memory of a fixed efficiency and no banks."
+
+
+def record(table: Table) -> dict[str, Any]:
+    """A run's verdicts and figures in JSON's types, beside its sections."""
+    return {
+        "run": str(table.path),
+        "name": table.name,
+        "question": table.question,
+        "done": table.done,
+        "total": table.total,
+        "problems": [*table.problems, *_lacking(table)],
+        "sentences": sentences(table),
+        "groups": [_record(group) for group in table.groups],
+        "assumed": table.assumed,
+    }
+
+
+def _record(group: Group) -> dict[str, Any]:
+    verdict = judge(group)
+    return {
+        "title": group.title,
+        "points": group.others,
+        "outcome": verdict.outcome,
+        "best": verdict.best or None,
+        "decided_by": verdict.decided_by if verdict.best else [],
+        "rows": [
+            {
+                "name": row.name,
+                "control": row.control,
+                "replications": len(row.replications),
+                "metrics": {
+                    figure.metric: {"mean": found.mean, "low": found.low, "high": found.high}
+                    for figure in FIGURES
+                    if (found := row.interval(figure.metric)) is not None
+                },
+            }
+            for row in group.ordered()
+        ],
+    }
