@@ -71,8 +71,10 @@ class Timeline:
 
     def figures(self, slots: int) -> dict[str, Any]:
         """Columns of equal length, None in a bin where no step begins: bins begin at multiples of
-        `width_s`; each is the mean of the cards while they run. `slots`: of a card. `running` requests, shares of the slots that are `stored` and `reserved`,
-        `utilization` (stored over reserved), `external_fragmentation`, `output_tokens_per_s`."""
+        `width_s`, and each is the mean of the cards while they run. `slots`: of a card.
+
+        `running` requests; shares of the slots that are `stored` and `reserved`; `utilization`,
+        stored over reserved; `external_fragmentation`; `output_tokens_per_s`."""
         sums = dict(zip(self._SUMS, self._sums, strict=True))
         last = int(np.flatnonzero(sums["seconds"]).max(initial=-1)) + 1
         seconds = sums["seconds"][:last]
