@@ -130,9 +130,10 @@ class Metrics:
         attended = (step.context + batch) * rounds + batch * (rounds * (rounds - 1) // 2)
         sums.attention_tokens += attended
         sums.batch_seconds += len(running) * total
+        steps_s = float(np.arange(rounds) @ times.total_s) if rounds > 1 else 0.0
         sums.stored_seconds += stored * total
         if rounds > 1:
-            sums.stored_seconds += batch * float(np.arange(rounds) @ times.total_s)
+            sums.stored_seconds += batch * steps_s
         holes = allocator.fragmentation
         sums.hole_seconds += holes * total
         sums.preemptions += step.preempted
@@ -154,7 +155,7 @@ class Metrics:
         sums.limit_s[step.limit] += total
         self.timeline.add(
             Stretch(
-                begin_s, times.total_s, len(running), batch, stored, reserved,
+                begin_s, times.total_s, total, steps_s, len(running), batch, stored, reserved,
                 allocator.reserved_total, holes, batch + begun, batch,
             )
         )  # fmt: skip

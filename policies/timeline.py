@@ -24,6 +24,10 @@ class Stretch(NamedTuple):
     begin_s: float
     times_s: FloatArray
     """Seconds of each."""
+    seconds: float
+    """Of all."""
+    steps_s: float
+    """Sum of each step's seconds times its number, from 0 on."""
     running: int
     grown: int
     """Tokens stored more from step to step."""
@@ -46,27 +50,45 @@ class Timeline:
 
     def __init__(self) -> None:
         self._width_s = _FIRST_WIDTH_S
-        self._sums = np.zeros((len(self._SUMS), MOST))
+        self._sums = [[0.0] * len(self._SUMS) for _ in range(MOST)]
 
     def add(self, stretch: Stretch) -> None:
         """Add steps; none begins before 0."""
-        times = stretch.times_s
-        begins = stretch.begin_s + np.concatenate(([0.0], np.cumsum(times[:-1])))
-        while begins[-1] >= MOST * self._width_s:
+        begin_s, count = stretch.begin_s, len(stretch.times_s)
+        while begin_s + stretch.seconds >= MOST * self._width_s:
             self._widen()
-        bins = (begins / self._width_s).astype(np.int64)
-        first = bins[0]
-        if first == bins[-1]:
-            self._sums[:, first] += _sums(stretch, 0, len(times))
+        first = int(begin_s / self._width_s)
+        if count == 1 or first == int((begin_s + stretch.seconds) / self._width_s):
+            self._count(first, stretch, stretch.seconds, stretch.steps_s, count, True)
             return
-        edges = np.flatnonzero(np.diff(bins)) + 1
-        starts, ends = [0, *edges.tolist()], [*edges.tolist(), len(times)]
-        for start, end in zip(starts, ends, strict=True):
-            self._sums[:, bins[start]] += _sums(stretch, start, end)
+        times = stretch.times_s
+        begins = begin_s + np.concatenate(([0.0], np.cumsum(times[:-1])))
+        bins = (begins / self._width_s).astype(np.int64)
+        edges = (np.flatnonzero(np.diff(bins)) + 1).tolist()
+        for start, end in zip([0, *edges], [*edges, count], strict=True):
+            part = times[start:end]
+            steps_s = float(np.arange(start, end) @ part)
+            self._count(
+                int(bins[start]), stretch, float(part.sum()), steps_s, end - start, start == 0
+            )
+
+    def _count(
+        self, place: int, stretch: Stretch, seconds: float, steps_s: float, steps: int, first: bool
+    ) -> None:
+        """Add some steps of a stretch to a bin; `first`: the first of all is among them."""
+        slope = (stretch.reserved_last - stretch.reserved) / max(len(stretch.times_s) - 1, 1)
+        sums = self._sums[place]
+        sums[0] += seconds
+        sums[1] += stretch.running * seconds
+        sums[2] += stretch.stored * seconds + stretch.grown * steps_s
+        sums[3] += stretch.reserved * seconds + slope * steps_s
+        sums[4] += stretch.free_outside * seconds
+        sums[5] += stretch.tokens * steps + first * (stretch.tokens_first - stretch.tokens)
 
     def _widen(self) -> None:
-        merged = self._sums[:, 0::2] + self._sums[:, 1::2]
-        self._sums = np.concatenate((merged, np.zeros_like(merged)), axis=1)
+        pairs = zip(self._sums[0::2], self._sums[1::2], strict=True)
+        merged = [[a + b for a, b in zip(*pair, strict=True)] for pair in pairs]
+        self._sums = merged + [[0.0] * len(self._SUMS) for _ in merged]
         self._width_s *= 2
 
     def figures(self, slots: int) -> dict[str, Any]:
@@ -75,11 +97,10 @@ class Timeline:
 
         `running` requests; shares of the slots that are `stored` and `reserved`; `utilization`,
         stored over reserved; `external_fragmentation`; `output_tokens_per_s`."""
-        sums = dict(zip(self._SUMS, self._sums, strict=True))
-        last = int(np.flatnonzero(sums["seconds"]).max(initial=-1)) + 1
-        seconds = sums["seconds"][:last]
-        sums = {name: values[:last] for name, values in sums.items()}
-        whole = seconds * slots
+        columns = np.array(self._sums).T
+        last = int(np.flatnonzero(columns[0]).max(initial=-1)) + 1
+        sums = dict(zip(self._SUMS, columns[:, :last], strict=True))
+        seconds, whole = sums["seconds"], sums["seconds"] * slots
         return {
             "width_s": self._width_s,
             "running": _ratios(sums["running"], seconds),
@@ -89,25 +110,6 @@ class Timeline:
             "external_fragmentation": _ratios(sums["holes"], seconds),
             "output_tokens_per_s": _ratios(sums["tokens"], seconds),
         }
-
-
-def _sums(stretch: Stretch, start: int, end: int) -> list[float]:
-    """The sums of steps [start, end) of a stretch."""
-    times, count = stretch.times_s[start:end], len(stretch.times_s)
-    seconds = float(times.sum())
-    steps_s = float(np.arange(start, end) @ times)  # each step's number times its seconds
-    slope = (stretch.reserved_last - stretch.reserved) / max(count - 1, 1)
-    tokens = stretch.tokens * (end - start)
-    if start == 0:
-        tokens += stretch.tokens_first - stretch.tokens
-    return [
-        seconds,
-        stretch.running * seconds,
-        stretch.stored * seconds + stretch.grown * steps_s,
-        stretch.reserved * seconds + slope * steps_s,
-        stretch.free_outside * seconds,
-        tokens,
-    ]
 
 
 def _ratios(amounts: FloatArray, wholes: FloatArray) -> list[float | None]:

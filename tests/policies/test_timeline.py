@@ -19,7 +19,8 @@ def even(begin_s: float, steps: int, seconds: float, **changes: Any) -> Stretch:
         "running": 2, "grown": 0, "stored": 50, "reserved": 100, "reserved_last": 100,
         "free_outside": 0.25, "tokens_first": 2, "tokens": 2,
     } | changes  # fmt: skip
-    return Stretch(begin_s, np.full(steps, seconds), **told)
+    times = np.full(steps, seconds)
+    return Stretch(begin_s, times, times.sum(), float(np.arange(steps) @ times), **told)
 
 
 def test_a_stretch_within_a_bin_by_hand() -> None:
@@ -39,7 +40,7 @@ def test_steps_belong_to_the_bin_they_begin_in() -> None:
     timeline.add(even(0.0, 4, 2.0**-11, reserved_last=103, stored=10))  # two steps a bin
     found = timeline.figures(100)
     assert found["reserved"] == [pytest.approx(1.005), pytest.approx(1.025)]
-    timeline.add(even(2.0**-8, 1, 1.0))
+    timeline.add(even(2.0**-8, 1, 2.0**-12))
     assert timeline.figures(100)["running"] == [2, 2, None, None, 2]
 
 
