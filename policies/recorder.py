@@ -158,7 +158,7 @@ def _bounds(allocator: Allocator) -> tuple[int, ...]:
     return tuple(getattr(getattr(allocator, "buckets", allocator), "bounds", ()))
 
 
-class _Rows:
+class Rows:
     """A CSV file that is written row by row."""
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
@@ -197,7 +197,7 @@ class RequestLog(Recorder):
     )  # fmt: skip
 
     def __init__(self, path: Path, requests: Requests) -> None:
-        self._rows = _Rows(path, self.COLUMNS)
+        self._rows = Rows(path, self.COLUMNS)
         self._requests = requests
         self._lives: dict[int, _Life] = {}
 
@@ -248,7 +248,7 @@ class StepLog(Recorder):
     )  # fmt: skip
 
     def __init__(self, path: Path) -> None:
-        self._rows = _Rows(path, self.COLUMNS)
+        self._rows = Rows(path, self.COLUMNS)
 
     def step(
         self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator

@@ -25,6 +25,8 @@ class Axis:
     scale: Literal["linear", "log", "bytes"] = "linear"
     zero: bool = True
     """Whether a linear axis begins at zero."""
+    tight: bool = False
+    """Whether a linear axis ends where the values do, rather than at a tick."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,16 @@ class Series:
     band: bool = False
     """Draw the interval alone, without its middle."""
 
+    def columns(self) -> list[str]:
+        """Headings of its values where they are columns."""
+        ends = [f"{self.name}: low", f"{self.name}: high"]
+        return ends if self.band else [self.name, *(ends if len(self.low) else [])]
+
+    def values(self) -> list[Sequence[float]]:
+        """What stands under these headings."""
+        ends = [self.low, self.high]
+        return ends if self.band else [self.y, *(ends if len(self.low) else [])]
+
 
 @dataclass(frozen=True)
 class Lines:
@@ -52,18 +64,31 @@ class Lines:
     form: Literal["lines", "steps", "points"] = "lines"
 
     def columns(self) -> list[str]:
-        wide = any(len(one.low) for one in self.series)
-        ends = ["low", "high"] if wide else []
+        if self._shared:
+            return [self.x.label, *(name for one in self.series for name in one.columns())]
+        ends = ["low", "high"] if self._ends else []
         return ["series", self.x.label, self.y.label, *ends]
 
     def rows(self) -> list[Cells]:
-        wide = any(len(one.low) for one in self.series)
+        if self._shared:
+            values = (column for one in self.series for column in one.values())
+            return [list(row) for row in zip(self.series[0].x, *values, strict=True)]
         found = []
         for one in self.series:
             for i, (x, y) in enumerate(zip(one.x, one.y, strict=True)):
                 ends = [one.low[i], one.high[i]] if len(one.low) else [None, None]
-                found.append([one.name, x, y, *(ends if wide else [])])
+                found.append([one.name, x, y, *(ends if self._ends else [])])
         return found
+
+    @property
+    def _shared(self) -> bool:
+        """Whether all series have the same x: then its table has a column a series."""
+        first, *others = self.series
+        return self.form != "points" and all(list(one.x) == list(first.x) for one in others)
+
+    @property
+    def _ends(self) -> bool:
+        return any(len(one.low) for one in self.series)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from sweeps.conclusion import sentences
@@ -10,6 +11,7 @@ from sweeps.figures import FIGURES
 from sweeps.gallery import charts
 from sweeps.gap import CONTROL
 from sweeps.inputs import configuration, origin
+from sweeps.memory_map import memory_map
 from sweeps.section import Block, Grid, Say, Section
 from sweeps.table import HEADINGS, Group, Table
 from sweeps.trend import trends
@@ -17,6 +19,8 @@ from sweeps.verdict import judge
 
 _OPEN = 6
 """Groups a page shows unfolded."""
+_MAPS = 6
+"""Maps of memory in a page, a few hundred KB each."""
 _NEWER = {
     "latency distributions": ("quantiles",),
     "curves over time": ("over_time",),
@@ -35,7 +39,19 @@ def contents(table: Table) -> Section:
         blocks.append(Section("Along the axes", list(found)))
     many = len(table.groups) > _OPEN
     blocks += [_group(table, group, many and i >= _OPEN) for i, group in enumerate(table.groups)]
+    if maps := list(islice(_maps(table), _MAPS)):
+        blocks.append(Section("Physical memory", maps))
     return Section(table.name, [*blocks, configuration(table), *origin(table)])
+
+
+def _maps(table: Table) -> Iterator[Block]:
+    """Maps of the points whose memory was recorded (`logs: [memory]`)."""
+    for group in table.groups:
+        for row in group.main():
+            name = f"{group.title}, {row.name}"
+            chart = memory_map(table.path, name, row.point, min(row.replications))
+            if chart is not None:
+                yield chart
 
 
 def _lacking(table: Table) -> Iterator[str]:

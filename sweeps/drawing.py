@@ -52,7 +52,7 @@ _DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 3", "9 2 2 2 2 2")
 _WRITTEN = 0.08
 """A part of a bar has its number from this share of the width on."""
 _SIDE = 1000
-"""Pixels of the picture's own coordinates, in both directions."""
+"""The picture's own coordinates go from 0 to this, in whole numbers, in both directions."""
 
 
 def figure(chart: Chart, file: str) -> str:
@@ -273,7 +273,7 @@ def _point(x: float, y: float) -> str:
 
 
 def _round(share: float) -> str:
-    return f"{_SIDE * share:.1f}".removesuffix(".0")
+    return str(round(_SIDE * share))
 
 
 def _fill(i: int) -> str:

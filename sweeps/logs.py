@@ -13,17 +13,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from policies.memory_log import MemoryLog
 from policies.perfetto import PerfettoTrace
 from policies.recorder import Recorder, Recorders, RequestLog, StepLog
 from policies.requests import Requests
 
-LogKind = Literal["requests", "steps", "trace"]
-FOLDER = "logs"
+LogKind = Literal["requests", "steps", "trace", "memory"]
+FOLDER, MEMORY = "logs", "memory.csv"
 
 _MADE: dict[str, tuple[str, Callable[[Path, Requests], Recorder]]] = {
     "requests": ("requests.csv", RequestLog),
     "steps": ("steps.csv", lambda path, requests: StepLog(path)),
     "trace": ("trace.json.gz", PerfettoTrace),
+    "memory": (MEMORY, MemoryLog),
 }
 """Kind -> end of the file's name, and who writes it."""
 

@@ -35,13 +35,13 @@ def scale(axis: Axis, values: Iterable[float]) -> Scale:
     """A scale on which all finite `values` lie."""
     known = [value for value in values if math.isfinite(value)]
     if axis.scale == "linear":
-        return _linear(known or [0.0, 1.0], axis.zero)
+        return _linear(known or [0.0, 1.0], axis.zero, axis.tight)
     positive = [value for value in known if value > 0] or [1.0]
     base = 2 if axis.scale == "bytes" else 10
     return _logarithmic(min(positive), max(positive), base)
 
 
-def _linear(values: list[float], zero: bool) -> Scale:
+def _linear(values: list[float], zero: bool, tight: bool) -> Scale:
     low, high = min(values), max(values)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -50,11 +50,11 @@ def _linear(values: list[float], zero: bool) -> Scale:
     rough = (high - low) / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = power * next(each for each in _STEPS if each * power >= rough * (1 - 1e-9))
-    low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
-    count = round((high - low) / step)
-    return Scale(
-        low, high, False, [(v, number(v)) for v in (low + i * step for i in range(count + 1))]
-    )
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    values = [i * step for i in range(first, last + 1)]
+    if not tight:
+        low, high = values[0], values[-1]
+    return Scale(low, high, False, [(v, number(v)) for v in values if low <= v <= high])
 
 
 def _logarithmic(low: float, high: float, base: int) -> Scale:

@@ -40,6 +40,7 @@ class Row:
     """What makes the point, by dotted path of the experiment."""
     seeds: dict[int, Any] = field(default_factory=dict)
     """By replication."""
+    point: int = 0
     raw: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Metrics by replication as they were written, with lists in them."""
 
@@ -238,7 +239,7 @@ def _row(group: Group, name: str, record: dict[str, Any]) -> Row:
         if (row.name, row.control) == (name, control):
             return row
     rate_per_s, overrides = record.get("rate_per_s"), record["overrides"]
-    group.rows.append(Row(name, control, {}, rate_per_s, overrides))
+    group.rows.append(Row(name, control, {}, rate_per_s, overrides, point=record["point"]))
     return group.rows[-1]
 
 

@@ -239,6 +239,8 @@ def _unbound(best: Row, gaps: list[Gap]) -> str:
 def percent(found: Interval) -> str:
     """`80 % (50 to 111)`; tenths where they are of interest."""
     digits = 0 if abs(found.mean) >= 0.1 else 1
+    if not math.isfinite(found.half):
+        return f"{_hundred(found.mean, digits)} %"
     low, high = (_hundred(end, digits) for end in (found.low, found.high))
     return f"{_hundred(found.mean, digits)} % ({low} to {high})"
 
