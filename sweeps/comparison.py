@@ -147,7 +147,7 @@ def _at(base: Any, path: str) -> Any:
 
 def _pair(title: str, ours: Row, theirs: Row) -> Pair:
     changes = [change for figure in FIGURES if (change := _change(figure, ours, theirs))]
-    return Pair(title, changes, bool(ours.raw) and ours.raw == theirs.raw)
+    return Pair(title, changes, ours.replications == theirs.replications)
 
 
 def _change(figure: Figure, ours: Row, theirs: Row) -> Change | None:

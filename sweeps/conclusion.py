@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from sweeps.figures import THROUGHPUT
 from sweeps.gap import CONTROL
+from sweeps.study_verdict import study_sentences
 from sweeps.sweep import DESCRIBED, label
 from sweeps.table import Group, Row, Table
 from sweeps.verdict import Verdict, judge
@@ -20,7 +21,9 @@ _ASKED = (*DESCRIBED, "load", "slo", "requests")
 
 
 def sentences(table: Table) -> list[str]:
-    """What the groups say together, then the verdict of each, in words."""
+    """What the groups say together, then the verdict of each, in words; of a study, its gains."""
+    if table.trials is not None:
+        return study_sentences(table.trials)
     verdicts = [judge(group) for group in table.groups]
     return [*conclusions(table, verdicts), *(verdict.sentence for verdict in verdicts)]
 

@@ -13,6 +13,7 @@ from sweeps.gap import CONTROL
 from sweeps.inputs import configuration, origin
 from sweeps.memory_map import memory_map
 from sweeps.section import Block, Grid, Say, Section
+from sweeps.study_contents import study_blocks
 from sweeps.table import HEADINGS, Group, Table
 from sweeps.trend import trends
 from sweeps.verdict import judge
@@ -37,6 +38,9 @@ def contents(table: Table) -> Section:
     blocks.append(Say(f"{table.state}."))
     if found := trends(table):
         blocks.append(Section("Along the axes", list(found)))
+    if table.trials is not None:
+        blocks += study_blocks(table, table.trials)
+        return Section(table.name, [*blocks, configuration(table), *origin(table)])
     many = len(table.groups) > _OPEN
     blocks += [_group(table, group, many and i >= _OPEN) for i, group in enumerate(table.groups)]
     if maps := list(islice(_maps(table), _MAPS)):
@@ -56,6 +60,8 @@ def _maps(table: Table) -> Iterator[Block]:
 
 def _lacking(table: Table) -> Iterator[str]:
     """Charts that these results cannot show."""
+    if table.trials is not None:
+        return
     found = [metrics for g in table.groups for row in g.main() for metrics in row.raw.values()]
     version = table.provenance.get("version", "of unknown number")
     for what, keys in _NEWER.items():

@@ -8,8 +8,11 @@ from typing import Any
 from hwmodel.description import DescriptionError
 from sweeps.store import CONFIG, PROVENANCE, Record, RunDirectory
 
-_WANTED = {"axes": dict, "base": dict, "compare": str, "name": str}
-"""Keys of a sweep's config without which it cannot be shown, and their types."""
+_OF_SWEEP = {"axes": dict, "base": dict, "compare": str, "name": str}
+_OF_STUDY = {"space": dict, "base": dict, "name": str}
+"""Keys of a config without which it cannot be shown, and their types; likewise of a result."""
+_OF_RESULT = {"point": int, "replication": int, "overrides": dict, "metrics": dict}
+_OF_TRIAL = {"trial": int, "overrides": dict, "params": dict}
 _OF_PROVENANCE = {"assumed": dict, "inputs": dict, "libraries": dict, "seeds": list}
 
 
@@ -22,24 +25,35 @@ class Reading:
     provenance: dict[str, Any]
     problems: list[str] = field(default_factory=list)
 
+    @property
+    def is_study(self) -> bool:
+        return self.config.get("kind") == "study"
+
 
 def read_run(directory: RunDirectory) -> Reading:
     """Read what there is. Raises DescriptionError where there is nothing to show."""
     path = directory.path
     if not path.exists():
         raise DescriptionError("no such directory", path)
-    records, problems = directory.survey()
+    problems: list[str] = []
     config = read_config(directory, problems)
+    study = config.get("kind") == "study"
+    records, wrong = directory.survey(_OF_TRIAL if study else _OF_RESULT)
+    if not config and not records:  # perhaps it is a study that has lost its config
+        records, wrong = directory.survey(_OF_TRIAL)
+        study = bool(records)
+    problems += wrong
     if not records and not config:
         what = "is empty" if path.is_dir() and not any(path.iterdir()) else "is not a run directory"
         raise DescriptionError(f"{what}: it has neither results nor {CONFIG}", path)
     if not records:
         problems.append("there is no result to show yet; --resume computes them")
-    for key, kind in _WANTED.items():
+    for key, kind in (_OF_STUDY if study else _OF_SWEEP).items():
         if config and not _as_wanted(config, key, kind):
             problems.append(f"{CONFIG}: {key} is missing or of another version")
             config = {}
-    config = config or _guessed(records, path.absolute().name)
+    guessed = _guessed_study if study else _guessed
+    config = config or guessed(records, path.absolute().name)
     return Reading(config, records, read_provenance(directory, problems), problems)
 
 
@@ -98,4 +112,17 @@ def _guessed(records: list[Record], name: str) -> dict[str, Any]:
         "name": name, "summary": "(its config is missing)", "axes": axes, "controls": controls,
         "base": {"replications": replications},
         "compare": "serving.policy" if "serving.policy" in axes else next(reversed(axes), ""),
+    }  # fmt: skip
+
+
+def _guessed_study(records: list[Record], name: str) -> dict[str, Any]:
+    """A study's config that its trials agree with."""
+    values: dict[str, float] = next(
+        (r["values"] for r in records if isinstance(r.get("values"), dict)), {}
+    )
+    names = dict.fromkeys(name for record in records for name in record["params"])
+    return {
+        "kind": "study", "name": name, "summary": "(its config is missing)", "base": {},
+        "space": {path: {} for path in names}, "trials": len(records),
+        "objectives": [{"metric": metric} for metric in values],
     }  # fmt: skip

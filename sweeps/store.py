@@ -89,8 +89,9 @@ class RunDirectory:
                 raise DescriptionError("not a JSON object", file, number) from None
         return found
 
-    def survey(self) -> tuple[list[Record], list[str]]:
-        """Every result that can be read, and what is wrong with the rest, a sentence each."""
+    def survey(self, wanted: dict[str, type]) -> tuple[list[Record], list[str]]:
+        """Every result that can be read and has the keys `wanted`, of these types; and what is
+        wrong with the rest, a sentence each."""
         file = self.path / RESULTS
         if not file.is_file():
             return [], [f"{RESULTS} is missing"]
@@ -99,7 +100,7 @@ class RunDirectory:
         if last:
             problems.append(f"{RESULTS}: the last line is cut off; it is left out")
         for number, line in enumerate(lines, 1):
-            if (record := _record(line)) is None:
+            if (record := _record(line, wanted)) is None:
                 problems.append(f"{RESULTS}:{number}: not a result; it is left out")
             else:
                 found.append(record)
@@ -142,20 +143,14 @@ class RunDirectory:
             self._results = None
 
 
-def _record(line: bytes) -> Record | None:
+def _record(line: bytes, wanted: dict[str, type]) -> Record | None:
     """A line of results, None where it is none."""
     try:
         found = json.loads(line)
     except ValueError:
         return None
     whole = isinstance(found, dict) and all(
-        isinstance(found.get(key), kind)
-        for key, kind in (
-            ("point", int),
-            ("replication", int),
-            ("overrides", dict),
-            ("metrics", dict),
-        )
+        isinstance(found.get(key), kind) for key, kind in wanted.items()
     )
     return found if whole else None
 

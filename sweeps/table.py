@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeps.figures import (
     COMPUTE,
@@ -17,11 +17,14 @@ from sweeps.figures import (
     limit_shares,
     limit_text,
 )
-from sweeps.reading import read_run
+from sweeps.reading import Reading, read_run
 from sweeps.run import flat
 from sweeps.statistics import LEVEL, Interval, interval
 from sweeps.store import RunDirectory
 from sweeps.sweep import label
+
+if TYPE_CHECKING:
+    from sweeps.trials import Trials
 
 Metrics = dict[str, Any]
 HEADINGS = [*(figure.heading for figure in FIGURES), "limit"]
@@ -122,6 +125,8 @@ class Table:
     path: Path = Path()
     problems: list[str] = field(default_factory=list)
     """What is missing or cannot be read, a sentence each."""
+    trials: Trials | None = None
+    """Of a study, whose finale the groups then are."""
 
     @property
     def compared(self) -> str:
@@ -131,9 +136,10 @@ class Table:
     @property
     def state(self) -> str:
         """How much of the run is there."""
+        what = "results" if self.trials is None else "trials"
         if self.done < self.total:
-            return f"unfinished: {self.done} of {self.total} results; --resume goes on"
-        return f"{self.done} results"
+            return f"unfinished: {self.done} of {self.total} {what}; --resume goes on"
+        return f"{self.done} {what}"
 
     @property
     def note(self) -> str:
@@ -200,6 +206,8 @@ def read_table(directory: RunDirectory) -> Table:
     """Read a run directory, finished or not, whole or not. Raises DescriptionError where there is
     nothing to show."""
     run = read_run(directory)
+    if run.is_study:
+        return _study(run, directory)
     config = run.config
     groups: dict[str, Group] = {}
     for record in sorted(run.records, key=lambda r: (r["point"], r["replication"])):
@@ -212,6 +220,22 @@ def read_table(directory: RunDirectory) -> Table:
     return Table(
         config["name"], config.get("question") or "", list(groups.values()), len(run.records),
         total(config), config, run.provenance, directory.path, run.problems,
+    )  # fmt: skip
+
+
+def _study(run: Reading, directory: RunDirectory) -> Table:
+    """A study's finale as a table of one group, its trials beside it."""
+    from sweeps.trials import finale_groups, read_trials  # they are made of rows and groups
+
+    trials = read_trials(directory, run)
+    groups = finale_groups(trials)
+    names = [row.name for group in groups for row in group.rows]
+    config = {**run.config, "axes": {"contender": names}, "compare": "contender"}
+    asked = run.config.get("trials")
+    return Table(
+        config["name"], config.get("question") or "", groups, len(run.records),
+        asked if isinstance(asked, int) else len(run.records), config, run.provenance,
+        directory.path, run.problems, trials,
     )  # fmt: skip
 
 
