@@ -40,6 +40,8 @@ class Series:
     high: Sequence[float] = ()
     band: bool = False
     """Draw the interval alone, without its middle."""
+    steps: bool = False
+    """Draw steps, whatever the chart's form: each value holds until the next."""
 
     def columns(self) -> list[str]:
         """Headings of its values where they are columns."""

@@ -91,10 +91,15 @@ def _bars(chart: Bars) -> str:
         kind = ' class="control"' if bar.dim else ""
         label = escape(f"{bar.name}: {text}")
         lines.append(
-            f'<span{kind}>{escape(bar.name)}</span><svg role="img" aria-label="{label}">'
+            f'<span{kind}>{_name(bar.name)}</span><svg role="img" aria-label="{label}">'
             f"{_bar(bar, top)}</svg><span{kind}>{text}</span>"
         )
     return f'<div class="bars">{"".join(lines)}</div>'
+
+
+def _name(text: str) -> str:
+    """A name that breaks at its dots, where it must."""
+    return escape(text).replace(".", ".<wbr>")
 
 
 def _bar(bar: Bar, top: float) -> str:
@@ -105,7 +110,7 @@ def _bar(bar: Bar, top: float) -> str:
 
 
 def _whisker(found: Interval, top: float) -> str:
-    if not math.isfinite(found.half):
+    if not math.isfinite(found.half) or found.half == 0:
         return ""
     low, high = (f"{100 * max(value, 0) / top:.2f}%" for value in (found.low, found.high))
     lines = [(low, high, 9, 9), (low, low, 5, 13), (high, high, 5, 13)]
@@ -124,7 +129,7 @@ def _stacks(chart: Stacks) -> str:
         whole = (totals[name] or 1.0) if chart.share else top
         label = ", ".join(f"{chart.parts[i]} {values[i] / whole:.1%}" for i in used)
         lines.append(
-            f'<span>{escape(name)}</span><svg role="img" aria-label="{escape(name)}: '
+            f'<span>{_name(name)}</span><svg role="img" aria-label="{escape(name)}: '
             f'{escape(label)}">{_stack(chart, values, whole)}</svg><span>{text}</span>'
         )
     keys = "".join(
@@ -154,7 +159,8 @@ def _lines(chart: Lines) -> str:
     heights = [v for one in chart.series for v in (*one.y, *one.low, *one.high)]
     y = scale(chart.y, heights)
     drawn = "".join(_one(chart, one, i, x, y) for i, one in enumerate(chart.series))
-    keys = [(one.name, i, chart.form == "points", one.band) for i, one in enumerate(chart.series)]
+    points = chart.form == "points"
+    keys = [(one.name, i, points and not one.steps, one.band) for i, one in enumerate(chart.series)]
     return _keys(keys) + _area(chart.y.label, chart.x.label, x, y, drawn)
 
 
@@ -171,10 +177,11 @@ def _one(chart: Lines, one: Series, colour: int, x: Scale, y: Scale) -> str:
         return drawn
     up = [y.share(value) for value in one.y]
     title = f"<title>{escape(one.name)}</title>"
-    if chart.form == "points":
+    stairs = one.steps or chart.form == "steps"
+    if chart.form == "points" and not stairs:
         path = "".join(f"M{_point(a, b)}h0" for a, b in zip(across, up, strict=True))
         return f'{drawn}<path class="dots" {_stroke(colour, False)} d="{path}">{title}</path>'
-    path = _path(*_stairs(across, up) if chart.form == "steps" else (across, up))
+    path = _path(*_stairs(across, up) if stairs else (across, up))
     dots = f'<path class="dots" {_stroke(colour, False)} d="M{path}h0"/>' if len(up) == 1 else ""
     return f'{drawn}<path class="curve" {_stroke(colour)} d="M{path}">{title}</path>{dots}'
 

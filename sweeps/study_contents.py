@@ -11,7 +11,7 @@ from sweeps.section import Block, Grid, Section
 from sweeps.statistics import Interval, interval
 from sweeps.store import Record, to_yaml_flow
 from sweeps.table import HEADINGS, Table
-from sweeps.trials import BASE, Trials, broken, front, importances
+from sweeps.trials import BASE, Trials, broken, front, importances, settings, words
 
 _SLICES = 16
 
@@ -64,8 +64,8 @@ def _search(trials: Trials) -> Iterator[Chart]:
     shares = sorted(importances(trials).items(), key=lambda item: -item[1])
     bars = [Bar(name, Interval(100 * s, 100 * s, 100 * s, 0)) for name, s in shares]
     yield Bars(
-        f"Importance: variance of {trials.metric} explained, %", bars,
-        "By fifths of each parameter alone, less what chance explains. A sampler that has settled"
+        f"Importance: variance of {trials.words} explained, %", bars,
+        "By fifths of each setting alone, less what chance explains. A sampler that has settled"
         " draws few far values, so that this tells of the region it searched.",
     )  # fmt: skip
     for name, _ in shares[:_SLICES]:
@@ -74,7 +74,7 @@ def _search(trials: Trials) -> Iterator[Chart]:
 
 def _history(trials: Trials) -> Lines:
     """Each trial's value, and the best so far."""
-    axis, kept = trials.metric, trials.kept()
+    axis, kept = trials.words, trials.kept()
     found, best = [], None
     for record in kept:
         value = trials.first(record)
@@ -83,7 +83,7 @@ def _history(trials: Trials) -> Lines:
     numbers = [record["trial"] for record in kept]
     bad = [r for r in trials.records if trials.values(r) is not None and broken(r)]
     series = [
-        Series("best so far", numbers, found),
+        Series("best so far", numbers, found, steps=True),
         Series("trials", numbers, [trials.first(r) for r in kept]),
     ]
     if bad:
@@ -94,7 +94,7 @@ def _history(trials: Trials) -> Lines:
 
 def _front(trials: Trials) -> Lines:
     """The first two objectives of every trial; those that no other beats apart."""
-    x, y = (str(o.get("metric")) for o in trials.objectives[:2])
+    x, y = (words(str(o.get("metric"))) for o in trials.objectives[:2])
     ahead = {record["trial"] for record in front(trials)}
     series = []
     for name, chosen in (("no other is better in all", True), ("others", False)):
@@ -110,15 +110,16 @@ def _front(trials: Trials) -> Lines:
 
 
 def _slice(trials: Trials, name: str) -> Chart:
-    """The first objective against one parameter."""
-    pairs = [(r["params"][name], trials.first(r)) for r in trials.kept() if name in r["params"]]
-    title = f"{trials.metric} against {name}"
-    if all(isinstance(p, (int, float)) and not isinstance(p, bool) for p, _ in pairs):
+    """The first objective against one setting."""
+    found = [(settings(record).get(name), trials.first(record)) for record in trials.kept()]
+    pairs = [(value, result) for value, result in found if value is not None]
+    title = f"{trials.words} against {name}"
+    if all(isinstance(value, (int, float)) for value, _ in pairs):
         pairs.sort()
         log = bool((trials.space.get(name) or {}).get("log"))
         axis = Axis(name, "log" if log else "linear", zero=False)
         series = [Series("trials", [p for p, _ in pairs], [v for _, v in pairs])]
-        return Lines(title, axis, Axis(trials.metric, zero=False), series, "", "points")
+        return Lines(title, axis, Axis(trials.words, zero=False), series, "", "points")
     choices: dict[str, list[float]] = {}
     for choice, value in pairs:
         choices.setdefault(str(choice), []).append(value)
@@ -129,8 +130,9 @@ def _slice(trials: Trials, name: str) -> Chart:
 def _trials(trials: Trials) -> Section:
     """Every trial."""
     names = list(dict.fromkeys(name for record in trials.records for name in record["params"]))
-    objectives = [str(o.get("metric")) for o in trials.objectives]
-    shown = [figure for figure in FIGURES if figure.metric not in objectives]
+    wanted = [str(o.get("metric")) for o in trials.objectives]
+    objectives = [words(metric) for metric in wanted]
+    shown = [figure for figure in FIGURES if figure.metric not in wanted]
     columns = ["trial", *objectives, "constraints", *(f.heading for f in shown), *names]
     rows = []
     for record in trials.records:

@@ -19,7 +19,7 @@ def study_sentences(trials: Trials) -> list[str]:
     if not trials.contenders:
         value = f"{trials.first(best):,.4g}"
         return [
-            f"Best so far: trial {best['trial']}, {trials.metric} {value} on the replications that"
+            f"Best so far: trial {best['trial']}, {value} {trials.words} on the replications that"
             " it was searched on, which flatter it; the finale measures it on others."
         ]
     return [_gains(trials), *_closed(trials)]
@@ -36,7 +36,7 @@ def _gains(trials: Trials) -> str:
             (sure if gain.sign else unsure).append(told)
     text = (
         f"On {len(best.replications)} replications that the search never saw, {trials.chosen} has"
-        f" {trials.metric} {mean:,.1f}: {'; '.join([*sure, *unsure])}."
+        f" {mean:,.1f} {trials.words}: {'; '.join([*sure, *unsure])}."
     )
     base = trials.contender(BASE)
     gain = None if base is None else trials.gain(base)

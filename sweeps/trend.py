@@ -90,7 +90,7 @@ def _along(table: Table, path: str) -> _Along | None:
     scale: Literal["bytes", "linear"] = "bytes" if kind == "size" else "linear"
     unit = {"": "", "size": "", "time": ", ns", "bandwidth": ", B/s"}.get(str(kind), f", {kind}")
     return _Along(
-        Axis(f"{path}{unit}", scale, zero=False), lambda row: _number(row.overrides.get(path))
+        Axis(f"{path}{unit}", scale, zero=False), lambda row: number(row.overrides.get(path))
     )
 
 
@@ -107,7 +107,8 @@ def _dimension(value: Any) -> str | None:
     return None
 
 
-def _number(value: Any) -> float | None:
+def number(value: Any) -> float | None:
+    """A number, or a quantity in its base unit; None for what is neither."""
     dimension = _dimension(value)
     if dimension is None:
         return None

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from sweeps.figures import THROUGHPUT
+from sweeps.figures import FIGURES, THROUGHPUT
 from sweeps.reading import Reading
 from sweeps.statistics import Interval, interval, relative_gap
-from sweeps.store import Record, RunDirectory
+from sweeps.store import Record, RunDirectory, to_yaml_flow
 from sweeps.table import Group, Row
+from sweeps.trend import number
 
 FINALE = "finale.jsonl"
 BEST, BASE = "best", "base"
@@ -37,6 +38,11 @@ class Trials:
     def metric(self) -> str:
         """The first objective's."""
         return str(self.objectives[0].get("metric", THROUGHPUT))
+
+    @property
+    def words(self) -> str:
+        """The first objective in words."""
+        return words(self.metric)
 
     @property
     def sign(self) -> int:
@@ -100,6 +106,11 @@ class Trials:
         return interval([way / whole for way, whole in ways])
 
 
+def words(metric: str) -> str:
+    """A metric as tables head it."""
+    return next((figure.heading for figure in FIGURES if figure.metric == metric), metric)
+
+
 def broken(record: Record) -> bool:
     """Whether a trial breaks a constraint."""
     found = record.get("constraints")
@@ -124,14 +135,32 @@ def front(trials: Trials) -> list[Record]:
 
 
 def importances(trials: Trials) -> dict[str, float]:
-    """Parameter -> share of the variance of the first objective that fifths of its values explain
+    """Setting -> share of the variance of the first objective that fifths of its values explain
     (or its choices, where they are words), less what chance would explain (Kelley's epsilon
     squared, 1935); never below 0."""
     kept = trials.kept()
-    names = dict.fromkeys(name for record in kept for name in record["params"])
+    pairs: dict[str, list[tuple[Any, float]]] = {}
+    for record in kept:
+        for name, value in settings(record).items():
+            pairs.setdefault(name, []).append((value, trials.first(record)))
     return {
-        name: _explained([(r["params"].get(name), trials.first(r)) for r in kept]) for name in names
+        name: _explained(found)
+        for name, found in pairs.items()
+        if len({str(value) for value, _ in found}) > 1
     }
+
+
+def settings(record: Record) -> dict[str, Any]:
+    """What a trial sets, as numbers where it can be: quantities in their base unit, members of a
+    list one by one."""
+    found: dict[str, Any] = {}
+    for path, value in record["overrides"].items():
+        members = value if isinstance(value, list) else [value]
+        for i, member in enumerate(members):
+            name = f"{path}[{i}]" if isinstance(value, list) else path
+            known = number(member)
+            found[name] = to_yaml_flow(member) if known is None else known
+    return found
 
 
 def _explained(pairs: Sequence[tuple[Any, float]]) -> float:

@@ -39,7 +39,8 @@ def trial(number: int) -> dict[str, Any]:
         "trial": number, "batch": 0, "state": "complete", "error": None,
         "params": {"serving.policy.gamma": gamma, "serving.policy.align": 16 + 48 * (number % 2),
                    "serving.policy.order": "ab"[number // 2 % 2]},
-        "overrides": {"serving.policy.gamma": gamma},
+        "overrides": {"serving.policy.gamma": gamma, "serving.policy.align": 16 + 48 * (number % 2),
+                      "serving.policy.order": "ab"[number // 2 % 2]},
         "values": {THROUGHPUT: rate, "ttft_s.p99": 1.0 + gamma}, "constraints": {"x <= 1": -1.0},
         "metrics": {THROUGHPUT: rate, "utilization": 0.5},
     }  # fmt: skip
@@ -74,7 +75,9 @@ def said(path: Path) -> str:
 
 def test_gains_are_those_of_the_finale(tmp_path: Path) -> None:
     text = said(study(tmp_path))
-    assert "On 3 replications that the search never saw, trial 17 has output_tokens_per_s" in text
+    assert (
+        "On 3 replications that the search never saw, trial 17 has 156.4 output tokens/s: " in text
+    )
     assert "34 % (34 to 34) against base; 146 % (146 to 146) against static" in text
     # (147.5 - 110) / (160 - 110)
     assert "Of the gap from the base to oracle, 75 % (75 to 75) is closed." in text
@@ -89,9 +92,7 @@ def test_other_results_other_sentences(tmp_path: Path) -> None:
 
 def test_without_a_finale_the_best_so_far_is_named_with_care(tmp_path: Path) -> None:
     text = said(study(tmp_path, finale=False))
-    assert (
-        "Best so far: trial 17, output_tokens_per_s 147.5 on the replications that it was" in text
-    )
+    assert "Best so far: trial 17, 147.5 output tokens/s on the replications that it was" in text
 
 
 def test_importance_finds_the_parameter_that_matters(tmp_path: Path) -> None:
@@ -124,9 +125,9 @@ def test_all_forms_have_its_charts(tmp_path: Path) -> None:
     section = contents(read_table(RunDirectory(study(tmp_path))))
     text, html = markdown([section]), page([section])
     for title in (
-        "History: output_tokens_per_s", "Pareto front: ttft_s.p99 against output_tokens_per_s",
-        "Importance: variance of output_tokens_per_s explained, %",
-        "output_tokens_per_s against serving.policy.gamma", "All 20 trials",
+        "History: output tokens/s", "Pareto front: TTFT p99 s against output tokens/s",
+        "Importance: variance of output tokens/s explained, %",
+        "output tokens/s against serving.policy.gamma", "All 20 trials",
         "What differs between the trials", "What it has instead of the base",
     ):  # fmt: skip
         assert title in text and title in html
@@ -136,7 +137,7 @@ def test_a_study_that_lost_its_config_is_still_shown(tmp_path: Path) -> None:
     study(tmp_path)
     (tmp_path / CONFIG).unlink()
     text = markdown([contents(read_table(RunDirectory(tmp_path)))])
-    assert "> config.yaml is missing" in text and "History: output_tokens_per_s" in text
+    assert "> config.yaml is missing" in text and "History: output tokens/s" in text
 
 
 def test_studies_are_compared_by_their_contenders(tmp_path: Path) -> None:
