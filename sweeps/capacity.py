@@ -55,13 +55,13 @@ def wanted(sweep: Sweep) -> dict[str, Point]:
 
 
 def calibrate(
-    points: dict[str, Point], known: dict[str, float], jobs: int
+    points: dict[str, Point], known: dict[str, float], jobs: int, cluster: str | None = None
 ) -> Iterator[tuple[str, float]]:
     """Measure what is not known yet and yield it. Raises DescriptionError."""
     missing = {key: point for key, point in points.items() if key not in known}
     keys = list(missing)
     experiments = [missing[key].experiment for key in keys]
-    with closing(execute(capacity_task, experiments, jobs)) as outcomes:
+    with closing(execute(capacity_task, experiments, jobs, cluster)) as outcomes:
         for outcome in outcomes:
             if outcome.error is not None:
                 _refuse(missing[keys[outcome.index]], outcome)

@@ -28,6 +28,13 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Override what the YAML says; repeatable."),
 ]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", help="Worker processes; a core each by default.")
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="ADDRESS", help="A Dask scheduler, whose workers are used."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -260,9 +267,8 @@ def run(
         Path | None,
         typer.Option("--out", metavar="DIR", help="Run directory; runs/NAME-N by default."),
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", help="Worker processes; a core each by default.")
-    ] = None,
+    jobs: Jobs = None,
+    cluster: Cluster = None,
     resume: Annotated[
         bool,
         typer.Option(
@@ -276,19 +282,17 @@ def run(
     Exit code 0: all done; 1: a point failed; 2: the input is at fault; 130: interrupted, in which
     case --resume computes only the rest.
     """
-    from hwmodel.description import DescriptionError
     from sweeps.capacity import CapacityFailed
     from sweeps.progress import Progress
     from sweeps.run import Interrupted, run_sweep
     from sweeps.store import default_directory
     from sweeps.sweep import load_sweep
 
-    if jobs is not None and jobs < 1:
-        raise DescriptionError(f"expected 1 or more; got {jobs}", "--jobs")
+    workers = _workers(jobs, cluster)
     loaded = load_sweep(sweep, overrides or [])
     directory = out or default_directory(loaded.spec.name, resume)
     try:
-        done = run_sweep(loaded, directory, resume, jobs or _cores(), Progress())
+        done = run_sweep(loaded, directory, resume, workers, Progress(), cluster)
     except Interrupted as stop:
         _explain(stop)
         raise typer.Exit(INTERRUPTED) from None
@@ -308,6 +312,17 @@ def run(
             f"{len(done.failures)} results are missing; --resume tries them again", file=sys.stderr
         )
         raise typer.Exit(AT_FAULT if done.at_fault else FOUND)
+
+
+def _workers(jobs: int | None, cluster: str | None) -> int:
+    """How many processes work here. Raises DescriptionError."""
+    from hwmodel.description import DescriptionError
+
+    if jobs is not None and cluster is not None:
+        raise DescriptionError("does not go with --cluster", "--jobs")
+    if jobs is not None and jobs < 1:
+        raise DescriptionError(f"expected 1 or more; got {jobs}", "--jobs")
+    return jobs or _cores()
 
 
 def _cores() -> int:
@@ -331,6 +346,61 @@ Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write
 Markdown = Annotated[
     Path | None, typer.Option("--markdown", metavar="FILE", help="Write Markdown there.")
 ]
+
+
+@app.command()
+def study(
+    study: Annotated[
+        str, typer.Argument(help="A shipped study, or a YAML file (also a study's config.yaml).")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Run directory; runs/NAME-N by default."),
+    ] = None,
+    jobs: Jobs = None,
+    cluster: Cluster = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", help="Instead of the trials that the study asks for.")
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Go on with a study that was stopped, or with more --trials."
+        ),
+    ] = False,
+    sampler: Annotated[
+        str | None, typer.Option("--sampler", help="tpe, or random as the control.")
+    ] = None,
+    overrides: Set = None,
+) -> None:
+    """Search the space of a study for the best configuration, and say what it gains.
+
+    Exit code 0: done; 1: the machine failed; 2: the input is at fault; 130: interrupted. Trials
+    that fail say why, and the study goes on.
+    """
+    from sweeps.capacity import CapacityFailed
+    from sweeps.progress import Progress
+    from sweeps.store import default_directory
+    from sweeps.study import run_study
+    from sweeps.study_report import report_study
+    from sweeps.study_run import StudyFailed, StudyInterrupted, Workers
+    from sweeps.study_spec import load_study
+
+    workers = Workers(_workers(jobs, cluster), cluster)
+    given = {"trials": trials, "sampler.name": sampler}
+    sets = [f"{path}={value}" for path, value in given.items() if value is not None]
+    loaded = load_study(study, [*(overrides or []), *sets])
+    directory = out or default_directory(loaded.spec.name, resume)
+    try:
+        done = run_study(loaded, directory, resume, workers, Progress())
+    except StudyInterrupted as stop:
+        print(f"interrupted: {stop}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    except (CapacityFailed, StudyFailed) as failure:
+        print(failure, file=sys.stderr)
+        raise typer.Exit(FOUND) from None
+    print(report_study(done))
+    print(f"trials, journal, best.yaml and report.md are in {directory}")
 
 
 @app.command()

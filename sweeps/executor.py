@@ -1,7 +1,7 @@
-"""Workers on this machine: tasks in, outcomes out in any order; a dead worker costs one task.
+"""Workers: tasks in, outcomes out in any order; a dead worker costs one task, or a second attempt.
 
-Workers are forked after the parent has compiled the kernels, ignore Ctrl-C (the parent decides) and
-end with their parent, however it ends.
+Those on this machine are forked after the parent has compiled the kernels, ignore Ctrl-C (the
+parent decides) and end with their parent, however it ends.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class Outcome:
     at_fault: bool = False
     """The user's input is what failed."""
     wall_s: float = 0.0
+    lost: bool = False
+    """Its worker died, and the task may be tried again."""
 
 
 def attempt(work: Work, index: int, task: Any) -> Outcome:
@@ -54,18 +56,28 @@ def attempt(work: Work, index: int, task: Any) -> Outcome:
     return Outcome(index, value, wall_s=time.perf_counter() - start)
 
 
-def execute(work: Work, tasks: Sequence[Any], jobs: int) -> Generator[Outcome, None, None]:
-    """Do every task on `jobs` workers and yield outcomes as they come.
+def execute(
+    work: Work, tasks: Sequence[Any], jobs: int, cluster: str | None = None, retries: int = 0
+) -> Generator[Outcome, None, None]:
+    """Do every task on `jobs` workers here, or on those of a Dask scheduler, and yield outcomes as
+    they come.
 
-    `jobs` 1 works in this process. Closing the iterator, or Ctrl-C, ends the workers at once.
+    `jobs` 1 works in this process. Closing the iterator, or Ctrl-C, ends the workers here at once.
+    retries: how often a task is begun again whose worker here died.
+    Raises DescriptionError if there is no such scheduler.
     """
+    if cluster is not None:
+        from sweeps.cluster import execute_on  # heavy: distributed
+
+        yield from execute_on(cluster, work, tasks)
+        return
     if min(jobs, len(tasks)) <= 1:
         for index, task in enumerate(tasks):
             yield attempt(work, index, task)
         return
     pool = _Pool(work, min(jobs, len(tasks)))
     try:
-        yield from pool.outcomes(tasks)
+        yield from pool.outcomes(tasks, retries)
     finally:
         pool.close()
 
@@ -95,8 +107,9 @@ class _Pool:
         ends = [worker.connection for worker in self.workers]
         self.workers.append(_Worker(self.context, self.work, ends))
 
-    def outcomes(self, tasks: Sequence[Any]) -> Generator[Outcome, None, None]:
+    def outcomes(self, tasks: Sequence[Any], retries: int) -> Generator[Outcome, None, None]:
         waiting = deque(enumerate(tasks))
+        spare = [retries] * len(tasks)
         left = len(tasks)
         while left:
             for worker in self.workers:
@@ -105,8 +118,13 @@ class _Pool:
                     worker.connection.send((worker.busy_with, task))
             busy = {w.connection: w for w in self.workers if w.busy_with is not None}
             for connection in wait(list(busy)):
+                outcome = self._receive(busy[connection])  # type: ignore[index]
+                if outcome.lost and spare[outcome.index]:
+                    spare[outcome.index] -= 1
+                    waiting.appendleft((outcome.index, tasks[outcome.index]))
+                    continue
                 left -= 1
-                yield self._receive(busy[connection])  # type: ignore[index]
+                yield outcome
 
     def _receive(self, worker: _Worker) -> Outcome:
         index = worker.busy_with
@@ -125,7 +143,7 @@ class _Pool:
                 if code and code < 0
                 else f"with exit code {code}"
             )
-            return Outcome(index, error=f"its worker process was ended {why}")
+            return Outcome(index, error=f"its worker process was ended {why}", lost=True)
 
     def close(self) -> None:
         """End every worker, busy or not."""

@@ -209,11 +209,16 @@ def _one_number(seed: tuple[int, int]) -> int:
     return int(np.random.SeedSequence(seed).generate_state(1)[0])
 
 
-def with_analytic_memory(experiment: ExperimentSpec) -> ExperimentSpec:
-    """The experiment on memory of a fixed efficiency."""
-    memory = experiment.serving.memory.model_copy(update={"fidelity": "analytic"})
+def with_memory(experiment: ExperimentSpec, **changes: Any) -> ExperimentSpec:
+    """The experiment with these fields of `serving.memory` changed."""
+    memory = experiment.serving.memory.model_copy(update=changes)
     serving = experiment.serving.model_copy(update={"memory": memory})
     return experiment.model_copy(update={"serving": serving})
+
+
+def with_analytic_memory(experiment: ExperimentSpec) -> ExperimentSpec:
+    """The experiment on memory of a fixed efficiency."""
+    return with_memory(experiment, fidelity="analytic")
 
 
 def capacity_task(experiment: ExperimentSpec) -> float:

@@ -52,7 +52,7 @@ def searched(sweep: Sweep) -> dict[str, Point]:
 
 
 def search(
-    points: dict[str, Point], known: dict[str, float], jobs: int
+    points: dict[str, Point], known: dict[str, float], jobs: int, cluster: str | None = None
 ) -> Iterator[tuple[str, float]]:
     """Find what is not known yet and yield it: (key, requests a second).
 
@@ -61,7 +61,7 @@ def search(
     missing = {key: point for key, point in points.items() if key not in known}
     keys = list(missing)
     experiments = [missing[key].experiment for key in keys]
-    with closing(execute(goodput_task, experiments, jobs)) as outcomes:
+    with closing(execute(goodput_task, experiments, jobs, cluster)) as outcomes:
         for outcome in outcomes:
             if outcome.error is not None:
                 where = ", ".join(map(label, missing[keys[outcome.index]].overrides.values()))

@@ -110,6 +110,11 @@ def _measurement(file: str, overrides: list[str]) -> None:
     from policies.measured import load_measurements
 
     load_measurements(_path(file))
+def _study(file: str, overrides: list[str]) -> None:
+    from sweeps.provenance import resolve
+    from sweeps.study_spec import load_study
+
+    resolve(load_study(_path(file), overrides))
 
 
 def _path(file: str) -> str:
@@ -123,4 +128,5 @@ _CHECKS: dict[str, Callable[[str, list[str]], None]] = {
     "workload": _workload,
     "measurement": _measurement,
     "sweep": _sweep,
+    "study": _study,
 }

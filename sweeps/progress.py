@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 _LINE_EVERY_S = 10.0
+
+
+class Step(Protocol):
+    """One more is done."""
+
+    def __call__(self, note: str = "") -> None: ...
 
 
 class Progress:
@@ -18,18 +25,20 @@ class Progress:
         self._width = 0
 
     @contextmanager
-    def stage(self, name: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
-        """Count through `total` steps of which `done` were there already; yields the step."""
+    def stage(self, name: str, total: int, done: int = 0) -> Iterator[Step]:
+        """Count through `total` steps of which `done` were there already; yields the step, which
+        takes a few words to show beside the count."""
         start = last = time.monotonic()
         count = done
 
-        def step() -> None:
+        def step(note: str = "") -> None:
             nonlocal count, last
             count += 1
             now = time.monotonic()
             if self._terminal or count == total or now - last >= _LINE_EVERY_S:
                 last = now
-                self._show(_status(name, count, total, count - done, now - start))
+                status = _status(name, count, total, count - done, now - start)
+                self._show(f"{status}, {note}" if note else status)
 
         if total > done and self._terminal:
             self._show(f"{name} {done}/{total}")

@@ -26,6 +26,7 @@ from sweeps.experiment import (
 )
 from sweeps.place import in_sweep
 from sweeps.store import differences, plain
+from sweeps.study_spec import Study
 from sweeps.sweep import Sweep
 from sweeps.version import version
 
@@ -33,7 +34,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 _LIBRARIES = ("numpy", "numba", "llvmlite", "PyYAML", "optuna", "pydantic", "typer", "rich")
 
 
-def provenance(sweep: Sweep, resolved: dict[str, Any], argv: list[str]) -> dict[str, Any]:
+def provenance(sweep: Sweep | Study, resolved: dict[str, Any], argv: list[str]) -> dict[str, Any]:
     """What is written beside a run's results."""
     experiments = [point.experiment for point in sweep.points]
     return {
@@ -41,7 +42,7 @@ def provenance(sweep: Sweep, resolved: dict[str, Any], argv: list[str]) -> dict[
         **_commit(),
         "command": argv,
         "inputs": {
-            "sweep": {"name": sweep.spec.name, "sha256": sweep.document.digest},
+            sweep.spec.kind: {"name": sweep.spec.name, "sha256": sweep.document.digest},
             **{
                 kind: {name: item["sha256"] for name, item in items.items()}
                 for kind, items in resolved.items()
@@ -56,8 +57,8 @@ def provenance(sweep: Sweep, resolved: dict[str, Any], argv: list[str]) -> dict[
     }
 
 
-def resolve(sweep: Sweep) -> dict[str, Any]:
-    """What each device, model and workload of the sweep means now. Raises DescriptionError."""
+def resolve(sweep: Sweep | Study) -> dict[str, Any]:
+    """What each device, model and workload means now. Raises DescriptionError."""
     found: dict[str, Any] = {"devices": {}, "models": {}, "workloads": {}}
     for experiment in {_key(p.experiment): p.experiment for p in sweep.points}.values():
         with _placed(sweep, "device"):
@@ -77,7 +78,7 @@ def resolve(sweep: Sweep) -> dict[str, Any]:
 
 
 @contextmanager
-def _placed(sweep: Sweep, key: str) -> Iterator[None]:
+def _placed(sweep: Sweep | Study, key: str) -> Iterator[None]:
     """Say of a mistake in an override where the sweep gives it."""
     try:
         yield

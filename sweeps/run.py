@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +11,9 @@ from typing import Any
 from hwmodel.description import DescriptionError
 from sweeps.capacity import Calibration, calibrate, wanted
 from sweeps.executor import Outcome, attempt, execute
-from sweeps.experiment import Task, load_of, seed_of
+from sweeps.experiment import Described, Task, load_of, seed_of
 from sweeps.goodput import goodput_key, search, searched
-from sweeps.kinds import KINDS, measure
+from sweeps.kinds import KINDS, Kind, measure
 from sweeps.logs import keep, staging, stem_of
 from sweeps.place import shortened
 from sweeps.progress import Progress
@@ -46,7 +46,9 @@ class Interrupted(Exception):
         self.run, self.total = run, total
 
 
-def run_sweep(sweep: Sweep, out: Path, resume: bool, jobs: int, progress: Progress) -> Run:
+def run_sweep(
+    sweep: Sweep, out: Path, resume: bool, jobs: int, progress: Progress, cluster: str | None = None
+) -> Run:
     """Run what is not there yet. Nothing is written before the first result is there.
 
     Raises DescriptionError where sweep, inputs or `out` are at fault, Interrupted on Ctrl-C.
@@ -61,7 +63,7 @@ def run_sweep(sweep: Sweep, out: Path, resume: bool, jobs: int, progress: Progre
     run = Run(directory)
     calibration = Calibration({})
     if resume and directory.exists:
-        _refuse_another(config, directory)
+        refuse_another(config, directory)
         run.records = [record for record in directory.records() if "metrics" in record]
         run.reused = len(run.records)
         calibration.capacities.update(directory.read_json(CALIBRATION) or {})
@@ -70,9 +72,9 @@ def run_sweep(sweep: Sweep, out: Path, resume: bool, jobs: int, progress: Progre
     left = _left(sweep, run.records)
     with _interruptible(run, len(left) + run.reused):
         if left:
-            _rehearse(sweep, progress)
-            _calibrate(sweep, calibration, jobs, progress)
-            _run(sweep, run, left, calibration, config, jobs, progress)
+            rehearse(KINDS[sweep.spec.measure], (p.experiment for p in sweep.points), progress)
+            _calibrate(sweep, calibration, jobs, cluster, progress)
+            _run(sweep, run, left, calibration, config, jobs, cluster, progress)
         _settle(sweep, run)
     return run
 
@@ -89,7 +91,8 @@ def _interruptible(run: Run, total: int) -> Iterator[None]:
         run.directory.release()
 
 
-def _refuse_another(config: dict[str, Any], directory: RunDirectory) -> None:
+def refuse_another(config: dict[str, Any], directory: RunDirectory) -> None:
+    """Raise DescriptionError if the directory was made from another config."""
     for path, ours, theirs in differences(config, directory.config()):
         there, here = (repr(value) for value in (theirs, ours))
         raise DescriptionError(
@@ -112,13 +115,13 @@ def _key(record: Record) -> Key:
     return record["point"], record["replication"]
 
 
-def _rehearse(sweep: Sweep, progress: Progress) -> None:
+def rehearse(kind: Kind, experiments: Iterable[Described], progress: Progress) -> None:
     """A few requests of every kind of point, here: compiles the kernels before workers fork.
 
     Simulated memory is tried once, on the first point that has it; it costs seconds.
     Raises DescriptionError: what cannot work at all is said before anything is measured.
     """
-    small = KINDS[sweep.spec.measure].rehearsals(point.experiment for point in sweep.points)
+    small = kind.rehearsals(experiments)
     with progress.stage("rehearsal", len(small)) as done:
         for experiment in small:
             outcome = attempt(measure, 0, Task(experiment, 1, None))
@@ -127,7 +130,9 @@ def _rehearse(sweep: Sweep, progress: Progress) -> None:
             done()
 
 
-def _calibrate(sweep: Sweep, calibration: Calibration, jobs: int, progress: Progress) -> None:
+def _calibrate(
+    sweep: Sweep, calibration: Calibration, jobs: int, cluster: str | None, progress: Progress
+) -> None:
     capacities, goodputs = wanted(sweep), searched(sweep)
     known = calibration.capacities
     for name, points, find in (
@@ -136,7 +141,7 @@ def _calibrate(sweep: Sweep, calibration: Calibration, jobs: int, progress: Prog
     ):
         missing = [key for key in points if key not in known]
         with progress.stage(name, len(missing)) as done:
-            for key, rate in find(points, known, jobs):
+            for key, rate in find(points, known, jobs, cluster):
                 known[key] = rate
                 done()
     # in the order of the sweep, not of the workers: the file is the same whatever their number
@@ -159,6 +164,7 @@ def _run(
     calibration: Calibration,
     config: dict[str, Any],
     jobs: int,
+    cluster: str | None,
     progress: Progress,
 ) -> None:
     logged = any(getattr(point.experiment, "logs", None) for point, _ in left)
@@ -166,7 +172,7 @@ def _run(
         tasks = [_task(sweep, *each, calibration, logs) for each in left]
         with (
             progress.stage("points", len(left) + run.reused, run.reused) as done,
-            closing(execute(measure, tasks, jobs)) as outcomes,
+            closing(execute(measure, tasks, jobs, cluster)) as outcomes,
         ):
             for outcome in outcomes:
                 point, replication = left[outcome.index]
@@ -201,7 +207,7 @@ def _note(run: Run, outcome: Outcome, point: Point, replication: int, progress: 
 
 
 def _record(sweep: Sweep, point: Point, replication: int, task: Task, outcome: Outcome) -> Record:
-    metrics, walls = _apart(outcome.value)
+    metrics, walls = apart(outcome.value)
     return {
         "point": point.index,
         "control": point.control,
@@ -215,13 +221,13 @@ def _record(sweep: Sweep, point: Point, replication: int, task: Task, outcome: O
     }
 
 
-def _apart(metrics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
+def apart(metrics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
     """Metrics, which every run repeats, and wall times (`*wall_s`), which none does."""
     kept: dict[str, Any] = {}
     walls: dict[str, float] = {}
     for key, value in metrics.items():
         if isinstance(value, dict):
-            kept[key], inner = _apart(value)
+            kept[key], inner = apart(value)
             walls |= inner
         elif key.endswith("wall_s"):
             walls[key] = value

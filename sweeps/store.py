@@ -119,7 +119,7 @@ class RunDirectory:
             results.close()
             raise DescriptionError("another process is running this", self.path) from None
         self._results = results
-        _trim(results)
+        trim(results)
         if not self.exists:
             write_atomically(self.path / CONFIG, to_yaml(config))
         write_atomically(self.path / PROVENANCE, _json(provenance, indent=2) + "\n")
@@ -176,7 +176,7 @@ def write_atomically(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-def _trim(results: BinaryIO) -> None:
+def trim(results: BinaryIO) -> None:
     """Cut what follows the last newline."""
     results.seek(0)
     content = results.read()

@@ -48,6 +48,8 @@ _UNITS: tuple[tuple[Any, str, float], ...] = (
     (Milliwatts, "mW", 1), (BytesPerSecond, "MB/s", 1e6), (FlopsPerSecond, "GFLOPS", 1e9),
 )  # fmt: skip
 """Field types of quantities, the unit they are written in, and its size in base units."""
+Change = tuple[str, Any, Mark]
+"""A dotted path of an experiment, its new value, and where that was written."""
 _DEVICE_KEYS = (set(AcceleratorSpec.model_fields) | set(MemorySpec.model_fields)) - {
     "kind", "name", "summary", "sources",
 }  # fmt: skip
@@ -114,7 +116,7 @@ def load_sweep(name_or_path: str, overrides: Iterable[str] = ()) -> Sweep:
     document.build(SweepSpec)
     for assignment in overrides:
         _assign(document, assignment)
-    _absolute_paths(document)
+    absolute_paths(document)
     spec = document.build(SweepSpec)
     sweep = Sweep(spec, document, _points(spec, document))
     sweep.config.update(_config(sweep))
@@ -147,7 +149,7 @@ def _assign(document: Document, assignment: str) -> None:
     short = {**ALIASES, "policy": kind.policy}
     keys = short.get(keys[0], (keys[0],)) + keys[1:]
     if keys[0] not in kind.spec.model_fields:
-        raise DescriptionError(_suggestion(kind, keys), mark.file, None, ".".join(keys))
+        raise DescriptionError(suggestion(kind, keys), mark.file, None, ".".join(keys))
     axis = ".".join(keys)
     if axis in document.data["axes"]:
         document.put(("axes", axis), value if isinstance(value, list) else [value], mark)
@@ -162,7 +164,8 @@ def _kind(document: Document) -> Kind:
     return KINDS.get(str(document.data.get("measure")), KINDS["serving"])
 
 
-def _suggestion(kind: Kind, keys: tuple[str, ...]) -> str:
+def suggestion(kind: Kind, keys: tuple[str, ...]) -> str:
+    """What to say of a path whose first key no experiment of the kind has."""
     if keys[0] in _DEVICE_KEYS:
         return f"not a key of a sweep; did you mean device_set.{'.'.join(keys)}?"
     known = {*kind.spec.model_fields, *SweepSpec.model_fields, *ALIASES, "policy"}
@@ -170,11 +173,12 @@ def _suggestion(kind: Kind, keys: tuple[str, ...]) -> str:
     return f"unknown key; {nearest(keys[0], sorted(known))}"
 
 
-def _absolute_paths(document: Document) -> None:
-    """Paths of descriptions, tried as they stand and then beside the sweep, become absolute."""
+def absolute_paths(document: Document) -> None:
+    """Paths of descriptions, tried as they stand and then beside the file, become absolute."""
     for key, kind in DESCRIBED.items():
         places: list[KeyPath] = [("base", key)]
-        places += [("axes", key, i) for i in range(len(document.data["axes"].get(key) or ()))]
+        for listed in (("axes", key), ("space", key, "choice")):
+            places += [(*listed, i) for i in range(len(document.get(listed) or ()))]
         for place in places:
             value = document.get(place)
             if isinstance(value, str) and (
@@ -199,17 +203,25 @@ def _points(spec: SweepSpec, document: Document) -> list[Point]:
     kind = KINDS[spec.measure]
     for control in ("", *spec.controls):
         for chosen in itertools.product(*(range(len(values)) for values in spec.axes.values())):
-            experiment = _experiment_document(document)
             overrides = {}
+            changes: list[Change] = []
             for (axis, values), i in zip(spec.axes.items(), chosen, strict=True):
                 overrides[axis] = values[i]
-                _put(kind, experiment, axis, values[i], document.mark(("axes", axis, i)))
+                changes.append((axis, values[i], document.mark(("axes", axis, i))))
             for path, value in spec.controls.get(control, {}).items():
-                _put(kind, experiment, path, value, document.mark(("controls", control, path)))
-            _fill(kind, experiment)
-            built = experiment.build(kind.spec)
+                changes.append((path, value, document.mark(("controls", control, path))))
+            built = experiment_with(document, kind, changes)
             points.append(Point(len(points), overrides, control, built))
     return points
+
+
+def experiment_with(document: Document, kind: Kind, changes: Iterable[Change]) -> Described:
+    """The `base` of a document, changed at these paths in turn. Raises DescriptionError."""
+    experiment = _experiment_document(document)
+    for change in changes:
+        _put(kind, experiment, *change)
+    _fill(kind, experiment)
+    return experiment.build(kind.spec)
 
 
 def _fill(kind: Kind, experiment: Document) -> None:
@@ -232,7 +244,7 @@ def _experiment_document(document: Document) -> Document:
 def _put(kind: Kind, experiment: Document, path: str, value: Any, mark: Mark) -> None:
     keys: KeyPath = tuple(path.split("."))
     if keys[0] not in kind.spec.model_fields:
-        raise DescriptionError(_suggestion(kind, tuple(map(str, keys))), mark.file, mark.line, path)
+        raise DescriptionError(suggestion(kind, tuple(map(str, keys))), mark.file, mark.line, path)
     experiment.put(keys, copy.deepcopy(value), mark)
 
 
