@@ -36,7 +36,7 @@ def execute_on(address: str, work: Work, tasks: Sequence[Any]) -> Generator[Outc
             for index, task in enumerate(tasks)
         }
         try:
-            for future in as_completed(list(futures)):
+            for future in as_completed(list(futures), loop=client.loop):
                 yield _outcome(future, futures[future])
         finally:
             client.cancel(list(futures))
