@@ -110,6 +110,8 @@ def _measurement(file: str, overrides: list[str]) -> None:
     from policies.measured import load_measurements
 
     load_measurements(_path(file))
+
+
 def _study(file: str, overrides: list[str]) -> None:
     from sweeps.provenance import resolve
     from sweeps.study_spec import load_study
