@@ -30,7 +30,8 @@ KeyPath = tuple[str | int, ...]
 Spec = TypeVar("Spec", bound=BaseModel)
 
 KINDS = (
-    "memories", "accelerators", "models", "workloads", "measurements", "sweeps", "studies",
+    "memories", "accelerators", "models", "workloads", "predictors", "measurements", "sweeps",
+    "studies",
 )  # fmt: skip
 _PACKAGED = Path(__file__).parent / "library"
 LIBRARY = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parent.parent / "yaml"

@@ -15,7 +15,7 @@ import numpy as np
 from hwmodel.description import Strict
 from policies.arena import external_fragmentation
 from policies.kv_layout import Extents, KvLayout, Units
-from policies.predictor import Prediction
+from policies.prediction import Predictive
 from policies.requests import IntArray
 
 
@@ -39,7 +39,7 @@ class Demand(NamedTuple):
     generated: int
     """Output tokens of earlier residences, which a preempted request prefills again as far as they
     are not `cached`."""
-    prediction: Prediction
+    prediction: Predictive
     prefix_id: int = -1
     """Requests of the same one begin alike; -1: this one shares its beginning with nobody."""
     prefix_tokens: int = 0

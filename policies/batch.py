@@ -16,7 +16,7 @@ from pydantic import Field
 from hwmodel.description import DescriptionError, Strict
 from policies.allocator import Allocator, Demand
 from policies.paged import PagedOptions
-from policies.predictor import Prediction
+from policies.prediction import Prediction
 from policies.registry import PolicySpec
 from policies.requests import IntArray
 

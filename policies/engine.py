@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 
 from hwmodel.description import DescriptionError, Strict
 from policies.allocator import Allocator, Demand, Migration
-from policies.predictor import Prediction
+from policies.prediction import Predictions
 from policies.requests import FloatArray, IntArray, Requests
 
 Count = Annotated[int, Field(ge=1)]
@@ -137,8 +137,7 @@ class Engine:
         allocator: Allocator,
         requests: Requests,
         output_tokens: IntArray,
-        predicted: FloatArray,
-        sigma: float,
+        predicted: Predictions,
     ) -> None:
         self.spec = spec
         self.allocator = allocator
@@ -161,7 +160,6 @@ class Engine:
         self._requests = requests
         self._several = bool((requests.samples > 1).any())
         self._predicted = predicted
-        self._sigma = sigma
         self._partial = False  # the last running request is still in its prefill
         self._cached = 0  # of the step being scheduled
         self._relenting = False  # who was refused may be admitted without anybody leaving
@@ -378,7 +376,7 @@ class Engine:
         if self.spec.packing == "decreasing_first_fit":
             reach = 1 if self._overtaken >= self.spec.max_num_seqs else self.spec.packing_window
             line = list(islice(self.waiting, reach))
-            return sorted(range(len(line)), key=lambda place: -self._predicted[line[place]])
+            return sorted(range(len(line)), key=lambda place: -self._predicted.length[line[place]])
         if self.spec.batching == "any":
             return (0,)
         place = self._place_in_line(begun)
@@ -426,7 +424,7 @@ class Engine:
         return Demand(
             int(self.prompt[request]),
             output - int(self.left[request]),
-            Prediction(float(self._predicted[request]), self._sigma),
+            self._predicted[request],
             int(own.prefix_id[request]),
             int(own.prefix_tokens[request]),
             int(self.samples[request]),

@@ -29,7 +29,8 @@ from hwmodel.description import DescriptionError
 from hwmodel.units import PositiveBytes
 from policies.allocator import Allocator, Demand, Migration
 from policies.engine import Chunk, Count, Engine, EngineOptions, Step
-from policies.requests import FloatArray, IntArray, Requests
+from policies.prediction import Predictions
+from policies.requests import IntArray, Requests
 
 CHUNKED_BUDGET = 512
 """Tokens of a step with chunked prefill where none are given (vLLM 0.6)."""
@@ -74,10 +75,9 @@ class EngineV0(Engine):
         allocator: Allocator,
         requests: Requests,
         output_tokens: IntArray,
-        predicted: FloatArray,
-        sigma: float,
+        predicted: Predictions,
     ) -> None:
-        super().__init__(spec, allocator, requests, output_tokens, predicted, sigma)
+        super().__init__(spec, allocator, requests, output_tokens, predicted)
         self.swapped: deque[int] = deque()
         """Requests that wait in host memory, in the order in which they left."""
         self._set_back: list[int] = []  # requests that this step preempts by recompute

@@ -27,7 +27,7 @@ from policies.arena import Fit
 from policies.buckets import Buckets, align_up
 from policies.kv_layout import KvLayout
 from policies.pools import PartitionedPools, Place, Pools, Repartition, SharedPools, Split
-from policies.predictor import Predictive, entropy
+from policies.prediction import Predictive, entropy
 from policies.requests import IntArray
 from policies.score import Guess, Outcome, Score
 

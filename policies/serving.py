@@ -21,6 +21,7 @@ from policies.fidelity import FidelitySpec, Simulate, memory_model
 from policies.kv_layout import LAYOUTS, KvOrder, kv_layout
 from policies.metrics import Metrics
 from policies.paged import PagedOptions
+from policies.prediction import Predictions
 from policies.predictor import PredictorSpec, predict
 from policies.recorder import Recorder
 from policies.registry import POLICIES, PolicySpec
@@ -165,7 +166,7 @@ def _serve(
         raise DescriptionError(
             f"a warm-up of {warmup_requests} requests leaves none of {len(admitted)} to be counted"
         )
-    node = Node(replicas, Manager(spec.cluster, requests, predicted))
+    node = Node(replicas, Manager(spec.cluster, requests, predicted.length))
     if cards == 1:
         _serve_one(replicas[0], requests, admitted, progress)
     else:
@@ -219,7 +220,7 @@ def build_replica(
     part: TransformerSpec,
     spec: ServingSpec,
     requests: Requests,
-    predicted: FloatArray,
+    predicted: Predictions,
     metrics: Metrics,
     seed: int | tuple[int, ...],
     simulate: Simulate | None = None,
@@ -228,7 +229,7 @@ def build_replica(
     """A replica that may be given any of `requests`, with its memory empty.
 
     part: what each of its cards holds (see `model_of_a_card`).
-    predicted: float64 (n,), output tokens. metrics: where what it does adds up.
+    predicted: of all requests. metrics: where what it does adds up.
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
     layout = kv_layout(device, part, spec.gpu_memory_utilization, spec.kv_layout)
@@ -239,9 +240,7 @@ def build_replica(
     )
     allocator = POLICIES[spec.policy.name](layout, len(requests), limits, spec.policy)
     _require_host(device, spec.engine)
-    engine = ENGINES[spec.engine.name].engine(
-        spec.engine, allocator, requests, outputs, predicted, spec.predictor.sigma
-    )
+    engine = ENGINES[spec.engine.name].engine(spec.engine, allocator, requests, outputs, predicted)
     steps = StepModel(device, part, spec.tensor_parallel)
     memory = memory_model(spec.memory, device, part, layout, seed, simulate)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)

@@ -8,11 +8,11 @@ from hwmodel.bounds import bounds
 from hwmodel.description import DescriptionError, names
 from hwmodel.device import Device, device_names, load_device
 
-OTHERS = ("models", "workloads", "sweeps", "studies")
+OTHERS = ("models", "workloads", "predictors", "sweeps", "studies")
 
 
 def catalogue(overrides: list[str]) -> dict[str, Any]:
-    """Devices (each a dict); names of models, workloads, sweeps and studies.
+    """Devices (each a dict); names of models, workloads, predictors, sweeps and studies.
 
     Devices that overrides do not fit are `left_out`, with the reason. Raises DescriptionError when
     that leaves none.

@@ -99,6 +99,15 @@ def _workload(file: str, overrides: list[str]) -> None:
     document.build(WorkloadSpec)
 
 
+def _predictor(file: str, overrides: list[str]) -> None:
+    from policies.confusion import ConfusionTable
+
+    document = load(file)
+    for assignment in overrides:
+        document.override(assignment)
+    document.build(ConfusionTable)
+
+
 def _sweep(file: str, overrides: list[str]) -> None:
     from sweeps.provenance import resolve
     from sweeps.sweep import load_sweep
@@ -129,6 +138,7 @@ _CHECKS: dict[str, Callable[[str, list[str]], None]] = {
     "model": _model,
     "workload": _workload,
     "measurement": _measurement,
+    "predictor": _predictor,
     "sweep": _sweep,
     "study": _study,
 }

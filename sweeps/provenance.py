@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.description import DescriptionError, Document, find, load
+from policies.confusion import load_table
 from policies.workload import workload_document
 from sweeps.experiment import (
     Described,
@@ -74,6 +75,10 @@ def resolve(sweep: Sweep | Study) -> dict[str, Any]:
                 workload = _workload(experiment)
             name = _named(experiment.workload, experiment.workload_set)
             found["workloads"][name] = workload
+            if (file := experiment.serving.predictor.file) is not None:
+                with _placed(sweep, "serving"):
+                    table = plain(load_table(file).model_dump(mode="json"))
+                found.setdefault("predictors", {})[file] = {"sha256": _digest(table), **table}
     return found
 
 
@@ -106,7 +111,15 @@ def _key(experiment: Described) -> str:
     return json.dumps(
         experiment.model_dump(
             mode="json",
-            include={"device", "device_set", "model", "model_set", "workload", "workload_set"},
+            include={
+                "device": True,
+                "device_set": True,
+                "model": True,
+                "model_set": True,
+                "workload": True,
+                "workload_set": True,
+                "serving": {"predictor"},
+            },
         ),
         sort_keys=True,
     )

@@ -41,8 +41,13 @@ from sweeps.store import to_yaml_flow
 
 ALIASES = {"fidelity": ("serving", "memory", "fidelity")}
 """Short names that `--set` takes for paths of the experiment, beside `policy`."""
-DESCRIBED = {"device": "accelerators", "model": "models", "workload": "workloads"}
+DESCRIBED = {
+    "device": "accelerators", "model": "models", "workload": "workloads",
+    "serving.predictor.table": "predictors", "serving.predictor.model": "predictors",
+}  # fmt: skip
 """Keys of an experiment that name a description, and the folder of the library they name it in."""
+_DATA = (".csv", ".jsonl", ".gz", ".json")
+_FILES = (".yaml", ".yml", *_DATA)
 _UNITS: tuple[tuple[Any, str, float], ...] = (
     (Nanoseconds, "ns", 1), (Bytes, "B", 1), (PositiveBytes, "B", 1), (Picojoules, "pJ", 1),
     (Milliwatts, "mW", 1), (BytesPerSecond, "MB/s", 1e6), (FlopsPerSecond, "GFLOPS", 1e9),
@@ -176,20 +181,28 @@ def suggestion(kind: Kind, keys: tuple[str, ...]) -> str:
 def absolute_paths(document: Document) -> None:
     """Paths of descriptions, tried as they stand and then beside the file, become absolute."""
     for key, kind in DESCRIBED.items():
-        places: list[KeyPath] = [("base", key)]
-        for listed in (("axes", key), ("space", key, "choice")):
-            places += [(*listed, i) for i in range(len(document.get(listed) or ()))]
-        for place in places:
+        for place in _places(document, key.split(".")):
             value = document.get(place)
-            if isinstance(value, str) and (
-                "/" in value or value.endswith((".yaml", ".yml", ".csv", ".gz"))
-            ):
+            if isinstance(value, str) and ("/" in value or value.endswith(_FILES)):
                 mark = document.mark(place)
                 document.put(place, _absolute(value, kind, document.file), mark)
 
 
+def _places(document: Document, keys: list[str]) -> list[KeyPath]:
+    """Where a sweep or a study may give this key of its experiment: in its base, on an axis, in the
+    space or in a control."""
+    found: list[KeyPath] = [("base", *keys)]
+    for length in range(1, len(keys) + 1):
+        path, rest = ".".join(keys[:length]), keys[length:]
+        for listed in (("axes", path), ("space", path, "choice")):
+            values = document.get(listed) or ()
+            found += [(*listed, i, *rest) for i in range(len(values))]
+        found += [("controls", name, path, *rest) for name in document.data.get("controls", {})]
+    return found
+
+
 def _absolute(value: str, kind: str, sweep_file: str) -> str:
-    if value.endswith((".csv", ".gz")):
+    if value.endswith(_DATA):
         beside = Path(sweep_file).parent / value
         for path in (Path(value), beside):
             if path.is_file():

@@ -15,6 +15,7 @@ from policies.engine_v0 import EngineV0, EngineV0Spec
 from policies.kv_layout import KvLayout
 from policies.metrics import Metrics
 from policies.paged import PagedAllocator, PagedOptions
+from policies.prediction import LognormalPredictions
 from policies.predictor import predict
 from policies.registry import POLICIES
 from policies.requests import IntArray, Requests
@@ -45,7 +46,7 @@ class Scene:
         )
         self.engine = EngineV0(
             EngineV0Spec.model_validate({"max_num_batched_tokens": 2048, **options}),
-            self.allocator, stream, outputs, outputs.astype(np.float64), 0.0,
+            self.allocator, stream, outputs, LognormalPredictions(outputs.astype(np.float64)),
         )  # fmt: skip
         self.engine.waiting.extend(range(count))
 

@@ -65,6 +65,12 @@ def v0(**changes: Any) -> dict[str, Any]:
     return {"engine": {"name": "v0", **changes}}
 
 
+def classified(**changes: Any) -> dict[str, Any]:
+    guess = {"kind": "confusion", "table": "bert-lmsys-4", **changes}
+    return {"policy": {**ODMA, "tau": 2.0, "align": 16}, "predictor": guess}
+
+
+CLASSIFIED = classified()
 PACKED = {"packing": "decreasing_first_fit"}
 NODE = {"cluster": {"cards": 3}}
 SWAP = {"preemption": "swap"}
@@ -182,6 +188,8 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "predictor.bias": (
         odma(), {**odma(), "predictor": {**UNSURE, "bias": -0.5}}, "policy.migration_rate",
     ),
+    "predictor.table": (CLASSIFIED, classified(table="bert-lmsys-2"), "utilization"),
+    "predictor.scale": (CLASSIFIED, classified(scale="tokens"), "utilization"),
     "memory.fidelity": ({}, sampled(), "kv_gbps"),
     "memory.efficiency": ({}, {"memory": {"efficiency": 0.5}}, "kv_gbps"),
     "memory.weights": (
@@ -246,8 +254,8 @@ def test_no_option_is_left_out() -> None:
         known |= {f"{part}.{field}" for field in options.model_fields}
     own = set(EngineV0Spec.model_fields) - set(EngineOptions.model_fields)
     known |= {f"engine.v0.{field}" for field in own}
-    # that one has a test of its own, with requests that begin alike
-    assert known - set(MOVES) == {"policy.paged.prefix_caching"}
+    # tests of their own: one with requests that begin alike, one with a model's file
+    assert known - set(MOVES) == {"policy.paged.prefix_caching", "predictor.model"}
     # `model` is resolved by the caller, `advance_together` must not move anything
     assert set(ServingSpec.model_fields) - set(parts) - known == {
         "model", "policy", "advance_together"
