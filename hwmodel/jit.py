@@ -37,14 +37,19 @@ _KERNELS = (
 )
 
 
-def _cache_directory() -> str:
+def source_digest() -> str:
+    """A hash of the kernels' sources and of what compiles them."""
     digest = hashlib.sha256(numba.__version__.encode())
     for name in _KERNELS:
         file = Path(__file__).with_name(name)
         if file.is_file():
             digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _cache_directory() -> str:
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return str(Path(base) / "bankwise" / f"kernels-{digest.hexdigest()[:16]}")
+    return str(Path(base) / "bankwise" / f"kernels-{source_digest()}")
 
 
 if "NUMBA_CACHE_DIR" not in os.environ:

@@ -20,9 +20,10 @@ from policies import traffic
 from policies.allocator import Limits
 from policies.batch import BatchSpec, place
 from policies.engine import Chunk, Step
-from policies.fidelity import FidelitySpec, weights_efficiency
+from policies.fidelity import FidelitySpec
 from policies.kv_layout import kv_layout
 from policies.paged import PagedAllocator, PagedOptions
+from policies.probe import weights_efficiency
 from policies.step import Efficiency, StepModel
 
 Count = Annotated[int, Field(ge=1)]

@@ -17,8 +17,9 @@ from policies.allocator import Allocator, Limits
 from policies.cluster import ClusterSpec, Manager, Node, mean_of
 from policies.engine import Engine, EngineOptions, EngineSpec
 from policies.engine_v0 import PAGED_V0, EngineV0, EngineV0Spec
-from policies.fidelity import FidelitySpec, Simulate, memory_model
+from policies.fidelity import FidelitySpec, Simulate
 from policies.kv_layout import LAYOUTS, KvOrder, kv_layout
+from policies.memory_model import memory_model
 from policies.metrics import Metrics
 from policies.paged import PagedOptions
 from policies.prediction import Predictions
@@ -27,6 +28,7 @@ from policies.recorder import Recorder
 from policies.registry import POLICIES, PolicySpec
 from policies.replica import Replica
 from policies.requests import FloatArray, IntArray, Requests
+from policies.sampling import throughput_error
 from policies.step import StepModel
 
 __all__ = ["ServingResult", "ServingSpec", "load_model", "serve"]
@@ -186,6 +188,8 @@ def _serve(
         figures["policy"] = mean_of([allocator.report() for allocator in allocators], served)
         figures["memory"] = mean_of(reports, served)
         figures["node"] = node.report(outputs)
+    if error := throughput_error(figures["memory"], figures["phase_share"]):
+        figures["memory"]["throughput_ci95"] = error
     figures["energy"] = metrics.energy(
         device, part, replicas[0].memory.transfers(), spec.tensor_parallel
     )

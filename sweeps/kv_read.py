@@ -21,8 +21,9 @@ from policies import traffic
 from policies.allocator import Allocator, Limits
 from policies.batch import BatchSpec, place
 from policies.engine import Step
-from policies.fidelity import FidelitySpec, weights_efficiency
+from policies.fidelity import FidelitySpec
 from policies.kv_layout import LAYOUTS, KvOrder, kv_layout
+from policies.probe import weights_efficiency
 from policies.registry import POLICIES
 from policies.requests import IntArray
 from policies.step import Efficiency, StepModel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,7 +75,10 @@ class FakeMemory:
         assert d.size.min() >= 1 and d.engine.max() < device.accelerator.dma.engines
         total = int(d.size.sum())
         mean = total / len(d.size)
-        gbps = device.peak_gbps * mean / (mean + 4096) * warmup_ns / (warmup_ns + 100)
+        lead = warmup_ns / (warmup_ns + 100) if warmup_ns else 1.0
+        gbps = device.peak_gbps * mean / (mean + 4096) * lead
+        if math.isinf(measure_ns):
+            measure_ns = total / gbps
         return SimpleNamespace(
             gbps=gbps, elapsed_ns=measure_ns, bytes_measured=min(total, int(gbps * measure_ns)),
             total_bytes=total, bursts=total,

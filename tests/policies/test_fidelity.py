@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 from hwmodel.description import DescriptionError
 from hwmodel.device import load_device
 from policies import traffic
-from policies.fidelity import FidelitySpec, Probe, memory_model
+from policies.fidelity import FidelitySpec
 from policies.interval import confidence_interval
 from policies.kv_layout import kv_layout
+from policies.memory_model import memory_model
+from policies.probe import Probe
 from tests.policies.small import MODEL, FakeMemory, device, mixed, run
 
 STREAM = mixed(200)
@@ -27,7 +30,7 @@ def memory(**changes: Any) -> Any:
 
 def sampled(**changes: Any) -> dict[str, Any]:
     fake = FakeMemory()
-    options = {"fidelity": "sampled", **changes}
+    options = {"fidelity": "sampled", "precision": 9.0, **changes}
     return run(4096, STREAM, memory=options, engine=ENGINE, simulate=fake).metrics["memory"]
 
 
@@ -121,27 +124,31 @@ class Asked(FakeMemory):
 
 def windows(**changes: Any) -> set[tuple[float, float]]:
     fake = Asked()
-    options = {"fidelity": "sampled", **changes}
+    options = {"fidelity": "sampled", "precision": 9.0, **changes}
     run(4096, STREAM[:20], memory=options, engine=ENGINE, simulate=fake)
     return fake.windows
 
 
 def test_the_window_is_what_the_simulator_is_asked_for() -> None:
-    assert windows(warmup="5us", measure="20us") == {(5000.0, 20000.0)}
-    assert windows(measure="30us") == {(10000.0, 30000.0)}
+    # weights, of 74 KiB a layer, do not fit; a layer of the first requests' KV does
+    whole = (0.0, math.inf)
+    assert windows(warmup="50ns", measure="200ns") - {whole} == {(50.0, 200.0)}
+    assert windows(measure="150ns") - {whole} == {(50.0, 150.0)}
+    assert windows(measure="1ms") == {whole}
 
 
 def test_a_probe_moves_no_more_than_its_bytes_at_the_peak() -> None:
-    ((warmup, measure),) = windows(probe_bytes="3MiB")
-    assert measure * 307.2 == pytest.approx(3 << 20)
+    ((warmup, measure),) = windows(probe_bytes="32KiB") - {(0.0, math.inf)}
+    assert measure * 307.2 == pytest.approx(32 << 10)
     assert warmup == pytest.approx(measure / 3)
 
 
 def test_every_engine_has_work_for_the_whole_window_and_no_more() -> None:
     fake = Asked()
-    run(4096, STREAM, memory={"fidelity": "sampled"}, engine=ENGINE, simulate=fake)
+    options = {"fidelity": "sampled", "probe_bytes": "4KiB"}
+    run(4096, STREAM, memory=options, engine=ENGINE, simulate=fake)
     dma = device(4096).accelerator.dma  # type: ignore[union-attr]
-    ((warmup, measure),) = fake.windows
+    ((warmup, measure),) = fake.windows - {(0.0, math.inf)}
     longest = (warmup + measure) * 1e-9 * dma.port_bandwidth + dma.window + dma.request
     for descriptors in fake.calls[1:]:
         assert (descriptors.size.sum()) <= longest * dma.engines

@@ -29,7 +29,7 @@ SHARED = dataclasses.replace(
 """The same requests behind one of two system prompts."""
 UNSURE = {"kind": "lognormal", "sigma": 0.6}
 ODMA = {"name": "odma", "refresh": 50, "window": 100}
-SAMPLED = {"fidelity": "sampled", "every_steps": 20}
+SAMPLED = {"fidelity": "sampled", "every_steps": 20, "precision": 9.0, "probe_bytes": "4KiB"}
 
 
 def figure(changes: dict[str, Any], name: str, stream: Requests = STREAM) -> Any:
@@ -204,9 +204,12 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "phase_share.migration",
     ),
     "memory.weight_tile": ({}, {"memory": {"weight_tile": "256B"}}, "phase_share.weights"),
-    "memory.probe_bytes": (sampled(), sampled(probe_bytes="1MiB"), "memory.simulated_bytes"),
+    "memory.probe_bytes": (sampled(), sampled(probe_bytes="8KiB"), "memory.simulated_bytes"),
     "memory.warmup": (sampled(), sampled(warmup="1us"), "kv_gbps"),
     "memory.measure": (sampled(), sampled(measure="5us"), "memory.simulated_bytes"),
+    "memory.precision": (
+        RARELY, {"memory": {**RARELY["memory"], "precision": 1e-3}}, "memory.probes",
+    ),
     "memory.change": (RARELY, {"memory": {**RARELY["memory"], "change": 1.0}}, "memory.probes"),
     "memory.every_steps": (sampled(), sampled(every_steps=90), "memory.probes"),
     "memory.spacing": (RARELY, {"memory": {**RARELY["memory"], "spacing": 0.5}}, "memory.probes"),

@@ -7,7 +7,8 @@ import pytest
 from hwmodel.device import load_device
 from hwmodel.memory import simulate_system
 from hwmodel.transformer import load_model
-from policies.fidelity import FidelitySpec, weights_efficiency
+from policies.fidelity import FidelitySpec
+from policies.probe import weights_efficiency
 from tests.policies.small import MODEL, mixed, requests, run
 
 STREAM = mixed(60)

@@ -1,0 +1,174 @@
+"""Measuring a stream of descriptors on a device by simulating a window of it, or all of it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hwmodel.description import DescriptionError
+from hwmodel.device import Device
+from hwmodel.transformer import TransformerSpec
+from policies import traffic
+from policies.energy import Transfer, transfer
+from policies.fidelity import NEVER, FidelitySpec, Simulate
+from policies.kv_layout import KvLayout
+from policies.requests import IntArray
+from policies.traffic import Descriptors, Extent, Spread
+
+_DRAWS = 24
+"""Places that the control's efficiency of contiguous KV is the mean of (assumed)."""
+_LEAST = 1e-6
+"""A measured efficiency is never taken to be below this, so that times stay finite."""
+
+
+class Probe:
+    """Measures a stream of descriptors on the device by simulating a window of it."""
+
+    def __init__(self, device: Device, spec: FidelitySpec, simulate: Simulate) -> None:
+        if device.accelerator is None:
+            raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
+        self.device = device
+        self.memory = device.memory
+        self._simulate = simulate
+        self._dma = device.accelerator.dma
+        self._measure_ns = spec.measure or spec.probe_bytes / device.peak_gbps
+        self._warmup_ns = self._measure_ns / 3 if spec.warmup is None else spec.warmup
+        self.engines = self._dma.engines
+        self.piece_bytes = self._dma.window
+        self.simulated_bytes = 0
+        self.wall_s = 0.0
+        peak = device.peak_gbps
+        self._window_bytes = (self._measure_ns + self._warmup_ns) * peak
+
+    def measure(
+        self, layer: Callable[[int], Extent], layers: int, spread: Spread, rng: np.random.Generator
+    ) -> tuple[float, Any]:
+        """(share of the peak, the simulator's result) of a phase that moves `layer(i)` in layer i:
+        an estimate of what `whole` would find for the mean layer.
+
+        A layer that fits the window is measured whole. Else the window begins at a random place of
+        a random layer and runs on into the next ones; what a layer loses at its begin, until the
+        first request is at the memory, and at its end, when engines run out of work, is reckoned.
+        """
+        dma = self._dma
+        begun = time.perf_counter()
+        span_s = (self._warmup_ns + self._measure_ns) * 1e-9
+        each = int(dma.port_bandwidth * span_s) + dma.window
+        first, begin = int(rng.integers(layers)), float(rng.random())
+        parts: list[Descriptors] = []
+        least = 0
+        while least < each and len(parts) < 2 * layers:
+            extents = layer((first + len(parts)) % layers)
+            dealt = self.deal(extents, spread)
+            loads = np.bincount(dealt.engine, dealt.size, dma.engines)
+            left = loads
+            if not parts and dealt.size.sum() <= self._window_bytes:
+                return self.whole([dealt])
+            if not parts:
+                dealt = traffic.window(dealt, dma.engines, begin, NEVER, dma.request)
+                left = np.bincount(dealt.engine, dealt.size, dma.engines)
+                whole = loads.astype(np.int64)
+            least += int(left[loads > 0].min(initial=each))
+            parts.append(dealt)
+        stream = traffic.window(traffic.joined(parts), dma.engines, 0.0, each, dma.request)
+        result = self._simulate(
+            self.device, stream, warmup_ns=self._warmup_ns, measure_ns=self._measure_ns
+        )
+        self.simulated_bytes += int(result.bytes_measured)
+        self.wall_s += time.perf_counter() - begun
+        rate = result.gbps * self._kept(whole, result.gbps * 1e9)
+        lead_ns = dma.request_latency + dma.descriptor_cost
+        moved = float(whole.sum())
+        share = moved / (moved / max(rate, _LEAST) + lead_ns) / self.device.peak_gbps
+        return min(max(share, _LEAST), 1.0), result
+
+    def whole(self, layers: Iterable[Descriptors]) -> tuple[float, Any]:
+        """(share of the peak, the last result) of layers that are each simulated from the first
+        request to the last data beat, one after the other."""
+        begun = time.perf_counter()
+        moved, elapsed_ns = 0, 0.0
+        for layer in layers:
+            result = self._simulate(self.device, layer, warmup_ns=0.0, measure_ns=math.inf)
+            moved += int(result.total_bytes)
+            elapsed_ns += result.elapsed_ns
+        self.simulated_bytes += moved
+        self.wall_s += time.perf_counter() - begun
+        share = moved / max(elapsed_ns, 1e-9) / self.device.peak_gbps
+        return min(max(share, _LEAST), 1.0), result
+
+    def deal(self, extents: Extent, spread: Spread) -> Descriptors:
+        """A layer's extents as the device's engines get them."""
+        return traffic.deal(extents, self.engines, spread, self._dma.request)
+
+    def _kept(self, loads: IntArray, rate: float) -> float:
+        """What the tail of a layer leaves, when engines have run out of work."""
+        latency_s = (self._dma.request_latency + self._dma.response_latency) * 1e-9
+        engine_rate = self._dma.port_bandwidth
+        if latency_s > 0:
+            engine_rate = min(engine_rate, self._dma.window / latency_s)
+        return traffic.balance(loads, max(rate, 1.0), engine_rate)
+
+
+class Measured(NamedTuple):
+    """What a stream was found to do."""
+
+    share: float
+    """Of the peak."""
+    transfer: Transfer
+
+
+_known: dict[tuple[Any, ...], Measured] = {}
+
+
+def weights_efficiency(
+    device: Device, model: TransformerSpec, spec: FidelitySpec, simulate: Simulate
+) -> float:
+    """Share of the peak that the weights' stream reaches; measured once a process and device."""
+    return weights_stream(device, model, spec, simulate).share
+
+
+def weights_stream(
+    device: Device, model: TransformerSpec, spec: FidelitySpec, simulate: Simulate
+) -> Measured:
+    """What the weights' stream does; measured once a process and device."""
+    key = (device.digest, model.layer_weight_bytes, _window(spec), spec.weight_tile, simulate)
+    if key not in _known:
+        rng = np.random.default_rng(0)  # the same for every run: it is a property of the device
+        share, result = Probe(device, spec, simulate).measure(
+            lambda layer: traffic.weights(model, layer, spec.weight_tile),
+            model.layers, "split", rng,
+        )  # fmt: skip
+        _known[key] = Measured(share, transfer(device.memory, [result]))
+    return _known[key]
+
+
+def contiguous_stream(
+    device: Device, layout: KvLayout, spec: FidelitySpec, simulate: Simulate, spread: Spread
+) -> Measured:
+    """What KV does in long contiguous extents, one for each engine.
+
+    The mean of `_DRAWS` batches that lie at random in the KV region, so that no single alignment
+    of the engines' extents decides. Measured once a process and device.
+    """
+    key = (device.digest, layout, _window(spec), spread, simulate)
+    if key not in _known:
+        probe, rng = Probe(device, spec, simulate), np.random.default_rng(0)
+        engines, align = probe.engines, layout.half_bytes
+        found = []
+        for _ in range(_DRAWS):
+            size = int(layout.bytes * rng.uniform(0.5, 1.0)) // layout.layers // align * align
+            start = layout.base + int(rng.integers(layout.bytes - size + 1)) // align * align
+            batch = {0: traffic.contiguous(start, size, engines)}  # the only layer
+            found.append(probe.measure(batch.__getitem__, 1, spread, rng))
+        shares, results = zip(*found, strict=True)
+        mean = math.fsum(shares) / len(shares)
+        _known[key] = Measured(mean, transfer(device.memory, results))
+    return _known[key]
+
+
+def _window(spec: FidelitySpec) -> tuple[Any, ...]:
+    return spec.probe_bytes, spec.warmup, spec.measure

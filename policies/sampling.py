@@ -1,0 +1,209 @@
+"""Memory that is simulated now and then: `sampled`.
+
+A probe builds the descriptors of the running batch from a random layer on and simulates a
+contiguous window of all engines' issue order, or a whole layer where that is short. Probes come
+when placement statistics have moved, when the interval of what was found is too wide, and after so
+many steps in any case; between them the mean of the last ones carries over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from policies import traffic
+from policies.banks import bank_activity
+from policies.energy import Transfer, transfer
+from policies.engine import Engine, Step
+from policies.fidelity import NEVER, FidelitySpec, Memory
+from policies.interval import confidence_interval
+from policies.kv_layout import KvLayout
+from policies.probe import Probe
+from policies.step import Efficiency
+from policies.traffic import Extent, Reading, Spread
+
+RECENT = 4
+"""Probes of a phase that are averaged (assumed), so that no odd one stands alone until the next."""
+MOST_EXTENTS = 40
+"""Probes that a result tells one by one."""
+
+
+class SampledMemory(Memory):
+    """Efficiencies measured at the addresses of the running batch."""
+
+    def __init__(
+        self, efficiency: Efficiency, transfers: Mapping[str, Transfer], spec: FidelitySpec,
+        probe: Probe, layout: KvLayout, seed: int | tuple[int, ...], reading: Reading,
+    ) -> None:  # fmt: skip
+        super().__init__(efficiency, transfers)
+        self._spec = spec
+        self._probe = probe
+        self._layout = layout
+        self._reading = reading
+        key = tuple(b"policies.fidelity")
+        self._rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+        self._steps = 0
+        self._clocks = {name: _Clock(spec) for name in ("attention", "prefill", "migration")}
+        self._changes = -1
+        self._results: dict[str, list[tuple[float, Any]]] = {name: [] for name in self._clocks}
+        self._marks = dict.fromkeys(self._clocks, 0)
+        self._run_bytes: list[float] = []
+        """Mean extent of one layer's K at each probe of the attention."""
+
+    @property
+    def rounds_to_probe(self) -> int:  # type: ignore[override]
+        return max(self._clocks["attention"].due - self._steps, 1)
+
+    def observe(self, step: Step, engine: Engine) -> Efficiency:
+        allocator = engine.allocator
+        clock = self._clocks["attention"]
+        changed = engine.changes != self._changes or self._steps >= clock.due
+        self._changes = engine.changes
+        if len(step.decode) and self._spec.attention is None and changed:
+            extents = allocator.extent_count(step.decode)
+            placed = (len(step.decode), extents, step.context / extents)
+            if clock.asks(self._steps, placed, self._is_wide("attention")):
+                self._take(
+                    "attention",
+                    lambda layer: traffic.attention(allocator, step.decode, layer, self._reading),
+                )
+                self._run_bytes.append(step.context / extents * self._layout.half_bytes)
+        if step.chunks and self._spec.prefill is None and self._asks("prefill"):
+            self._take(
+                "prefill",
+                lambda layer: traffic.prefill(allocator, step.chunks, layer, self._reading),
+            )
+        moves, piece = step.migrations, self._probe.piece_bytes
+        if moves and self._spec.migration is None and self._asks("migration"):
+            self._take("migration", lambda layer: traffic.migration(allocator, moves, layer, piece))
+        return self.efficiency
+
+    def passed(self, rounds: int) -> None:
+        self._steps += rounds
+
+    def mark(self) -> None:
+        self._marks = {name: len(results) for name, results in self._results.items()}
+        for clock in self._clocks.values():
+            clock.restart()
+
+    def transfers(self) -> dict[str, Transfer]:
+        found = {
+            name: transfer(self._probe.memory, [result for _, result in self._counted(name)])
+            for name, results in self._results.items()
+            if results
+        }
+        return self._transfers | found
+
+    def _counted(self, phase: str) -> list[tuple[float, Any]]:
+        """The probes of a phase that count: after the warm-up, or the last before."""
+        results = self._results[phase]
+        return results[self._marks[phase] :] or results[-1:]
+
+    def report(self, moved_bytes: int) -> dict[str, Any]:
+        """Efficiencies by phase: mean, half width of the 95 % interval, probes; cost of the
+        probes."""
+        phases = {}
+        for name, results in self._results.items():
+            counted = self._counted(name)
+            mean, half = confidence_interval([share for share, _ in counted])
+            hits = sum(int(result.row_hits) for _, result in counted)
+            others = sum(int(r.row_misses) + int(r.row_conflicts) for _, r in counted)
+            phases[name] = {
+                "efficiency": mean if results else getattr(self.efficiency, name),
+                "ci95": half,
+                "probes": len(results),
+                "row_hit_rate": hits / (hits + others) if hits + others else 0.0,
+                "banks": bank_activity(self._probe.device, [result for _, result in counted]),
+            }
+        phases["attention"]["by_extent"] = self._by_extent()
+        return {
+            "fidelity": "sampled",
+            "efficiency": {"weights": self.efficiency.weights}
+            | {name: phase["efficiency"] for name, phase in phases.items()},
+            "phases": phases,
+            "probes": sum(len(results) for results in self._results.values()),
+            "simulated_bytes": self._probe.simulated_bytes,
+            "simulated_share": self._probe.simulated_bytes / max(moved_bytes, 1),
+            "probe_wall_s": self._probe.wall_s,
+        }
+
+    def _by_extent(self) -> list[list[float]]:
+        """Mean extent in bytes and GB/s of each probe of the attention that counts, some of them
+        where there are many."""
+        found = [
+            [round(size), float(f"{result.gbps:.5g}")]
+            for size, (_, result) in zip(self._run_bytes, self._results["attention"], strict=True)
+        ][self._marks["attention"] :]
+        return found[:: -(-len(found) // MOST_EXTENTS) or 1]
+
+    def _asks(self, phase: str) -> bool:
+        return self._clocks[phase].asks(self._steps, wide=self._is_wide(phase))
+
+    def _is_wide(self, phase: str) -> bool:
+        """Whether the interval of what counts is too wide, as far as two probes tell."""
+        counted = self._results[phase][self._marks[phase] :]
+        if len(counted) < 2:
+            return False
+        mean, half = confidence_interval([share for share, _ in counted])
+        return half is not None and half > self._spec.precision * mean
+
+    def _take(self, phase: str, layer: Callable[[int], Extent]) -> None:
+        spread: Spread = "slice" if phase == "migration" else self._reading.spread
+        share, result = self._probe.measure(layer, self._layout.layers, spread, self._rng)
+        self._results[phase].append((share, result))
+        last = [share for share, _ in self._results[phase][-RECENT:]]
+        # a time is bytes over efficiency: times are averaged
+        self.efficiency = self.efficiency._replace(**{phase: len(last) / sum(1 / e for e in last)})
+
+
+class _Clock:
+    """When the next probe of a phase is due."""
+
+    def __init__(self, spec: FidelitySpec) -> None:
+        self._spec = spec
+        self._taken = 0
+        self._last = 0
+        self._placed: tuple[float, ...] = ()
+
+    def restart(self) -> None:
+        """Begin anew: the next occasion is probed, and `max_probes` count from here."""
+        self._taken = 0
+
+    @property
+    def due(self) -> int:
+        """The step at which a probe comes in any case."""
+        if self._taken >= self._spec.max_probes:
+            return NEVER
+        return self._last + self._spec.every_steps if self._taken else 0
+
+    def asks(self, step: int, placed: tuple[float, ...] = (), wide: bool = False) -> bool:
+        """Whether to probe now, at these placement statistics, and where the interval is too
+        `wide` whatever they are; the probe is then counted."""
+        if self._taken >= self._spec.max_probes:
+            return False
+        if self._taken and step < self.due:
+            near = step - self._last < self._spec.spacing * step
+            pairs = zip(placed, self._placed, strict=True)
+            moved = max((abs(now - then) / then for now, then in pairs), default=0.0)
+            if near or (moved <= self._spec.change and not wide):
+                return False
+        self._taken += 1
+        self._last, self._placed = step, placed
+        return True
+
+
+def throughput_error(memory: Mapping[str, Any], phase_share: Mapping[str, float]) -> float:
+    """Relative half-width, 95 %, that the sampling of memory times adds to a run's throughput.
+
+    memory: what a `Memory` reports; phase_share: each phase's share of the time of steps. The
+    phases' errors are independent; who is admitted when is taken to stay as it was.
+    """
+    phases = memory.get("phases", {})
+    parts = [
+        phase_share.get(name, 0.0) * phase["ci95"] / phase["efficiency"]
+        for name, phase in phases.items()
+        if phase["ci95"] is not None
+    ]
+    return float(np.sqrt(sum(part * part for part in parts)))
