@@ -25,6 +25,19 @@ _LEAST = 1e-6
 """A measured efficiency is never taken to be below this, so that times stay finite."""
 
 
+class Probed(NamedTuple):
+    """What a probe found."""
+
+    share: float
+    """Of the peak."""
+    result: Any
+    """The simulator's."""
+    exact: bool
+    """Whether a layer was measured whole."""
+    ratio: float | None = None
+    """Where a window was measured beside it: the whole layer's share over the window's."""
+
+
 class Probe:
     """Measures a stream of descriptors on the device by simulating a window of it."""
 
@@ -45,14 +58,21 @@ class Probe:
         self._window_bytes = (self._measure_ns + self._warmup_ns) * peak
 
     def measure(
-        self, layer: Callable[[int], Extent], layers: int, spread: Spread, rng: np.random.Generator
-    ) -> tuple[float, Any]:
-        """(share of the peak, the simulator's result) of a phase that moves `layer(i)` in layer i:
-        an estimate of what `whole` would find for the mean layer.
+        self,
+        layer: Callable[[int], Extent],
+        layers: int,
+        spread: Spread,
+        rng: np.random.Generator,
+        calibrate: bool = False,
+    ) -> Probed:
+        """What a phase does that moves `layer(i)` in layer i: an estimate of what `whole` would
+        find for the mean layer.
 
         A layer that fits the window is measured whole. Else the window begins at a random place of
         a random layer and runs on into the next ones; what a layer loses at its begin, until the
-        first request is at the memory, and at its end, when engines run out of work, is reckoned.
+        first request is at the memory, and at its end, when engines run out of work, is reckoned,
+        the latter as if all engines had gone on evenly. calibrate: that layer is measured whole as
+        well, which tells what the reckoning leaves out.
         """
         dma = self._dma
         begun = time.perf_counter()
@@ -67,8 +87,9 @@ class Probe:
             loads = np.bincount(dealt.engine, dealt.size, dma.engines)
             left = loads
             if not parts and dealt.size.sum() <= self._window_bytes:
-                return self.whole([dealt])
+                return Probed(*self.whole([dealt]), exact=True)
             if not parts:
+                entire = dealt
                 dealt = traffic.window(dealt, dma.engines, begin, NEVER, dma.request)
                 left = np.bincount(dealt.engine, dealt.size, dma.engines)
                 whole = loads.astype(np.int64)
@@ -84,7 +105,11 @@ class Probe:
         lead_ns = dma.request_latency + dma.descriptor_cost
         moved = float(whole.sum())
         share = moved / (moved / max(rate, _LEAST) + lead_ns) / self.device.peak_gbps
-        return min(max(share, _LEAST), 1.0), result
+        share = min(max(share, _LEAST), 1.0)
+        if not calibrate:
+            return Probed(share, result, exact=False)
+        exact, result = self.whole([entire])
+        return Probed(exact, result, exact=True, ratio=exact / share)
 
     def whole(self, layers: Iterable[Descriptors]) -> tuple[float, Any]:
         """(share of the peak, the last result) of layers that are each simulated from the first
@@ -138,11 +163,11 @@ def weights_stream(
     key = (device.digest, model.layer_weight_bytes, _window(spec), spec.weight_tile, simulate)
     if key not in _known:
         rng = np.random.default_rng(0)  # the same for every run: it is a property of the device
-        share, result = Probe(device, spec, simulate).measure(
+        found = Probe(device, spec, simulate).measure(
             lambda layer: traffic.weights(model, layer, spec.weight_tile),
             model.layers, "split", rng,
         )  # fmt: skip
-        _known[key] = Measured(share, transfer(device.memory, [result]))
+        _known[key] = Measured(found.share, transfer(device.memory, [found.result]))
     return _known[key]
 
 
@@ -164,9 +189,8 @@ def contiguous_stream(
             start = layout.base + int(rng.integers(layout.bytes - size + 1)) // align * align
             batch = {0: traffic.contiguous(start, size, engines)}  # the only layer
             found.append(probe.measure(batch.__getitem__, 1, spread, rng))
-        shares, results = zip(*found, strict=True)
-        mean = math.fsum(shares) / len(shares)
-        _known[key] = Measured(mean, transfer(device.memory, results))
+        mean = math.fsum(each.share for each in found) / len(found)
+        _known[key] = Measured(mean, transfer(device.memory, [each.result for each in found]))
     return _known[key]
 
 

@@ -3,7 +3,9 @@
 A probe builds the descriptors of the running batch from a random layer on and simulates a
 contiguous window of all engines' issue order, or a whole layer where that is short. Probes come
 when placement statistics have moved, when the interval of what was found is too wide, and after so
-many steps in any case; between them the mean of the last ones carries over.
+many steps in any case; between them the mean of the last ones carries over, as far as placement was
+alike. Some probes measure the whole layer beside the window: the mean of their ratios corrects the
+others (a ratio estimator).
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from policies.traffic import Extent, Reading, Spread
 
 RECENT = 4
 """Probes of a phase that are averaged (assumed), so that no odd one stands alone until the next."""
+FIRST, EVERY = 4, 32
+"""The first probes of every so many measure a whole layer beside the window (assumed)."""
 MOST_EXTENTS = 40
 """Probes that a result tells one by one."""
 
@@ -49,6 +53,10 @@ class SampledMemory(Memory):
         self._changes = -1
         self._results: dict[str, list[tuple[float, Any]]] = {name: [] for name in self._clocks}
         self._marks = dict.fromkeys(self._clocks, 0)
+        self._ratios: dict[str, list[float]] = {name: [] for name in self._clocks}
+        """Of whole layers over windows."""
+        self._placed: dict[str, list[tuple[float, ...]]] = {name: [] for name in self._clocks}
+        """Placement statistics of each probe."""
         self._run_bytes: list[float] = []
         """Mean extent of one layer's K at each probe of the attention."""
 
@@ -68,6 +76,7 @@ class SampledMemory(Memory):
                 self._take(
                     "attention",
                     lambda layer: traffic.attention(allocator, step.decode, layer, self._reading),
+                    placed,
                 )
                 self._run_bytes.append(step.context / extents * self._layout.half_bytes)
         if step.chunks and self._spec.prefill is None and self._asks("prefill"):
@@ -149,13 +158,33 @@ class SampledMemory(Memory):
         mean, half = confidence_interval([share for share, _ in counted])
         return half is not None and half > self._spec.precision * mean
 
-    def _take(self, phase: str, layer: Callable[[int], Extent]) -> None:
+    def _take(
+        self, phase: str, layer: Callable[[int], Extent], placed: tuple[float, ...] = ()
+    ) -> None:
         spread: Spread = "slice" if phase == "migration" else self._reading.spread
-        share, result = self._probe.measure(layer, self._layout.layers, spread, self._rng)
-        self._results[phase].append((share, result))
-        last = [share for share, _ in self._results[phase][-RECENT:]]
+        results, ratios, place = self._results[phase], self._ratios[phase], self._placed[phase]
+        calibrate = (len(results) - self._marks[phase]) % EVERY < FIRST
+        found = self._probe.measure(
+            layer, self._layout.layers, spread, self._rng, calibrate=calibrate
+        )
+        if found.ratio is not None:
+            ratios.append(found.ratio)
+        factor = sum(ratios) / len(ratios) if ratios and not found.exact else 1.0
+        results.append((min(found.share * factor, 1.0), found.result))
+        place.append(placed)
+        last = [
+            share
+            for (share, _), then in zip(results[-RECENT:], place[-RECENT:], strict=True)
+            if moved(placed, then) <= self._spec.change
+        ]
         # a time is bytes over efficiency: times are averaged
         self.efficiency = self.efficiency._replace(**{phase: len(last) / sum(1 / e for e in last)})
+
+
+def moved(now: tuple[float, ...], then: tuple[float, ...]) -> float:
+    """The largest relative change of placement statistics."""
+    pairs = zip(now, then, strict=True)
+    return max((abs(new - old) / old for new, old in pairs), default=0.0)
 
 
 class _Clock:
@@ -185,9 +214,8 @@ class _Clock:
             return False
         if self._taken and step < self.due:
             near = step - self._last < self._spec.spacing * step
-            pairs = zip(placed, self._placed, strict=True)
-            moved = max((abs(now - then) / then for now, then in pairs), default=0.0)
-            if near or (moved <= self._spec.change and not wide):
+            steady = moved(placed, self._placed) <= self._spec.change
+            if near or (steady and not wide):
                 return False
         self._taken += 1
         self._last, self._placed = step, placed
