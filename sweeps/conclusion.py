@@ -60,12 +60,13 @@ def _axis(
     if not winners:
         return
     told = "; ".join(f"{value}: {verdict.short}" for value, verdict in outcomes)
+    serves = "serves the most" if any(map(_top, groups)) else "reads fastest"
     same = len(winners) == 1 and all(v.outcome == "won" for _, v in outcomes)
     if same:
         values = ", ".join(value for value, _ in outcomes)
-        yield f"{where}{winners[0]} serves the most whatever the {_word(axis)} ({values})."
+        yield f"{where}{winners[0]} {serves} whatever the {_word(axis)} ({values})."
     elif axis.split(".")[0] in _ASKED:
-        what = f"{where}Which {table.compared} serves the most"
+        what = f"{where}Which {table.compared} {serves}"
         yield f"{what} depends on the {_word(axis)} ({told})."
     elif len(winners) > 1:
         yield f"{where}undecided: the answer changes with {axis} ({told})."

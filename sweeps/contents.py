@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from sweeps.conclusion import sentences
-from sweeps.figures import FIGURES
+from sweeps.figures import FIGURES, THROUGHPUT
 from sweeps.gallery import charts
 from sweeps.gap import CONTROL
 from sweeps.inputs import configuration, origin
@@ -62,7 +62,10 @@ def _lacking(table: Table) -> Iterator[str]:
     """Charts that these results cannot show."""
     if table.trials is not None:
         return
-    found = [metrics for g in table.groups for row in g.main() for metrics in row.raw.values()]
+    found = [
+        metrics for group in table.groups for row in group.main() if row.values(THROUGHPUT)
+        for metrics in row.raw.values()
+    ]  # fmt: skip
     version = table.provenance.get("version", "of unknown number")
     for what, keys in _NEWER.items():
         if found and not any(key in metrics for metrics in found for key in keys):
@@ -71,9 +74,11 @@ def _lacking(table: Table) -> Iterator[str]:
 
 def _group(table: Table, group: Group, folded: bool) -> Section:
     rows = group.ordered()
+    cells = [row.cells() for row in rows]
+    shown = [i for i in range(len(HEADINGS)) if any(found[i] != "–" for found in cells)]
     grid = Grid(
-        "", [table.compared, *HEADINGS],
-        [[row.title, *row.cells()] for row in rows],
+        "", [table.compared, *(HEADINGS[i] for i in shown)],
+        [[row.title, *(found[i] for i in shown)] for row, found in zip(rows, cells, strict=True)],
         frozenset(i for i, row in enumerate(rows) if row.control),
     )  # fmt: skip
     return Section(group.title, [*charts(group), grid, Say(table.note + _control(table))], folded)

@@ -10,6 +10,8 @@ waits leaves out what is still running, which is more for a policy that runs mor
 LIMITS = "limit_share"
 """Metric: limit -> share of the time it bound; the shares sum to 1."""
 KV_MEMORY = "kv_memory"
+KV_RATE, KV_SHARE, KV_EXTENT = "kv_gbps", "kv_share", "extent_bytes"
+"""Metrics of the KV read of one batch: GB/s, share of the step, mean extent."""
 ENERGY, ENERGY_CONFIDENCE = "energy.mj_per_token", "energy.confidence"
 """Metrics: DRAM energy of an output token, and the worst confidence of a constant in it."""
 PREEMPTIONS_EACH = "preemptions_per_request"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sweeps.chart import Axis, Bar, Bars, Chart, Curves, Lines, Series, Stacks
-from sweeps.figures import COMPUTE, LIMIT_WORDS, LIMITS, THROUGHPUT, limit_word
+from sweeps.figures import COMPUTE, KV_EXTENT, KV_RATE, LIMIT_WORDS, LIMITS, THROUGHPUT, limit_word
 from sweeps.statistics import LEVEL
 from sweeps.table import Group, Row
 
@@ -48,7 +48,8 @@ _WIDE = 10.0
 def charts(group: Group) -> list[Chart]:
     """What this group's results can show, in the order of the argument."""
     makers: list[Callable[[Group], Iterator[Chart]]] = [
-        throughput, phases, limits, latencies, over_time, bandwidth, banks, energy, buckets,
+        throughput, reading, phases, limits, latencies, over_time, bandwidth, banks, energy,
+        buckets,
     ]  # fmt: skip
     return [chart for maker in makers for chart in maker(group)]
 
@@ -64,6 +65,27 @@ def throughput(group: Group) -> Iterator[Bars]:
         note = f"Over the makespan. Whiskers: {100 * LEVEL:.0f} % intervals of the mean."
         yield Bars("Output tokens/s", bars, note + (" Pale: controls." if any(
             bar.dim for bar in bars) else ""))  # fmt: skip
+
+
+def reading(group: Group) -> Iterator[Chart]:
+    """The KV read of one batch, where nothing is served: GB/s, and against its extents."""
+    if any(row.values(THROUGHPUT) for row in group.rows):
+        return
+    known = [(row, found) for row in group.main() if (found := row.interval(KV_RATE)) is not None]
+    if not known:
+        return
+    yield Bars("KV read, GB/s", [Bar(row.name, found) for row, found in known])
+    series = []
+    for row, found in known:
+        extent = row.mean(KV_EXTENT)
+        if extent is not None and math.isfinite(found.half):
+            series.append(Series(row.name, [extent], [found.mean], [found.low], [found.high]))
+    if series:
+        yield Lines(
+            "KV-read bandwidth against extent size, GB/s",
+            Axis("mean contiguous extent of one layer's K", "bytes"), Axis("KV read, GB/s"),
+            series, f"{100 * LEVEL:.0f} % intervals of the mean.", "points",
+        )  # fmt: skip
 
 
 def phases(group: Group) -> Iterator[Chart]:

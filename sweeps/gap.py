@@ -71,7 +71,7 @@ class Gap:
 
 def gap(group: Group, best: Row, other: Row) -> Gap:
     """`best` against `other` of the group, over the replications that both have."""
-    among = _paired([best, other])
+    among = pairs([best, other])
     if not among:
         return Gap(best, other, UNKNOWN)
     total = relative_gap(best.values(THROUGHPUT, among), other.values(THROUGHPUT, among))
@@ -79,7 +79,7 @@ def gap(group: Group, best: Row, other: Row) -> Gap:
     if best.name not in control or other.name not in control:
         return Gap(best, other, total)
     ours, theirs = control[best.name], control[other.name]
-    among = _paired([best, other, ours, theirs])
+    among = pairs([best, other, ours, theirs])
     if not among:
         return Gap(best, other, total)
     main = _log_ratios(best, other, among)
@@ -95,9 +95,9 @@ def _log_ratios(ours: Row, theirs: Row, among: list[int]) -> list[float]:
     return log_ratios(ours.values(THROUGHPUT, among), theirs.values(THROUGHPUT, among))
 
 
-def _paired(rows: list[Row]) -> list[int]:
-    """Replications in which all of them served something."""
+def pairs(rows: list[Row], metric: str = THROUGHPUT) -> list[int]:
+    """Replications in which all of them have a metric above zero."""
     found = set(rows[0].replications)
     for row in rows:
-        found &= {r for r in row.replications if any(v > 0 for v in row.values(THROUGHPUT, [r]))}
+        found &= {r for r in row.replications if any(v > 0 for v in row.values(metric, [r]))}
     return sorted(found)

@@ -104,7 +104,11 @@ def show(table: Table) -> None:
         print(f"problem: {problem}")
     for group in table.groups:
         print(f"\n{group.title}")
-        print_table(["", *_narrow(HEADINGS)], [_line(row) for row in group.ordered()], SIDES)
+        lines = [_line(row) for row in group.ordered()]
+        shown = [i for i in range(len(SIDES)) if i == 0 or any(line[i] != "–" for line in lines)]
+        heads = ["", *_narrow(HEADINGS)]
+        rows = [[line[i] for i in shown] for line in lines]
+        print_table([heads[i] for i in shown], rows, "".join(SIDES[i] for i in shown))
     print()
     for sentence in sentences(table):
         print(sentence)

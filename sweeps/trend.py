@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from hwmodel.units import SCALES, parse_quantity
 from sweeps.chart import Axis, Lines, Series
-from sweeps.figures import THROUGHPUT
+from sweeps.figures import KV_RATE, THROUGHPUT
 from sweeps.statistics import LEVEL, Interval
 from sweeps.sweep import label
 from sweeps.table import Group, Row, Table
@@ -21,6 +21,9 @@ _FIGURES = {
     THROUGHPUT: ("Output tokens/s", 1.0),
     "ttft_s.p99": ("TTFT p99, s", 1.0),
 }
+
+_OF_READS = {KV_RATE: ("KV read, GB/s", 1.0)}
+"""Of sweeps in which nothing is served."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ def _trends(table: Table, path: str) -> Iterator[Lines]:
         parts.setdefault(json.dumps(rest, sort_keys=True, default=str), []).append(group)
     for key, groups in list(parts.items())[:_SHOWN]:
         where = ", ".join(map(label, json.loads(key).values()))
-        for metric, (name, scale) in _FIGURES.items():
+        served = any(row.values(THROUGHPUT) for group in groups for row in group.rows)
+        for metric, (name, scale) in (_FIGURES if served else _OF_READS).items():
             series = list(_series(groups, along, metric, scale))
             if series:
                 title = f"{name} against {along.axis.label.split(',')[0]}"

@@ -14,6 +14,7 @@ from sweeps.figures import (
     ATTENTION,
     COMPUTE,
     KV_MEMORY,
+    KV_RATE,
     PREEMPTIONS_EACH,
     PREFILL,
     THROUGHPUT,
@@ -21,6 +22,7 @@ from sweeps.figures import (
     limit_word,
 )
 from sweeps.gap import CONTROL, Gap, gap
+from sweeps.kv_verdict import gaps_of, share_text
 from sweeps.statistics import Interval
 from sweeps.table import Group, Row
 
@@ -75,6 +77,9 @@ def judge(group: Group) -> Verdict:
     """The verdict on one group of results."""
     title = group.title
     rows = [row for row in group.main() if row.values(THROUGHPUT)]
+    reading = [row for row in group.main() if row.values(KV_RATE)]
+    if not rows and len(reading) > 1:
+        return _reading(title, reading)
     if len(rows) < 2:
         only = rows[0].name if rows else ""
         return Verdict(title, "alone", only, f"{title}: nothing to compare yet.")
@@ -94,6 +99,19 @@ def judge(group: Group) -> Verdict:
         f"Decided by {_listed(verdict.decided_by)}."
     )
     return replace(verdict, sentence=f"{title}: {text}{_why(behind)}")
+
+
+def _reading(title: str, rows: list[Row]) -> Verdict:
+    """Of the KV read of one batch, where nothing is served."""
+    best, gaps = gaps_of(rows)
+    close = [item for item in gaps if item.total.sign <= 0]
+    rate = f"{best.mean(KV_RATE) or 0.0:,.1f} GB/s"
+    if close:
+        names = _listed([best.name, *(item.name for item in close)])
+        text = f"undecided between {names}: {best.name} reads KV at {rate}, {_more(gaps)}"
+        return Verdict(title, "undecided", "", f"{title}: {text}.{share_text(best)}", gaps)
+    text = f"{best.name} reads KV fastest, at {rate}, {_more(gaps)}.{share_text(best)}"
+    return Verdict(title, "won", best.name, f"{title}: {text}", gaps)
 
 
 def binds(row: Row) -> bool:

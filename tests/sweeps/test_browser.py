@@ -16,6 +16,7 @@ import pytest
 from sweeps.report import compare, report
 from tests.sweeps.browser import CHROMIUM, Browser
 from tests.sweeps.made import made
+from tests.sweeps.test_study_report import study
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
@@ -67,19 +68,25 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     ours, theirs = made(folder / "a"), made(folder / "b", odma=156)
+    (ours / "logs").mkdir()
+    (ours / "logs/point0-r1-memory.csv").write_text(
+        "request,first_slot,slots,from_s,until_s\n7,100,100,0,4\n8,0,100,0,1\n9,0,90,1,4\n"
+    )
     report([ours])
+    report([study(folder / "study")])
     report([ours, theirs], folder / "runs.html")
     compare(ours, theirs, folder / "compare.html", None, False)
     return {
         "report": ours / "report.html",
         "runs": folder / "runs.html",
+        "study": folder / "study/report.html",
         "comparison": folder / "compare.html",
     }
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 390])
-@pytest.mark.parametrize("name", ["report", "runs", "comparison"])
+@pytest.mark.parametrize("name", ["report", "runs", "study", "comparison"])
 def test_nothing_is_cut_overlaps_or_fails(
     name: str, width: int, dark: bool, browser: Browser, pages: dict[str, Path]
 ) -> None:

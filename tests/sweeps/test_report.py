@@ -18,7 +18,7 @@ from sweeps.markdown import markdown
 from sweeps.report import report
 from sweeps.store import RunDirectory
 from sweeps.table import HEADINGS, Table, read_table
-from tests.sweeps.made import made
+from tests.sweeps.made import CONFIG, PROVENANCE, made
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -182,3 +182,30 @@ def test_every_figure_is_a_metric_of_a_real_run(tmp_path: Path) -> None:
     row = read_table(RunDirectory(tmp_path)).groups[0].rows[0]
     assert [f.metric for f in FIGURES if not row.values(f.metric)] == []
     assert sum(row.limits().values()) == pytest.approx(1)
+
+
+def test_a_sweep_of_kv_reads_says_who_reads_fastest(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    axes = {"device_set.dma.window": ["4KiB", "8KiB"], "batch.policy": ["paged", "oracle"]}
+    run.create({**CONFIG, "axes": axes, "controls": {}, "compare": "batch.policy"}, PROVENANCE, {})
+    for index, (window, policy, rate) in enumerate(
+        [
+            ("4KiB", "paged", 100.0),
+            ("4KiB", "oracle", 150.0),
+            ("8KiB", "paged", 200.0),
+            ("8KiB", "oracle", 202.0),
+        ]
+    ):
+        for replication in (1, 2, 3):
+            found = {"kv_gbps": rate * (1 + 0.01 * replication * (index == 3)), "kv_share": 0.2,
+                     "extent_bytes": 16384.0, "row_hit_rate": 0.7}  # fmt: skip
+            overrides = {"device_set.dma.window": window, "batch.policy": policy}
+            run.append({"point": index, "replication": replication, "overrides": overrides,
+                        "metrics": found})  # fmt: skip
+    run.release()
+    text = text_of(read_table(RunDirectory(tmp_path)))
+    assert "oracle reads fastest whatever the device_set.dma.window (4KiB, 8KiB)." in text
+    assert "4KiB: oracle reads KV fastest, at 150.0 GB/s, 50 % (50 to 50) more than paged. " in text
+    assert "Reading KV is 20 % of the step" in text
+    assert "**KV read, GB/s against device_set.dma.window**" in text
+    assert "TTFT" not in text and "> no curves" not in text
