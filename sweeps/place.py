@@ -37,8 +37,9 @@ def in_sweep(error: DescriptionError, sweep: Document, key: str) -> DescriptionE
 
 
 def _given(sweep: Document, name: str, keys: list[str]) -> KeyPath:
-    """Path of an override: an axis that holds it, else in the base."""
-    for axis in sweep.data.get("axes", {}):
-        if f"{name}.{'.'.join(keys)}.".startswith(f"{axis}."):
-            return ("axes", axis)
+    """Path of an override: an axis or parameter that holds it, else in the base."""
+    for group in ("axes", "space"):
+        for path in sweep.data.get(group, {}):
+            if f"{name}.{'.'.join(keys)}.".startswith(f"{path}."):
+                return (group, path)
     return ("base", name, *keys)

@@ -19,9 +19,16 @@ from hwmodel.description import (
     parse_assignment,
 )
 from policies.odma import OdmaOptions
-from sweeps.experiment import ExperimentSpec, with_memory
+from sweeps.experiment import (
+    ExperimentSpec,
+    device_of,
+    model_of,
+    with_memory,
+    workload_of,
+)
 from sweeps.figures import THROUGHPUT
 from sweeps.kinds import KINDS
+from sweeps.place import in_sweep
 from sweeps.space import Overrides, ParameterSpec, Space
 from sweeps.sweep import ALIASES, Point, absolute_paths, experiment_with, suggestion, with_defaults
 
@@ -234,7 +241,19 @@ def _check(study: Study) -> None:
     for point in study.points:
         _window_is_full(document, point.experiment, ("references", point.control))  # type: ignore[arg-type]
     for path, overrides in study.space.corners():
-        _window_is_full(document, study.experiment(overrides), ("space", path))
+        experiment = study.experiment(overrides)
+        _window_is_full(document, experiment, ("space", path))
+        _resolves(document, experiment, path.split(".")[0])
+
+
+def _resolves(document: Document, experiment: ExperimentSpec, key: str) -> None:
+    """The device, model or workload that a parameter is of can be read."""
+    for name, read in (("device", device_of), ("model", model_of), ("workload", workload_of)):
+        if key in (name, f"{name}_set"):
+            try:
+                read(experiment)
+            except DescriptionError as error:
+                raise in_sweep(error, document, name) from None
 
 
 def _window_is_full(document: Document, experiment: ExperimentSpec, place: tuple[str, str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +48,21 @@ def test_a_killed_worker_costs_one_task() -> None:
     found = {o.index: o for o in execute(work, [1, "killed", 2, 3, 4, 5], 2)}
     assert found[1].error is not None and "signal 9" in found[1].error
     assert [found[i].value for i in (0, 2, 3, 4, 5)] == [2, 4, 6, 8, 10]
+
+
+def dies_once(flag: Path) -> str:
+    """Kills its worker the first time."""
+    if not flag.exists():
+        flag.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
+
+
+def test_a_task_is_begun_again_where_its_worker_died(tmp_path: Path) -> None:
+    flags = [tmp_path / str(i) for i in range(3)]
+    assert [o.value for o in execute(dies_once, flags, 2, retries=1)] == ["done"] * 3
+    found = {o.index: o for o in execute(work, [1, "killed"], 2, retries=2)}
+    assert found[0].value == 2 and found[1].lost
 
 
 def test_closing_ends_workers_that_are_busy() -> None:

@@ -184,6 +184,12 @@ def test_a_front_of_several_objectives(tmp_path: Path) -> None:
     assert {t.number for t in ranking(done.study, done.told())[: len(kept)]} == kept
 
 
+def test_its_config_is_a_study_again(whole: Path, tmp_path: Path) -> None:
+    run(load_study(str(whole / "config.yaml")), tmp_path / "run")
+    same(tmp_path / "run", whole)
+    assert (tmp_path / "run" / "config.yaml").read_text() == (whole / "config.yaml").read_text()
+
+
 def test_random_is_another_sampler_and_the_seed_another_search(whole: Path, tmp_path: Path) -> None:
     run(tiny("sampler.name=random", "trials=4"), tmp_path / "random")
     run(tiny("sampler.seed=2", "trials=4"), tmp_path / "seed")

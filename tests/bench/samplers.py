@@ -1,0 +1,76 @@
+"""TPE against random draws at an equal budget, over several study seeds; prints, asserts nothing.
+
+    python -m tests.bench.samplers [STUDY] [--seeds N] [--jobs N] [--set PATH=VALUE ...]
+
+The best trial of each study is served again on replications that no study saw, on the efficiencies
+of the base, which are the same for all; differences are paired by study seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from sweeps.experiment import Task
+from sweeps.figures import THROUGHPUT
+from sweeps.journal import RESULT
+from sweeps.progress import Progress
+from sweeps.sampler import best
+from sweeps.statistics import relative_gap
+from sweeps.study import run_study
+from sweeps.study_run import StudyRun, Workers
+from sweeps.study_spec import load_study, on_table
+
+UNSEEN = 4
+"""Replications that a best trial is served on."""
+
+
+def search(study: str, sampler: str, seed: int, sets: list[str], jobs: int, out: Path) -> StudyRun:
+    """One study without its finale."""
+    own = [f"sampler.name={sampler}", f"sampler.seed={seed}", "finale=null"]
+    loaded = load_study(study, [*sets, *own])
+    quiet = Progress(terminal=False)
+    return run_study(loaded, out / f"{sampler}-{seed}", False, Workers(jobs), quiet)
+
+
+def unseen(run: StudyRun) -> float:
+    """Mean throughput of a study's best trial on replications after its own."""
+    found = best(run.study, run.told())
+    assert found is not None
+    table = run.journal.note("efficiency of batch 0")["efficiency"]
+    experiment = on_table(run.study.experiment(found.user_attrs[RESULT]["overrides"]), table)
+    first = experiment.replications + 1
+    tasks = [Task(experiment, r, run.rate_per_s) for r in range(first, first + UNSEEN)]
+    return float(np.mean([o.value[THROUGHPUT] for o in run.workers.outcomes(tasks)]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("study", nargs="?", default="odma-mlu370-x4")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--set", action="append", default=[], dest="sets")
+    given = parser.parse_args()
+    found: dict[str, list[float]] = {"tpe": [], "random": []}
+    draws: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(1, given.seeds + 1):
+            for sampler, values in found.items():
+                run = search(given.study, sampler, seed, given.sets, given.jobs, Path(folder))
+                values.append(unseen(run))
+                if sampler == "random":
+                    draws += [t.value for t in run.told() if t.state.name == "COMPLETE"]
+            print(seed, *(f"{name} {values[-1]:.1f}" for name, values in found.items()), flush=True)
+    gap = relative_gap(found["tpe"], found["random"])
+    print(f"tpe over random: {gap.mean:+.2%} ({gap.low:+.2%} to {gap.high:+.2%})")
+    shares = (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)
+    values = np.quantile(draws, shares)
+    points = ", ".join(f"{p:.0%} {v:.1f}" for p, v in zip(shares, values, strict=True))
+    print(f"quantiles of {len(draws)} random trials: {points}")
+
+
+if __name__ == "__main__":
+    main()
