@@ -380,9 +380,9 @@ def study(
     """
     from sweeps.capacity import CapacityFailed
     from sweeps.progress import Progress
+    from sweeps.report import report as write
     from sweeps.store import default_directory
     from sweeps.study import run_study
-    from sweeps.study_report import report_study
     from sweeps.study_run import StudyFailed, StudyInterrupted, Workers
     from sweeps.study_spec import load_study
 
@@ -399,8 +399,8 @@ def study(
     except (CapacityFailed, StudyFailed) as failure:
         print(failure, file=sys.stderr)
         raise typer.Exit(FOUND) from None
-    print(report_study(done))
-    print(f"trials, journal, best.yaml and report.md are in {directory}")
+    for path in write([done.directory.path]):
+        print(f"wrote {path}")
 
 
 @app.command()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,12 +21,11 @@ from sweeps.journal import RESULT
 from sweeps.run import apart, flat
 from sweeps.sampler import broken, ranking
 from sweeps.space import Overrides
-from sweeps.statistics import Interval, interval, relative_gap
 from sweeps.store import plain, write_atomically
 from sweeps.study_run import StudyFailed, StudyRun
-from sweeps.study_spec import BASE, Study
+from sweeps.study_spec import Study
 
-FINALE = "finale.jsonl"
+FINALE, LIMIT = "finale.jsonl", "limit.json"
 LEAST_UNUSED = "least unused"
 LEVELS = "serving.policy.levels"
 Metrics = dict[str, Any]
@@ -59,23 +58,6 @@ class Finale:
     choosing: range
     judging: range
 
-    def gain(self, other: Contender, metric: str) -> Interval:
-        """How much more the best has than another, paired by replication."""
-        pairs = (contender.values(metric, self.judging) for contender in (self.best, other))
-        return relative_gap(*pairs)
-
-    def closed(self, ceiling: Contender, metric: str) -> Interval | None:
-        """The share of the way from the base to a ceiling that the best went; None where the
-        ceiling is not above the base in every replication."""
-        base = next(c for c in self.others if c.name == BASE)
-        rows = zip(
-            *(c.values(metric, self.judging) for c in (self.best, base, ceiling)), strict=True
-        )
-        ways = [(best - low, high - low) for best, low, high in rows]
-        if min(whole for _, whole in ways) <= 0:
-            return None
-        return interval([way / whole for way, whole in ways])
-
 
 def run_finale(run: StudyRun) -> Finale | None:
     """Serve what is not served yet; None where no trial was told a value."""
@@ -92,7 +74,10 @@ def run_finale(run: StudyRun) -> Finale | None:
         _serve(run, tried, choosing, "choice")
     chosen = _chosen(run.study, tried, choosing) if len(tried) > 1 else tried[0]
     others = [Contender(point.control, point.overrides) for point in run.study.points]
-    others += _least_unused(run.study, chosen)
+    known = limit(run.study, chosen.overrides)
+    if known is not None:
+        others.append(_least_unused(known))
+        write_atomically(run.directory.path / LIMIT, json.dumps(_record(known), indent=2) + "\n")
     _serve(run, [chosen, *others], judging, "finale")
     found = Finale(chosen, others, tried, choosing, judging)
     _write(run, found)
@@ -150,9 +135,9 @@ def known_lengths(study: Study) -> IntArray:
     return np.minimum(np.concatenate([s[experiment.warmup_requests :] for s in served]), most)
 
 
-@dataclass
-class Limit:
-    """Shares of what is reserved for output that stay unused, were every length known."""
+class Limit(NamedTuple):
+    """Were every length known: the bounds that leave the least share of what is reserved for output
+    unused, and the shares that the quantiles of the chosen trial and of the base leave."""
 
     best: Partition
     chosen: float
@@ -183,14 +168,19 @@ def _unused(lengths: IntArray, policy: OdmaOptions) -> float:
     return unused_share(lengths, bounds_at(lengths, levels, policy.align), int(lengths.max()))
 
 
-def _least_unused(study: Study, chosen: Contender) -> list[Contender]:
+def _least_unused(known: Limit) -> Contender:
     """The base with the levels that leave least unused, in as many buckets as the chosen."""
-    found = limit(study, chosen.overrides)
-    if found is None:
-        return []
-    levels = list(found.best.levels)
+    levels = list(known.best.levels)
     overrides = {LEVELS: levels, LEVELS.replace("levels", "buckets"): len(levels)}
-    return [Contender(f"{LEAST_UNUSED}, {len(levels)} buckets", overrides)]
+    return Contender(f"{LEAST_UNUSED}, {len(levels)} buckets", overrides)
+
+
+def _record(known: Limit) -> dict[str, Any]:
+    return {
+        "bounds": list(known.best.bounds),
+        "levels": list(known.best.levels),
+        "unused": {"least": known.best.unused, "chosen": known.chosen, "base": known.base},
+    }
 
 
 def _write(run: StudyRun, finale: Finale) -> None:

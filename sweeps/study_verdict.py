@@ -22,7 +22,7 @@ def study_sentences(trials: Trials) -> list[str]:
             f"Best so far: trial {best['trial']}, {value} {trials.words} on the replications that"
             " it was searched on, which flatter it; the finale measures it on others."
         ]
-    return [_gains(trials), *_closed(trials)]
+    return [_gains(trials), *_closed(trials), *_limit(trials)]
 
 
 def _gains(trials: Trials) -> str:
@@ -60,3 +60,15 @@ def _closed(trials: Trials) -> Iterator[str]:
             yield f"{name} is not above the base in every replication: there is no gap to close."
         else:
             yield f"Of the gap from the base to {name}, {percent(share)} is closed."
+
+
+def _limit(trials: Trials) -> Iterator[str]:
+    if trials.limit is None:
+        return
+    bounds, unused = trials.limit["bounds"], trials.limit["unused"]
+    least, chosen, base = (f"{unused[name]:.1%}" for name in ("least", "chosen", "base"))
+    yield (
+        f"Were every length known, {len(bounds)} buckets would leave at least {least} of what they"
+        f" reserve for output unused over time (bounds {', '.join(map(str, bounds))} tokens); the"
+        f" quantiles of {trials.chosen} leave {chosen}, those of the base {base}."
+    )

@@ -15,7 +15,7 @@ from sweeps.store import Record, RunDirectory, to_yaml_flow
 from sweeps.table import Group, Row
 from sweeps.trend import number
 
-FINALE = "finale.jsonl"
+FINALE, LIMIT = "finale.jsonl", "limit.json"
 BEST, BASE = "best", "base"
 """Names of the chosen trial and of the base experiment among what the finale compares."""
 
@@ -33,6 +33,8 @@ class Trials:
     no finale yet."""
     chosen: str = ""
     """Which trial it is."""
+    limit: dict[str, Any] | None = None
+    """What known lengths would leave unused at least, and what the chosen trial and the base do."""
 
     @property
     def metric(self) -> str:
@@ -200,6 +202,7 @@ def read_trials(directory: RunDirectory, run: Reading) -> Trials:
         list(config.get("ceilings") or ()), config["space"],
     )  # fmt: skip
     _add_finale(found, directory, run.problems)
+    found.limit = directory.read_json(LIMIT)
     return found
 
 

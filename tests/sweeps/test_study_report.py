@@ -149,3 +149,15 @@ def test_studies_are_compared_by_their_contenders(tmp_path: Path) -> None:
     assert "best: 164.3 output tokens/s in b against 156.3, 5.1 % (5.1 to 5.1) more." in text
     assert "base: 116.6 output tokens/s in b against 116.6, the same in every" in text
     assert to_yaml(CONFIG_OF_STUDY)
+
+
+def test_the_limit_of_known_lengths_is_told(tmp_path: Path) -> None:
+    path = study(tmp_path)
+    assert "Were every length known" not in said(path)
+    unused = {"least": 0.1, "chosen": 0.2, "base": 0.3}
+    limit = {"bounds": [64, 128], "levels": [0.5, 1.0], "unused": unused}
+    (path / "limit.json").write_text(json.dumps(limit))
+    assert (
+        "2 buckets would leave at least 10.0% of what they reserve for output unused over time"
+        " (bounds 64, 128 tokens); the quantiles of trial 17 leave 20.0%, those of the base 30.0%."
+    ) in said(path)
