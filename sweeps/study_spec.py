@@ -36,6 +36,14 @@ Count = Annotated[int, Field(ge=1)]
 BASE = "base"
 """Name of the base experiment among what the finale compares."""
 _KIND = KINDS["serving"]
+_COMMON = ("load", "seed", "replications", "logs", "slo")
+"""What all trials and references have in common."""
+_ON_TABLE = (
+    "device", "device_set", "model", "model_set", "serving.memory", "serving.kv_layout",
+    "serving.kv", "serving.weights", "serving.tensor_parallel", "serving.policy.block",
+    "serving.policy.free_list",
+)  # fmt: skip
+"""What changes the device or its addresses: efficiencies measured for others do not hold then."""
 
 
 class Objective(Strict):
@@ -238,12 +246,33 @@ def _check(study: Study) -> None:
             "the finale compares on simulated memory: expected sampled",
             ("base", "serving", "memory", "fidelity"),
         )
+    _check_paths(study)
     for point in study.points:
         _window_is_full(document, point.experiment, ("references", point.control))  # type: ignore[arg-type]
     for path, overrides in study.space.corners():
         experiment = study.experiment(overrides)
         _window_is_full(document, experiment, ("space", path))
         _resolves(document, experiment, path.split(".")[0])
+
+
+def _check_paths(study: Study) -> None:
+    """No path is one that would be ignored, or that the table knows nothing of."""
+    document = study.document
+    for name, overrides in study.spec.references.items():
+        for path in overrides:
+            if _under(path, _COMMON):
+                raise document.error(f"{path} is the same for all", ("references", name, path))
+    for path in study.spec.space:
+        if _under(path, _COMMON):
+            raise document.error(f"{path} is the same for all trials", ("space", path))
+        if study.spec.memory == "table" and _under(path, _ON_TABLE):
+            raise document.error(
+                f"{path} changes what memory does: expected memory: sampled", ("space", path)
+            )
+
+
+def _under(path: str, heads: tuple[str, ...]) -> bool:
+    return any(f"{path}.".startswith(f"{head}.") for head in heads)
 
 
 def _resolves(document: Document, experiment: ExperimentSpec, key: str) -> None:

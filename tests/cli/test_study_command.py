@@ -12,6 +12,7 @@ from tests.cli.test_command_line import bankwise, refusal
 from tests.sweeps.studies import TINY
 
 SETS = [part for item in TINY if "trials" not in item for part in ("--set", item)]
+WINDOWW = ["--set", "space.device_set.dma.windoww={choice: [8KiB]}"]
 
 
 def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
@@ -47,7 +48,7 @@ def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
         (["study", "quick", "--sampler", "tpee"], "sampler.name: Input should be 'tpe' or"),
         (["study", "quick", "--jobs", "0"], "--jobs: expected 1 or more; got 0"),
         (["study", "quick", "--jobs", "2", "--cluster", "tcp://h:1"], "--jobs: does not go with"),
-        (["study", "quick", "--set", "space.device_set.dma.windoww={choice: [8KiB]}"], "window"),
+        (["study", "quick", "--set", "memory=sampled", *WINDOWW], "did you mean 'window'?"),
         (["study", "quick", "--set", "space={}"], "space: expected at least one parameter"),
         (["run", "quick", "--cluster", "tcp://h:1", "--jobs", "1"], "--jobs: does not go with"),
         (["study", "./quick.yaml"], "./quick.yaml: no such file"),
