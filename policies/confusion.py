@@ -51,8 +51,9 @@ class ConfusionTable(Strict):
     """Public repository, commit and licence of the data."""
     made_by: str | None = None
     """The command that prints this table from the data."""
-    thresholds: Annotated[list[Tokens], Field(min_length=1)]
-    """Class k has the lengths below the k-th, from the one before it on."""
+    thresholds: list[Tokens] = []
+    """Class k has the lengths below the k-th, from the one before it on. Empty: classes are not
+    those of lengths."""
     edges: Annotated[list[Count], Field(min_length=2)]
     """Bins of true lengths in tokens: (edges[i], edges[i + 1]]."""
     counts: Annotated[list[list[Count]], Field(min_length=1)]
@@ -70,6 +71,8 @@ class ConfusionTable(Strict):
             raise ValueError(f"counts: expected a row a bin; got {got}")
         if len({len(row) for row in self.counts}) > 1:
             raise ValueError("counts: expected rows of one length, a column a class")
+        if self.thresholds and len(self.counts[0]) != len(self.thresholds) + 1:
+            raise ValueError("counts: expected a column more than thresholds")
         if min(map(sum, self.counts)) == 0:
             raise ValueError("counts: a bin without requests says nothing")
         if self.says is not None:
@@ -107,7 +110,8 @@ class ConfusionTable(Strict):
         return edges
 
     def accuracy(self) -> float:
-        """Share of requests whose class is that of their length, where each bin is in one class."""
+        """Share of requests whose class is that of their length; each bin is in one class. Needs
+        thresholds."""
         counts = np.array(self.counts)
         true = np.searchsorted(self.thresholds, np.array(self.edges[1:]), side="right")
         return float(counts[np.arange(len(counts)), true].sum() / counts.sum())

@@ -403,6 +403,48 @@ def study(
         print(f"wrote {path}")
 
 
+predictor = typer.Typer(
+    help="Predictors of the output length.", no_args_is_help=True, add_completion=False
+)
+app.add_typer(predictor, name="predictor")
+
+
+@predictor.callback()
+def _predictor() -> None:
+    """Predictors of the output length."""
+
+
+@predictor.command()
+def train(
+    file: Annotated[
+        Path,
+        typer.Argument(help="JSON lines: prompt (or instruction, input) and output_tokens; .gz."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="MODEL", help="Write the model here (.json).")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Train a length predictor on prompts, and judge it on those held out."""
+    from hwmodel.description import DescriptionError
+    from policies.training import train as learn
+    from policies.training import write
+    from sweeps.screen import print_json
+    from sweeps.training_table import show_training
+
+    if out is not None and out.suffix != ".json":
+        raise DescriptionError("expected a name that ends in .json", out)
+    found = learn(file)
+    if json:
+        print_json(found["report"])
+    else:
+        show_training(found["report"])
+    if out is not None:
+        write(found, out)
+        if not json:
+            print(f"wrote {out}; in an experiment: predictor: {{kind: trained, model: {out}}}")
+
+
 @app.command()
 def report(
     run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...")],
