@@ -251,19 +251,22 @@ def kv_layout(
     model: TransformerSpec,
     gpu_memory_utilization: float = 0.9,
     dims: Dims = LAYOUTS["layer_kv_token"],
+    kept_bytes: int = 0,
 ) -> KvLayout:
-    """The KV region of a device that holds a model: its share of the capacity less the weights.
+    """The KV region of a device that holds a model: its share of the capacity less the weights and
+    `kept_bytes`, for others.
 
     Raises DescriptionError if the weights leave no room for `SLOT_ALIGN_TOKENS` tokens.
     """
     base = -(-model.weight_bytes // KV_ALIGN_BYTES) * KV_ALIGN_BYTES
-    budget = int(device.capacity_bytes * gpu_memory_utilization)
+    budget = int(device.capacity_bytes * gpu_memory_utilization) - kept_bytes
     slots = max(budget - base, 0) // model.kv_token_bytes
     slots -= slots % SLOT_ALIGN_TOKENS
     if not slots:
         raise DescriptionError(
             f"{device.name} is too small for {model.name}: the weights take {model.weight_bytes} B "
-            f"of {budget} B ({gpu_memory_utilization:g} of {device.capacity_bytes} B), and nothing "
+            f"of {budget} B ({gpu_memory_utilization:g} of {device.capacity_bytes} B"
+            f"{f', less {kept_bytes} B for others' if kept_bytes else ''}), and nothing "
             f"is left for the KV of {SLOT_ALIGN_TOKENS} tokens, {model.kv_token_bytes} B each"
         )
     return KvLayout(base, slots, model.layers, model.kv_heads, model.kv_head_bytes, dims)

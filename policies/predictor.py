@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from hwmodel.description import Strict
 from policies.confusion import Scale, load_table
+from policies.inference import InferenceSpec
 from policies.prediction import (
     LognormalPredictions,
     Prediction,
@@ -51,6 +52,8 @@ class PredictorSpec(Strict):
     """A model file."""
     scale: Scale = "levels"
     """What the bins of the table stand for; see `policies.confusion`."""
+    cost: InferenceSpec | None = None
+    """Time and room that predicting takes; None: neither."""
 
     @model_validator(mode="after")
     def _options_of_its_kind(self) -> PredictorSpec:
@@ -62,12 +65,26 @@ class PredictorSpec(Strict):
         for name in ("table", "model"):
             if name in _OWN[self.kind] and getattr(self, name) is None:
                 raise ValueError(f"{name}: kind: {self.kind} needs one")
+        if self.cost is not None and not self.cost.sizes and self.model is None:
+            raise ValueError("cost: sizes and times are measured for kind: trained only")
         return self
 
     @property
     def file(self) -> str | None:
         """The shipped table, or the file, that predictions are made from; None: none is."""
         return self.table or self.model
+
+    @property
+    def inference(self) -> InferenceSpec | None:
+        """The cost with its times, as measured where none are given. Raises DescriptionError."""
+        if self.cost is None or self.cost.sizes or self.model is None:
+            return self.cost
+        return self.cost.with_times_of(self.model)
+
+    @property
+    def on_card_bytes(self) -> int:
+        """Memory of each card that it takes."""
+        return 0 if self.cost is None else self.cost.on_card
 
 
 def predict(spec: PredictorSpec, output_tokens: IntArray, seed: int) -> Predictions:

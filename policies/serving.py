@@ -18,6 +18,7 @@ from policies.cluster import ClusterSpec, Manager, Node, mean_of
 from policies.engine import Engine, EngineOptions, EngineSpec
 from policies.engine_v0 import PAGED_V0, EngineV0, EngineV0Spec
 from policies.fidelity import FidelitySpec, Simulate
+from policies.inference import infer
 from policies.kv_layout import LAYOUTS, KvOrder, kv_layout
 from policies.memory_model import memory_model
 from policies.metrics import Metrics
@@ -152,6 +153,9 @@ def _serve(
         raise DescriptionError(f"logs are those of one card; serving.cluster.cards is {cards}")
     metrics = Metrics(requests, outputs, warmup_requests)
     predicted = predict(spec.predictor, outputs, seed)
+    cost = spec.predictor.inference
+    inference = None if cost is None else infer(cost, requests.arrival_s)
+    ready_s = requests.arrival_s if inference is None else inference.ready_s
     replicas = [
         build_replica(
             device, part, spec, requests, predicted, metrics, (seed, card) if card else seed,
@@ -170,9 +174,9 @@ def _serve(
         )
     node = Node(replicas, Manager(spec.cluster, requests, predicted.length))
     if cards == 1:
-        _serve_one(replicas[0], requests, admitted, progress)
+        _serve_one(replicas[0], admitted, ready_s[admitted], progress)
     else:
-        node.serve(admitted, requests.arrival_s[admitted], progress)
+        node.serve(admitted, ready_s[admitted], progress)
     figures = metrics.figures(
         [replica.engine for replica in replicas], part.kv_token_bytes, allocators[0].slots
     )
@@ -190,6 +194,8 @@ def _serve(
         figures["node"] = node.report(outputs)
     if error := throughput_error(figures["memory"], figures["phase_share"]):
         figures["memory"]["throughput_ci95"] = error
+    if inference is not None:
+        figures["predictor"] = inference.figures(requests.arrival_s, warmup_requests)
     figures["energy"] = metrics.energy(
         device, part, replicas[0].memory.transfers(), spec.tensor_parallel
     )
@@ -199,12 +205,12 @@ def _serve(
 
 def _serve_one(
     replica: Replica,
-    requests: Requests,
     admitted: IntArray,
+    ready_s: FloatArray,
     progress: Callable[[int, int], None] | None,
 ) -> None:
     """One card has all the requests, and knows when the next one comes."""
-    replica.arrive(admitted.tolist(), requests.arrival_s[admitted].tolist())
+    replica.arrive(admitted.tolist(), ready_s.tolist())
     metrics = replica.metrics
     while metrics.ended < len(admitted):
         if replica.advance() and progress is not None:
@@ -236,7 +242,9 @@ def build_replica(
     predicted: of all requests. metrics: where what it does adds up.
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
-    layout = kv_layout(device, part, spec.gpu_memory_utilization, spec.kv_layout)
+    layout = kv_layout(
+        device, part, spec.gpu_memory_utilization, spec.kv_layout, spec.predictor.on_card_bytes
+    )
     outputs = metrics.output
     limits = Limits(
         int(spec.engine.max_tokens or outputs.max(initial=1)),

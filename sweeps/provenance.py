@@ -78,7 +78,10 @@ def resolve(sweep: Sweep | Study) -> dict[str, Any]:
             if (file := experiment.serving.predictor.file) is not None:
                 with _placed(sweep, "serving"):
                     table = plain(load_table(file).model_dump(mode="json"))
-                found.setdefault("predictors", {})[file] = {"sha256": _digest(table), **table}
+                digest = _digest(table)
+                if experiment.serving.predictor.model is not None:  # holds measured times as well
+                    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+                found.setdefault("predictors", {})[file] = {"sha256": digest, **table}
     return found
 
 

@@ -71,6 +71,7 @@ def classified(**changes: Any) -> dict[str, Any]:
 
 
 CLASSIFIED = classified()
+COST = {"cost": {"sizes": [1, 8], "times": ["2ms", "4ms"]}}
 PACKED = {"packing": "decreasing_first_fit"}
 NODE = {"cluster": {"cards": 3}}
 SWAP = {"preemption": "swap"}
@@ -190,6 +191,7 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "predictor.table": (CLASSIFIED, classified(table="bert-lmsys-2"), "utilization"),
     "predictor.scale": (CLASSIFIED, classified(scale="tokens"), "utilization"),
+    "predictor.cost": ({}, {"predictor": COST}, "ttft_s.mean"),
     "memory.fidelity": ({}, sampled(), "kv_gbps"),
     "memory.efficiency": ({}, {"memory": {"efficiency": 0.5}}, "kv_gbps"),
     "memory.weights": (
