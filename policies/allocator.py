@@ -177,6 +177,12 @@ class Allocator(ABC):
         headroom."""
         self.stored[requests] += rounds * self.width[requests]
 
+    def grown(self, requests: IntArray, rounds: int) -> IntArray:
+        """Slots by which `reserved_total` was less after each of the last `rounds` rounds of
+        `advance(requests, ...)` than it is now, int64 (rounds,). None where reservations stay as
+        they are; a policy whose `advance` reserves more says when."""
+        return np.zeros(rounds, np.int64)
+
     def swap_out(self, request: int) -> int:
         """Free everything a request holds and remember it, for a copy of its tokens waits in host
         memory; returns the tokens that it had stored."""

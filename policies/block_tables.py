@@ -78,6 +78,11 @@ class BlockTables:
             blocks, stored, reserved,
         )  # fmt: skip
 
+    def grown(self, rows: IntArray, rounds: int) -> IntArray:
+        """How many blocks fewer `rows` had after each of the last `rounds` rounds of `advance` than
+        now, int64 (rounds,)."""
+        return _grown(self.tokens, rows, self.block, rounds)
+
     def _widen(self, columns: int) -> None:
         rows, have = self._table.shape
         if columns > have:
@@ -168,3 +173,18 @@ def _advance(
     for row in rows:
         tokens[row] += rounds
         stored[owner[row]] += rounds
+
+
+@kernel
+def _grown(tokens: IntArray, rows: IntArray, block: int, rounds: int) -> IntArray:
+    """See `BlockTables.grown`: a row has a new block in each round after which it holds one token
+    of it."""
+    fewer = np.zeros(rounds, np.int64)
+    for row in rows:
+        at = rounds - 1 - (tokens[row] - 1) % block
+        while at > 0:
+            fewer[at - 1] += 1
+            at -= block
+    for at in range(rounds - 2, -1, -1):
+        fewer[at] += fewer[at + 1]
+    return fewer

@@ -110,6 +110,9 @@ class IdealAllocator(Allocator):
     def advance(self, requests: IntArray, rounds: int) -> None:
         self._store(requests, rounds * self.width[requests])
 
+    def grown(self, requests: IntArray, rounds: int) -> IntArray:
+        return int(self.width[requests].sum()) * np.arange(rounds - 1, -1, -1)
+
     def release(self, request: int) -> int:
         self._require(request)
         self._left[request] = self.stored[request]

@@ -41,6 +41,8 @@ class Sums:
     """Tokens of KV read or written by the attention of decoding requests, in all layers."""
     batch_seconds: float = 0.0
     stored_seconds: float = 0.0
+    reserved_seconds: float = 0.0
+    """Slots that hold a token, and slots that are reserved, times seconds; shared ones once."""
     compute_s: float = 0.0
     """Time of phases whose FLOPs take longer than their bytes."""
     hole_seconds: float = 0.0
@@ -55,6 +57,18 @@ class Sums:
         default_factory=lambda: dict.fromkeys((*PHASES, "overhead"), 0.0)
     )
     limit_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*LIMITS, "idle"), 0.0))
+
+    def moved(self, model: TransformerSpec) -> dict[str, int]:
+        """Bytes that each phase read or wrote in memory, what engines read alike once."""
+        tokens = {
+            "attention": self.attention_tokens,
+            "prefill": self.prefill_kv_tokens,
+            "migration": 2 * self.migrated_tokens,
+            "copy": 2 * self.copied_tokens,
+            "swap": self.swapped_tokens,
+        }
+        kv = {phase: count * model.kv_token_bytes for phase, count in tokens.items()}
+        return {"weights": self.steps * model.step_weight_bytes, **kv}
 
     def copy(self) -> Sums:
         return Sums(
@@ -132,8 +146,11 @@ class Metrics:
         sums.batch_seconds += len(running) * total
         steps_s = float(np.arange(rounds) @ times.total_s) if rounds > 1 else 0.0
         sums.stored_seconds += stored * total
+        sums.reserved_seconds += allocator.reserved_total * total
         if rounds > 1:
             sums.stored_seconds += batch * steps_s
+            fewer = allocator.grown(step.decode, rounds)
+            sums.reserved_seconds -= float(fewer @ times.total_s)
         holes = allocator.fragmentation
         sums.hole_seconds += holes * total
         sums.preemptions += step.preempted
@@ -172,35 +189,30 @@ class Metrics:
     def moved_bytes(self, model: TransformerSpec) -> int:
         """Bytes that decoding moved in the whole run: weights in each step, and the attention's
         KV."""
-        sums = self.sums
-        kv = sums.attention_tokens * model.kv_token_bytes
-        return kv + sums.steps * model.step_weight_bytes
+        moved = self.sums.moved(model)
+        return moved["weights"] + moved["attention"]
 
     def energy(
         self, device: Device, model: TransformerSpec, transfers: Mapping[str, Transfer], cards: int
     ) -> dict[str, Any] | None:
         """DRAM energy of an output token after the warm-up, of all `cards`, each of which holds
         such a `model`; see `policies.energy`."""
-        after, kv = self.sums.since(self.begin[1]), model.kv_token_bytes
-        repeats = reading(device, model).repeats
-        moved = {
-            "weights": after.steps * model.step_weight_bytes,
-            "attention": after.attention_tokens * kv * repeats,
-            "prefill": after.prefill_kv_tokens * kv,
-            "migration": (2 * (after.migrated_tokens + after.copied_tokens) + after.swapped_tokens)
-            * kv,
-        }
+        after = self.sums.since(self.begin[1])
+        moved = after.moved(model)
+        moved["attention"] *= reading(device, model).repeats
+        moved["migration"] += moved.pop("copy") + moved.pop("swap")
         idle_s = after.limit_s["idle"]
         found = serving_energy(device, moved, transfers, after.seconds, idle_s, after.output_tokens)
         return found if found is None or cards == 1 else _times(found, cards)
 
     def figures(
-        self, engines: Sequence[Engine], kv_token_bytes: int, capacity_tokens: int
+        self, engines: Sequence[Engine], model: TransformerSpec, capacity_tokens: int
     ) -> dict[str, Any]:
         """All metrics by name; times in seconds, rates a second, shares from 0 to 1.
 
-        engines: those of all cards, each with room for `capacity_tokens`. Seconds of steps add up
-        over the cards, so that shares and means are those of a card.
+        engines: those of all cards, each with `model` and room for `capacity_tokens`. Seconds of
+        steps add up over the cards, so that shares and means are those of a card. `phase_gbps`:
+        what a phase moved over its time, which is less than its memory's where FLOPs take longer.
         """
         reserved = np.sum([engine.reserved_ever for engine in engines], axis=0)
         runs = [engine.run_tokens for engine in engines]
@@ -219,7 +231,8 @@ class Metrics:
         many = done & (self.output > 1)
         each = (self.end_s - self.first_s) / np.maximum(self.output - 1, 1)
         busy = max(after.seconds, 1e-300)
-        attention = after.phase_s["attention"]
+        moved = after.moved(model)
+        gbps = {name: _rate(size, after.phase_s[name]) / 1e9 for name, size in moved.items()}
         held = np.minimum(self.prompt + self.outputs, reserved)
         finished_tokens = int(self.outputs[np.isfinite(self.end_s)].sum())
         return {
@@ -234,6 +247,7 @@ class Metrics:
             "tpot_s": summary(each[many]),
             "latency_s": summary(latency[done]),
             "utilization": _rate(int(held[done].sum()), int(reserved[done].sum())),
+            "time_weighted_utilization": _rate(after.stored_seconds, after.reserved_seconds),
             "kv_stored_share": after.stored_seconds / busy / capacity_tokens,
             "external_fragmentation": after.hole_seconds / busy,
             "mean_run_tokens": _mean(run_tokens[done]),
@@ -247,7 +261,8 @@ class Metrics:
             "swapped_tokens": after.swapped_tokens,
             "prefill_tokens": after.prefill_tokens,
             "cached_tokens": after.cached_tokens,
-            "kv_gbps": _rate(after.attention_tokens * kv_token_bytes, attention) / 1e9,
+            "kv_gbps": gbps["attention"],
+            "phase_gbps": gbps,
             "phase_share": {name: seconds / busy for name, seconds in after.phase_s.items()},
             "compute_share": after.compute_s / busy,
             "limit_share": _shares(after.limit_s),

@@ -215,6 +215,9 @@ class PagedAllocator(Allocator):
         self._tables.advance(rows, rounds, self._list.pop(wanted), self.stored, self.reserved)
         self.reserved_total += wanted * self.block
 
+    def grown(self, requests: IntArray, rounds: int) -> IntArray:
+        return self.block * self._tables.grown(self._all_rows(requests), rounds)
+
     def units(self, request: int) -> Units:
         """The blocks of the first sample, then those that each further sample has for itself; a
         block's tokens are all that lie in it, copies too."""

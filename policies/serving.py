@@ -177,9 +177,7 @@ def _serve(
         _serve_one(replicas[0], admitted, ready_s[admitted], progress)
     else:
         node.serve(admitted, ready_s[admitted], progress)
-    figures = metrics.figures(
-        [replica.engine for replica in replicas], part.kv_token_bytes, allocators[0].slots
-    )
+    figures = metrics.figures([replica.engine for replica in replicas], part, allocators[0].slots)
     figures["dropped"] = len(requests) - len(admitted)
     figures["cut_outputs"] = int((outputs < requests.output_tokens).sum())
     moved = metrics.moved_bytes(part)

@@ -256,10 +256,14 @@ class Contract(RuleBasedStateMachine):
         room = self.allocator.headroom(requests, rounds)
         assert 0 <= room <= rounds
         slow = copy.deepcopy(self.allocator)
+        reserved = []
         for _ in range(room):
             assert _round(slow, order)
+            reserved.append(slow.reserved_total)
         self.allocator.advance(requests, room)
         assert state(self.allocator) == state(slow)
+        grown = self.allocator.grown(requests, room)
+        assert (self.allocator.reserved_total - grown).tolist() == reserved
         if room < rounds:
             assert not _round(slow, order)
         for request in order:

@@ -98,6 +98,13 @@ def test_one_request_by_hand() -> None:
     assert metrics["makespan_s"] == pytest.approx(3 * metrics["step_s"])
     assert metrics["limit_share"]["idle"] == pytest.approx(0.5 / (0.5 + metrics["makespan_s"]))
     assert metrics["utilization"] == 13 / 16  # 12 tokens are stored, in one block
+    first_s, rest_s = metrics["ttft_s"]["mean"], metrics["tpot_s"]["mean"]
+    held = (10 * first_s + (11 + 12) * rest_s) / (16 * (first_s + 2 * rest_s))
+    assert metrics["time_weighted_utilization"] == pytest.approx(held)
+    # one device's peak is 307.2 GB/s: each step streams the weights at it, where FLOPs are hidden
+    assert metrics["phase_gbps"]["weights"] == pytest.approx(307.2)
+    assert metrics["phase_gbps"]["attention"] == metrics["kv_gbps"]
+    assert metrics["phase_gbps"]["migration"] == metrics["phase_gbps"]["swap"] == 0
 
 
 @pytest.mark.parametrize(
@@ -119,6 +126,30 @@ def test_utilization_by_hand(policy: dict[str, Any], expected: float) -> None:
     stream = requests([0.0, 0.0], 100, [50, 10])
     metrics = run(1024, stream, policy=policy, engine={"max_model_len": 256}).metrics
     assert metrics["utilization"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("policy", "reserved"),
+    [
+        ({"name": "static"}, [57] * 41),
+        ({"name": "paged"}, [16] + [32] * 16 + [48] * 16 + [64] * 8),
+        ({"name": "paged", "block": 1}, [16 + step for step in range(41)]),
+        ({"name": "ideal"}, [16 + step for step in range(41)]),
+    ],
+)
+def test_utilization_over_time_by_hand(policy: dict[str, Any], reserved: list[int]) -> None:
+    """Prompt 16, output 41: 16 tokens are stored after the prefill, 56 after the last step."""
+    changes = {"policy": policy, "engine": {"max_model_len": 57, "max_tokens": 41}}
+    result = run(1024, requests([0.0], 16, 41), **changes)
+    metrics = result.metrics
+    assert metrics["steps"] == len(reserved)
+    # the prefill takes as long as it takes, the others grow by one token's KV each
+    first_s, decode_s = metrics["ttft_s"]["mean"], result.finish_s[0] - result.first_token_s[0]
+    read = np.arange(16, 56) + 1.0
+    attention_s = read * MODEL.kv_token_bytes / 307.2e9
+    seconds = [first_s, *(attention_s + (decode_s - attention_s.sum()) / 40)]
+    expected = np.dot(np.arange(16, 57), seconds) / np.dot(reserved, seconds)
+    assert metrics["time_weighted_utilization"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("cached", "found"), [(True, 16), (False, 0)])
@@ -159,6 +190,7 @@ def test_migration_copies_what_is_stored_and_takes_time() -> None:
     assert metrics["policy"]["migration_rate"] == 1
     moved_s = metrics["phase_share"]["migration"] * metrics["steps"] * metrics["step_s"]
     assert moved_s == pytest.approx(2 * 35 * MODEL.kv_token_bytes / 307.2e9)
+    assert metrics["phase_gbps"]["migration"] == pytest.approx(307.2)
 
 
 def test_a_full_device_preempts_what_must_move() -> None:

@@ -84,6 +84,9 @@ def test_what_two_share_is_counted_once() -> None:
     second_s = result.finish_s[0] - first_s
     share = (96 * first_s + 98 * second_s) / (first_s + second_s) / 1024
     assert result.metrics["kv_stored_share"] == pytest.approx(share)
+    # the first 4 blocks of both are the same; beside them each has 1, then 2
+    held = (96 * first_s + 98 * second_s) / (96 * first_s + 128 * second_s)
+    assert result.metrics["time_weighted_utilization"] == pytest.approx(held)
     assert result.metrics["prefill_tokens"] == 96 and result.metrics["cached_tokens"] == 64
     # each has reserved 6 blocks, whoever else holds them, for 80 + 2 tokens
     assert result.metrics["utilization"] == 82 / 96
