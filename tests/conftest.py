@@ -6,6 +6,9 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+# every simulation is done, and none is left behind
+os.environ.setdefault("BANKWISE_PROBE_CACHE", "off")
+
 settings.register_profile(
     "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -1,0 +1,191 @@
+"""Does one layer stand for all, and a sample of steps for every step?"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.device import load_device
+from hwmodel.memory import Descriptors, SystemResult, simulate_system
+from policies import probe_cache, traffic
+from policies.agreement import compare
+from policies.fidelity import FidelitySpec
+from policies.probe import Probe
+from policies.probe_cache import simulate_once
+from policies.sampling import throughput_error
+from policies.serving import ServingSpec, serve
+from policies.workload import WorkloadSpec, generate, workload_document
+from tests.policies.small import MODEL, device, mixed, requests, run, spec
+
+ENGINE = {"max_model_len": 1024}
+FOUR = MODEL.model_copy(update={"layers": 4})
+
+
+def served(fidelity: str, policy: str, count: int = 50) -> Any:
+    changes = {"memory": {"fidelity": fidelity}, "policy": {"name": policy}, "engine": ENGINE}
+    memory = device(8192)  # twice the layers, half the slots
+    return serve(memory, FOUR, spec(**changes), mixed(count), seed=1).metrics
+
+
+@pytest.mark.parametrize("policy", ["paged", "odma"])
+def test_one_layer_stands_for_the_others(policy: str) -> None:
+    full, exhaustive = (served(name, policy) for name in ("full", "exhaustive"))
+    ratio = full["output_tokens_per_s"] / exhaustive["output_tokens_per_s"]
+    assert ratio == pytest.approx(1, abs=0.005)
+    shares = [m["memory"]["phases"]["attention"]["efficiency"] for m in (full, exhaustive)]
+    assert shares[0] == pytest.approx(shares[1], rel=0.02)
+    assert full["memory"]["probes"] >= full["steps"]
+    # all layers of every step were simulated: every byte that was moved, but for the weights
+    assert exhaustive["memory"]["simulated_bytes"] > full["memory"]["simulated_bytes"]
+
+
+def test_a_layer_by_hand() -> None:
+    # one request alone: each decode step's attention is the simulated time of one of two layers
+    metrics = run(1024, requests([0.0], 100, 4), memory={"fidelity": "full"}).metrics
+    seconds = metrics["phase_share"]["attention"] * metrics["steps"] * metrics["step_s"]
+    memory = device(1024)
+    base, half = 2 << 20, 1024 * 64
+    expected = 0.0
+    for nth, context in enumerate((100, 101, 102), 1):
+        layer = nth % 2
+        starts, sizes, writes = [], [], []
+        for kv in (0, 1):
+            first = base + (2 * layer + kv) * half
+            starts += [first, first + context * 64]
+            sizes += [context * 64, 64]
+            writes += [False, True]
+        extents = traffic.Extent(
+            np.array(starts), np.array(sizes), np.array(writes), np.zeros(4, np.int64)
+        )
+        found = simulate_system(memory, traffic.deal(extents, 32, "slice", 512))
+        expected += 2 * found.elapsed_ns * 1e-9
+    assert seconds == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_interval_of_sampling_in_throughput() -> None:
+    phases = {
+        "attention": {"efficiency": 0.8, "ci95": 0.016},
+        "prefill": {"efficiency": 0.5, "ci95": 0.02},
+        "migration": {"efficiency": 0.9, "ci95": None},
+    }
+    error = throughput_error({"phases": phases}, {"attention": 0.5, "prefill": 0.1})
+    assert error == pytest.approx(math.hypot(0.5 * 0.02, 0.1 * 0.04))
+    assert throughput_error({}, {}) == 0
+    metrics = served("sampled", "paged", 200)
+    assert 0 < metrics["memory"]["throughput_ci95"] < 0.2
+
+
+def probe(cases: tuple[str, str, str, int, float], steps: int, **memory: Any) -> Any:
+    name, policy, workload, count, rate = cases
+    options = ServingSpec.model_validate(
+        {
+            "model": "deepseek-r1-distill-qwen-7b", "policy": {"name": policy},
+            "engine": {"max_num_seqs": 4096, "max_num_batched_tokens": 4096, "max_tokens": 8192},
+            "memory": {"fidelity": "sampled", **memory},
+            "predictor": {"kind": "lognormal", "sigma": 0.4},
+        }
+    )  # fmt: skip
+    offered = generate(workload_document(workload).build(WorkloadSpec), count, rate, (1, 1))
+    return compare(name, options.model, options, offered, steps, 1)
+
+
+def test_sampled_agrees_with_full_on_drawn_steps() -> None:
+    found = probe(("mlu370-x4", "odma", "azure-conv", 60, 2.0), 8)
+    assert found.steps == 8
+    assert found.time_ratio == pytest.approx(1, abs=0.03)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("mlu370-x4", "paged", "azure-conv", 400, 2.0),
+        ("mlu370-x4", "odma", "azure-conv", 400, 2.0),
+        ("a100-80gb", "paged", "azure-conv", 800, 12.0),
+    ],
+    ids=lambda case: f"{case[0]}-{case[1]}",
+)
+def test_sampled_agrees_with_full_on_200_steps(case: tuple[str, str, str, int, float]) -> None:
+    found = probe(case, 200)
+    print(case, found)
+    assert found.time_ratio == pytest.approx(1, abs=0.02)
+    assert found.bandwidth_ratio == pytest.approx(1, abs=0.02)
+
+
+def test_a_short_layer_is_measured_whole_and_a_long_one_in_a_window() -> None:
+    measure = Probe(load_device("mlu370-x4"), FidelitySpec(), simulate_system)
+    for size, exact in ((4 << 20, True), (64 << 20, False)):
+        layers = {0: traffic.contiguous(1 << 30, size, 32)}
+        found = measure.measure(layers.__getitem__, 1, "slice", np.random.default_rng(1))
+        assert found.exact == exact
+        whole, _ = measure.whole([measure.deal(layers[0], "slice")])
+        assert found.share == pytest.approx(whole, rel=1e-12 if exact else 0.05)
+
+
+def stream() -> Descriptors:
+    index = np.arange(64, dtype=np.int64)
+    return Descriptors(index % 32, index * 4096, np.full(64, 2048), np.zeros(64, bool))
+
+
+class TestCache:
+    """A result that is kept is the one that would be computed."""
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setenv(probe_cache.PLACE, str(tmp_path / "probes"))
+        return tmp_path / "probes"
+
+    def files(self, place: Path) -> list[Path]:
+        return sorted(place.rglob("*.json"))
+
+    def test_cold_warm_and_broken_are_the_same(self, place: Path) -> None:
+        mlu = load_device("mlu370-x4")
+        plain = simulate_system(mlu, stream())
+        assert simulate_once(mlu, stream()) == plain
+        (file,) = self.files(place)
+        assert simulate_once(mlu, stream()) == plain
+        for text in ("", "{", "[1]", json.dumps({"gbps": 1.0})):
+            file.write_text(text)
+            assert simulate_once(mlu, stream()) == plain
+            assert len(self.files(place)) == 1
+        assert not list(place.rglob("*.part"))
+
+    def test_a_warm_one_is_not_computed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        mlu = load_device("mlu370-x4")
+        first = simulate_once(mlu, stream())
+
+        def refuse(*_: Any, **__: Any) -> SystemResult:
+            raise AssertionError("computed again")
+
+        monkeypatch.setattr(probe_cache, "simulate_system", refuse)
+        assert simulate_once(mlu, stream()) == first
+        with pytest.raises(AssertionError, match="computed again"):
+            simulate_once(load_device("mlu370-x4", ["dma.window=8KiB"]), stream())
+        with pytest.raises(AssertionError, match="computed again"):
+            simulate_once(mlu, stream(), warmup_ns=1.0)
+
+    def test_it_is_bounded(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(probe_cache, "MOST_FILES", 8)
+        mlu = load_device("mlu370-x4")
+        monkeypatch.setattr(probe_cache, "_key", lambda *_: f"00{np.random.default_rng().random()}")
+        for _ in range(20):
+            simulate_once(mlu, stream())
+        assert 4 <= len(self.files(place)) <= 8
+
+    def test_off_keeps_nothing(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(probe_cache.PLACE, "off")
+        simulate_once(load_device("mlu370-x4"), stream())
+        assert not place.exists()
+
+    def test_a_place_that_cannot_be_written_is_no_mistake(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "file").write_text("")
+        monkeypatch.setenv(probe_cache.PLACE, str(tmp_path / "file"))
+        mlu = load_device("mlu370-x4")
+        assert simulate_once(mlu, stream()) == simulate_system(mlu, stream())
