@@ -5,7 +5,7 @@ BIN := .venv/bin
 DEV := .venv/installed-dev
 RUN := .venv/installed
 
-.PHONY: demo test test-long bench validation lint warm clean
+.PHONY: demo test test-long bench validation physics lint warm clean
 
 demo: $(RUN)
 	$(BIN)/bankwise run quickstart
@@ -37,6 +37,13 @@ bench: $(DEV)
 validation: $(DEV)
 	$(BIN)/python -m sweeps.validation > docs/validation.md.new
 	mv docs/validation.md.new docs/validation.md
+
+PHYSICS := kv-extent kv-dma kv-interleave kv-streams kv-memory kv-share
+
+physics: $(RUN)
+	for sweep in $(PHYSICS); do $(BIN)/bankwise run $$sweep --out runs/$$sweep || exit; done
+	$(BIN)/python -m sweeps.physics $(PHYSICS:%=runs/%) > docs/physics.md.new
+	mv docs/physics.md.new docs/physics.md
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
