@@ -105,9 +105,9 @@ def _answer(runs: list[Cells]) -> Iterator[str]:
         least = min(limits, key=lambda item: item[0])
         yield ""
         yield (
-            "A step is not all KV: no layout can gain or cost more than share x (1 / efficiency - 1) of"
-            f" the step's time, {least[0]:.1%} to {limit:.1%} over batch and context here (the most at"
-            f" {', '.join(place)}, where KV is {share:.0%} of the step)."
+            "A step is not all KV: no layout can gain or cost more than share x (1 / efficiency"
+            f" - 1) of the step's time, {least[0]:.1%} to {limit:.1%} over batch and context here"
+            f" (the most at {', '.join(place)}, where KV is {share:.0%} of the step)."
         )
     yield ""
 
