@@ -140,6 +140,15 @@ def _catch_up(run: StudyRun) -> None:
     for trial in run.told():
         if trial.number not in there:
             run.directory.append(trial.user_attrs[RESULT])
+    _write_best(run)
+
+
+def _write_best(run: StudyRun) -> None:
+    """Put the best trial so far, where there is one, into the directory as a sweep."""
+    found = best(run.study, run.told())
+    if found is not None:
+        sweep = best_sweep(run.study, found.user_attrs[RESULT]["overrides"], found.number)
+        write_atomically(run.directory.path / BEST, to_yaml(sweep))
 
 
 def _search(run: StudyRun) -> None:
@@ -231,8 +240,7 @@ class _Batch:
         self.run.directory.append(record)
         found = best(self.study, self.run.told())
         if found is not None and found.number == number:
-            sweep = best_sweep(self.study, record["overrides"], number)
-            write_atomically(self.run.directory.path / BEST, to_yaml(sweep))
+            _write_best(self.run)
 
     def _incumbent(self, index: int) -> FrozenTrial | None:
         """The best of all batches but the last before this one."""

@@ -80,6 +80,7 @@ def test_a_journal_cut_anywhere_comes_to_the_same(lines: int, whole: Path, tmp_p
         (out / name).write_text((whole / name).read_text())
     kept = (whole / "journal.log").read_text().splitlines(keepends=True)[:lines]
     (out / "journal.log").write_text("".join(kept) + '{"op_code":4,"trial_')
+    (out / "best.yaml").write_text("of an older trial\n")
     run(tiny(), out, resume=True)
     same(out, whole)
 
