@@ -13,7 +13,7 @@ from sweeps.study_spec import Study
 _POLICY = "serving.policy"
 
 
-def best_sweep(study: Study, overrides: Overrides, number: int) -> dict[str, Any]:
+def best_sweep(study: Study, overrides: Overrides, name: str) -> dict[str, Any]:
     """A sweep of the best policy against the base's and those references that differ from it in
     the policy alone, on seeds the study did not search on.
 
@@ -31,7 +31,7 @@ def best_sweep(study: Study, overrides: Overrides, number: int) -> dict[str, Any
     return {
         "kind": "sweep",
         "name": f"{study.spec.name}-best",
-        "summary": f"trial {number} of study {study.spec.name}, beside what it was compared with",
+        "summary": f"{name} of study {study.spec.name}, beside what it was compared with",
         "base": base,
         "axes": {_POLICY: list(unlike.values())},
         "compare": _POLICY,

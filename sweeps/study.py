@@ -74,6 +74,7 @@ def run_study(
         _search(run)
         if study.spec.finale is not None:
             run.finale = run_finale(run)
+            _write_best(run)
     return run
 
 
@@ -144,11 +145,16 @@ def _catch_up(run: StudyRun) -> None:
 
 
 def _write_best(run: StudyRun) -> None:
-    """Put the best trial so far, where there is one, into the directory as a sweep."""
+    """Put the one that the finale chose, or the best trial so far, where there is one, into the
+    directory as a sweep."""
     found = best(run.study, run.told())
-    if found is not None:
-        sweep = best_sweep(run.study, found.user_attrs[RESULT]["overrides"], found.number)
-        write_atomically(run.directory.path / BEST, to_yaml(sweep))
+    if found is None:
+        return
+    name, overrides = f"trial {found.number}", found.user_attrs[RESULT]["overrides"]
+    if run.finale is not None:
+        name, overrides = run.finale.best.name, run.finale.best.overrides
+    sweep = best_sweep(run.study, overrides, name)
+    write_atomically(run.directory.path / BEST, to_yaml(sweep))
 
 
 def _search(run: StudyRun) -> None:

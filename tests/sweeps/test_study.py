@@ -222,6 +222,7 @@ def test_the_finale_is_on_replications_that_no_trial_saw(tmp_path: Path) -> None
     again = run(study, tmp_path / "run", resume=True).finale  # nothing is served twice
     assert again is not None and again.best.metrics == finale.best.metrics
     best_yaml = str(tmp_path / "run" / "best.yaml")
+    assert load_sweep(best_yaml).spec.summary.startswith(f"{finale.best.name} of study quick")
     sets = ["requests=10", "warmup_requests=60", "replications=1", "fidelity=analytic"]
     sweep = run_sweep(load_sweep(best_yaml, sets), tmp_path / "best", False, 1, QUIET)
     assert len(sweep.records) == 4
