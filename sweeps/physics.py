@@ -60,8 +60,8 @@ def page(directories: list[Path]) -> Iterator[str]:
     yield "# What reading the KV costs"
     yield ""
     yield (
-        "One layer's KV read of one decode batch, simulated whole, where an allocator in use has put"
-        " it (`docs/experiments.md`). `paged` has blocks of 16 tokens unless it says otherwise,"
+        "One layer's KV read of one decode batch, simulated whole, where an allocator in use has"
+        " put it (`docs/experiments.md`). `paged` has blocks of 16 tokens unless it says otherwise,"
         " `oracle` is one run a sequence. Rebuilt by `make physics`."
     )
     yield ""
@@ -80,9 +80,9 @@ def _answer(runs: list[Cells]) -> Iterator[str]:
     ]
     worse = sorted(item for item in gains if item[0] < -NEAR)
     yield (
-        f"Of {len(gains)} conditions paged reads {len(worse)} more than {NEAR:.0%} slower than one run a"
-        f" sequence, {sum(item[0] > NEAR for item in gains)} more than {NEAR:.0%} faster, and the rest"
-        " alike. The slowest of each sweep:"
+        f"Of {len(gains)} conditions paged reads {len(worse)} more than {NEAR:.0%} slower than one"
+        f" run a sequence, {sum(item[0] > NEAR for item in gains)} more than {NEAR:.0%} faster, and"
+        " the rest alike. The slowest of each sweep:"
     )
     yield ""
     firsts = {run.config["name"]: (mean, run, place) for mean, run, place in reversed(worse)}
