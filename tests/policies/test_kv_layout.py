@@ -52,13 +52,31 @@ def test_a_token_range_is_cut_out() -> None:
     assert pairs(TOKEN.extents(held, 0, 0, 26, 26)) == []
 
 
-def test_heads_outermost_make_an_extent_of_each_head_of_each_block() -> None:
+def test_heads_outermost_part_a_unit_that_is_not_full() -> None:
+    held = units([32, 64], [7, 5])
+    at = half_start(HEAD, 0, 1)
+    assert pairs(HEAD.extents(held, 0, 1)) == [
+        (at + 32 * 16, 7 * 8), (at + 32 * 16 + 16 * 8, 7 * 8),
+        (at + 64 * 16, 5 * 8), (at + 64 * 16 + 16 * 8, 5 * 8),
+    ]  # fmt: skip
+
+
+def test_heads_of_a_full_unit_touch_each_other_and_the_next_unit() -> None:
     held = units([32, 48], [16, 5])
     at = half_start(HEAD, 0, 1)
     assert pairs(HEAD.extents(held, 0, 1)) == [
-        (at + 32 * 16, 16 * 8), (at + 32 * 16 + 16 * 8, 16 * 8),
-        (at + 48 * 16, 5 * 8), (at + 48 * 16 + 16 * 8, 5 * 8),
-    ]  # fmt: skip
+        (at + 32 * 16, 2 * 16 * 8 + 5 * 8),
+        (at + 48 * 16 + 16 * 8, 5 * 8),
+    ]
+
+
+def test_one_head_has_an_extent_in_each_unit() -> None:
+    held = units([32, 48], [16, 5])
+    at = half_start(HEAD, 0, 1)
+    assert pairs(HEAD.extents(held, 0, 1, head=1)) == [
+        (at + 32 * 16 + 16 * 8, 16 * 8),
+        (at + 48 * 16 + 16 * 8, 5 * 8),
+    ]
 
 
 def test_the_regions_of_the_shipped_pairs() -> None:
