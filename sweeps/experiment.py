@@ -158,9 +158,13 @@ def load_of(experiment: Described) -> Load | None:
 
 def rehearsals(experiments: Iterable[ExperimentSpec]) -> list[ExperimentSpec]:
     """Each experiment with a few requests and `analytic` memory, those that come to the same once;
-    simulated memory is tried once, on the first that has it: it costs seconds."""
+    simulated memory is tried once, on the first that has it: it costs seconds.
+
+    Raises DescriptionError where a trace is too short for the last replication."""
     found: dict[str, ExperimentSpec] = {}
     for experiment in experiments:
+        waiting = experiment.model_copy(update={"arrivals": ALL_AT_ONCE})
+        requests_of(waiting, experiment.replications, None, workload_of(waiting))
         small = experiment.model_copy(update=_REHEARSAL)
         found.setdefault(small.serving.memory.fidelity, small)
         cheap = with_analytic_memory(small)

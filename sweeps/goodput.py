@@ -53,11 +53,9 @@ def searched(sweep: Sweep) -> dict[str, Point]:
 
 def search(
     points: dict[str, Point], known: dict[str, float], jobs: int, cluster: str | None = None
-) -> Iterator[tuple[str, float]]:
-    """Find what is not known yet and yield it: (key, requests a second).
-
-    Raises DescriptionError where a point or its objective is at fault, else CapacityFailed.
-    """
+) -> Iterator[tuple[str, float | str]]:
+    """Find what is not known yet and yield it: (key, requests a second), or why there is no such
+    rate where the point or its objective is at fault. Raises CapacityFailed."""
     missing = {key: point for key, point in points.items() if key not in known}
     keys = list(missing)
     experiments = [missing[key].experiment for key in keys]
@@ -66,8 +64,11 @@ def search(
             if outcome.error is not None:
                 where = ", ".join(map(label, missing[keys[outcome.index]].overrides.values()))
                 text = f"goodput of {where}: {outcome.error}"
-                raise DescriptionError(text) if outcome.at_fault else CapacityFailed(text)
-            yield keys[outcome.index], float(outcome.value)
+                if not outcome.at_fault:
+                    raise CapacityFailed(text)
+                yield keys[outcome.index], text
+            else:
+                yield keys[outcome.index], float(outcome.value)
 
 
 def goodput_task(experiment: ExperimentSpec) -> float:

@@ -74,6 +74,8 @@ def run_sweep(
         if left:
             rehearse(KINDS[sweep.spec.measure], (p.experiment for p in sweep.points), progress)
             _calibrate(sweep, calibration, jobs, cluster, progress)
+            refused = _search(sweep, calibration, jobs, cluster, progress)
+            left = _offered(left, refused, run)
             _run(sweep, run, left, calibration, config, jobs, cluster, progress)
         _settle(sweep, run)
     return run
@@ -133,20 +135,52 @@ def rehearse(kind: Kind, experiments: Iterable[Described], progress: Progress) -
 def _calibrate(
     sweep: Sweep, calibration: Calibration, jobs: int, cluster: str | None, progress: Progress
 ) -> None:
-    capacities, goodputs = wanted(sweep), searched(sweep)
-    known = calibration.capacities
-    for name, points, find in (
-        ("capacity", capacities, calibrate),
-        ("goodput", goodputs, search),
-    ):
-        missing = [key for key in points if key not in known]
-        with progress.stage(name, len(missing)) as done:
-            for key, rate in find(points, known, jobs, cluster):
-                known[key] = rate
-                done()
-    # in the order of the sweep, not of the workers: the file is the same whatever their number
-    order = dict.fromkeys([*capacities, *goodputs, *known])
-    calibration.capacities = {key: known[key] for key in order}
+    points, known = wanted(sweep), calibration.capacities
+    with progress.stage("capacity", len(points.keys() - known.keys())) as done:
+        for key, rate in calibrate(points, known, jobs, cluster):
+            known[key] = rate
+            done()
+    calibration.capacities = _ordered(sweep, known)
+
+
+def _search(
+    sweep: Sweep, calibration: Calibration, jobs: int, cluster: str | None, progress: Progress
+) -> dict[str, str]:
+    """Find goodputs; why points have none, by key. Raises DescriptionError where none has one."""
+    points, known = searched(sweep), calibration.capacities
+    refused: dict[str, str] = {}
+    with progress.stage("goodput", len(points.keys() - known.keys())) as done:
+        for key, found in search(points, known, jobs, cluster):
+            if isinstance(found, str):
+                refused[key] = found
+                progress.say(f"failed: {shortened(found)}")
+            else:
+                known[key] = found
+            done()
+    if refused and points.keys() == refused.keys():
+        raise DescriptionError(refused[next(iter(points))])
+    calibration.capacities = _ordered(sweep, known)
+    return refused
+
+
+def _ordered(sweep: Sweep, known: dict[str, float]) -> dict[str, float]:
+    """In the order of the sweep, not of the workers: the file is the same whatever their number."""
+    order = dict.fromkeys([*wanted(sweep), *searched(sweep), *known])
+    return {key: known[key] for key in order if key in known}
+
+
+def _offered(
+    left: list[tuple[Point, int]], refused: dict[str, str], run: Run
+) -> list[tuple[Point, int]]:
+    """Those of `left` that have a rate; the others are failures of the run."""
+    offered = []
+    for point, replication in left:
+        if (why := refused.get(goodput_key(point.experiment))) is None:
+            offered.append((point, replication))
+        else:
+            run.failures.append(f"failed: {shortened(why)}")
+            run.at_fault = True
+    return offered
 
 
 def _rate_per_s(sweep: Sweep, point: Point, calibration: Calibration) -> float | None:

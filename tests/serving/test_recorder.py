@@ -101,6 +101,13 @@ def test_the_trace_is_one_that_viewers_take(tmp_path: Path, changes: dict[str, A
         if event["ph"] == "X":  # steps follow one another
             assert event["ts"] >= last - 0.002
             last = event["ts"] + event["dur"]
+    tracks: dict[Any, float] = {}
+    for event in found:
+        kind = "slice" if event["ph"] in "be" else event["ph"]
+        track = (kind, event["pid"], event.get("id"), event["name"] if kind == "C" else "")
+        assert event["ts"] >= tracks.get(track, 0.0)  # microseconds, ascending
+        tracks[track] = event["ts"]
+    assert last == pytest.approx(1e6 * metrics["makespan_s"] + STREAM.arrival_s[0] * 1e6, abs=1)
     open_slices: dict[int, str] = {}
     doing: dict[int, list[str]] = {}
     for event in found:

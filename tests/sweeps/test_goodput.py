@@ -78,3 +78,15 @@ def test_an_objective_nobody_can_keep_is_the_inputs_fault(tmp_path: Path) -> Non
     with pytest.raises(DescriptionError, match="goodput of static: no rate attains"):
         run_sweep(sweep, tmp_path / "run", False, 1, QUIET)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_point_without_goodput_leaves_the_others_theirs(tmp_path: Path) -> None:
+    """`orca` needs 4,096 slots for each request, of which there are 3,776: all are dropped."""
+    changes = ["serving.policy=[orca, paged]", "serving.gpu_memory_utilization=0.6"]
+    sweep = load_sweep("smoke", [*ASKED, *changes, "serving.engine.too_long=drop"])
+    run = run_sweep(sweep, tmp_path / "run", False, 1, QUIET)
+    assert {record["point"] for record in run.records} == {1}
+    assert len(run.failures) == sweep.points[0].experiment.replications and run.at_fault
+    assert all("goodput of orca: a warm-up of 20 requests leaves none" in f for f in run.failures)
+    again = run_sweep(sweep, tmp_path / "run", True, 1, QUIET)
+    assert again.reused == len(run.records) and again.failures == run.failures

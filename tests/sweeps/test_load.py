@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hwmodel.description import DescriptionError
 from sweeps.capacity import Calibration, CapacityFailed, calibrate, capacity_key, wanted
 from sweeps.experiment import (
     ExperimentSpec,
@@ -119,6 +120,18 @@ def test_a_trace_file_goes_through_a_whole_run(tmp_path: Path) -> None:
     assert str(file) in config["resolved"]["workloads"]
 
 
+def test_a_trace_too_short_for_all_replications_is_refused_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    rows = "\n".join(f"{i},100,20" for i in range(200))
+    file.write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}\n")
+    sweep = load_sweep("smoke", [f"workload={file}"])
+    with pytest.raises(DescriptionError, match="200 requests and 240 are asked for"):
+        run_sweep(sweep, tmp_path / "run", False, 1, QUIET)
+    assert not (tmp_path / "run").exists()
+    repeated = load_sweep("smoke", [f"workload={file}", "workload_set={lengths: {repeat: true}}"])
+    assert len(run_sweep(repeated, tmp_path / "run", False, 1, QUIET).records) == 4
+
+
 def test_overrides_reach_device_model_and_workload() -> None:
     sets = [
         "device_set.dma.window=8KiB",
@@ -159,5 +172,5 @@ def test_capacities_are_kept_in_the_order_of_the_sweep(monkeypatch: pytest.Monke
     backwards = [(key, 1.0) for key in reversed(keys)]  # the last worker was the quickest
     monkeypatch.setattr("sweeps.run.calibrate", lambda *_: iter(backwards))
     calibration = Calibration({})
-    _calibrate(sweep, calibration, 2, Progress(terminal=False))
+    _calibrate(sweep, calibration, 2, None, Progress(terminal=False))
     assert list(calibration.capacities) == keys

@@ -53,6 +53,32 @@ def test_rows_have_the_outputs_that_were_made(tmp_path: Path) -> None:
     assert len(rows) == run.records[0]["metrics"]["finished"]
 
 
+def test_a_log_adds_up_to_the_metrics_of_its_result(tmp_path: Path) -> None:
+    changes = ["logs=[requests]", "warmup_requests=0", "serving.policy=[static, paged]"]
+    changes += ["serving.gpu_memory_utilization=0.6", "load={rate_per_s: 20}"]
+    run = run_sweep(load_sweep("smoke", changes), tmp_path / "run", False, 1, QUIET)
+    assert run.records[2]["metrics"]["preemptions"] > 0
+    for record in run.records:
+        metrics = record["metrics"]
+        name = f"point{record['point']}-r{record['replication']}-requests.csv"
+        with (tmp_path / "run" / "logs" / name).open(newline="") as file:
+            rows = list(csv.DictReader(file))
+
+        def column(of: str, rows: list[dict[str, str]] = rows) -> list[float]:
+            return [float(row[of]) for row in rows]
+
+        first, end = column("first_token_s"), column("end_s")
+        arrival, output = column("arrival_s"), column("output_tokens")
+        made = sum(output) / (max(end) - min(arrival))
+        assert made == pytest.approx(metrics["output_tokens_per_s"])
+        ttft = [a - b for a, b in zip(first, arrival, strict=True)]
+        assert sum(ttft) / len(rows) == pytest.approx(metrics["ttft_s"]["mean"])
+        each = [(e - f) / (o - 1) for e, f, o in zip(end, first, output, strict=True)]
+        assert sum(each) / len(rows) == pytest.approx(metrics["tpot_s"]["mean"])
+        assert sum(column("recomputed")) == metrics["preemptions"]
+        assert sum(column("migrations")) == metrics["migrations"] == 0
+
+
 def test_an_unknown_log_is_refused() -> None:
     with pytest.raises(DescriptionError, match="logs"):
         load_sweep("smoke", ["logs=[request]"])
