@@ -142,14 +142,17 @@ class Node:
 
 
 def mean_of(reports: list[dict[str, Any]], weights: IntArray) -> dict[str, Any]:
-    """Reports of cards as one: means of their numbers, each card's with its weight; what is no
-    number stays with the cards."""
+    """Reports of cards as one: means of their numbers, each card's with its weight, None where a
+    card has none; lists stay with the cards. The mean of half-widths (`ci95`) is the most that
+    the mean's own can be."""
     share = weights / max(int(weights.sum()), 1)
     found: dict[str, Any] = {}
     for key, value in reports[0].items():
-        values = [report[key] for report in reports]
-        if isinstance(value, dict):
-            found[key] = mean_of(values, weights)
+        values = [report.get(key) for report in reports]
+        if None in values:
+            found[key] = None
+        elif isinstance(value, dict):
+            found[key] = mean_of([report[key] for report in reports], weights)
         elif isinstance(value, int | float):
             found[key] = float(share @ np.array(values, np.float64))
         elif isinstance(value, str):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hwmodel.description import DescriptionError
-from policies.cluster import ClusterSpec, Manager
+from policies.cluster import ClusterSpec, Manager, mean_of
 from policies.recorder import Recorder
 from policies.requests import Requests
 from policies.serving import serve
@@ -128,6 +128,18 @@ def test_probes_of_all_cards_are_counted() -> None:
     changes = {"memory": {"fidelity": "sampled", "every_steps": 37}}
     metrics = run(2048, STREAM, **node(2), **changes, simulate=FakeMemory()).metrics
     assert metrics["memory"]["probes"] > 0 and metrics["memory"]["simulated_share"] > 0
+
+
+def test_reports_of_cards_become_one() -> None:
+    """30 and 10 requests: weights of 3/4 and 1/4; a card without an interval leaves none."""
+    reports = [
+        {"kind": "a", "hits": 0.2, "ci95": 0.1, "phase": {"ci95": 0.1, "banks": None}, "rows": [1]},
+        {"kind": "a", "hits": 1.0, "ci95": None, "phase": {"ci95": 0.3, "banks": {}}, "rows": [2]},
+    ]
+    assert mean_of(reports, np.array([30, 10])) == {
+        "kind": "a", "hits": pytest.approx(0.4), "ci95": None,
+        "phase": {"ci95": pytest.approx(0.15), "banks": None},
+    }  # fmt: skip
 
 
 def test_the_warm_up_is_the_nodes() -> None:
