@@ -15,6 +15,7 @@ step, a card meets new ones as its next steps are scheduled.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -55,21 +56,27 @@ class Manager:
         self.tokens: FloatArray = np.zeros(spec.cards)
         """Tokens that those are predicted to store."""
         self._next = 0
+        self._leaving: list[tuple[float, int]] = []  # ends of steps that may still be under way
 
-    def place(self, request: int) -> int:
-        """The card that a request which arrives now goes to."""
+    def place(self, request: int, now_s: float) -> int:
+        """The card that a request which arrives at `now_s` goes to."""
+        while self._leaving and self._leaving[0][0] <= now_s:
+            self._forget(heapq.heappop(self._leaving)[1])
         card = self._choose()
         self.card_of[request] = card
         self.count[card] += 1
         self.tokens[card] += self._tokens[request]
         return card
 
-    def ended(self, requests: list[int]) -> None:
-        """These have left their cards."""
+    def ended(self, requests: list[int], at_s: float) -> None:
+        """These leave their cards at `at_s`, the end of a step; before it nobody knows."""
         for request in requests:
-            card = self.card_of[request]
-            self.count[card] -= 1
-            self.tokens[card] -= self._tokens[request]
+            heapq.heappush(self._leaving, (at_s, request))
+
+    def _forget(self, request: int) -> None:
+        card = self.card_of[request]
+        self.count[card] -= 1
+        self.tokens[card] -= self._tokens[request]
 
     def _choose(self) -> int:
         if self._spec.placement == "round_robin":
@@ -101,9 +108,12 @@ class Node:
         for request, at_s in zip(requests.tolist(), arrival_s.tolist(), strict=True):
             while self._advance(at_s, len(requests), progress):
                 pass
-            self.replicas[self.manager.place(request)].arrive([request], [at_s])
+            self.replicas[self.manager.place(request, at_s)].arrive([request], [at_s])
         while self._advance(np.inf, len(requests), progress):
             pass
+        last_s = max(replica.now_s for replica in self.replicas)
+        for replica in self.replicas:
+            self._metrics.idle(last_s - replica.now_s)
 
     def _advance(
         self, until_s: float, count: int, progress: Callable[[int, int], None] | None
@@ -115,7 +125,7 @@ class Node:
             return False
         ended = replica.advance(until_s)
         self.busy_s[card] += self._metrics.sums.seconds - before_s
-        self.manager.ended(ended)
+        self.manager.ended(ended, replica.now_s)
         if ended and progress is not None:
             progress(self._metrics.ended, count)
         return True

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from hwmodel.description import DescriptionError
-from policies.cluster import ClusterSpec, Manager, mean_of
+from policies.cluster import ClusterSpec, Manager, Node, mean_of
+from policies.metrics import Metrics
+from policies.predictor import predict
 from policies.recorder import Recorder
 from policies.requests import Requests
-from policies.serving import serve
+from policies.serving import build_replica, serve
 from tests.policies.contract import cases
 from tests.policies.small import MODEL, FakeMemory, device, mixed, requests, run, spec
 
@@ -50,14 +52,16 @@ def manager(placement: str, **options: Any) -> Manager:
 )
 def test_placement_by_hand(placement: str, options: dict[str, Any], cards: list[int]) -> None:
     found = manager(placement, **options)
-    assert [found.place(request) for request in range(6)] == cards
+    assert [found.place(request, 0.0) for request in range(6)] == cards
 
 
-def test_who_has_ended_presses_no_more() -> None:
+def test_who_has_ended_presses_no_more_and_not_before() -> None:
     found = manager("pressure", compute_weight=0.0)
-    assert [found.place(0), found.place(1)] == [0, 1]
-    found.ended([0])
-    assert found.tokens.tolist() == [0, 20, 0] and found.count.tolist() == [0, 1, 0]
+    assert [found.place(0, 0.0), found.place(1, 0.0)] == [0, 1]
+    found.ended([0], 2.0)  # 510 tokens leave card 0 as its step ends
+    assert found.place(2, 1.9) == 2 and found.count.tolist() == [1, 1, 1]
+    assert found.place(3, 2.0) == 0 and found.count.tolist() == [1, 1, 1]
+    assert found.tokens.tolist() == [20, 20, 20]
 
 
 def test_one_card_is_no_node() -> None:
@@ -122,6 +126,9 @@ def test_bounds_in_step_are_learnt_sooner(pool: str) -> None:
     }
     assert refreshes == {"shared": [6] * 4, "own": [1] * 4}
     assert found["shared"]["utilization"] > found["own"]["utilization"]
+    # the wide buckets of the start, which `own` keeps longer, are easier to guess
+    accuracy = {bounds: metrics["policy"]["bucket_accuracy"] for bounds, metrics in found.items()}
+    assert accuracy["shared"] < accuracy["own"]
 
 
 def test_probes_of_all_cards_are_counted() -> None:
@@ -146,6 +153,35 @@ def test_the_warm_up_is_the_nodes() -> None:
     metrics = run(4096, STREAM, **node(3), warmup_requests=100).metrics
     assert metrics["finished"] == 240
     assert metrics["steady_output_tokens_per_s"] > 0
+
+
+@pytest.mark.parametrize("options", [c[1] for c in CASES], ids=[c[0] for c in CASES])
+def test_memory_of_all_cards_is_empty_in_the_end(options: Any) -> None:
+    served = spec(
+        policy=options.model_dump(), predictor={"kind": "lognormal", "sigma": 0.6}, **node(3)
+    )  # fmt: skip
+    predicted = predict(served.predictor, STREAM.output_tokens, 1)
+    metrics = Metrics(STREAM, STREAM.output_tokens, 0)
+    replicas = [
+        build_replica(device(4096), MODEL, served, STREAM, predicted, metrics, card)
+        for card in range(3)
+    ]
+    allocators = [replica.engine.allocator for replica in replicas]
+    empty = [allocator.free_slots for allocator in allocators]
+    manager = Manager(served.cluster, STREAM, predicted.length)
+    Node(replicas, manager).serve(np.arange(240), STREAM.arrival_s)
+    assert [allocator.free_slots for allocator in allocators] == empty
+    assert not any(allocator.reserved_total for allocator in allocators)
+    assert not any(allocator.resident.any() for allocator in allocators)
+    assert metrics.ended == 240 and (manager.card_of >= 0).all()
+
+
+def test_a_card_that_is_done_is_idle_until_the_last_one_is() -> None:
+    """5 output tokens on one card, 400 on the other: what is not busy is idle."""
+    metrics = run(2048, requests([0.0, 0.0], 10, [5, 400]), cluster={"cards": 2}).metrics
+    busy = [card["busy_s"] for card in metrics["node"]["cards"]]
+    assert busy[1] == pytest.approx(metrics["makespan_s"]) and busy[0] < 0.1 * busy[1]
+    assert metrics["limit_share"]["idle"] == pytest.approx((busy[1] - busy[0]) / (2 * busy[1]))
 
 
 def test_cards_may_be_several_devices() -> None:
