@@ -82,7 +82,8 @@ class ServingSpec(Strict):
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
     """Cards that the replica spans."""
     advance_together: bool = True
-    """False: one step at a time, for tests; the results are the same."""
+    """False: one step at a time, for tests; the results are the same but for a node's (see
+    docs/cluster.md)."""
 
     @model_validator(mode="before")
     @classmethod

@@ -72,6 +72,15 @@ def test_capacity_does_not_depend_on_the_load_it_is_asked_for() -> None:
     assert capacity("load.relative=3") == capacity() > 0
 
 
+def test_the_capacity_of_a_node_is_that_of_its_cards() -> None:
+    """Four cards with four times the requests; the constant workload's are all alike."""
+    one, four = (
+        capacity_task(load_sweep("smoke", sets).points[0].experiment)
+        for sets in ([], ["serving.cluster.cards=4", "requests=400", "warmup_requests=80"])
+    )
+    assert four == pytest.approx(4 * one, rel=0.02)
+
+
 def test_a_capacity_that_fails_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: ExperimentSpec) -> float:
         raise ZeroDivisionError("by hand")
