@@ -29,7 +29,7 @@ _LONGEST = 1e9
 """Predictions are cut here (tokens), so that they stay integers."""
 _OWN = {
     "oracle": set(),
-    "lognormal": {"sigma", "bias"},
+    "lognormal": {"sigma", "bias", "longest"},
     "confusion": {"table", "scale"},
     "trained": {"model", "scale"},
 }
@@ -46,6 +46,8 @@ class PredictorSpec(Strict):
     """Spread of ln(predicted / true)."""
     bias: Annotated[float, Field(ge=-10, le=10)] = 0.0
     """Mean of ln(predicted / true), of which the predictor does not know."""
+    longest: Annotated[int, Field(ge=1)] | None = None
+    """Predictions are cut here (tokens). None: nowhere."""
     table: str | None = None
     """A confusion table: a shipped predictor or a file."""
     model: str | None = None
@@ -102,4 +104,5 @@ def predict(spec: PredictorSpec, output_tokens: IntArray, seed: int) -> Predicti
     if spec.file is not None:
         return load_table(spec.file).predict(output_tokens, stream.random(len(exact)), spec.scale)
     error = spec.bias + spec.sigma * stream.standard_normal(len(exact))
-    return LognormalPredictions(np.clip(exact * np.exp(error), 1.0, _LONGEST), spec.sigma)
+    longest = spec.longest or _LONGEST
+    return LognormalPredictions(np.clip(exact * np.exp(error), 1.0, longest), spec.sigma)

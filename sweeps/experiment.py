@@ -60,6 +60,10 @@ class Described(Strict):
     replications: Count = 3
     seed: Annotated[int, Field(ge=0)] = 1
 
+    def seeds(self, replication: int) -> tuple[int, int]:
+        """The seed of a replication."""
+        return self.seed, replication
+
 
 class ExperimentSpec(Described):
     """What one point serves, on what, and how it is measured."""
@@ -136,7 +140,7 @@ def _workload(name_or_path: str, overrides: tuple[str, ...]) -> WorkloadSpec:
 
 def seed_of(experiment: Described, replication: int) -> tuple[int, int]:
     """The seed of a replication: the same in every point, so that differences are paired."""
-    return experiment.seed, replication
+    return experiment.seeds(replication)
 
 
 def requests_of(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from sweeps import experiment, kv_read
+from sweeps import experiment, kv_read, odma_paper
 from sweeps.experiment import Described, ExperimentSpec, Task
 from sweeps.kv_read import KvReadSpec
+from sweeps.odma_paper import OdmaPaperSpec
 
 
 class Kind(NamedTuple):
@@ -27,6 +28,9 @@ KINDS = {
         ExperimentSpec, experiment.run_task, experiment.rehearsals, ("serving", "policy")
     ),
     "kv_read": Kind(KvReadSpec, kv_read.read_kv, kv_read.rehearsals, ("batch", "policy")),
+    "odma_paper": Kind(
+        OdmaPaperSpec, odma_paper.measure, odma_paper.rehearsals, ("serving", "policy")
+    ),
 }
 
 

@@ -67,8 +67,9 @@ class SweepSpec(Strict):
     name: str
     summary: str
     question: str = ""
-    measure: Literal["serving", "kv_read"] = "serving"
-    """What kind of experiment it is: requests served, or the KV of one batch read."""
+    measure: Literal["serving", "kv_read", "odma_paper"] = "serving"
+    """What kind of experiment it is: requests served, the KV of one batch read, or the ODMA paper's
+    table."""
     base: dict[str, Any]
     """An experiment; axes may supply what it leaves out."""
     axes: dict[str, list[Any]]
