@@ -53,6 +53,9 @@ class FidelitySpec(Strict):
     """Device time that a probe discards. None: a third of what it measures (assumed)."""
     measure: Nanoseconds | None = None
     """Device time that a probe measures. None: as `probe_bytes` says."""
+    calibrate: PositiveBytes = 64 << 20
+    """Largest layer that some probes measure whole beside their window (assumed: what is larger
+    takes seconds)."""
     precision: Annotated[float, Field(gt=0)] = 0.02
     """Relative half-width of a phase's 95 % interval above which further probes are taken
     (assumed)."""

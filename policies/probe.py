@@ -55,6 +55,7 @@ class Probe:
         self.simulated_bytes = 0
         self.wall_s = 0.0
         peak = device.peak_gbps
+        self._calibrate_bytes = spec.calibrate
         self._window_bytes = (self._measure_ns + self._warmup_ns) * peak
 
     def measure(
@@ -72,7 +73,7 @@ class Probe:
         a random layer and runs on into the next ones; what a layer loses at its begin, until the
         first request is at the memory, and at its end, when engines run out of work, is reckoned,
         the latter as if all engines had gone on evenly. calibrate: that layer is measured whole as
-        well, which tells what the reckoning leaves out.
+        well, unless it is too large, which tells what the reckoning leaves out.
         """
         dma = self._dma
         begun = time.perf_counter()
@@ -106,7 +107,7 @@ class Probe:
         moved = float(whole.sum())
         share = moved / (moved / max(rate, _LEAST) + lead_ns) / self.device.peak_gbps
         share = min(max(share, _LEAST), 1.0)
-        if not calibrate:
+        if not calibrate or moved > self._calibrate_bytes:
             return Probed(share, result, exact=False)
         exact, result = self.whole([entire])
         return Probed(exact, result, exact=True, ratio=exact / share)

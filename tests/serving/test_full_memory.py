@@ -111,7 +111,7 @@ def test_sampled_agrees_with_full_on_drawn_steps() -> None:
     ids=lambda case: f"{case[0]}-{case[1]}",
 )
 def test_sampled_agrees_with_full_on_200_steps(case: tuple[str, str, str, int, float]) -> None:
-    found = probe(case, 200)
+    found = probe(case, 200, calibrate="1GiB")
     print(case, found)
     assert found.time_ratio == pytest.approx(1, abs=0.02)
     assert found.bandwidth_ratio == pytest.approx(1, abs=0.02)

@@ -186,6 +186,9 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "predictor.sigma": (
         odma(), {**odma(), "predictor": {**UNSURE, "sigma": 1.0}}, "policy.bucket_accuracy",
     ),
+    "predictor.longest": (
+        odma(), {**odma(), "predictor": {**UNSURE, "longest": 60}}, "policy.bucket_accuracy",
+    ),
     "predictor.bias": (
         odma(), {**odma(), "predictor": {**UNSURE, "bias": -0.5}}, "policy.migration_rate",
     ),
@@ -209,6 +212,7 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "memory.probe_bytes": (sampled(), sampled(probe_bytes="8KiB"), "memory.simulated_bytes"),
     "memory.warmup": (sampled(), sampled(warmup="1us"), "kv_gbps"),
     "memory.measure": (sampled(), sampled(measure="5us"), "memory.simulated_bytes"),
+    "memory.calibrate": (sampled(), sampled(calibrate="1B"), "memory.simulated_bytes"),
     "memory.precision": (
         RARELY, {"memory": {**RARELY["memory"], "precision": 1e-3}}, "memory.probes",
     ),
