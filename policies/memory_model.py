@@ -8,7 +8,7 @@ from policies import traffic
 from policies.fidelity import FidelitySpec, Memory, Simulate
 from policies.full import FullMemory
 from policies.kv_layout import KvLayout
-from policies.probe import Measured, Probe, contiguous_stream, weights_stream
+from policies.probe import Measured, Probe, contiguous_stream, weights_stream, whole_weights
 from policies.sampling import SampledMemory
 from policies.step import Efficiency
 
@@ -33,9 +33,12 @@ def memory_model(
         from policies.probe_cache import simulate_once  # heavy: compiles kernels
 
         simulate = simulate_once
-    stream = Measured(spec.weights, {}) if spec.weights else weights_stream(
-        device, model, spec, simulate
-    )  # fmt: skip
+    if spec.weights:
+        stream = Measured(spec.weights, {})
+    elif spec.fidelity in ("full", "exhaustive"):
+        stream = whole_weights(device, model, spec, simulate)
+    else:
+        stream = weights_stream(device, model, spec, simulate)
     reading = traffic.reading(device, model)
     other = stream  # stands where a phase never comes to be probed
     if spec.fidelity == "analytic":

@@ -172,6 +172,23 @@ def weights_stream(
     return _known[key]
 
 
+def whole_weights(
+    device: Device, model: TransformerSpec, spec: FidelitySpec, simulate: Simulate
+) -> Measured:
+    """What the weights' stream does when the first layer is simulated whole, or every layer in
+    `exhaustive`; measured once a process and device."""
+    layers = model.layers if spec.fidelity == "exhaustive" else 1
+    key = (device.digest, model.layer_weight_bytes, layers, spec.weight_tile, simulate)
+    if key not in _known:
+        probe = Probe(device, spec, simulate)
+        share, result = probe.whole(
+            probe.deal(traffic.weights(model, layer, spec.weight_tile), "split")
+            for layer in range(layers)
+        )
+        _known[key] = Measured(share, transfer(device.memory, [result]))
+    return _known[key]
+
+
 def contiguous_stream(
     device: Device, layout: KvLayout, spec: FidelitySpec, simulate: Simulate, spread: Spread
 ) -> Measured:

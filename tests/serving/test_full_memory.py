@@ -44,6 +44,17 @@ def test_one_layer_stands_for_the_others(policy: str) -> None:
     assert exhaustive["memory"]["simulated_bytes"] > full["memory"]["simulated_bytes"]
 
 
+def test_weights_are_whole_layers_of_their_own() -> None:
+    memory = device(8192)
+    streams = [traffic.weights(FOUR, layer, 16 << 10) for layer in range(4)]
+    found = [simulate_system(memory, traffic.deal(each, 32, "split", 512)) for each in streams]
+    moved, elapsed_ns = sum(f.total_bytes for f in found), sum(f.elapsed_ns for f in found)
+    first = found[0].total_bytes / found[0].elapsed_ns / 307.2
+    assert served("full", "paged", 5)["memory"]["efficiency"]["weights"] == pytest.approx(first)
+    every = served("exhaustive", "paged", 5)["memory"]["efficiency"]["weights"]
+    assert every == pytest.approx(moved / elapsed_ns / 307.2)
+
+
 def test_a_layer_by_hand() -> None:
     # one request alone: each decode step's attention is the simulated time of one of two layers
     metrics = run(1024, requests([0.0], 100, 4), memory={"fidelity": "full"}).metrics
