@@ -190,7 +190,7 @@ def test_run_says_which_sweeps_there_are(tmp_path: Path) -> None:
 
 
 def test_run_refuses_a_request_longer_than_the_device_holds(tmp_path: Path) -> None:
-    trace = "arrival_s,prompt_tokens,output_tokens\n" + "0,500000,9\n" * 200
+    trace = "arrival_s,prompt_tokens,output_tokens\n" + "0,500000,9\n" * 300
     (tmp_path / "long.csv").write_text(trace)
     text = refusal("run", "smoke", "--set", "workload=long.csv", cwd=tmp_path)
     assert "500000 prompt" in text

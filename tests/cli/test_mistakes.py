@@ -147,7 +147,7 @@ def test_a_request_that_never_fits_among_others(tmp_path: Path) -> None:
         (["run", "smoke", "--out", "file"], "file: exists and is not a run directory"),
         (["run", "smoke", "--set", "workload=none.csv"], "none.csv: no such file"),
         (["report", "none"], "none: no such directory"),
-        (["report", "empty"], "empty: is not a run directory (it has no config.yaml)"),
+        (["report", "empty"], "empty: is empty: it has neither results nor config.yaml"),
         (["replay", "mlu370-x4", "none.txt"], "none.txt"),
     ],
 )
