@@ -103,6 +103,23 @@ class Extents(NamedTuple):
     size: IntArray
 
 
+class Parts(NamedTuple):
+    """Parts of units in reading order, int64 (n,): which tokens, of K or V or both (None), of one
+    KV head or of all (None). Runs of parts of different `group`, which never decreases, stay apart.
+    """
+
+    start: IntArray
+    """First slot of the unit."""
+    size: IntArray
+    """Its slots."""
+    low: IntArray
+    """First of the tokens, counted from the unit's first."""
+    tokens: IntArray
+    half: IntArray | int | None
+    head: IntArray | int | None
+    group: IntArray
+
+
 @dataclass(frozen=True)
 class KvLayout:
     """Addresses of the KV region (see the module). Sizes in bytes, `slots` in tokens."""
@@ -150,19 +167,25 @@ class KvLayout:
         before = np.cumsum(units.tokens) - units.tokens
         low = np.clip(first - before, 0, units.tokens)
         high = units.tokens if last is None else np.clip(last - before, 0, units.tokens)
-        held = high > low
-        start, size, low, count = units.start[held], units.size[held], low[held], (high - low)[held]
-        chosen: dict[str, int | None] = {"layer": layer, "kv": half, "head": head}
-        walk = _Walk(self, chosen)
-        place = self.base + start * walk.slot_bytes + walk.inside(low, size)
-        steps = [walk.step(dim, size) for dim in walk.free_before]
-        return _joined(*walk.runs(place, count, steps))
+        held = np.flatnonzero(high > low)
+        group = np.zeros(len(held), np.int64)
+        start, size = units.start[held], units.size[held]
+        parts = Parts(start, size, low[held], (high - low)[held], half, head, group)
+        return self.runs(parts, layer)[0]
+
+    def runs(self, parts: Parts, layer: int) -> tuple[Extents, IntArray]:
+        """Byte runs of `parts` in one layer, none of which is empty, and the group of each; within
+        a group in the layout's own order."""
+        walk = _Walk(self, {"layer": layer, "kv": parts.half, "head": parts.head})
+        place = self.base + parts.start * walk.slot_bytes + walk.inside(parts.low, parts.size)
+        start, size, part = walk.runs(place, parts)
+        return _joined(start, size, parts.group[part])
 
 
 class _Walk:
     """How one reads through a layout with some indices chosen (None: all of them)."""
 
-    def __init__(self, layout: KvLayout, chosen: dict[str, int | None]) -> None:
+    def __init__(self, layout: KvLayout, chosen: dict[str, IntArray | int | None]) -> None:
         self._sizes = {"layer": layout.layers, "kv": 2, "head": layout.kv_heads}
         self._chosen = chosen
         self._slots = layout.slots
@@ -194,23 +217,25 @@ class _Walk:
         """Offset of what is chosen, and of token `low`, from where a unit starts."""
         offset = low * self.token_bytes
         for dim in (*self._outer, *self._inner):
-            offset = offset + (self._chosen[dim] or 0) * self.step(dim, size)[1]
+            if (index := self._chosen[dim]) is not None:
+                offset = offset + index * self.step(dim, size)[1]
         for place, dim in enumerate(self._last):
-            offset = offset + (self._chosen[dim] or 0) * self._rest(place)
+            if (index := self._chosen[dim]) is not None:
+                offset = offset + index * self._rest(place)
         return offset
 
     def _rest(self, place: int) -> int:
         """Bytes of one index of a dimension after the token."""
         return self._count(self._last[place + 1 :]) * self._head_bytes
 
-    def runs(
-        self, place: IntArray, count: IntArray, steps: list[tuple[int, IntArray | int, bool]]
-    ) -> tuple[IntArray, IntArray]:
-        """(start, bytes) of the runs of `count` tokens from `place` on, for every index of the free
-        dimensions before them: planes outermost, then units, then what is inside them."""
+    def runs(self, place: IntArray, parts: Parts) -> tuple[IntArray, IntArray, IntArray]:
+        """(start, bytes, part) of the runs of tokens from `place` on, for every index of the free
+        dimensions before them: in a group planes outermost, then parts, then what is inside
+        them."""
         planes = np.zeros(1, np.int64)
         within = np.zeros((len(place), 1), np.int64)
-        for many, step, plane in steps:
+        for dim in self.free_before:
+            many, step, plane = self.step(dim, parts.size)
             index = np.arange(many, dtype=np.int64)
             if plane:
                 planes = (planes[:, None] + index * step).ravel()
@@ -220,30 +245,39 @@ class _Walk:
                     len(place), within.shape[1] * many
                 )
         starts = planes[:, None, None] + place[:, None] + within
-        counts = np.broadcast_to(count[:, None], starts.shape).ravel()
-        return self._tokens(starts.ravel(), counts)
+        part = np.broadcast_to(np.arange(len(place))[:, None], starts.shape).ravel()
+        start = starts.ravel()
+        if len(planes) > 1:
+            order = np.argsort(parts.group[part], kind="stable")
+            start, part = start[order], part[order]
+        return self._tokens(start, parts.tokens[part], part)
 
-    def _tokens(self, start: IntArray, count: IntArray) -> tuple[IntArray, IntArray]:
+    def _tokens(
+        self, start: IntArray, count: IntArray, part: IntArray
+    ) -> tuple[IntArray, IntArray, IntArray]:
         """Runs of tokens, or of what is chosen of each of them."""
         fixed = [place for place, dim in enumerate(self._last) if self._chosen[dim] is not None]
         if not fixed:
-            return start, count * self.token_bytes
+            return start, count * self.token_bytes, part
         first = np.repeat(np.cumsum(count) - count, count)
         nth = np.arange(int(count.sum()), dtype=np.int64) - first
         start = np.repeat(start, count) + nth * self.token_bytes
+        part = np.repeat(part, count)
         for place, dim in enumerate(self._last[: fixed[-1]]):
             if self._chosen[dim] is None:
                 index = np.arange(self._sizes[dim], dtype=np.int64)
                 start = (start[:, None] + index * self._rest(place)).ravel()
-        return start, np.full(len(start), self._rest(fixed[-1]), np.int64)
+                part = np.repeat(part, len(index))
+        return start, np.full(len(start), self._rest(fixed[-1]), np.int64), part
 
 
-def _joined(start: IntArray, size: IntArray) -> Extents:
-    """Runs that touch in order become one."""
+def _joined(start: IntArray, size: IntArray, group: IntArray) -> tuple[Extents, IntArray]:
+    """Runs that touch in order within a group become one."""
     if not len(start):
-        return Extents(start, size)
-    first = np.flatnonzero(np.concatenate(([True], start[1:] != (start + size)[:-1])))
-    return Extents(start[first], np.add.reduceat(size, first))
+        return Extents(start, size), group
+    apart = (start[1:] != (start + size)[:-1]) | (group[1:] != group[:-1])
+    first = np.flatnonzero(np.concatenate(([True], apart)))
+    return Extents(start[first], np.add.reduceat(size, first)), group[first]
 
 
 def kv_layout(

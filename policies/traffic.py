@@ -12,7 +12,8 @@ dealt to engines is `spread` (assumed: kernels differ):
   bytes; where heads lie beside one another in a token, each engine reads strided pieces.
 
 Where query heads that share a KV head are not served by one read (`grouped: false`), every read of
-K and V comes as often as query heads share it.
+K and V comes as often as query heads share it: one after the other, or with `head` each for an
+engine of its own.
 
 Weights are dealt in tiles in turn, whatever `spread` is: the tiles of a matrix product go round the
 cores, and a core does not own a slice of the layer.
@@ -31,7 +32,7 @@ from hwmodel.memory import Descriptors
 from hwmodel.transformer import TransformerSpec
 from policies.allocator import Allocator, Migration
 from policies.engine import Chunk
-from policies.kv_layout import Extents, KvLayout, Units
+from policies.kv_layout import Extents, KvLayout, Parts, Units
 from policies.requests import IntArray
 
 Spread = Literal["slice", "sequence", "split", "head"]
@@ -77,13 +78,12 @@ def attention(
 
     reading: as its `repeats` and its parts are.
     """
-    parts = []
-    for place, request in enumerate(requests.tolist()):
-        # with the copies that samples have of their prompt's last block
-        stored = int(allocator.units(request).tokens.sum())
-        before = stored - int(allocator.width[request])
-        parts += _pass(allocator, request, layer, (0, before, stored), place, reading)
-    return _batch(parts)
+    # with the copies that samples have of their prompt's last block
+    units = [allocator.units(request) for request in requests.tolist()]
+    stored = np.array([each.tokens.sum() for each in units], np.int64)
+    return _passes(
+        allocator.layout, units, stored - allocator.width[requests], stored, layer, reading
+    )
 
 
 def prefill(
@@ -91,29 +91,73 @@ def prefill(
 ) -> Extent:
     """One layer of the chunks of a step: earlier chunks' K read and the chunk's K written, then
     V; `reading` as in `attention`."""
-    parts = []
-    for place, chunk in enumerate(chunks):
-        span = 0, chunk.start, chunk.start + chunk.tokens
-        parts += _pass(allocator, chunk.request, layer, span, place, reading)
-    return _batch(parts)
+    units = [allocator.units(chunk.request) for chunk in chunks]
+    start = np.array([chunk.start for chunk in chunks], np.int64)
+    tokens = np.array([chunk.tokens for chunk in chunks], np.int64)
+    return _passes(allocator.layout, units, start, start + tokens, layer, reading)
 
 
-def _pass(
-    allocator: Allocator, request: int, layer: int, span: tuple[int, int, int], place: int,
+class _Pass(NamedTuple):
+    """What is moved of each sequence at once. `owner`: of how many parts it is which one."""
+
+    owner: int
+    head: int | None
+    half: int | None
+    write: bool
+
+
+def _order(layout: KvLayout, reading: Reading) -> list[_Pass]:
+    """The passes over each sequence."""
+    if not reading.by_head:
+        return [
+            _Pass(0, None, half, write)
+            for half in layout.passes
+            for write in (*[False] * reading.repeats, True)
+        ]
+    # a query head, or the group of them, is a part; the first one of a KV head writes
+    return [
+        _Pass(query, query // reading.repeats, half, write)
+        for query in range(layout.kv_heads * reading.repeats)
+        for half in layout.passes
+        for write in ((False, True) if query % reading.repeats == 0 else (False,))
+    ]
+
+
+def _passes(
+    layout: KvLayout, units: list[Units], middle: IntArray, last: IntArray, layer: int,
     reading: Reading,
-) -> list[tuple[Extents, bool, int]]:  # fmt: skip
-    """Tokens [span[0], span[1]) of a request read and [span[1], span[2]) written, in one layer."""
-    units, layout = allocator.units(request), allocator.layout
-    first, middle, last = span
-    heads: list[int | None] = list(range(layout.kv_heads)) if reading.by_head else [None]
-    parts: list[tuple[Extents, bool, int]] = []
-    for nth, head in enumerate(heads):
-        owner = place * len(heads) + nth
-        for half in layout.passes:
-            read = layout.extents(units, layer, half, first, middle, head)
-            new = layout.extents(units, layer, half, middle, last, head)
-            parts += [(read, False, owner)] * reading.repeats + [(new, True, owner)]
-    return parts
+) -> Extent:  # fmt: skip
+    """Of each sequence (its units in `units`) tokens [0, middle) read and [middle, last)
+    written."""
+    order = _order(layout, reading)
+    owner, write = np.array([(each.owner, each.write) for each in order]).T
+    many = np.array([len(each.start) for each in units])
+    flat = Units(*(np.concatenate(column) for column in zip(*units, strict=True)))
+    passed = np.cumsum(flat.tokens) - flat.tokens
+    behind = np.cumsum(many) - many  # units of the sequences before
+    before = passed - np.repeat(passed[behind], many)
+    # a row for each unit of each pass over each sequence
+    counts = np.repeat(many, len(order))
+    span = np.repeat(np.arange(len(counts)), counts)
+    rows = np.arange(len(span)) - np.repeat(np.cumsum(counts) - counts, counts)
+    sequence, turn = span // len(order), span % len(order)
+    unit = behind[sequence] + rows
+    writes = write[turn] == 1
+    first = np.where(writes, middle[sequence], 0) - before[unit]
+    end = np.where(writes, last[sequence], middle[sequence]) - before[unit]
+    low, high = (np.clip(edge, 0, flat.tokens[unit]) for edge in (first, end))
+    held = np.flatnonzero(high > low)
+    unit, turn = unit[held], turn[held]
+    half = None if layout.passes == (None,) else np.array([each.half for each in order])[turn]
+    head = np.array([each.head for each in order])[turn] if reading.by_head else None
+    parts = Parts(
+        flat.start[unit], flat.size[unit], low[held], (high - low)[held], half, head, span[held]
+    )
+    runs, group = layout.runs(parts, layer)
+    sequence, turn = group // len(order), group % len(order)
+    return Extent(
+        runs.start, runs.size, write[turn] == 1, sequence * (owner.max() + 1) + owner[turn]
+    )
 
 
 def swap(allocator: Allocator, request: int, layer: int, out: bool) -> Extent:

@@ -64,6 +64,7 @@ def test_the_latency_of_a_lone_burst_is_the_sum_of_its_parts() -> None:
         ("dma.window=16KiB", "dma.window=1KiB"),
         ("dma.descriptor_cost=0ns", "dma.descriptor_cost=3us"),
         ("dma.port_bandwidth=32GB/s", "dma.port_bandwidth=4GB/s"),
+        ("dma.request_latency=50ns", "dma.request_latency=2us"),
         ("dma.response_latency=50ns", "dma.response_latency=2us"),
         ("controller.read_queue=64", "controller.read_queue=4"),
         ("controller.refresh=none", "controller.refresh=all_bank"),

@@ -159,6 +159,20 @@ def test_dealing_keeps_every_byte(spread: Any, sizes: list[int], engines: int, s
         assert all(len(place) == 1 for place in places.values())
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_query_heads_that_read_for_themselves_are_parts_of_their_own(order: str) -> None:
+    allocator = filled(POLICIES["paged"].Options(name="paged"), order)
+    requests = np.arange(5, 7)  # 90 and 17 tokens, the newest of which is written
+    extents = traffic.attention(allocator, requests, 1, traffic.Reading("head", 3))
+    # 2 sequences x 2 KV heads x 3 query heads; K and V of a head are 32 bytes a token
+    read = np.bincount(extents.owner, extents.size * ~extents.write, 12)
+    assert read.tolist() == [89 * 32] * 6 + [16 * 32] * 6
+    written = np.bincount(extents.owner, extents.size * extents.write, 12)
+    assert written.tolist() == [32, 0, 0] * 4
+    dealt = traffic.deal(extents, 12, "head", 1)
+    assert sorted(np.bincount(dealt.engine, dealt.size, 12)) == sorted(read + written)
+
+
 def test_contiguous_requests_need_fewer_descriptors_than_scattered_blocks() -> None:
     paged = POLICIES["paged"].Options.model_validate({"name": "paged", "free_list": "fifo"})
     counts = []
