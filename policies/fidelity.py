@@ -45,17 +45,17 @@ class FidelitySpec(Strict):
     migration: Share | None = None
     weight_tile: PositiveBytes = 16 << 10
     """Weights are dealt to engines in turn in tiles of this size (assumed)."""
-    probe_bytes: PositiveBytes = 8 << 20
+    probe_bytes: PositiveBytes = 6 << 20
     """A probe measures as long as the peak takes for this much, so that it costs the same on every
-    device (assumed; four times as much changes the mean by less than 1 %); a layer that is no
-    longer than that and the warm-up is measured whole."""
+    device (assumed); a layer that is no longer than that and the warm-up is simulated whole."""
     warmup: Nanoseconds | None = None
-    """Device time that a probe discards. None: a third of what it measures (assumed)."""
+    """Device time that a probe discards. None: as much as it measures (assumed; a third of it left
+    windows 0.9 % too slow on a100-80gb)."""
     measure: Nanoseconds | None = None
     """Device time that a probe measures. None: as `probe_bytes` says."""
-    calibrate: PositiveBytes = 64 << 20
-    """Largest layer that some probes measure whole beside their window (assumed: what is larger
-    takes seconds)."""
+    calibrate: PositiveBytes = 16 << 20
+    """Most bytes of a layer that some probes simulate from its begin to its end beside their window
+    (assumed; whole layers can take seconds)."""
     precision: Annotated[float, Field(gt=0)] = 0.02
     """Relative half-width of a phase's 95 % interval above which further probes are taken
     (assumed)."""
@@ -65,6 +65,8 @@ class FidelitySpec(Strict):
     """Steps after which a probe comes in any case."""
     spacing: Annotated[float, Field(ge=0)] = 0.02
     """Steps between probes, as a share of the steps so far: probes thin out in a long run."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """sampled: another number draws other windows, of a run that is else the same."""
     max_probes: Count = 100
     """Probes of one phase: at most so many in the warm-up, and as many after it."""
 

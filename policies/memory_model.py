@@ -8,7 +8,7 @@ from policies import traffic
 from policies.fidelity import FidelitySpec, Memory, Simulate
 from policies.full import FullMemory
 from policies.kv_layout import KvLayout
-from policies.probe import Measured, Probe, contiguous_stream, weights_stream, whole_weights
+from policies.probe import Measured, Probe, contiguous_stream, weights_stream
 from policies.sampling import SampledMemory
 from policies.step import Efficiency
 
@@ -35,8 +35,6 @@ def memory_model(
         simulate = simulate_once
     if spec.weights:
         stream = Measured(spec.weights, {})
-    elif spec.fidelity in ("full", "exhaustive"):
-        stream = whole_weights(device, model, spec, simulate)
     else:
         stream = weights_stream(device, model, spec, simulate)
     reading = traffic.reading(device, model)

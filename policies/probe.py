@@ -21,21 +21,30 @@ from policies.traffic import Descriptors, Extent, Spread
 
 _DRAWS = 24
 """Places that the control's efficiency of contiguous KV is the mean of (assumed)."""
-_LEAST = 1e-6
+LEAST = 1e-6
 """A measured efficiency is never taken to be below this, so that times stay finite."""
 
 
-class Probed(NamedTuple):
-    """What a probe found."""
+class Beside(NamedTuple):
+    """A whole layer, or the begin of a long one, that was simulated beside a window."""
 
-    share: float
-    """Of the peak."""
+    at_peak_ns: float
+    lost_ns: float
+    """What it takes beyond what is reckoned from the window."""
+
+
+class Probed(NamedTuple):
+    """What a probe found of one layer of a phase."""
+
+    at_peak_ns: float
+    """The layer's bytes at the peak."""
+    elapsed_ns: float
+    """From the first request to the last data beat."""
     result: Any
     """The simulator's."""
     exact: bool
-    """Whether a layer was measured whole."""
-    ratio: float | None = None
-    """Where a window was measured beside it: the whole layer's share over the window's."""
+    """Whether the layer was simulated whole; else its time is reckoned from a window."""
+    beside: Beside | None = None
 
 
 class Probe:
@@ -49,7 +58,7 @@ class Probe:
         self._simulate = simulate
         self._dma = device.accelerator.dma
         self._measure_ns = spec.measure or spec.probe_bytes / device.peak_gbps
-        self._warmup_ns = self._measure_ns / 3 if spec.warmup is None else spec.warmup
+        self._warmup_ns = self._measure_ns if spec.warmup is None else spec.warmup
         self.engines = self._dma.engines
         self.piece_bytes = self._dma.window
         self.simulated_bytes = 0
@@ -69,48 +78,63 @@ class Probe:
         """What a phase does that moves `layer(i)` in layer i: an estimate of what `whole` would
         find for the mean layer.
 
-        A layer that fits the window is measured whole. Else the window begins at a random place of
+        A layer that fits the window is simulated whole. Else the window begins at a random place of
         a random layer and runs on into the next ones; what a layer loses at its begin, until the
         first request is at the memory, and at its end, when engines run out of work, is reckoned,
-        the latter as if all engines had gone on evenly. calibrate: that layer is measured whole as
-        well, unless it is too large, which tells what the reckoning leaves out.
+        the latter as if all engines had gone on evenly. calibrate: that layer is simulated as well,
+        whole or the first `FidelitySpec.calibrate` bytes of it, which tells what the reckoning
+        leaves out.
         """
-        dma = self._dma
         begun = time.perf_counter()
         span_s = (self._warmup_ns + self._measure_ns) * 1e-9
-        each = int(dma.port_bandwidth * span_s) + dma.window
+        each = int(self._dma.port_bandwidth * span_s) + self._dma.window
         first, begin = int(rng.integers(layers)), float(rng.random())
-        parts: list[Descriptors] = []
-        least = 0
+        entire = self.deal(layer(first), spread)
+        if entire.size.sum() <= self._window_bytes:
+            return self._exact(entire)
+        loads = self._loads(entire)
+        busy = loads > 0
+        parts = [traffic.window(entire, self.engines, begin, NEVER, self._dma.request)]
+        least = int(self._loads(parts[0])[busy].min())
         while least < each and len(parts) < 2 * layers:
-            extents = layer((first + len(parts)) % layers)
-            dealt = self.deal(extents, spread)
-            loads = np.bincount(dealt.engine, dealt.size, dma.engines)
-            left = loads
-            if not parts and dealt.size.sum() <= self._window_bytes:
-                return Probed(*self.whole([dealt]), exact=True)
-            if not parts:
-                entire = dealt
-                dealt = traffic.window(dealt, dma.engines, begin, NEVER, dma.request)
-                left = np.bincount(dealt.engine, dealt.size, dma.engines)
-                whole = loads.astype(np.int64)
-            least += int(left[loads > 0].min(initial=each))
-            parts.append(dealt)
-        stream = traffic.window(traffic.joined(parts), dma.engines, 0.0, each, dma.request)
+            parts.append(self.deal(layer((first + len(parts)) % layers), spread))
+            least += int(self._loads(parts[-1])[busy].min())
+        stream = traffic.window(traffic.joined(parts), self.engines, 0.0, each, self._dma.request)
         result = self._simulate(
             self.device, stream, warmup_ns=self._warmup_ns, measure_ns=self._measure_ns
         )
         self.simulated_bytes += int(result.bytes_measured)
         self.wall_s += time.perf_counter() - begun
-        rate = result.gbps * self._kept(whole, result.gbps * 1e9)
-        lead_ns = dma.request_latency + dma.descriptor_cost
-        moved = float(whole.sum())
-        share = moved / (moved / max(rate, _LEAST) + lead_ns) / self.device.peak_gbps
-        share = min(max(share, _LEAST), 1.0)
-        if not calibrate or moved > self._calibrate_bytes:
-            return Probed(share, result, exact=False)
-        exact, result = self.whole([entire])
-        return Probed(exact, result, exact=True, ratio=exact / share)
+        reckoned_ns = self._reckoned_ns(loads, result.gbps)
+        moved = float(loads.sum())
+        at_peak_ns = moved / self.device.peak_gbps
+        if not calibrate:
+            return Probed(at_peak_ns, reckoned_ns, result, exact=False)
+        share = min(self._calibrate_bytes / moved, 1.0)
+        if share < 1:
+            most = np.ceil(loads * share).astype(np.int64)[entire.engine]
+            entire = traffic.window(entire, self.engines, 0.0, most, self._dma.request)
+        whole = self._exact(entire)
+        lost_ns = whole.elapsed_ns - self._reckoned_ns(self._loads(entire), result.gbps)
+        beside = Beside(whole.at_peak_ns, lost_ns)
+        if share < 1:
+            return Probed(at_peak_ns, reckoned_ns, result, exact=False, beside=beside)
+        return whole._replace(beside=beside)
+
+    def _loads(self, dealt: Descriptors) -> IntArray:
+        """Bytes of each engine."""
+        return np.bincount(dealt.engine, dealt.size, self.engines).astype(np.int64)
+
+    def _reckoned_ns(self, loads: IntArray, gbps: float) -> float:
+        """Time of a layer whose engines have so much to move, at the rate of a window of it."""
+        lead_ns = self._dma.request_latency + self._dma.descriptor_cost
+        rate = gbps * self._kept(loads, gbps * 1e9)
+        return float(loads.sum()) / max(rate, LEAST) + lead_ns
+
+    def _exact(self, dealt: Descriptors) -> Probed:
+        share, result = self.whole([dealt])
+        at_peak_ns = float(dealt.size.sum()) / self.device.peak_gbps
+        return Probed(at_peak_ns, at_peak_ns / share, result, exact=True)
 
     def whole(self, layers: Iterable[Descriptors]) -> tuple[float, Any]:
         """(share of the peak, the last result) of layers that are each simulated from the first
@@ -124,7 +148,7 @@ class Probe:
         self.simulated_bytes += moved
         self.wall_s += time.perf_counter() - begun
         share = moved / max(elapsed_ns, 1e-9) / self.device.peak_gbps
-        return min(max(share, _LEAST), 1.0), result
+        return min(max(share, LEAST), 1.0), result
 
     def deal(self, extents: Extent, spread: Spread) -> Descriptors:
         """A layer's extents as the device's engines get them."""
@@ -137,6 +161,18 @@ class Probe:
         if latency_s > 0:
             engine_rate = min(engine_rate, self._dma.window / latency_s)
         return traffic.balance(loads, max(rate, 1.0), engine_rate)
+
+
+def lost_ns(beside: list[Beside], at_peak_ns: float) -> float:
+    """What a layer of `at_peak_ns` takes beyond what is reckoned from its window.
+
+    Engines are served in an order that is as good as random, so that their progress drifts apart
+    with the root of the time (a random walk), and with it the end of the last one.
+    """
+    roots = math.fsum(math.sqrt(each.at_peak_ns) for each in beside)
+    if not roots:
+        return 0.0
+    return math.fsum(each.lost_ns for each in beside) / roots * math.sqrt(at_peak_ns)
 
 
 class Measured(NamedTuple):
@@ -160,23 +196,11 @@ def weights_efficiency(
 def weights_stream(
     device: Device, model: TransformerSpec, spec: FidelitySpec, simulate: Simulate
 ) -> Measured:
-    """What the weights' stream does; measured once a process and device."""
-    key = (device.digest, model.layer_weight_bytes, _window(spec), spec.weight_tile, simulate)
-    if key not in _known:
-        rng = np.random.default_rng(0)  # the same for every run: it is a property of the device
-        found = Probe(device, spec, simulate).measure(
-            lambda layer: traffic.weights(model, layer, spec.weight_tile),
-            model.layers, "split", rng,
-        )  # fmt: skip
-        _known[key] = Measured(found.share, transfer(device.memory, [found.result]))
-    return _known[key]
+    """What the weights' stream does: the first layer simulated whole, or every layer in
+    `exhaustive`; measured once a process and device.
 
-
-def whole_weights(
-    device: Device, model: TransformerSpec, spec: FidelitySpec, simulate: Simulate
-) -> Measured:
-    """What the weights' stream does when the first layer is simulated whole, or every layer in
-    `exhaustive`; measured once a process and device."""
+    No window stands for it: engines that read in step fall out of it over a whole layer.
+    """
     layers = model.layers if spec.fidelity == "exhaustive" else 1
     key = (device.digest, model.layer_weight_bytes, layers, spec.weight_tile, simulate)
     if key not in _known:
@@ -207,7 +231,7 @@ def contiguous_stream(
             start = layout.base + int(rng.integers(layout.bytes - size + 1)) // align * align
             batch = {0: traffic.contiguous(start, size, engines)}  # the only layer
             found.append(probe.measure(batch.__getitem__, 1, spread, rng))
-        mean = math.fsum(each.share for each in found) / len(found)
+        mean = math.fsum(each.at_peak_ns / each.elapsed_ns for each in found) / len(found)
         _known[key] = Measured(mean, transfer(device.memory, [each.result for each in found]))
     return _known[key]
 

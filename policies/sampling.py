@@ -4,8 +4,8 @@ A probe builds the descriptors of the running batch from a random layer on and s
 contiguous window of all engines' issue order, or a whole layer where that is short. Probes come
 when placement statistics have moved, when the interval of what was found is too wide, and after so
 many steps in any case; between them the mean of the last ones carries over, as far as placement was
-alike. Some probes measure the whole layer beside the window: the mean of their ratios corrects the
-others (a ratio estimator).
+alike. Some probes simulate the whole layer beside the window, or the begin of a long one: what that
+takes beyond what the window gives is added to the others, as the root of their length.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from policies.engine import Engine, Step
 from policies.fidelity import NEVER, FidelitySpec, Memory
 from policies.interval import confidence_interval
 from policies.kv_layout import KvLayout
-from policies.probe import Probe
+from policies.probe import LEAST, Beside, Probe, lost_ns
 from policies.step import Efficiency
 from policies.traffic import Extent, Reading, Spread
 
@@ -46,15 +46,15 @@ class SampledMemory(Memory):
         self._probe = probe
         self._layout = layout
         self._reading = reading
-        key = tuple(b"policies.fidelity")
+        key = (*b"policies.fidelity", spec.seed)
         self._rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
         self._steps = 0
         self._clocks = {name: _Clock(spec) for name in ("attention", "prefill", "migration")}
         self._changes = -1
         self._results: dict[str, list[tuple[float, Any]]] = {name: [] for name in self._clocks}
         self._marks = dict.fromkeys(self._clocks, 0)
-        self._ratios: dict[str, list[float]] = {name: [] for name in self._clocks}
-        """Of whole layers over windows."""
+        self._beside: dict[str, list[Beside]] = {name: [] for name in self._clocks}
+        """Layers that were simulated beside their windows."""
         self._placed: dict[str, list[tuple[float, ...]]] = {name: [] for name in self._clocks}
         """Placement statistics of each probe."""
         self._run_bytes: list[float] = []
@@ -162,15 +162,17 @@ class SampledMemory(Memory):
         self, phase: str, layer: Callable[[int], Extent], placed: tuple[float, ...] = ()
     ) -> None:
         spread: Spread = "slice" if phase == "migration" else self._reading.spread
-        results, ratios, place = self._results[phase], self._ratios[phase], self._placed[phase]
-        calibrate = (len(results) - self._marks[phase]) % EVERY < FIRST
+        results, beside, place = self._results[phase], self._beside[phase], self._placed[phase]
+        calibrate = len(results) % EVERY < FIRST
         found = self._probe.measure(
             layer, self._layout.layers, spread, self._rng, calibrate=calibrate
         )
-        if found.ratio is not None:
-            ratios.append(found.ratio)
-        factor = sum(ratios) / len(ratios) if ratios and not found.exact else 1.0
-        results.append((min(found.share * factor, 1.0), found.result))
+        if found.beside is not None:
+            beside.append(found.beside)
+        elapsed_ns = found.elapsed_ns
+        if not found.exact:
+            elapsed_ns += lost_ns(beside, found.at_peak_ns)
+        results.append((min(max(found.at_peak_ns / elapsed_ns, LEAST), 1.0), found.result))
         place.append(placed)
         last = [
             share

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from hwmodel.device import Device
-from hwmodel.memory import simulate_system
 from hwmodel.transformer import TransformerSpec
 from policies import traffic
 from policies.allocator import Allocator, Limits
@@ -24,6 +23,7 @@ from policies.engine import Step
 from policies.fidelity import FidelitySpec
 from policies.kv_layout import LAYOUTS, KvOrder, kv_layout
 from policies.probe import weights_efficiency
+from policies.probe_cache import simulate_once
 from policies.registry import POLICIES
 from policies.requests import IntArray
 from policies.step import Efficiency, StepModel
@@ -70,7 +70,7 @@ def read_kv(task: Task) -> dict[str, Any]:
     assert device.accelerator is not None
     dma = device.accelerator.dma
     stream = traffic.deal(extents, dma.engines, reading.spread, dma.request)
-    found = simulate_system(device, stream)
+    found = simulate_once(device, stream)
     efficiency = found.gbps / device.peak_gbps
     read = ~extents.write
     return {
@@ -95,7 +95,7 @@ def _step(
     efficiency: float,
 ) -> dict[str, float]:
     """Times of the whole step."""
-    weights = weights_efficiency(device, model, spec.memory, simulate_system)
+    weights = weights_efficiency(device, model, spec.memory, simulate_once)
     context = int(allocator.stored[batch].sum()) - len(batch)
     step = Step(batch, context, [], [], 0, "offered_load")
     times = steps.times(step, 1, Efficiency(weights=weights, attention=efficiency))

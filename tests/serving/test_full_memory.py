@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from hwmodel.device import load_device
 from hwmodel.memory import Descriptors, SystemResult, simulate_system
+from hwmodel.transformer import load_model
 from policies import probe_cache, traffic
-from policies.agreement import compare
+from policies.agreement import Agreement, compare
 from policies.fidelity import FidelitySpec
-from policies.probe import Probe
+from policies.probe import Beside, Probe, lost_ns
 from policies.probe_cache import simulate_once
+from policies.requests import Requests
 from policies.sampling import throughput_error
 from policies.serving import ServingSpec, serve
 from policies.workload import WorkloadSpec, generate, workload_document
@@ -91,41 +93,80 @@ def test_the_interval_of_sampling_in_throughput() -> None:
     assert 0 < metrics["memory"]["throughput_ci95"] < 0.2
 
 
-def probe(cases: tuple[str, str, str, int, float], steps: int, **memory: Any) -> Any:
-    name, policy, workload, count, rate = cases
-    options = ServingSpec.model_validate(
-        {
-            "model": "deepseek-r1-distill-qwen-7b", "policy": {"name": policy},
-            "engine": {"max_num_seqs": 4096, "max_num_batched_tokens": 4096, "max_tokens": 8192},
-            "memory": {"fidelity": "sampled", **memory},
-            "predictor": {"kind": "lognormal", "sigma": 0.4},
-        }
-    )  # fmt: skip
-    offered = generate(workload_document(workload).build(WorkloadSpec), count, rate, (1, 1))
-    return compare(name, options.model, options, offered, steps, 1)
+class Case(NamedTuple):
+    """A run on which `sampled` is held against `full`."""
+
+    device: str
+    policy: str
+    workload: str
+    count: int
+    rate: float
+    model: str = "deepseek-r1-distill-qwen-7b"
+    most: int = 8192
+
+    def options(self, **memory: Any) -> ServingSpec:
+        engine = {
+            "max_num_seqs": 4096, "max_num_batched_tokens": 4096, "max_tokens": self.most,
+            "too_long": "drop",
+        }  # fmt: skip
+        return ServingSpec.model_validate(
+            {
+                "model": self.model, "policy": {"name": self.policy}, "engine": engine,
+                "memory": memory, "predictor": {"kind": "lognormal", "sigma": 0.4},
+            }
+        )  # fmt: skip
+
+    def offered(self, count: int = 0) -> Requests:
+        workload = workload_document(self.workload).build(WorkloadSpec)
+        return generate(workload, count or self.count, self.rate, (1, 1))
+
+    def agreement(self, steps: int, **memory: Any) -> Agreement:
+        options = self.options(fidelity="sampled", **memory)
+        return compare(self.device, self.model, options, self.offered(), steps, 1)
+
+    def throughput(self, count: int, **memory: Any) -> tuple[float, float]:
+        """(output tokens/s, relative half-width that sampling adds)."""
+        device, model = load_device(self.device), load_model(self.model)
+        metrics = serve(device, model, self.options(**memory), self.offered(count), seed=1).metrics
+        return metrics["output_tokens_per_s"], metrics["memory"].get("throughput_ci95", 0.0)
+
+
+CASES = [
+    Case("mlu370-x4", "paged", "azure-conv", 400, 2.0),
+    Case("mlu370-x4", "odma", "azure-conv", 400, 2.0),
+    Case("a100-80gb", "paged", "azure-conv", 800, 12.0),
+    Case("mlu370-x4", "paged", "azure-conv", 200, 2.0, "llama-2-7b", 2048),  # KV is a third
+]
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.device}-{c.policy}-{c.model}")
 
 
 def test_sampled_agrees_with_full_on_drawn_steps() -> None:
-    found = probe(("mlu370-x4", "odma", "azure-conv", 60, 2.0), 8)
+    found = CASES[1]._replace(count=60).agreement(8)
     assert found.steps == 8
     assert found.time_ratio == pytest.approx(1, abs=0.03)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "case",
-    [
-        ("mlu370-x4", "paged", "azure-conv", 400, 2.0),
-        ("mlu370-x4", "odma", "azure-conv", 400, 2.0),
-        ("a100-80gb", "paged", "azure-conv", 800, 12.0),
-    ],
-    ids=lambda case: f"{case[0]}-{case[1]}",
-)
-def test_sampled_agrees_with_full_on_200_steps(case: tuple[str, str, str, int, float]) -> None:
-    found = probe(case, 200, calibrate="1GiB")
+@each_case
+def test_sampled_agrees_with_full_on_200_steps(case: Case) -> None:
+    found = case.agreement(200)
     print(case, found)
     assert found.time_ratio == pytest.approx(1, abs=0.02)
     assert found.bandwidth_ratio == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.long
+@each_case
+def test_sampled_throughput_covers_that_of_full(case: Case) -> None:
+    # ten draws of windows of one run; 26 of 30 is what 95 % intervals must at least do
+    count = 100
+    full, _ = case.throughput(count, fidelity="full")
+    draws = [case.throughput(count, fidelity="sampled", seed=seed) for seed in range(10)]
+    covered = sum(abs(mine / full - 1) <= half for mine, half in draws)
+    mean = math.fsum(mine for mine, _ in draws) / len(draws)
+    print(case, f"sampled / full {mean / full:.4f}, covered {covered} of 10,",
+          [f"{mine / full - 1:+.4f} ± {half:.4f}" for mine, half in draws])  # fmt: skip
+    assert mean == pytest.approx(full, rel=0.01)
 
 
 def test_a_short_layer_is_measured_whole_and_a_long_one_in_a_window() -> None:
@@ -135,7 +176,35 @@ def test_a_short_layer_is_measured_whole_and_a_long_one_in_a_window() -> None:
         found = measure.measure(layers.__getitem__, 1, "slice", np.random.default_rng(1))
         assert found.exact == exact
         whole, _ = measure.whole([measure.deal(layers[0], "slice")])
-        assert found.share == pytest.approx(whole, rel=1e-12 if exact else 0.05)
+        share = found.at_peak_ns / found.elapsed_ns
+        assert share == pytest.approx(whole, rel=1e-12 if exact else 0.05)
+
+
+def scattered(size: int) -> traffic.Extent:
+    """Blocks of 16 KiB at random places."""
+    place = np.random.default_rng(1).permutation(4 * size >> 14)[: size >> 14]
+    start, count = place.astype(np.int64) << 14, len(place)
+    sizes, ids = np.full(count, 16 << 10), np.arange(count)
+    return traffic.Extent(start, sizes, np.zeros(count, np.bool_), ids)
+
+
+def test_what_a_layer_loses_grows_with_the_root_of_its_length() -> None:
+    # the begin of a layer, simulated to its end, tells what a window of the whole layer leaves out
+    spec = FidelitySpec.model_validate({"calibrate": "32MiB"})
+    measure = Probe(load_device("a100-80gb"), spec, simulate_system)
+    layers = {0: scattered(64 << 20)}
+    rng = np.random.default_rng(1)
+    probes = [measure.measure(layers.__getitem__, 1, "slice", rng, True) for _ in range(6)]
+    beside = [found.beside for found in probes if found.beside is not None]
+    assert len(beside) == 6 and not any(found.exact for found in probes)
+    window_ns = math.fsum(found.elapsed_ns for found in probes) / 6
+    whole, _ = measure.whole([measure.deal(layers[0], "slice")])
+    at_peak_ns = probes[0].at_peak_ns
+    assert at_peak_ns / window_ns > 1.01 * whole
+    reckoned_ns = window_ns + lost_ns(beside, at_peak_ns)
+    assert at_peak_ns / reckoned_ns == pytest.approx(whole, rel=0.02)
+    assert lost_ns([Beside(100.0, 10.0), Beside(900.0, 30.0)], 400.0) == pytest.approx(20)
+    assert lost_ns([], 400.0) == 0
 
 
 def stream() -> Descriptors:

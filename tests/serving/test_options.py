@@ -218,6 +218,9 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "memory.change": (RARELY, {"memory": {**RARELY["memory"], "change": 1.0}}, "memory.probes"),
     "memory.every_steps": (sampled(), sampled(every_steps=90), "memory.probes"),
+    "memory.seed": (
+        sampled(), sampled(seed=1), "memory.simulated_bytes",
+    ),
     "memory.spacing": (RARELY, {"memory": {**RARELY["memory"], "spacing": 0.5}}, "memory.probes"),
     "memory.max_probes": (sampled(), sampled(max_probes=3), "memory.probes"),
     "kv_layout": (sampled(), {**sampled(), "kv_layout": "layer_kv_block_head"}, "kv_gbps"),
