@@ -13,7 +13,6 @@ from pydantic import Field
 
 from hwmodel.description import Strict, find, load
 from hwmodel.device import Device, load_device
-from hwmodel.memory import simulate_system
 from hwmodel.transformer import TransformerSpec, load_model, shard
 from hwmodel.units import Nanoseconds
 from policies import traffic
@@ -24,6 +23,7 @@ from policies.fidelity import FidelitySpec
 from policies.kv_layout import kv_layout
 from policies.paged import PagedAllocator, PagedOptions
 from policies.probe import weights_efficiency
+from policies.probe_cache import simulate_once
 from policies.step import Efficiency, StepModel
 
 Count = Annotated[int, Field(ge=1)]
@@ -119,7 +119,7 @@ def _prefill(device: Device, model: TransformerSpec, item: Prefill) -> Compared:
 
 
 def _weights(device: Device, model: TransformerSpec) -> float:
-    return weights_efficiency(device, model, FidelitySpec(), simulate_system)
+    return weights_efficiency(device, model, FidelitySpec(), simulate_once)
 
 
 def _attention(device: Device, model: TransformerSpec, item: Decode) -> float:
@@ -134,4 +134,4 @@ def _attention(device: Device, model: TransformerSpec, item: Decode) -> float:
     reading = traffic.reading(device, model)
     extents = traffic.attention(allocator, placed, 0, reading)
     stream = traffic.deal(extents, dma.engines, reading.spread, dma.request)
-    return simulate_system(device, stream).gbps / device.peak_gbps
+    return simulate_once(device, stream).gbps / device.peak_gbps

@@ -10,6 +10,7 @@ takes beyond what the window gives is added to the others, as the root of their 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -95,7 +96,7 @@ class SampledMemory(Memory):
     def mark(self) -> None:
         self._marks = {name: len(results) for name, results in self._results.items()}
         for clock in self._clocks.values():
-            clock.restart()
+            clock.restart(self._steps)
 
     def transfers(self) -> dict[str, Transfer]:
         found = {
@@ -190,24 +191,31 @@ def moved(now: tuple[float, ...], then: tuple[float, ...]) -> float:
 
 
 class _Clock:
-    """When the next probe of a phase is due."""
+    """When the next probe of a phase is due: ever more rarely, so that a run twice as long takes a
+    few probes more, and they lie all over it."""
 
     def __init__(self, spec: FidelitySpec) -> None:
         self._spec = spec
         self._taken = 0
+        self._begin = 0
+        """The step that the clock counts from."""
         self._last = 0
         self._placed: tuple[float, ...] = ()
 
-    def restart(self) -> None:
+    def restart(self, step: int) -> None:
         """Begin anew: the next occasion is probed, and `max_probes` count from here."""
         self._taken = 0
+        self._begin = step
 
     @property
     def due(self) -> int:
         """The step at which a probe comes in any case."""
         if self._taken >= self._spec.max_probes:
             return NEVER
-        return self._last + self._spec.every_steps if self._taken else 0
+        if not self._taken:
+            return 0
+        gone = self._last - self._begin
+        return self._last + max(self._spec.every_steps, math.ceil(self._spec.spacing * gone))
 
     def asks(self, step: int, placed: tuple[float, ...] = (), wide: bool = False) -> bool:
         """Whether to probe now, at these placement statistics, and where the interval is too
@@ -215,7 +223,7 @@ class _Clock:
         if self._taken >= self._spec.max_probes:
             return False
         if self._taken and step < self.due:
-            near = step - self._last < self._spec.spacing * step
+            near = step - self._last < self._spec.spacing * (step - self._begin)
             steady = moved(placed, self._placed) <= self._spec.change
             if near or (steady and not wide):
                 return False
