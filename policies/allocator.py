@@ -58,7 +58,7 @@ class Migration(NamedTuple):
     target: int
     tokens: int
     left: int
-    """Slots of the old reservation, which `settle` frees."""
+    """Slots of the old reservation, which `settle` frees; in a copy on write, of a block."""
 
 
 class Allocator(ABC):

@@ -110,10 +110,10 @@ class Step(NamedTuple):
     """Samples of the decoding requests beyond the first of each."""
     common: int = 0
     """Tokens of `context` that those attend to as well: their prompts."""
-    copied: int = 0
-    """Tokens copied on write."""
     swapped: int = 0
     """Tokens copied to host memory, or back from it."""
+    copies: tuple[Migration, ...] = ()
+    """Copies on write."""
 
     @property
     def tokens(self) -> int:
@@ -121,9 +121,14 @@ class Step(NamedTuple):
         return len(self.decode) + self.further
 
     @property
+    def copied(self) -> int:
+        """Tokens copied on write."""
+        return sum(copy.tokens for copy in self.copies)
+
+    @property
     def repeats(self) -> bool:
         """Whether the next step is alike, as long as nobody arrives, ends or lacks room."""
-        moved = self.migrations or self.preempted or self.copied or self.swapped
+        moved = self.migrations or self.preempted or self.copies or self.swapped
         return not self.chunks and not moved
 
 
@@ -300,7 +305,7 @@ class Engine:
         return step._replace(
             further=int(others.sum()),
             common=int(others @ self.prompt[decode]),
-            copied=sum(copy.tokens for copy in self.allocator.copies()),
+            copies=tuple(self.allocator.copies()),
         )
 
     def _sequences(self, requests: IntArray) -> int:

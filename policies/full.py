@@ -50,7 +50,7 @@ class FullMemory(Memory):
 
     def observe(self, step: Step, engine: Engine) -> Efficiency:
         allocator, spec, reading = engine.allocator, self._spec, self._reading
-        moves, piece = step.migrations, self._probe.piece_bytes
+        moves, copies, piece = step.migrations, step.copies, self._probe.piece_bytes
         if len(step.decode) and spec.attention is None:
             self._simulate(
                 "attention", lambda layer: traffic.attention(allocator, step.decode, layer, reading)
@@ -59,9 +59,9 @@ class FullMemory(Memory):
             self._simulate(
                 "prefill", lambda layer: traffic.prefill(allocator, step.chunks, layer, reading)
             )
-        if moves and spec.migration is None:
+        if (moves or copies) and spec.migration is None:
             self._simulate(
-                "migration", lambda layer: traffic.migration(allocator, moves, layer, piece)
+                "migration", lambda layer: traffic.migration(allocator, moves, layer, piece, copies)
             )
         return self.efficiency
 

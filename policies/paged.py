@@ -348,7 +348,9 @@ class PagedAllocator(Allocator):
             self._extend(row, demand.prompt)
             if part and copied:
                 source, target = int(held[whole]), int(self._tables.blocks(row)[whole])
-                copy = Migration(request, source * self.block, target * self.block, part, 0)
+                copy = Migration(
+                    request, source * self.block, target * self.block, part, self.block
+                )
                 self._copies.append(copy)
                 self._copied_tokens += part
         self._samples[request] = rows

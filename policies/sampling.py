@@ -85,9 +85,11 @@ class SampledMemory(Memory):
                 "prefill",
                 lambda layer: traffic.prefill(allocator, step.chunks, layer, self._reading),
             )
-        moves, piece = step.migrations, self._probe.piece_bytes
-        if moves and self._spec.migration is None and self._asks("migration"):
-            self._take("migration", lambda layer: traffic.migration(allocator, moves, layer, piece))
+        moves, copies, piece = step.migrations, step.copies, self._probe.piece_bytes
+        if (moves or copies) and self._spec.migration is None and self._asks("migration"):
+            self._take(
+                "migration", lambda layer: traffic.migration(allocator, moves, layer, piece, copies)
+            )
         return self.efficiency
 
     def passed(self, rounds: int) -> None:

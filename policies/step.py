@@ -36,8 +36,8 @@ PHASES = ("weights", "attention", "prefill", "migration", "copy", "swap", "all_r
 
 
 class Efficiency(NamedTuple):
-    """Share of the memory's peak bandwidth that each phase reaches; copies on write have that of
-    migrations."""
+    """Share of the memory's peak bandwidth that each phase reaches; copies on write are
+    migrations here."""
 
     weights: float = 1.0
     attention: float = 1.0

@@ -22,6 +22,7 @@ cores, and a core does not own a slice of the layer.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -167,28 +168,24 @@ def swap(allocator: Allocator, request: int, layer: int, out: bool) -> Extent:
     return _batch([(layout.extents(units, layer, half), not out, 0) for half in layout.passes])
 
 
-def migration(allocator: Allocator, moves: list[Migration], layer: int, piece_bytes: int) -> Extent:
+def migration(
+    allocator: Allocator,
+    moves: Sequence[Migration],
+    layer: int,
+    piece_bytes: int,
+    copies: Sequence[Migration] = (),
+) -> Extent:
     """One layer of contiguous copies, in pieces: each is read from the old place and written to the
-    new."""
-    sizes = allocator.reserved
+    new. moves: from an old reservation to the one that its request has now; copies: on write, from
+    block to block."""
+    layout, reserved = allocator.layout, allocator.reserved
     pairs = [
-        (_unit(m.source, m.tokens, m.left), _unit(m.target, m.tokens, int(sizes[m.request])))
+        (_unit(m.source, m.tokens, m.left), _unit(m.target, m.tokens, int(reserved[m.request])))
         for m in moves
     ]
-    return _copied(allocator.layout, pairs, layer, piece_bytes)
-
-
-def copies(
-    layout: KvLayout, moves: list[Migration], block: int, layer: int, piece_bytes: int
-) -> Extent:
-    """One layer of copies on write, between blocks of `block` tokens, in pieces."""
-    pairs = [(_unit(m.source, m.tokens, block), _unit(m.target, m.tokens, block)) for m in moves]
-    return _copied(layout, pairs, layer, piece_bytes)
-
-
-def _copied(
-    layout: KvLayout, pairs: list[tuple[Units, Units]], layer: int, piece_bytes: int
-) -> Extent:
+    pairs += [
+        (_unit(m.source, m.tokens, m.left), _unit(m.target, m.tokens, m.left)) for m in copies
+    ]
     starts, sizes, owners = [], [], []
     for place, (source, target) in enumerate(pairs):
         for half in layout.passes:

@@ -192,7 +192,7 @@ def test_copies_on_write_and_swaps_move_the_live_bytes(name: str) -> None:
     allocator.advance(np.array([0]), 1)
     moves = allocator.copies()
     assert [move.tokens for move in moves] == [4, 4]
-    copied = traffic.copies(layout, moves, 16, 1, 1 << 20)
+    copied = traffic.migration(allocator, [], 1, 1 << 20, moves)
     assert copied.size[copied.write].sum() == copied.size[~copied.write].sum()
     assert copied.size[copied.write].sum() == 2 * layout.half_bytes * 8
     for out in (True, False):

@@ -44,6 +44,17 @@ def test_two_samples_by_hand() -> None:
     assert seconds == pytest.approx(2 * 4 * MODEL.kv_token_bytes / 307.2e9)
 
 
+@pytest.mark.parametrize("fidelity", ["sampled", "full"])
+def test_copies_on_write_are_simulated_at_their_own_places(fidelity: str) -> None:
+    metrics = run(1024, sampled(requests([0.0], 20, 3), 2), memory={"fidelity": fidelity}).metrics
+    found = metrics["memory"]["phases"]["migration"]
+    assert found["probes"] == 1
+    seconds = metrics["phase_share"]["copy"] * metrics["steps"] * metrics["step_s"]
+    moved = 2 * 4 * MODEL.kv_token_bytes / 307.2e9
+    assert seconds == pytest.approx(moved / found["efficiency"])
+    assert found["efficiency"] < 0.1  # 4 tokens of K and of V are all that one engine copies
+
+
 def test_a_whole_prompt_is_not_copied() -> None:
     assert run(1024, sampled(requests([0.0], 32, 3), 4)).metrics["copied_tokens"] == 0
 
