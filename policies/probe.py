@@ -15,6 +15,7 @@ from hwmodel.transformer import TransformerSpec
 from policies import traffic
 from policies.energy import Transfer, transfer
 from policies.fidelity import NEVER, FidelitySpec, Simulate
+from policies.interval import confidence_interval
 from policies.kv_layout import KvLayout
 from policies.requests import IntArray
 from policies.traffic import Descriptors, Extent, Spread
@@ -163,16 +164,18 @@ class Probe:
         return traffic.balance(loads, max(rate, 1.0), engine_rate)
 
 
-def lost_ns(beside: list[Beside], at_peak_ns: float) -> float:
-    """What a layer of `at_peak_ns` takes beyond what is reckoned from its window.
+def lost_ns(beside: list[Beside], at_peak_ns: float) -> tuple[float, float]:
+    """(mean, half-width of its 95 % interval) of what a layer of `at_peak_ns` takes beyond what is
+    reckoned from its window.
 
     Engines are served in an order that is as good as random, so that their progress drifts apart
     with the root of the time (a random walk), and with it the end of the last one.
     """
-    roots = math.fsum(math.sqrt(each.at_peak_ns) for each in beside)
-    if not roots:
-        return 0.0
-    return math.fsum(each.lost_ns for each in beside) / roots * math.sqrt(at_peak_ns)
+    if not beside:
+        return 0.0, 0.0
+    drifts = [each.lost_ns / math.sqrt(each.at_peak_ns) for each in beside]
+    mean, half = confidence_interval(drifts)
+    return mean * math.sqrt(at_peak_ns), (half or 0.0) * math.sqrt(at_peak_ns)
 
 
 class Measured(NamedTuple):

@@ -56,6 +56,8 @@ class SampledMemory(Memory):
         self._marks = dict.fromkeys(self._clocks, 0)
         self._beside: dict[str, list[Beside]] = {name: [] for name in self._clocks}
         """Layers that were simulated beside their windows."""
+        self._common = dict.fromkeys(self._clocks, 0.0)
+        """Relative half-width that all windows have alike, from what they leave out."""
         self._placed: dict[str, list[tuple[float, ...]]] = {name: [] for name in self._clocks}
         """Placement statistics of each probe."""
         self._run_bytes: list[float] = []
@@ -120,6 +122,8 @@ class SampledMemory(Memory):
         for name, results in self._results.items():
             counted = self._counted(name)
             mean, half = confidence_interval([share for share, _ in counted])
+            if half is not None:
+                half = math.hypot(half, self._common[name] * mean)
             hits = sum(int(result.row_hits) for _, result in counted)
             others = sum(int(r.row_misses) + int(r.row_conflicts) for _, r in counted)
             phases[name] = {
@@ -174,7 +178,9 @@ class SampledMemory(Memory):
             beside.append(found.beside)
         elapsed_ns = found.elapsed_ns
         if not found.exact:
-            elapsed_ns += lost_ns(beside, found.at_peak_ns)
+            mean_ns, half_ns = lost_ns(beside, found.at_peak_ns)
+            elapsed_ns += mean_ns
+            self._common[phase] = half_ns / elapsed_ns
         results.append((min(max(found.at_peak_ns / elapsed_ns, LEAST), 1.0), found.result))
         place.append(placed)
         last = [

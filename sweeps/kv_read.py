@@ -37,6 +37,9 @@ class KvReadSpec(Described):
     kv_layout: KvOrder = LAYOUTS["layer_kv_token"]
     memory: FidelitySpec = FidelitySpec()
     """Of the weights' stream."""
+    step: bool = False
+    """The whole step as well: its time, the KV's share of it, and so the first-order limit of what
+    layout can cost. For that the weights are simulated."""
     gpu_memory_utilization: float = 0.9
 
 
@@ -81,7 +84,7 @@ def read_kv(task: Task) -> dict[str, Any]:
         "descriptors": len(stream.start),
         "layer_us": found.elapsed_ns * 1e-3,
         "layer_bytes": found.total_bytes,
-        **_step(device, model, spec, step, allocator, batch, efficiency),
+        **(_step(device, model, spec, step, allocator, batch, efficiency) if spec.step else {}),
     }
 
 

@@ -13,7 +13,13 @@ from sweeps.run import run_sweep
 from sweeps.store import RunDirectory
 from sweeps.sweep import load_sweep
 
-SMALL = ["base.batch.sequences=32", "base.batch.context=256", "base.batch.age=90", "replications=2"]
+SMALL = [
+    "step=true",
+    "base.batch.sequences=32",
+    "base.batch.context=256",
+    "base.batch.age=90",
+    "replications=2",
+]
 COSTS = "axes.device_set.dma.descriptor_cost=[0ns, 3us]"
 ONE = ["axes.device_set.dma.window=[16KiB]", "axes.device_set.work.spread=[slice]"]
 
