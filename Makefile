@@ -1,11 +1,11 @@
-# make demo | test | test-long | bench: each from a bare clone; quick once .venv is there.
+# make demo | test | test-long | bench | findings: each from a bare clone; quick once .venv is there.
 PYTHON ?= python3
 JOBS ?= 2
 BIN := .venv/bin
 DEV := .venv/installed-dev
 RUN := .venv/installed
 
-.PHONY: demo test test-long bench validation physics lint warm clean
+.PHONY: demo test test-long bench validation physics findings lint warm clean
 
 demo: $(RUN)
 	$(BIN)/bankwise run quickstart
@@ -44,6 +44,14 @@ physics: $(RUN)
 	for sweep in $(PHYSICS); do $(BIN)/bankwise run $$sweep --out runs/$$sweep || exit; done
 	$(BIN)/python -m sweeps.physics $(PHYSICS:%=runs/%) > docs/physics.md.new
 	mv docs/physics.md.new docs/physics.md
+
+# What is there already is kept; RUNS="runs/quickstart-1 ..." puts more runs on the page.
+FINDINGS := odma-paper odma-paper-paged
+
+findings: $(RUN)
+	for sweep in $(FINDINGS); do $(BIN)/bankwise run $$sweep --out runs/$$sweep --resume || exit; done
+	$(BIN)/python -m sweeps.findings $(FINDINGS:%=runs/%) $(RUNS) > docs/findings.md.new
+	mv docs/findings.md.new docs/findings.md
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

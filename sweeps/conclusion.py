@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from sweeps.figures import THROUGHPUT
 from sweeps.gap import CONTROL
+from sweeps.paged_verdict import is_paged, paged_sentences
 from sweeps.paper_verdict import paper_sentences
 from sweeps.study_verdict import study_sentences
 from sweeps.sweep import DESCRIBED, label
@@ -25,8 +26,8 @@ def sentences(table: Table) -> list[str]:
     """What the groups say together, then the verdict of each, in words; of a study, its gains."""
     if table.trials is not None:
         return study_sentences(table.trials)
-    if table.config.get("measure") == "odma_paper":
-        return paper_sentences(table)
+    if table.of_paper:
+        return paged_sentences(table) if is_paged(table) else paper_sentences(table)
     verdicts = [judge(group) for group in table.groups]
     return [*conclusions(table, verdicts), *(verdict.sentence for verdict in verdicts)]
 

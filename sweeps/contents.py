@@ -12,6 +12,7 @@ from sweeps.gallery import charts
 from sweeps.gap import CONTROL
 from sweeps.inputs import configuration, origin
 from sweeps.memory_map import memory_map
+from sweeps.paper_contents import paper_blocks
 from sweeps.section import Block, Grid, Say, Section
 from sweeps.study_contents import study_blocks
 from sweeps.table import HEADINGS, Group, Table
@@ -31,21 +32,32 @@ _NEWER = {
 
 def contents(table: Table) -> Section:
     """The report of one run."""
+    rest = [configuration(table), *origin(table)]
+    return Section(table.name, [*answer(table), *shown(table), *rest])
+
+
+def answer(table: Table) -> list[Block]:
+    """The question, what is missing, and the sentences."""
     question = table.question or str(table.config.get("summary", ""))
-    blocks: list[Block] = [Say(question, "question")]
-    blocks += [Say(f"{text}.", "problem") for text in [*table.problems, *_lacking(table)]]
-    blocks += [Say(text, "verdict") for text in sentences(table)]
-    blocks.append(Say(f"{table.state}."))
+    problems = [Say(f"{text}.", "problem") for text in [*table.problems, *_lacking(table)]]
+    verdicts = [Say(text, "verdict") for text in sentences(table)]
+    return [Say(question, "question"), *problems, *verdicts, Say(f"{table.state}.")]
+
+
+def shown(table: Table) -> list[Block]:
+    """The tables and charts behind the sentences."""
+    if table.of_paper:
+        return paper_blocks(table)
+    blocks: list[Block] = []
     if found := trends(table):
         blocks.append(Section("Along the axes", list(found)))
     if table.trials is not None:
-        blocks += study_blocks(table, table.trials)
-        return Section(table.name, [*blocks, configuration(table), *origin(table)])
+        return [*blocks, *study_blocks(table, table.trials)]
     many = len(table.groups) > _OPEN
     blocks += [_group(table, group, many and i >= _OPEN) for i, group in enumerate(table.groups)]
     if maps := list(islice(_maps(table), _MAPS)):
         blocks.append(Section("Physical memory", maps))
-    return Section(table.name, [*blocks, configuration(table), *origin(table)])
+    return blocks
 
 
 def _maps(table: Table) -> Iterator[Block]:

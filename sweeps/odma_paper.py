@@ -9,8 +9,8 @@ result names its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -32,8 +32,8 @@ NODE = 4
 CALIBRATION_SEEDS = range(10)
 EVALUATION_SEED = 100
 """The first of those that are predicted on."""
-_CAPACITIES: dict[str, float] = {}
-"""Requests a second by what is served, in this process."""
+ODMA, STATIC = "odma", "static"
+"""Names of the paper's policy and of its baseline, among those that are served."""
 
 
 class Published(Strict):
@@ -83,8 +83,9 @@ class OdmaPaperSpec(Described):
     shapes: dict[str, Law]
     serving: ServingSpec
     """Engine, memory, and odma with the paper's options."""
-    rivals: list[PolicySpec]
-    """Policies beside odma, static reservation among them."""
+    rivals: dict[str, PolicySpec]
+    """Policies beside odma by their names here, `static` reservation among them. A rival that is
+    odma too, with other options, has the same window, refresh and first bounds."""
     requests: Annotated[int, Field(ge=1)]
     """For each card, as is the warm-up."""
     warmup_requests: Annotated[int, Field(ge=0)] = 0
@@ -96,8 +97,10 @@ class OdmaPaperSpec(Described):
             raise ValueError(f"assumption.shape: no such shape; {hint}")
         if not isinstance(self.serving.policy, OdmaOptions):
             raise ValueError("serving.policy: expected odma; others are rivals")
-        if "static" not in (rival.name for rival in self.rivals):
+        if STATIC not in self.rivals:
             raise ValueError("rivals: static is the paper's baseline")
+        if ODMA in self.rivals:
+            raise ValueError("rivals: odma is serving.policy; another needs a name of its own")
         unknown = set(self.assumption.odma) - set(OdmaOptions.model_fields)
         if unknown:
             hint = nearest(min(unknown), list(OdmaOptions.model_fields))
@@ -106,6 +109,20 @@ class OdmaPaperSpec(Described):
 
     def seeds(self, replication: int) -> tuple[int, int]:
         return self.seed, EVALUATION_SEED + replication - 1
+
+
+class Prepared(NamedTuple):
+    """What the replications of a point share: the solutions, what each policy is served with, and
+    the best one's requests a second."""
+
+    scale: Solution
+    spread: Solution
+    served: dict[str, ServingSpec]
+    capacity: float
+
+
+_PREPARED: dict[str, Prepared] = {}
+"""By point, in this process."""
 
 
 def rehearsals(experiments: Iterable[OdmaPaperSpec]) -> list[OdmaPaperSpec]:
@@ -131,18 +148,17 @@ def measure(task: Task) -> dict[str, Any]:
     """One evaluation seed of one point. Raises DescriptionError."""
     spec = task.experiment
     assert isinstance(spec, OdmaPaperSpec)
-    scale, spread, drawn = solve(spec)
+    scale, spread, served, capacity = _prepared(spec)
     limit = spec.assumption.limit
-    served = _serving(spec, scale, spread, drawn)
-    capacity = _capacity(spec, served, scale.value, drawn[0])
     mine = _draw(spec, spec.seeds(task.replication)[1])
     gaps = np.random.default_rng(mine.seed).exponential(1.0, len(mine.shape))
     arrival_s = np.cumsum(gaps) / (spec.assumption.load * capacity)
     found = {
         name: _serve(spec, each, mine, scale.value, arrival_s) for name, each in served.items()
     }
-    odma, static = found["odma"], found["static"]
+    odma, static = found[ODMA], found[STATIC]
     own = odma["policy"]
+    device = device_of(spec)
     return {
         "scale": scale.value,
         "spread": spread.value,
@@ -153,11 +169,11 @@ def measure(task: Task) -> dict[str, Any]:
         },
         "s3_accuracy": calibration.s3_accuracy(mine, scale.value, limit, spread.value),
         "capacity_per_s": capacity,
-        "utilization": {name: each["utilization"] for name, each in found.items()},
-        "throughput": {name: each["output_tokens_per_s"] for name, each in found.items()},
-        "batch": {name: each["batch"] for name, each in found.items()},
-        "kv_stored_share": {name: each["kv_stored_share"] for name, each in found.items()},
-        "kv_memory_share": {n: each["limit_share"]["kv_memory"] for n, each in found.items()},
+        "card": {"memory": device.memory.name, "peak_gbps": device.peak_gbps},
+        **{
+            key: {name: value(metrics) for name, metrics in found.items()}
+            for key, value in _OF_EACH.items()
+        },
         "accuracy": own["bucket_accuracy"],
         "coverage_raw": own["coverage_raw"],
         "coverage_final": own["coverage_final"],
@@ -165,6 +181,30 @@ def measure(task: Task) -> dict[str, Any]:
         "large_share": own["large_share"],
         "throughput_gain": odma["output_tokens_per_s"] / static["output_tokens_per_s"] - 1,
     }
+
+
+_OF_EACH: dict[str, Callable[[dict[str, Any]], float]] = {
+    "utilization": lambda metrics: metrics["utilization"],
+    "throughput": lambda metrics: metrics["output_tokens_per_s"],
+    "batch": lambda metrics: metrics["batch"],
+    "kv_stored_share": lambda metrics: metrics["kv_stored_share"],
+    "kv_memory_share": lambda metrics: metrics["limit_share"]["kv_memory"],
+    "kv_gbps": lambda metrics: metrics["kv_gbps"],
+    "kv_time_share": lambda metrics: metrics["phase_share"]["attention"],
+    "compute_share": lambda metrics: metrics["compute_share"],
+    "prefill_share": lambda metrics: metrics["phase_share"]["prefill"],
+}
+"""Metrics that each policy has, from what serving gives."""
+
+
+def _prepared(spec: OdmaPaperSpec) -> Prepared:
+    key = spec.model_dump_json(exclude={"replications"})
+    if key not in _PREPARED:
+        scale, spread, drawn = solve(spec)
+        served = _serving(spec, scale, spread, drawn)
+        capacity = _capacity(spec, served, scale.value, drawn[0])
+        _PREPARED[key] = Prepared(scale, spread, served, capacity)
+    return _PREPARED[key]
 
 
 def _draw(spec: OdmaPaperSpec, number: int) -> Draw:
@@ -183,15 +223,26 @@ def _serving(
         "predictor": calibration.error_of(spread.value, limit),
         "cluster": ClusterSpec(cards=spec.assumption.cards),
     }
-    given = {**base.policy.model_dump(), **spec.assumption.odma}
-    for name in ("window", "refresh"):
-        given[name] = given[name] * spec.assumption.cards // NODE
-    if spec.assumption.profiled:
-        given["bounds"] = _quantiles(given, drawn, scale.value, limit)
-    policies = [OdmaOptions.model_validate(given), *spec.rivals]
+    options = {**base.policy.model_dump(), **spec.assumption.odma}
+    policies = {ODMA: OdmaOptions.model_validate(options), **spec.rivals}
     return {
-        policy.name: base.model_copy(update={**common, "policy": policy}) for policy in policies
+        name: base.model_copy(update={**common, "policy": _as_assumed(spec, each, scale, drawn)})
+        for name, each in policies.items()
     }
+
+
+def _as_assumed(
+    spec: OdmaPaperSpec, policy: PolicySpec, scale: Solution, drawn: list[Draw]
+) -> PolicySpec:
+    """odma with its cards' share of the window, and its first bounds; others as they are."""
+    if not isinstance(policy, OdmaOptions):
+        return policy
+    given, assumption = policy.model_dump(), spec.assumption
+    for name in ("window", "refresh"):
+        given[name] = given[name] * assumption.cards // NODE
+    if assumption.profiled:
+        given["bounds"] = _quantiles(given, drawn, scale.value, assumption.limit)
+    return OdmaOptions.model_validate(given)
 
 
 def _quantiles(options: dict[str, Any], drawn: list[Draw], scale: float, limit: int) -> list[int]:
@@ -210,16 +261,13 @@ def _capacity(
 ) -> float:
     """The best policy's requests a second with all there at once, on a calibration seed and memory
     of a fixed efficiency."""
-    key = spec.model_dump_json(exclude={"replications"})
-    if key not in _CAPACITIES:
-        at_once = np.zeros(len(drawn.shape))
-        rates = []
-        for each in served.values():
-            memory = each.memory.model_copy(update={"fidelity": "analytic"})
-            cheap = each.model_copy(update={"memory": memory})
-            rates.append(_serve(spec, cheap, drawn, scale, at_once)["requests_per_s"])
-        _CAPACITIES[key] = max(rates)
-    return _CAPACITIES[key]
+    at_once = np.zeros(len(drawn.shape))
+    rates = []
+    for each in served.values():
+        memory = each.memory.model_copy(update={"fidelity": "analytic"})
+        cheap = each.model_copy(update={"memory": memory})
+        rates.append(_serve(spec, cheap, drawn, scale, at_once)["requests_per_s"])
+    return max(rates)
 
 
 def _serve(

@@ -7,14 +7,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from sweeps.chart import Axis, Bar, Bars, Chart, Lines, Series
 from sweeps.statistics import Interval
-from sweeps.sweep import label
 from sweeps.table import Group, Row, Table
+from sweeps.verdict import listed
 
+GAIN = "throughput_gain"
+LOAD = 1.5
+"""Where an assumption names none; see `sweeps.odma_paper.Assumption`."""
 FIGURES = {
     "utilization.odma": ("odma_utilization", "utilisation of odma"),
     "accuracy": ("odma_accuracy", "accuracy of odma"),
-    "throughput_gain": ("throughput_gain", "throughput of odma over static"),
+    GAIN: ("throughput_gain", "throughput of odma over static"),
 }
 """Metric -> (its name in the paper's figures, in words)."""
 MIGRATIONS = 0.005
@@ -51,10 +55,14 @@ class Case:
 
 
 def paper_sentences(table: Table) -> list[str]:
-    """The findings of each data set, then what belongs beside them."""
-    found = []
-    for group in table.groups:
-        found += list(_group(group, _cases(table, group)))
+    """What comes of it all, the findings of each data set, then what belongs beside them."""
+    parts = [(_dataset(table, group), _cases(table, group)) for group in table.groups]
+    known = [(dataset, cases) for dataset, cases in parts if dataset and cases]
+    if not known:
+        return list(REMARKS)
+    found = [_in_short(known)]
+    for dataset, cases in known:
+        found += list(_group(dataset, cases))
     return [*found, *REMARKS]
 
 
@@ -62,46 +70,112 @@ def paper_rows(table: Table) -> tuple[list[str], list[list[str]]]:
     """(headings, rows): every case of every data set."""
     heads = [
         "data set", "assumption", "static utilisation", "S3 accuracy", "utilisation", "accuracy",
-        "final coverage", "over static", "batch static", "batch odma",
+        "final coverage", "migrations", "over static", "batch static", "batch odma",
     ]  # fmt: skip
     metrics = (
         "calibrated.static_utilization", "calibrated.s3_accuracy", "utilization.odma", "accuracy",
-        "coverage_final", "throughput_gain",
+        "coverage_final", "migrations", "throughput_gain",
     )  # fmt: skip
     rows = []
     for group in table.groups:
         for case in _cases(table, group):
             batches = [f"{case.row.mean(f'batch.{name}') or 0:.0f}" for name in ("static", "odma")]
             figures = [_figure(case.at(metric)) for metric in metrics]
-            rows.append([_dataset(group)["name"], case.name, *figures, *batches])
+            name = str(_dataset(table, group).get("name", group.title))
+            rows.append([name, case.name, *figures, *batches])
     return heads, rows
+
+
+def paper_charts(table: Table) -> Iterator[Chart]:
+    """Of each data set, throughput over static by assumption, and by load where several are."""
+    for group in table.groups:
+        cases, dataset = _cases(table, group), _dataset(table, group)
+        gains = [(case, gain) for case in cases if (gain := case.at(GAIN)) is not None]
+        if not gains or not dataset:
+            continue
+        note = f"The paper has {100 * dataset['paper']['throughput_gain']:+.0f} %."
+        bars = [Bar(case.name, gain.mapped(_hundredfold)) for case, gain in gains]
+        yield Bars(f"{dataset['name']}: output tokens/s of odma over static, %", bars, note)
+        at = sorted(_by_load(cases[0], cases), key=lambda pair: pair[0])
+        known = [(load, gain) for load, case in at if (gain := case.at(GAIN)) is not None]
+        if len(known) > 1:
+            title = f"{dataset['name']}: odma over static by load"
+            series = Series(
+                "centre", [load for load, _ in known], [100 * gain.mean for _, gain in known],
+                [100 * gain.low for _, gain in known], [100 * gain.high for _, gain in known],
+            )  # fmt: skip
+            x, y = Axis("load, of the best's capacity"), Axis("output tokens/s over static, %")
+            yield Lines(title, x, y, [series], note)
+
+
+def _hundredfold(value: float) -> float:
+    return 100 * value
+
+
+def given(table: Table, group: Group, key: str) -> dict[str, Any]:
+    """What a group has of `dataset` or `assumption`; empty where nothing says."""
+    found = group.others.get(key, table.config["base"].get(key))
+    return found if isinstance(found, dict) else {}
 
 
 def _cases(table: Table, group: Group) -> list[Case]:
     """The cases that have results, as the sweep lists them."""
-    given = {label(value): value for value in table.config["axes"]["assumption"]}
-    return [
-        Case(given[row.name], row) for row in group.main() if row.name in given and row.replications
-    ]
+    rows = [row for row in group.main() if row.replications]
+    base = given(table, group, "assumption")
+    return [Case(row.overrides.get("assumption", base), row) for row in rows]
 
 
-def _dataset(group: Group) -> dict[str, Any]:
-    dataset: dict[str, Any] = group.others["dataset"]
-    return dataset
+def _dataset(table: Table, group: Group) -> dict[str, Any]:
+    return given(table, group, "dataset")
 
 
-def _group(group: Group, cases: list[Case]) -> Iterator[str]:
-    if not cases:
-        return
-    dataset, centre = _dataset(group), cases[0]
-    name, paper = dataset["name"], dataset["paper"]
+def _in_short(known: list[tuple[dict[str, Any], list[Case]]]) -> str:
+    """How many of the paper's figures follow from its baselines, and which do not."""
+    outside, count = [], 0
+    for dataset, cases in known:
+        for metric, (key, words) in FIGURES.items():
+            count += 1
+            low, high = _band(metric, _grid(cases))
+            if not low <= dataset["paper"][key] <= high:
+                outside.append(f"{words} on {dataset['name']}")
+    text = (
+        f"{count - len(outside)} of the paper's {count} figures lie inside the band that follows "
+        "from its baselines over what it leaves open"
+    )
+    if outside:
+        text += f"; {listed(outside)} {'does' if len(outside) == 1 else 'do'} not"
+    gains = listed(
+        f"{_figure(cases[0].at(GAIN))} on {dataset['name']} (the paper: "
+        f"{100 * dataset['paper'][GAIN]:+.0f} %)"
+        for dataset, cases in known
+    )
+    return f"{text}. At the centre the throughput of odma over static is {gains}."
+
+
+def _grid(cases: list[Case]) -> list[Case]:
+    """Those at the centre's load."""
+    return [case for case in cases if "load" not in case.apart(cases[0])]
+
+
+def _band(metric: str, grid: list[Case]) -> tuple[float, float]:
+    means = [case.row.mean(metric) or 0.0 for case in grid]
+    return min(means), max(means)
+
+
+def _by_load(centre: Case, cases: list[Case]) -> list[tuple[float, Case]]:
+    """(load, case) of the centre and of those that differ from it in load alone."""
+    alike = [case for case in cases if case.apart(centre) in ([], ["load"])]
+    return [(float(case.assumption.get("load", LOAD)), case) for case in alike]
+
+
+def _group(dataset: dict[str, Any], cases: list[Case]) -> Iterator[str]:
+    name, paper, centre, grid = dataset["name"], dataset["paper"], cases[0], _grid(cases)
     yield f"{name}: {_solved(paper, centre, cases)}"
-    grid = [case for case in cases if "load" not in case.apart(centre)]
     for metric, (key, words) in FIGURES.items():
         yield f"{name}: {words}: {_against(paper[key], metric, centre, grid)}"
     yield f"{name}: {_migrations(grid)}"
-    if loads := [case for case in cases if case.apart(centre) == ["load"]]:
-        yield f"{name}: {_loads(paper['throughput_gain'], centre, loads)}"
+    if len(loads := _by_load(centre, cases)) > 1:
+        yield f"{name}: {_loads(paper['throughput_gain'], loads)}"
     yield f"{name}: {_reaching(paper['throughput_gain'], grid)}"
 
 
@@ -122,7 +196,7 @@ def _solved(paper: dict[str, Any], centre: Case, cases: list[Case]) -> str:
 
 def _against(paper: float, metric: str, centre: Case, grid: list[Case]) -> str:
     means = {case.name: case.row.mean(metric) or 0.0 for case in grid}
-    low, high = min(means.values()), max(means.values())
+    low, high = _band(metric, grid)
     if low <= paper <= high:
         place = "inside the band"
     else:
@@ -149,13 +223,9 @@ def _migrations(grid: list[Case]) -> str:
     )
 
 
-def _loads(gain: float, centre: Case, loads: list[Case]) -> str:
+def _loads(gain: float, loads: list[tuple[float, Case]]) -> str:
     """Gain against load at the centre, and the range in which it is at least the paper's."""
-    each = sorted(
-        [(float(case.assumption.get("load", 1.5)), case) for case in [*loads, centre]],
-        key=lambda pair: pair[0],
-    )
-    means = [(load, case.row.mean("throughput_gain") or 0.0) for load, case in each]
+    means = sorted((load, case.row.mean(GAIN) or 0.0) for load, case in loads)
     text = ", ".join(f"{100 * mean:+.1f} % at {load:g}" for load, mean in means)
     inside = [load for load, mean in means if mean >= gain]
     where = f"from {min(inside):g} to {max(inside):g}" if inside else "at none of them"
@@ -166,7 +236,7 @@ def _loads(gain: float, centre: Case, loads: list[Case]) -> str:
 
 
 def _reaching(gain: float, grid: list[Case]) -> str:
-    means = {case.name: case.row.mean("throughput_gain") or 0.0 for case in grid}
+    means = {case.name: case.row.mean(GAIN) or 0.0 for case in grid}
     ahead = [name for name, mean in means.items() if mean >= gain]
     above = [name for name, mean in means.items() if 0 < mean < gain]
     text = (
@@ -182,12 +252,14 @@ def _reaching(gain: float, grid: list[Case]) -> str:
 
 
 def _figure(found: Interval | None) -> str:
+    """A share with its interval, where that is wider than what is written."""
     if found is None:
         return "–"
-    if found.count < 2:
-        return _share(found.mean)
-    return f"{_share(found.mean)} ({100 * found.low:.1f} to {100 * found.high:.1f})"
+    mean, low, high = (_share(each) for each in (found.mean, found.low, found.high))
+    if found.count < 2 or low == high:
+        return mean
+    return f"{mean} ({low.removesuffix(' %')} to {high.removesuffix(' %')})"
 
 
 def _share(value: float, digits: int = 1) -> str:
-    return f"{100 * value:.{digits}f} %"
+    return f"{round(100 * value, digits) + 0.0:.{digits}f} %"  # no minus before zero

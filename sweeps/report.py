@@ -12,6 +12,7 @@ from sweeps.contents import contents, record
 from sweeps.figures import FIGURES
 from sweeps.markdown import markdown
 from sweeps.page import page
+from sweeps.paper_contents import paper_grids
 from sweeps.screen import print_json, print_table
 from sweeps.section import Section, as_json
 from sweeps.store import RunDirectory, write_atomically
@@ -102,6 +103,24 @@ def show(table: Table) -> None:
     print(table.state)
     for problem in table.problems:
         print(f"problem: {problem}")
+    if table.of_paper:
+        _show_paper(table)
+    else:
+        _show_groups(table)
+    print()
+    for sentence in sentences(table):
+        print(sentence)
+    assumed = sum(len(items) for items in table.assumed.values())
+    print(f"\n{table.note}\n{assumed} numbers behind this are assumed; the report lists them.")
+
+
+def _show_paper(table: Table) -> None:
+    for grid in paper_grids(table):
+        print(f"\n{grid.title}" if grid.title else "")
+        print_table(grid.columns, grid.rows, "<<>")
+
+
+def _show_groups(table: Table) -> None:
     for group in table.groups:
         print(f"\n{group.title}")
         lines = [_line(row) for row in group.ordered()]
@@ -109,11 +128,6 @@ def show(table: Table) -> None:
         heads = ["", *_narrow(HEADINGS)]
         rows = [[line[i] for i in shown] for line in lines]
         print_table([heads[i] for i in shown], rows, "".join(SIDES[i] for i in shown))
-    print()
-    for sentence in sentences(table):
-        print(sentence)
-    assumed = sum(len(items) for items in table.assumed.values())
-    print(f"\n{table.note}\n{assumed} numbers behind this are assumed; the report lists them.")
 
 
 def show_comparison(found: comparison.Comparison) -> None:

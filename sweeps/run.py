@@ -20,7 +20,7 @@ from sweeps.progress import Progress
 from sweeps.provenance import argv, provenance, refuse_changes, resolve
 from sweeps.statistics import interval
 from sweeps.store import CALIBRATION, Record, RunDirectory, differences
-from sweeps.sweep import Point, Sweep, label
+from sweeps.sweep import Point, Sweep, named
 
 Key = tuple[int, int]
 
@@ -272,7 +272,7 @@ def apart(metrics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
 
 def title(overrides: dict[str, Any], control: str) -> str:
     """A point in a few words."""
-    words = [label(value) for value in overrides.values()]
+    words = [named(*item) for item in overrides.items()]
     return ", ".join([*words, control] if control else words)
 
 

@@ -46,6 +46,8 @@ DESCRIBED = {
     "serving.predictor.table": "predictors", "serving.predictor.model": "predictors",
 }  # fmt: skip
 """Keys of an experiment that name a description, and the folder of the library they name it in."""
+NAMED = ("dataset", "assumption")
+"""Axes whose values have names of their own, which tell them apart."""
 _DATA = (".csv", ".jsonl", ".gz", ".json")
 _FILES = (".yaml", ".yml", *_DATA)
 _UNITS: tuple[tuple[Any, str, float], ...] = (
@@ -89,6 +91,9 @@ class SweepSpec(Strict):
             texts = [json.dumps(value, sort_keys=True, default=str) for value in values]
             if len(set(texts)) < len(texts):
                 raise ValueError(f"axes.{path}: a value is there twice")
+            names = [named(path, value) for value in values]
+            if path in NAMED and len(set(names)) < len(names):
+                raise ValueError(f"axes.{path}: a name is there twice")
         if self.compare not in self.axes:
             raise ValueError(f"compare: expected an axis; {nearest(self.compare, list(self.axes))}")
         return self
@@ -136,6 +141,13 @@ def label(value: Any) -> str:
         return " ".join([*([str(value["name"])] if "name" in value else []), *rest])
     text = str(value)
     return Path(text).name.split(".")[0] if "/" in text else text
+
+
+def named(axis: str, value: Any) -> str:
+    """A short name of a value of this axis: its own where the axis has such, else its label."""
+    if axis in NAMED and isinstance(value, dict) and "name" in value:
+        return str(value["name"])
+    return label(value)
 
 
 def _assign(document: Document, assignment: str) -> None:

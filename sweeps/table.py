@@ -21,7 +21,7 @@ from sweeps.reading import Reading, read_run
 from sweeps.run import flat
 from sweeps.statistics import LEVEL, Interval, interval
 from sweeps.store import RunDirectory
-from sweeps.sweep import label
+from sweeps.sweep import named
 
 if TYPE_CHECKING:
     from sweeps.trials import Trials
@@ -134,6 +134,11 @@ class Table:
         return str(self.config["compare"]).split(".")[-1]
 
     @property
+    def of_paper(self) -> bool:
+        """Whether it is the ODMA paper's table."""
+        return self.config.get("measure") == "odma_paper"
+
+    @property
     def state(self) -> str:
         """How much of the run is there."""
         what = "results" if self.trials is None else "trials"
@@ -212,7 +217,8 @@ def read_table(directory: RunDirectory) -> Table:
     groups: dict[str, Group] = {}
     for record in sorted(run.records, key=lambda r: (r["point"], r["replication"])):
         group = _group(groups, record["overrides"], config)
-        row = _row(group, label(record["overrides"].get(config["compare"], "")), record)
+        compared = config["compare"]
+        row = _row(group, named(compared, record["overrides"].get(compared, "")), record)
         replication = record["replication"]
         row.replications[replication] = _figures(record, config)
         row.raw[replication] = record["metrics"]
@@ -241,7 +247,7 @@ def _study(run: Reading, directory: RunDirectory) -> Table:
 
 def _group(groups: dict[str, Group], overrides: dict[str, Any], config: dict[str, Any]) -> Group:
     others = {path: value for path, value in overrides.items() if path != config["compare"]}
-    title = ", ".join(label(value) for value in others.values()) or config["name"]
+    title = ", ".join(named(*item) for item in others.items()) or config["name"]
     return groups.setdefault(json.dumps(others, sort_keys=True), Group(title, [], others))
 
 

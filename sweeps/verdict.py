@@ -96,7 +96,7 @@ def judge(group: Group) -> Verdict:
     verdict = Verdict(title, "won", best.name, "", gaps)
     text = (
         f"{best.name} serves {best.mean(THROUGHPUT):,.1f} output tokens/s, {_more(behind)}. "
-        f"Decided by {_listed(verdict.decided_by)}."
+        f"Decided by {listed(verdict.decided_by)}."
     )
     return replace(verdict, sentence=f"{title}: {text}{_why(behind)}")
 
@@ -107,7 +107,7 @@ def _reading(title: str, rows: list[Row]) -> Verdict:
     close = [item for item in gaps if item.total.sign <= 0]
     rate = f"{best.mean(KV_RATE) or 0.0:,.1f} GB/s"
     if close:
-        names = _listed([best.name, *(item.name for item in close)])
+        names = listed([best.name, *(item.name for item in close)])
         text = f"undecided between {names}: {best.name} reads KV at {rate}, {_more(gaps)}"
         return Verdict(title, "undecided", "", f"{title}: {text}.{share_text(best)}", gaps)
     text = f"{best.name} reads KV fastest, at {rate}, {_more(gaps)}.{share_text(best)}"
@@ -121,7 +121,7 @@ def binds(row: Row) -> bool:
 
 
 def _more(gaps: list[Gap]) -> str:
-    return _listed(f"{percent(item.total)} more than {item.name}" for item in gaps)
+    return listed(f"{percent(item.total)} more than {item.name}" for item in gaps)
 
 
 def _why(gaps: list[Gap]) -> str:
@@ -140,8 +140,8 @@ def _layout(gaps: list[Gap]) -> str:
         texts = [f"{_points(part)} against {name}" for name, part in parts]
     if all(part.sign == 0 for _, part in parts):
         texts = [text.removesuffix(" of it") for text in texts]
-        return f"Memory layout may account for none of it: {_listed(texts)}"
-    return f"Memory layout accounts for {_listed(texts)}"
+        return f"Memory layout may account for none of it: {listed(texts)}"
+    return f"Memory layout accounts for {listed(texts)}"
 
 
 def _rest(item: Gap) -> str:
@@ -151,7 +151,7 @@ def _rest(item: Gap) -> str:
         return f"on memory without banks {item.best.name} is not ahead of {item.name} ({gap_there})"
     words = {"reservation": _reservation, "recompute": _recompute, "load": _load}
     found = [words.get(cause, _compute)(item) for cause in item.causes]
-    return f"{item.name} {_listed(found)}"
+    return f"{item.name} {listed(found)}"
 
 
 def _reservation(item: Gap) -> str:
@@ -197,7 +197,7 @@ def _both(item: Gap, metric: str) -> tuple[float, float]:
 
 
 def _undecided(best: Row, close: list[Gap], behind: list[Gap]) -> str:
-    names = _listed([best.name, *(item.name for item in close)])
+    names = listed([best.name, *(item.name for item in close)])
     if any(item.total.count < 2 for item in close):
         return f"undecided between {names}: one replication gives no interval."
     text = f"undecided between {names}: {best.name} serves {_more(close)}, which may be nothing"
@@ -248,7 +248,7 @@ def _unbound(best: Row, gaps: list[Gap]) -> str:
     )
     bound = [item for item in gaps if binds(item.other)]
     if bound:
-        names = _listed(item.name for item in bound)
+        names = listed(item.name for item in bound)
         unsure = ", which may be nothing" if any(item.total.sign <= 0 for item in bound) else ""
         text += f" It did bind for {names}; {best.name} serves {_more(bound)}{unsure}."
     return text
@@ -283,6 +283,7 @@ def _count(value: float) -> str:
     return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
-def _listed(items: Iterable[str]) -> str:
+def listed(items: Iterable[str]) -> str:
+    """`a, b and c`."""
     words = list(items)
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -81,8 +81,10 @@ def test_four_cards_take_four_times_the_requests() -> None:
     [
         ("axes.assumption=[{name: a, shape: r2}]", "no such shape; did you mean 'r1'?"),
         ("axes.assumption=[{name: a, odma: {pol: arena}}]", "did you mean 'pool'?"),
-        ("rivals=[{name: paged}]", "static is the paper's baseline"),
+        ("rivals={paged: {name: paged}}", "static is the paper's baseline"),
         ("policy=paged", "expected odma"),
+        ("rivals={static: {name: static}, odma: {name: odma}}", "needs a name of its own"),
+        ("axes.assumption=[{name: a}, {name: a, limit: 1024}]", "a name is there twice"),
     ],
 )
 def test_mistakes_are_told(tmp_path: Path, override: str, message: str) -> None:
@@ -124,11 +126,11 @@ def changed(run: Path, folder: Path, metric: str, value: float) -> list[str]:
 def test_sentences_follow_the_results(run: Path, tmp_path: Path) -> None:
     far = changed(run, tmp_path / "far", "throughput_gain", 0.9)
     text = next(line for line in far if line.startswith("alpaca: throughput"))
-    assert "centre 90.0 % (90.0 to 90.0)" in text and "the paper is inside the band" in text
+    assert "centre 90.0 %, band" in text and "the paper is inside the band" in text
     load = next(line for line in far if line.startswith("alpaca: odma over static by load"))
     assert "+90.0 % at 1.5; the paper's +23 % or more from 1.5 to 1.5" in load
     assert any("by the paper's +23 % under centre" in line for line in far)
     low = changed(run, tmp_path / "low", "migrations", 0.03)
     assert any("3.00 % at most ('centre'), not below the paper's 0.5 %" in line for line in low)
     exact = changed(run, tmp_path / "exact", "accuracy", 0.9955)
-    assert any("centre 99.6 % (99.6 to 99.6)" in line for line in exact), exact[2:5]
+    assert any("centre 99.6 %, band" in line for line in exact), exact[2:5]
