@@ -136,18 +136,18 @@ def policy_rows(table: Table) -> tuple[list[str], list[list[str]]]:
 
 
 def paged_charts(table: Table) -> Iterator[Chart]:
-    """Capacity and layout of each gap, a chart a data set."""
+    """Capacity and layout of each gap as factors, a chart a data set."""
     for group in table.groups:
         cards = _cards(group)
         bars = [
-            Bar(f"{card.title}: {e.other}: {name}", effect, name == "layout")
+            Bar(f"{card.title}: {e.other}: {name}", effect.mapped(math.exp), name == "layout")
             for card in cards for e in _effects(card, cards[0])
             for name, effect in (("capacity", e.capacity), ("layout", e.layout))
             if effect is not None
         ]  # fmt: skip
         if bars:
-            title = f"{_name(table, group)}: what makes the gap of paged over others, ln of a ratio"
-            yield Bars(title, bars, "Pale: layout.", 3)
+            title = f"{_name(table, group)}: factors of paged's output tokens/s over another's"
+            yield Bars(title, bars, "Pale: layout. The product of the two is the whole.", 3)
 
 
 def _name(table: Table, group: Group) -> str:

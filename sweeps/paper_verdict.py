@@ -87,29 +87,33 @@ def paper_rows(table: Table) -> tuple[list[str], list[list[str]]]:
 
 
 def paper_charts(table: Table) -> Iterator[Chart]:
-    """Of each data set, throughput over static by assumption, and by load where several are."""
+    """Of each data set the paper's figures by assumption, and throughput by load where several
+    are."""
     for group in table.groups:
         cases, dataset = _cases(table, group), _dataset(table, group)
-        gains = [(case, gain) for case in cases if (gain := case.at(GAIN)) is not None]
-        if not gains or not dataset:
+        if not cases or not dataset:
             continue
-        note = f"The paper has {100 * dataset['paper']['throughput_gain']:+.0f} %."
-        bars = [Bar(case.name, gain.mapped(_hundredfold)) for case, gain in gains]
-        yield Bars(f"{dataset['name']}: output tokens/s of odma over static, %", bars, note)
+        name, paper = dataset["name"], dataset["paper"]
+        for metric, (key, words) in FIGURES.items():
+            shift = 1.0 if metric == GAIN else 0.0  # a gain as a ratio: bars begin at zero
+            bars = [Bar(case.name, _percents(found, shift)) for case in cases
+                    if (found := case.at(metric)) is not None]  # fmt: skip
+            title = f"{name}: {words}, %" + (" of static's" if metric == GAIN else "")
+            yield Bars(title, bars, f"The paper: {100 * (paper[key] + shift):g} %.")
         at = sorted(_by_load(cases[0], cases), key=lambda pair: pair[0])
-        known = [(load, gain) for load, case in at if (gain := case.at(GAIN)) is not None]
+        known = [(load, _percents(g, 1.0)) for load, case in at if (g := case.at(GAIN)) is not None]
         if len(known) > 1:
-            title = f"{dataset['name']}: odma over static by load"
             series = Series(
-                "centre", [load for load, _ in known], [100 * gain.mean for _, gain in known],
-                [100 * gain.low for _, gain in known], [100 * gain.high for _, gain in known],
+                "centre", [load for load, _ in known], [ratio.mean for _, ratio in known],
+                [ratio.low for _, ratio in known], [ratio.high for _, ratio in known],
             )  # fmt: skip
-            x, y = Axis("load, of the best's capacity"), Axis("output tokens/s over static, %")
-            yield Lines(title, x, y, [series], note)
+            x, y = Axis("load, of the best's capacity"), Axis("output tokens/s, % of static's")
+            note = f"The paper: {100 * (paper[GAIN] + 1):g} %."
+            yield Lines(f"{name}: odma over static by load", x, y, [series], note)
 
 
-def _hundredfold(value: float) -> float:
-    return 100 * value
+def _percents(found: Interval, shift: float) -> Interval:
+    return found.mapped(lambda share: 100 * (share + shift))
 
 
 def given(table: Table, group: Group, key: str) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def test_the_findings_page_is_the_report_without_its_charts(tmp_path: Path) -> N
     whole = markdown([contents(table)])
     for line in page.split("## planted\n")[1].split("\nFrom bankwise")[0].splitlines():
         assert line.removeprefix("#") in whole
-    chart = "**alpaca: what makes the gap of paged over others, ln of a ratio**"
+    chart = "**alpaca: factors of paged's output tokens/s over another's**"
     assert chart in whole and chart not in page
     assert "| policy | output tokens/s |" in page and "Assumed numbers" not in page
     assert "commit: abc" in page
