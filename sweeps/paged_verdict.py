@@ -15,6 +15,7 @@ from sweeps.chart import Bar, Bars, Chart
 from sweeps.gap import CONTROL, pairs
 from sweeps.paper_verdict import given
 from sweeps.statistics import Interval, grown, interval, log_ratios
+from sweeps.sweep import label
 from sweeps.table import Group, Row, Table
 from sweeps.verdict import listed, percent
 
@@ -27,6 +28,8 @@ DWARFS = 5.0
 (assumed)."""
 BOUND = 0.05
 """Share of step time from which FLOPs are told to bind (assumed)."""
+EFFICIENCY = "_efficiency"
+"""How the paths end of numbers that say which share of its FLOPs an accelerator reaches."""
 DEFINITIONS = (
     "Each effect is the natural logarithm of a ratio of output tokens/s in each replication, with "
     "its mean and 95 % interval: 0.10 is 10.5 % more, -0.10 is 9.5 % less.",
@@ -58,10 +61,15 @@ class Effects:
 
 @dataclass(frozen=True)
 class Card:
-    """One memory under the accelerator: its results on simulated memory and under the control."""
+    """One memory under the accelerator: its results on simulated memory and under controls."""
 
     main: Row
-    control: Row | None
+    controls: dict[str, Row]
+    """By name, those that have it."""
+
+    @property
+    def control(self) -> Row | None:
+        return self.controls.get(CONTROL)
 
     @property
     def memory(self) -> str:
@@ -91,7 +99,8 @@ def paged_sentences(table: Table) -> list[str]:
     found = []
     for name, cards in parts:
         found += [f"{name}, {card.title}: {_card(card, cards[0])}" for card in cards]
-        found += [f"{name}: {text}" for text in _bandwidth(cards)]
+        found += [f"{name}: {text}." for text in _bandwidth(cards, _on(table))]
+        found += [f"{name}, {text}." for text in _otherwise(table, cards)]
     everything = [each for _, cards in parts for each in _all(cards)]
     return [_in_short(everything), *found] if everything else found
 
@@ -155,9 +164,12 @@ def _name(table: Table, group: Group) -> str:
 
 
 def _cards(group: Group) -> list[Card]:
-    control = group.control(CONTROL)
-    rows = [row for row in group.main() if row.values(f"{RATE}.{PAGED}")]
-    return [Card(row, control.get(row.name)) for row in rows]
+    rows = [row for row in group.rows if row.values(f"{RATE}.{PAGED}")]
+    return [
+        Card(main, {row.control: row for row in rows if row.control and row.name == main.name})
+        for main in rows
+        if not main.control
+    ]
 
 
 def _policies(card: Card) -> list[str]:
@@ -271,19 +283,55 @@ def _decided(effect: Interval) -> str:
     return _percent(effect) + ("" if effect.sign else ", undecided")
 
 
-def _bandwidth(cards: list[Card]) -> Iterator[str]:
+def _bandwidth(cards: list[Card], on: str) -> Iterator[str]:
     """Each later card against the first, then cards of one bandwidth and different memories."""
     for i, card in enumerate(cards[1:], 1):
-        yield f"{card.title}, instead of {cards[0].title}: {_moved(card, cards[0])}"
+        yield f"{card.title}, instead of {cards[0].title}: {_moved(card, cards[0], on)}"
         for other in cards[1:i]:
             if abs(card.gbps / other.gbps - 1) < SAME and card.memory != other.memory:
                 yield (
                     f"{card.memory} instead of {other.memory}, both at {card.gbps:.0f} GB/s: "
-                    f"{_moved(card, other)}"
+                    f"{_moved(card, other, on)}"
                 )
 
 
-def _moved(card: Card, first: Card) -> str:
+def _otherwise(table: Table, cards: list[Card]) -> Iterator[str]:
+    """What capacity is under each control but the analytic one, against the best other policy; with
+    another sign the answer hangs on what that control changes."""
+    controls = table.config.get("controls") or {}
+    base = controls.get(CONTROL, {})
+    for name in (each for each in controls if each != CONTROL):
+        told, turned = [], False
+        for card in cards:
+            if (found := _both_ways(card, name)) is not None:
+                other, here, there = found
+                turned |= here.sign != there.sign
+                told.append(
+                    f"{_decided(there)} over {other} on {card.title} (rather than {_decided(here)})"
+                )
+        if told:
+            changed = listed(
+                f"{path}={label(value)}"
+                for path, value in controls[name].items()
+                if base.get(path) != value
+            )
+            answer = "undecided: the answer changes with it; " if turned else ""
+            yield f"{name} ({changed}): {answer}capacity is {listed(told)}"
+
+
+def _both_ways(card: Card, name: str) -> tuple[str, Interval, Interval] | None:
+    """(other, here, there): capacity over the best other policy, under the analytic control and
+    under the one named."""
+    if card.control is None or (there := card.controls.get(name)) is None:
+        return None
+    if not (among := _shared(card.control, there)):
+        return None
+    other = max((p for p in _policies(card) if p != PAGED), key=lambda p: card.mean(RATE, p))
+    here = interval(_gaps(card.control, other, among))
+    return other, here, interval(_gaps(there, other, among))
+
+
+def _moved(card: Card, first: Card, on: str) -> str:
     """What the policies serve on one card rather than another, and what that does to the gaps."""
     faster = listed(f"{name} {_percent(_speedup(card, first, name))}" for name in _policies(card))
     gaps = listed(
@@ -291,12 +339,18 @@ def _moved(card: Card, first: Card) -> str:
         for e in _effects(card, first)
         if e.bandwidth is not None
     )
-    text = f"throughput moves by {faster}, so that paged's gap moves {gaps}."
+    text = f"throughput moves by {faster}, so that paged's gap moves {gaps}"
     bound = [name for name in _policies(card) if card.mean(FLOPS, name) >= BOUND]
     if not bound:
         return text
     flops = listed(f"{100 * card.mean(FLOPS, name):.0f} % of {name}'s" for name in bound)
-    return f"{text} FLOPs take longer than bytes for {flops} step time."
+    return f"{text}. FLOPs take longer than bytes for {flops} step time there{on}"
+
+
+def _on(table: Table) -> str:
+    """The assumed numbers that say how fast FLOPs are, on which the effect of bandwidth hangs."""
+    names = {path for items in table.assumed.values() for path in items if EFFICIENCY in path}
+    return f" (assumed: {listed(sorted(names))})" if names else ""
 
 
 def _percent(found: Interval) -> str:

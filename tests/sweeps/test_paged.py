@@ -33,7 +33,10 @@ CONFIG: dict[str, Any] = {
     "kind": "sweep", "name": "planted", "summary": "", "question": "Why?", "measure": "odma_paper",
     "base": {"replications": 3, "assumption": {"name": "centre"}},
     "axes": {"dataset": [{"name": "alpaca"}], "device_set": [card for card, _, _ in CARDS]},
-    "controls": {"analytic": {"serving.memory.fidelity": "analytic"}},
+    "controls": {
+        "analytic": {"serving.memory.fidelity": "analytic"},
+        "fast": {"serving.memory.fidelity": "analytic", "device_set.compute.fp16": "1PFLOPS"},
+    },
     "compare": "device_set",
 }  # fmt: skip
 
@@ -46,17 +49,23 @@ def planted(
     spread: float = 0.0,
     control: bool = True,
     flops: float = 0.0,
+    assumed: str = "dma.window",
+    fast: float | None = None,
 ) -> Table:
     """A run in which ln(paged / static) is capacity + layout on each card; paged's alone has
-    `spread` from replication to replication on simulated memory."""
+    `spread` from replication to replication on simulated memory. fast: capacity under a second
+    control, which is otherwise not run."""
     run = RunDirectory(path)
-    run.create(CONFIG, PROVENANCE, {})
-    places = [(name, i) for name in ("", "analytic")[: 1 + control] for i in range(len(CARDS))]
+    run.create(CONFIG, {**PROVENANCE, "assumed": {"card": {assumed: "0.5"}}}, {})
+    names = ["", *(["analytic"] if control else []), *([] if fast is None else ["fast"])]
+    places = [(name, i) for name in names for i in range(len(CARDS))]
     for point, (name, i) in enumerate(places):
         card, memory, gbps = CARDS[i]
         for replication, noise in enumerate(NOISE, 1):
             static = 1000 * (1 + i) * math.exp(noise)
             shift = capacity[i] + (0.0 if name else layout[i] + spread * (replication - 2))
+            if name == "fast" and fast is not None:
+                shift = fast
             metrics = {
                 "card": {"memory": memory, "peak_gbps": gbps},
                 "throughput": {"static": static, "paged": static * math.exp(shift)},
@@ -144,10 +153,29 @@ def test_bandwidth_is_told_of_cards_and_of_memories(tmp_path: Path) -> None:
     more = next(line for line in found if "instead of lpddr, 300 GB/s" in line)
     assert "static +100 % (100 to 100) and paged +48 % (48 to 48)" in more
     assert "gap moves over static by -26 % (-26 to -26)" in more  # e^-0.3
-    assert more.endswith("FLOPs take longer than bytes for 60 % of paged's step time.")
+    assert more.endswith("FLOPs take longer than bytes for 60 % of paged's step time there.")
     kinds = next(line for line in found if "hbm instead of lpddr, both at 600 GB/s" in line)
     assert "over static by -1.0 % (-1.0 to -1.0)" in kinds  # -0.03 against -0.02
     assert not any("FLOPs" in line for line in sentences(planted(tmp_path / "none")))
+    plain = planted(tmp_path / "bytes", assumed="compute.decode_efficiency")
+    assert not any("assumed" in line for line in sentences(plain))
+    table = planted(tmp_path / "flops", flops=0.6, assumed="compute.decode_efficiency")
+    assert any(
+        line.endswith("there (assumed: compute.decode_efficiency).") for line in sentences(table)
+    )
+
+
+def test_another_control_is_told_and_whether_it_turns_the_answer(tmp_path: Path) -> None:
+    last = sentences(planted(tmp_path / "same", fast=0.2))[-1]
+    assert last == (
+        "alpaca, fast (device_set.compute.fp16=1PFLOPS): capacity is +22 % (22 to 22) over static "
+        "on lpddr, 300 GB/s (rather than +49 % (49 to 49)), +22 % (22 to 22) over static on lpddr, "
+        "600 GB/s (rather than +11 % (11 to 11)) and +22 % (22 to 22) over static on hbm, 600 GB/s "
+        "(rather than +11 % (11 to 11))."
+    )
+    turned = sentences(planted(tmp_path / "turned", fast=-0.2))[-1]
+    assert "(device_set.compute.fp16=1PFLOPS): undecided: the answer changes with it" in turned
+    assert not any("fast" in line for line in sentences(planted(tmp_path / "none")))
 
 
 def test_the_findings_page_is_the_report_without_its_charts(tmp_path: Path) -> None:
