@@ -64,8 +64,8 @@ class FidelitySpec(Strict):
     every_steps: Count = 2000
     """Steps after which a probe comes in any case, unless `spacing` asks for more."""
     spacing: Annotated[float, Field(ge=0)] = 0.1
-    """Least steps between probes, as a share of the steps so far (since the warm-up, after it): a
-    run twice as long takes seven probes of a phase more (assumed)."""
+    """Least steps between probes, as a share of the steps so far (since the warm-up, after it), so
+    that a run twice as long takes seven probes of a phase more (assumed)."""
     seed: Annotated[int, Field(ge=0)] = 0
     """sampled: another number draws other windows, of a run that is else the same."""
     max_probes: Count = 100

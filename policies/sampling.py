@@ -30,7 +30,10 @@ from policies.traffic import Extent, Reading, Spread
 RECENT = 4
 """Probes of a phase that are averaged (assumed), so that no odd one stands alone until the next."""
 FIRST, EVERY = 4, 32
-"""The first probes of every so many measure a whole layer beside the window (assumed)."""
+"""The first of every so many windows have a whole layer measured beside them (assumed)."""
+ANOTHER = 3.0
+"""Placement that has moved by more than this, to four times or a quarter, is probed without regard to when
+the last probe was (assumed)."""
 MOST_EXTENTS = 40
 """Probes that a result tells one by one."""
 
@@ -56,6 +59,8 @@ class SampledMemory(Memory):
         self._marks = dict.fromkeys(self._clocks, 0)
         self._beside: dict[str, list[Beside]] = {name: [] for name in self._clocks}
         """Layers that were simulated beside their windows."""
+        self._windows = dict.fromkeys(self._clocks, 0)
+        """Probes of a window."""
         self._common = dict.fromkeys(self._clocks, 0.0)
         """Relative half-width that all windows have alike, from what they leave out."""
         self._placed: dict[str, list[tuple[float, ...]]] = {name: [] for name in self._clocks}
@@ -170,13 +175,15 @@ class SampledMemory(Memory):
     ) -> None:
         spread: Spread = "slice" if phase == "migration" else self._reading.spread
         results, beside, place = self._results[phase], self._beside[phase], self._placed[phase]
-        calibrate = len(results) % EVERY < FIRST
+        calibrate = self._windows[phase] % EVERY < FIRST
         found = self._probe.measure(
             layer, self._layout.layers, spread, self._rng, calibrate=calibrate
         )
         if found.beside is not None:
             beside.append(found.beside)
         elapsed_ns = found.elapsed_ns
+        if found.beside is not None or not found.exact:
+            self._windows[phase] += 1
         if not found.exact:
             mean_ns, half_ns = lost_ns(beside, found.at_peak_ns)
             elapsed_ns += mean_ns
@@ -193,9 +200,9 @@ class SampledMemory(Memory):
 
 
 def moved(now: tuple[float, ...], then: tuple[float, ...]) -> float:
-    """The largest relative change of placement statistics."""
+    """The largest relative change of placement statistics, of the smaller value."""
     pairs = zip(now, then, strict=True)
-    return max((abs(new - old) / old for new, old in pairs), default=0.0)
+    return max((max(new / old, old / new) - 1 for new, old in pairs), default=0.0)
 
 
 class _Clock:
@@ -231,9 +238,9 @@ class _Clock:
         if self._taken >= self._spec.max_probes:
             return False
         if self._taken and step < self.due:
+            gone = moved(placed, self._placed)
             near = step - self._last < self._spec.spacing * (step - self._begin)
-            steady = moved(placed, self._placed) <= self._spec.change
-            if near or (steady and not wide):
+            if gone <= ANOTHER and (near or (gone <= self._spec.change and not wide)):
                 return False
         self._taken += 1
         self._last, self._placed = step, placed
