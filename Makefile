@@ -46,7 +46,7 @@ physics: $(RUN)
 	mv docs/physics.md.new docs/physics.md
 
 # What is there already is kept; RUNS="runs/quickstart-1 ..." puts more runs on the page.
-FINDINGS := odma-paper odma-paper-paged
+FINDINGS := odma-paper odma-paper-paged what-if-mlu370-x4 break-even-mlu370-x4 break-even-kv-mlu370-x4
 
 findings: $(RUN)
 	for sweep in $(FINDINGS); do $(BIN)/bankwise run $$sweep --out runs/$$sweep --resume || exit; done

@@ -138,6 +138,25 @@ class Bars:
 
 
 @dataclass(frozen=True)
+class Tornado:
+    """Relative changes as horizontal bars to both sides of none, to scale in logarithms, so that
+    twice and half are equally long; values are shares (0.5: half as much again)."""
+
+    title: str
+    bars: list[Bar]
+    note: str = ""
+
+    def columns(self) -> list[str]:
+        return ["name", self.title, "low", "high", "replications"]
+
+    def rows(self) -> list[Cells]:
+        return [
+            [b.name, 100 * b.value.mean, 100 * b.value.low, 100 * b.value.high, b.value.count]
+            for b in self.bars
+        ]
+
+
+@dataclass(frozen=True)
 class Stacks:
     """Horizontal bars of parts; of one length each where `share`, else to scale."""
 
@@ -176,7 +195,7 @@ class Patches:
         return [[whose, x, x + width, y, y + height] for x, width, y, height, whose in self.patches]
 
 
-Chart = Lines | Curves | Bars | Stacks | Patches
+Chart = Lines | Curves | Bars | Tornado | Stacks | Patches
 
 
 def to_csv(chart: Chart) -> str:

@@ -1,8 +1,8 @@
 """What differs between two runs: inputs, results, and how sure the differences are.
 
-Points are matched by what they are: the value of every axis of either run, where a run without that
-axis has the value of its base. Replications with the same seed served the same requests and are
-paired; others are compared as independent samples.
+Points are matched by what they are: the value of every axis (and change) of either run, where a run
+without that axis has the value of its base. Replications with the same seed served the same
+requests and are paired; others are compared as independent samples.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def compared(a: Table, b: Table) -> Comparison:
     ]
     for key in _CODE:
         found.code += list(differences(a.provenance.get(key), b.provenance.get(key), key))
-    axes = list(dict.fromkeys([*a.config["axes"], *b.config["axes"]]))
+    axes = list(dict.fromkeys([*a.paths, *b.paths]))
     ours, theirs = _points(a, axes), _points(b, axes)
     for key, (title, row) in ours.items():
         if key in theirs:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from sweeps.break_even_verdict import break_even_sentences
 from sweeps.figures import THROUGHPUT
 from sweeps.gap import CONTROL
 from sweeps.paged_verdict import is_paged, paged_sentences
@@ -17,6 +18,7 @@ from sweeps.study_verdict import study_sentences
 from sweeps.sweep import DESCRIBED, label
 from sweeps.table import Group, Row, Table
 from sweeps.verdict import Verdict, judge
+from sweeps.what_if_verdict import what_if_sentences
 
 _ASKED = (*DESCRIBED, "load", "slo", "requests")
 """Axes that begin so are questions, not assumptions."""
@@ -28,6 +30,10 @@ def sentences(table: Table) -> list[str]:
         return study_sentences(table.trials)
     if table.of_paper:
         return paged_sentences(table) if is_paged(table) else paper_sentences(table)
+    if table.config.get("changes"):
+        return what_if_sentences(table)
+    if table.config.get("break_even"):
+        return break_even_sentences(table)
     verdicts = [judge(group) for group in table.groups]
     return [*conclusions(table, verdicts), *(verdict.sentence for verdict in verdicts)]
 

@@ -6,18 +6,23 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+from sweeps.break_even import PARAMETER
+from sweeps.break_even_verdict import break_even_blocks, break_even_grids
 from sweeps.conclusion import sentences
 from sweeps.figures import FIGURES, THROUGHPUT
 from sweeps.gallery import charts
 from sweeps.gap import CONTROL
 from sweeps.inputs import configuration, origin
 from sweeps.memory_map import memory_map
-from sweeps.paper_contents import paper_blocks
+from sweeps.paper_contents import paper_blocks, paper_grids
 from sweeps.section import Block, Grid, Say, Section
 from sweeps.study_contents import study_blocks
 from sweeps.table import HEADINGS, Group, Table
 from sweeps.trend import trends
+from sweeps.variant import AS_DESCRIBED
 from sweeps.verdict import judge
+from sweeps.what_if import CHANGE
+from sweeps.what_if_verdict import what_if_blocks, what_if_grids
 
 _OPEN = 6
 """Groups a page shows unfolded."""
@@ -53,11 +58,30 @@ def shown(table: Table) -> list[Block]:
         blocks.append(Section("Along the axes", list(found)))
     if table.trials is not None:
         return [*blocks, *study_blocks(table, table.trials)]
-    many = len(table.groups) > _OPEN
-    blocks += [_group(table, group, many and i >= _OPEN) for i, group in enumerate(table.groups)]
+    groups = table.groups
+    if table.config.get("changes"):
+        blocks += what_if_blocks(table)
+        groups = [group for group in groups if group.others.get(CHANGE) == AS_DESCRIBED]
+    elif table.config.get("break_even"):
+        blocks += break_even_blocks(table)
+        groups = [group for group in groups if group.others.get(PARAMETER) == AS_DESCRIBED]
+    many = len(groups) > _OPEN
+    blocks += [_group(table, group, many and i >= _OPEN) for i, group in enumerate(groups)]
+    if rest := [group for group in table.groups if group not in groups and CHANGE in group.others]:
+        inner: list[Block] = [_group(table, group, True) for group in rest]
+        blocks.append(Section("Each change", inner, folded=True))
     if maps := list(islice(_maps(table), _MAPS)):
         blocks.append(Section("Physical memory", maps))
     return blocks
+
+
+def grids(table: Table) -> list[Grid]:
+    """The tables of a sweep that has others than its groups'; none of the rest."""
+    if table.of_paper:
+        return paper_grids(table)
+    if table.config.get("changes"):
+        return what_if_grids(table)
+    return break_even_grids(table) if table.config.get("break_even") else []
 
 
 def _maps(table: Table) -> Iterator[Block]:

@@ -7,11 +7,22 @@ width: letters keep their size on a phone. Series differ in colour and in dashes
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from urllib.parse import quote
 
-from sweeps.chart import Bar, Bars, Chart, Curves, Lines, Patches, Series, Stacks, to_csv
+from sweeps.chart import (
+    Bar,
+    Bars,
+    Chart,
+    Curves,
+    Lines,
+    Patches,
+    Series,
+    Stacks,
+    Tornado,
+    to_csv,
+)
 from sweeps.scale import Scale, number, scale
 from sweeps.statistics import Interval
 
@@ -28,6 +39,8 @@ figcaption { font-size: .9rem; font-weight: 600; margin-bottom: .2rem }
 .bars svg text { fill: var(--back); font: 11px system-ui, sans-serif; text-anchor: middle }
 .bars .control { color: var(--dim) }
 .bar { fill: var(--s0) } .bar.control { fill: var(--control) }
+.bar.loss { fill: var(--s1) } .bar.control.loss { fill: var(--control) }
+.zero { stroke: var(--dim); stroke-width: 1 }
 .whisker { stroke: var(--ink); stroke-width: 1.2 }
 .part { stroke: var(--back); stroke-width: 1 }
 .keys { font-size: .85rem; line-height: 1.5; margin-bottom: .2rem }
@@ -60,6 +73,8 @@ def figure(chart: Chart, file: str) -> str:
     match chart:
         case Bars():
             body = _bars(chart)
+        case Tornado():
+            body = _tornado(chart)
         case Stacks():
             body = _stacks(chart)
         case Lines():
@@ -97,6 +112,46 @@ def _bars(chart: Bars) -> str:
     return f'<div class="bars">{"".join(lines)}</div>'
 
 
+def _tornado(chart: Tornado) -> str:
+    """Gains to the right of a line and losses to its left, one scale for all."""
+    ends = [end for bar in chart.bars for end in _ends_of(bar.value)]
+    low, high = min([0.0, *ends]), max([0.0, *ends])
+    span = (high - low) or 1.0
+
+    def place(log: float) -> float:
+        return 100 * (log - low) / span
+
+    lines = []
+    for bar in chart.bars:
+        digits = 0 if abs(bar.value.mean) >= 0.1 else 1
+        text = f"{round(100 * bar.value.mean, digits) + 0.0:+,.{digits}f} %"
+        kind = ' class="control"' if bar.dim else ""
+        lines.append(
+            f'<span{kind}>{_name(bar.name)}</span><svg role="img" '
+            f'aria-label="{escape(f"{bar.name}: {text}")}">{_swing(bar, place)}</svg>'
+            f"<span{kind}>{text}</span>"
+        )
+    return f'<div class="bars">{"".join(lines)}</div>'
+
+
+def _ends_of(found: Interval) -> list[float]:
+    """Where a relative change and its interval lie, in logarithms; what is infinite is left out."""
+    ends = (found.mean, found.low, found.high)
+    return [math.log1p(end) for end in ends if math.isfinite(end) and end > -1]
+
+
+def _swing(bar: Bar, place: Callable[[float], float]) -> str:
+    mean, *ends = map(place, _ends_of(bar.value))
+    zero = place(0.0)
+    kind = "bar" + " control" * bar.dim + " loss" * (mean < zero)
+    drawn = (
+        f'<rect class="{kind}" y="2" height="14" x="{min(mean, zero):.2f}%" '
+        f'width="{abs(mean - zero):.2f}%"/>'
+        f'<line class="zero" x1="{zero:.2f}%" x2="{zero:.2f}%" y1="-2" y2="20"/>'
+    )
+    return drawn + (_between(*(f"{end:.2f}%" for end in ends)) if len(ends) == 2 else "")
+
+
 def _name(text: str) -> str:
     """A name that breaks at its dots, where it must."""
     return escape(text).replace(".", ".<wbr>")
@@ -112,7 +167,11 @@ def _bar(bar: Bar, top: float) -> str:
 def _whisker(found: Interval, top: float) -> str:
     if not math.isfinite(found.half) or found.half == 0:
         return ""
-    low, high = (f"{100 * max(value, 0) / top:.2f}%" for value in (found.low, found.high))
+    return _between(*(f"{100 * max(value, 0) / top:.2f}%" for value in (found.low, found.high)))
+
+
+def _between(low: str, high: str) -> str:
+    """A whisker from one place to another."""
     lines = [(low, high, 9, 9), (low, low, 5, 13), (high, high, 5, 13)]
     return "".join(
         f'<line class="whisker" x1="{a}" x2="{b}" y1="{c}" y2="{d}"/>' for a, b, c, d in lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 THROUGHPUT = "output_tokens_per_s"
 """Over the makespan: every policy then does exactly the same work. A window that ends when nobody
@@ -12,6 +13,21 @@ LIMITS = "limit_share"
 KV_MEMORY = "kv_memory"
 KV_RATE, KV_SHARE, KV_EXTENT = "kv_gbps", "kv_share", "extent_bytes"
 """Metrics of the KV read of one batch: GB/s, share of the step, mean extent."""
+
+
+class Rate(NamedTuple):
+    """What competitors are compared by."""
+
+    metric: str
+    words: str
+    unit: str
+
+
+RATES = {
+    "serving": Rate(THROUGHPUT, "Output tokens/s", "tok/s"),
+    "kv_read": Rate(KV_RATE, "KV read, GB/s", "GB/s"),
+}
+"""By a sweep's `measure`; the others are not compared by a rate."""
 ENERGY, ENERGY_CONFIDENCE = "energy.mj_per_token", "energy.confidence"
 """Metrics: DRAM energy of an output token, and the worst confidence of a constant in it."""
 PREEMPTIONS_EACH = "preemptions_per_request"

@@ -46,13 +46,13 @@ def _section(table: Table) -> Section:
 
 
 def _tables(blocks: Sequence[Block]) -> Iterator[Block]:
-    """Blocks without their charts where there are tables beside them, and without empty
-    sections."""
+    """Blocks without their charts where there are tables beside them, and without sections that
+    are empty or folded."""
     plain = any(isinstance(block, Grid) for block in blocks)
     for block in blocks:
         match block:
             case Section():
-                if inner := list(_tables(block.blocks)):
+                if not block.folded and (inner := list(_tables(block.blocks))):
                     yield Section(block.title, inner)
             case Grid() | Say():
                 yield block

@@ -22,9 +22,14 @@ def configuration(table: Table) -> Section:
         rows = [[path, _words(space)] for path, space in table.trials.space.items()]
         rows += [[f"reference {name}", _words(changed)] for name, changed in
                  (config.get("references") or {}).items()]  # fmt: skip
-    for name, changed in (config.get("controls") or {}).items():
-        told = "; ".join(f"{path}: {label(value)}" for path, value in changed.items())
-        rows.append([f"control {name}", told])
+    for kind in ("control", "change"):
+        for name, changed in (config.get(f"{kind}s") or {}).items():
+            told = "; ".join(f"{path}: {label(value)}" for path, value in changed.items())
+            rows.append([f"{kind} {name}", told])
+    for name, parts in (config.get("together") or {}).items():
+        rows.append([f"together {name}", ", ".join(parts)])
+    for name, parameter in (config.get("break_even") or {}).items():
+        rows.append([f"break-even {name}", _words(parameter)])
     marked = frozenset(range(len(rows)))
     what = "points" if table.trials is None else "trials"
     blocks: list[Block] = []

@@ -31,15 +31,26 @@ def in_sweep(error: DescriptionError, sweep: Document, key: str) -> DescriptionE
     if error.file is None or not error.file.startswith(_SET):
         return error
     keys = error.file.removeprefix(_SET).partition("=")[0].split(".")
-    mark = sweep.mark(_given(sweep, f"{key}_set", keys))
+    mark = sweep.mark(_given(sweep, f"{key}_set.{'.'.join(keys)}"))
     path = f"{key}_set.{error.path}" if error.path else f"{key}_set"
     return DescriptionError(error.message, mark.file, mark.line, path)
 
 
-def _given(sweep: Document, name: str, keys: list[str]) -> KeyPath:
-    """Path of an override: an axis or parameter that holds it, else in the base."""
+def _given(sweep: Document, path: str) -> KeyPath:
+    """Path of an override: an axis, a parameter or a change that holds it, else in the base."""
     for group in ("axes", "space"):
-        for path in sweep.data.get(group, {}):
-            if f"{name}.{'.'.join(keys)}.".startswith(f"{path}."):
-                return (group, path)
-    return ("base", name, *keys)
+        for each in sweep.data.get(group, {}):
+            if f"{path}.".startswith(f"{each}."):
+                return (group, each)
+    beside: list[tuple[KeyPath, str]] = [
+        (("changes", name, each), each)
+        for name, overrides in sweep.data.get("changes", {}).items()
+        for each in overrides
+    ]
+    for name, parameter in sweep.data.get("break_even", {}).items():
+        beside.append((("break_even", name, "path"), parameter["path"]))
+        beside += [(("break_even", name, "given", p), p) for p in parameter.get("given", {})]
+    for place, each in beside:
+        if f"{path}.".startswith(f"{each}."):
+            return place
+    return ("base", *path.split("."))

@@ -30,6 +30,7 @@ from sweeps.store import differences, plain
 from sweeps.study_spec import Study
 from sweeps.sweep import Sweep
 from sweeps.version import version
+from sweeps.what_if import CHANGE
 
 _ROOT = Path(__file__).resolve().parent.parent
 _LIBRARIES = ("numpy", "numba", "llvmlite", "PyYAML", "optuna", "pydantic", "typer", "rich")
@@ -51,6 +52,7 @@ def provenance(sweep: Sweep | Study, resolved: dict[str, Any], argv: list[str]) 
         },
         "seeds": sorted({(e.seed, e.replications) for e in experiments}),
         "assumed": _assumed(experiments),
+        **_hardware(sweep),
         "libraries": {name: _library(name) for name in _LIBRARIES},
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -146,13 +148,26 @@ def _assumed(experiments: list[Described]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for experiment in experiments:
         device = device_of(experiment)
-        found[device.name] = dict(device.assumed)
+        found[device.name] = {**device.assumed, **found.get(device.name, {})}
         documents = [load(find("models", experiment.model))]
         if isinstance(experiment, ExperimentSpec):
             documents.append(workload_document(experiment.workload))
         for document in documents:
             found[_title(document)] = {k: str(p.value) for k, p in document.assumed().items()}
     return {name: items for name, items in found.items() if items}
+
+
+def _hardware(sweep: Sweep | Study) -> dict[str, Any]:
+    """Peak and capacity of the device under each change, by the change's name."""
+    found: dict[str, Any] = {}
+    for point in sweep.points:
+        if CHANGE in point.overrides:
+            device = device_of(point.experiment)
+            found.setdefault(point.overrides[CHANGE], {})[device.name] = {
+                "peak_gbps": device.peak_gbps,
+                "capacity_bytes": device.capacity_bytes,
+            }
+    return {"hardware": found} if found else {}
 
 
 def _title(document: Document) -> str:

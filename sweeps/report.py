@@ -8,13 +8,12 @@ from pathlib import Path
 from hwmodel.description import DescriptionError
 from sweeps import comparison
 from sweeps.conclusion import sentences
-from sweeps.contents import contents, record
+from sweeps.contents import contents, grids, record
 from sweeps.figures import FIGURES
 from sweeps.markdown import markdown
 from sweeps.page import page
-from sweeps.paper_contents import paper_grids
 from sweeps.screen import print_json, print_table
-from sweeps.section import Section, as_json
+from sweeps.section import Grid, Section, as_json
 from sweeps.store import RunDirectory, write_atomically
 from sweeps.table import HEADINGS, Row, Table, read_table
 
@@ -103,8 +102,8 @@ def show(table: Table) -> None:
     print(table.state)
     for problem in table.problems:
         print(f"problem: {problem}")
-    if table.of_paper:
-        _show_paper(table)
+    if found := grids(table):
+        _show_grids(found)
     else:
         _show_groups(table)
     print()
@@ -114,8 +113,8 @@ def show(table: Table) -> None:
     print(f"\n{table.note}\n{assumed} numbers behind this are assumed; the report lists them.")
 
 
-def _show_paper(table: Table) -> None:
-    for grid in paper_grids(table):
+def _show_grids(found: list[Grid]) -> None:
+    for grid in found:
         print(f"\n{grid.title}" if grid.title else "")
         print_table(grid.columns, grid.rows, "<<>")
 

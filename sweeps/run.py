@@ -20,7 +20,7 @@ from sweeps.progress import Progress
 from sweeps.provenance import argv, provenance, refuse_changes, resolve
 from sweeps.statistics import interval
 from sweeps.store import CALIBRATION, Record, RunDirectory, differences
-from sweeps.sweep import Point, Sweep, named
+from sweeps.sweep import Point, Sweep, further, named
 
 Key = tuple[int, int]
 
@@ -69,10 +69,10 @@ def run_sweep(
         calibration.capacities.update(directory.read_json(CALIBRATION) or {})
     elif resume:
         directory.refuse_if_taken()
-    left = _left(sweep, run.records)
-    with _interruptible(run, len(left) + run.reused):
-        if left:
-            rehearse(KINDS[sweep.spec.measure], (p.experiment for p in sweep.points), progress)
+    with _interruptible(run, sweep):
+        for i, left in enumerate(_rounds(sweep, run)):
+            if i == 0:
+                rehearse(KINDS[sweep.spec.measure], (p.experiment for p in sweep.points), progress)
             _calibrate(sweep, calibration, jobs, cluster, progress)
             refused = _search(sweep, calibration, jobs, cluster, progress)
             left = _offered(left, refused, run)
@@ -81,13 +81,40 @@ def run_sweep(
     return run
 
 
+def _rounds(sweep: Sweep, run: Run) -> Iterator[list[tuple[Point, int]]]:
+    """What is left to run: of the sweep's points, then of those that their results ask for, until
+    they ask for none. A failure ends it, so that what is asked for never hangs on one.
+
+    Raises DescriptionError where the directory holds results of other points.
+    """
+    while True:
+        if left := _left(sweep, run.records):
+            yield left
+        if run.failures or not (more := further(sweep, run.records)):
+            return
+        sweep.points.extend(more)
+        _refuse_others(sweep, run)
+
+
+def _refuse_others(sweep: Sweep, run: Run) -> None:
+    for record in run.records:
+        at = record["point"]
+        if at < len(sweep.points) and record["overrides"] != sweep.points[at].overrides:
+            raise DescriptionError(
+                f"cannot resume: point {at} is {title(record['overrides'], '')} there and "
+                f"{title(sweep.points[at].overrides, '')} here; --out takes another",
+                run.directory.path,
+            )
+
+
 @contextmanager
-def _interruptible(run: Run, total: int) -> Iterator[None]:
+def _interruptible(run: Run, sweep: Sweep) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
         if run.directory.exists:  # the disk knows best: a result may just have been written
             run.records = run.directory.records()
+        total = sum(point.experiment.replications for point in sweep.points)
         raise Interrupted(run, total) from None
     finally:
         run.directory.release()
@@ -201,11 +228,13 @@ def _run(
     cluster: str | None,
     progress: Progress,
 ) -> None:
+    if run.directory.is_open:
+        run.directory.write_calibration(calibration.capacities)
     logged = any(getattr(point.experiment, "logs", None) for point, _ in left)
     with staging(run.directory.path, logged) as logs:
         tasks = [_task(sweep, *each, calibration, logs) for each in left]
         with (
-            progress.stage("points", len(left) + run.reused, run.reused) as done,
+            progress.stage("points", len(left) + len(run.records), len(run.records)) as done,
             closing(execute(measure, tasks, jobs, cluster)) as outcomes,
         ):
             for outcome in outcomes:

@@ -123,6 +123,10 @@ class RunDirectory:
         if not self.exists:
             write_atomically(self.path / CONFIG, to_yaml(config))
         write_atomically(self.path / PROVENANCE, _json(provenance, indent=2) + "\n")
+        self.write_calibration(calibration)
+
+    def write_calibration(self, calibration: Any) -> None:
+        """Replace the capacities."""
         write_atomically(self.path / CALIBRATION, _json(calibration, indent=2) + "\n")
 
     def append(self, record: Record) -> None:

@@ -35,9 +35,13 @@ from hwmodel.units import (
     Picojoules,
     PositiveBytes,
 )
+from sweeps import break_even, what_if
+from sweeps.break_even import Evaluations, Parameter
 from sweeps.experiment import Described
+from sweeps.figures import RATES
 from sweeps.kinds import KINDS, Kind
-from sweeps.store import to_yaml_flow
+from sweeps.store import Record, to_yaml_flow
+from sweeps.variant import AS_DESCRIBED, Change, Variant
 
 ALIASES = {"fidelity": ("serving", "memory", "fidelity")}
 """Short names that `--set` takes for paths of the experiment, beside `policy`."""
@@ -55,8 +59,6 @@ _UNITS: tuple[tuple[Any, str, float], ...] = (
     (Milliwatts, "mW", 1), (BytesPerSecond, "MB/s", 1e6), (FlopsPerSecond, "GFLOPS", 1e9),
 )  # fmt: skip
 """Field types of quantities, the unit they are written in, and its size in base units."""
-Change = tuple[str, Any, Mark]
-"""A dotted path of an experiment, its new value, and where that was written."""
 _DEVICE_KEYS = (set(AcceleratorSpec.model_fields) | set(MemorySpec.model_fields)) - {
     "kind", "name", "summary", "sources",
 }  # fmt: skip
@@ -78,6 +80,12 @@ class SweepSpec(Strict):
     """Dotted path of the experiment -> values; the first axis varies slowest."""
     controls: dict[str, dict[str, Any]] = {}
     """Name -> overrides: the same points again, beside the main ones."""
+    changes: dict[str, dict[str, Any]] = {}
+    """Name -> overrides: what-ifs, each of which is crossed with the axes beside the base."""
+    together: dict[str, list[str]] = {}
+    """Name -> names of changes that are made at once."""
+    break_even: dict[str, Parameter] = {}
+    """Name -> a number, whose value is sought at which the answer changes."""
     compare: str
     """The axis whose values compete, within each combination of the others."""
     resolved: dict[str, Any] | None = None
@@ -96,7 +104,18 @@ class SweepSpec(Strict):
                 raise ValueError(f"axes.{path}: a name is there twice")
         if self.compare not in self.axes:
             raise ValueError(f"compare: expected an axis; {nearest(self.compare, list(self.axes))}")
+        what_if.refuse_inconsistent(self.changes, self.together, self.axes)
+        break_even.refuse_inconsistent(self.break_even, self.axes, self.competitors)
+        if self.break_even and (self.changes or self.controls):
+            raise ValueError("break_even: does not go with changes or controls")
+        if (self.break_even or self.changes) and self.measure not in RATES:
+            raise ValueError(f"measure: {self.measure} has no rate to compare by")
         return self
+
+    @property
+    def competitors(self) -> list[str]:
+        """Labels of the values that compete."""
+        return [label(value) for value in self.axes[self.compare]]
 
 
 @dataclass(frozen=True)
@@ -130,6 +149,7 @@ def load_sweep(name_or_path: str, overrides: Iterable[str] = ()) -> Sweep:
     absolute_paths(document)
     spec = document.build(SweepSpec)
     sweep = Sweep(spec, document, _points(spec, document))
+    sweep.points.extend(further(sweep, []))
     sweep.config.update(_config(sweep))
     return sweep
 
@@ -154,7 +174,7 @@ def _assign(document: Document, assignment: str) -> None:
     path, value = parse_assignment(assignment)
     keys = tuple(str(part) for part in path)
     mark = Mark(f"--set {assignment}")
-    if keys[0] in ("axes", "controls"):
+    if keys[0] in ("axes", "controls", "changes"):
         depth = 1 if keys[0] == "axes" else 2
         document.put(
             (*keys[:depth], *([".".join(keys[depth:])] if keys[depth:] else [])), value, mark
@@ -203,14 +223,20 @@ def absolute_paths(document: Document) -> None:
 
 def _places(document: Document, keys: list[str]) -> list[KeyPath]:
     """Where a sweep or a study may give this key of its experiment: in its base, on an axis, in the
-    space or in a control."""
+    space, in a control or in a change."""
     found: list[KeyPath] = [("base", *keys)]
     for length in range(1, len(keys) + 1):
         path, rest = ".".join(keys[:length]), keys[length:]
         for listed in (("axes", path), ("space", path, "choice")):
             values = document.get(listed) or ()
             found += [(*listed, i, *rest) for i in range(len(values))]
-        found += [("controls", name, path, *rest) for name in document.data.get("controls", {})]
+        for group in ("controls", "changes"):
+            found += [(group, name, path, *rest) for name in document.data.get(group, {})]
+        for name in document.data.get("break_even", {}):
+            found.append(("break_even", name, "given", path, *rest))
+            if document.get(("break_even", name, "path")) == path:
+                choices = document.get(("break_even", name, "choice")) or {}
+                found += [("break_even", name, "choice", each, *rest) for each in choices]
     return found
 
 
@@ -226,18 +252,57 @@ def _absolute(value: str, kind: str, sweep_file: str) -> str:
 
 def _points(spec: SweepSpec, document: Document) -> list[Point]:
     points: list[Point] = []
-    kind = KINDS[spec.measure]
     for control in ("", *spec.controls):
-        for chosen in itertools.product(*(range(len(values)) for values in spec.axes.values())):
-            overrides = {}
-            changes: list[Change] = []
-            for (axis, values), i in zip(spec.axes.items(), chosen, strict=True):
-                overrides[axis] = values[i]
-                changes.append((axis, values[i], document.mark(("axes", axis, i))))
-            for path, value in spec.controls.get(control, {}).items():
-                changes.append((path, value, document.mark(("controls", control, path))))
-            built = experiment_with(document, kind, changes)
-            points.append(Point(len(points), overrides, control, built))
+        for variant in _variants(spec, document):
+            points += lay_out(spec, document, variant, len(points), control)
+    return points
+
+
+def _variants(spec: SweepSpec, document: Document) -> list[Variant]:
+    if spec.break_even:
+        return [Variant({break_even.PARAMETER: AS_DESCRIBED}, [])]
+    return what_if.variants(spec.changes, spec.together, document)
+
+
+def further(sweep: Sweep, records: Iterable[Record]) -> list[Point]:
+    """The points that the results of those there are ask for; none where nothing is sought, or all
+    is found. See `break_even`."""
+    spec = sweep.spec
+    if not spec.break_even:
+        return []
+    known = Evaluations(
+        (record for record in records if record["point"] < len(sweep.points)),
+        spec.measure, spec.compare, spec.axes[spec.compare],
+        sweep.points[0].experiment.replications,
+    )  # fmt: skip
+    where = break_even.places(spec.axes, spec.compare)
+    points: list[Point] = []
+    for variant in break_even.variants(spec.break_even, known, where, sweep.document):
+        points += lay_out(spec, sweep.document, variant, len(sweep.points) + len(points))
+    return points
+
+
+def lay_out(
+    spec: SweepSpec, document: Document, variant: Variant, first: int, control: str = ""
+) -> list[Point]:
+    """The points of a variant: it crossed with the axes, numbered from `first` on."""
+    points: list[Point] = []
+    kind = KINDS[spec.measure]
+    for chosen in itertools.product(*(range(len(values)) for values in spec.axes.values())):
+        overrides = dict(variant.head)
+        changes: list[Change] = []
+        for (axis, values), i in zip(spec.axes.items(), chosen, strict=True):
+            overrides[axis] = values[i]
+            changes.append((axis, values[i], document.mark(("axes", axis, i))))
+        within = variant.within or {}
+        if any(overrides[axis] != value for axis, value in within.items()):
+            continue
+        if variant.competitor in (None, label(overrides[spec.compare])):
+            changes += variant.changes
+        for path, value in spec.controls.get(control, {}).items():
+            changes.append((path, value, document.mark(("controls", control, path))))
+        built = experiment_with(document, kind, changes)
+        points.append(Point(first + len(points), overrides, control, built))
     return points
 
 
@@ -252,14 +317,18 @@ def experiment_with(document: Document, kind: Kind, changes: Iterable[Change]) -
 
 def _fill(kind: Kind, experiment: Document) -> None:
     """`policy: paged` is short for `policy: {name: paged}`; the model is given once."""
-    if isinstance(name := experiment.get(kind.policy), str):
-        experiment.put((*kind.policy, "name"), name, experiment.mark(kind.policy))
+    _fill_policy(kind, experiment)
     if "serving" not in kind.spec.model_fields:
         return
     if experiment.get(("serving", "model")) is not None:
         raise experiment.error("give the model as `model`, beside serving", ("serving", "model"))
     if (model := experiment.get(("model",))) is not None:
         experiment.put(("serving", "model"), model, experiment.mark(("model",)))
+
+
+def _fill_policy(kind: Kind, experiment: Document) -> None:
+    if isinstance(name := experiment.get(kind.policy), str):
+        experiment.put((*kind.policy, "name"), name, experiment.mark(kind.policy))
 
 
 def _experiment_document(document: Document) -> Document:
@@ -271,6 +340,8 @@ def _put(kind: Kind, experiment: Document, path: str, value: Any, mark: Mark) ->
     keys: KeyPath = tuple(path.split("."))
     if keys[0] not in kind.spec.model_fields:
         raise DescriptionError(suggestion(kind, tuple(map(str, keys))), mark.file, mark.line, path)
+    if keys[: len(kind.policy)] == kind.policy and len(keys) > len(kind.policy):
+        _fill_policy(kind, experiment)
     experiment.put(keys, copy.deepcopy(value), mark)
 
 

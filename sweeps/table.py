@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps import break_even
+from sweeps.break_even import Evaluations, Parameter
 from sweeps.figures import (
     COMPUTE,
     ENERGY_CONFIDENCE,
@@ -133,6 +135,23 @@ class Table:
         """The axis whose values compete, in a word."""
         return str(self.config["compare"]).split(".")[-1]
 
+    def records(self) -> list[dict[str, Any]]:
+        """Its results again, as far as rows have them."""
+        return [
+            {"overrides": row.overrides, "replication": r, "metrics": metrics}
+            for group in self.groups
+            for row in group.main()
+            for r, metrics in row.raw.items()
+        ]
+
+    @property
+    def paths(self) -> list[str]:
+        """What tells its points apart: axes, and what stands beside them."""
+        rows = [row for group in self.groups for row in group.rows]
+        return list(
+            dict.fromkeys([*self.config["axes"], *(p for row in rows for p in row.overrides)])
+        )
+
     @property
     def of_paper(self) -> bool:
         """Whether it is the ODMA paper's table."""
@@ -225,7 +244,7 @@ def read_table(directory: RunDirectory) -> Table:
         row.seeds[replication] = record.get("seed")
     return Table(
         config["name"], config.get("question") or "", list(groups.values()), len(run.records),
-        total(config), config, run.provenance, directory.path, run.problems,
+        total(config, run.records), config, run.provenance, directory.path, run.problems,
     )  # fmt: skip
 
 
@@ -273,9 +292,29 @@ def _row(group: Group, name: str, record: dict[str, Any]) -> Row:
     return group.rows[-1]
 
 
-def total(config: dict[str, Any]) -> int:
-    """Results that a finished run of `config` has."""
+def total(config: dict[str, Any], records: list[dict[str, Any]]) -> int:
+    """Results that a finished run of `config` has; where it searches, as far as is known."""
+    replications = int(config["base"].get("replications", 1))
+    if config.get("break_even"):
+        known = evaluations(config, records)
+        where = break_even.places(config["axes"], config["compare"])
+        return break_even.total(parameters(config), known, where, replications)
     points = 1 + len(config.get("controls") or {})
+    points *= 1 + len(config.get("changes") or {}) + len(config.get("together") or {})
     for values in config["axes"].values():
         points *= len(values)
-    return points * int(config["base"].get("replications", 1))
+    return points * replications
+
+
+def parameters(config: dict[str, Any]) -> dict[str, Parameter]:
+    """The parameters of a run that searches break-evens."""
+    return {name: Parameter.model_validate(each) for name, each in config["break_even"].items()}
+
+
+def evaluations(config: dict[str, Any], records: list[dict[str, Any]]) -> Evaluations:
+    """The answers that a run that searches break-evens has."""
+    compare = config["compare"]
+    return Evaluations(
+        records, config.get("measure") or "serving", compare, config["axes"][compare],
+        int(config["base"]["replications"]),
+    )  # fmt: skip

@@ -16,7 +16,9 @@ import pytest
 from sweeps.report import compare, report
 from tests.sweeps.browser import CHROMIUM, Browser
 from tests.sweeps.made import made
+from tests.sweeps.test_break_even import run as search
 from tests.sweeps.test_study_report import study
+from tests.sweeps.test_what_if import planted
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
@@ -76,17 +78,23 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     report([study(folder / "study")])
     report([ours, theirs], folder / "runs.html")
     compare(ours, theirs, folder / "compare.html", None, False)
+    report([planted(folder / "what-if")])
+    with pytest.MonkeyPatch.context() as patch:
+        search(folder / "break-even", patch)
+    report([folder / "break-even"])
     return {
         "report": ours / "report.html",
         "runs": folder / "runs.html",
         "study": folder / "study/report.html",
         "comparison": folder / "compare.html",
+        "what-if": folder / "what-if/report.html",
+        "break-even": folder / "break-even/report.html",
     }
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 390])
-@pytest.mark.parametrize("name", ["report", "runs", "study", "comparison"])
+@pytest.mark.parametrize("name", ["report", "runs", "study", "comparison", "what-if", "break-even"])
 def test_nothing_is_cut_overlaps_or_fails(
     name: str, width: int, dark: bool, browser: Browser, pages: dict[str, Path]
 ) -> None:
