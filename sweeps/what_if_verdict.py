@@ -254,8 +254,7 @@ def _tornados(found: WhatIf) -> Iterator[Tornado]:
     for rival in found.answers:
         turns = {e.name: e.turns[rival] for e in found.effects if rival in e.turns}
         if turns:
-            title = f"{found.rate.words} of {found.first} over {rival}, change in %"
-            yield Tornado(title, _bars(turns), note)
+            yield Tornado(f"{found.first} / {rival}, change in %", _bars(turns), note)
 
 
 def _bars(effects: dict[str, Interval]) -> list[Bar]:
