@@ -13,10 +13,10 @@ from sweeps import odma_paper
 from sweeps.conclusion import sentences
 from sweeps.experiment import Task, seed_of
 from sweeps.odma_paper import EVALUATION_SEED, OdmaPaperSpec, measure, solve
-from sweeps.paper_verdict import REMARKS
+from sweeps.paper_verdict import EDGE, INSIDE, OUTSIDE, REMARKS, Case, _place
 from sweeps.store import RunDirectory
 from sweeps.sweep import load_sweep
-from sweeps.table import read_table
+from sweeps.table import Row, read_table
 from tests.cli.test_command_line import bankwise
 
 SMALL = ["requests=60", "warmup_requests=20", "replications=2"]
@@ -134,3 +134,16 @@ def test_sentences_follow_the_results(run: Path, tmp_path: Path) -> None:
     assert any("3.00 % at most ('centre'), not below the paper's 0.5 %" in line for line in low)
     exact = changed(run, tmp_path / "exact", "accuracy", 0.9955)
     assert any("centre 99.6 %, band" in line for line in exact), exact[2:5]
+
+
+def test_the_paper_lies_inside_at_the_edge_or_outside() -> None:
+    def case(name: str, values: list[float]) -> Case:
+        row = Row(name, "", {r: {"accuracy": value} for r, value in enumerate(values, 1)})
+        return Case({"name": name}, row)
+
+    grid = [case("low", [0.70, 0.72]), case("high", [0.79, 0.81])]  # means 0.71 and 0.80
+    assert _place(0.75, "accuracy", grid) == INSIDE
+    # 0.80 with t(1) = 12.7 on a deviation of 0.01 over sqrt 2 has an interval of 0.127
+    assert _place(0.85, "accuracy", grid) == EDGE
+    assert _place(0.95, "accuracy", grid) == OUTSIDE
+    assert _place(0.85, "accuracy", [case("one", [0.8])]) == OUTSIDE
