@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from sweeps.run import Interrupted
+    from sweeps.sweep_run import Interrupted
 
 DONE, FOUND, AT_FAULT, INTERRUPTED = 0, 1, 2, 130
 
@@ -284,9 +284,9 @@ def run(
     """
     from sweeps.capacity import CapacityFailed
     from sweeps.progress import Progress
-    from sweeps.run import Interrupted, run_sweep
     from sweeps.store import default_directory
     from sweeps.sweep import load_sweep
+    from sweeps.sweep_run import Interrupted, run_sweep
 
     workers = _workers(jobs, cluster)
     loaded = load_sweep(sweep, overrides or [])
@@ -380,9 +380,9 @@ def study(
     """
     from sweeps.capacity import CapacityFailed
     from sweeps.progress import Progress
-    from sweeps.report import report as write
+    from sweeps.reports import report as write
+    from sweeps.search import run_study
     from sweeps.store import default_directory
-    from sweeps.study import run_study
     from sweeps.study_run import StudyFailed, StudyInterrupted, Workers
     from sweeps.study_spec import load_study
 
@@ -458,7 +458,7 @@ def report(
     file for all, which then has what differs between the first run and the others too. With --json
     only what is named is written.
     """
-    from sweeps.report import report as write
+    from sweeps.reports import report as write
 
     _wrote(write(run_dirs, html, markdown, json), json)
 
@@ -472,7 +472,7 @@ def compare(
     json: Json = False,
 ) -> None:
     """What differs between two runs: inputs, results, and how sure the differences are."""
-    from sweeps.report import compare as write
+    from sweeps.reports import compare as write
 
     _wrote(write(run_a, run_b, html, markdown, json), json)
 

@@ -18,12 +18,12 @@ from policies.partition import Partition, best_partition, bounds_at, unused_shar
 from policies.requests import IntArray
 from sweeps.experiment import ALL_AT_ONCE, ExperimentSpec, Task, requests_of, workload_of
 from sweeps.journal import RESULT
-from sweeps.run import apart, flat
 from sweeps.sampler import broken, ranking
 from sweeps.space import Overrides
 from sweeps.store import plain, write_atomically
 from sweeps.study_run import StudyFailed, StudyRun
 from sweeps.study_spec import Study
+from sweeps.sweep_run import apart, flat
 
 FINALE, LIMIT = "finale.jsonl", "limit.json"
 LEAST_UNUSED = "least unused"

@@ -20,10 +20,10 @@ from sweeps.figures import (
     limit_text,
 )
 from sweeps.reading import Reading, read_run
-from sweeps.run import flat
 from sweeps.statistics import LEVEL, Interval, interval
 from sweeps.store import RunDirectory
 from sweeps.sweep import named
+from sweeps.sweep_run import flat
 
 if TYPE_CHECKING:
     from sweeps.trials import Trials

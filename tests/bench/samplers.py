@@ -19,8 +19,8 @@ from sweeps.figures import THROUGHPUT
 from sweeps.journal import RESULT
 from sweeps.progress import Progress
 from sweeps.sampler import best
+from sweeps.search import run_study
 from sweeps.statistics import relative_gap
-from sweeps.study import run_study
 from sweeps.study_run import StudyRun, Workers
 from sweeps.study_spec import load_study, on_table
 

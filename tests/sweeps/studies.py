@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.progress import Progress
-from sweeps.study import run_study
+from sweeps.search import run_study
 from sweeps.study_run import StudyRun, Workers
 from sweeps.study_spec import Study, load_study
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.report import compare, report
+from sweeps.reports import compare, report
 from tests.sweeps.browser import CHROMIUM, Browser
 from tests.sweeps.made import made
 from tests.sweeps.test_break_even import run as search

@@ -14,9 +14,9 @@ import pytest
 
 from hwmodel.description import DescriptionError
 from sweeps.executor import execute
-from sweeps.run import run_sweep
 from sweeps.store import RunDirectory
 from sweeps.sweep import load_sweep
+from sweeps.sweep_run import run_sweep
 from tests.sweeps.studies import QUIET, results, run, tiny
 
 distributed = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")

@@ -10,9 +10,9 @@ from hwmodel.description import DescriptionError
 from sweeps.experiment import Task, run_task
 from sweeps.goodput import TOLERANCE, NoRate, goodput_task, largest_rate, search, searched
 from sweeps.progress import Progress
-from sweeps.run import run_sweep
 from sweeps.store import RunDirectory
 from sweeps.sweep import load_sweep
+from sweeps.sweep_run import run_sweep
 
 QUIET = Progress(terminal=False)
 ASKED = ["load={goodput: {ttft: 500ms, tpot: 200ms, attainment: 0.8}}", "requests=60"]

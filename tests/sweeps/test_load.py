@@ -17,9 +17,9 @@ from sweeps.experiment import (
     requests_of,
     workload_of,
 )
-from sweeps.run import Progress, _calibrate, run_sweep
 from sweeps.store import RunDirectory
 from sweeps.sweep import load_sweep
+from sweeps.sweep_run import Progress, _calibrate, run_sweep
 
 QUIET = Progress(terminal=False)
 
@@ -179,7 +179,7 @@ def test_capacities_are_kept_in_the_order_of_the_sweep(monkeypatch: pytest.Monke
     sweep = load_sweep("smoke", [])
     keys = list(wanted(sweep))
     backwards = [(key, 1.0) for key in reversed(keys)]  # the last worker was the quickest
-    monkeypatch.setattr("sweeps.run.calibrate", lambda *_: iter(backwards))
+    monkeypatch.setattr("sweeps.sweep_run.calibrate", lambda *_: iter(backwards))
     calibration = Calibration({})
     _calibrate(sweep, calibration, 2, None, Progress(terminal=False))
     assert list(calibration.capacities) == keys

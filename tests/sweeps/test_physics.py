@@ -9,9 +9,9 @@ import pytest
 from hwmodel.description import DescriptionError
 from sweeps.physics import Cells, page
 from sweeps.progress import Progress
-from sweeps.run import run_sweep
 from sweeps.store import RunDirectory
 from sweeps.sweep import load_sweep
+from sweeps.sweep_run import run_sweep
 
 SMALL = [
     "step=true",

@@ -11,7 +11,7 @@ from hwmodel.description import DescriptionError
 from sweeps.contents import contents
 from sweeps.markdown import markdown
 from sweeps.page import page
-from sweeps.report import report
+from sweeps.reports import report
 from sweeps.store import CONFIG, PROVENANCE, RESULTS, RunDirectory
 from sweeps.table import read_table
 from tests.sweeps.made import made

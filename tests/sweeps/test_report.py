@@ -15,7 +15,7 @@ from sweeps.drawing import figure
 from sweeps.figures import FIGURES, PREEMPTIONS_EACH, THROUGHPUT
 from sweeps.gallery import charts, phases, throughput
 from sweeps.markdown import markdown
-from sweeps.report import report
+from sweeps.reports import report
 from sweeps.store import RunDirectory
 from sweeps.table import HEADINGS, Table, read_table
 from tests.sweeps.made import CONFIG, PROVENANCE, made
@@ -173,8 +173,8 @@ def test_no_run_no_report(tmp_path: Path) -> None:
 
 def test_every_figure_is_a_metric_of_a_real_run(tmp_path: Path) -> None:
     from sweeps.progress import Progress
-    from sweeps.run import run_sweep
     from sweeps.sweep import load_sweep
+    from sweeps.sweep_run import run_sweep
 
     sets = ["fidelity=sampled", "policy=[paged]", "replications=1", "requests=20"]
     sets += ["serving.memory.max_probes=1", "workload_set.lengths.constant.output_tokens=4"]

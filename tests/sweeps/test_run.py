@@ -15,9 +15,9 @@ import pytest
 
 from hwmodel.description import DescriptionError
 from sweeps.progress import Progress
-from sweeps.run import run_sweep
 from sweeps.store import RunDirectory
 from sweeps.sweep import load_sweep
+from sweeps.sweep_run import run_sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 MANY = ["replications=30", "requests=200"]
@@ -143,7 +143,7 @@ def test_resume_computes_only_the_rest(tmp_path: Path, monkeypatch: pytest.Monke
     assert (done.reused, len(done.records)) == (2, 4)
     after = (out / "results.jsonl").read_text().splitlines(keepends=True)
     assert (after[0], after[2]) == (lines[0], lines[2])
-    monkeypatch.setattr("sweeps.run.measure", None)
+    monkeypatch.setattr("sweeps.sweep_run.measure", None)
     run_sweep(load_sweep("smoke"), out, True, 1, QUIET)
 
 
@@ -186,7 +186,7 @@ def test_a_description_that_changed_since_is_noticed(tmp_path: Path) -> None:
 def test_a_failing_point_says_why_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sweeps import run as module
+    from sweeps import sweep_run as module
 
     def fails_once(task: Any) -> Any:
         if task.replication == 2 and task.experiment.serving.policy.name == "paged":

@@ -17,11 +17,11 @@ from optuna.storages.journal import JournalFileBackend
 from hwmodel.description import DescriptionError
 from sweeps.executor import Outcome
 from sweeps.journal import Journal
-from sweeps.run import run_sweep
 from sweeps.sampler import best, front, ranking
 from sweeps.study_run import Workers
 from sweeps.study_spec import load_study
 from sweeps.sweep import load_sweep
+from sweeps.sweep_run import run_sweep
 from tests.sweeps.studies import QUIET, TINY, results, run, start, tiny
 
 

@@ -24,12 +24,12 @@ from sweeps.kinds import KINDS, measure
 from sweeps.place import shortened
 from sweeps.progress import Progress
 from sweeps.provenance import argv, provenance, refuse_changes, resolve
-from sweeps.run import apart, flat, refuse_another, rehearse
 from sweeps.sampler import ask_batch, best
 from sweeps.statistics import interval
 from sweeps.store import CALIBRATION, CONFIG, Record, RunDirectory, to_yaml, write_atomically
 from sweeps.study_run import StudyFailed, StudyInterrupted, StudyRun, Workers
 from sweeps.study_spec import BASE, Constraint, Objective, Study, on_table
+from sweeps.sweep_run import apart, flat, refuse_another, rehearse
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
