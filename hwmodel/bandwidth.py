@@ -8,12 +8,14 @@ windows.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hwmodel.bounds import read_bound
+from hwmodel.description import DescriptionError, nearest
 from hwmodel.device import Device
 from hwmodel.energy import energy_figures, energy_parts
 from hwmodel.memory import Descriptors, simulate_system
@@ -58,6 +60,16 @@ PATTERNS: dict[str, Pattern] = {
 }
 _TILE = 4096
 """Bytes an engine takes at once of a sequential run."""
+
+
+def measure_patterns(device: Device, patterns: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Measure these patterns, all where none is named. Raises DescriptionError for an unknown
+    one."""
+    asked = list(patterns)
+    for name in asked:
+        if name not in PATTERNS:
+            raise DescriptionError(f"no pattern {name!r}; {nearest(name, list(PATTERNS))}")
+    return [measure(device, name) for name in asked or PATTERNS]
 
 
 def measure(device: Device, pattern: str) -> dict[str, Any]:

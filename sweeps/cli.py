@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-
-if TYPE_CHECKING:
-    from sweeps.sweep_run import Interrupted
 
 DONE, FOUND, AT_FAULT, INTERRUPTED = 0, 1, 2, 130
 
@@ -131,16 +128,12 @@ def bandwidth(
 
 
 def _patterns(device: str, overrides: list[str], asked: list[str] | None, json: bool) -> None:
-    from hwmodel.bandwidth import PATTERNS, measure
-    from hwmodel.description import DescriptionError, nearest
+    from hwmodel.bandwidth import measure_patterns
     from hwmodel.device import load_device
     from sweeps.screen import print_json, show_bandwidth
 
     loaded = load_device(device, overrides)
-    for name in asked or ():
-        if name not in PATTERNS:
-            raise DescriptionError(f"no pattern {name!r}; {nearest(name, list(PATTERNS))}")
-    found = [measure(loaded, name) for name in asked or PATTERNS]
+    found = measure_patterns(loaded, asked or ())
     if json:
         print_json(found)
     else:
@@ -282,64 +275,27 @@ def run(
     Exit code 0: all done; 1: a point failed; 2: the input is at fault; 130: interrupted, in which
     case --resume computes only the rest.
     """
+    from sweeps.api import run as perform
     from sweeps.capacity import CapacityFailed
-    from sweeps.progress import Progress
-    from sweeps.store import default_directory
-    from sweeps.sweep import load_sweep
-    from sweeps.sweep_run import Interrupted, run_sweep
+    from sweeps.sweep_run import Interrupted
 
-    workers = _workers(jobs, cluster)
-    loaded = load_sweep(sweep, overrides or [])
-    directory = out or default_directory(loaded.spec.name, resume)
     try:
-        done = run_sweep(loaded, directory, resume, workers, Progress(), cluster)
+        done = perform(sweep, set=overrides, out=out, jobs=jobs, cluster=cluster, resume=resume)
     except Interrupted as stop:
-        _explain(stop)
+        print(f"interrupted: {stop}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
     except CapacityFailed as failure:
         print(failure, file=sys.stderr)
         raise typer.Exit(FOUND) from None
     if done.records:
-        from sweeps.conclusion import sentences
-        from sweeps.store import RunDirectory
-        from sweeps.table import read_table
-
-        for sentence in sentences(read_table(RunDirectory(directory))):
+        for sentence in done.sentences:
             print(sentence)
-        print(f"{len(done.records)} results in {directory}; the table: bankwise report {directory}")
+        print(f"{len(done.records)} results in {done.path}; the table: bankwise report {done.path}")
     if done.failures:
         print(
             f"{len(done.failures)} results are missing; --resume tries them again", file=sys.stderr
         )
         raise typer.Exit(AT_FAULT if done.at_fault else FOUND)
-
-
-def _workers(jobs: int | None, cluster: str | None) -> int:
-    """How many processes work here. Raises DescriptionError."""
-    from hwmodel.description import DescriptionError
-
-    if jobs is not None and cluster is not None:
-        raise DescriptionError("does not go with --cluster", "--jobs")
-    if jobs is not None and jobs < 1:
-        raise DescriptionError(f"expected 1 or more; got {jobs}", "--jobs")
-    return jobs or _cores()
-
-
-def _cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _explain(stop: Interrupted) -> None:
-    kept = len(stop.run.records)
-    if kept:
-        where = stop.run.directory.path
-        text = f"{kept} of {stop.total} results are kept in {where}; --resume goes on"
-    else:
-        text = "nothing was finished, nothing was written"
-    print(f"interrupted: {text}", file=sys.stderr)
 
 
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page there.")]
@@ -378,28 +334,23 @@ def study(
     Exit code 0: done; 1: the machine failed; 2: the input is at fault; 130: interrupted. Trials
     that fail say why, and the study goes on.
     """
+    from sweeps.api import study as perform
     from sweeps.capacity import CapacityFailed
-    from sweeps.progress import Progress
     from sweeps.reports import report as write
-    from sweeps.search import run_study
-    from sweeps.store import default_directory
-    from sweeps.study_run import StudyFailed, StudyInterrupted, Workers
-    from sweeps.study_spec import load_study
+    from sweeps.study_run import StudyFailed, StudyInterrupted
 
-    workers = Workers(_workers(jobs, cluster), cluster)
-    given = {"trials": trials, "sampler.name": sampler}
-    sets = [f"{path}={value}" for path, value in given.items() if value is not None]
-    loaded = load_study(study, [*(overrides or []), *sets])
-    directory = out or default_directory(loaded.spec.name, resume)
     try:
-        done = run_study(loaded, directory, resume, workers, Progress())
+        done = perform(
+            study, set=overrides, out=out, jobs=jobs, cluster=cluster, trials=trials,
+            sampler=sampler, resume=resume,
+        )  # fmt: skip
     except StudyInterrupted as stop:
         print(f"interrupted: {stop}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
     except (CapacityFailed, StudyFailed) as failure:
         print(failure, file=sys.stderr)
         raise typer.Exit(FOUND) from None
-    for path in write([done.directory.path]):
+    for path in write([done.path]):
         print(f"wrote {path}")
 
 

@@ -109,15 +109,20 @@ def _lacking(table: Table) -> Iterator[str]:
 
 
 def _group(table: Table, group: Group, folded: bool) -> Section:
+    note = Say(table.note + _control(table))
+    return Section(group.title, [*charts(group), grid(table, group), note], folded)
+
+
+def grid(table: Table, group: Group, title: str = "") -> Grid:
+    """The figures of a group, a row a competitor; columns that nobody has are left out."""
     rows = group.ordered()
     cells = [row.cells() for row in rows]
     shown = [i for i in range(len(HEADINGS)) if any(found[i] != "–" for found in cells)]
-    grid = Grid(
-        "", [table.compared, *(HEADINGS[i] for i in shown)],
+    return Grid(
+        title, [table.compared, *(HEADINGS[i] for i in shown)],
         [[row.title, *(found[i] for i in shown)] for row, found in zip(rows, cells, strict=True)],
         frozenset(i for i, row in enumerate(rows) if row.control),
     )  # fmt: skip
-    return Section(group.title, [*charts(group), grid, Say(table.note + _control(table))], folded)
 
 
 def _control(table: Table) -> str:

@@ -47,11 +47,7 @@ _WIDE = 10.0
 
 def charts(group: Group) -> list[Chart]:
     """What this group's results can show, in the order of the argument."""
-    makers: list[Callable[[Group], Iterator[Chart]]] = [
-        throughput, reading, phases, limits, latencies, over_time, bandwidth, banks, energy,
-        buckets,
-    ]  # fmt: skip
-    return [chart for maker in makers for chart in maker(group)]
+    return [chart for make in MAKERS.values() for chart in make(group)]
 
 
 def throughput(group: Group) -> Iterator[Bars]:
@@ -275,3 +271,10 @@ def _in(value: Any, *keys: str) -> Any:
 def numbers(value: Any) -> bool:
     """Whether this is a list of numbers."""
     return isinstance(value, Sequence) and all(isinstance(v, (int, float)) for v in value)
+
+
+_ORDER: tuple[Callable[[Group], Iterator[Chart]], ...] = (
+    throughput, reading, phases, limits, latencies, over_time, bandwidth, banks, energy, buckets,
+)  # fmt: skip
+MAKERS = {make.__name__: make for make in _ORDER}
+"""Who makes the charts, by name, in the order of the argument."""

@@ -9,11 +9,14 @@ from sweeps import drawing
 from sweeps.chart import file_name
 from sweeps.section import Block, Grid, Listing, Say, Section
 
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1c2024; --dim: #565f6a; --line: #d5d9de; --back: #fff;
+_LIGHT = """--ink: #1c2024; --dim: #565f6a; --line: #d5d9de; --back: #fff;
         --control: #aebccd; --mark: #fff0b8; --warn: #a43c00;
         --s0: #0063a6; --s1: #c04a00; --s2: #007a57; --s3: #8a3f8a; --s4: #6a7280; --s5: #7a5c00;
-        --s6: #2387b8; --s7: #b0305c }
+        --s6: #2387b8; --s7: #b0305c"""
+_PAGE = (
+    f"""
+:root {{ color-scheme: light dark; {_LIGHT} }}"""
+    + """
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e8ea; --dim: #a3acb6; --line: #3a4048; --back: #15181c; --control: #4d5a6b;
           --mark: #4a3d10; --warn: #ff9d66;
@@ -22,6 +25,17 @@ _STYLE = """
 }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back);
        max-width: 80rem; margin: 1.5rem auto; padding: 0 1rem; overflow-wrap: anywhere }
+@media (max-width: 40rem) {
+  td:first-child { min-width: 5rem; white-space: normal }
+}
+@media print {
+  :root { color-scheme: light } body { max-width: none; font-size: 11px }
+  .wide { overflow: visible } table { font-size: 9px } .csv { display: none }
+  details, tr { break-inside: avoid-page }
+}
+"""
+)
+_BLOCKS = """
 h1 { font-size: 1.5rem; line-height: 1.25; margin: 2rem 0 0 }
 h2 { font-size: 1.2rem; margin: 1.8rem 0 .2rem } h3 { font-size: 1rem; margin: 1.2rem 0 .2rem }
 h4, h5, h6 { font-size: .9rem; margin: 1rem 0 .2rem }
@@ -55,15 +69,9 @@ dl div { break-inside: avoid } dt { display: inline; color: var(--dim) }
 dt::after { content: " = " } dd { display: inline; margin: 0 }
 details { margin: .6rem 0; border-top: 1px solid var(--line) }
 summary { cursor: pointer; font-weight: 600; padding: .4rem 0 }
-@media (max-width: 40rem) {
-  td:first-child { min-width: 5rem; white-space: normal }
-}
-@media print {
-  :root { color-scheme: light } body { max-width: none; font-size: 11px }
-  .wide { overflow: visible } table { font-size: 9px } .csv { display: none }
-  details, tr { break-inside: avoid-page }
-}
 """
+_FRAGMENT = """font: 14px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back);
+overflow-wrap: anywhere; padding: 0 .5rem;"""
 _SCRIPT = """
 for (const table of document.querySelectorAll("table.sorts")) {
   const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
@@ -97,9 +105,16 @@ def page(sections: list[Section]) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{title} - bankwise</title><style>{_STYLE}{drawing.STYLE}</style></head>\n"
+        f"<title>{title} - bankwise</title><style>{_BLOCKS}{drawing.STYLE}{_PAGE}</style></head>\n"
         f"<body>\n{body}\n<script>{_SCRIPT}</script></body></html>\n"
     )
+
+
+def fragment(sections: list[Section]) -> str:
+    """What a notebook shows: the same in light colours, its style kept to itself."""
+    body = "\n".join(line for section in sections for line in _section(section, 3, ()))
+    style = f".bankwise {{ {_LIGHT}; {_FRAGMENT} {_BLOCKS}{drawing.STYLE} }}"
+    return f'<div class="bankwise"><style>{style}</style>\n{body}\n</div>\n'
 
 
 def _section(section: Section, level: int, above: tuple[str, ...]) -> Iterator[str]:

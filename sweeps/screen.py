@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.device import Device
+from sweeps.section import Grid
 from sweeps.store import plain
 
 _CONFIDENCE = {"A": "two open sources", "B": "one source", "C": "derived", "D": "assumed in part"}
@@ -20,10 +21,16 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: list[str], rows: list[list[str]], sides: str = "<") -> None:
+    """Print a plain table; see `table_text`."""
+    print(table_text(columns, rows, sides))
+
+
+def table_text(columns: list[str], rows: list[list[str]], sides: str = "<") -> str:
     """A plain table; `sides`: `<` or `>` for each column, the last for those after it too.
 
     Headings stand on two lines where they have two words or more.
     """
+    lines = []
     parts = [heading.split(" ", 1) for heading in columns]
     heads = [[part[0] for part in parts], [part[1] if len(part) > 1 else "" for part in parts]]
     heads = [line for line in heads if any(line)]
@@ -31,7 +38,8 @@ def print_table(columns: list[str], rows: list[list[str]], sides: str = "<") -> 
     aligned = sides + sides[-1] * (len(columns) - len(sides))
     for cells in (*heads, ["-" * width for width in widths], *rows):
         parts_of = zip(cells, aligned, widths, strict=True)
-        print("  ".join(f"{cell:{side}{width}}" for cell, side, width in parts_of).rstrip())
+        lines.append("  ".join(f"{cell:{side}{width}}" for cell, side, width in parts_of).rstrip())
+    return "\n".join(lines)
 
 
 def show_devices(found: dict[str, Any]) -> None:
@@ -62,6 +70,17 @@ def show_devices(found: dict[str, Any]) -> None:
 def show_bandwidth(device: Device, found: list[dict[str, Any]]) -> None:
     """A line a pattern."""
     print(f"{device.name}: peak {device.peak_gbps:,.1f} GB/s over {device.channels} channel(s)\n")
+    grid = bandwidth_grid(found)
+    print_table(grid.columns, grid.rows, "<>")
+    letters = [item["energy_confidence"] for item in found if "energy_confidence" in item]
+    if letters:
+        print(
+            f"\nconfidence of pJ/bit: {max(letters)}, {_CONFIDENCE.get(max(letters), 'set here')}"
+        )
+
+
+def bandwidth_grid(found: list[dict[str, Any]]) -> Grid:
+    """A row a pattern."""
     columns = ["pattern", "GB/s", "of peak", "bound GB/s", "row hits", "pJ/bit", "requests"]
     rows = []
     for item in found:
@@ -77,12 +96,7 @@ def show_bandwidth(device: Device, found: list[dict[str, Any]]) -> None:
                 f"{item['requests']:,}",
             ]
         )
-    print_table(columns, rows, "<>")
-    letters = [item["energy_confidence"] for item in found if "energy_confidence" in item]
-    if letters:
-        print(
-            f"\nconfidence of pJ/bit: {max(letters)}, {_CONFIDENCE.get(max(letters), 'set here')}"
-        )
+    return Grid("", columns, rows)
 
 
 def show_replay(device: Device, found: dict[str, Any]) -> None:

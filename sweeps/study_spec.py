@@ -14,8 +14,6 @@ from hwmodel.description import (
     Document,
     Mark,
     Strict,
-    find,
-    load,
     parse_assignment,
 )
 from policies.odma import OdmaOptions
@@ -30,7 +28,16 @@ from sweeps.figures import THROUGHPUT
 from sweeps.kinds import KINDS
 from sweeps.place import in_sweep
 from sweeps.space import Overrides, ParameterSpec, Space
-from sweeps.sweep import ALIASES, Point, absolute_paths, experiment_with, suggestion, with_defaults
+from sweeps.sweep import (
+    ALIASES,
+    Given,
+    Point,
+    absolute_paths,
+    document_of,
+    experiment_with,
+    suggestion,
+    with_defaults,
+)
 
 Count = Annotated[int, Field(ge=1)]
 BASE = "base"
@@ -172,9 +179,10 @@ class Study:
         return _experiment(self.document, ((p, v, marks[p]) for p, v in overrides.items()))
 
 
-def load_study(name_or_path: str, overrides: Iterable[str] = ()) -> Study:
-    """Read a study, apply `--set` assignments, and check its space. Raises DescriptionError."""
-    document = load(find("studies", name_or_path))
+def load_study(given: Given, overrides: Iterable[str] = ()) -> Study:
+    """Read a study (its name, path or content), apply `--set` assignments, and check its space.
+    Raises DescriptionError."""
+    document = document_of("studies", given)
     if document.data.get("kind") != "study":
         raise document.error(f"expected kind: study; got {document.data.get('kind')!r}", ("kind",))
     document.build(StudySpec)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -22,6 +22,7 @@ from hwmodel.description import (
     Strict,
     find,
     load,
+    loads,
     nearest,
     parse_assignment,
 )
@@ -40,7 +41,7 @@ from sweeps.break_even import Evaluations, Parameter
 from sweeps.experiment import Described
 from sweeps.figures import RATES
 from sweeps.kinds import KINDS, Kind
-from sweeps.store import Record, to_yaml_flow
+from sweeps.store import Record, plain, to_yaml, to_yaml_flow
 from sweeps.variant import AS_DESCRIBED, Change, Variant
 
 ALIASES = {"fidelity": ("serving", "memory", "fidelity")}
@@ -59,6 +60,8 @@ _UNITS: tuple[tuple[Any, str, float], ...] = (
     (Milliwatts, "mW", 1), (BytesPerSecond, "MB/s", 1e6), (FlopsPerSecond, "GFLOPS", 1e9),
 )  # fmt: skip
 """Field types of quantities, the unit they are written in, and its size in base units."""
+Given = str | Path | Mapping[str, Any]
+"""A shipped name, a path, or what the YAML file would hold."""
 _DEVICE_KEYS = (set(AcceleratorSpec.model_fields) | set(MemorySpec.model_fields)) - {
     "kind", "name", "summary", "sources",
 }  # fmt: skip
@@ -138,9 +141,10 @@ class Sweep:
     config: dict[str, Any] = field(default_factory=dict)
 
 
-def load_sweep(name_or_path: str, overrides: Iterable[str] = ()) -> Sweep:
-    """Read a sweep, apply `--set` assignments, and lay out its points. Raises DescriptionError."""
-    document = load(find("sweeps", name_or_path))
+def load_sweep(given: Given, overrides: Iterable[str] = ()) -> Sweep:
+    """Read a sweep (its name, path or content), apply `--set` assignments, and lay out its points.
+    Raises DescriptionError."""
+    document = document_of("sweeps", given)
     if document.data.get("kind") != "sweep":
         raise document.error(f"expected kind: sweep; got {document.data.get('kind')!r}", ("kind",))
     document.build(SweepSpec)
@@ -152,6 +156,16 @@ def load_sweep(name_or_path: str, overrides: Iterable[str] = ()) -> Sweep:
     sweep.points.extend(further(sweep, []))
     sweep.config.update(_config(sweep))
     return sweep
+
+
+def document_of(folder: str, given: Given) -> Document:
+    """A description of one folder of the library: shipped, a file, or a mapping of what the file
+    would hold. Raises DescriptionError."""
+    if not isinstance(given, Mapping):
+        return load(find(folder, str(given)))
+    document = loads(to_yaml(plain(dict(given))), "mapping")
+    document.marks = {path: Mark(document.file) for path in document.marks}
+    return document
 
 
 def label(value: Any) -> str:

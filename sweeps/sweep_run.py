@@ -42,7 +42,12 @@ class Interrupted(Exception):
     """Ctrl-C; what was finished is kept."""
 
     def __init__(self, run: Run, total: int) -> None:
-        super().__init__()
+        kept = len(run.records)
+        super().__init__(
+            f"{kept} of {total} results are kept in {run.directory.path}; --resume goes on"
+            if kept
+            else "nothing was finished, nothing was written"
+        )
         self.run, self.total = run, total
 
 

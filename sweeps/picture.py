@@ -1,0 +1,88 @@
+"""The charts of one name in a run: drawn in a notebook or a page, or read as rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from hwmodel.description import DescriptionError, nearest
+from sweeps.chart import Bars, Chart, Curves, Lines, Patches, Stacks, file_name
+from sweeps.contents import contents
+from sweeps.gallery import MAKERS
+from sweeps.section import Section
+from sweeps.shown import Shown
+from sweeps.table import Table
+
+
+class Placed(NamedTuple):
+    """A chart and whose it is."""
+
+    group: str
+    chart: Chart
+
+
+class Picture(Shown):
+    """Charts that the report draws: one a group, or several."""
+
+    def __init__(self, name: str, charts: list[Placed]) -> None:
+        self.name = name
+        self.charts = charts
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Every value that is drawn, with its chart's headings as keys."""
+        return [
+            {"group": group, "chart": chart.title, **dict(zip(chart.columns(), row, strict=True))}
+            for group, chart in self.charts
+            for row in chart.rows()
+        ]
+
+    def to_csv(self) -> str:
+        """The rows as CSV."""
+        rows, out = self.rows, io.StringIO()
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+        writer = csv.DictWriter(out, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return out.getvalue()
+
+    def sections(self) -> list[Section]:
+        groups = dict.fromkeys(group for group, _ in self.charts)
+        return [
+            Section(group, [chart for whose, chart in self.charts if whose == group])
+            for group in groups
+        ]
+
+
+def pictures(table: Table) -> dict[str, Picture]:
+    """Every picture of a run by its name: those of `gallery` by who makes them, what else its
+    report draws by its title in small letters and hyphens."""
+    placed: dict[str, list[Placed]] = {}
+    known = set()
+    for group in table.groups:
+        for name, make in MAKERS.items():
+            for chart in make(group):
+                placed.setdefault(name, []).append(Placed(group.title, chart))
+                known.add(chart.title)
+    for section, chart in _drawn(contents(table)):
+        if chart.title not in known:
+            placed.setdefault(file_name(chart.title), []).append(Placed(section, chart))
+    return {name: Picture(name, charts) for name, charts in placed.items()}
+
+
+def picture(table: Table, name: str) -> Picture:
+    """One of them. Raises DescriptionError with the nearest name."""
+    found = pictures(table)
+    if name not in found:
+        raise DescriptionError(f"no figure {name!r} in {table.path}; {nearest(name, list(found))}")
+    return found[name]
+
+
+def _drawn(section: Section) -> Iterator[tuple[str, Chart]]:
+    for block in section.blocks:
+        if isinstance(block, Section):
+            yield from _drawn(block)
+        elif isinstance(block, (Lines, Curves, Bars, Stacks, Patches)):
+            yield section.title, block
