@@ -6,9 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from hwmodel.controller import Controller
 from hwmodel.description import DescriptionError, Strict
 from hwmodel.transformer import BITS, DataType
 from hwmodel.units import BytesPerSecond, FlopsPerSecond, Nanoseconds, PositiveBytes
+from hwmodel.written import KeysOf
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -127,7 +129,7 @@ class AcceleratorSpec(Strict):
     channel_hash: Literal["none", "rotate", "xor"] = "none"
     """`rotate`: channel = (block + row of blocks) mod N; `xor` (N a power of two): block ^ row
     of blocks."""
-    controller: dict[str, Any] = {}
+    controller: Annotated[dict[str, Any], KeysOf(Controller)] = {}
     """Overrides of the memory's controller."""
     address_map: list[str] | None = None
     """Overrides the memory's."""

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from hwmodel.description import Strict, nearest
 from hwmodel.units import ExactNanoseconds
+from hwmodel.written import TEXT_TOO
 
 FIELDS = ("column", "bank", "bankgroup", "stack", "rank", "pseudochannel", "row")
 """Fields of an address map."""
@@ -82,5 +83,5 @@ def _address_field(value: object) -> object:
     return AddressField.model_validate({"field": name, "bits": int(bits) if colon else None})
 
 
-AddressMap = list[Annotated[AddressField, BeforeValidator(_address_field)]]
+AddressMap = list[Annotated[AddressField, BeforeValidator(_address_field), TEXT_TOO]]
 """Field type: fields from the least significant bit above the burst upwards."""

@@ -24,6 +24,7 @@ from hwmodel.units import (
     PositiveBytes,
     parse_quantity,
 )
+from hwmodel.written import TEXT_TOO, WithJsonSchema, text
 
 CommandName = Literal[
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "PRE", "PREA", "REFPB", "REFAB", "CAS"
@@ -51,7 +52,8 @@ def _timing_value(value: object) -> object:
         raise ValueError(str(error).replace("such as 18ns", "such as 18ns or 15nCK")) from None
 
 
-Timing = Annotated[tuple[str, Fraction], BeforeValidator(_timing_value)]
+_WRITTEN = text(r"^\s*[0-9][0-9_]*(\.[0-9]+)?\s*(nCK|ps|ns|us|µs|ms|s)\s*$", "18ns")
+Timing = Annotated[tuple[str, Fraction], BeforeValidator(_timing_value), _WRITTEN]
 """Field type: `18ns` or `15nCK`."""
 
 
@@ -64,7 +66,9 @@ def _expression(value: object) -> object:
     return value
 
 
-Expression = Annotated[str, BeforeValidator(_expression)]
+Expression = Annotated[
+    str, BeforeValidator(_expression), WithJsonSchema({"type": ["string", "integer"]})
+]
 """Field type: an expression such as `RL + nBL + 2 - WL`, in clocks."""
 
 
@@ -72,7 +76,7 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-CommandList = Annotated[list[CommandName], BeforeValidator(_listed)]
+CommandList = Annotated[list[CommandName], BeforeValidator(_listed), TEXT_TOO]
 
 
 class Organisation(Strict):
@@ -279,7 +283,7 @@ class Energy(Strict):
     read_per_byte: Picojoules
     write_per_byte: Picojoules
     refresh_per_bank: Picojoules
-    background: Annotated[Background, BeforeValidator(_both_states)]
+    background: Annotated[Background, BeforeValidator(_both_states), TEXT_TOO]
     """A single power (`background: 61.4mW`) stands for both states."""
 
 

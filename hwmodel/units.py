@@ -15,6 +15,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
+from hwmodel.written import WithJsonSchema, text
+
 _QUANTITY = re.compile(r"^\s*(-?[0-9][0-9_]*(?:\.[0-9]+)?)\s*([A-Za-z/%µ]+)\s*$")
 
 SCALES: dict[str, dict[str, Fraction]] = {
@@ -83,25 +85,32 @@ def _real(dimension: str):  # type: ignore[no-untyped-def]
     return parse
 
 
+def written(dimension: str) -> WithJsonSchema:
+    """How a quantity is written, for the schema of editors."""
+    units = "|".join(SCALES[dimension])
+    example = EXAMPLES[dimension].split(" or ")[0]
+    return text(rf"^\s*[0-9][0-9_]*(\.[0-9]+)?\s*({units})\s*$", example)
+
+
 def _exact(value: object) -> object:
     return parse_quantity(value, "time")
 
 
-Bytes = Annotated[int, BeforeValidator(_whole("size"))]
+Bytes = Annotated[int, BeforeValidator(_whole("size")), written("size")]
 """Field type: a size such as `24GiB`; the value is bytes."""
-PositiveBytes = Annotated[int, BeforeValidator(_whole("size", 1))]
+PositiveBytes = Annotated[int, BeforeValidator(_whole("size", 1)), written("size")]
 """Field type: a size above zero; the value is bytes."""
-Nanoseconds = Annotated[float, BeforeValidator(_real("time"))]
+Nanoseconds = Annotated[float, BeforeValidator(_real("time")), written("time")]
 """Field type: a time such as `100ns`; the value is nanoseconds."""
-ExactNanoseconds = Annotated[Fraction, BeforeValidator(_exact)]
+ExactNanoseconds = Annotated[Fraction, BeforeValidator(_exact), written("time")]
 """Field type: a time kept as an exact fraction of nanoseconds."""
-BytesPerSecond = Annotated[float, BeforeValidator(_real("bandwidth"))]
+BytesPerSecond = Annotated[float, BeforeValidator(_real("bandwidth")), written("bandwidth")]
 """Field type: a bandwidth such as `307.2GB/s`; the value is bytes per second."""
-FlopsPerSecond = Annotated[float, BeforeValidator(_real("compute"))]
+FlopsPerSecond = Annotated[float, BeforeValidator(_real("compute")), written("compute")]
 """Field type: a compute rate such as `96TFLOPS`; the value is FLOP per second."""
-Picojoules = Annotated[float, BeforeValidator(_real("energy"))]
+Picojoules = Annotated[float, BeforeValidator(_real("energy")), written("energy")]
 """Field type: an energy such as `909pJ`; the value is picojoules."""
-Milliwatts = Annotated[float, BeforeValidator(_real("power"))]
+Milliwatts = Annotated[float, BeforeValidator(_real("power")), written("power")]
 """Field type: a power such as `12mW`; the value is milliwatts."""
 
 

@@ -30,6 +30,7 @@ from pydantic_core import PydanticCustomError
 from hwmodel.description import DescriptionError, nearest
 from hwmodel.device import Device
 from hwmodel.transformer import TransformerSpec
+from hwmodel.written import Also
 from policies.requests import IntArray
 
 Dim = Literal["layer", "kv", "unit", "head", "token"]
@@ -77,7 +78,7 @@ def _dims(value: Any) -> Any:
     return tuple(value)
 
 
-KvOrder = Annotated[Dims, BeforeValidator(_dims)]
+KvOrder = Annotated[Dims, BeforeValidator(_dims), Also((("enum", list(LAYOUTS)),))]
 """Field type: a layout by name, or its dimensions."""
 
 KV_ALIGN_BYTES = 2 << 20

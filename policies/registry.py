@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 from pydantic_core import PydanticCustomError
 
 from hwmodel.description import nearest
+from hwmodel.written import Chosen
 from policies.allocator import Allocator, PolicyOptions
 from policies.ceilings import IdealAllocator, OracleAllocator
 from policies.odma import OdmaAllocator
@@ -37,5 +38,6 @@ def _options(value: Any) -> Any:
     return POLICIES[value["name"]].Options.model_validate(value)
 
 
-PolicySpec = Annotated[SerializeAsAny[PolicyOptions], BeforeValidator(_options)]
+_CHOSEN = Chosen(lambda: {name: kind.Options for name, kind in POLICIES.items()}, short=True)
+PolicySpec = Annotated[SerializeAsAny[PolicyOptions], BeforeValidator(_options), _CHOSEN]
 """Field type: the options of any registered policy, told apart by `name`."""

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from hwmodel.description import DescriptionError, Strict, nearest
 from hwmodel.device import Device
 from hwmodel.transformer import DataType, KvType, TransformerSpec, load_model, shard
+from hwmodel.written import Chosen
 from policies.allocator import Allocator, Limits
 from policies.cluster import ClusterSpec, Manager, Node, mean_of
 from policies.engine import Engine, EngineOptions, EngineSpec
@@ -56,7 +57,8 @@ def _engine_options(value: Any) -> Any:
     return ENGINES[name].options.model_validate(value)
 
 
-EngineChoice = Annotated[SerializeAsAny[EngineOptions], BeforeValidator(_engine_options)]
+_CHOSEN = Chosen(lambda: {name: each.options for name, each in ENGINES.items()})
+EngineChoice = Annotated[SerializeAsAny[EngineOptions], BeforeValidator(_engine_options), _CHOSEN]
 """Field type: the options of either engine, told apart by `name`."""
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hwmodel.description import DescriptionError, Document, KeyPath, Strict, find, load
+from hwmodel.written import NAME_TOO
 from policies.arrivals import Arrivals, arrival_times, read_envelope
 from policies.length_table import LengthTable
 from policies.requests import MAX_TOKENS, FloatArray, IntArray, Requests, Trace, load_trace
@@ -51,7 +52,7 @@ class LognormalLengths(Strict):
 class Part(Strict):
     """One of the workloads a splice is made of."""
 
-    workload: WorkloadSpec
+    workload: Annotated[WorkloadSpec, Field(json_schema_extra=NAME_TOO)]
     """A shipped workload, a workload file or a trace; its arrivals do not count here."""
     share: Positive = 1.0
     """Of the requests, in proportion to the other parts."""

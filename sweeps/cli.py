@@ -252,6 +252,26 @@ def check(
 
 
 @app.command()
+def schema(
+    kind: Annotated[
+        str | None, typer.Argument(help="memory, sweep, ...; all, told apart, by default.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write KIND.json there.")
+    ] = None,
+) -> None:
+    """JSON Schema of the YAML, for editors."""
+    from sweeps.schema import schema as described
+    from sweeps.schema import write
+    from sweeps.screen import print_json
+
+    if out is None:
+        print_json(described(kind))
+    else:
+        _wrote(write(kind, out), False)
+
+
+@app.command()
 def run(
     sweep: Annotated[
         str, typer.Argument(help="A shipped sweep, or a YAML file (also a run's config.yaml).")

@@ -70,11 +70,11 @@ def _check(file: str, overrides: list[str]) -> str:
         return "trace"
     document = load(file)
     kind = document.data.get("kind")
-    if kind not in _CHECKS:
+    if kind not in CHECKS:
         raise document.error(
-            f"unknown kind {kind!r}; {nearest(str(kind), list(_CHECKS))}", ("kind",)
+            f"unknown kind {kind!r}; {nearest(str(kind), list(CHECKS))}", ("kind",)
         )
-    _CHECKS[kind](file, overrides)
+    CHECKS[kind](file, overrides)
     return str(kind)
 
 
@@ -132,7 +132,7 @@ def _path(file: str) -> str:
     return file if "/" in file else f"./{file}"
 
 
-_CHECKS: dict[str, Callable[[str, list[str]], None]] = {
+CHECKS: dict[str, Callable[[str, list[str]], None]] = {
     "memory": _device,
     "accelerator": _device,
     "model": _model,
@@ -142,3 +142,4 @@ _CHECKS: dict[str, Callable[[str, list[str]], None]] = {
     "sweep": _sweep,
     "study": _study,
 }
+"""What reads each kind of description."""
