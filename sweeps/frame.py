@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from typing import Any
 
 from sweeps.screen import table_text
 from sweeps.section import Grid, Section
 from sweeps.shown import Shown
+from sweeps.store import to_csv
 
 Row = dict[str, Any]
 
@@ -46,11 +45,7 @@ class Frame(Shown):
 
     def to_csv(self) -> str:
         """The rows as CSV."""
-        out = io.StringIO()
-        writer = csv.DictWriter(out, self.columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.rows)
-        return out.getvalue()
+        return to_csv(self.rows)
 
     def to_pandas(self) -> Any:
         """The rows as a pandas data frame. Raises ImportError where pandas is not installed;

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,6 +11,7 @@ from sweeps.contents import contents
 from sweeps.gallery import MAKERS
 from sweeps.section import Section
 from sweeps.shown import Shown
+from sweeps.store import to_csv
 from sweeps.table import Table
 
 
@@ -41,12 +40,7 @@ class Picture(Shown):
 
     def to_csv(self) -> str:
         """The rows as CSV."""
-        rows, out = self.rows, io.StringIO()
-        columns = list(dict.fromkeys(key for row in rows for key in row))
-        writer = csv.DictWriter(out, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return out.getvalue()
+        return to_csv(self.rows)
 
     def sections(self) -> list[Section]:
         groups = dict.fromkeys(group for group, _ in self.charts)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sweeps.front import costs, front
 from sweeps.journal import Journal, running
 from sweeps.study_spec import SamplerSpec, Study
 
@@ -62,22 +63,17 @@ def ranking(study: Study, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     """Trials that were told a value, best first: those that keep the constraints, then those that
     no other beats in all objectives, then by the first objective; ties by number."""
     told = [trial for trial in trials if _has_values(trial)]
-    ahead = {trial.number for trial in front(study, told)}
+    ahead = {trial.number for trial in unbeaten(study, told)}
     return sorted(
         told,
         key=lambda t: (broken(t), t.number not in ahead, _costs(study, t)[0], t.number),
     )
 
 
-def front(study: Study, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+def unbeaten(study: Study, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     """The trials that keep the constraints and that no other such one beats in all objectives."""
     kept = [t for t in trials if _has_values(t) and not broken(t)]
-    costs = [_costs(study, trial) for trial in kept]
-    return [
-        trial
-        for trial, mine in zip(kept, costs, strict=True)
-        if not any(_beats(theirs, mine) for theirs in costs)
-    ]
+    return [kept[place] for place in front([_costs(study, trial) for trial in kept])]
 
 
 def best(study: Study, trials: Sequence[FrozenTrial]) -> FrozenTrial | None:
@@ -97,10 +93,4 @@ def broken(trial: FrozenTrial) -> float:
 
 def _costs(study: Study, trial: FrozenTrial) -> list[float]:
     """Values of the objectives, the less the better."""
-    pairs = zip(study.spec.objectives, trial.values, strict=True)
-    return [-value if o.direction == "maximize" else value for o, value in pairs]
-
-
-def _beats(ours: list[float], theirs: list[float]) -> bool:
-    """Pareto dominance."""
-    return ours != theirs and all(a <= b for a, b in zip(ours, theirs, strict=True))
+    return costs(trial.values, [objective.direction for objective in study.spec.objectives])

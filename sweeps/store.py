@@ -138,7 +138,7 @@ class RunDirectory:
     def settle(self, records: list[Record], summary: list[Record]) -> None:
         """Write results in their order, and the summary."""
         write_atomically(self.path / RESULTS, "".join(_json(record) + "\n" for record in records))
-        write_atomically(self.path / SUMMARY, _csv(summary))
+        write_atomically(self.path / SUMMARY, to_csv(summary))
 
     def release(self) -> None:
         """Let go of the directory; what is written stays."""
@@ -208,7 +208,8 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def _csv(rows: list[Record]) -> str:
+def to_csv(rows: list[Record]) -> str:
+    """Rows as CSV, a column a key."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\n")

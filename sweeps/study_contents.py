@@ -11,7 +11,7 @@ from sweeps.section import Block, Grid, Section
 from sweeps.statistics import Interval, interval
 from sweeps.store import Record, to_yaml_flow
 from sweeps.table import HEADINGS, Table
-from sweeps.trials import BASE, Trials, broken, front, importances, settings, words
+from sweeps.trials import BASE, Trials, broken, importances, settings, unbeaten, words
 
 _SLICES = 16
 
@@ -95,7 +95,7 @@ def _history(trials: Trials) -> Lines:
 def _front(trials: Trials) -> Lines:
     """The first two objectives of every trial; those that no other beats apart."""
     x, y = (words(str(o.get("metric"))) for o in trials.objectives[:2])
-    ahead = {record["trial"] for record in front(trials)}
+    ahead = {record["trial"] for record in unbeaten(trials)}
     series = []
     for name, chosen in (("no other is better in all", True), ("others", False)):
         mine = [r for r in trials.kept() if (r["trial"] in ahead) is chosen]

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from sweeps.figures import FIGURES, THROUGHPUT
+from sweeps.front import costs, front
 from sweeps.reading import Reading
 from sweeps.statistics import Interval, interval, relative_gap
 from sweeps.store import Record, RunDirectory, to_yaml_flow
@@ -119,21 +120,11 @@ def broken(record: Record) -> bool:
     return isinstance(found, dict) and any(value > 0 for value in found.values())
 
 
-def front(trials: Trials) -> list[Record]:
+def unbeaten(trials: Trials) -> list[Record]:
     """The trials that keep the constraints and that no other such one beats in all objectives."""
     kept = trials.kept()
-    costs = [
-        [
-            value if objective.get("direction") == "minimize" else -value
-            for objective, value in zip(trials.objectives, trials.values(r) or (), strict=True)
-        ]
-        for r in kept
-    ]
-    return [
-        record
-        for record, mine in zip(kept, costs, strict=True)
-        if not any(o != mine and all(map(float.__le__, o, mine)) for o in costs)
-    ]
+    directions = [objective.get("direction", "maximize") for objective in trials.objectives]
+    return [kept[i] for i in front([costs(trials.values(r) or (), directions) for r in kept])]
 
 
 def importances(trials: Trials) -> dict[str, float]:

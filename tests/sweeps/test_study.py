@@ -17,7 +17,7 @@ from optuna.storages.journal import JournalFileBackend
 from hwmodel.description import DescriptionError
 from sweeps.executor import Outcome
 from sweeps.journal import Journal
-from sweeps.sampler import best, front, ranking
+from sweeps.sampler import best, ranking, unbeaten
 from sweeps.study_run import Workers
 from sweeps.study_spec import load_study
 from sweeps.sweep import load_sweep
@@ -178,7 +178,7 @@ def test_a_constraint_is_kept_by_the_best(tmp_path: Path) -> None:
 def test_a_front_of_several_objectives(tmp_path: Path) -> None:
     both = "objectives=[{metric: output_tokens_per_s}, {metric: ttft_s.p99, direction: minimize}]"
     done = run(tiny(both), tmp_path / "run")
-    kept = {trial.number for trial in front(done.study, done.told())}
+    kept = {trial.number for trial in unbeaten(done.study, done.told())}
     pairs = {r["trial"]: list(r["values"].values()) for r in results(tmp_path / "run")}
     for number, (tokens, ttft) in pairs.items():
         others = [pair for pair in pairs.values() if pair != [tokens, ttft]]

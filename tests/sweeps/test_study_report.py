@@ -15,7 +15,7 @@ from sweeps.markdown import markdown
 from sweeps.page import page
 from sweeps.store import CONFIG, RunDirectory, to_yaml
 from sweeps.table import read_table
-from sweeps.trials import FINALE, front, importances
+from sweeps.trials import FINALE, importances, unbeaten
 from tests.sweeps.made import PROVENANCE
 
 CONFIG_OF_STUDY: dict[str, Any] = {
@@ -107,9 +107,9 @@ def test_the_front_keeps_what_no_other_beats(tmp_path: Path) -> None:
     trials = read_table(RunDirectory(study(tmp_path))).trials
     assert trials is not None
     # both objectives grow with gamma, one wanted large and one small: no trial beats another
-    assert len(front(trials)) == 18
+    assert len(unbeaten(trials)) == 18
     trials.objectives[1]["direction"] = "maximize"
-    assert [record["trial"] for record in front(trials)] == [17]
+    assert [record["trial"] for record in unbeaten(trials)] == [17]
 
 
 @pytest.mark.parametrize("finale", [None, "{", '{"contender": 3}\n', ""])
