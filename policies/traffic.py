@@ -79,12 +79,18 @@ def attention(
 
     reading: as its `repeats` and its parts are.
     """
-    # with the copies that samples have of their prompt's last block
     units = [allocator.units(request) for request in requests.tolist()]
+    return decode(allocator.layout, units, allocator.width[requests], layer, reading)
+
+
+def decode(
+    layout: KvLayout, units: list[Units], new: IntArray, layer: int, reading: Reading = _PLAIN
+) -> Extent:
+    """`attention` of sequences that lie in `units`, whose last `new` tokens, int64 (sequences,),
+    are those of the step."""
+    # with the copies that samples have of their prompt's last block
     stored = np.array([each.tokens.sum() for each in units], np.int64)
-    return _passes(
-        allocator.layout, units, stored - allocator.width[requests], stored, layer, reading
-    )
+    return _passes(layout, units, stored - new, stored, layer, reading)
 
 
 def prefill(

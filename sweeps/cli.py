@@ -213,6 +213,34 @@ def replay(
         show_replay(loaded, found)
 
 
+@app.command("kv-read")
+def kv_read(
+    device: Device,
+    log: Annotated[
+        Path, typer.Argument(help="Block tables of a server, JSON lines (docs/block-tables.md).")
+    ],
+    model: Annotated[
+        str | None, typer.Option("--model", help="Instead of the one in the log's header.")
+    ] = None,
+    every: Annotated[int, typer.Option("--every", help="Simulate each N-th step only.")] = 1,
+    whole: Annotated[
+        str,
+        typer.Option(
+            "--whole", metavar="SIZE", help="Largest layer simulated whole; else a window as large."
+        ),
+    ] = "64MiB",
+    json: Json = False,
+    overrides: Set = None,
+) -> None:
+    """Read the KV of logged decode steps where a server put it, and as if it were contiguous."""
+    from hwmodel.device import load_device
+    from sweeps.block_replay import replay_blocks
+    from sweeps.block_table import print_steps
+
+    loaded = load_device(device, overrides or [])
+    print_steps(*replay_blocks(loaded, log, model, every, whole), json)
+
+
 @app.command()
 def audit(
     device: Device,

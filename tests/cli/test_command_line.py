@@ -67,7 +67,7 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
 def test_help_names_every_command(tmp_path: Path) -> None:
     done = bankwise("--help", cwd=tmp_path)
     assert done.returncode == 0
-    commands = "devices bandwidth replay audit check schema run study report compare"
+    commands = "devices bandwidth replay kv-read audit check schema run study report compare"
     for command in commands.split():
         assert f"\n  {command} " in done.stdout
 
