@@ -118,6 +118,9 @@ class AcceleratorSpec(Strict):
     name: str
     summary: str
     sources: dict[str, str] = {}
+    based_on: str | None = None
+    """Another accelerator, from which what no data sheet says is borrowed as assumed; see
+    `hwmodel.based_on`."""
     memory: str
     """A shipped memory, or the path of one."""
     memory_set: dict[str, Any] = {}

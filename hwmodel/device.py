@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.accelerator import AcceleratorSpec
+from hwmodel.based_on import borrow
 from hwmodel.description import (
     DescriptionError,
     Document,
@@ -128,6 +129,7 @@ def _accelerator(document: Document, overrides: list[str]) -> Device:
     own = [item for item in parsed if item[0][0] not in _MEMORY_KEYS]
     for path, value, assignment in own:
         document.put(path, value, Mark(f"--set {assignment}"))
+    borrow(document)
     accelerator = document.build(AcceleratorSpec)
     memory_document = load(find("memories", accelerator.memory, document.file))
     _override(

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from hwmodel.based_on import borrow
 from hwmodel.description import KINDS, LIBRARY, DescriptionError, find, load, names, nearest
 from sweeps.place import shortened
 
@@ -34,7 +35,9 @@ def inspect(targets: list[str], overrides: list[str], assumed: bool = False) -> 
 
 
 def _print_assumed(file: str) -> None:
-    for path, provenance in load(file).assumed().items():
+    document = load(file)
+    borrow(document)
+    for path, provenance in document.assumed().items():
         note = f"  ({provenance.note})" if provenance.note else ""
         print(f"  assumed: {path} = {provenance.value}{note}")
 
