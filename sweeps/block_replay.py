@@ -1,8 +1,9 @@
 """The KV read of logged decode steps, at the blocks a server gave them and as if contiguous.
 
 Each step's attention of one layer is simulated at its real addresses (`policies.probe`): whole
-where it is no larger than `whole`, else a window of that size. Beside it the same requests
-lie side by side somewhere, each in one run. Steps come one at a time and leave only sums behind.
+where it is no larger than `whole`, else a window of half of that after as much of warm-up. Beside
+it the same requests lie side by side somewhere, each in one run. Steps come one at a time and leave
+only sums behind.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class BlockReplay:
         self.model = _model(log, model)
         self.layout = _layout(device, self.model, log)
         spec = Document({"probe_bytes": whole}, "--whole").build(FidelitySpec)
-        self._probe = Probe(device, spec, simulate_system)
+        window = {"probe_bytes": spec.probe_bytes // 2}  # and as much of warm-up
+        self._probe = Probe(device, spec.model_copy(update=window), simulate_system)
         self._reading = traffic.reading(device, self.model)
 
     def steps(self, every: int = 1) -> Iterator[dict[str, Any]]:
@@ -105,11 +107,11 @@ class BlockReplay:
             "runs": sum(_runs(blocks) for blocks in step.blocks),
             "extent_bytes": float(extents.size[read].mean()) if read.any() else 0.0,
             "layer_bytes": int(extents.size.sum()),
-            "kv_gbps": logged.share * peak,
+            "kv_gbps": peak * _share(logged),
             "row_hit_rate": logged.result.row_hit_rate,
-            "contiguous_gbps": contiguous.share * peak,
+            "contiguous_gbps": peak * _share(contiguous),
             "contiguous_row_hit_rate": contiguous.result.row_hit_rate,
-            "of_contiguous": logged.share / contiguous.share,
+            "of_contiguous": _share(logged) / _share(contiguous),
             "whole": logged.exact and contiguous.exact,
         }
 
@@ -142,6 +144,11 @@ def replay_blocks(
         raise DescriptionError(f"expected 1 or more; got {every}", "--every")
     replay = BlockReplay(device, BlockLog(log), model, whole)
     return replay, replay.steps(every)
+
+
+def _share(found: Probed) -> float:
+    """Of the peak."""
+    return found.at_peak_ns / found.elapsed_ns
 
 
 def _runs(blocks: IntArray) -> int:

@@ -226,7 +226,7 @@ def kv_read(
     whole: Annotated[
         str,
         typer.Option(
-            "--whole", metavar="SIZE", help="Largest layer simulated whole; else a window as large."
+            "--whole", metavar="SIZE", help="Largest layer simulated whole; else a window of it."
         ),
     ] = "64MiB",
     json: Json = False,
