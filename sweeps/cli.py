@@ -14,6 +14,7 @@ DONE, FOUND, AT_FAULT, INTERRUPTED = 0, 1, 2, 130
 app = typer.Typer(
     name="bankwise",
     help="Which KV-cache layout serves the most tokens on a memory device, and why.",
+    epilog="Begin with: bankwise run quickstart",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -60,7 +61,7 @@ def devices(
     json: Json = False,
     overrides: Set = None,
 ) -> None:
-    """What ships: peaks, capacities, closed-form bounds and what is reached of them."""
+    """What ships: peaks, capacities, bounds and what is reached."""
     from sweeps.catalogue import catalogue
     from sweeps.screen import print_json, show_devices
     from sweeps.tightness import add_simulated, show_simulated
@@ -232,7 +233,10 @@ def kv_read(
     json: Json = False,
     overrides: Set = None,
 ) -> None:
-    """Read the KV of logged decode steps where a server put it, and as if it were contiguous."""
+    """Read the KV of decode steps that a server logged.
+
+    Each where its blocks are on the device, and as if each request lay in one run.
+    """
     from hwmodel.device import load_device
     from sweeps.block_replay import replay_blocks
     from sweeps.block_table import print_steps
@@ -340,9 +344,9 @@ def run(
             print(sentence)
         print(f"{len(done.records)} results in {done.path}; the table: bankwise report {done.path}")
     if done.failures:
-        print(
-            f"{len(done.failures)} results are missing; --resume tries them again", file=sys.stderr
-        )
+        many = len(done.failures)
+        missing = "1 result is missing" if many == 1 else f"{many} results are missing"
+        print(f"{missing}; --resume goes on", file=sys.stderr)
         raise typer.Exit(AT_FAULT if done.at_fault else FOUND)
 
 
@@ -377,7 +381,7 @@ def study(
     ] = None,
     overrides: Set = None,
 ) -> None:
-    """Search the space of a study for the best configuration, and say what it gains.
+    """Search the space of a study, and say what the best gains.
 
     Exit code 0: done; 1: the machine failed; 2: the input is at fault; 130: interrupted. Trials
     that fail say why, and the study goes on.
@@ -451,7 +455,7 @@ def report(
     markdown: Markdown = None,
     json: Json = False,
 ) -> None:
-    """Print the tables and sentences of runs, and write their pages.
+    """Print what runs found, and write their pages.
 
     Each run directory gets a report.html and a report.md, unless --html or --markdown names one
     file for all, which then has what differs between the first run and the others too. With --json
@@ -470,7 +474,7 @@ def compare(
     markdown: Markdown = None,
     json: Json = False,
 ) -> None:
-    """What differs between two runs: inputs, results, and how sure the differences are."""
+    """What differs between two runs, and how sure that is."""
     from sweeps.reports import compare as write
 
     _wrote(write(run_a, run_b, html, markdown, json), json)

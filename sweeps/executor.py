@@ -14,10 +14,12 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
+from types import FrameType
 from typing import Any
 
 from hwmodel.description import DescriptionError
@@ -41,10 +43,11 @@ class Outcome:
 
 
 def attempt(work: Work, index: int, task: Any) -> Outcome:
-    """Do one task; an exception becomes an outcome that says why."""
+    """Do one task; an exception becomes an outcome that says why. Ctrl-C is none of them."""
     start = time.perf_counter()
     try:
-        value = work(task)
+        with _interrupt_kept():
+            value = work(task)
     except DescriptionError as error:
         return Outcome(index, error=str(error), at_fault=True)
     except MemoryError:
@@ -54,6 +57,30 @@ def attempt(work: Work, index: int, task: Any) -> Outcome:
         where = f"{os.path.basename(place.filename)}:{place.lineno}"
         return Outcome(index, error=f"{type(error).__name__}: {error} (at {where})")
     return Outcome(index, value, wall_s=time.perf_counter() - start)
+
+
+@contextmanager
+def _interrupt_kept() -> Iterator[None]:
+    """Ctrl-C is raised at the end if something on the way has swallowed it: what comes while the
+    compiler calls back into Python is printed and forgotten there."""
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    pressed = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if pressed:
+            raise KeyboardInterrupt
 
 
 def execute(

@@ -62,7 +62,8 @@ _UNITS: tuple[tuple[Any, str, float], ...] = (
 """Field types of quantities, the unit they are written in, and its size in base units."""
 Given = str | Path | Mapping[str, Any]
 """A shipped name, a path, or what the YAML file would hold."""
-_DEVICE_KEYS = (set(AcceleratorSpec.model_fields) | set(MemorySpec.model_fields)) - {
+_DEVICE_SPECS = (AcceleratorSpec, MemorySpec)
+_DEVICE_KEYS = {key for spec in _DEVICE_SPECS for key in spec.model_fields} - {
     "kind", "name", "summary", "sources",
 }  # fmt: skip
 
@@ -220,9 +221,24 @@ def suggestion(kind: Kind, keys: tuple[str, ...]) -> str:
     """What to say of a path whose first key no experiment of the kind has."""
     if keys[0] in _DEVICE_KEYS:
         return f"not a key of a sweep; did you mean device_set.{'.'.join(keys)}?"
+    for spec, prefix in ((kind.spec, ""), *((s, "device_set.") for s in _DEVICE_SPECS)):
+        if (place := _holder(spec, keys[0])) is not None:
+            return f"unknown key; did you mean {prefix}{place}.{'.'.join(keys)}?"
     known = {*kind.spec.model_fields, *SweepSpec.model_fields, *ALIASES, "policy"}
     known -= {"kind", "resolved"}
     return f"unknown key; {nearest(keys[0], sorted(known))}"
+
+
+def _holder(spec: type[BaseModel], key: str) -> str | None:
+    """The dotted path of the group inside a spec that has this key, if one has."""
+    for name, info in spec.model_fields.items():
+        for inner in (type(info.default), info.annotation):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                if key in inner.model_fields:
+                    return name
+                if (deeper := _holder(inner, key)) is not None:
+                    return f"{name}.{deeper}"
+    return None
 
 
 def absolute_paths(document: Document) -> None:

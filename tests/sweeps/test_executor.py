@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -42,6 +43,22 @@ def test_a_failure_says_why_and_the_others_go_on(jobs: int) -> None:
     assert (found[1].error, found[1].at_fault) == ("a.yaml:3: too small", True)
     assert found[3].error is not None and not found[3].at_fault
     assert found[3].error.startswith("ZeroDivisionError: by hand (at test_executor.py:")
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_ctrl_c_is_not_lost_in_the_compiler(fails: bool) -> None:
+    def compiles(task: Any) -> Any:
+        with contextlib.suppress(KeyboardInterrupt):  # as a callback from C does
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+        if fails:
+            raise RuntimeError("no compiled object yet")
+        return task
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        list(execute(compiles, [1, 2], 1))
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_killed_worker_costs_one_task() -> None:
