@@ -346,7 +346,7 @@ def run(
     if done.failures:
         many = len(done.failures)
         missing = "1 result is missing" if many == 1 else f"{many} results are missing"
-        print(f"{missing}; --resume goes on", file=sys.stderr)
+        print(f"{missing}; --resume tries again", file=sys.stderr)
         raise typer.Exit(AT_FAULT if done.at_fault else FOUND)
 
 
