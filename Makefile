@@ -10,6 +10,7 @@ RUN := .venv/installed
 demo: $(RUN)
 	$(BIN)/bankwise run quickstart
 	$(BIN)/bankwise report "$$(ls -dt runs/quickstart-* | head -n 1)"
+	@echo "bankwise is in $(BIN): source $(BIN)/activate"
 
 # Kernels are compiled once, beside the linters, and not by every test worker at the same time.
 test: $(DEV)

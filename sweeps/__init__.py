@@ -10,12 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hwmodel.description import DescriptionError
     from sweeps.api import bandwidth, compare, report, run, study
 
-__all__ = ["bandwidth", "compare", "report", "run", "study"]
+__all__ = ["DescriptionError", "bandwidth", "compare", "report", "run", "study"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(import_module("sweeps.api"), name)
-    raise AttributeError(f"module 'sweeps' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'sweeps' has no attribute {name!r}")
+    module = "hwmodel.description" if name == "DescriptionError" else "sweeps.api"
+    return getattr(import_module(module), name)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import sweeps
-from hwmodel.description import DescriptionError, load
-from sweeps import bandwidth, compare, report, run, study
+from hwmodel.description import load
+from sweeps import DescriptionError, bandwidth, compare, report, run, study
 from sweeps.result import Result
 from tests.cli.test_command_line import bankwise, refusal
 from tests.sweeps.made import made
