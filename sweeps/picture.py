@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from hwmodel.description import DescriptionError, nearest
-from sweeps.chart import Bars, Chart, Curves, Lines, Patches, Stacks, file_name
+from sweeps.chart import Chart, file_name
 from sweeps.contents import contents
 from sweeps.gallery import MAKERS
-from sweeps.section import Section
+from sweeps.section import Grid, Listing, Say, Section
 from sweeps.shown import Shown
 from sweeps.store import to_csv
 from sweeps.table import Table
@@ -78,5 +78,5 @@ def _drawn(section: Section) -> Iterator[tuple[str, Chart]]:
     for block in section.blocks:
         if isinstance(block, Section):
             yield from _drawn(block)
-        elif isinstance(block, (Lines, Curves, Bars, Stacks, Patches)):
+        elif not isinstance(block, (Say, Grid, Listing)):
             yield section.title, block
