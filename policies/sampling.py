@@ -32,8 +32,8 @@ RECENT = 4
 FIRST, EVERY = 4, 32
 """The first of every so many windows have a whole layer measured beside them (assumed)."""
 ANOTHER = 3.0
-"""Placement that has moved by more than this, to four times or a quarter, is probed without regard to when
-the last probe was (assumed)."""
+"""Placement that has moved by more than this, to four times or a quarter, is probed without regard
+to when the last probe was (assumed)."""
 MOST_EXTENTS = 40
 """Probes that a result tells one by one."""
 
