@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from sweeps import run as run_module
+from sweeps import sweep_run as run_module
 from sweeps.break_even import HALVINGS, Parameter, ahead
 from sweeps.break_even_verdict import Finding, findings
 from sweeps.conclusion import sentences
 from sweeps.contents import contents
 from sweeps.experiment import Task
 from sweeps.progress import Progress
-from sweeps.report import report
-from sweeps.run import Interrupted, run_sweep
+from sweeps.reports import report
 from sweeps.section import Grid
 from sweeps.statistics import Interval
 from sweeps.store import RunDirectory
 from sweeps.sweep import Sweep, load_sweep
+from sweeps.sweep_run import Interrupted, run_sweep
 from sweeps.table import Table, read_table
 from tests.cli.test_mistakes import SWEEP, mistakes, write
 

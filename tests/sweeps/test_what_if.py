@@ -14,10 +14,10 @@ from sweeps.chart import Tornado
 from sweeps.conclusion import sentences
 from sweeps.contents import contents
 from sweeps.progress import Progress
-from sweeps.report import show
-from sweeps.run import run_sweep
+from sweeps.reports import show
 from sweeps.store import RunDirectory
 from sweeps.sweep import load_sweep
+from sweeps.sweep_run import run_sweep
 from sweeps.table import read_table
 from sweeps.what_if_verdict import what_if_rows, what_ifs
 from tests.cli.test_mistakes import SWEEP, mistakes, write
