@@ -19,6 +19,10 @@ from sweeps.sweep import label
 
 PAGED, CONTIGUOUS = "paged", "oracle"
 KV, LIMIT, SHARE = "kv_gbps", "layout_limit", "kv_share"
+LPDDR5, MODEL = "mlu370-x4", "deepseek-r1-distill-qwen-7b"
+AS_DESCRIBED = "16KiB", "100ns"
+"""Window and descriptor cost of mlu370-x4."""
+TENTH = 0.1
 NEAR = 0.02
 """Two bandwidths are told apart from this relative difference on (assumed)."""
 
@@ -110,6 +114,52 @@ def _answer(runs: list[Cells]) -> Iterator[str]:
             f" (the most at {', '.join(place)}, where KV is {share:.0%} of the step)."
         )
     yield ""
+    yield from _conclusion({run.config["name"]: run for run in runs})
+
+
+def _conclusion(runs: dict[str, Cells]) -> Iterator[str]:
+    """Under which conditions paging costs throughput on LPDDR5, as far as the runs tell."""
+    if not {"kv-dma", "kv-interleave", "kv-memory", "kv-share"} <= set(runs):
+        return
+    dma, spread, memory = runs["kv-dma"], runs["kv-interleave"], runs["kv-memory"]
+    plain, heads = dma.gain(("slice", *AS_DESCRIBED)), dma.gain(("head", *AS_DESCRIBED))
+    if plain is None or heads is None:
+        return
+    kv = runs["kv-share"].rows[LPDDR5, MODEL, "16", "2048"]["paged"][0][SHARE]
+    yield (
+        "**When does paging cost throughput on LPDDR5?** As `mlu370-x4` is described, paged reads"
+        f" KV at {_times(plain)} of the rate of contiguous runs, and at {_times(heads)} where every"
+        " core reads one head (extents of 4 KiB). It costs bandwidth where setting up a copy takes"
+        f" long: {_first_cost(dma, 'slice')} with extents of 16 KiB, {_first_cost(dma, 'head')}"
+        f" with extents of 4 KiB. Interleaves from 256 B to 4 KiB, with and without rotation and bank"
+        f" hashes, give {_range(spread)}, bank modes, burst lengths and all refresh choices"
+        f" {_range(memory)}. Of a decode step of 16 sequences of 2,048 tokens reading KV is"
+        f" {kv:.0%}, so that even half the KV bandwidth costs {kv / (1 + kv):.0%} of the throughput"
+        " there; with more context it can cost more (`kv-share`). What could turn the answer is"
+        " assumed: the descriptor cost (100 ns), the DMA window below 8 KiB, whether cores read"
+        " single heads, and an interleave of 4 KiB without rotation."
+    )
+    yield ""
+
+
+def _first_cost(run: Cells, spread: str) -> str:
+    """From which descriptor cost on paging loses a tenth, at the window that is described."""
+    window = AS_DESCRIBED[0]
+    costs = [place for place in run.rows if place[:2] == (spread, window)]
+    for place in costs:
+        gain = run.gain(place)
+        if gain is not None and gain.mean < -TENTH:
+            return f"{_times(gain)} at {place[2]}"
+    return f"none lost a tenth up to {costs[-1][2]}"
+
+
+def _range(run: Cells) -> str:
+    means = [1 + gain.mean for place in run.rows if (gain := run.gain(place)) is not None]
+    return f"{min(means):.2f} to {max(means):.2f}"
+
+
+def _times(gain: Interval) -> str:
+    return f"{1 + gain.mean:.2f} (± {gain.half:.2f})"
 
 
 def _table(run: Cells) -> Iterator[str]:
