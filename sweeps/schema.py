@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -193,26 +194,23 @@ def _told(field: ast.stmt, after: ast.stmt) -> dict[str, str]:
 
 
 def _describe_sweep(found: JsonSchemaValue) -> None:
-    """`base`, `axes` and `controls` by what is measured."""
-    rules = []
+    """`base`, `axes` and overrides by what is measured."""
+    found["allOf"] = []
     for name, kind in MEASURES.items():
         base = _part(found, name, kind.spec)
         paths = _paths(base, found["$defs"])
-        controls = {"additionalProperties": {"propertyNames": paths}}
-        rules.append(
-            {
-                "if": _measures(name, kind.spec.__name__),
-                "then": {
-                    "properties": {
-                        "base": base, "axes": {"propertyNames": paths}, "controls": controls,
-                    }
-                },
-            }
-        )  # fmt: skip
-    found["allOf"] = rules
+        then = {"base": base, "axes": {"propertyNames": paths}, **_overrides(SweepSpec, paths)}
+        found["allOf"].append({"if": _measures(name), "then": {"properties": then}})
 
 
-def _measures(name: str, spec: str) -> JsonSchemaValue:
+def _overrides(spec: type[BaseModel], paths: JsonSchemaValue) -> JsonSchemaValue:
+    """The fields that hold overrides by name (`controls`, `references`): dotted paths."""
+    named = [k for k, f in spec.model_fields.items() if f.annotation == dict[str, dict[str, Any]]]
+    inner = {"type": "object", "propertyNames": paths}
+    return {key: {"type": "object", "additionalProperties": inner} for key in named}
+
+
+def _measures(name: str) -> JsonSchemaValue:
     """Whether a sweep measures this; `serving` where it names nothing."""
     rule: JsonSchemaValue = {"properties": {"measure": {"const": name}}}
     return rule if name == "serving" else {**rule, "required": ["measure"]}
@@ -225,9 +223,7 @@ def _describe_study(found: JsonSchemaValue) -> None:
     properties = found["properties"]
     properties["base"] = base
     properties["space"]["propertyNames"] = paths
-    properties["references"] = {
-        "type": "object", "additionalProperties": {"type": "object", "propertyNames": paths},
-    }  # fmt: skip
+    properties |= _overrides(StudySpec, paths)
 
 
 def _part(found: JsonSchemaValue, name: str, spec: type[BaseModel]) -> JsonSchemaValue:

@@ -88,6 +88,8 @@ def test_a_misspelt_key_is_not(file: str, validators: dict[str, Draft202012Valid
         ("sweeps/quickstart", "base.serving.policy", {"name": "paged", "blok": 3}),
         ("sweeps/quickstart", "axes.serving~polcy", ["paged"]),
         ("sweeps/quickstart", "base.batch", {"age": 3}),
+        ("sweeps/quickstart", "controls.analytic", {"serving.memory.fidlity": "analytic"}),
+        ("studies/odma-mlu370-x4", "references.static", {"serving.polcy": {"name": "static"}}),
         ("sweeps/kv-extent", "base.load", {"relative": 1.5}),
         ("studies/odma-mlu370-x4", "space.serving~policy~gama", {"range": [0.0, 1.0]}),
     ],
