@@ -9,7 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
-DONE, FOUND, AT_FAULT, INTERRUPTED = 0, 1, 2, 130
+from sweeps import memory_commands
+from sweeps.options import (
+    AT_FAULT,
+    DONE,
+    FOUND,
+    INTERRUPTED,
+    Cluster,
+    Html,
+    Jobs,
+    Json,
+    Markdown,
+    Set,
+)
 
 app = typer.Typer(
     name="bankwise",
@@ -20,20 +32,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
-Device = Annotated[str, typer.Argument(help="A shipped accelerator or memory, or a YAML file.")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Override what the YAML says; repeatable."),
-]
-Jobs = Annotated[
-    int | None, typer.Option("--jobs", help="Worker processes; a core each by default.")
-]
-Cluster = Annotated[
-    str | None,
-    typer.Option("--cluster", metavar="ADDRESS", help="A Dask scheduler, whose workers are used."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def _version(asked: bool) -> None:
@@ -53,215 +51,8 @@ def _main(
     pass
 
 
-@app.command()
-def devices(
-    simulate: Annotated[
-        bool, typer.Option("--simulate/--no-simulate", help="Simulate each memory's bounds.")
-    ] = True,
-    json: Json = False,
-    overrides: Set = None,
-) -> None:
-    """What ships: peaks, capacities, bounds and what is reached."""
-    from sweeps.catalogue import catalogue
-    from sweeps.screen import print_json, show_devices
-    from sweeps.tightness import add_simulated, show_simulated
-
-    found = catalogue(overrides or [])
-    if simulate:
-        add_simulated(found, overrides or [])
-    if json:
-        print_json(found)
-        return
-    show_devices(found)
-    if simulate:
-        show_simulated(found)
-
-
-@app.command()
-def bandwidth(
-    device: Device,
-    pattern: Annotated[
-        list[str] | None,
-        typer.Option("--pattern", help="An access pattern; repeatable. All by default."),
-    ] = None,
-    racm: Annotated[
-        bool,
-        typer.Option(
-            "--racm", help="Instead: random extents against sequential, by size and condition."
-        ),
-    ] = False,
-    refresh: Annotated[
-        bool,
-        typer.Option("--refresh", help="Instead: every way to refresh, on one channel."),
-    ] = False,
-    extent: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="With --racm: the extent to judge; 16KiB by default."),
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(help="With --racm: the share of sequential to reach; 0.7 by default."),
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="With --racm: write its page.")
-    ] = None,
-    json: Json = False,
-    overrides: Set = None,
-) -> None:
-    """What a device reaches on access patterns, and its bound."""
-    from hwmodel.description import DescriptionError
-
-    asked = {"--extent": extent, "--threshold": threshold, "--html": html}
-    kinds = {"--pattern": bool(pattern), "--racm": racm, "--refresh": refresh}
-    given = [option for option, on in kinds.items() if on]
-    if len(given) > 1:
-        raise DescriptionError(f"does not go with {given[0]}", given[1])
-    if racm:
-        _racm(device, overrides or [], extent, threshold, html, json)
-        return
-    for option, value in asked.items():
-        if value is not None:
-            raise DescriptionError("needs --racm", option)
-    if refresh:
-        _refresh(device, overrides or [], json)
-        return
-    _patterns(device, overrides or [], pattern, json)
-
-
-def _patterns(device: str, overrides: list[str], asked: list[str] | None, json: bool) -> None:
-    from hwmodel.bandwidth import measure_patterns
-    from hwmodel.device import load_device
-    from sweeps.screen import print_json, show_bandwidth
-
-    loaded = load_device(device, overrides)
-    found = measure_patterns(loaded, asked or ())
-    if json:
-        print_json(found)
-    else:
-        show_bandwidth(loaded, found)
-
-
-def _refresh(device: str, overrides: list[str], json: bool) -> None:
-    from hwmodel.device import load_device
-    from hwmodel.refresh_table import refresh_table
-    from sweeps.refresh_table import record, show
-    from sweeps.screen import print_json
-
-    loaded = load_device(device, overrides)
-    found = refresh_table(loaded.memory)
-    if json:
-        print_json(record(loaded, found))
-    else:
-        show(loaded, found)
-
-
-def _racm(
-    device: str,
-    overrides: list[str],
-    extent: str | None,
-    threshold: float | None,
-    html: Path | None,
-    json: bool,
-) -> None:
-    from sweeps.racm import EXTENT, THRESHOLD, racm, record, show_racm
-    from sweeps.racm_page import page
-    from sweeps.screen import print_json
-
-    judged = THRESHOLD if threshold is None else threshold
-    found = racm(device, overrides, extent or EXTENT, judged)
-    if json:
-        print_json(record(found))
-    else:
-        show_racm(found)
-    if html is not None:
-        html.write_text(page(found), encoding="utf-8")
-        if not json:
-            print(f"wrote {html}")
-
-
-@app.command()
-def replay(
-    device: Device,
-    trace: Annotated[
-        Path,
-        typer.Argument(
-            help="Lines `R 0x1f40` or `W 0x1f40` (also gzip), or .npz with address, write."
-        ),
-    ],
-    channel: Annotated[
-        bool,
-        typer.Option(
-            "--channel", help="Addresses are local to one channel; only that one is simulated."
-        ),
-    ] = False,
-    commands: Annotated[
-        Path | None,
-        typer.Option("--commands", metavar="FILE", help="Write every DRAM command as CSV."),
-    ] = None,
-    json: Json = False,
-    overrides: Set = None,
-) -> None:
-    """Play an address trace through a device."""
-    from hwmodel.device import load_device
-    from hwmodel.replay import replay as play
-    from sweeps.screen import print_json, show_replay
-
-    loaded = load_device(device, overrides or [])
-    found = play(loaded, trace, single_channel=channel, commands=commands)
-    if json:
-        print_json(found)
-    else:
-        show_replay(loaded, found)
-
-
-@app.command("kv-read")
-def kv_read(
-    device: Device,
-    log: Annotated[
-        Path, typer.Argument(help="Block tables of a server, JSON lines (docs/block-tables.md).")
-    ],
-    model: Annotated[
-        str | None, typer.Option("--model", help="Instead of the one in the log's header.")
-    ] = None,
-    every: Annotated[int, typer.Option("--every", help="Simulate each N-th step only.")] = 1,
-    whole: Annotated[
-        str,
-        typer.Option(
-            "--whole", metavar="SIZE", help="Largest layer simulated whole; else a window of it."
-        ),
-    ] = "64MiB",
-    json: Json = False,
-    overrides: Set = None,
-) -> None:
-    """Read the KV of decode steps that a server logged.
-
-    Each where its blocks are on the device, and as if each request lay in one run.
-    """
-    from hwmodel.device import load_device
-    from sweeps.block_replay import replay_blocks
-    from sweeps.block_table import print_steps
-
-    loaded = load_device(device, overrides or [])
-    print_steps(*replay_blocks(loaded, log, model, every, whole), json)
-
-
-@app.command()
-def audit(
-    device: Device,
-    commands: Annotated[
-        Path, typer.Argument(metavar="COMMANDS.csv", help="As `replay --commands` writes it.")
-    ],
-    overrides: Set = None,
-) -> None:
-    """Check a DRAM command log against every timing rule.
-
-    Exit code 0: no violation; 1: violations found; 2: the input cannot be read.
-    """
-    from hwmodel.device import load_device
-    from sweeps.screen import show_audit
-
-    if show_audit(load_device(device, overrides or []), commands):
-        raise typer.Exit(FOUND)
+for _name, _command in memory_commands.COMMANDS.items():
+    app.command(_name)(_command)
 
 
 @app.command()
@@ -348,12 +139,6 @@ def run(
         missing = "1 result is missing" if many == 1 else f"{many} results are missing"
         print(f"{missing}; --resume tries again", file=sys.stderr)
         raise typer.Exit(AT_FAULT if done.at_fault else FOUND)
-
-
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page there.")]
-Markdown = Annotated[
-    Path | None, typer.Option("--markdown", metavar="FILE", help="Write Markdown there.")
-]
 
 
 @app.command()

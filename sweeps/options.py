@@ -1,0 +1,29 @@
+"""Options that several commands have, and how commands end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DONE, FOUND, AT_FAULT, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes: done; violations or failures were found; the input is at fault; Ctrl-C."""
+
+Device = Annotated[str, typer.Argument(help="A shipped accelerator or memory, or a YAML file.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Override what the YAML says; repeatable."),
+]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", help="Worker processes; a core each by default.")
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="ADDRESS", help="A Dask scheduler, whose workers are used."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page there.")]
+Markdown = Annotated[
+    Path | None, typer.Option("--markdown", metavar="FILE", help="Write Markdown there.")
+]
