@@ -469,7 +469,15 @@ def find(kind: str, name_or_path: str, relative_to: str | Path | None = None) ->
             return candidate
     if looks_like_path:
         raise DescriptionError("no such file", name_or_path)
-    singular = kind.removesuffix("ies") + "y" if kind.endswith("ies") else kind.removesuffix("s")
-    raise DescriptionError(
-        f"no shipped {singular} {name_or_path!r}; {nearest(name_or_path, names(kind))}"
-    )
+    hint = elsewhere(name_or_path) or nearest(name_or_path, names(kind))
+    raise DescriptionError(f"no shipped {_singular(kind)} {name_or_path!r}; {hint}")
+
+
+def elsewhere(name: str) -> str:
+    """What a shipped name is, in words; nothing where there is no such one."""
+    kinds = [_singular(kind) for kind in KINDS if name in names(kind)]
+    return f"it is a shipped {' and '.join(kinds)}" if kinds else ""
+
+
+def _singular(kind: str) -> str:
+    return kind.removesuffix("ies") + "y" if kind.endswith("ies") else kind.removesuffix("s")

@@ -23,6 +23,7 @@ from hwmodel.description import (
     KeyPath,
     Mark,
     dotted,
+    elsewhere,
     find,
     load,
     names,
@@ -119,9 +120,8 @@ def _find_device(name_or_path: str) -> Path:
     for kind in ("accelerators", "memories"):
         if name_or_path in names(kind):
             return find(kind, name_or_path)
-    raise DescriptionError(
-        f"no shipped device {name_or_path!r}; {nearest(name_or_path, device_names())}"
-    )
+    hint = elsewhere(name_or_path) or nearest(name_or_path, device_names())
+    raise DescriptionError(f"no shipped device {name_or_path!r}; {hint}")
 
 
 def _accelerator(document: Document, overrides: list[str]) -> Device:

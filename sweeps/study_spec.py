@@ -182,10 +182,7 @@ class Study:
 def load_study(given: Given, overrides: Iterable[str] = ()) -> Study:
     """Read a study (its name, path or content), apply `--set` assignments, and check its space.
     Raises DescriptionError."""
-    document = document_of("studies", given)
-    if document.data.get("kind") != "study":
-        raise document.error(f"expected kind: study; got {document.data.get('kind')!r}", ("kind",))
-    document.build(StudySpec)
+    document = document_of("studies", given, StudySpec)
     for assignment in overrides:
         _assign(document, assignment)
     absolute_paths(document)

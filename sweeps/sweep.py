@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -145,10 +145,7 @@ class Sweep:
 def load_sweep(given: Given, overrides: Iterable[str] = ()) -> Sweep:
     """Read a sweep (its name, path or content), apply `--set` assignments, and lay out its points.
     Raises DescriptionError."""
-    document = document_of("sweeps", given)
-    if document.data.get("kind") != "sweep":
-        raise document.error(f"expected kind: sweep; got {document.data.get('kind')!r}", ("kind",))
-    document.build(SweepSpec)
+    document = document_of("sweeps", given, SweepSpec)
     for assignment in overrides:
         _assign(document, assignment)
     absolute_paths(document)
@@ -159,13 +156,18 @@ def load_sweep(given: Given, overrides: Iterable[str] = ()) -> Sweep:
     return sweep
 
 
-def document_of(folder: str, given: Given) -> Document:
+def document_of(folder: str, given: Given, spec: type[Strict]) -> Document:
     """A description of one folder of the library: shipped, a file, or a mapping of what the file
-    would hold. Raises DescriptionError."""
-    if not isinstance(given, Mapping):
-        return load(find(folder, str(given)))
-    document = loads(to_yaml(plain(dict(given))), "mapping")
-    document.marks = {path: Mark(document.file) for path in document.marks}
+    would hold. Raises DescriptionError where it is no such one."""
+    if isinstance(given, Mapping):
+        document = loads(to_yaml(plain(dict(given))), "mapping")
+        document.marks = {path: Mark(document.file) for path in document.marks}
+    else:
+        document = load(find(folder, str(given)))
+    (kind,) = get_args(spec.model_fields["kind"].annotation)
+    if document.data.get("kind") != kind:
+        raise document.error(f"expected kind: {kind}; got {document.data.get('kind')!r}", ("kind",))
+    document.build(spec)
     return document
 
 

@@ -193,6 +193,13 @@ def test_run_says_which_sweeps_there_are(tmp_path: Path) -> None:
     assert refusal("run", "./quick.yaml", cwd=tmp_path) == "./quick.yaml: no such file"
 
 
+def test_a_name_of_another_kind_is_told_as_what_it_is(tmp_path: Path) -> None:
+    text = refusal("run", "odma-mlu370-x4", cwd=tmp_path)
+    assert text == "no shipped sweep 'odma-mlu370-x4'; it is a shipped study"
+    text = refusal("bandwidth", "quickstart", cwd=tmp_path)
+    assert text == "no shipped device 'quickstart'; it is a shipped sweep"
+
+
 def test_run_refuses_a_request_longer_than_the_device_holds(tmp_path: Path) -> None:
     trace = "arrival_s,prompt_tokens,output_tokens\n" + "0,500000,9\n" * 300
     (tmp_path / "long.csv").write_text(trace)
