@@ -161,8 +161,8 @@ def load_of(experiment: Described) -> Load | None:
 
 
 def rehearsals(experiments: Iterable[ExperimentSpec]) -> list[ExperimentSpec]:
-    """Each experiment with a few requests and `analytic` memory, those that come to the same once;
-    simulated memory is tried once, on the first that has it: it costs seconds.
+    """Each experiment with a few requests and memory of a given efficiency, those that come to the
+    same once; memory that is simulated is tried on the first that has it: it costs seconds.
 
     Raises DescriptionError where a trace is too short for the last replication."""
     found: dict[str, ExperimentSpec] = {}
@@ -171,7 +171,7 @@ def rehearsals(experiments: Iterable[ExperimentSpec]) -> list[ExperimentSpec]:
         requests_of(waiting, experiment.replications, None, workload_of(waiting))
         small = experiment.model_copy(update=_REHEARSAL)
         found.setdefault(small.serving.memory.fidelity, small)
-        cheap = with_analytic_memory(small)
+        cheap = with_memory(small, fidelity="analytic", efficiency=1.0)
         found.setdefault(cheap.model_dump_json(exclude={"seed", "replications"}), cheap)
     return list(found.values())
 
