@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
 # every simulation is done, and none is left behind
 os.environ.setdefault("BANKWISE_PROBE_CACHE", "off")
+
+# Ctrl-C is tested: a shell's background job ignores it, and so would what is started from here
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
