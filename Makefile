@@ -36,14 +36,14 @@ bench: $(DEV)
 	$(BIN)/python -m pytest -q tests/bench -o addopts=--import-mode=importlib --benchmark-only
 
 validation: $(DEV)
-	$(BIN)/python -m sweeps.validation > docs/validation.md.new
+	$(BIN)/python -m sweeps.reports.validation > docs/validation.md.new
 	mv docs/validation.md.new docs/validation.md
 
 PHYSICS := kv-extent kv-dma kv-interleave kv-streams kv-memory kv-share
 
 physics: $(RUN)
 	for sweep in $(PHYSICS); do $(BIN)/bankwise run $$sweep --out runs/$$sweep || exit; done
-	$(BIN)/python -m sweeps.physics $(PHYSICS:%=runs/%) > docs/physics.md.new
+	$(BIN)/python -m sweeps.reports.physics $(PHYSICS:%=runs/%) > docs/physics.md.new
 	mv docs/physics.md.new docs/physics.md
 
 # What is there already is kept; RUNS="runs/quickstart-1 ..." puts more runs on the page.
@@ -51,7 +51,7 @@ FINDINGS := odma-paper odma-paper-paged what-if-mlu370-x4 break-even-mlu370-x4 b
 
 findings: $(RUN)
 	for sweep in $(FINDINGS); do $(BIN)/bankwise run $$sweep --out runs/$$sweep --resume || exit; done
-	$(BIN)/python -m sweeps.findings $(FINDINGS:%=runs/%) $(RUNS) > docs/findings.md.new
+	$(BIN)/python -m sweeps.reports.findings $(FINDINGS:%=runs/%) $(RUNS) > docs/findings.md.new
 	mv docs/findings.md.new docs/findings.md
 
 .venv/bin/python:

@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hwmodel.description import DescriptionError
-    from sweeps.api import bandwidth, compare, report, run, study
+    from hwmodel.description.description import DescriptionError
+    from sweeps.cli.api import bandwidth, compare, report, run, study
 
 __all__ = ["DescriptionError", "bandwidth", "compare", "report", "run", "study"]
 
@@ -19,5 +19,5 @@ __all__ = ["DescriptionError", "bandwidth", "compare", "report", "run", "study"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'sweeps' has no attribute {name!r}")
-    module = "hwmodel.description" if name == "DescriptionError" else "sweeps.api"
+    module = "hwmodel.description.description" if name == "DescriptionError" else "sweeps.cli.api"
     return getattr(import_module(module), name)

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from sweeps.experiment import Task
-from sweeps.figures import THROUGHPUT
-from sweeps.journal import RESULT
-from sweeps.progress import Progress
-from sweeps.sampler import best
-from sweeps.search import run_study
-from sweeps.statistics import relative_gap
-from sweeps.study_run import StudyRun, Workers
-from sweeps.study_spec import load_study, on_table
+from sweeps.experiments.experiment import Task
+from sweeps.results.figures import THROUGHPUT
+from sweeps.results.statistics import relative_gap
+from sweeps.studies.journal import RESULT
+from sweeps.studies.sampler import best
+from sweeps.studies.search import run_study
+from sweeps.studies.study_run import StudyRun, Workers
+from sweeps.studies.study_spec import load_study, on_table
+from sweeps.workers.progress import Progress
 
 UNSEEN = 4
 """Replications that a best trial is served on."""

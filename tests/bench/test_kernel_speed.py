@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.device import load_device
-from hwmodel.open_loop import OpenLoop
+from hwmodel.measure.open_loop import OpenLoop
+from hwmodel.specs.device import load_device
 
 BURSTS = 1 << 20
 MEMORIES = ["ramulator-lpddr5-6400-x16", "lpddr5-6400-x16", "hbm2e-3.2"]

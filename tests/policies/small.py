@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from hwmodel.device import Device, load_device
-from hwmodel.transformer import TransformerSpec
-from policies.kv_layout import KV_ALIGN_BYTES
-from policies.requests import Requests
-from policies.serving import ServingResult, ServingSpec, serve
+from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.kv_layout import KV_ALIGN_BYTES
+from policies.requests.requests import Requests
+from policies.serving.serving import ServingResult, ServingSpec, serve
 
 MODEL = TransformerSpec(
     kind="model", name="small", layers=2, hidden=64, heads=4, kv_heads=2, head_dim=16,

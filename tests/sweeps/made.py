@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sweeps.figures import LIMITS, THROUGHPUT
-from sweeps.store import RunDirectory
+from sweeps.results.figures import LIMITS, THROUGHPUT
+from sweeps.results.store import RunDirectory
 
 CONFIG: dict[str, Any] = {
     "kind": "sweep",

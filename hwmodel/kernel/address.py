@@ -1,0 +1,60 @@
+"""Where an address lives: device address -> channel and local address -> bank, row, column.
+
+Blocks of `interleave` bytes go round the channels. With N channels, block b is the r-th of its row
+q (b = q N + r) and lies in channel r (`none`), (r + q) mod N (`rotate`), or r XOR (q mod N)
+(`xor`); its place in the channel is always q. Every form is a bijection for any N (`xor`: powers
+of two).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.kernel.timing import lower
+from hwmodel.specs.device import Device
+from hwmodel.specs.memory_spec import MemorySpec
+
+Int = NDArray[np.int64]
+HASH_NONE, HASH_ROTATE, HASH_XOR = 0, 1, 2
+CHANNEL_HASHES = {"none": HASH_NONE, "rotate": HASH_ROTATE, "xor": HASH_XOR}
+
+
+def to_channel(device: Device, address: Int) -> tuple[Int, Int]:
+    """(channel, local byte address) of device byte addresses, both shape (n,)."""
+    if device.accelerator is None:
+        return np.zeros_like(address), address
+    size, count = device.accelerator.interleave, device.channels
+    block, within = np.divmod(address, size)
+    row, place = np.divmod(block, count)
+    if device.accelerator.channel_hash == "rotate":
+        place = (place + row) % count
+    elif device.accelerator.channel_hash == "xor":
+        place = place ^ (row & (count - 1))
+    return place, row * size + within
+
+
+def to_device(device: Device, channel: Int, local: Int) -> Int:
+    """Device byte addresses of (channel, local byte address): the inverse of `to_channel`."""
+    if device.accelerator is None:
+        return local
+    size, count = device.accelerator.interleave, device.channels
+    row, within = np.divmod(local, size)
+    place = channel
+    if device.accelerator.channel_hash == "rotate":
+        place = (channel - row) % count
+    elif device.accelerator.channel_hash == "xor":
+        place = channel ^ (row & (count - 1))
+    return (row * count + place) * size + within
+
+
+def decode(memory: MemorySpec, local: Int) -> tuple[Int, Int, Int]:
+    """(flat bank, row, column) of local byte addresses; banks numbered pseudo-channel outermost."""
+    c = lower(memory)[0]
+    burst = local // memory.organisation.burst_bytes
+    column, bank, row = np.zeros_like(burst), np.zeros_like(burst), np.zeros_like(burst)
+    for right, mask, left, destination in c["fields"][: c["n_fields"]]:
+        (column, bank, row)[destination][...] |= ((burst >> right) & mask) << left
+    for row_bit, mask, left in c["hashes"][: c["n_hashes"]]:
+        bank ^= ((row >> row_bit) & mask) << left
+    return bank, row, column

@@ -1,0 +1,116 @@
+"""The kernel of one DRAM channel: event-driven, one call a simulation, no allocation inside.
+
+Semantics: docs/controller.md, held against `hwmodel.oracle.reference` command by command. The
+kernel never ticks: each decision computes, for every bank with work, the earliest tick at which its
+next command is legal, and jumps to the smallest. `c` is a CONSTANTS record, `s` a CHANNEL record
+(modified in place).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hwmodel.kernel.candidates import choose
+from hwmodel.kernel.channel_state import FOREVER, INBOX, Q_COLUMN, Q_ROW
+from hwmodel.kernel.issue import apply
+from hwmodel.kernel.jit import kernel, part
+from hwmodel.kernel.kernel_names import (
+    ACT2,
+    DRAINED,
+    LOG_FULL,
+    RD,
+    REACHED,
+    WANTS_INPUT,
+    WRA,
+    Record,
+)
+from hwmodel.kernel.queues import enter, set_modes
+from hwmodel.kernel.refresh import update_refresh
+from hwmodel.kernel.timing import Int
+
+
+@part
+def _write_log(s: Record, line: Int, tick: int, command: int, bank: int, slot: int) -> None:
+    line[0], line[1], line[2], line[3], line[4] = tick, command, bank, -1, -1
+    if slot >= 0 and command <= ACT2:
+        line[3] = s.slot[slot, Q_ROW]
+    elif command >= RD and command <= WRA:
+        line[3], line[4] = s.slot[slot, Q_ROW], s.slot[slot, Q_COLUMN]
+
+
+@kernel
+def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int:
+    """Run the channel up to (not including) tick `until`.
+
+    `completions` (engines, ring size) collects bytes returned to each engine by tick modulo the
+    ring; shape (1, 1) where nobody waits. Returns REACHED, WANTS_INPUT (inbox empty and the stream
+    not closed), LOG_FULL or DRAINED.
+    """
+    while True:
+        if s.now >= until:
+            return REACHED
+        enter(c, s, completions)
+        empty = s.head == s.tail
+        if empty and s.stream_closed == 0:
+            return WANTS_INPUT
+        if s.now >= s.next_due:
+            update_refresh(c, s)
+        set_modes(c, s)
+        idle = True
+        for pc in range(c.pcs):
+            if s.waiting[pc, 0] + s.waiting[pc, 1] + s.active_count[pc] > 0:
+                idle = False
+        if idle and empty and s.stream_closed == 1:
+            return DRAINED
+        choose(c, s)
+        tick = s.best_key >> 3
+        command, bank, slot = s.best_command, s.best_bank, s.best_slot
+        event = s.next_due
+        if not empty:
+            arrival = s.inbox[0, s.head & (INBOX - 1)]
+            if arrival > s.now:
+                event = min(event, arrival)
+        if event <= tick:
+            s.now = min(event, until)
+            continue
+        if tick >= until:
+            s.now = until
+            return REACHED
+        if log.shape[0] > 0:
+            if s.logged >= log.shape[0]:
+                return LOG_FULL
+            _write_log(s, log[s.logged], tick, command, bank, slot)
+            s.logged += 1
+        s.now = tick
+        apply(c, s, command, bank, slot, tick, completions)
+
+
+@kernel
+def feed(
+    constants: Any, states: Any, channel: int, arrival: Int, burst: Int, kind: Int, start: int,
+    log: Int,
+) -> tuple[int, int]:  # fmt: skip
+    """Give an open-loop stream to one channel, from request `start` on, and run it.
+
+    `arrival` (n,) ticks, or (1,) for a stream that arrives as fast as it is taken; `burst` (n,)
+    burst indices; `kind` (n,) READ, WRITE or PARTIAL_WRITE. Returns (outcome, requests taken):
+    WANTS_INPUT when all were taken and the stream is not closed, LOG_FULL when `log` has to be
+    emptied first, DRAINED at the end.
+    """
+    c, s = constants[0], states[channel]
+    completions = np.zeros((1, 1), np.int64)
+    timed = arrival.shape[0] == burst.shape[0]
+    while True:
+        while start < burst.shape[0] and s.tail - s.head < INBOX:
+            place = s.tail & (INBOX - 1)
+            s.inbox[0, place] = arrival[start] if timed else 0
+            s.inbox[1, place] = burst[start]
+            s.inbox[2, place] = 1
+            s.inbox[3, place] = kind[start]
+            s.tail += 1
+            start += 1
+        outcome = advance(c, s, FOREVER, log, completions)
+        if outcome != WANTS_INPUT or start >= burst.shape[0]:
+            return outcome, start

@@ -1,0 +1,87 @@
+"""Compile options of the kernels, in one place.
+
+Numba's on-disk cache does not notice a change in another file that a kernel calls
+(numba/numba#6061), so the cache directory is keyed by a hash of the kernel sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numba.np import arrayobj
+
+_PACKAGE = "".join(f"{len(part)}{part}" for part in __package__.split("."))
+"""This package in a mangled name."""
+_BESIDE = Path(__file__).parents[1] / "specs" / "commands.py"
+"""What the kernels use from outside this package: the numbering of commands."""
+
+
+def source_digest() -> str:
+    """A hash of the kernels' sources and of what compiles them."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for file in [*sorted(Path(__file__).parent.glob("*.py")), _BESIDE]:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _cache_directory() -> str:
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return str(Path(base) / "bankwise" / f"kernels-{source_digest()}")
+
+
+if "NUMBA_CACHE_DIR" not in os.environ:
+    numba.config.CACHE_DIR = _cache_directory()  # type: ignore[attr-defined]
+
+
+def _without_wraparound() -> None:
+    """Compile the kernels' indices as they stand, not as Python's, which count from the end when
+    negative: no kernel uses that, and its test on every access costs a quarter of the time.
+
+    Touches one function inside Numba, for functions of this package alone; where a later Numba
+    has no such function, kernels are only slower.
+    """
+    original = getattr(arrayobj, "fix_integer_index", None)
+    if original is None:
+        return
+
+    def fix_integer_index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
+        if _PACKAGE not in builder.function.name:
+            return original(context, builder, kind, index, size)
+        return context.cast(builder, index, kind, types.intp)
+
+    arrayobj.fix_integer_index = fix_integer_index
+
+
+_without_wraparound()
+
+
+def part(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function that is inlined into every kernel that calls it."""
+    return numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(function)
+
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a kernel: no Python objects, no lock, cached on disk, integer arithmetic."""
+    return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+
+
+@intrinsic
+def _lowest_bit(typingctx: Any, mask: Any) -> Any:
+    """Index of the lowest set bit of a non-zero int64 (LLVM cttz)."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), generate
+
+
+lowest_bit: Callable[[int], int] = cast(Any, _lowest_bit)
+"""Index of the lowest set bit of a non-zero int64; for kernels only."""

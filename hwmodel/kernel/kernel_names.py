@@ -1,0 +1,21 @@
+"""Names that the kernels share: commands as numbers, outcomes, the type of a record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hwmodel.kernel.timing import N_COMMANDS
+from hwmodel.specs.commands import COMMANDS
+
+ACT, ACT1, ACT2, RD, RDA, WR, WRA, PRE, PREA, REFPB, REFAB, CAS = range(N_COMMANDS)
+assert COMMANDS == (
+    "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "PRE", "PREA", "REFPB", "REFAB", "CAS",
+)  # fmt: skip
+FLAG_ACTIVATED, FLAG_PRECHARGED, FLAG_MASKED, FLAG_RMW = 1, 2, 4, 8
+"""Marks of a request; MASKED: a write of less than a burst, RMW: the read before one."""
+READ, WRITE, PARTIAL_WRITE = 0, 1, 2
+"""Kinds of requests in a stream."""
+# outcomes of `advance`
+REACHED, WANTS_INPUT, LOG_FULL, DRAINED = 0, 1, 2, 3
+Record = Any
+"""A numpy record inside a kernel."""

@@ -1,0 +1,388 @@
+"""A device's memory system: DMA engines with finite windows in front of all its channels.
+
+An engine walks its extents in order. It pays `descriptor_cost` before each, or before each run of
+three or more of one size a constant stride apart, up to a window of bytes, where descriptors may
+have two dimensions (`dma.strided`). It cuts each into requests of at most `dma.request` bytes that
+do not cross an interleave block (bursts that a write does not fill go by themselves), issues at
+most `port_bandwidth`, and stops while its bytes in flight fill `dma.window`. A request reaches its
+channel after `request_latency`; a read is complete `response_latency` after its last data beat, a
+(posted) write `response_latency` after it has entered the write queue.
+
+Simulation alternates engines and channels in rounds of request + response latency: nothing that
+happens in one round can be felt on the other side before the next (conservative lookahead), so
+each side runs on its own and the result is that of one global event queue, with ties at a channel
+broken by engine number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.kernel.address import CHANNEL_HASHES, HASH_ROTATE, HASH_XOR
+from hwmodel.kernel.channel import advance
+from hwmodel.kernel.channel_state import FOREVER, INBOX, idle_channels
+from hwmodel.kernel.jit import kernel
+from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, WRITE, Record
+from hwmodel.kernel.timing import Int, lower
+from hwmodel.specs.commands import COMMANDS
+from hwmodel.specs.device import Device
+
+FRACTION = 1 << 10
+"""Engine times are kept in 1/1024 ticks, so that port rates need no rounding to ticks."""
+
+_SYSTEM = np.dtype(
+    [
+        (name, np.int64)
+        for name in [
+            "channels",
+            "interleave",
+            "hash",
+            "request",
+            "window",
+            "descriptor_cost",
+            "byte_time",
+            "request_latency",
+            "burst",
+            "now",
+            "stop",
+            "warm",
+            "warm_bytes",
+            "bytes",
+            "round",
+        ]
+    ]
+)
+_ENGINE = np.dtype(
+    [
+        (name, np.int64)
+        for name in ["cursor", "end", "offset", "in_flight", "ready", "collected", "started"]
+    ]
+)
+
+
+class Descriptors(NamedTuple):
+    """Extents for the DMA engines, each engine's in issue order; four arrays of length n."""
+
+    engine: NDArray[np.int64]
+    start: NDArray[np.int64]
+    """Device byte address."""
+    size: NDArray[np.int64]
+    """Bytes, at least 1."""
+    write: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class SystemResult:
+    """What a window of simulated time showed; bandwidth in GB/s of bytes that were asked for."""
+
+    gbps: float
+    elapsed_ns: float
+    """Length of the measured window."""
+    bytes_measured: int
+    """Useful bytes in it (bursts moved, less what extents did not ask for)."""
+    total_bytes: int
+    """Useful bytes of all descriptors."""
+    bursts: int
+    """Bursts simulated, warm-up included."""
+    finished: bool
+    """Whether every descriptor was completed."""
+    row_hits: int
+    row_misses: int
+    row_conflicts: int
+    commands: dict[str, int]
+    """Of the whole simulation, as are the next two."""
+    simulated_ns: float
+    active_ns: float
+    """Time with a bank open, summed over the ranks of every pseudo-channel of every channel."""
+
+    @property
+    def row_hit_rate(self) -> float:
+        return self.row_hits / max(1, self.row_hits + self.row_misses + self.row_conflicts)
+
+
+@kernel
+def _push(p: Record, s: Record, tick: int, local: int, size: int, tag: int) -> None:
+    """Put a run of bursts into a channel's inbox, in order of arrival."""
+    first = local // p.burst
+    place = s.tail
+    while place > s.head and s.inbox[0, (place - 1) & (INBOX - 1)] > tick:
+        for field in range(4):
+            s.inbox[field, place & (INBOX - 1)] = s.inbox[field, (place - 1) & (INBOX - 1)]
+        place -= 1
+    place &= INBOX - 1
+    s.inbox[0, place] = tick
+    s.inbox[1, place] = first
+    s.inbox[2, place] = (local + size - 1) // p.burst - first + 1
+    s.inbox[3, place] = tag
+    s.tail += 1
+
+
+@kernel
+def _run_engine(
+    p: Record, states: Any, e: Record, engine: int, until: int,
+    start: Int, size: Int, write: Int, first: Int, completions: Int,
+) -> None:  # fmt: skip
+    """Let one engine issue until tick `until` (exclusive)."""
+    ring = completions.shape[1] - 1
+    while e.cursor < e.end:
+        if e.started == 0:
+            e.started = 1
+            e.ready += p.descriptor_cost * first[e.cursor]
+        tick = max(p.now, (e.ready + FRACTION - 1) // FRACTION)
+        if tick >= until:
+            break
+        while e.collected <= tick:
+            e.in_flight -= completions[engine, e.collected & ring]
+            completions[engine, e.collected & ring] = 0
+            e.collected += 1
+        address = start[e.cursor] + e.offset
+        piece = min(
+            size[e.cursor] - e.offset,
+            p.request - address % p.request,
+            p.interleave - address % p.interleave,
+        )
+        kind = write[e.cursor]
+        if kind == WRITE:  # bursts that it does not fill go by themselves
+            before = address % p.burst
+            if before > 0:
+                piece = min(piece, p.burst - before)
+            elif piece > p.burst:
+                piece -= piece % p.burst
+            if before > 0 or piece < p.burst:
+                kind = PARTIAL_WRITE
+        moved = ((address + piece - 1) // p.burst - address // p.burst + 1) * p.burst
+        if e.in_flight > 0 and e.in_flight + moved > p.window:
+            while e.collected < until and completions[engine, e.collected & ring] == 0:
+                e.collected += 1
+            if e.collected >= until:
+                break
+            e.ready = e.collected * FRACTION
+            continue
+        block = address // p.interleave
+        row = block // p.channels
+        channel = block - row * p.channels
+        if p.hash == HASH_ROTATE:
+            channel = (channel + row) % p.channels
+        elif p.hash == HASH_XOR:
+            channel ^= row & (p.channels - 1)
+        s = states[channel]
+        if s.tail - s.head >= INBOX:
+            e.ready = (tick + 1) * FRACTION
+            continue
+        local = row * p.interleave + address % p.interleave
+        _push(p, s, tick + p.request_latency, local, piece, engine * 4 + kind)
+        e.in_flight += moved
+        e.offset += piece
+        e.ready = max(e.ready, tick * FRACTION) + piece * p.byte_time
+        if e.offset == size[e.cursor]:
+            e.offset = 0
+            e.cursor += 1
+            e.started = 0
+    while e.collected < until:
+        e.in_flight -= completions[engine, e.collected & ring]
+        completions[engine, e.collected & ring] = 0
+        e.collected += 1
+
+
+@kernel
+def _moved(p: Record, states: Any) -> int:
+    """Bytes that engines have read and written: on DQ for them, or answered from a write queue."""
+    total = 0
+    for channel in range(p.channels):
+        s = states[channel]
+        total += s.bytes + (s.forwarded - s.rmw_reads) * p.burst
+    return total
+
+
+@kernel
+def run_system(
+    constants: Any, system: Any, engines: Any, states: Any,
+    start: Int, size: Int, write: Int, first: Int, completions: Int,
+) -> bool:  # fmt: skip
+    """Run rounds until tick `stop` or until all is done; True if all was done.
+
+    `system` (1,) _SYSTEM, `engines` (E,) _ENGINE and `states` (channels,) CHANNEL records,
+    modified in place; `start`, `size`, `write` (n,) extents; `first` (n,) 1 where a
+    descriptor begins, else 0; `completions` (E, ring) zeros.
+    Bytes are noted at the first round past tick `warm`.
+    """
+    c, p = constants[0], system[0]
+    log = np.zeros((0, 5), np.int64)
+    while p.now < p.stop:
+        until = p.now + p.round
+        busy = False
+        for engine in range(engines.shape[0]):
+            _run_engine(
+                p, states, engines[engine], engine, until, start, size, write, first, completions
+            )
+            e = engines[engine]
+            busy = busy or e.cursor < e.end or e.in_flight > 0
+        for channel in range(p.channels):
+            s = states[channel]
+            if advance(c, s, until + p.request_latency, log, completions) != DRAINED:
+                busy = True
+        p.now = until
+        if p.warm_bytes < 0 and p.now >= p.warm:
+            p.warm = p.now
+            p.warm_bytes = _moved(p, states)
+        if not busy:
+            break
+    p.bytes = _moved(p, states)
+    for channel in range(p.channels):
+        if states[channel].head != states[channel].tail:
+            return False
+    for engine in range(engines.shape[0]):
+        if engines[engine].cursor < engines[engine].end or engines[engine].in_flight > 0:
+            return False
+    return True
+
+
+@kernel
+def descriptor_starts(engine_ends: Int, start: Int, size: Int, write: Int, limit: int) -> Int:
+    """1 where a two-dimensional descriptor begins, 0 where an extent belongs to the one before.
+
+    engine_ends: (E,) where each engine's extents end; limit: bytes of a descriptor at most.
+    """
+    first = np.ones(len(start), np.int64)
+    begin = 0
+    for end in engine_ends:
+        run = moved = 0  # extents and bytes of the descriptor so far
+        for i in range(begin, end):
+            alike = i > begin and size[i] == size[i - 1] and write[i] == write[i - 1]
+            fits = moved + size[i] <= limit
+            step = start[i] - start[i - 1] if alike else 0
+            joins = alike and fits and run >= 2 and step == start[i - 1] - start[i - 2]
+            if alike and fits and run == 1 and i + 1 < end:
+                after = size[i + 1] == size[i] and write[i + 1] == write[i]
+                joins = after and start[i + 1] - start[i] == step and moved + 2 * size[i] <= limit
+            if joins:
+                first[i] = 0
+                run += 1
+                moved += size[i]
+            else:
+                run, moved = 1, size[i]
+        begin = end
+    return first
+
+
+def _check(device: Device, d: Descriptors) -> None:
+    assert device.accelerator is not None, "a system needs an accelerator"
+    if len(d.start) and (d.start.min() < 0 or (d.start + d.size).max() > device.capacity_bytes):
+        raise ValueError("a descriptor lies outside the device's memory")
+    if len(d.size) and d.size.min() < 1:
+        raise ValueError("a descriptor is empty")
+    if len(d.engine) and not 0 <= d.engine.min() <= d.engine.max() < device.accelerator.dma.engines:
+        raise ValueError("a descriptor names an engine that the device does not have")
+
+
+def _engines(count: int, d: Descriptors) -> tuple[NDArray[np.void], Int, Int, Int]:
+    """Engine records, and the descriptors sorted by engine (each engine's order kept)."""
+    order = np.argsort(d.engine, kind="stable")
+    ends = np.cumsum(np.bincount(d.engine, minlength=count))
+    engines = np.zeros(count, _ENGINE)
+    engines["end"] = ends
+    engines["cursor"] = np.concatenate([[0], ends[:-1]])
+    columns = (
+        np.ascontiguousarray(column[order], np.int64) for column in (d.start, d.size, d.write)
+    )
+    return (engines, *columns)  # type: ignore[return-value]
+
+
+def _system(device: Device, warm: int, stop: int) -> NDArray[np.void]:
+    a, clock = device.accelerator, device.memory.tick_clock
+    assert a is not None
+    tick_ns = clock.ns_of_ticks(1)
+    system = np.zeros(1, _SYSTEM)
+    request = max(1, math.ceil(a.dma.request_latency / tick_ns - 1e-9))
+    values = {
+        "channels": a.channels, "interleave": a.interleave, "hash": CHANNEL_HASHES[a.channel_hash],
+        "request": a.dma.request, "window": a.dma.window,
+        "descriptor_cost": round(a.dma.descriptor_cost / tick_ns * FRACTION),
+        "byte_time": max(1, round(1e9 / a.dma.port_bandwidth / tick_ns * FRACTION)),
+        "request_latency": request, "burst": device.memory.organisation.burst_bytes,
+        "stop": stop, "warm": warm, "warm_bytes": -1 if warm else 0,
+        "round": request + response_ticks(device),
+    }  # fmt: skip
+    for name, value in values.items():
+        system[name] = value
+    return system
+
+
+def response_ticks(device: Device) -> int:
+    """The response latency in ticks, at least one."""
+    assert device.accelerator is not None
+    tick_ns = device.memory.tick_clock.ns_of_ticks(1)
+    return max(1, math.ceil(device.accelerator.dma.response_latency / tick_ns - 1e-9))
+
+
+def simulate_system(
+    device: Device,
+    descriptors: Descriptors,
+    *,
+    warmup_ns: float = 0.0,
+    measure_ns: float = math.inf,
+) -> SystemResult:
+    """Simulate `descriptors` on all channels; bandwidth over a window after a discarded warm-up.
+
+    The window is `measure_ns` of device time from `warmup_ns` on, or ends with the last data beat.
+    Both are rounded up to whole rounds. Raises ValueError for extents outside the memory or
+    unknown engines.
+    """
+    _check(device, descriptors)
+    a, clock = device.accelerator, device.memory.tick_clock
+    assert a is not None
+    tick_ns = clock.ns_of_ticks(1)
+    constants = lower(device.memory)
+    states = idle_channels(device.memory, constants, a.channels, response_ticks(device))
+    states["stream_closed"] = 1
+    engines, start, size, write = _engines(a.dma.engines, descriptors)
+    last = FOREVER if math.isinf(measure_ns) else math.ceil((warmup_ns + measure_ns) / tick_ns)
+    first = np.ones(len(start), np.int64)
+    if a.dma.strided:
+        first = descriptor_starts(engines["end"].copy(), start, size, write, a.dma.window)
+    system = _system(device, math.ceil(warmup_ns / tick_ns), last)
+    p = system[0]
+    longest = 2 * (p["round"] + p["request_latency"]) + int(constants["data_end"].max())
+    ring = 1 << int(longest + response_ticks(device)).bit_length()
+    completions = np.zeros((a.dma.engines, ring), np.int64)
+    finished = bool(
+        run_system(constants, system, engines, states, start, size, write, first, completions)
+    )
+    return _result(descriptors, states, p, finished, tick_ns)
+
+
+def _result(
+    d: Descriptors, states: NDArray[np.void], p: Any, finished: bool, tick_ns: float
+) -> SystemResult:
+    end = int(states["end"].max()) if finished else int(p["now"])
+    warm = int(p["warm"]) if p["warm_bytes"] >= 0 else 0
+    moved = int(p["bytes"]) - max(0, int(p["warm_bytes"]))
+    total = int(d.size.sum())
+    if moved <= 0 or end <= warm:  # all was over before the warm-up was
+        warm, moved = 0, int(p["bytes"])
+    # extents that do not fill their first or last burst move more than they asked for
+    covered = (d.start + d.size - 1) // p["burst"] - d.start // p["burst"] + 1
+    useful = total / max(1, int(covered.sum()) * int(p["burst"]))
+    elapsed = (end - warm) * tick_ns
+    last = end if finished else end + int(p["request_latency"])  # channels run ahead of engines
+    since = states["active_since"]
+    active = states["active_ticks"] + np.where(since >= 0, last - since, 0)
+    return SystemResult(
+        gbps=moved * useful / elapsed if elapsed > 0 else 0.0,
+        elapsed_ns=elapsed,
+        bytes_measured=round(moved * useful),
+        total_bytes=total,
+        bursts=int(states["requests"].sum()),
+        finished=finished,
+        row_hits=int(states["hits"].sum()),
+        row_misses=int(states["misses"].sum()),
+        row_conflicts=int(states["conflicts"].sum()),
+        commands=dict(zip(COMMANDS, states["commands"].sum(axis=0).tolist(), strict=True)),
+        simulated_ns=last * tick_ns,
+        active_ns=int(active.sum()) * tick_ns,
+    )

@@ -1,0 +1,244 @@
+"""Kernel: requests enter, wait and leave (docs/controller.md: requests and queues)."""
+
+from __future__ import annotations
+
+from hwmodel.kernel.channel_state import (
+    INBOX,
+    Q_BANK,
+    Q_COLUMN,
+    Q_FLAGS,
+    Q_KIND,
+    Q_NEXT,
+    Q_OLDER,
+    Q_PREV,
+    Q_ROW,
+    Q_SEQ,
+    Q_TAG,
+    Q_TIME,
+    Q_YOUNGER,
+)
+from hwmodel.kernel.jit import part
+from hwmodel.kernel.kernel_names import FLAG_MASKED, FLAG_RMW, PARTIAL_WRITE, READ, Record
+from hwmodel.kernel.ready import forget_rows, note_row
+from hwmodel.kernel.timing import LOW_BITS, Int
+
+
+@part
+def find_hit(s: Record, start: int, row: int) -> int:
+    """First slot from `start` on (in age order) that wants `row`, or -1."""
+    while start >= 0 and s.slot[start, Q_ROW] != row:
+        start = s.slot[start, Q_NEXT]
+    return start
+
+
+@part
+def set_hit(s: Record, pc: int, kind: int, bank: int, bit: int, found: int) -> None:
+    s.hit[kind, bank] = found
+    if found >= 0:
+        s.hit_banks[pc, kind] |= bit
+    else:
+        s.hit_banks[pc, kind] &= ~bit
+
+
+@part
+def queue_of(c: Record, kind: int) -> int:
+    """The queue in which reads (0) or writes (1) wait."""
+    return 0 if c.shared_queue == 1 else kind
+
+
+@part
+def _count(c: Record, s: Record, pc: int, queue: int, bank: int, change: int) -> None:
+    """Book that a queue has one request more (`change` 1) or less (-1)."""
+    s.waiting[pc, queue] += change
+    s.queued[queue, bank] += change
+    if c.queue_per_bank == 1 and queue == 1:
+        # the write queues on each side of the watermarks
+        held = s.queued[1, bank] - (1 if change > 0 else 0)  # the smaller of before and after
+        if held == c.drain_high:
+            s.above_high[pc] += change
+        if held == c.drain_low - 1:
+            s.at_low[pc] += change
+
+
+@part
+def link(c: Record, s: Record, pc: int, kind: int, bank: int, bit: int, slot: int) -> None:
+    """Put a request at the end of its queue."""
+    queue = queue_of(c, kind)
+    before = s.last[queue, bank]
+    s.slot[slot, Q_KIND] = kind
+    s.slot[slot, Q_SEQ] = s.seq
+    s.slot[slot, Q_TIME] = s.now
+    s.slot[slot, Q_NEXT] = -1
+    s.slot[slot, Q_PREV] = before
+    s.seq += 1
+    if before >= 0:
+        s.slot[before, Q_NEXT] = slot
+    else:
+        s.first[queue, bank] = slot
+        s.pending[pc, queue] |= bit
+        note_row(c, s, pc, bank)
+    s.last[queue, bank] = slot
+    before = s.youngest[pc, queue]
+    s.slot[slot, Q_YOUNGER] = -1
+    s.slot[slot, Q_OLDER] = before
+    if before >= 0:
+        s.slot[before, Q_YOUNGER] = slot
+    else:
+        s.oldest[pc, queue] = slot
+    s.youngest[pc, queue] = slot
+    if s.hit[queue, bank] < 0 and s.open_row[bank] == s.slot[slot, Q_ROW]:
+        set_hit(s, pc, queue, bank, bit, slot)
+    _count(c, s, pc, queue, bank, 1)
+
+
+@part
+def unlink(c: Record, s: Record, pc: int, bit: int, slot: int) -> None:
+    """Take a request out of its queue (its slot is not freed)."""
+    queue, bank = queue_of(c, s.slot[slot, Q_KIND]), s.slot[slot, Q_BANK]
+    before, after = s.slot[slot, Q_PREV], s.slot[slot, Q_NEXT]
+    if before >= 0:
+        s.slot[before, Q_NEXT] = after
+    else:
+        s.first[queue, bank] = after
+        if after < 0:
+            s.pending[pc, queue] &= ~bit
+    if after >= 0:
+        s.slot[after, Q_PREV] = before
+    else:
+        s.last[queue, bank] = before
+    before, after = s.slot[slot, Q_OLDER], s.slot[slot, Q_YOUNGER]
+    if before >= 0:
+        s.slot[before, Q_YOUNGER] = after
+    else:
+        s.oldest[pc, queue] = after
+    if after >= 0:
+        s.slot[after, Q_OLDER] = before
+    else:
+        s.youngest[pc, queue] = before
+    _count(c, s, pc, queue, bank, -1)
+
+
+@part
+def _full(c: Record, s: Record, pc: int, queue: int, bank: int) -> bool:
+    """Whether a queue for requests to the bank has no room."""
+    if c.queue_per_bank == 1:
+        held = s.queued[queue, bank] + (s.bank_reserved[bank] if queue == 1 else 0)
+    else:
+        held = s.waiting[pc, queue] + (s.reserved[pc] if queue == 1 else 0)
+    return held >= c.queue[queue]
+
+
+@part
+def _fills(s: Record, slot: int, row: int, column: int) -> bool:
+    """Whether a waiting request is a write of this whole burst."""
+    return (
+        s.slot[slot, Q_COLUMN] == column
+        and s.slot[slot, Q_ROW] == row
+        and s.slot[slot, Q_KIND] == 1
+        and s.slot[slot, Q_FLAGS] & FLAG_MASKED == 0
+    )
+
+
+@part
+def _waiting_write(c: Record, s: Record, bank: int, row: int, column: int) -> bool:
+    """Whether a waiting write will fill this burst whole."""
+    slot = s.first[queue_of(c, 1), bank]
+    while slot >= 0:
+        if _fills(s, slot, row, column):
+            return True
+        slot = s.slot[slot, Q_NEXT]
+    return s.active[bank] >= 0 and _fills(s, s.active[bank], row, column)
+
+
+@part
+def _decode_high(c: Record, s: Record, high: int) -> None:
+    """Column, flat bank and row by the upper bits of a burst index; kept for the next burst."""
+    s.high = high
+    s.high_column, s.high_bank, s.high_row = 0, 0, 0
+    burst = high << LOW_BITS
+    for f in range(c.n_fields):
+        bits = ((burst >> c.fields[f, 0]) & c.fields[f, 1]) << c.fields[f, 2]
+        where = c.fields[f, 3]
+        if where == 0:
+            s.high_column |= bits
+        elif where == 1:
+            s.high_bank |= bits
+        else:
+            s.high_row |= bits
+
+
+@part
+def enter(c: Record, s: Record, completions: Int) -> None:
+    """Let arrived requests into the queues, in order, while there is room."""
+    while s.head != s.tail:
+        place = s.head & (INBOX - 1)
+        if s.inbox[0, place] > s.now:
+            return
+        burst = s.inbox[1, place] + s.offset
+        if burst >> LOW_BITS != s.high:
+            _decode_high(c, s, burst >> LOW_BITS)
+        low = burst & ((1 << LOW_BITS) - 1)
+        column = s.high_column | c.low[low, 0]
+        bank = s.high_bank | c.low[low, 1]
+        row = s.high_row | c.low[low, 2]
+        for h in range(c.n_hashes):
+            bank ^= ((row >> c.hashes[h, 0]) & c.hashes[h, 1]) << c.hashes[h, 2]
+        asked = s.inbox[3, place] & 3
+        engine = s.inbox[3, place] >> 2
+        pc = c.pc_of[bank]
+        answered = asked != READ  # a posted write is done for its engine when it is taken
+        if (
+            asked == READ
+            and c.forwarding == 1
+            and (s.first[queue_of(c, 1), bank] >= 0 or s.active[bank] >= 0)
+            and _waiting_write(c, s, bank, row, column)
+        ):
+            s.forwarded += 1
+            answered = True
+        else:
+            flags = 0
+            kind = 0 if asked == READ else 1
+            if asked == PARTIAL_WRITE:
+                flags = FLAG_MASKED
+                if c.read_modify_write == 1:
+                    if c.shared_queue == 0 and _full(c, s, pc, 1, bank):
+                        return
+                    kind, flags = 0, FLAG_RMW
+            if _full(c, s, pc, queue_of(c, kind), bank):
+                return
+            if flags == FLAG_RMW and c.shared_queue == 0:
+                s.reserved[pc] += 1
+                s.bank_reserved[bank] += 1
+            s.free_count[pc] -= 1
+            slot = s.free[pc, s.free_count[pc]]
+            s.slot[slot, Q_ROW] = row
+            s.slot[slot, Q_COLUMN] = column
+            s.slot[slot, Q_BANK] = bank
+            s.slot[slot, Q_FLAGS] = flags
+            s.slot[slot, Q_TAG] = engine
+            link(c, s, pc, kind, bank, 1 << (bank - pc * c.banks_per_pc), slot)
+        if answered and completions.shape[1] > 1:
+            done = (s.now + s.response) & (completions.shape[1] - 1)
+            completions[engine, done] += c.burst_bytes
+        s.offset += 1
+        if s.offset == s.inbox[2, place]:
+            s.offset = 0
+            s.head += 1
+
+
+@part
+def set_modes(c: Record, s: Record) -> None:
+    """Serve reads or writes: watermarks of the (fullest) write queue."""
+    for pc in range(c.pcs):
+        reads, writes, mode = s.waiting[pc, 0], s.waiting[pc, 1], s.mode[pc]
+        if c.queue_per_bank == 1:
+            high, low = s.above_high[pc] > 0, s.at_low[pc] == 0 and c.drain_low > 0
+        else:
+            high, low = writes > c.drain_high, writes < c.drain_low
+        if mode == 0:
+            if high or (reads == 0 and writes > 0):
+                s.mode[pc] = 1
+                forget_rows(s, pc)
+        elif (low and reads > 0) or writes == 0:
+            s.mode[pc] = 0
+            forget_rows(s, pc)

@@ -1,0 +1,1 @@
+"""What one asks of a memory: bandwidth, replayed traces, random access, refresh, bounds, energy."""

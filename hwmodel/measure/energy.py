@@ -1,0 +1,94 @@
+"""Energy of simulated channels, integrated from their command counts and bank states.
+
+E = n_ACT e_ACT + bytes_read e_RD + bytes_written e_WR + banks_refreshed e_REF
+    + P_active t_active + P_precharged t_precharged,
+where t_active is the time in which a rank has a bank open, from its activation to the precharge or
+to the column command that precharges by itself, and t_precharged is the rest. The form is that of
+the IDD model (Micron TN-40-07, DRAMPower); it is exact in its counts and times, and as good as its
+constants: no public IDD exists for LPDDR5, so every figure goes with the confidence of what it was
+made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hwmodel.specs.device import Device
+from hwmodel.specs.memory_spec import MemorySpec
+
+INPUTS = {
+    "activation": "activate",
+    "read": "read_per_byte",
+    "write": "write_per_byte",
+    "refresh": "refresh_per_bank",
+    "background_precharged": "background.precharged",
+    "background_active": "background.active",
+}
+"""Part of the energy -> the constant of the description that it is made of."""
+UNSTATED = "unstated"
+"""Confidence of a number that states none, such as one that was set; sorts after every letter."""
+
+
+def energy_parts(
+    memory: MemorySpec,
+    commands: Mapping[str, float],
+    elapsed_ns: float,
+    active_ns: float,
+    channels: int = 1,
+) -> dict[str, float]:
+    """Energy by part, nJ, of `channels` channels that issued `commands` in all over `elapsed_ns`.
+
+    `active_ns`: time with a bank open, summed over the ranks of every pseudo-channel. The
+    background powers are those of a rank over all pseudo-channels, each of which has an even share.
+    """
+    e, o = memory.energy, memory.organisation
+    activations = commands.get("ACT", 0) + commands.get("ACT2", 0)
+    reads = commands.get("RD", 0) + commands.get("RDA", 0)
+    writes = commands.get("WR", 0) + commands.get("WRA", 0)
+    ranks = o.pseudochannels * o.ranks
+    refreshed = commands.get("REFAB", 0) * (o.banks // ranks)
+    refreshed += commands.get("REFPB", 0) * len(memory.refresh_sets()[0])
+    closed_ns = elapsed_ns * ranks * channels - active_ns
+    picojoules = {
+        "activation": activations * e.activate,
+        "read": reads * o.burst_bytes * e.read_per_byte,
+        "write": writes * o.burst_bytes * e.write_per_byte,
+        "refresh": refreshed * e.refresh_per_bank,
+        "background_precharged": closed_ns / o.pseudochannels * e.background.precharged,
+        "background_active": active_ns / o.pseudochannels * e.background.active,
+    }
+    return {name: value / 1000 for name, value in picojoules.items()}
+
+
+def inputs(device: Device, parts: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    """The constants that `parts` are made of: the confidence of each and its share of the whole.
+
+    Constants whose part is zero are left out.
+    """
+    total = sum(parts.values())
+    return {
+        INPUTS[name]: {
+            "confidence": device.confidence_of(f"energy.{INPUTS[name]}") or UNSTATED,
+            "share": value / total,
+        }
+        for name, value in parts.items()
+        if value > 0
+    }
+
+
+def confidence(device: Device, parts: Mapping[str, float]) -> str:
+    """The worst confidence among the constants of `parts`: A two open sources, B one, C derived,
+    D assumed."""
+    letters = (item["confidence"] for item in inputs(device, parts).values())
+    return max(letters, default=UNSTATED)
+
+
+def energy_figures(device: Device, parts: Mapping[str, float]) -> dict[str, Any]:
+    """Energy by the names of the CLI contract: the total, its parts (nJ) and their confidence."""
+    return {
+        "energy_nj": sum(parts.values()),
+        "energy": dict(parts),
+        "energy_confidence": confidence(device, parts),
+        "energy_inputs": inputs(device, parts),
+    }

@@ -1,0 +1,208 @@
+"""Open-loop simulation of channels: a stream that arrives as fast as the queues take it, or at
+given ticks."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.kernel.channel import feed
+from hwmodel.kernel.channel_state import LATENCY_BINS, idle_channels
+from hwmodel.kernel.kernel_names import LOG_FULL
+from hwmodel.kernel.timing import lower
+from hwmodel.oracle.command_log import CommandLog
+from hwmodel.specs.commands import COMMANDS, RANK_COMMANDS
+from hwmodel.specs.memory_spec import MemorySpec
+
+Int = NDArray[np.int64]
+LogSink = Callable[[int, CommandLog], None]
+"""Receives (channel, commands) as the simulation goes on."""
+Part = tuple[int, Int, Int, Int]
+"""(channel, arrival ticks, burst indices, kinds)."""
+LOG_LINES = 1 << 16
+_AT_ONCE = np.zeros(1, np.int64)
+_NO_LOG = np.zeros((0, 5), np.int64)
+_NOTHING = np.zeros(0, np.int64)
+
+
+def command_log(memory: MemorySpec, lines: Int) -> CommandLog:
+    """The kernel's log lines (tick, command, flat bank, row, column) with the bank taken apart."""
+    o = memory.organisation
+    tick, command, flat, row, column = (np.ascontiguousarray(part) for part in lines.T)
+    rest, bank = np.divmod(flat, o.banks_per_group)
+    rest, group = np.divmod(rest, o.bankgroups)
+    rest, stack = np.divmod(rest, o.stacks)
+    pseudochannel, rank = np.divmod(rest, o.ranks)
+    whole = np.isin(command, [COMMANDS.index(name) for name in RANK_COMMANDS])
+    for part in (stack, group, bank):
+        part[whole] = -1
+    return CommandLog(tick, command, pseudochannel, rank, stack, group, bank, row, column)
+
+
+@dataclass
+class OpenLoop:
+    """Channels of one memory that each take their own stream; memory does not grow with it.
+
+    Channels do not feel each other, so that they run in `threads` threads at once, with the same
+    results whatever their number; in one where the commands are logged, which keeps their order.
+    """
+
+    memory: MemorySpec
+    channels: int = 1
+    log: LogSink | None = None
+    threads: int = 0
+    """At most; 0: as many as the machine has cores. Then: how many there are."""
+    wall_s: float = 0.0
+    """Time of simulation."""
+    _constants: NDArray[np.void] = field(init=False)
+    states: NDArray[np.void] = field(init=False)
+    """CHANNEL records, shape (channels,)."""
+
+    def __post_init__(self) -> None:
+        self._constants = lower(self.memory)
+        self.states = idle_channels(self.memory, self._constants, self.channels)
+        self._lines = _NO_LOG if self.log is None else np.empty((LOG_LINES, 5), np.int64)
+        most = self.threads or os.cpu_count() or 1
+        self.threads = 1 if self.log is not None else min(most, self.channels)
+        warm = idle_channels(self.memory, self._constants, 1)
+        warm["stream_closed"] = 1
+        feed(self._constants, warm, 0, _AT_ONCE, _NOTHING, _NOTHING, 0, _NO_LOG)  # compile
+
+    def feed(self, channel: int, local: Int, kind: Int, arrival: Int | None = None) -> None:
+        """Give a channel its next requests: local byte addresses, READ, WRITE or PARTIAL_WRITE,
+        arrival ticks."""
+        self._simulate([self._part(channel, local, kind, arrival)])
+
+    def feed_all(self, parts: Iterable[tuple[int, Int, Int]]) -> None:
+        """Give channels their next requests, (channel, addresses, kinds) for each of some
+        channels, as in `feed`; all run before this returns."""
+        self._simulate([self._part(*part) for part in parts])
+
+    def finish(self, channel: int | None = None) -> None:
+        """No more requests for a channel, or for any: serve what waits."""
+        ending = range(self.channels) if channel is None else [channel]
+        self.states["stream_closed"][ending] = 1
+        self._simulate([(number, _AT_ONCE, _NOTHING, _NOTHING) for number in ending])
+
+    def _part(self, channel: int, local: Int, kind: Int, arrival: Int | None = None) -> Part:
+        burst = np.ascontiguousarray(local // self.memory.organisation.burst_bytes)
+        when = _AT_ONCE if arrival is None else np.ascontiguousarray(arrival, np.int64)
+        return channel, when, burst, np.ascontiguousarray(kind, np.int64)
+
+    def _simulate(self, parts: list[Part]) -> None:
+        begun = time.perf_counter()
+        if min(self.threads, len(parts)) < 2:
+            for part in parts:
+                self._run(*part)
+        else:
+            with ThreadPoolExecutor(self.threads) as pool:
+                list(pool.map(lambda part: self._run(*part), parts))
+        self.wall_s += time.perf_counter() - begun
+
+    def _run(self, channel: int, arrival: Int, burst: Int, kind: Int) -> None:
+        start, outcome = 0, LOG_FULL
+        while outcome == LOG_FULL:
+            outcome, start = feed(
+                self._constants, self.states, channel, arrival, burst, kind, start, self._lines
+            )
+            self._flush(channel)
+
+    def _flush(self, channel: int) -> None:
+        count = int(self.states[channel]["logged"])
+        self.states["logged"][channel] = 0
+        if count and self.log is not None:
+            self.log(channel, command_log(self.memory, self._lines[:count].copy()))
+
+    def total(self, name: str) -> int:
+        """Sum of a scalar of the state over the channels."""
+        return int(self.states[name].sum())
+
+    @property
+    def end_tick(self) -> int:
+        """Tick at which the last data beat of any channel ends."""
+        return int(self.states["end"].max())
+
+    @property
+    def commands(self) -> dict[str, int]:
+        """Commands issued, by name, over all channels."""
+        counts = self.states["commands"].sum(axis=0).tolist()
+        return {
+            name: n
+            for name, n in zip(COMMANDS, counts, strict=True)
+            if name in self.memory.commands
+        }
+
+    @property
+    def active_ns(self) -> float:
+        """Time up to the end with a bank open, summed over the ranks of every pseudo-channel."""
+        since, ticks = self.states["active_since"], self.states["active_ticks"]
+        still_open = np.where(since >= 0, self.end_tick - since, 0)
+        return self.memory.tick_clock.ns_of_ticks(int((ticks + still_open).sum()))
+
+    def latency_ns(self) -> dict[str, float] | None:
+        """Read latency from entry into the queue to the end of its data; None without reads."""
+        reads = self.total("reads")
+        if not reads:
+            return None
+        tick_ns = self.memory.tick_clock.ns_of_ticks(1)
+        bins = np.cumsum(self.states["latency"].sum(axis=0))
+        longest = int(self.states["latency_max"].max())
+
+        def quantile(share: float) -> float:
+            at = int(np.searchsorted(bins, share * reads))
+            return (at if at < LATENCY_BINS - 1 else longest) * tick_ns
+
+        mean = self.total("latency_sum") / reads * tick_ns
+        return {
+            "mean": mean, "p50": quantile(0.5), "p90": quantile(0.9), "p99": quantile(0.99),
+            "max": longest * tick_ns,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ChannelResult:
+    """What one channel did with a stream."""
+
+    commands: CommandLog
+    end_tick: int
+    row_hits: int
+    row_misses: int
+    row_conflicts: int
+    forwarded: int
+    """Reads answered from a waiting write."""
+    rmw_reads: int
+    """Reads made for partial writes."""
+
+
+def simulate_channel(
+    memory: MemorySpec,
+    arrival_tick: Int,
+    address: Int,
+    kind: Int | NDArray[np.bool_],
+    *,
+    channel: int = 0,
+    channels: int = 1,
+    log: bool = True,
+) -> ChannelResult:
+    """Simulate channel `channel` of `channels` alone on (arrival tick, local address, kind), each
+    (n,); a kind is READ, WRITE or PARTIAL_WRITE, or whether the request is a write."""
+    parts: list[CommandLog] = []
+    run = OpenLoop(memory, channels, (lambda _, part: parts.append(part)) if log else None)
+    run.feed(channel, np.asarray(address, np.int64), kind.astype(np.int64), arrival_tick)
+    run.finish(channel)
+    whole = [np.concatenate(columns) for columns in zip(*parts, strict=True)] or [_NOTHING] * 9
+    return ChannelResult(
+        CommandLog(*whole),
+        run.end_tick,
+        run.total("hits"),
+        run.total("misses"),
+        run.total("conflicts"),
+        run.total("forwarded"),
+        run.total("rmw_reads"),
+    )

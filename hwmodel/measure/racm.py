@@ -1,0 +1,278 @@
+"""The random-access cost model (RACM): what a memory loses when its extents lie anywhere.
+
+    alpha(s) = B(random extents of s bytes) / B(sequential)
+
+(the ODMA paper's alpha), both simulated under the same conditions. One channel: one in-order
+stream of extents, as fast as its queues take it; each tile of an extent is read or written by
+itself, as it is where many streams share a channel. A device: each DMA engine walks extents of its
+own, through window, interleave and channel hash; an extent is read or written whole. B(sequential)
+is that of consecutive tiles, each read or written, which the engines take in turn: many engines
+that each walk a long extent of their own therefore stay below it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.kernel.memory import Descriptors, simulate_system
+from hwmodel.measure.open_loop import OpenLoop
+from hwmodel.measure.stream import TILE, bursts, kinds, random_starts, sequential_starts
+from hwmodel.specs.controller import MAX_QUEUE
+from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.memory_spec import MemorySpec
+
+Int = NDArray[np.int64]
+Level = Literal["channel", "device"]
+
+LARGEST_EXTENT = 1 << 20
+READ_SHARES = (1.0, 0.75, 0.5)
+QUEUE_FACTORS = (0.5, 2)
+WINDOW_FACTORS = (0.5, 2, 4)
+"""Conditions beside the described ones, one changed at a time."""
+REPLICATIONS = 4
+CHANNEL_BYTES = 2 << 20
+"""Simulated on one channel."""
+DEVICE_BYTES, LEAST_NS, WARMUP_NS = 5_000_000, 8_000.0, 4_000.0
+"""Window simulated on a device: what its peak moves so many bytes in, but at least so long; and
+what is discarded before it."""
+SEQUENTIAL_TIMES = 4
+"""B(sequential), by which every point is divided, is measured over a window that much longer."""
+SEED = 20250611
+"""Replication r draws from (SEED, r), the same places under every condition."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a curve holds under."""
+
+    level: Level
+    read_share: float
+    read_queue: int
+    write_queue: int
+    window_bytes: int | None
+    """Bytes that an engine may have outstanding; None for a channel."""
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The overrides that make a device so."""
+        queues = (
+            f"controller.read_queue={self.read_queue}",
+            f"controller.write_queue={self.write_queue}",
+        )
+        return (
+            queues if self.window_bytes is None else (*queues, f"dma.window={self.window_bytes}B")
+        )
+
+
+class Point(NamedTuple):
+    """Extents of one size; a figure a replication."""
+
+    extent_bytes: int
+    gbps: tuple[float, ...]
+    alpha: tuple[float, ...]
+    row_hit_rate: float
+    """Mean of the replications."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """alpha over extent sizes under one condition."""
+
+    condition: Condition
+    sequential_gbps: tuple[float, ...]
+    """B(sequential) of each replication."""
+    points: tuple[Point, ...]
+
+    def at(self, extent: int) -> Point:
+        """The point of extents of `extent` bytes. Raises KeyError where it was not simulated."""
+        for point in self.points:
+            if point.extent_bytes == extent:
+                return point
+        raise KeyError(extent)
+
+
+class _Run(NamedTuple):
+    """One simulation; `extent` None: sequential."""
+
+    device: Device
+    condition: Condition
+    extent: int | None
+    replication: int
+
+
+def conditions(device: Device) -> list[Condition]:
+    """The described condition of each level (a channel; a device where there is an accelerator),
+    each followed by those that differ from it in one thing."""
+    c = device.memory.controller
+    channel = Condition("channel", READ_SHARES[0], c.read_queue, c.write_queue, None)
+    if device.accelerator is None:
+        return _around(channel, 0)
+    dma = device.accelerator.dma
+    whole = replace(channel, level="device", window_bytes=dma.window)
+    return [*_around(whole, dma.request), *_around(channel, 0)]
+
+
+def _around(described: Condition, request: int) -> list[Condition]:
+    found = [described]
+    found += [replace(described, read_share=share) for share in READ_SHARES[1:]]
+    for factor in QUEUE_FACTORS:
+        read, write = int(described.read_queue * factor), int(described.write_queue * factor)
+        if min(read, write) >= 1 and max(read, write) <= MAX_QUEUE:
+            found.append(replace(described, read_queue=read, write_queue=write))
+    for factor in WINDOW_FACTORS if described.window_bytes is not None else ():
+        window = int((described.window_bytes or 0) * factor)
+        if window >= request:
+            found.append(replace(described, window_bytes=window))
+    return found
+
+
+def extent_sizes(memory: MemorySpec, also: int | None = None) -> list[int]:
+    """Powers of two from a burst to `LARGEST_EXTENT`, and the size asked for, ascending."""
+    burst = memory.organisation.burst_bytes
+    powers = {burst << i for i in range((LARGEST_EXTENT // burst).bit_length())}
+    return sorted(powers | ({also} if also else set()))
+
+
+def curves(
+    name: str,
+    overrides: Sequence[str] = (),
+    *,
+    extents: Sequence[int] | None = None,
+    only: Iterable[Condition] | None = None,
+    replications: int = REPLICATIONS,
+) -> list[Curve]:
+    """Simulate alpha over `extents` (default: `extent_sizes`) under each of `conditions`, or `only`
+    under those given.
+
+    `name` and `overrides` as for `load_device`. Replications share their random places over all
+    conditions. Raises DescriptionError for a device that cannot be read, ValueError for an extent
+    that is no multiple of a burst or does not fit.
+    """
+    described = load_device(name, overrides)
+    asked = list(conditions(described) if only is None else only)
+    sizes = list(extent_sizes(described.memory) if extents is None else extents)
+    for size in sizes:
+        check_extent(described.memory, size)
+    devices = {c.settings: load_device(name, [*overrides, *c.settings]) for c in asked}
+    runs = [
+        _Run(devices[condition.settings], condition, size, replication)
+        for condition in asked
+        for size in (None, *sizes)
+        for replication in range(replications)
+    ]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # the kernels hold no lock
+        measured = dict(zip(map(_key, runs), pool.map(_measure, runs), strict=True))
+    return [_curve(condition, sizes, replications, measured) for condition in asked]
+
+
+def check_extent(memory: MemorySpec, extent: int | Fraction) -> None:
+    """Raise ValueError where extents of so many bytes cannot be simulated."""
+    burst = memory.organisation.burst_bytes
+    if extent < burst or extent % burst or extent > LARGEST_EXTENT:
+        raise ValueError(
+            f"expected a multiple of a burst, {burst} B, up to {LARGEST_EXTENT >> 10} KiB; "
+            f"got {float(extent):,.10g} B"
+        )
+
+
+def descriptor_gbps(device: Device, extent: int) -> float:
+    """What the DMA engines can ask for at most in extents of `extent` bytes, GB/s: each pays the
+    descriptor cost and the time on its port one after the other."""
+    assert device.accelerator is not None
+    dma = device.accelerator.dma
+    return dma.engines * extent / (dma.descriptor_cost + extent / (dma.port_bandwidth / 1e9))
+
+
+def _key(run: _Run) -> tuple[Condition, int | None, int]:
+    return run.condition, run.extent, run.replication
+
+
+def _curve(
+    condition: Condition,
+    sizes: list[int],
+    replications: int,
+    measured: dict[tuple[Condition, int | None, int], tuple[float, float]],
+) -> Curve:
+    each = range(replications)
+    sequential = tuple(measured[condition, None, r][0] for r in each)
+    points = []
+    for size in sizes:
+        gbps = tuple(measured[condition, size, r][0] for r in each)
+        hits = sum(measured[condition, size, r][1] for r in each) / replications
+        alpha = tuple(ours / base for ours, base in zip(gbps, sequential, strict=True))
+        points.append(Point(size, gbps, alpha, hits))
+    return Curve(condition, sequential, tuple(points))
+
+
+def _measure(run: _Run) -> tuple[float, float]:
+    """(GB/s, row hit rate) of one simulation."""
+    rng = np.random.Generator(np.random.PCG64([SEED, run.replication, run.extent or 0]))
+    if run.condition.level == "channel":
+        return _on_channel(run, rng)
+    return _on_device(run, rng)
+
+
+def _on_channel(run: _Run, rng: np.random.Generator) -> tuple[float, float]:
+    memory = run.device.memory
+    capacity, burst = memory.organisation.capacity_bytes, memory.organisation.burst_bytes
+    extent = run.extent or TILE
+    count = -(-CHANNEL_BYTES // extent)
+    if run.extent is None:
+        start = sequential_starts(rng, count, capacity)
+    else:
+        start = random_starts(rng, count, extent, capacity)
+    tiles = -(-extent // TILE)
+    written = kinds(rng, count * tiles, run.condition.read_share).reshape(count, tiles)
+    of_burst = np.arange(0, extent, burst) // TILE
+    loop = OpenLoop(memory)
+    loop.feed(0, bursts(start, extent, burst), written[:, of_burst].ravel().astype(np.int64))
+    loop.finish()
+    hits, misses, conflicts = (loop.total(name) for name in ("hits", "misses", "conflicts"))
+    elapsed_ns = memory.tick_clock.ns_of_ticks(loop.end_tick)
+    return loop.total("bytes") / elapsed_ns, hits / (hits + misses + conflicts)
+
+
+def _on_device(run: _Run, rng: np.random.Generator) -> tuple[float, float]:
+    device, extent = run.device, run.extent or TILE
+    assert device.accelerator is not None
+    engines = device.accelerator.dma.engines
+    measured_ns = max(LEAST_NS, DEVICE_BYTES / device.peak_gbps)
+    if run.extent is None:
+        measured_ns *= SEQUENTIAL_TIMES
+    count = _extents_each(device, extent, WARMUP_NS + measured_ns) * engines
+    if run.extent is None:
+        start = sequential_starts(rng, count, device.capacity_bytes)
+    else:
+        start = random_starts(rng, count, extent, device.capacity_bytes)
+    size = np.full(count, extent, np.int64)
+    if run.extent is not None:  # an engine is found anywhere in its first extent
+        burst = device.memory.organisation.burst_bytes
+        done = rng.integers(0, extent // burst, engines, dtype=np.int64) * burst
+        start[:engines] += done
+        size[:engines] -= done
+    engine = np.arange(count, dtype=np.int64) % engines
+    written = kinds(rng, count, run.condition.read_share)
+    found = simulate_system(
+        device,
+        Descriptors(engine, start, size, written),
+        warmup_ns=WARMUP_NS,
+        measure_ns=measured_ns,
+    )
+    return found.gbps, found.row_hit_rate
+
+
+def _extents_each(device: Device, extent: int, time_ns: float) -> int:
+    """Extents for each engine: more than it can issue in that time, by its own rate or by half as
+    much again as its share of the peak."""
+    assert device.accelerator is not None
+    engines = device.accelerator.dma.engines
+    most_gbps = min(descriptor_gbps(device, extent), 1.5 * device.peak_gbps) / engines
+    return int(time_ns * most_gbps / extent) + 3

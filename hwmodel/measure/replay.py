@@ -1,0 +1,136 @@
+"""Replay of an access trace on a device or on one channel of it, open loop: each channel takes its
+accesses in the order of the trace as fast as its queues allow.
+
+`requests` are the accesses of the trace; `bytes` those moved on DQ, which leaves out reads that
+were forwarded from a waiting write and includes the reads made for partial writes.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.kernel.address import to_channel
+from hwmodel.measure.bounds import least_cycles
+from hwmodel.measure.energy import energy_figures, energy_parts
+from hwmodel.measure.open_loop import Int, OpenLoop
+from hwmodel.measure.trace import Chunk, read_trace
+from hwmodel.oracle.command_log import CommandLog, csv_columns, write_csv
+from hwmodel.specs.commands import COMMANDS
+from hwmodel.specs.device import Device
+from hwmodel.specs.memory_spec import MemorySpec
+
+
+def replay(
+    device: Device, trace: Path, *, single_channel: bool = False, commands: Path | None = None
+) -> dict[str, Any]:
+    """Simulate `trace` and return the figures of the CLI contract.
+
+    `single_channel`: addresses are local to one channel. `commands`: write the command log there
+    (CSV). Raises DescriptionError for an unreadable trace or an address outside the memory.
+    """
+    channels = 1 if single_channel else device.channels
+    if commands is None:
+        run = OpenLoop(device.memory, channels)
+        _feed(run, device, trace, single_channel)
+    else:
+        partial = commands.with_name(commands.name + ".partial")
+        try:
+            with partial.open("w", encoding="utf-8", newline="") as file:
+                file.write(",".join(csv_columns(device.memory, channels > 1)) + "\n")
+
+                def sink(channel: int, log: CommandLog) -> None:
+                    write_csv(
+                        file, device.memory, log, channel if channels > 1 else None, header=False
+                    )
+
+                run = OpenLoop(device.memory, channels, sink)
+                _feed(run, device, trace, single_channel)
+            partial.replace(commands)
+        except OSError as error:
+            raise DescriptionError(f"cannot be written: {error.strerror}", commands) from None
+        finally:
+            partial.unlink(missing_ok=True)
+    return figures(device, run, channels, trace.name)
+
+
+def _feed(run: OpenLoop, device: Device, trace: Path, single_channel: bool) -> None:
+    limit = device.memory.organisation.capacity_bytes if single_channel else device.capacity_bytes
+    done = 0
+    for address, kind in read_trace(trace, device.memory.organisation.burst_bytes):
+        if address.max() >= limit:
+            at = int(np.argmax(address >= limit))
+            raise DescriptionError(
+                f"access {done + at + 1}: address {int(address[at]):#x} lies outside the {limit} B"
+                f" of {'one channel' if single_channel else device.name}",
+                trace,
+            )
+        done += len(address)
+        run.feed_all(split(device, (address, kind), single_channel))
+    run.finish()
+
+
+def split(device: Device, chunk: Chunk, single_channel: bool) -> list[tuple[int, Int, Int]]:
+    """(channel, local addresses, kinds) of the accesses of each channel, order kept."""
+    address, kind = chunk
+    if single_channel or device.channels == 1:
+        return [(0, address, kind)]
+    channel, local = to_channel(device, address)
+    order = np.argsort(channel, kind="stable")
+    edges = np.searchsorted(channel[order], np.arange(device.channels + 1))
+    parts = [order[a:b] for a, b in pairwise(edges)]
+    return [(i, local[part], kind[part]) for i, part in enumerate(parts) if len(part)]
+
+
+def figures(
+    device: Device, run: OpenLoop, channels: int, pattern: str, bound_gbps: float | None = None
+) -> dict[str, Any]:
+    """The figures of a finished open-loop run, by the names of the CLI contract."""
+    memory: MemorySpec = device.memory
+    clock = memory.tick_clock
+    elapsed_ns = clock.ns_of_ticks(run.end_tick)
+    moved = run.total("bytes")
+    peak = memory.peak_gbps * channels
+    gbps = moved / elapsed_ns if elapsed_ns else 0.0
+    forwarded = run.total("forwarded")
+    least, binding = _least(run)
+    parts = energy_parts(memory, run.commands, elapsed_ns, run.active_ns, channels)
+    return {
+        "device": device.name,
+        "pattern": pattern,
+        "channels": channels,
+        "requests": run.total("requests") + forwarded,
+        "bytes": moved,
+        "forwarded_requests": forwarded,
+        "forwarded_bytes": forwarded * memory.organisation.burst_bytes,
+        "rmw_reads": run.total("rmw_reads"),
+        "cycles": run.end_tick / clock.ticks_per_ck if clock.ticks_per_ck > 1 else run.end_tick,
+        "tck_ns": float(memory.clock.tCK),
+        "bandwidth_gbps": gbps,
+        "peak_gbps": peak,
+        "utilization": gbps / peak,
+        "bound_gbps": bound_gbps,
+        "least_cycles": least,
+        "least_cycles_bound_by": binding,
+        "row_hits": run.total("hits"),
+        "row_misses": run.total("misses"),
+        "row_conflicts": run.total("conflicts"),
+        "commands": run.commands,
+        "latency_ns": run.latency_ns(),
+        "threads": run.threads,
+        "wall_s": run.wall_s,
+        **energy_figures(device, parts),
+    }
+
+
+def _least(run: OpenLoop) -> tuple[float, str]:
+    """The a-posteriori bound of the channel whose own counts ask for most."""
+    found = []
+    for state in run.states:
+        commands = dict(zip(COMMANDS, state["commands"].tolist(), strict=True))
+        found.append(least_cycles(run.memory, commands, state["bank_commands"]))
+    return max(found)

@@ -1,0 +1,73 @@
+"""Address streams with a known shape: extents cut into bursts, reads and writes mixed, banks in
+turn."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.specs.memory_spec import MemorySpec
+
+Int = NDArray[np.int64]
+TILE = 4096
+"""Bytes of a sequential stream that are read or written together, and that one DMA engine takes
+at once."""
+_BLOCK = 4
+
+
+def kinds(rng: np.random.Generator, count: int, read_share: float) -> NDArray[np.bool_]:
+    """Which of `count` accesses write, shape (count,): in random order, but the same number in
+    every four of them. Raises ValueError where `read_share` is not in quarters."""
+    writes = round((1 - read_share) * _BLOCK)
+    if not 0 <= writes <= _BLOCK or abs(writes - (1 - read_share) * _BLOCK) > 1e-9:
+        raise ValueError(f"a read share comes in quarters; got {read_share}")
+    block = np.arange(_BLOCK) < writes
+    blocks = np.tile(block, (-(-count // _BLOCK), 1))
+    return rng.permuted(blocks, axis=1).ravel()[:count]
+
+
+def random_starts(rng: np.random.Generator, count: int, extent: int, capacity: int) -> Int:
+    """Start addresses, shape (count,), of extents anywhere in `capacity` bytes, aligned to their
+    size."""
+    return rng.integers(0, capacity // extent, count, dtype=np.int64) * extent
+
+
+def sequential_starts(rng: np.random.Generator, count: int, capacity: int) -> Int:
+    """Start addresses, shape (count,), of consecutive tiles from a random one on, round the
+    end."""
+    tiles = capacity // TILE
+    return (rng.integers(0, tiles) + np.arange(count, dtype=np.int64)) % tiles * TILE
+
+
+def bursts(start: Int, extent: int, burst: int) -> Int:
+    """Addresses of the bursts of extents, one extent after another, shape (n extent / burst,)."""
+    return (start[:, None] + np.arange(0, extent, burst, dtype=np.int64)).ravel()
+
+
+def rotating(memory: MemorySpec, per_row: int, count: int) -> Int:
+    """Local addresses of `count` bursts, shape (count,): `per_row` of a fresh row in each bank
+    group, bank, stack and rank in turn, pseudo-channels alternating.
+
+    The stream of the closed forms in `hwmodel.measure.bounds`. Raises ValueError where the memory
+    hashes its banks, which would break the turn.
+    """
+    if memory.bank_hash:
+        raise ValueError(f"{memory.name} hashes its banks; they cannot be made to rotate")
+    sizes = {name: 1 << bits for name, bits in memory.field_bits().items()}
+    sizes["column"] = per_row
+    rest, place = np.arange(count, dtype=np.int64), {}
+    for name in ("pseudochannel", "column", "bankgroup", "bank", "stack", "rank", "row"):
+        rest, place[name] = np.divmod(rest, sizes[name])
+    return _encode(memory, place)
+
+
+def _encode(memory: MemorySpec, place: dict[str, Int]) -> Int:
+    """Local addresses of places given by field, each shape (n,); without bank hashes."""
+    shift = memory.organisation.burst_bytes.bit_length() - 1
+    taken = dict.fromkeys(place, 0)
+    address = np.zeros_like(place["row"])
+    for name, bits in memory.resolved_address_map():
+        address |= ((place[name] >> taken[name]) & ((1 << bits) - 1)) << shift
+        taken[name] += bits
+        shift += bits
+    return address

@@ -1,0 +1,412 @@
+"""The auditor: is a command log legal for a memory? It knows the YAML and nothing of scheduling.
+
+Every check is vectorised over the whole log (about two seconds a million commands) and reports all
+that it finds, so that one illegal command does not hide another. Times are integer ticks of the
+memory's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.oracle.command_log import CODE, LEVEL_FIELDS, CommandLog, clocks_text
+from hwmodel.oracle.refresh_audit import bank_in_rank, debts, rank_in_channel, wrong_turns
+from hwmodel.specs.commands import COLUMN_COMMANDS, COMMANDS, RANK_COMMANDS
+from hwmodel.specs.memory_spec import MemorySpec, Row
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+DEPTH = {"channel": 0, "pseudochannel": 1, "rank": 2, "stack": 3, "bankgroup": 4, "bank": 5}
+OTHER = {"other_stack": "stack", "other_rank": "rank"}
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One illegality. `index`: position in the log; `row`: index into `constraints`, or -1."""
+
+    tick: int
+    rule: str
+    command: str
+    index: int
+    row: int = -1
+
+
+def row_rule(memory: MemorySpec, number: int) -> str:
+    """Text of a constraint row, such as `bank (ACT -> RD) tRCD = 15 nCK`."""
+    row = memory.constraints[number]
+    window = f"window {row.window}, " if row.window else ""
+    value = clocks_text(memory, memory.ticks(row.delay))
+    stated = "" if row.delay.strip() == value else f"{row.delay} = "
+    return (
+        f"{row.scope} ({window}{'|'.join(row.after)} -> {'|'.join(row.before)}) {stated}{value} nCK"
+    )
+
+
+def audit(
+    memory: MemorySpec,
+    commands: CommandLog,
+    *,
+    end_tick: int | None = None,
+    refresh: bool = True,
+    limit: int = 100,
+) -> list[Violation]:
+    """Everything illegal in a log of one channel, by position; at most `limit` violations.
+
+    `end_tick`: end of the run for the refresh debt (the last command where it is None). `refresh`:
+    check that each unit is refreshed as often, and in the order, that the controller's refresh
+    policy asks for.
+    """
+    auditor = _Auditor(memory, commands, limit)
+    auditor.time_order()
+    auditor.addresses()
+    if len(auditor.log.tick) == 0 and not refresh:
+        return auditor.found()
+    auditor.rows()
+    auditor.buses()
+    auditor.data()
+    auditor.states()
+    auditor.pairs()
+    auditor.sync()
+    if refresh:
+        auditor.refresh(end_tick)
+    return auditor.found()
+
+
+class _Entries(NamedTuple):
+    """Where commands stand at one level: an entry a command and instance, by (instance, index)."""
+
+    key: Ints
+    at: Ints
+    instance: Ints
+
+
+class _Auditor:
+    """One log under audit. `log`: what can be checked; `origin`: its positions in the given log."""
+
+    def __init__(self, memory: MemorySpec, log: CommandLog, limit: int) -> None:
+        self.memory, self.limit = memory, limit
+        self.log = CommandLog(*(np.asarray(values, dtype=np.int64) for values in log))
+        self.origin = np.arange(len(self.log.tick), dtype=np.int64)
+        o = memory.organisation
+        self.sizes = (o.pseudochannels, o.ranks, o.stacks, o.bankgroups, o.banks_per_group)
+        self.banks_per_rank = o.stacks * o.bankgroups * o.banks_per_group
+        self.sets = memory.refresh_sets()
+        self.violations: list[Violation] = []
+        self._entries: dict[str, _Entries] = {}
+
+    # --- Collecting ---------------------------------------------------------------------
+
+    def report(self, index: Ints, rule: str | Callable[[int], str], row: int = -1) -> None:
+        """Take up violations at `index`; a callable `rule` is given the place within `index`."""
+        first = np.argsort(index, kind="stable")[: self.limit]
+        for place in first.tolist():
+            at = int(index[place])
+            text = rule if isinstance(rule, str) else rule(place)
+            self.violations.append(
+                Violation(
+                    int(self.log.tick[at]), text, self.describe(at), int(self.origin[at]), row
+                )
+            )
+
+    def describe(self, at: int) -> str:
+        """The command at `at` with the fields that it addresses: `RD rank 0 bankgroup 1 ...`."""
+        named = [
+            f"{name} {int(getattr(self.log, name)[at])}"
+            for name in (*LEVEL_FIELDS, "row", "column")
+            if getattr(self.log, name)[at] >= 0
+        ]
+        code = int(self.log.command[at])
+        return " ".join([COMMANDS[code] if 0 <= code < len(COMMANDS) else str(code), *named])
+
+    def found(self) -> list[Violation]:
+        return sorted(self.violations, key=lambda v: (v.index, v.row, v.rule))[: self.limit]
+
+    def clocks(self, ticks: int) -> str:
+        return clocks_text(self.memory, ticks)
+
+    def mask(self, *names: str) -> Flags:
+        """Which commands are one of `names`."""
+        return np.isin(self.log.command, [CODE[name] for name in names])
+
+    # --- Order and addresses ------------------------------------------------------------
+
+    def time_order(self) -> None:
+        """Ticks never decrease and are not negative; the rest is checked in order of time."""
+        tick = self.log.tick
+        self.report(np.flatnonzero(tick < 0), "time order: a command before tick 0")
+        back = np.flatnonzero(np.diff(tick) < 0) + 1
+        self.report(back, "time order: a command earlier than the one before it")
+        if len(back):
+            order = np.argsort(tick, kind="stable")
+            self.log, self.origin = self.log.take(order), self.origin[order]
+
+    def addresses(self) -> None:
+        """Commands that this memory has, addressed within it; others are reported and left out."""
+        known = np.isin(self.log.command, [CODE[name] for name in self.memory.commands])
+        self.report(np.flatnonzero(~known), "command: this memory has no such command")
+        ranked = self.mask(*RANK_COMMANDS)
+        good = known.copy()
+        for depth, (name, size) in enumerate(zip(LEVEL_FIELDS, self.sizes, strict=True)):
+            values = getattr(self.log, name)
+            bad = known & ((values < 0) | (values >= size))
+            if depth >= 2:
+                bad &= ~ranked
+            self.report(np.flatnonzero(bad), f"address: {name} outside 0 to {size - 1}")
+            good &= ~bad
+        o = self.memory.organisation
+        opens, columns = self.mask("ACT", "ACT1", "ACT2"), self.mask(*COLUMN_COMMANDS)
+        fields = (("row", o.rows, opens | columns), ("column", o.columns, columns))
+        for name, size, addressed in fields:
+            values = getattr(self.log, name)
+            bad = good & addressed & ((values < 0) | (values >= size))
+            self.report(np.flatnonzero(bad), f"address: {name} outside 0 to {size - 1}")
+            good &= ~bad
+        heads = np.array([banks[0] for banks in self.sets], dtype=np.int64)
+        bad = good & self.mask("REFPB") & ~np.isin(self._bank_in_rank(), heads)
+        self.report(np.flatnonzero(bad), "address: not the first bank of a refresh set")
+        good &= ~bad
+        if not good.all():
+            self.log, self.origin = self.log.take(good), self.origin[good]
+
+    def _bank_in_rank(self) -> Ints:
+        return bank_in_rank(self.memory, self.log)
+
+    def _rank(self) -> Ints:
+        return rank_in_channel(self.memory, self.log)
+
+    # --- Scopes -------------------------------------------------------------------------
+
+    def _spread(self) -> tuple[Ints, Ints]:
+        """(index, bank of the channel) of bank commands; a REFPB once for each bank of its set."""
+        index = np.flatnonzero(~self.mask(*RANK_COMMANDS))
+        bank = self._bank_in_rank()[index]
+        first = self._rank()[index] * self.banks_per_rank
+        refreshes = self.log.command[index] == CODE["REFPB"]
+        parts = [(index[~refreshes], (first + bank)[~refreshes])]
+        if refreshes.any():
+            for banks in self.sets:
+                of_set = refreshes & (bank == banks[0])
+                parts += [(index[of_set], first[of_set] + number) for number in banks]
+        return np.concatenate([i for i, _ in parts]), np.concatenate([b for _, b in parts])
+
+    def entries(self, scope: str) -> _Entries:
+        """Entries of a scope: channel, pseudochannel and rank hold rank commands too."""
+        if scope not in self._entries:
+            depth = DEPTH[scope]
+            if depth <= 2:
+                index = np.arange(len(self.log.tick), dtype=np.int64)
+                rank = self._rank()
+                instance = {0: np.zeros_like(rank), 1: self.log.pseudochannel, 2: rank}[depth]
+            else:
+                index, bank = self._spread()
+                instance = bank // int(np.prod(self.sizes[depth:]))
+            key = np.sort(instance * len(self.log.tick) + index)  # np.unique would hash, slowly
+            key = key[np.append(True, np.diff(key) > 0)[: len(key)]]
+            count = max(len(self.log.tick), 1)
+            self._entries[scope] = _Entries(key, key % count, key // count)
+        return self._entries[scope]
+
+    # --- Rows ---------------------------------------------------------------------------
+
+    def rows(self) -> None:
+        """Each constraint row: B waits `delay` after the N-th last A in the same instance."""
+        for number, row in enumerate(self.memory.constraints):
+            after = [CODE[self.memory.reference(name)] for name in row.after]
+            before = [CODE[self.memory.reference(name)] for name in row.before]
+            delay = self.memory.ticks(row.delay)
+            if delay <= 0:
+                continue
+            here = self.entries(OTHER.get(row.scope, row.scope))
+            code = self.log.command[here.at]
+            later = here.key[np.isin(code, before)]
+            earlier = here.key[np.isin(code, after)]
+            if row.scope in OTHER:
+                earlier = self._siblings(here, np.isin(code, after), row)
+            self._row(number, earlier, later, delay, row.window or 1)
+
+    def _siblings(self, here: _Entries, chosen: Flags, row: Row) -> Ints:
+        """Keys of the other instances of the same parent, for commands `chosen` of `here`."""
+        size = self.sizes[DEPTH[OTHER[row.scope]] - 1]
+        parent, index = here.instance[chosen] // size, here.at[chosen]
+        count = len(self.log.tick)
+        every = [(parent * size + i) * count + index for i in range(size)]
+        return np.setdiff1d(np.concatenate(every), here.key[chosen])
+
+    def _row(self, number: int, earlier: Ints, later: Ints, delay: int, nth: int) -> None:
+        """Compare sorted keys of B with the `nth` last A before each in its instance."""
+        count = max(len(self.log.tick), 1)
+        place = np.searchsorted(earlier, later) - nth
+        later, place = later[place >= 0], place[place >= 0]
+        same = earlier[place] // count == later // count
+        index, cause = later[same] % count, earlier[place[same]] % count
+        gap = self.log.tick[index] - self.log.tick[cause]
+        wrong = gap < delay
+        # a refresh of several banks is reported once
+        index, first = np.unique(index[wrong], return_index=True)
+        gap, cause = gap[wrong][first], cause[wrong][first]
+        rule = row_rule(self.memory, number)
+
+        def text(place: int) -> str:
+            since = (
+                f"{COMMANDS[self.log.command[cause[place]]]} at {int(self.log.tick[cause[place]])}"
+            )
+            return f"{rule}: {self.clocks(int(gap[place]))} ({since})"
+
+        self.report(index, text, number)
+
+    # --- Buses and data -----------------------------------------------------------------
+
+    def buses(self) -> None:
+        """Commands on one bus do not overlap in their slots."""
+        slots = np.zeros(len(COMMANDS), dtype=np.int64)
+        for name, command in self.memory.commands.items():
+            slots[CODE[name]] = self.memory.tick_clock.ticks(Fraction(str(command.slots)))
+        for bus, spec in self.memory.buses.items():
+            users = [name for name, command in self.memory.commands.items() if command.bus == bus]
+            on_bus = self.mask(*users)
+            shared = spec.scope == "channel"
+            for pseudochannel in range(1 if shared else self.sizes[0]):
+                here = on_bus if shared else on_bus & (self.log.pseudochannel == pseudochannel)
+                index = np.flatnonzero(here)
+                busy = np.maximum.accumulate(self.log.tick[index] + slots[self.log.command[index]])
+                wrong = index[1:][self.log.tick[index][1:] < busy[:-1]]
+                self.report(wrong, f"bus {bus}: occupied by an earlier command")
+
+    def data(self) -> None:
+        """Segments on DQ of a pseudo-channel do not overlap; the later command is at fault."""
+        lists = []
+        for kind, slots in (("RD", self.memory.data.read), ("WR", self.memory.data.write)):
+            index = np.flatnonzero(self.mask(kind, kind + "A"))
+            latency = self.memory.ticks(slots.latency)
+            for a, b in slots.segments:
+                start = self.log.tick[index] + latency + self.memory.ticks(a)
+                lists.append((start, start - self.memory.ticks(a) + self.memory.ticks(b), index))
+        start, end, index = (np.concatenate(parts) for parts in zip(*lists, strict=True))
+        for pseudochannel in range(self.sizes[0]):
+            here = np.flatnonzero((self.log.pseudochannel[index] == pseudochannel) & (end > start))
+            order = here[np.lexsort((index[here], start[here]))]
+            s, e, i = start[order], end[order], index[order]
+            busy = np.maximum.accumulate(e)
+            holder = np.maximum.accumulate(np.where(e == busy, np.arange(len(e)), 0))
+            overlap = s[1:] < busy[:-1]
+            wrong = np.maximum(i[1:], i[holder[:-1]])[overlap]
+            self.report(np.unique(wrong), "data: DQ overlaps that of an earlier column command")
+
+    # --- State --------------------------------------------------------------------------
+
+    def _bank_events(self) -> tuple[Ints, Ints]:
+        """(index, bank) of all that touches a bank, PREA and REFAB once for each of a rank."""
+        index, bank = self._spread()
+        wide = np.flatnonzero(self.mask("PREA", "REFAB"))
+        first = self._rank()[wide] * self.banks_per_rank
+        numbers = np.arange(self.banks_per_rank, dtype=np.int64)
+        index = np.concatenate([index, np.repeat(wide, self.banks_per_rank)])
+        bank = np.concatenate([bank, (first[:, None] + numbers).ravel()])
+        order = np.lexsort((index, bank))
+        return index[order], bank[order]
+
+    def states(self) -> None:
+        """Columns need their row open, ACT and refresh a closed bank, PRE an open one."""
+        index, bank = self._bank_events()
+        code, row = self.log.command[index], self.log.row[index]
+        changes = np.isin(
+            code, [CODE[c] for c in ("ACT", "ACT1", "ACT2", "PRE", "PREA", "RDA", "WRA")]
+        )
+        place = np.arange(len(index))
+        last = np.maximum.accumulate(np.where(changes, place, -1))
+        last = np.concatenate([[-1], last[:-1]]).astype(np.int64) if len(last) else last
+        known = last >= 0
+        known[known] = bank[last[known]] == bank[known]
+        state = np.where(known, code[last], CODE["PRE"])
+        is_open = np.isin(state, [CODE["ACT"], CODE["ACT2"]])
+        opening = state == CODE["ACT1"]
+        closed = ~is_open & ~opening
+        column = np.isin(code, [CODE[c] for c in COLUMN_COMMANDS])
+
+        def report(where: Flags, rule: str) -> None:
+            self.report(np.unique(index[where]), rule)
+
+        report(column & closed, "state: column command to a closed bank")
+        report(
+            column & is_open & (row != row[last]), "state: column command to a row that is not open"
+        )
+        opens = np.isin(code, [CODE["ACT"], CODE["ACT1"]])
+        report(opens & is_open, "state: activation of an open bank")
+        report((code == CODE["PRE"]) & closed, "state: PRE of a closed bank")
+        refreshes = np.isin(code, [CODE["REFPB"], CODE["REFAB"]])
+        report(refreshes & is_open, "state: refresh of an open bank")
+        second = code == CODE["ACT2"]
+        report(second & ~opening, "pair: ACT2 without its ACT1")
+        report(opening & ~second, "pair: a command to a bank between ACT1 and ACT2")
+        report(second & opening & (row != row[last]), "pair: ACT2 for another row than its ACT1")
+        self._useless_prea(index, is_open | opening)
+
+    def _useless_prea(self, index: Ints, is_open: Flags) -> None:
+        """PREA of a rank that has no open bank: legal in the standards, but ours never sends it."""
+        some = np.zeros(len(self.log.tick), dtype=bool)
+        some[index[is_open]] = True
+        self.report(
+            np.flatnonzero(self.mask("PREA") & ~some), "state: PREA of a rank without open banks"
+        )
+
+    def pairs(self) -> None:
+        """ACT2 follows its ACT1 within max_gap; one pair at a time is open in a pseudo-channel."""
+        if self.memory.activate.max_gap is None or self.memory.activate.steps == 1:
+            return
+        max_gap = self.memory.ticks(self.memory.activate.max_gap)
+        rule = f"pair: ACT2 later than max_gap {self.memory.activate.max_gap}"
+        tick = self.log.tick
+        last_tick = int(tick[-1]) if len(tick) else 0
+        bank = self._rank() * self.banks_per_rank + self._bank_in_rank()
+        for pseudochannel in range(self.sizes[0]):
+            here = self.log.pseudochannel == pseudochannel
+            index = np.flatnonzero(here & self.mask("ACT1", "ACT2"))
+            first = self.log.command[index] == CODE["ACT1"]
+            nested = first[1:] & first[:-1]
+            self.report(
+                index[1:][nested], "pair: ACT1 while another pair is open in the pseudo-channel"
+            )
+            order = index[np.argsort(bank[index], kind="stable")]
+            opens = self.log.command[order] == CODE["ACT1"]
+            follows = opens[:-1] & ~opens[1:] & (bank[order][1:] == bank[order][:-1])
+            late = follows & (tick[order][1:] - tick[order][:-1] > max_gap)
+            self.report(order[1:][late], f"{rule} = {self.clocks(max_gap)} nCK")
+            alone = opens & ~np.append(follows, False)[: len(opens)]
+            lost = order[alone & (last_tick - tick[order] > max_gap)]
+            self.report(lost, f"{rule} = {self.clocks(max_gap)} nCK: it never came")
+
+    def sync(self) -> None:
+        """Column commands come while the data clock of their rank runs (sync.hold)."""
+        sync = self.memory.sync
+        if sync is None or sync.always_on:
+            return
+        hold = np.zeros(len(COMMANDS), dtype=np.int64)
+        for name in ("CAS", *COLUMN_COMMANDS):
+            hold[CODE[name]] = self.memory.ticks(
+                getattr(sync.hold, name[:2] if name != "CAS" else name)
+            )
+        rank = self._rank()
+        for number in range(self.sizes[0] * self.sizes[1]):
+            index = np.flatnonzero((rank == number) & self.mask("CAS", *COLUMN_COMMANDS))
+            code, tick = self.log.command[index], self.log.tick[index]
+            until = np.concatenate([[-1], np.maximum.accumulate(tick + hold[code])])[: len(index)]
+            self.report(
+                index[(code != CODE["CAS"]) & (tick > until)],
+                "sync: column command after the data clock has stopped; CAS is missing",
+            )
+
+    # --- Refresh ------------------------------------------------------------------------
+
+    def refresh(self, end_tick: int | None) -> None:
+        """Sets are refreshed in turn, and every unit as often as it has to be."""
+        end = 0 if end_tick is None else end_tick
+        for finding in (wrong_turns(self.memory, self.log), debts(self.memory, self.log, end)):
+            for index, rule in finding:
+                self.report(index, rule)

@@ -1,0 +1,133 @@
+"""Of the oracle: refresh (docs/controller.md: refresh)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hwmodel.oracle.reference_legality import Legality
+from hwmodel.oracle.reference_state import Candidate, Place, RefreshUnit
+from hwmodel.specs.memory_spec import MemorySpec
+
+URGENT, POSTPONED = 2, 6
+"""Classes of the commands of a refresh."""
+
+
+class Refresh(Legality):
+    """A channel whose ranks are refreshed; `channel` of `channels` sets the phase."""
+
+    def __init__(self, memory: MemorySpec, channel: int, channels: int) -> None:
+        super().__init__(memory)
+        self.units = [RefreshUnit(place) for place in self.ranks]
+        self.sets = memory.refresh_sets()
+        self.interval, self.divided = memory.refresh_ticks(), memory.refreshes_per_round
+        self.channel, self.channels = channel, channels
+        self.flat = {place: number for number, place in enumerate(self.banks)}
+
+    def due(self, k: int) -> int:
+        """Refresh. The tick at which the k-th refresh (k >= 1) of every rank is due."""
+        interval, sets = self.interval, self.divided
+        staggered = self.controller.refresh_phase == "staggered"
+        phase = self.channel * interval // (self.channels * sets) if staggered else 0
+        return phase + k * interval // sets
+
+    def owed(self, unit: RefreshUnit) -> bool:
+        """Refresh. Whether a refresh has fallen due and was not issued yet."""
+        return self.controller.refresh != "none" and self.due(unit.issued + 1) <= self.now
+
+    def urgent_from(self, unit: RefreshUnit) -> int:
+        """Postponing. The tick from which the oldest refresh not issued is urgent."""
+        c, interval = self.controller, self.interval
+        patience = 0
+        if c.refresh_postpone:
+            extra = 0
+            if self.divided > 1:
+                extra = interval if c.refresh_order == "idle_first" else interval // self.divided
+            patience = max(0, c.refresh_postpone * interval - interval // 8 - extra)
+        return self.due(unit.issued + 1) + patience
+
+    def urgent(self, unit: RefreshUnit) -> bool:
+        """Postponing. Whether a refresh is owed and can wait no longer."""
+        return self.owed(unit) and self.urgent_from(unit) <= self.now
+
+    def held(self, unit: RefreshUnit) -> bool:
+        """Urgent. Whether activations must wait, for a second refresh is urgent as well."""
+        second = self.urgent_from(unit) - self.due(unit.issued + 1) + self.due(unit.issued + 2)
+        return self.urgent(unit) and second <= self.now
+
+    def _unit(self, place: Place) -> RefreshUnit:
+        return self.units[place[0] * self.memory.organisation.ranks + place[1]]
+
+    def settle_refreshes(self) -> None:
+        """Order. Which set an urgent refresh is for, once and for all."""
+        for unit in self.units:
+            if self.urgent(unit) and unit.settled is None:
+                left = self._turns(unit)
+                unit.settled = min(left, key=lambda which: (self._waiting_in(unit, which), which))
+
+    def _turns(self, unit: RefreshUnit) -> list[int]:
+        """Order. The sets whose refresh may be next."""
+        if self.controller.refresh_order == "round_robin":
+            return [unit.issued % self.divided]
+        return [which for which in range(self.divided) if which not in unit.done]
+
+    def _banks_of(self, unit: RefreshUnit, which: int) -> tuple[Place, ...]:
+        """Refresh. The banks of a set, or the whole rank."""
+        banks = [place for place in self.banks if place[:2] == unit.place]
+        if self.controller.refresh == "all_bank":
+            return tuple(banks)
+        return tuple(banks[number] for number in self.sets[which])
+
+    def _waiting_in(self, unit: RefreshUnit, which: int) -> int:
+        """Order. Requests that wait for the banks of a set."""
+        places = self._banks_of(unit, which)
+        return sum(request.place in places for request in self.ports[unit.place[0]].waiting)
+
+    def blocked(self, place: Place) -> bool:
+        """Urgent. Whether a bank's queued requests offer nothing because of its refresh."""
+        unit = self._unit(place)
+        return (
+            self.urgent(unit)
+            and unit.settled is not None
+            and place in self._banks_of(unit, unit.settled)
+        )
+
+    def _sets_to_refresh(self, unit: RefreshUnit) -> list[int]:
+        """Urgent: the settled set. Owed, not yet urgent: those of the next that are idle."""
+        if not self.owed(unit):
+            return []
+        if self.urgent(unit):
+            assert unit.settled is not None
+            return [unit.settled]
+        return [which for which in self._turns(unit) if not self._waiting_in(unit, which)]
+
+    def _refresh(self, unit: RefreshUnit, which: int) -> Iterator[Candidate]:
+        """Refresh. What a refresh of a set needs next."""
+        group = URGENT if self.urgent(unit) else POSTPONED
+        places = self._banks_of(unit, which)
+        if self.controller.refresh == "all_bank":
+            if not self._buffered_in(unit.place) and self._pair_in(unit.place) is None:
+                is_open = any(self.banks[place].open_row is not None for place in places)
+                command = "PREA" if is_open else "REFAB"
+                yield Candidate(group, (self.flat[places[0]],), command, (unit.place,))
+            return
+        free = [p for p in places if not self._buffered_in(p) and self._pair_in(p) is None]
+        still_open = [p for p in places if self.banks[p].open_row is not None]
+        for place in free:
+            if place in still_open:
+                yield Candidate(group, (self.flat[place],), "PRE", (place,))
+        if len(free) == len(places) and not still_open:
+            yield Candidate(group, (self.flat[places[0]],), "REFPB", places)
+
+    def _refreshed(self, places: tuple[Place, ...]) -> None:
+        """Refresh. One more is issued; a round ends when every set has had its own."""
+        unit = self._unit(places[0])
+        which = (
+            next(n for n in range(self.divided) if self._banks_of(unit, n)[0] == places[0])
+            if (self.controller.refresh == "per_bank")
+            else 0
+        )
+        unit.issued += 1
+        unit.settled = None
+        unit.done.add(which)
+        if unit.issued % self.divided == 0:
+            unit.done.clear()

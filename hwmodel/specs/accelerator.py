@@ -1,0 +1,151 @@
+"""The description of an accelerator: memory channels, DMA engines, compute, fixed overheads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.description.units import BytesPerSecond, FlopsPerSecond, Nanoseconds, PositiveBytes
+from hwmodel.description.written import KeysOf
+from hwmodel.specs.controller import Controller
+from hwmodel.specs.transformer import BITS, DataType
+
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Dma(Strict):
+    """The engines that move data between memory and cores; all of them alike."""
+
+    engines: Annotated[int, Field(ge=1, le=1024)]
+    window: PositiveBytes
+    """Bytes an engine may have outstanding."""
+    request: PositiveBytes
+    """Largest piece an engine sends at once."""
+    descriptor_cost: Nanoseconds
+    """Time an engine spends on each descriptor before its first request."""
+    strided: bool = False
+    """A descriptor may be of two dimensions: three or more extents of one size, a constant stride
+    apart, are one, up to a window of bytes. False: each extent has a descriptor of its own."""
+    port_bandwidth: BytesPerSecond
+    """Rate at which one engine can issue."""
+    request_latency: Nanoseconds
+    """From engine to memory controller."""
+    response_latency: Nanoseconds
+    """From memory controller back to the engine."""
+
+    @model_validator(mode="after")
+    def _window_holds_a_request(self) -> Dma:
+        if self.window < self.request:
+            raise ValueError("window is smaller than one request")
+        return self
+
+
+class Work(Strict):
+    """How attention is spread over the cores, an engine each."""
+
+    spread: Literal["slice", "sequence", "split", "head"] = "slice"
+    """What an engine gets of a batch: an equal slice of all bytes, whole sequences, extents in
+    turn, or single KV heads of a sequence; see `policies.memory.traffic`."""
+    grouped: bool = True
+    """Query heads that share a KV head are served by one read of it; else each reads it again."""
+
+
+class Compute(Strict):
+    """Peak rates and the share of them that is reached."""
+
+    fp16: FlopsPerSecond
+    bf16: FlopsPerSecond | None = None
+    fp32: FlopsPerSecond | None = None
+    fp8: FlopsPerSecond | None = None
+    int8: FlopsPerSecond | None = None
+    """Integer operations count as FLOPs."""
+    prefill_efficiency: Share
+    decode_efficiency: Share
+    overlap: Literal["max", "sum"]
+    """How compute and memory time of one phase combine."""
+    step_overhead: Nanoseconds
+    layer_overhead: Nanoseconds
+
+    def peak(self, kind: DataType) -> float:
+        """FLOPs/s of matrix products in which one operand is stored in this type.
+
+        8-bit types run at their own peak where there is one (the other operand is then quantised
+        as it is made). Without it, and for int4, numbers are converted to fp16 as they are loaded
+        and multiplied at that peak; the conversion costs nothing (assumed; vLLM's Marlin kernels do
+        so on cards without fp8). Raises DescriptionError for wider types without a peak.
+        """
+        own: float | None = getattr(self, kind, None)
+        if own is not None:
+            return own
+        if BITS[kind] >= 16:
+            known = [name for name in BITS if getattr(self, name, None) is not None]
+            raise DescriptionError(
+                f"compute.{kind}: the accelerator does not compute in {kind}, it has "
+                f"{', '.join(known)}; give compute.{kind}, or another type of weights"
+            )
+        return self.fp16
+
+
+class Host(Strict):
+    """The link to host memory (swap)."""
+
+    bandwidth: BytesPerSecond
+    """One way."""
+
+
+class Link(Strict):
+    """The links between the cards of one server."""
+
+    bandwidth: BytesPerSecond
+    """What a card sends to its neighbours, one way."""
+    latency: Nanoseconds
+    """Of one message."""
+
+    def all_reduce_s(self, cards: int, size_bytes: float) -> float:
+        """Seconds of a ring all-reduce: 2 (N - 1) messages of size / N (Patarasuk and Yuan
+        2009)."""
+        messages = 2 * (cards - 1)
+        return messages * (size_bytes / cards / self.bandwidth + self.latency * 1e-9)
+
+
+class AcceleratorSpec(Strict):
+    """One accelerator, as `yaml/accelerators/*.yaml` describes it."""
+
+    kind: Literal["accelerator"]
+    name: str
+    summary: str
+    sources: dict[str, str] = {}
+    based_on: str | None = None
+    """Another accelerator, from which what no data sheet says is borrowed as assumed; see
+    `hwmodel.description.based_on`."""
+    memory: str
+    """A shipped memory, or the path of one."""
+    memory_set: dict[str, Any] = {}
+    """Overrides of the memory's description, by dotted path."""
+    channels: Annotated[int, Field(ge=1, le=1024)]
+    capacity: PositiveBytes
+    interleave: PositiveBytes
+    """Consecutive bytes that stay in one channel."""
+    channel_hash: Literal["none", "rotate", "xor"] = "none"
+    """`rotate`: channel = (block + row of blocks) mod N; `xor` (N a power of two): block ^ row
+    of blocks."""
+    controller: Annotated[dict[str, Any], KeysOf(Controller)] = {}
+    """Overrides of the memory's controller."""
+    address_map: list[str] | None = None
+    """Overrides the memory's."""
+    dma: Dma
+    compute: Compute
+    work: Work = Work()
+    host: Host | None = None
+    link: Link | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> AcceleratorSpec:
+        if self.interleave & (self.interleave - 1):
+            raise ValueError("interleave: must be a power of two")
+        if self.channel_hash == "xor" and self.channels & (self.channels - 1):
+            raise ValueError("channel_hash: xor needs a power of two of channels; use rotate")
+        return self

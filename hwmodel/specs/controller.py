@@ -1,0 +1,87 @@
+"""The description of a memory controller: queues, arbitration, pages, refresh, address map.
+
+What each choice means, tick by tick: docs/controller.md.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from hwmodel.description.description import Strict, nearest
+from hwmodel.description.units import ExactNanoseconds
+from hwmodel.description.written import TEXT_TOO
+
+FIELDS = ("column", "bank", "bankgroup", "stack", "rank", "pseudochannel", "row")
+"""Fields of an address map."""
+MAX_QUEUE = 256
+"""Entries of one queue."""
+
+
+class Controller(Strict):
+    """The memory controller of one channel; see docs/controller.md."""
+
+    scheduler: Literal["frfcfs", "frfcfs_oldest_ready", "fcfs"] = "frfcfs"
+    queue_scope: Literal["channel", "bank"] = "channel"
+    """Whether a pseudo-channel or each of its banks has a read and a write queue."""
+    queues: Literal["separate", "shared"] = "separate"
+    """Whether reads and writes wait apart and take turns, or in one queue of `read_queue`."""
+    read_queue: Annotated[int, Field(ge=1, le=MAX_QUEUE)] = 32
+    write_queue: Annotated[int, Field(ge=1, le=MAX_QUEUE)] = 32
+    write_drain_high: Annotated[float, Field(ge=0, le=1)] = 0.8
+    write_drain_low: Annotated[float, Field(ge=0, le=1)] = 0.2
+    write_forwarding: bool = True
+    """Whether a read is answered from a waiting write to the same burst."""
+    partial_write: Literal["masked", "read_modify_write"] = "masked"
+    """A write of less than a burst: by data mask, or by reading the burst first."""
+    page_policy: Literal["open", "closed", "timeout", "adaptive"] = "open"
+    page_timeout: ExactNanoseconds = Fraction(200)
+    """How long `timeout` (and at first `adaptive`) keeps a row open that nothing waits for."""
+    refresh: Literal["all_bank", "per_bank", "none"] = "all_bank"
+    refresh_phase: Literal["aligned", "staggered"] = "aligned"
+    refresh_order: Literal["round_robin", "idle_first"] = "round_robin"
+    refresh_postpone: Annotated[int, Field(ge=0, le=8)] = 0
+    """Refresh intervals by which a refresh may be put off while its banks are busy."""
+    row_hit_limit: Annotated[int, Field(ge=0)] = 0
+    activation_buffer: Annotated[int, Field(ge=0, le=MAX_QUEUE)] = 0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Controller:
+        if self.write_drain_low > self.write_drain_high:
+            raise ValueError("write_drain_low is above write_drain_high")
+        if self.scheduler == "fcfs" and self.activation_buffer:
+            raise ValueError("scheduler fcfs has no activation_buffer")
+        if self.page_timeout <= 0:
+            raise ValueError("page_timeout must be above zero")
+        return self
+
+
+class Hash(Strict):
+    """`field` is XORed with bits of the row, from bit `row_bit` upwards."""
+
+    field: Literal["bank", "bankgroup", "stack", "rank", "pseudochannel"]
+    row_bit: Annotated[int, Field(ge=0, le=31)]
+
+
+class AddressField(Strict):
+    """A run of `bits` of one field; None takes what is left."""
+
+    field: Literal["column", "bank", "bankgroup", "stack", "rank", "pseudochannel", "row"]
+    bits: int | None = None
+
+
+def _address_field(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    name, colon, bits = value.partition(":")
+    if name not in FIELDS:
+        raise ValueError(f"unknown field {name!r}; {nearest(name, list(FIELDS))}")
+    if colon and not bits.isdigit():
+        raise ValueError(f"expected field:bits, such as column:5; got {value!r}")
+    return AddressField.model_validate({"field": name, "bits": int(bits) if colon else None})
+
+
+AddressMap = list[Annotated[AddressField, BeforeValidator(_address_field), TEXT_TOO]]
+"""Field type: fields from the least significant bit above the burst upwards."""

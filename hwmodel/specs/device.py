@@ -1,0 +1,232 @@
+"""A device: an accelerator with its memory, or one channel of a memory; overrides applied,
+checked.
+
+`--set` paths go to the memory where its description has the key (`timing.tRCD`,
+`controller.refresh`, `address_map`), to the accelerator otherwise (`dma.window`, `interleave`,
+`memory`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hwmodel.description.based_on import borrow
+from hwmodel.description.description import (
+    DescriptionError,
+    Document,
+    KeyPath,
+    Mark,
+    dotted,
+    elsewhere,
+    find,
+    load,
+    names,
+    nearest,
+    parse_assignment,
+)
+from hwmodel.specs.accelerator import AcceleratorSpec
+from hwmodel.specs.memory_spec import MemorySpec
+
+_MEMORY_KEYS = set(MemorySpec.model_fields) - {"kind", "name", "summary", "sources"}
+Override = tuple[KeyPath, Any, Mark]
+_TIMING_ALIASES = {
+    "tCL": "RL",
+    "nCL": "RL",
+    "tCWL": "WL",
+    "nCWL": "WL",
+    "tRPpb": "tRP",
+    "nRPpb": "tRP",
+    "tRCpb": "tRC",
+    "nRCpb": "tRC",
+    "tCCD": "tCCD_S",
+    "nCCD": "tCCD_S",
+    "tCCD_S": "tCCD",
+    "nCCD_S": "tCCD",
+}
+
+
+@dataclass(frozen=True)
+class Device:
+    """A resolved device. `accelerator` is None where the device is one channel of a memory."""
+
+    name: str
+    memory: MemorySpec
+    accelerator: AcceleratorSpec | None
+    assumed: dict[str, str]
+    """Dotted path -> value of every number that says `assumed`."""
+    config: dict[str, Any]
+    """The descriptions as resolved: {"accelerator": ..., "memory": ...}."""
+    confidence: dict[str, str] = field(default_factory=dict)
+    """Dotted path in the memory -> A to D, for every number that states how sure it is."""
+
+    def confidence_of(self, path: str) -> str | None:
+        """The confidence of a number of the memory, or of the nearest group that states one."""
+        parts = path.split(".")
+        tried = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+        return next((self.confidence[name] for name in tried if name in self.confidence), None)
+
+    @property
+    def channels(self) -> int:
+        return 1 if self.accelerator is None else self.accelerator.channels
+
+    @property
+    def peak_gbps(self) -> float:
+        """Data-bus peak over all channels, GB/s (10^9 B/s)."""
+        return self.channels * self.memory.peak_gbps
+
+    @property
+    def capacity_bytes(self) -> int:
+        if self.accelerator is None:
+            return self.memory.organisation.capacity_bytes
+        return self.accelerator.capacity
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the resolved descriptions."""
+        return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()
+
+
+def device_names() -> list[str]:
+    """Shipped accelerators, then shipped memories."""
+    return names("accelerators") + names("memories")
+
+
+def load_device(name_or_path: str, overrides: Iterable[str] = ()) -> Device:
+    """Read, override and check a device. Raises DescriptionError.
+
+    `name_or_path`: a shipped accelerator or memory, or a YAML file of either kind.
+    """
+    document = load(_find_device(name_or_path))
+    if document.data.get("kind") == "accelerator":
+        return _accelerator(document, list(overrides))
+    if document.data.get("kind") != "memory":
+        raise document.error(
+            f"expected kind: accelerator or memory; got {document.data.get('kind')!r}", ("kind",)
+        )
+    _override(document, [(*parse_assignment(text), Mark(f"--set {text}")) for text in overrides])
+    memory = document.build(MemorySpec)
+    assumed, config = _assumed(document, ""), {"memory": document.data}
+    return Device(memory.name, memory, None, assumed, config, _confidence(document))
+
+
+def _find_device(name_or_path: str) -> Path:
+    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
+        return find("accelerators", name_or_path)
+    for kind in ("accelerators", "memories"):
+        if name_or_path in names(kind):
+            return find(kind, name_or_path)
+    hint = elsewhere(name_or_path) or nearest(name_or_path, device_names())
+    raise DescriptionError(f"no shipped device {name_or_path!r}; {hint}")
+
+
+def _accelerator(document: Document, overrides: list[str]) -> Device:
+    parsed = [(*parse_assignment(assignment), assignment) for assignment in overrides]
+    own = [item for item in parsed if item[0][0] not in _MEMORY_KEYS]
+    for path, value, assignment in own:
+        document.put(path, value, Mark(f"--set {assignment}"))
+    borrow(document)
+    accelerator = document.build(AcceleratorSpec)
+    memory_document = load(find("memories", accelerator.memory, document.file))
+    _override(
+        memory_document,
+        _overlaid(document)
+        + [
+            (path, value, Mark(f"--set {assignment}"))
+            for path, value, assignment in parsed
+            if path[0] in _MEMORY_KEYS
+        ],
+    )
+    memory = memory_document.build(MemorySpec)
+    held = accelerator.channels * memory.organisation.capacity_bytes
+    if accelerator.capacity > held:
+        raise document.error(
+            f"{accelerator.capacity} B is more than the {held} B that"
+            f" {accelerator.channels} channels of {memory.name} hold",
+            ("capacity",),
+        )
+    if accelerator.interleave % memory.organisation.burst_bytes:
+        raise document.error("must be a multiple of a burst", ("interleave",))
+    if accelerator.dma.request % memory.organisation.burst_bytes:
+        raise document.error("must be a multiple of a burst", ("dma", "request"))
+    assumed = _assumed(document, "") | _assumed(memory_document, "memory:")
+    config = {"accelerator": document.data, "memory": memory_document.data}
+    return Device(
+        accelerator.name, memory, accelerator, assumed, config, _confidence(memory_document)
+    )
+
+
+def _overlaid(accelerator: Document) -> list[Override]:
+    """What the accelerator lays over its memory: controller, address map and memory_set."""
+    data = accelerator.data
+    found: list[Override] = [
+        (("controller", key), value, accelerator.mark(("controller", key)))
+        for key, value in data.get("controller", {}).items()
+    ]
+    if data.get("address_map") is not None:
+        found.append((("address_map",), data["address_map"], accelerator.mark(("address_map",))))
+    for name, value in data.get("memory_set", {}).items():
+        mark = accelerator.mark(("memory_set", name))
+        found.append((tuple(name.split(".")), value, mark))
+    return found
+
+
+def _override(memory: Document, overrides: list[Override]) -> None:
+    """Lay `overrides` over a memory: first the density, for its numbers are the description's."""
+    for path, value, mark in overrides:
+        if path == ("density",):
+            memory.put(path, value, mark)
+    choose_density(memory)
+    for path, value, mark in overrides:
+        if path != ("density",):
+            memory.put(_canonical(path, memory), value, mark)
+
+
+def choose_density(memory: Document) -> None:
+    """Put the rows and timings of the chosen density in their places, and forget the choice (so
+    that a resolved description reads as it stands). Raises DescriptionError."""
+    densities = memory.data.get("densities", {})
+    if memory.data.get("density") is None or not isinstance(densities, dict):
+        return
+    chosen = memory.data["density"]
+    if chosen not in densities:
+        raise memory.error(
+            f"no density {chosen!r}; {nearest(str(chosen), list(densities))}", ("density",)
+        )
+    place: KeyPath = ("densities", chosen)
+    if memory.get((*place, "rows")) is not None:
+        memory.copy((*place, "rows"), ("organisation", "rows"))
+    for name in memory.get((*place, "timing")) or {}:
+        memory.copy((*place, "timing", name), ("timing", name))
+    del memory.data["density"]
+
+
+def _canonical(path: KeyPath, document: Document) -> KeyPath:
+    """`timing.nRCD` means `timing.tRCD` where the memory spells it so, and the like."""
+    if len(path) != 2 or path[0] != "timing":
+        return path
+    known = document.data.get("timing", {})
+    name = str(path[1])
+    swapped = {"n": "t", "t": "n"}.get(name[:1], "") + name[1:]
+    for candidate in (name, swapped, _TIMING_ALIASES.get(name, "")):
+        if candidate in known:
+            return ("timing", candidate)
+    raise DescriptionError(
+        f"this memory has no such timing; {nearest(name, list(known))}", f"--set {dotted(path)}"
+    )
+
+
+def _assumed(document: Document, prefix: str) -> dict[str, str]:
+    return {prefix + path: str(p.value) for path, p in document.assumed().items()}
+
+
+def _confidence(memory: Document) -> dict[str, str]:
+    return {
+        dotted(path): provenance.confidence
+        for path, provenance in memory.provenance.items()
+        if provenance.confidence
+    }

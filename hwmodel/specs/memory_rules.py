@@ -1,0 +1,146 @@
+"""What a memory description must satisfy beyond the types of its fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hwmodel.description.description import nearest
+from hwmodel.description.expression import names_in
+from hwmodel.specs.commands import (
+    COLUMN_COMMANDS,
+    COMMANDS,
+    MAX_REQUESTS,
+    MAX_WINDOW_INSTANCES,
+    MAX_WINDOWS,
+    RANK_COMMANDS,
+)
+
+if TYPE_CHECKING:
+    from hwmodel.specs.memory_spec import MemorySpec
+
+
+def check(memory: MemorySpec) -> None:
+    """Raises ValueError, its message headed by the dotted path at fault."""
+    _commands(memory)
+    _expressions_use_known_timings(memory)
+    _constraints(memory)
+    _controller(memory)
+    _two_steps_cannot_deadlock(memory)
+    if memory.sync and _sync_hold_too_short(memory):
+        raise ValueError("sync.hold.CAS: is over before the column command may follow")
+    memory.resolved_address_map()
+
+
+def _commands(memory: MemorySpec) -> None:
+    wanted = {"RD", "WR", "PRE", *(["ACT1", "ACT2"] if memory.activate.steps == 2 else ["ACT"])}
+    if memory.refresh.all_bank:
+        wanted |= {"PREA", "REFAB"}
+    if memory.refresh.per_bank:
+        wanted |= {"REFPB"}
+    if memory.sync:
+        wanted |= {"CAS"}
+    if missing := sorted(wanted - set(memory.commands)):
+        raise ValueError(f"commands: {', '.join(missing)} missing")
+    for name, command in memory.commands.items():
+        if name not in COMMANDS:
+            raise ValueError(f"commands.{name}: unknown command; {nearest(name, list(COMMANDS))}")
+        if command.bus not in memory.buses:
+            raise ValueError(f"commands.{name}: no bus {command.bus!r}")
+
+
+def _expressions_use_known_timings(memory: MemorySpec) -> None:
+    known = memory.timing_clocks
+    for where, expression in _expressions(memory):
+        for name in names_in(expression):
+            if name not in known:
+                raise ValueError(f"{where}: unknown timing {name!r}; {nearest(name, list(known))}")
+
+
+def _constraints(memory: MemorySpec) -> None:
+    for i, row in enumerate(memory.constraints):
+        for addressed in (*row.after, *row.before):
+            if memory.reference(addressed) not in memory.commands:
+                raise ValueError(f"constraints[{i}]: this memory has no command {addressed!r}")
+            if addressed in RANK_COMMANDS and row.scope in (
+                "bank",
+                "bankgroup",
+                "stack",
+                "other_stack",
+            ):
+                raise ValueError(
+                    f"constraints[{i}]: {addressed} addresses a rank, not a {row.scope}"
+                )
+    windows = [row for row in memory.constraints if row.window is not None]
+    if len(windows) > MAX_WINDOWS or len(memory.buses) > MAX_WINDOWS:
+        raise ValueError(f"constraints: more than {MAX_WINDOWS} windows, or as many buses")
+    for row in windows:
+        if memory.organisation.count(row.scope) > MAX_WINDOW_INSTANCES:
+            raise ValueError(f"constraints: a window of scope {row.scope} in so many places")
+
+
+def _controller(memory: MemorySpec) -> None:
+    if memory.requests_held > MAX_REQUESTS:
+        raise ValueError(
+            f"controller.read_queue: a pseudo-channel would hold {memory.requests_held} requests;"
+            f" at most {MAX_REQUESTS}"
+        )
+    if memory.controller.refresh == "per_bank" and not memory.refresh.per_bank:
+        raise ValueError("controller.refresh: this memory does not describe refresh.per_bank")
+    if memory.controller.refresh == "all_bank" and not memory.refresh.all_bank:
+        raise ValueError("controller.refresh: this memory does not describe refresh.all_bank")
+    if memory.controller.page_policy == "closed" and not {"RDA", "WRA"} <= set(memory.commands):
+        raise ValueError("controller.page_policy: closed needs commands RDA and WRA")
+    if memory.controller.refresh != "none" and memory.refresh_ticks() < memory.refreshes_per_round:
+        raise ValueError("refresh.derating: leaves less than a tick between refreshes")
+
+
+def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
+    """An open ACT1 must always find its ACT2 legal by `max_gap`. Raises ValueError."""
+    if memory.activate.steps != 2 or memory.activate.max_gap is None:
+        return
+    longest = memory.ticks(memory.activate.max_gap)
+    for i, row in enumerate(memory.constraints):
+        after = {memory.reference(command) for command in row.after}
+        before = {memory.reference(command) for command in row.before}
+        if "ACT2" not in before:
+            continue
+        # while a pair is open its bank takes no other command, and its rank no PREA or REFAB
+        harmless = {"ACT1", "ACT2"} | ({"PREA", "REFAB"} if row.scope == "rank" else set())
+        stray = sorted(after - harmless)
+        if stray and row.scope != "bank":
+            raise ValueError(f"constraints[{i}]: {stray[0]} must hold up ACT1, not ACT2")
+        if "ACT1" in after and row.scope == "bank" and memory.ticks(row.delay) > longest:
+            raise ValueError(f"constraints[{i}]: ACT2 cannot follow within activate.max_gap")
+        shared = row.scope == "channel" and memory.organisation.pseudochannels > 1
+        if shared and after & before:
+            raise ValueError(f"constraints[{i}]: pseudo-channels would block each other's ACT2")
+    first, second = memory.commands["ACT1"], memory.commands["ACT2"]
+    shared = memory.organisation.pseudochannels > 1 and memory.buses[second.bus].scope == "channel"
+    if shared and first.bus == second.bus and second.slots > first.slots:
+        raise ValueError("commands.ACT2: holds its bus longer than ACT1")
+
+
+def _sync_hold_too_short(memory: MemorySpec) -> bool:
+    """Whether the data clock that CAS starts stops before a column command may follow."""
+    assert memory.sync is not None
+    waits = [
+        memory.ticks(row.delay)
+        for row in memory.constraints
+        if "CAS" in row.after and set(row.before) & set(COLUMN_COMMANDS)
+    ]
+    return memory.ticks(memory.sync.hold.CAS) < max(waits, default=0)
+
+
+def _expressions(memory: MemorySpec) -> list[tuple[str, str]]:
+    found = [(f"constraints[{i}].delay", row.delay) for i, row in enumerate(memory.constraints)]
+    for kind, slots in (("read", memory.data.read), ("write", memory.data.write)):
+        found.append((f"data.{kind}.latency", slots.latency))
+        found += [(f"data.{kind}.segments", e) for pair in slots.segments for e in pair]
+    if memory.activate.max_gap:
+        found.append(("activate.max_gap", memory.activate.max_gap))
+    if memory.sync:
+        found += [(f"sync.hold.{k}", v) for k, v in memory.sync.hold.model_dump().items()]
+    for kind in ("all_bank", "per_bank"):
+        if (refresh := getattr(memory.refresh, kind)) is not None:
+            found.append((f"refresh.{kind}.interval", refresh.interval))
+    return found

@@ -1,0 +1,1 @@
+"""KV-cache allocators, one file a policy, and what they stand on."""

@@ -1,0 +1,190 @@
+"""Block tables: which physical block holds which tokens of a sequence."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.kernel.jit import kernel
+from policies.requests.requests import IntArray
+
+
+class BlockTables:
+    """A row for each sequence; rows are used again.
+
+    `count`, `tokens`, `runs` and `owner`, int64 (rows,): blocks, tokens, physically contiguous runs
+    of blocks, and the request the row belongs to. `uses`, int64 (blocks,): how often each block was
+    handed out. `block`: tokens in a block.
+    """
+
+    def __init__(self, block: int, blocks: int) -> None:
+        self.block = block
+        self.uses = np.zeros(blocks, np.int64)
+        self.count = np.zeros(0, np.int64)
+        self.tokens = np.zeros(0, np.int64)
+        self.runs = np.zeros(0, np.int64)
+        self.owner = np.zeros(0, np.int64)
+        self._table = np.zeros((0, 8), np.int64)
+        self._unused: list[int] = []
+
+    def add(self, owner: int) -> int:
+        """An empty row."""
+        if not self._unused:
+            self._more_rows()
+        row = self._unused.pop()
+        self.count[row] = self.tokens[row] = self.runs[row] = 0
+        self.owner[row] = owner
+        return row
+
+    def remove(self, row: int) -> None:
+        self._unused.append(row)
+
+    def blocks(self, row: int) -> IntArray:
+        """The blocks of a row in token order; a view."""
+        return self._table[row, : self.count[row]]
+
+    def append(self, row: int, blocks: IntArray) -> None:
+        """Blocks that hold their content already follow those of the row."""
+        self._widen(int(self.count[row]) + len(blocks))
+        _append(self._table, self.count, self.runs, row, blocks)
+
+    def hand_out(self, row: int, blocks: IntArray) -> None:
+        """As `append`, with blocks from the free list."""
+        self.uses[blocks] += 1
+        self.append(row, blocks)
+
+    def wanted(self, rows: IntArray, rounds: int) -> int:
+        """Blocks that `rows` need to hold `rounds` tokens more each."""
+        return int(_wanted(self.count, self.tokens, rows, self.block, rounds))
+
+    def rounds(self, rows: IntArray, free: int, limit: int) -> int:
+        """How many tokens, up to `limit`, each of `rows` can store with so many free blocks."""
+        return int(_rounds(self.count, self.tokens, rows, self.block, free, limit))
+
+    def advance(
+        self, rows: IntArray, rounds: int, blocks: IntArray, stored: IntArray, reserved: IntArray
+    ) -> None:
+        """`rounds` times a token for each of `rows`, in order; who lacks room takes the next of
+        `blocks` (as many as `wanted` said).
+
+        stored, reserved: int64 (requests,), of which those of the owners are modified in place.
+        """
+        if len(blocks):
+            self.uses[blocks] += 1
+            longest = int(self.tokens[rows].max()) + rounds
+            self._widen(-(-longest // self.block))
+        _advance(
+            self._table, self.count, self.tokens, self.runs, self.owner, rows, self.block, rounds,
+            blocks, stored, reserved,
+        )  # fmt: skip
+
+    def grown(self, rows: IntArray, rounds: int) -> IntArray:
+        """How many blocks fewer `rows` had after each of the last `rounds` rounds of `advance` than
+        now, int64 (rounds,)."""
+        return _grown(self.tokens, rows, self.block, rounds)
+
+    def _widen(self, columns: int) -> None:
+        rows, have = self._table.shape
+        if columns > have:
+            more = np.zeros((rows, max(columns, 2 * have) - have), np.int64)
+            self._table = np.hstack((self._table, more))
+
+    def _more_rows(self) -> None:
+        old = len(self._table)
+        more = max(old, 8)
+        self._table = np.vstack((self._table, np.zeros((more, self._table.shape[1]), np.int64)))
+        for name in ("count", "tokens", "runs", "owner"):
+            self.__dict__[name] = np.concatenate((self.__dict__[name], np.zeros(more, np.int64)))
+        self._unused.extend(range(old + more - 1, old - 1, -1))
+
+
+@kernel
+def _append(
+    table: NDArray[np.int64], count: IntArray, runs: IntArray, row: int, blocks: IntArray
+) -> None:
+    """Modifies table, count and runs in place."""
+    at = count[row]
+    for block in blocks:
+        if at == 0 or table[row, at - 1] + 1 != block:
+            runs[row] += 1
+        table[row, at] = block
+        at += 1
+    count[row] = at
+
+
+@kernel
+def _wanted(count: IntArray, tokens: IntArray, rows: IntArray, block: int, rounds: int) -> int:
+    """Sum of the blocks that `rows` lack to hold `rounds` tokens more each."""
+    total = 0
+    for row in rows:
+        total += max((tokens[row] + rounds + block - 1) // block - count[row], 0)
+    return total
+
+
+@kernel
+def _rounds(
+    count: IntArray, tokens: IntArray, rows: IntArray, block: int, free: int, limit: int
+) -> int:
+    """The largest number of rounds up to `limit` for which `_wanted` is at most `free`."""
+    low, high = 0, limit
+    while low < high:  # the blocks wanted grow with the rounds: bisect, with `_wanted` inlined
+        middle = (low + high + 1) // 2
+        total = 0
+        for row in rows:
+            total += max((tokens[row] + middle + block - 1) // block - count[row], 0)
+        if total <= free:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@kernel
+def _advance(
+    table: NDArray[np.int64],
+    count: IntArray,
+    tokens: IntArray,
+    runs: IntArray,
+    owner: IntArray,
+    rows: IntArray,
+    block: int,
+    rounds: int,
+    blocks: IntArray,
+    stored: IntArray,
+    reserved: IntArray,
+) -> None:
+    """See `BlockTables.advance`. Modifies table, count, tokens, runs, stored and reserved."""
+    taken = done = 0
+    while taken < len(blocks):
+        # to the round in which somebody's room ends; in it, a block for each whose room ended
+        room = rounds
+        for row in rows:
+            room = min(room, count[row] * block - tokens[row] - done)
+        done += room
+        for row in rows:
+            if count[row] * block - tokens[row] == done:
+                at = count[row]
+                if at == 0 or table[row, at - 1] + 1 != blocks[taken]:
+                    runs[row] += 1
+                table[row, at] = blocks[taken]
+                count[row] = at + 1
+                reserved[owner[row]] += block
+                taken += 1
+    for row in rows:
+        tokens[row] += rounds
+        stored[owner[row]] += rounds
+
+
+@kernel
+def _grown(tokens: IntArray, rows: IntArray, block: int, rounds: int) -> IntArray:
+    """See `BlockTables.grown`: a row has a new block in each round after which it holds one token
+    of it."""
+    fewer = np.zeros(rounds, np.int64)
+    for row in rows:
+        at = rounds - 1 - (tokens[row] - 1) % block
+        while at > 0:
+            fewer[at - 1] += 1
+            at -= block
+    for at in range(rounds - 2, -1, -1):
+        fewer[at] += fewer[at + 1]
+    return fewer

@@ -1,0 +1,152 @@
+"""Ceilings: what no policy can have, to measure the policies against.
+
+- `oracle` knows every output length and reserves exactly what will be stored, in one run. What is
+  left of waste is that a run is held before it is filled, and the holes between runs.
+- `ideal` wastes nothing: a request holds what it has stored, token by token. Nor does layout cost
+  anything: each request's tokens are one run at any moment, as if all were moved together for free,
+  and what a preempted request had stored is there again when it is admitted again. It shares no
+  prompts among requests, nor does it know any length before it is due.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
+from policies.allocators.arena import Arena, Fit
+from policies.allocators.kv_layout import KvLayout, Units
+from policies.allocators.reservation import ReservingAllocator
+from policies.requests.requests import IntArray
+
+
+class OracleOptions(PolicyOptions):
+    """Options of `oracle`."""
+
+    name: Literal["oracle"] = "oracle"
+    fit: Fit = "first"
+    """Which hole a reservation takes (assumed)."""
+
+
+class OracleAllocator(ReservingAllocator):
+    """Exact reservations in one arena."""
+
+    Options = OracleOptions
+    options: OracleOptions
+
+    def __init__(
+        self, layout: KvLayout, requests: int, limits: Limits, options: OracleOptions
+    ) -> None:
+        super().__init__(layout, requests, limits, options, Arena(0, layout.slots, options.fit))
+
+    def needs(
+        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
+    ) -> IntArray:
+        return _stored(prompt, output, samples)
+
+    def size(self, request: int, demand: Demand) -> int:
+        return int(_stored(demand.prompt, demand.output, demand.samples))
+
+
+class IdealOptions(PolicyOptions):
+    """Options of `ideal`: none."""
+
+    name: Literal["ideal"] = "ideal"
+
+
+class IdealAllocator(Allocator):
+    """Requests one after another without gaps, in order of their ids, wherever that puts them."""
+
+    Options = IdealOptions
+    moves_freely = True
+
+    def __init__(
+        self, layout: KvLayout, requests: int, limits: Limits, options: IdealOptions
+    ) -> None:
+        super().__init__(layout, requests, limits, options)
+        self._left = np.zeros(requests, np.int64)
+        """Tokens that a preempted request had stored."""
+        self._away: set[int] = set()
+
+    @property
+    def free_slots(self) -> int:
+        return self.slots - self.reserved_total
+
+    @property
+    def largest_hole(self) -> int:
+        return self.free_slots
+
+    def needs(
+        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
+    ) -> IntArray:
+        return _stored(prompt, output, samples)
+
+    def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
+        return min(int(self._left[request]), limit)
+
+    def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
+        return tokens <= self.free_slots
+
+    def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
+        if self.resident[request]:
+            raise ValueError(f"request {request} already holds memory")
+        if tokens > self.free_slots:
+            return False
+        self._admit(request, tokens, tokens, demand.samples)
+        return True
+
+    def grow(self, request: int, tokens: int) -> bool:
+        self._require(request)
+        if tokens > self.free_slots:
+            return False
+        self._store(np.array([request]), np.array([tokens]))
+        return True
+
+    def headroom(self, requests: IntArray, limit: int) -> int:
+        each = int(self.width[requests].sum())
+        return min(limit, self.free_slots // each) if each else limit
+
+    def advance(self, requests: IntArray, rounds: int) -> None:
+        self._store(requests, rounds * self.width[requests])
+
+    def grown(self, requests: IntArray, rounds: int) -> IntArray:
+        return int(self.width[requests].sum()) * np.arange(rounds - 1, -1, -1)
+
+    def release(self, request: int) -> int:
+        self._require(request)
+        self._left[request] = self.stored[request]
+        return self._dismiss(request)
+
+    def finished(self, request: int, prompt: int, output: int) -> None:
+        self._left[request] = 0
+
+    def swap_out(self, request: int) -> int:
+        tokens = self.release(request)
+        self._away.add(request)
+        return tokens
+
+    def swap_in(self, request: int) -> bool:
+        if request not in self._away:
+            raise KeyError(f"request {request} is not swapped out")
+        tokens = int(self._left[request])
+        if tokens > self.free_slots:
+            return False
+        self._away.remove(request)
+        self._admit(request, tokens, tokens, int(self.width[request]))
+        return True
+
+    def units(self, request: int) -> Units:
+        self._require(request)
+        held = self.stored[request : request + 1].copy()
+        return Units(np.array([self.stored[:request].sum()]), held, held.copy())
+
+    def _store(self, requests: IntArray, tokens: IntArray) -> None:
+        self.stored[requests] += tokens
+        self.reserved[requests] += tokens
+        self.reserved_total += int(tokens.sum())
+
+
+def _stored(prompt: Any, output: Any, samples: Any) -> Any:
+    """Slots of a request at its end; the KV of each sample's last token is never stored."""
+    return prompt + samples * (output - 1)

@@ -1,0 +1,220 @@
+"""Free lists of blocks: the order in which freed blocks are handed out again.
+
+A block can also be taken from the middle, by whom finds its content again. An operation looks at no
+more than a fixed multiple of the blocks it moves, on average.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.kernel.jit import kernel
+from policies.requests.requests import IntArray
+
+
+class FreeList(ABC):
+    """Blocks 0 to n - 1, all free at first and handed out in ascending order."""
+
+    def __init__(self, blocks: int) -> None:
+        self.blocks = blocks
+        self.free = blocks
+
+    @abstractmethod
+    def pop(self, count: int) -> IntArray:
+        """Take the next `count` blocks (needs count <= free), in the order of handing out."""
+
+    @abstractmethod
+    def push(self, blocks: IntArray, unhashed: int = 0) -> None:
+        """Free `blocks`, in this order; nobody can find the first `unhashed` of them again."""
+
+    @abstractmethod
+    def take(self, blocks: IntArray) -> None:
+        """Take these free `blocks`, wherever they are in the order."""
+
+    @abstractmethod
+    def is_free(self, blocks: IntArray) -> NDArray[np.bool_]:
+        """Which of `blocks` are free."""
+
+
+class Line(FreeList):
+    """Free blocks in a line.
+
+    `_log[_head:_tail]` holds the line, and entries of blocks that were taken from the middle. An
+    entry is alive while `_place` of its block (-1: not free) names it.
+    """
+
+    def __init__(self, blocks: int) -> None:
+        super().__init__(blocks)
+        self._log = np.zeros(3 * blocks, np.int64)  # the line fits on either side of itself
+        self._place = np.zeros(blocks, np.int64)
+        self._lay(self._first_line())
+
+    def _first_line(self) -> IntArray:
+        return np.arange(self.blocks)
+
+    def push(self, blocks: IntArray, unhashed: int = 0) -> None:
+        self._append(blocks)
+
+    def take(self, blocks: IntArray) -> None:
+        self._place[blocks] = -1
+        self.free -= len(blocks)
+
+    def is_free(self, blocks: IntArray) -> NDArray[np.bool_]:
+        return self._place[blocks] >= 0
+
+    def _append(self, blocks: IntArray) -> None:
+        if self._tail + len(blocks) > len(self._log):
+            self._compact()
+        self._enter(self._tail, blocks)
+        self._tail += len(blocks)
+
+    def _prepend(self, blocks: IntArray) -> None:
+        if self._head < len(blocks):
+            self._compact()
+        self._head -= len(blocks)
+        self._enter(self._head, blocks)
+
+    def _enter(self, place: int, blocks: IntArray) -> None:
+        end = place + len(blocks)
+        self._log[place:end] = blocks
+        self._place[blocks] = np.arange(place, end)
+        self.free += len(blocks)
+
+    def _compact(self) -> None:
+        entries = self._log[self._head : self._tail]
+        self._lay(entries[self._place[entries] == np.arange(self._head, self._tail)])
+
+    def _lay(self, line: IntArray) -> None:
+        """These blocks, and no others, are the line."""
+        self.free = 0
+        self._head, self._tail = self.blocks, self.blocks + len(line)
+        self._enter(self._head, line)
+
+
+class Queue(Line):
+    """First freed, first reused: vLLM v1's FreeKVCacheBlockQueue."""
+
+    def pop(self, count: int) -> IntArray:
+        taken, self._head = _pop_front(self._log, self._place, self._head, count)
+        self.free -= count
+        return taken
+
+
+class SplitQueue(Queue):
+    """As `Queue`, but blocks whose content nobody can find again go to its front: later
+    versions of vLLM v1 (`BlockPool.free_blocks` prepends blocks without a hash). vLLM v0 with
+    prefix caching also uses up the blocks without a hash before it evicts others."""
+
+    def push(self, blocks: IntArray, unhashed: int = 0) -> None:
+        self._prepend(blocks[:unhashed])
+        self._append(blocks[unhashed:])
+
+
+class Stack(Line):
+    """Last freed, first reused (vLLM v0's free blocks without prefix caching)."""
+
+    def _first_line(self) -> IntArray:
+        return np.arange(self.blocks)[::-1]
+
+    def pop(self, count: int) -> IntArray:
+        taken, self._tail = _pop_back(self._log, self._place, self._tail, count)
+        self.free -= count
+        return taken
+
+
+class Sorted(FreeList):
+    """Lowest address first. `_in_row` counts the free blocks of each row of `_is_free`."""
+
+    WIDTH = 256
+
+    def __init__(self, blocks: int) -> None:
+        super().__init__(blocks)
+        rows = -(-blocks // self.WIDTH)
+        self._is_free = np.zeros((rows, self.WIDTH), np.bool_)
+        self._is_free.reshape(-1)[:blocks] = True
+        self._in_row = self._is_free.sum(axis=1)
+
+    def pop(self, count: int) -> IntArray:
+        taken: IntArray = _pop_lowest(self._is_free, self._in_row, count)
+        self.free -= count
+        return taken
+
+    def push(self, blocks: IntArray, unhashed: int = 0) -> None:
+        _mark(self._is_free, self._in_row, blocks, True)
+        self.free += len(blocks)
+
+    def take(self, blocks: IntArray) -> None:
+        _mark(self._is_free, self._in_row, blocks, False)
+        self.free -= len(blocks)
+
+    def is_free(self, blocks: IntArray) -> NDArray[np.bool_]:
+        return self._is_free.reshape(-1)[blocks]
+
+
+FREE_LISTS: dict[str, type[FreeList]] = {
+    "fifo": Queue,
+    "lifo": Stack,
+    "split": SplitQueue,
+    "sorted": Sorted,
+}
+
+
+@kernel
+def _pop_front(log: IntArray, place: IntArray, head: int, count: int) -> tuple[IntArray, int]:
+    """The first `count` living entries of a line, and where it begins then. Modifies `place`."""
+    taken = np.empty(count, np.int64)
+    found = 0
+    while found < count:
+        block = log[head]
+        if place[block] == head:
+            taken[found] = block
+            place[block] = -1
+            found += 1
+        head += 1
+    return taken, head
+
+
+@kernel
+def _pop_back(log: IntArray, place: IntArray, tail: int, count: int) -> tuple[IntArray, int]:
+    """The last `count` living entries of a line, last first, and where it ends then. Modifies
+    `place`."""
+    taken = np.empty(count, np.int64)
+    found = 0
+    while found < count:
+        tail -= 1
+        block = log[tail]
+        if place[block] == tail:
+            taken[found] = block
+            place[block] = -1
+            found += 1
+    return taken, tail
+
+
+@kernel
+def _pop_lowest(is_free: NDArray[np.bool_], in_row: IntArray, count: int) -> IntArray:
+    """The `count` lowest free blocks. Modifies both arrays."""
+    taken = np.empty(count, np.int64)
+    found = row = 0
+    while found < count:
+        column = 0
+        while in_row[row] > 0 and found < count:
+            if is_free[row, column]:
+                is_free[row, column] = False
+                in_row[row] -= 1
+                taken[found] = row * is_free.shape[1] + column
+                found += 1
+            column += 1
+        row += 1
+    return taken
+
+
+@kernel
+def _mark(is_free: NDArray[np.bool_], in_row: IntArray, blocks: IntArray, free: bool) -> None:
+    """These blocks are free from now on, or are not. Modifies both arrays."""
+    for block in blocks:
+        row = block // is_free.shape[1]
+        is_free[row, block % is_free.shape[1]] = free
+        in_row[row] += 1 if free else -1

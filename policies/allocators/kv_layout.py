@@ -1,0 +1,307 @@
+"""Where the K and V of a token slot lie in device memory.
+
+The KV region starts above the weights. A layout is the order of its dimensions, outermost first:
+
+    layer   one of the model's layers
+    kv      K or V
+    unit    an allocation unit: a block, or a whole reservation
+    head    a KV head (of the card, under tensor parallelism)
+    token   a token of the unit
+
+and innermost the numbers of one head. `unit` comes before `token`. Dimensions before `unit` part
+the region into planes, each with all `slots` of the device, and slot t of a plane starts at t times
+what a slot has there; the other dimensions are cut inside the unit, which is as long as its slots.
+A contiguous reservation is a unit like a block, in the same formula.
+
+So vLLM's (2, num_blocks, block, heads, dim) a layer is [layer, kv, unit, token, head], and with
+reservations instead of blocks it is the layout of systems before paging.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
+
+from hwmodel.description.description import DescriptionError, nearest
+from hwmodel.description.written import Also
+from hwmodel.specs.device import Device
+from hwmodel.specs.transformer import TransformerSpec
+from policies.requests.requests import IntArray
+
+Dim = Literal["layer", "kv", "unit", "head", "token"]
+Dims = tuple[Dim, ...]
+
+LAYOUTS: dict[str, Dims] = {
+    "layer_kv_token": ("layer", "kv", "unit", "token", "head"),
+    "layer_kv_block_head": ("layer", "kv", "unit", "head", "token"),
+    "layer_block_kv_token": ("layer", "unit", "kv", "token", "head"),
+    "layer_block_kv_head": ("layer", "unit", "kv", "head", "token"),
+    "layer_kv_head_block": ("layer", "kv", "head", "unit", "token"),
+    "layer_token_kv": ("layer", "unit", "token", "kv", "head"),
+    "block_layer_kv_token": ("unit", "layer", "kv", "token", "head"),
+    "block_layer_kv_head": ("unit", "layer", "kv", "head", "token"),
+}
+"""Layouts with a name:
+
+- `layer_kv_token`: vLLM's FlashAttention cache, (2, num_blocks, block, heads, dim) a layer (NHD);
+- `layer_kv_block_head`: the same with heads outermost in the block (HND), and the MLU's
+  (2, num_blocks, heads, 16, dim);
+- `layer_block_kv_token`, `layer_block_kv_head`: FlashInfer's (num_blocks, 2, block, heads, dim),
+  NHD and HND: K and V of a block together;
+- `layer_kv_head_block`: heads outermost of all, each with blocks of its own;
+- `layer_token_kv`: K and V of each token packed together;
+- `block_layer_kv_token`, `block_layer_kv_head`: all layers of a block together, as systems that
+  move whole blocks between memories have it; with reservations: request-major.
+"""
+
+
+def _dims(value: Any) -> Any:
+    """A layout's name or its dimensions -> its dimensions."""
+    if isinstance(value, str):
+        if value not in LAYOUTS:
+            hint = nearest(value, list(LAYOUTS))
+            raise PydanticCustomError("unknown_layout", "unknown layout; {hint}", {"hint": hint})
+        return LAYOUTS[value]
+    known = get_args(Dim)
+    if not isinstance(value, (list, tuple)) or sorted(map(str, value)) != sorted(known):
+        raise PydanticCustomError(
+            "layout", "expected a layout's name, or {known} in some order",
+            {"known": ", ".join(known)},
+        )  # fmt: skip
+    if list(value).index("unit") > list(value).index("token"):
+        raise PydanticCustomError("layout", "unit: expected before token", {})
+    return tuple(value)
+
+
+KvOrder = Annotated[Dims, BeforeValidator(_dims), Also((("enum", list(LAYOUTS)),))]
+"""Field type: a layout by name, or its dimensions."""
+
+KV_ALIGN_BYTES = 2 << 20
+"""The KV region starts at a multiple of this (assumed: a 2 MiB page of device memory)."""
+SLOT_ALIGN_TOKENS = 64
+"""The number of slots is a multiple of this (assumed), so that blocks of up to 64 tokens tile
+it."""
+
+
+class Units(NamedTuple):
+    """Allocation units of one request in token order, int64 (n,): first slot, stored tokens, size
+    in slots."""
+
+    start: IntArray
+    tokens: IntArray
+    size: IntArray
+
+
+class Extents(NamedTuple):
+    """Physical byte runs in reading order, int64 (n,)."""
+
+    start: IntArray
+    size: IntArray
+
+
+class Parts(NamedTuple):
+    """Parts of units in reading order, int64 (n,): which tokens, of K or V or both (None), of one
+    KV head or of all (None). Runs of parts of different `group`, which never decreases, stay apart.
+    """
+
+    start: IntArray
+    """First slot of the unit."""
+    size: IntArray
+    """Its slots."""
+    low: IntArray
+    """First of the tokens, counted from the unit's first."""
+    tokens: IntArray
+    half: IntArray | int | None
+    head: IntArray | int | None
+    group: IntArray
+
+
+@dataclass(frozen=True)
+class KvLayout:
+    """Addresses of the KV region (see the module). Sizes in bytes, `slots` in tokens."""
+
+    base: int
+    slots: int
+    layers: int
+    kv_heads: int
+    head_bytes: int
+    dims: Dims = LAYOUTS["layer_kv_token"]
+
+    @property
+    def half_bytes(self) -> int:
+        """K (or V) of one token in one layer."""
+        return self.kv_heads * self.head_bytes
+
+    @property
+    def token_bytes(self) -> int:
+        """K and V of one token in all layers."""
+        return 2 * self.layers * self.half_bytes
+
+    @property
+    def bytes(self) -> int:
+        """Size of the KV region."""
+        return self.slots * self.token_bytes
+
+    @property
+    def passes(self) -> tuple[int | None, ...]:
+        """What a reader takes one after the other: K, then V; or both (None) where they lie
+        together in a unit."""
+        together = self.dims.index("kv") > self.dims.index("unit")
+        return (None,) if together else (0, 1)
+
+    def extents(
+        self,
+        units: Units,
+        layer: int,
+        half: int | None,
+        first: int = 0,
+        last: int | None = None,
+        head: int | None = None,
+    ) -> Extents:
+        """Byte runs that hold tokens [first, last) of a request in one layer's K (half 0), V (1) or
+        both (None), of one KV head or of all (None); in the layout's own order."""
+        before = np.cumsum(units.tokens) - units.tokens
+        low = np.clip(first - before, 0, units.tokens)
+        high = units.tokens if last is None else np.clip(last - before, 0, units.tokens)
+        held = np.flatnonzero(high > low)
+        group = np.zeros(len(held), np.int64)
+        start, size = units.start[held], units.size[held]
+        parts = Parts(start, size, low[held], (high - low)[held], half, head, group)
+        return self.runs(parts, layer)[0]
+
+    def runs(self, parts: Parts, layer: int) -> tuple[Extents, IntArray]:
+        """Byte runs of `parts` in one layer, none of which is empty, and the group of each; within
+        a group in the layout's own order."""
+        walk = _Walk(self, {"layer": layer, "kv": parts.half, "head": parts.head})
+        place = self.base + parts.start * walk.slot_bytes + walk.inside(parts.low, parts.size)
+        start, size, part = walk.runs(place, parts)
+        return _joined(start, size, parts.group[part])
+
+
+class _Walk:
+    """How one reads through a layout with some indices chosen (None: all of them)."""
+
+    def __init__(self, layout: KvLayout, chosen: dict[str, IntArray | int | None]) -> None:
+        self._sizes = {"layer": layout.layers, "kv": 2, "head": layout.kv_heads}
+        self._chosen = chosen
+        self._slots = layout.slots
+        self._head_bytes = layout.head_bytes
+        dims = layout.dims
+        unit, token = dims.index("unit"), dims.index("token")
+        self._outer, self._inner = dims[:unit], dims[unit + 1 : token]
+        self._last = dims[token + 1 :]
+        self.token_bytes = self._count(self._last) * layout.head_bytes
+        """Of one token, all that comes after it in the order."""
+        self.slot_bytes = self._count(self._inner) * self.token_bytes
+        """Of one slot in a plane."""
+        self.free_before = [dim for dim in (*self._outer, *self._inner) if chosen[dim] is None]
+        """Dimensions before the tokens that are read whole."""
+
+    def _count(self, dims: tuple[Dim, ...]) -> int:
+        return math.prod(self._sizes[dim] for dim in dims)
+
+    def step(self, dim: Dim, size: IntArray) -> tuple[int, IntArray | int, bool]:
+        """(how many, bytes from one to the next in units of `size` slots, whether it is a plane's)
+        of a dimension before the tokens."""
+        if dim in self._outer:
+            later = self._outer[self._outer.index(dim) + 1 :]
+            return self._sizes[dim], self._count(later) * self._slots * self.slot_bytes, True
+        later = self._inner[self._inner.index(dim) + 1 :]
+        return self._sizes[dim], self._count(later) * self.token_bytes * size, False
+
+    def inside(self, low: IntArray, size: IntArray) -> IntArray:
+        """Offset of what is chosen, and of token `low`, from where a unit starts."""
+        offset = low * self.token_bytes
+        for dim in (*self._outer, *self._inner):
+            if (index := self._chosen[dim]) is not None:
+                offset = offset + index * self.step(dim, size)[1]
+        for place, dim in enumerate(self._last):
+            if (index := self._chosen[dim]) is not None:
+                offset = offset + index * self._rest(place)
+        return offset
+
+    def _rest(self, place: int) -> int:
+        """Bytes of one index of a dimension after the token."""
+        return self._count(self._last[place + 1 :]) * self._head_bytes
+
+    def runs(self, place: IntArray, parts: Parts) -> tuple[IntArray, IntArray, IntArray]:
+        """(start, bytes, part) of the runs of tokens from `place` on, for every index of the free
+        dimensions before them: in a group planes outermost, then parts, then what is inside
+        them."""
+        planes = np.zeros(1, np.int64)
+        within = np.zeros((len(place), 1), np.int64)
+        for dim in self.free_before:
+            many, step, plane = self.step(dim, parts.size)
+            index = np.arange(many, dtype=np.int64)
+            if plane:
+                planes = (planes[:, None] + index * step).ravel()
+            else:
+                steps_of = np.broadcast_to(np.asarray(step), place.shape)[:, None, None]
+                within = (within[:, :, None] + index * steps_of).reshape(
+                    len(place), within.shape[1] * many
+                )
+        starts = planes[:, None, None] + place[:, None] + within
+        part = np.broadcast_to(np.arange(len(place))[:, None], starts.shape).ravel()
+        start = starts.ravel()
+        if len(planes) > 1:
+            order = np.argsort(parts.group[part], kind="stable")
+            start, part = start[order], part[order]
+        return self._tokens(start, parts.tokens[part], part)
+
+    def _tokens(
+        self, start: IntArray, count: IntArray, part: IntArray
+    ) -> tuple[IntArray, IntArray, IntArray]:
+        """Runs of tokens, or of what is chosen of each of them."""
+        fixed = [place for place, dim in enumerate(self._last) if self._chosen[dim] is not None]
+        if not fixed:
+            return start, count * self.token_bytes, part
+        first = np.repeat(np.cumsum(count) - count, count)
+        nth = np.arange(int(count.sum()), dtype=np.int64) - first
+        start = np.repeat(start, count) + nth * self.token_bytes
+        part = np.repeat(part, count)
+        for place, dim in enumerate(self._last[: fixed[-1]]):
+            if self._chosen[dim] is None:
+                index = np.arange(self._sizes[dim], dtype=np.int64)
+                start = (start[:, None] + index * self._rest(place)).ravel()
+                part = np.repeat(part, len(index))
+        return start, np.full(len(start), self._rest(fixed[-1]), np.int64), part
+
+
+def _joined(start: IntArray, size: IntArray, group: IntArray) -> tuple[Extents, IntArray]:
+    """Runs that touch in order within a group become one."""
+    if not len(start):
+        return Extents(start, size), group
+    apart = (start[1:] != (start + size)[:-1]) | (group[1:] != group[:-1])
+    first = np.flatnonzero(np.concatenate(([True], apart)))
+    return Extents(start[first], np.add.reduceat(size, first)), group[first]
+
+
+def kv_layout(
+    device: Device,
+    model: TransformerSpec,
+    gpu_memory_utilization: float = 0.9,
+    dims: Dims = LAYOUTS["layer_kv_token"],
+    kept_bytes: int = 0,
+) -> KvLayout:
+    """The KV region of a device that holds a model: its share of the capacity less the weights and
+    `kept_bytes`, for others.
+
+    Raises DescriptionError if the weights leave no room for `SLOT_ALIGN_TOKENS` tokens.
+    """
+    base = -(-model.weight_bytes // KV_ALIGN_BYTES) * KV_ALIGN_BYTES
+    budget = int(device.capacity_bytes * gpu_memory_utilization) - kept_bytes
+    slots = max(budget - base, 0) // model.kv_token_bytes
+    slots -= slots % SLOT_ALIGN_TOKENS
+    if not slots:
+        raise DescriptionError(
+            f"{device.name} is too small for {model.name}: the weights take {model.weight_bytes} B "
+            f"of {budget} B ({gpu_memory_utilization:g} of {device.capacity_bytes} B"
+            f"{f', less {kept_bytes} B for others' if kept_bytes else ''}), and nothing "
+            f"is left for the KV of {SLOT_ALIGN_TOKENS} tokens, {model.kv_token_bytes} B each"
+        )
+    return KvLayout(base, slots, model.layers, model.kv_heads, model.kv_head_bytes, dims)

@@ -1,0 +1,376 @@
+"""ODMA: contiguous reservations in buckets of predicted length, with a pool for the large ones.
+
+Predicted output L with uncertainty u is inflated to L' = L (1 + gamma u); the smallest bucket that
+covers L' is reserved contiguously. Where u > tau, or no bucket covers L', the reservation is the
+large one, and so it is after an overflow in mid-decode, which copies the tokens over. What the
+paper leaves open is an option marked assumed.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from policies.allocators.allocator import (
+    Allocator,
+    ContiguousAllocator,
+    Demand,
+    Limits,
+    Migration,
+    PolicyOptions,
+)
+from policies.allocators.arena import Fit
+from policies.allocators.buckets import Buckets, align_up
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.pools import (
+    PartitionedPools,
+    Place,
+    Pools,
+    Repartition,
+    SharedPools,
+    Split,
+)
+from policies.allocators.score import Guess, Outcome, Score
+from policies.predictors.prediction import Predictive, entropy
+from policies.requests.requests import IntArray
+
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+LARGE_SHARE = 0.25
+"""Share of the slots for large reservations where buckets have pools of their own (assumed)."""
+CONSTANT = 0.5
+"""Uncertainty of everything where it is constant (assumed)."""
+
+
+class OdmaOptions(PolicyOptions):
+    """Options of `odma`; the paper's values where it gives one."""
+
+    name: Literal["odma"] = "odma"
+    buckets: Annotated[int, Field(ge=1, le=64)] = 4
+    levels: list[Share] = []
+    """The quantile that each bound is, strictly increasing. Empty: i / buckets."""
+    gamma: NonNegative = 0.2
+    """Inflation of the predicted length for each unit of uncertainty."""
+    tau: Annotated[float, Field(ge=0)] = 0.8
+    """Uncertainty above which a request goes to the large pool."""
+    uncertainty: Literal["entropy", "entropy_nats", "spread", "constant"] = "entropy"
+    """What u is: the entropy of the predictive distribution over the current buckets, over ln of
+    their number or as it is; its standard deviation of ln(length); or the same for all."""
+    constant: NonNegative | None = None
+    """u where it is constant. None: 0.5 (assumed)."""
+    window: Count = 10_000
+    """Realised lengths the bounds are quantiles of."""
+    refresh: Annotated[int, Field(ge=0)] = 1_000
+    """Realised lengths between two settings of the bounds; 0: never."""
+    refreshes: Count | None = None
+    """How often bounds are set at most; 1: once, and frozen then. None: for ever."""
+    refresh_delay: NonNegative = 0.0
+    """Seconds from the length that sets off a refresh to the new bounds (assumed)."""
+    first_bounds: Literal["even", "longest"] = "even"
+    """Bounds before the first refresh: parting the longest length evenly, or all at it
+    (assumed)."""
+    bounds: list[Count] = []
+    """Bounds before the first refresh, ascending, instead of `first_bounds`."""
+    align: Count = 64
+    """Bounds and reservations are multiples of this many tokens (assumed)."""
+    bucket_on: Literal["output", "total"] = "output"
+    """What a bound bounds: output tokens, or prompt + output (assumed)."""
+    large: Literal["prompt_plus_max_tokens", "max_model_len"] = "prompt_plus_max_tokens"
+    """Size of a large reservation (assumed)."""
+    pool: Literal["arena", "partitioned"] = "arena"
+    """One space for all buckets, or a pool of equal blocks for each. Blocks have the buckets'
+    quantiles of prompt + output, and a reservation the smallest that covers it (assumed)."""
+    pool_share: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Share of the slots kept for large reservations (assumed). None: they share the arena, or
+    have 0.25 when partitioned."""
+    pool_split: Split | None = None
+    """What pools have equally much of at first. None: slots (assumed)."""
+    repartition: Repartition | None = None
+    """When a pool is cut into blocks of its new size: when all of it is free, or what is free of it
+    at once and the rest as it comes free. None: on_refresh (assumed)."""
+    bucket_full: Literal["wait", "next_larger"] = "wait"
+    """What an admission does whose bucket has no room: wait at the head of the line, or take a
+    larger block or the large reservation (assumed)."""
+    large_full: Literal["preempt", "preempt_last", "next_larger"] = "preempt"
+    """What a request does that has outgrown its place when there is no room for a large one: it is
+    preempted, or the last running one is, or it moves to the next larger bucket that has room, and
+    is preempted where none has (assumed)."""
+    fit: Fit = "first"
+    """Which hole a reservation takes (assumed)."""
+
+    @model_validator(mode="after")
+    def _buckets_are_consistent(self) -> OdmaOptions:
+        for name, given in (("levels", self.levels), ("bounds", self.bounds)):
+            if given and len(given) != self.buckets:
+                raise ValueError(f"{name}: expected {self.buckets}, one a bucket; got {len(given)}")
+            if any(after <= before for before, after in pairwise(given)):
+                raise ValueError(f"{name}: expected strictly increasing numbers")
+        if self.bounds and self.first_bounds != "even":
+            raise ValueError("first_bounds: bounds are given already")
+        if self.constant is not None and self.uncertainty != "constant":
+            raise ValueError("constant belongs to uncertainty: constant")
+        return self
+
+    @model_validator(mode="after")
+    def _pools_are_consistent(self) -> OdmaOptions:
+        if self.pool == "partitioned":
+            if self.pool_share == 0:
+                raise ValueError("pool_share: partitioned pools keep a share for large ones")
+        elif self.pool_split or self.repartition:
+            raise ValueError("pool_split and repartition belong to pool: partitioned")
+        return self
+
+
+class _Decision(NamedTuple):
+    """Where a request should go; bucket `buckets` is the large pool."""
+
+    raw: int
+    bucket: int
+    slots: int
+
+
+class OdmaAllocator(ContiguousAllocator):
+    """Buckets over pools."""
+
+    Options = OdmaOptions
+    options: OdmaOptions
+
+    def __init__(
+        self, layout: KvLayout, requests: int, limits: Limits, options: OdmaOptions
+    ) -> None:
+        super().__init__(layout, requests, limits, options)
+        longest = limits.max_tokens if options.bucket_on == "output" else limits.max_model_len
+        self.buckets = _buckets(options, longest, options.bounds)
+        self._blocks: Buckets | None = None
+        if options.pool == "partitioned" and options.bucket_on == "output":
+            self._blocks = _buckets(options, limits.max_model_len, [])
+        self._pools = _pools(layout.slots, options, (self._blocks or self.buckets).bounds)
+        if options.large_full == "preempt_last":
+            self.preempts = "last"  # type: ignore[assignment, misc]
+        self._refreshes = 0  # that the pools have seen
+        self._tags = np.zeros(requests, np.int64)
+        self._held = np.zeros(requests, np.int64)  # of all places of this residence
+        self._moves = np.zeros(requests, np.int64)
+        self._leaving: list[Place] = []
+        self._guesses: dict[int, Guess] = {}
+        self._score = Score()
+
+    @property
+    def free_slots(self) -> int:
+        return self._pools.free
+
+    @property
+    def largest_hole(self) -> int:
+        return self._pools.largest_hole
+
+    @property
+    def fragmentation(self) -> float:
+        """Share of the free slots that no reservation can have: outside the largest hole, or when
+        partitioned, stranded in no block."""
+        return self._pools.fragmentation
+
+    @property
+    def reach(self) -> int:
+        return self._pools.reach
+
+    @property
+    def due_s(self) -> float:
+        """When `clock` sets bounds anew, so that a request refused before may be admitted; inf
+        where no refresh is under way."""
+        return self.buckets.due_s
+
+    def needs(
+        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
+    ) -> IntArray:
+        longest = np.full(len(prompt), self.limits.max_model_len, np.int64)
+        if self.options.large == "prompt_plus_max_tokens":
+            longest = np.minimum(longest, prompt + self.limits.max_tokens)
+        slots = prompt + samples * (longest - prompt)
+        return -(-slots // self.options.align) * self.options.align
+
+    def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
+        if self.resident[request]:
+            raise ValueError(f"request {request} already holds memory")
+        decision = self._decide(demand)
+        place = self._place(decision, demand)
+        if place is None:
+            return False
+        self._tags[request] = decision.bucket
+        self._held[request] = place.size
+        self._occupy(request, demand, place.start, place.size, tokens)
+        if request not in self._guesses:
+            raw = self._slots(demand, decision.raw)
+            if decision.raw < self.options.buckets:
+                raw = self._pools.size(raw) or raw
+            self._guesses[request] = Guess(
+                self.buckets.bounds, decision.raw, raw, decision.slots, place.size,
+                decision.bucket == self.options.buckets,
+            )  # fmt: skip
+        return True
+
+    def migrate(self, request: int) -> Migration | None:
+        self._require(request)
+        old = Place(int(self.start[request]), int(self.reserved[request]))
+        new = self._larger(request)
+        if new is None:
+            return None
+        self._leaving.append(old)
+        self.start[request] = new.start
+        self.reserved[request] = new.size
+        self.reserved_total += new.size
+        self._held[request] += new.size
+        self._tags[request] = self.options.buckets
+        self._moves[request] += 1
+        return Migration(request, old.start, new.start, int(self.stored[request]), old.size)
+
+    def settle(self) -> None:
+        for place in self._leaving:
+            self._pools.give_back(place)
+            self.reserved_total -= place.size
+        self._leaving.clear()
+
+    def release(self, request: int) -> int:
+        self._require(request)
+        self._pools.give_back(Place(int(self.start[request]), int(self.reserved[request])))
+        return self._vacate(request)
+
+    def tag(self, request: int, demand: Demand) -> int:
+        """The bucket: of a resident its own, of another the one that it would have now."""
+        return int(self._tags[request]) if self.resident[request] else self._decide(demand).bucket
+
+    def share_bounds(self, other: Allocator) -> None:
+        assert isinstance(other, OdmaAllocator)
+        self.buckets, self._blocks = other.buckets, other._blocks
+
+    def clock(self, now_s: float) -> None:
+        self._score.clock(now_s)
+        self.buckets.clock(now_s)
+        if self._blocks:
+            self._blocks.clock(now_s)
+        self._keep_up()
+
+    def finished(self, request: int, prompt: int, output: int) -> None:
+        samples = int(self.width[request])
+        length = output if self.options.bucket_on == "output" else prompt + output
+        needed = prompt + samples * (output - 1)  # the last token's KV is never stored
+        whole = prompt + samples * output
+        held, moves = int(self._held[request]), int(self._moves[request])
+        outcome = Outcome(length, needed, samples * output, whole, held, moves)
+        row = self._score.end(self._guesses.pop(request), outcome)
+        self.buckets.observe(length)
+        if self._blocks:
+            self._blocks.observe(prompt + output)
+        self._keep_up()
+        if row:
+            self._score.close(self.buckets.bounds)
+
+    def report(self) -> dict[str, Any]:
+        """Figures of `Score`; `bucket_refreshes` is a count."""
+        return {**self._score.figures(), "bucket_refreshes": self.buckets.refreshes}
+
+    def _keep_up(self) -> None:
+        """Pools follow the bounds, whoever has moved them."""
+        if self._refreshes != self.buckets.refreshes:
+            self._refreshes = self.buckets.refreshes
+            self._pools.resize((self._blocks or self.buckets).bounds)
+
+    def _large(self, demand: Demand) -> int:
+        """Slots of a large reservation."""
+        longest = self.limits.max_model_len
+        if self.options.large == "prompt_plus_max_tokens":
+            longest = min(longest, demand.prompt + self.limits.max_tokens)
+        slots = demand.prompt + demand.samples * (longest - demand.prompt)
+        return align_up(slots, self.options.align)
+
+    def _slots(self, demand: Demand, bucket: int) -> int:
+        """Slots that a request needs in a bucket, or in the large pool where no bucket serves."""
+        large = self._large(demand)
+        if bucket == self.options.buckets:
+            return large
+        output = self.buckets.bounds[bucket]
+        if self.options.bucket_on == "total":
+            output -= demand.prompt
+        slots = align_up(demand.prompt + demand.samples * output, self.options.align)
+        return min(slots, large)
+
+    def _uncertainty(self, predicted: Predictive, bounds: list[int]) -> float:
+        """u of a prediction; `bounds` are those of the output."""
+        kind = self.options.uncertainty
+        if kind == "spread":
+            return predicted.spread
+        if kind == "constant":
+            return CONSTANT if self.options.constant is None else self.options.constant
+        if len(bounds) < 2:
+            return 0.0
+        nats = entropy(predicted, bounds)
+        return nats if kind == "entropy_nats" else nats / math.log(len(bounds))
+
+    def _decide(self, demand: Demand) -> _Decision:
+        options = self.options
+        before = 0 if options.bucket_on == "output" else demand.prompt
+        predicted = demand.prediction
+        unsure = self._uncertainty(predicted, [bound - before for bound in self.buckets.bounds])
+        raw = self.buckets.find(before + predicted.length)
+        bucket = self.buckets.find(before + predicted.length * (1 + options.gamma * unsure))
+        slots = self._slots(demand, bucket)
+        held = self._pools.size(slots)
+        # a request that already filled its bucket is large, as is one that its pool can never hold
+        needed = demand.prompt + demand.samples * (demand.generated + 1)
+        outgrown = demand.generated > 0 and held < needed
+        if unsure > options.tau or outgrown or not held or bucket == options.buckets:
+            return _Decision(raw, options.buckets, self._slots(demand, options.buckets))
+        return _Decision(raw, bucket, held)
+
+    def _place(self, decision: _Decision, demand: Demand) -> Place | None:
+        """Where an admission goes; None if it has to wait."""
+        if decision.bucket == self.options.buckets:
+            return self._pools.place_large(decision.slots)
+        larger = self.options.bucket_full == "next_larger"
+        place = self._pools.place(decision.slots, larger)
+        if place is None and larger:
+            place = self._pools.place_large(self._large(demand))
+        return place
+
+    def _larger(self, request: int) -> Place | None:
+        """Where a request goes that has outgrown its place; None if it cannot."""
+        demand, large = self._demands[request], self._large(self._demands[request])
+        if large <= self.reserved[request]:
+            return None
+        place = self._pools.place_large(large)
+        if place is None and self.options.large_full == "next_larger":
+            needed = self.stored[request] + self.width[request]
+            choices = (self._slots(demand, bucket) for bucket in range(self.options.buckets))
+            tried = (self._pools.place(slots) for slots in choices if slots >= needed)
+            place = next((found for found in tried if found), None)
+        return place
+
+
+def _buckets(options: OdmaOptions, longest: int, first: list[int]) -> Buckets:
+    if options.first_bounds == "longest":
+        first = [longest] * options.buckets
+    return Buckets(
+        options.buckets, longest, options.window, options.refresh, options.align,
+        levels=options.levels, first=first, delay_s=options.refresh_delay,
+        most=options.refreshes,
+    )  # fmt: skip
+
+
+def _pools(slots: int, options: OdmaOptions, sizes: tuple[int, ...]) -> Pools:
+    partitioned = options.pool == "partitioned"
+    share = options.pool_share
+    if share is None:
+        share = LARGE_SHARE if partitioned else 0.0
+    kept = int(slots * share) // options.align * options.align
+    if partitioned:
+        return PartitionedPools(
+            slots, kept, sizes, split=options.pool_split or "slots",
+            repartition=options.repartition or "on_refresh", align=options.align, fit=options.fit,
+        )  # fmt: skip
+    ordinary = (slots - kept) // options.align * options.align
+    return SharedPools(ordinary, slots - ordinary if kept else 0, options.fit)

@@ -1,0 +1,64 @@
+"""Orca as the PagedAttention paper rebuilt it: contiguous reservations on a buddy system.
+
+Kwon et al. 2023, section 6.1, has three variants, by what is reserved at admission: `max`, the
+model's longest sequence; `pow2`, the prompt and the output rounded up to a power of two (an output
+of 25 tokens reserves 32); `oracle`, the prompt and the very output. The latter two know the output
+before it exists, so they are ceilings of what a predictor could do. The buddy system rounds every
+one of them up once more.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from policies.allocators.allocator import Demand, Limits, PolicyOptions
+from policies.allocators.buddy import Buddy, power_of_two
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.reservation import ReservingAllocator
+from policies.requests.requests import IntArray
+
+
+class OrcaOptions(PolicyOptions):
+    """Options of `orca`."""
+
+    name: Literal["orca"] = "orca"
+    variant: Literal["max", "pow2", "oracle"] = "max"
+    """What is reserved (see the module)."""
+
+
+class OrcaAllocator(ReservingAllocator):
+    """A block of the buddy system for each request."""
+
+    Options = OrcaOptions
+    options: OrcaOptions
+    _space: Buddy
+
+    def __init__(
+        self, layout: KvLayout, requests: int, limits: Limits, options: OrcaOptions
+    ) -> None:
+        super().__init__(layout, requests, limits, options, Buddy(layout.slots))
+
+    @property
+    def reach(self) -> int:
+        return self._space.largest_block
+
+    def needs(
+        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
+    ) -> IntArray:
+        many = np.broadcast_to(samples, len(prompt))
+        lengths = zip(prompt.tolist(), output.tolist(), many.tolist(), strict=True)
+        return np.array([self._block(*each) for each in lengths], np.int64)
+
+    def size(self, request: int, demand: Demand) -> int:
+        return self._block(demand.prompt, demand.output, demand.samples)
+
+    def _block(self, prompt: int, output: int, samples: int) -> int:
+        """Slots of the block for a request."""
+        longest = self.limits.max_model_len - prompt
+        if self.options.variant == "pow2":
+            longest = min(longest, power_of_two(output))
+        elif self.options.variant == "oracle":
+            longest = min(longest, output)
+        return power_of_two(prompt + samples * longest)

@@ -1,0 +1,383 @@
+"""Paged allocation: blocks of a few tokens from a free list (Kwon et al. 2023, vLLM).
+
+A freed block keeps its content until it is handed out again, and vLLM finds full blocks by what
+they hold (automatic prefix caching). Modelled are the two cases that serving knows of: a preempted
+request finds the blocks of its last residence, and requests that begin with the same system prompt
+(`Demand.prefix_id`) hold its full blocks together, counted by reference. Only an unbroken prefix of
+full blocks counts. Blocks can be found as soon as they are stored, as in vLLM v1.
+
+Parallel samples of one prompt are sequences of their own. They hold the prompt's full blocks
+together; when the first output token is stored, every sample but the first gets a copy of the
+prompt's last block if that is not full (copy-on-write).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from policies.allocators.allocator import Allocator, Demand, Limits, Migration, PolicyOptions
+from policies.allocators.block_tables import BlockTables
+from policies.allocators.free_list import FREE_LISTS
+from policies.allocators.kv_layout import KvLayout, Units
+from policies.allocators.prefix_cache import BlockCache, either
+from policies.requests.requests import IntArray
+
+
+class PagedOptions(PolicyOptions):
+    """Options of `paged`."""
+
+    name: Literal["paged"] = "paged"
+    block: Annotated[int, Field(ge=1, le=2048)] = 16
+    """Tokens in a block (vLLM's default). Above 256 for the sweep `kv-extent` alone, which shows
+    where longer extents no longer help."""
+    free_list: Literal["fifo", "lifo", "split", "sorted"] = "fifo"
+    """Order of reuse; vLLM v1 has a queue (later versions: blocks without a hash go to its front,
+    `split`), v0 a stack."""
+    watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the blocks that admission leaves free (vLLM v0: 0.01)."""
+    cached_recompute: bool = True
+    """A preempted request keeps what is still in its freed blocks (vLLM v1: enable_prefix_caching
+    is on by default). False: all is computed again."""
+    prefix_caching: bool = True
+    """Requests with the same system prompt hold its full blocks together."""
+
+
+class PagedAllocator(Allocator):
+    """`_rows[request]`: rows of the block tables, one for each sample, the first sample's first."""
+
+    Options = PagedOptions
+    options: PagedOptions
+
+    def __init__(
+        self, layout: KvLayout, requests: int, limits: Limits, options: PagedOptions
+    ) -> None:
+        super().__init__(layout, requests, limits, options)
+        self.block = options.block
+        self._list = FREE_LISTS[options.free_list](layout.slots // self.block)
+        self._spared = int(options.watermark * self._list.blocks)
+        self._tables = BlockTables(self.block, self._list.blocks)
+        self._left = BlockCache(self._tables.uses)
+        """By request: the full blocks of its last residence."""
+        self._prefixes = BlockCache(self._tables.uses)
+        """By system prompt: its full blocks."""
+        self._others = np.zeros(self._list.blocks, np.int64)
+        """Requests that hold a block, but for the first."""
+        self._demands: dict[int, Demand] = {}
+        self._swapped: dict[int, int] = {}
+        self._first_row = np.full(requests, -1, np.int64)
+        self._samples: dict[int, list[int]] = {}
+        """Rows of the samples after the first, from the first output token on."""
+        self._unforked: set[int] = set()
+        """Requests of several samples that have no output token yet."""
+        self._copies: list[Migration] = []
+        self._asked_tokens = self._hit_tokens = self._copied_tokens = 0
+
+    @property
+    def free_slots(self) -> int:
+        return self._list.free * self.block
+
+    @property
+    def largest_hole(self) -> int:
+        return max(self._list.free - self._spared, 0) * self.block
+
+    @property
+    def reach(self) -> int:
+        return (self._list.blocks - self._spared) * self.block
+
+    def needs(
+        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
+    ) -> IntArray:
+        last: IntArray = -(-(prompt + output - 1) // self.block)
+        apart = last - prompt // self.block
+        return (last + (samples - 1) * apart) * self.block
+
+    @property
+    def fragmentation(self) -> float:
+        return 0.0  # any free block serves anybody; what the watermark spares is no hole
+
+    @property
+    def loses_ends_first(self) -> bool:
+        # freed tail first, together, handed out in order
+        return self.options.free_list in ("fifo", "split")
+
+    def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
+        """See `Allocator.cached`; with its `demand`, also for a request not seen before."""
+        return len(self._found(request, limit, demand)) * self.block
+
+    def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
+        """See `Allocator.fits`; `request` and its `demand` tell which blocks others hold for it."""
+        if demand is None:
+            return -(-tokens // self.block) + self._spared <= self._list.free
+        return self._has_room(demand, tokens, self._found(request, tokens - 1, demand))
+
+    def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
+        if self.resident[request]:
+            raise ValueError(f"request {request} already holds memory")
+        found = self._found(request, tokens - 1, demand)
+        if not self._has_room(demand, tokens, found):
+            return False
+        if demand.prefix_id >= 0 and request not in self._demands:
+            self._asked_tokens += demand.prompt
+            self._hit_tokens += len(found) * self.block
+        self._demands[request] = demand
+        self._first_row[request] = self._tables.add(request)
+        if demand.samples > 1:
+            self._unforked.add(request)
+        self._admit(request, 0, 0, demand.samples)
+        if len(found):
+            self._hold(request, found)
+        self._left.drop(request)
+        return self.grow(request, tokens - len(found) * self.block)
+
+    def grow(self, request: int, tokens: int) -> bool:
+        """Store `tokens` more: those of the prompt first, then outputs, dealt to the samples in
+        turn. False (nothing changes) if there is no room."""
+        self._require(request)
+        demand = self._demands[request]
+        before = int(self.stored[request])
+        stored = before + tokens
+        wanted = self._blocks(demand, stored) - int(self.reserved[request]) // self.block
+        if wanted > self._list.free:
+            return False
+        lengths = self._lengths(demand, stored)
+        if len(lengths) > 1 and request in self._unforked:
+            self._extend(int(self._first_row[request]), demand.prompt)
+            self._fork(request, before >= demand.prompt)
+        for row, length in zip(self._rows(request), lengths, strict=False):
+            self._extend(row, length)
+        self.reserved[request] += wanted * self.block
+        self.reserved_total += wanted * self.block
+        self.stored[request] = stored
+        if before < demand.prefix_tokens:
+            self._publish(request, demand)
+        return True
+
+    def release(self, request: int) -> int:
+        self._require(request)
+        demand = self._demands[request]
+        common = demand.prompt // self.block
+        first, *others = self._rows(request)
+        for row in others:
+            own = self._tables.blocks(row)[common:]
+            self._free(own, max(self._hashed(row, demand) - common, 0))
+            self._tables.remove(row)
+        held, hashed = self._tables.blocks(first), self._hashed(first, demand)
+        if self.options.cached_recompute:
+            # one sample's outputs are not another's: what several find again is the prompt
+            self._left.keep(request, held[: min(hashed, common) if others else hashed].copy())
+        self._free(held, hashed)
+        self._tables.remove(first)
+        self._first_row[request] = -1
+        self._samples.pop(request, None)
+        self._unforked.discard(request)
+        return self._dismiss(request)
+
+    def finished(self, request: int, prompt: int, output: int) -> None:
+        self._left.drop(request)
+        self._demands.pop(request, None)
+        self._swapped.pop(request, None)
+
+    def swap_out(self, request: int) -> int:
+        stored = int(self.stored[request])
+        self.release(request)
+        self._left.drop(request)
+        self._swapped[request] = stored
+        return stored
+
+    def swap_in(self, request: int) -> bool:
+        if (tokens := self._swapped.get(request)) is None:
+            raise KeyError(f"request {request} is not swapped out")
+        if not self.reserve(request, self._demands[request], tokens):
+            return False
+        del self._swapped[request]
+        return True
+
+    def copies(self) -> list[Migration]:
+        """Copies on write since the last call: part of a prompt's last block, for one sample."""
+        made, self._copies = self._copies, []
+        return made
+
+    def headroom(self, requests: IntArray, limit: int) -> int:
+        if self._forks_among(requests):
+            return self._headroom_before_forks(requests, limit)
+        return self._tables.rounds(self._all_rows(requests), self._list.free, limit)
+
+    def advance(self, requests: IntArray, rounds: int) -> None:
+        if rounds and self._forks_among(requests):
+            for request in requests.tolist():
+                self.grow(request, self._demands[request].samples)
+            rounds -= 1
+        rows = self._all_rows(requests)
+        wanted = self._tables.wanted(rows, rounds)
+        self._tables.advance(rows, rounds, self._list.pop(wanted), self.stored, self.reserved)
+        self.reserved_total += wanted * self.block
+
+    def grown(self, requests: IntArray, rounds: int) -> IntArray:
+        return self.block * self._tables.grown(self._all_rows(requests), rounds)
+
+    def units(self, request: int) -> Units:
+        """The blocks of the first sample, then those that each further sample has for itself; a
+        block's tokens are all that lie in it, copies too."""
+        self._require(request)
+        first, *others = self._rows(request)
+        parts = [self._row_units(first, 0)]
+        common = self._demands[request].prompt // self.block
+        parts += [self._row_units(row, common) for row in others]
+        return Units(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+    def extent_count(self, requests: IntArray) -> int:
+        if not self._samples:
+            return int(self._tables.runs[self._first_row[requests]].sum())
+        return sum(_runs(self.units(request)) for request in requests.tolist())
+
+    def report(self) -> dict[str, float]:
+        """Prompt tokens of requests with a system prompt, those of them found in memory at their
+        first admission, and tokens copied on write; nothing where there was neither."""
+        found = {
+            "prefix_asked_tokens": float(self._asked_tokens),
+            "prefix_hit_tokens": float(self._hit_tokens),
+            "copied_tokens": float(self._copied_tokens),
+        }
+        return found if self._asked_tokens or self._copied_tokens else {}
+
+    @property
+    def shared_slots(self) -> int:
+        """Slots that `stored` and `reserved` count more than once, since several requests hold
+        them."""
+        return int(self.reserved.sum()) - self.reserved_total
+
+    def _forks_among(self, requests: IntArray) -> bool:
+        """Whether the next output token of some of `requests` makes copies."""
+        return bool(self._unforked) and not self._unforked.isdisjoint(requests.tolist())
+
+    def _rows(self, request: int) -> list[int]:
+        return [int(self._first_row[request]), *self._samples.get(request, ())]
+
+    def _all_rows(self, requests: IntArray) -> IntArray:
+        """Rows of all samples of `requests`, in order."""
+        if not self._samples:
+            return self._first_row[requests]
+        rows = [row for request in requests.tolist() for row in self._rows(request)]
+        return np.array(rows, np.int64)
+
+    def _row_units(self, row: int, skipped: int) -> Units:
+        start = self._tables.blocks(row)[skipped:] * self.block
+        first = np.arange(skipped, skipped + len(start)) * self.block
+        tokens = np.clip(self._tables.tokens[row] - first, 0, self.block)
+        return Units(start, tokens, np.full(len(start), self.block, np.int64))
+
+    def _lengths(self, demand: Demand, stored: int) -> list[int]:
+        """Tokens of each sample that holds any when the request stores so many: the prompt's are
+        everybody's, outputs are dealt in turn."""
+        outputs = stored - demand.prompt
+        if demand.samples == 1 or outputs <= 0:
+            return [stored]
+        turns = range(demand.samples - 1, -1, -1)
+        return [demand.prompt + (outputs + turn) // demand.samples for turn in turns]
+
+    def _blocks(self, demand: Demand, stored: int) -> int:
+        """Blocks of a request that stores so many tokens."""
+        lengths = self._lengths(demand, stored)
+        common = (len(lengths) - 1) * (demand.prompt // self.block)
+        return sum(-(-length // self.block) for length in lengths) - common
+
+    def _prefix(self, demand: Demand, full: int) -> int:
+        """How many of the first `full` blocks of a request hold its system prompt."""
+        if demand.prefix_id < 0 or not self.options.prefix_caching:
+            return 0
+        return min(min(demand.prefix_tokens, demand.prompt) // self.block, full)
+
+    def _found(self, request: int, limit: int, demand: Demand | None) -> IntArray:
+        """Blocks in memory that hold the first tokens of a request, at most `limit` of them."""
+        demand = demand or self._demands.get(request)
+        found = self._left.find(request)
+        if demand is not None and (common := self._prefix(demand, limit // self.block)):
+            blocks, alive = self._prefixes.find(demand.prefix_id)
+            found = either(found, (blocks[:common], alive[:common]))
+        blocks, alive = found
+        whole = len(alive) if alive.all() else int(alive.argmin())
+        return blocks[: min(whole, limit // self.block)]
+
+    def _has_room(self, demand: Demand, tokens: int, found: IntArray) -> bool:
+        """Whether a request can be admitted that finds these blocks; free ones are used up, too."""
+        held = int((~self._list.is_free(found)).sum()) if len(found) else 0
+        return self._blocks(demand, tokens) - held + self._spared <= self._list.free
+
+    def _hold(self, request: int, found: IntArray) -> None:
+        """These blocks, which hold their content already, are the request's first ones."""
+        free = self._list.is_free(found)
+        self._list.take(found[free])
+        self._others[found[~free]] += 1
+        row = int(self._first_row[request])
+        self._tables.append(row, found)
+        self._tables.tokens[row] = self.stored[request] = len(found) * self.block
+        self.reserved[request] = len(found) * self.block
+        self.reserved_total += int(free.sum()) * self.block
+
+    def _hashed(self, row: int, demand: Demand) -> int:
+        """How many blocks of a row can be found again once they are free."""
+        full = int(self._tables.tokens[row]) // self.block
+        return full if self.options.cached_recompute else self._prefix(demand, full)
+
+    def _publish(self, request: int, demand: Demand) -> None:
+        """Others may find the system prompt's blocks from now on."""
+        row = int(self._first_row[request])
+        if common := self._prefix(demand, int(self._tables.tokens[row]) // self.block):
+            self._prefixes.complete(demand.prefix_id, self._tables.blocks(row)[:common].copy())
+
+    def _extend(self, row: int, tokens: int) -> None:
+        """So many tokens lie in a row; there is room."""
+        wanted = -(-tokens // self.block) - int(self._tables.count[row])
+        if wanted > 0:
+            self._tables.hand_out(row, self._list.pop(wanted))
+        self._tables.tokens[row] = tokens
+
+    def _fork(self, request: int, copied: bool) -> None:
+        """Rows for the samples after the first. What lies in the prompt's last block, if that is
+        not full, is copied for each, or is computed again with the outputs of a preempted request.
+        """
+        demand = self._demands[request]
+        whole, part = divmod(demand.prompt, self.block)
+        held = self._tables.blocks(int(self._first_row[request])).copy()
+        rows = [self._tables.add(request) for _ in range(demand.samples - 1)]
+        for row in rows:
+            self._tables.append(row, held[:whole])
+            self._extend(row, demand.prompt)
+            if part and copied:
+                source, target = int(held[whole]), int(self._tables.blocks(row)[whole])
+                copy = Migration(
+                    request, source * self.block, target * self.block, part, self.block
+                )
+                self._copies.append(copy)
+                self._copied_tokens += part
+        self._samples[request] = rows
+        self._unforked.discard(request)
+
+    def _headroom_before_forks(self, requests: IntArray, limit: int) -> int:
+        """As `headroom` where some samples have no rows yet: blocks are counted, not looked at."""
+        asked = [(self._demands[r], int(self.stored[r])) for r in requests.tolist()]
+        held = int(self.reserved[requests].sum()) // self.block
+        low, high = 0, limit
+        while low < high:
+            rounds = (low + high + 1) // 2
+            wanted = sum(self._blocks(d, stored + rounds * d.samples) for d, stored in asked) - held
+            low, high = (rounds, high) if wanted <= self._list.free else (low, rounds - 1)
+        return low
+
+    def _free(self, blocks: IntArray, hashed: int) -> None:
+        """Give up blocks, tail first as vLLM does; the first `hashed` can be found again."""
+        shared = self._others[blocks] > 0
+        if shared.any():  # these others keep; only blocks that can be found are shared
+            self._others[blocks[shared]] -= 1
+            self.reserved_total += int(shared.sum()) * self.block  # `_dismiss` takes all of it off
+            hashed -= int(shared.sum())
+            blocks = blocks[~shared]
+        self._list.push(blocks[::-1], len(blocks) - hashed)
+
+
+def _runs(units: Units) -> int:
+    """Physically contiguous runs of a request's units."""
+    return 1 + int((units.start[1:] != (units.start + units.size)[:-1]).sum())

@@ -1,0 +1,162 @@
+"""S3: contiguous reservations in fixed classes of predicted output length (Jin et al. 2023).
+
+A classifier names one of ten classes of equal width; the class's bound is reserved behind the
+prompt. A request that outgrows it is preempted, and what it had is computed again in a larger
+reservation. Classes are set once, from an offline histogram of lengths, and not adapted.
+
+Here the class is that of the predictor's median (S3 trains a classifier of its own). Assumed, for
+the paper leaves it open: a prediction above the last bound reserves the worst case; the larger
+reservation is the next class unless `outgrown` says otherwise; and what the histogram is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from policies.allocators.allocator import Demand, Limits, PolicyOptions
+from policies.allocators.arena import Arena, Fit
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.reservation import ReservingAllocator
+from policies.requests.requests import IntArray
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class S3Options(PolicyOptions):
+    """Options of `s3`. The histogram is `lengths`, or else the first `profile` lengths, or else
+    nothing but the longest output is known."""
+
+    name: Literal["s3"] = "s3"
+    buckets: Annotated[int, Field(ge=1, le=64)] = 10
+    """Classes of output length (the paper's ten)."""
+    bounds: Literal["uniform", "quantiles"] = "uniform"
+    """Classes of equal width up to the longest length of the histogram, as in the paper, or with
+    equal shares of it."""
+    lengths: list[Count] = []
+    """Output lengths of an earlier sample, or its quantiles at equal distances, in tokens."""
+    profile: Annotated[int, Field(ge=0)] = 0
+    """Take the first so many realised lengths for the earlier sample. Until then classes part
+    what `max_tokens` allows evenly. Not more than the warm-up, for a fair account."""
+    outgrown: Literal["next", "double"] = "next"
+    """What is reserved after a misprediction: the next class, or twice as much."""
+    fit: Fit = "first"
+    """Which hole a reservation takes (assumed)."""
+
+    @model_validator(mode="after")
+    def _one_histogram(self) -> S3Options:
+        if self.lengths and self.profile:
+            raise ValueError("profile: lengths are given already")
+        return self
+
+
+class _Admission(NamedTuple):
+    """What was decided when a request was first admitted, to be judged when it ends."""
+
+    bounds: tuple[int, ...]
+    predicted: int
+    slots: int
+
+
+class S3Allocator(ReservingAllocator):
+    """Classes of output length over one arena."""
+
+    Options = S3Options
+    options: S3Options
+
+    def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: S3Options) -> None:
+        super().__init__(layout, requests, limits, options, Arena(0, layout.slots, options.fit))
+        self.bounds = _uniform(limits.max_tokens, options.buckets)
+        """Longest output of each class, ascending, in tokens."""
+        if options.lengths:
+            self.bounds = class_bounds(options, options.lengths)
+        self._profile: list[int] = []
+        self._room = np.zeros(requests, np.int64)
+        """Output tokens that the last reservation of each request had room for; 0: never yet."""
+        self._admissions: dict[int, _Admission] = {}
+        self._counts = dict.fromkeys(("ended", "exact", "covered", "again"), 0)
+
+    def needs(
+        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
+    ) -> IntArray:
+        longest = np.minimum(self.limits.max_tokens, self.limits.max_model_len - prompt)
+        return prompt + samples * longest
+
+    def size(self, request: int, demand: Demand) -> int:
+        return demand.prompt + demand.samples * self._output_room(request, demand)
+
+    def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
+        room = self._output_room(request, demand)
+        if not super().reserve(request, demand, tokens):
+            return False
+        self._counts["again"] += 0 < self._room[request] < room
+        self._room[request] = room
+        if request not in self._admissions:
+            predicted = self._class(demand)
+            slots = int(self.reserved[request])
+            self._admissions[request] = _Admission(self.bounds, predicted, slots)
+        return True
+
+    def tag(self, request: int, demand: Demand) -> int:
+        return self._class(demand)
+
+    def finished(self, request: int, prompt: int, output: int) -> None:
+        admission = self._admissions.pop(request)
+        needed = prompt + int(self.width[request]) * (output - 1)
+        self._room[request] = 0
+        self._counts["ended"] += 1
+        self._counts["exact"] += bisect_left(admission.bounds, output) == admission.predicted
+        self._counts["covered"] += admission.slots >= needed
+        if len(self._profile) < self.options.profile:
+            self._profile.append(output)
+            if len(self._profile) == self.options.profile:
+                self.bounds = class_bounds(self.options, self._profile)
+
+    def report(self) -> dict[str, float]:
+        """Shares of the requests that ended; `reservations_again` is how often one was too small,
+        a request."""
+        ended = max(self._counts["ended"], 1)
+        covered = self._counts["covered"] / ended
+        return {
+            "bucket_accuracy": self._counts["exact"] / ended,
+            "coverage_raw": covered,
+            "coverage_final": covered,
+            "migration_rate": 1 - covered if self._counts["ended"] else 0.0,
+            "reservations_again": self._counts["again"] / ended,
+        }
+
+    def _class(self, demand: Demand) -> int:
+        """The predicted class; the number of classes where the last bound does not cover it."""
+        return bisect_left(self.bounds, demand.prediction.length)
+
+    def _output_room(self, request: int, demand: Demand) -> int:
+        """Output tokens of each sample to reserve for."""
+        longest = min(self.limits.max_tokens, self.limits.max_model_len - demand.prompt)
+        room = int(self._room[request])
+        if not room:
+            return min(self._bound(self._class(demand)), longest)
+        while room < min(demand.generated, longest):
+            double = self.options.outgrown == "double"
+            room = 2 * room if double else self._bound(bisect_left(self.bounds, room + 1))
+        return min(room, longest)
+
+    def _bound(self, index: int) -> int:
+        return self.bounds[index] if index < len(self.bounds) else self.limits.max_tokens
+
+
+def class_bounds(options: S3Options, lengths: Sequence[int]) -> tuple[int, ...]:
+    """Longest output of each class, in tokens, for a sample of lengths."""
+    if options.bounds == "uniform":
+        return _uniform(max(lengths), options.buckets)
+    shares = np.arange(1, options.buckets + 1) / options.buckets
+    bounds = np.quantile(lengths, shares, method="inverted_cdf")
+    return tuple(int(bound) for bound in bounds)
+
+
+def _uniform(longest: int, classes: int) -> tuple[int, ...]:
+    """[1, longest] in classes of equal width, as far as whole tokens allow."""
+    return tuple(-(-longest * nth // classes) for nth in range(1, classes + 1))

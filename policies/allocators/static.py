@@ -1,0 +1,53 @@
+"""Static allocation: one contiguous run for the worst case, for as long as the request runs.
+
+What serving systems did before paging (FasterTransformer, Orca; Kwon et al. 2023, section 3). On a
+buddy system instead of an arena it is `orca` with `variant: max`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from policies.allocators.allocator import Demand, Limits, PolicyOptions
+from policies.allocators.arena import Arena, Fit
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.reservation import ReservingAllocator
+from policies.requests.requests import IntArray
+
+
+class StaticOptions(PolicyOptions):
+    """Options of `static`."""
+
+    name: Literal["static"] = "static"
+    reserve: Literal["prompt_plus_max_tokens", "max_model_len"] = "prompt_plus_max_tokens"
+    """What the worst case is."""
+    fit: Fit = "first"
+    """Which hole a reservation takes (assumed)."""
+
+
+class StaticAllocator(ReservingAllocator):
+    """Worst-case reservations in one arena."""
+
+    Options = StaticOptions
+    options: StaticOptions
+
+    def __init__(
+        self, layout: KvLayout, requests: int, limits: Limits, options: StaticOptions
+    ) -> None:
+        super().__init__(layout, requests, limits, options, Arena(0, layout.slots, options.fit))
+
+    def needs(
+        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
+    ) -> IntArray:
+        longest = np.full(len(prompt), self.limits.max_model_len, np.int64)
+        if self.options.reserve == "prompt_plus_max_tokens":
+            longest = np.minimum(longest, prompt + self.limits.max_tokens)
+        return prompt + samples * (longest - prompt)
+
+    def size(self, request: int, demand: Demand) -> int:
+        longest = self.limits.max_model_len
+        if self.options.reserve == "prompt_plus_max_tokens":
+            longest = min(longest, demand.prompt + self.limits.max_tokens)
+        return demand.prompt + demand.samples * (longest - demand.prompt)

@@ -1,0 +1,1 @@
+"""Iteration-level schedulers: what the engines share, and each generation of vLLM."""

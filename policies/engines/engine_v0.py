@@ -1,0 +1,222 @@
+"""vLLM's first engine, as of 0.6 (vllm/core/scheduler.py, block_manager_v1.py).
+
+A step either prefills or decodes. Prefills come first: whole prompts from the head of the line, as
+many as the token budget, the sequence cap and the memory allow. Otherwise every running request
+decodes; where one lacks room the last running one is preempted until it has. Preemption recomputes
+(back to the front of the line) or swaps: the KV is copied to host memory, and back when there is
+room again, before anybody waiting is admitted and not in a step that preempted. A step waits for
+its copies.
+
+With `chunked_prefill` a step decodes first and fills the token budget with the chunks of prefills.
+A prompt has all its memory from its admission on, and admission goes on after a preemption, so
+that another may take the room. (There vLLM queues the newly admitted before those that run;
+here they go behind, in order of arrival.)
+
+Not modelled: vLLM 0.6 asks for a free block for each sequence that decodes, needed or not; here
+only who needs one lacks room. vLLM aborts when the swap space is full; here the request is
+recomputed (assumed).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal
+
+import numpy as np
+from pydantic import model_validator
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.units import PositiveBytes
+from policies.allocators.allocator import Allocator, Demand, Migration
+from policies.engines.engine import Chunk, Count, Engine, EngineOptions, Step
+from policies.predictors.prediction import Predictions
+from policies.requests.requests import IntArray, Requests
+
+CHUNKED_BUDGET = 512
+"""Tokens of a step with chunked prefill where none are given (vLLM 0.6)."""
+LEAST_BUDGET = 2048
+"""Tokens of a step without, at least."""
+
+PAGED_V0 = {
+    "watermark": 0.01, "free_list": "lifo", "cached_recompute": False, "prefix_caching": False,
+}  # fmt: skip
+"""What `paged` is by default under this engine (block_manager_v1.py; prefix caching was off)."""
+
+
+class EngineV0Spec(EngineOptions):
+    """Options of v0; vLLM 0.6's defaults."""
+
+    name: Literal["v0"] = "v0"
+    max_num_batched_tokens: Count | None = None
+    """Tokens a step may compute. None: max(max_model_len, 2048), or 512 with chunked prefill."""
+    chunked_prefill: bool = False
+    """Prefills in chunks, beside the decoding ones."""
+    preemption: Literal["auto", "recompute", "swap"] = "auto"
+    """`auto`: requests with one sample are recomputed, others swapped."""
+    swap_space: PositiveBytes = 4 << 30
+    """Host memory for swapped KV, of each card."""
+
+    @model_validator(mode="after")
+    def _budget_covers_running(self) -> EngineV0Spec:
+        given = self.max_num_batched_tokens
+        if given is not None and given < self.max_num_seqs:
+            raise ValueError("max_num_batched_tokens: must not be below max_num_seqs")
+        return self
+
+
+class EngineV0(Engine):
+    """Who waits, who runs, and who is swapped out."""
+
+    spec: EngineV0Spec
+
+    def __init__(
+        self,
+        spec: EngineV0Spec,
+        allocator: Allocator,
+        requests: Requests,
+        output_tokens: IntArray,
+        predicted: Predictions,
+    ) -> None:
+        super().__init__(spec, allocator, requests, output_tokens, predicted)
+        self.swapped: deque[int] = deque()
+        """Requests that wait in host memory, in the order in which they left."""
+        self._set_back: list[int] = []  # requests that this step preempts by recompute
+        self._host: dict[int, int] = {}  # tokens of each request that is swapped out
+        self.host_free_tokens = spec.swap_space // allocator.layout.token_bytes
+        """Tokens that the swap space still has room for."""
+        self._swapping = 0  # tokens that this step copies to the host, or back
+        self._computed = 0  # tokens of the request in its prefill that are computed
+        self._cut_short: dict[int, int] = {}  # and of those that were preempted in theirs
+
+    @property
+    def waits(self) -> bool:
+        return bool(self.waiting or self.swapped)
+
+    def schedule(self) -> Step:
+        before = self.preemptions
+        self._cached = self._swapping = 0
+        chunks: list[Chunk] = []
+        decode: IntArray = np.zeros(0, np.int64)
+        moves: list[Migration] = []
+        limit = "kv_memory"
+        chunked = self.spec.chunked_prefill
+        if not chunked and not self.swapped:
+            limit = self._admit(chunks, self.budget)
+        if not chunks:
+            decode, moves = self._decode()
+            budget = self.budget - self._sequences(decode)
+            if chunked and self._partial and budget:
+                budget -= self._continue(chunks, budget)
+            if self.swapped and self.preemptions == before:
+                back = self._swap_in(budget)
+                budget -= self._sequences(back)
+                decode = np.concatenate((decode, back))
+            if chunked and (len(self.running) or self.preemptions == before):
+                limit = self._admit(chunks, budget)
+        self.waiting.extendleft(self._set_back)
+        self._set_back.clear()
+        preempted = self.preemptions - before
+        return self._step(decode, chunks, moves, preempted, limit, self._swapping)
+
+    def _token_budget(self) -> int:
+        given, longest = self.spec.max_num_batched_tokens, self.allocator.limits.max_model_len
+        chunked, most = self.spec.chunked_prefill, self.spec.max_num_seqs
+        budget = given or (CHUNKED_BUDGET if chunked else max(longest, LEAST_BUDGET))
+        if budget < most:
+            raise DescriptionError(
+                f"engine.max_num_seqs: {most} sequences decode a token each, and a step computes "
+                f"{budget} tokens where max_num_batched_tokens is not given"
+            )
+        if budget < longest and not chunked:
+            raise DescriptionError(
+                f"engine.max_num_batched_tokens: v0 without chunked prefill computes a prompt in "
+                f"one step, so expected at least max_model_len, {longest} tokens; got {budget}"
+            )
+        return budget
+
+    def _findable(self, request: int, total: int) -> int:
+        # memory is given for the whole prompt, so blocks may have been let go that nothing filled
+        return min(self._cut_short.get(request, total), total - 1)
+
+    def _first_chunk(self, rest: int, budget: int) -> int:
+        if self.spec.chunked_prefill:
+            return min(rest, budget)
+        # only several samples, which vLLM would not recompute, can be more than a whole step
+        return rest if rest <= budget or budget == self.budget else 0
+
+    def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
+        if not self.allocator.reserve(request, demand, total):
+            return False
+        self._computed = cached + self._first_chunk(total - cached, budget)
+        self._cut_short.pop(request, None)
+        return True
+
+    def _continue(self, chunks: list[Chunk], budget: int) -> int:
+        request = int(self.running[-1])
+        start, total = self._computed, self._total(request)
+        tokens = min(total - start, budget)
+        self._computed += tokens
+        self._partial = self._computed < total
+        samples = int(self.samples[request])
+        chunks.append(Chunk(request, start, tokens, not self._partial, samples))
+        return tokens
+
+    def _has_batch(self, begun: bool) -> bool:
+        return begun
+
+    def _preempt(self, request: int) -> None:
+        self.reserved_ever[request] = 0
+        self.preemptions += 1
+        partial = self._partial and request == self.running[-1]
+        if partial:
+            self._cut_short[request] = self._computed
+        if not partial and self._swaps(request):
+            tokens = self.allocator.swap_out(request)
+            self._host[request] = tokens
+            self.host_free_tokens -= tokens
+            self._swapping += tokens
+            self.swapped.append(request)
+        else:
+            self.allocator.release(request)
+            self._set_back.append(request)
+
+    def _swaps(self, request: int) -> bool:
+        """Whether a request is swapped out whose prefill is over; others never are."""
+        one = self.samples[request] == 1
+        if self.spec.preemption == "recompute" or (self.spec.preemption == "auto" and one):
+            return False
+        return int(self.allocator.stored[request]) <= self.host_free_tokens
+
+    def _swap_in(self, budget: int) -> IntArray:
+        """Who comes back from host memory, in order, and decodes in this step."""
+        back: list[int] = []
+        room = min(budget, self.spec.max_num_seqs - self._sequences(self.running))
+        while self.swapped:
+            request = self.swapped[0]
+            room -= int(self.samples[request])
+            if room < 0 or not self._returns(request):
+                break
+            back.append(self.swapped.popleft())
+            self._swapping += self._host[request]
+            self.host_free_tokens += self._host.pop(request)
+        if self.swapped and not back and not len(self.running):
+            raise self._never_fits(self.swapped[0])
+        came = np.array(back, np.int64)
+        # who is in its prefill stays the last
+        at = len(self.running) - self._partial
+        self.running = np.insert(self.running, at, came)
+        return came
+
+    def _returns(self, request: int) -> bool:
+        """Give a request its memory back, and room for the next token of each sample."""
+        allocator, alone = self.allocator, np.array([request], np.int64)
+        tokens = self._host[request] + int(self.samples[request])
+        if not allocator.fits(tokens, request, self._demand(request)):
+            return False
+        if not allocator.swap_in(request):
+            return False
+        if not allocator.headroom(alone, 1):
+            allocator.swap_out(request)
+            return False
+        allocator.advance(alone, 1)
+        return True

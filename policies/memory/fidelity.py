@@ -1,0 +1,103 @@
+"""How memory time is found, and which share of the memory's peak each phase of a step reaches.
+
+- `analytic`: given, or measured once a process and device; the control. It removes what placement
+  changes and nothing else: the weights have the efficiency that they have when sampled, and all
+  phases that move KV have one that knows no layout, that of long contiguous extents, one for each
+  engine, at places and of sizes that do not matter (the mean of some).
+- `sampled`: each phase measured by cycle-level simulation of the step's own addresses, now and then
+  (`policies.memory.sampling`).
+- `full`: one whole layer of every phase of every step simulated; it stands for the others
+  (`policies.memory.full`).
+- `exhaustive`: every layer of every step; for small models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from hwmodel.description.description import Strict
+from hwmodel.description.units import Nanoseconds, PositiveBytes
+from policies.engines.engine import Engine, Step
+from policies.memory.step import Efficiency
+from policies.memory.step_energy import Transfer
+
+Share = Annotated[float, Field(gt=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Simulate = Callable[..., Any]
+"""`hwmodel.kernel.memory.simulate_system`, or a stand-in with its signature."""
+
+NEVER = 1 << 30
+
+
+class FidelitySpec(Strict):
+    """How memory time is found. What decides when to probe is assumed."""
+
+    fidelity: Literal["analytic", "sampled", "full", "exhaustive"] = "analytic"
+    efficiency: Share | None = None
+    """analytic, every phase. None: what the DRAM model gives for weights and for contiguous KV."""
+    weights: Share | None = None
+    """Given instead of measured, in every fidelity; so are the next three."""
+    attention: Share | None = None
+    prefill: Share | None = None
+    migration: Share | None = None
+    weight_tile: PositiveBytes = 16 << 10
+    """Weights are dealt to engines in turn in tiles of this size (assumed)."""
+    probe_bytes: PositiveBytes = 6 << 20
+    """A probe measures as long as the peak takes for this much, so that it costs the same on every
+    device (assumed); a layer that is no longer than that and the warm-up is simulated whole."""
+    warmup: Nanoseconds | None = None
+    """Device time that a probe discards. None: as much as it measures (assumed; a third of it left
+    windows 0.9 % too slow on a100-80gb)."""
+    measure: Nanoseconds | None = None
+    """Device time that a probe measures. None: as `probe_bytes` says."""
+    calibrate: PositiveBytes = 16 << 20
+    """Most bytes of a layer that some probes simulate from its begin to its end beside their window
+    (assumed; whole layers can take seconds)."""
+    precision: Annotated[float, Field(gt=0)] = 0.02
+    """Relative half-width of a phase's 95 % interval above which further probes are taken
+    (assumed)."""
+    change: Annotated[float, Field(gt=0)] = 0.2
+    """Relative change of batch, extents or run length that asks for a probe."""
+    every_steps: Count = 2000
+    """Steps after which a probe comes in any case, unless `spacing` asks for more."""
+    spacing: Annotated[float, Field(ge=0)] = 0.1
+    """Least steps between probes, as a share of the steps so far (since the warm-up, after it), so
+    that a run twice as long takes seven probes of a phase more (assumed)."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """sampled: another number draws other windows, of a run that is else the same."""
+    max_probes: Count = 100
+    """Probes of one phase: at most so many in the warm-up, and as many after it."""
+
+
+class Memory:
+    """The efficiencies a run works with. This one is `analytic`: they stay."""
+
+    rounds_to_probe = NEVER
+    """Steps that may be advanced together before the next look at the clock of probes."""
+
+    def __init__(
+        self, efficiency: Efficiency, transfers: Mapping[str, Transfer] | None = None
+    ) -> None:
+        self.efficiency = efficiency
+        self._transfers = {} if transfers is None else dict(transfers)
+
+    def transfers(self) -> dict[str, Transfer]:
+        """Energy of each phase's bytes; empty where nothing was simulated."""
+        return self._transfers
+
+    def observe(self, step: Step, engine: Engine) -> Efficiency:
+        """The efficiencies of a step that has its memory."""
+        return self.efficiency
+
+    def passed(self, rounds: int) -> None:
+        """So many steps were done."""
+
+    def mark(self) -> None:
+        """The warm-up is over: what was measured before does not count in the report."""
+
+    def report(self, moved_bytes: int) -> dict[str, Any]:
+        """Efficiencies and what finding them cost; `moved_bytes` is what the run moved."""
+        return {"fidelity": "analytic", "efficiency": self.efficiency._asdict()}

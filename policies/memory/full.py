@@ -1,0 +1,119 @@
+"""Memory that is simulated in every step: `full`, one whole layer, or `exhaustive`, every layer.
+
+Each phase of a step is simulated at its own addresses, on all channels, from the first request to
+the last data beat of a layer; in `full` the layers take turns, one a step, and stand for the
+others. The weights are the same in every step: they are simulated once, the first layer of them in
+`full`. Phases, and layers in `exhaustive`, begin with idle banks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from policies.allocators.kv_layout import KvLayout
+from policies.engines.engine import Engine, Step
+from policies.memory import traffic
+from policies.memory.banks import bank_activity
+from policies.memory.fidelity import FidelitySpec, Memory
+from policies.memory.probe import Probe
+from policies.memory.step import Efficiency
+from policies.memory.step_energy import Transfer, transfer
+from policies.memory.traffic import Extent, Reading, Spread
+
+PHASES = ("attention", "prefill", "migration")
+_KEPT = 256
+"""Results of a phase that its energy and bank activity are taken from: the last ones."""
+
+
+class FullMemory(Memory):
+    """Efficiencies of each step's own streams."""
+
+    rounds_to_probe = 1
+
+    def __init__(
+        self, efficiency: Efficiency, transfers: Mapping[str, Transfer], spec: FidelitySpec,
+        probe: Probe, layout: KvLayout, reading: Reading,
+    ) -> None:  # fmt: skip
+        super().__init__(efficiency, transfers)
+        self._spec = spec
+        self._probe = probe
+        self._layout = layout
+        self._reading = reading
+        self._steps = 0
+        self._results: dict[str, list[Any]] = {name: [] for name in PHASES}
+        self._moved: Counter[str] = Counter()
+        """Bytes of each phase that count, and below what they would be at one share of the peak."""
+        self._at_peak: Counter[str] = Counter()
+        self._simulated: Counter[str] = Counter()
+
+    def observe(self, step: Step, engine: Engine) -> Efficiency:
+        allocator, spec, reading = engine.allocator, self._spec, self._reading
+        moves, copies, piece = step.migrations, step.copies, self._probe.piece_bytes
+        if len(step.decode) and spec.attention is None:
+            self._simulate(
+                "attention", lambda layer: traffic.attention(allocator, step.decode, layer, reading)
+            )
+        if step.chunks and spec.prefill is None:
+            self._simulate(
+                "prefill", lambda layer: traffic.prefill(allocator, step.chunks, layer, reading)
+            )
+        if (moves or copies) and spec.migration is None:
+            self._simulate(
+                "migration", lambda layer: traffic.migration(allocator, moves, layer, piece, copies)
+            )
+        return self.efficiency
+
+    def passed(self, rounds: int) -> None:
+        self._steps += rounds
+
+    def mark(self) -> None:
+        self._moved.clear()
+        self._at_peak.clear()
+
+    def transfers(self) -> dict[str, Transfer]:
+        memory = self._probe.memory
+        found = {name: transfer(memory, items) for name, items in self._results.items() if items}
+        return self._transfers | found
+
+    def report(self, moved_bytes: int) -> dict[str, Any]:
+        """Efficiencies by phase (bytes over the time at the peak), as `sampled` tells them; there
+        is no sampling error."""
+        phases = {}
+        for name, results in self._results.items():
+            hits = sum(int(result.row_hits) for result in results)
+            others = sum(int(r.row_misses) + int(r.row_conflicts) for r in results)
+            share = self._moved[name] / self._at_peak[name] if self._at_peak[name] else None
+            phases[name] = {
+                "efficiency": getattr(self.efficiency, name) if share is None else share,
+                "ci95": 0.0,
+                "probes": self._simulated[name],
+                "row_hit_rate": hits / (hits + others) if hits + others else 0.0,
+                "banks": bank_activity(self._probe.device, results),
+            }
+        return {
+            "fidelity": self._spec.fidelity,
+            "efficiency": {"weights": self.efficiency.weights}
+            | {name: phase["efficiency"] for name, phase in phases.items()},
+            "phases": phases,
+            "probes": self._simulated.total(),
+            "simulated_bytes": self._probe.simulated_bytes,
+            "simulated_share": self._probe.simulated_bytes / max(moved_bytes, 1),
+            "probe_wall_s": self._probe.wall_s,
+        }
+
+    def _simulate(self, phase: str, layer: Callable[[int], Extent]) -> None:
+        spread: Spread = "slice" if phase == "migration" else self._reading.spread
+        count = self._layout.layers
+        layers = range(count) if self._spec.fidelity == "exhaustive" else [self._steps % count]
+        before = self._probe.simulated_bytes
+        share, result = self._probe.whole(
+            self._probe.deal(layer(index), spread) for index in layers
+        )
+        moved = self._probe.simulated_bytes - before
+        self._moved[phase] += moved
+        self._at_peak[phase] += moved / share  # type: ignore[assignment]
+        self._simulated[phase] += 1
+        self._results[phase] = [*self._results[phase][-_KEPT:], result]
+        self.efficiency = self.efficiency._replace(**{phase: share})

@@ -1,0 +1,53 @@
+"""The memory of a run, as its fidelity asks for."""
+
+from __future__ import annotations
+
+from hwmodel.specs.device import Device
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.kv_layout import KvLayout
+from policies.memory import traffic
+from policies.memory.fidelity import FidelitySpec, Memory, Simulate
+from policies.memory.full import FullMemory
+from policies.memory.probe import Measured, Probe, contiguous_stream, weights_stream
+from policies.memory.sampling import SampledMemory
+from policies.memory.step import Efficiency
+
+
+def memory_model(
+    spec: FidelitySpec,
+    device: Device,
+    model: TransformerSpec,
+    layout: KvLayout,
+    seed: int | tuple[int, ...],
+    simulate: Simulate | None = None,
+) -> Memory:
+    """The memory of a run, its weights measured if they are not given.
+
+    simulate: instead of `policies.memory.probe_cache.simulate_once`.
+    """
+    given = (spec.weights, spec.attention, spec.prefill, spec.migration)
+    if spec.fidelity == "analytic" and (spec.efficiency is not None or None not in given):
+        even = spec.efficiency or 1.0
+        return Memory(Efficiency(*(even if share is None else share for share in given)))
+    if simulate is None:
+        from policies.memory.probe_cache import simulate_once  # heavy: compiles kernels
+
+        simulate = simulate_once
+    if spec.weights:
+        stream = Measured(spec.weights, {})
+    else:
+        stream = weights_stream(device, model, spec, simulate)
+    reading = traffic.reading(device, model)
+    other = stream  # stands where a phase never comes to be probed
+    if spec.fidelity == "analytic":
+        other = contiguous_stream(device, layout, spec, simulate, reading.spread)
+    found = dict(zip(Efficiency._fields, (stream, other, other, other), strict=True))
+    pairs = zip(found.values(), given, strict=True)
+    efficiency = Efficiency(*(item.share if share is None else share for item, share in pairs))
+    transfers = {name: item.transfer for name, item in found.items()}
+    if spec.fidelity == "analytic":
+        return Memory(efficiency, transfers)
+    probe = Probe(device, spec, simulate)
+    if spec.fidelity != "sampled":
+        return FullMemory(efficiency, transfers, spec, probe, layout, reading)
+    return SampledMemory(efficiency, transfers, spec, probe, layout, seed, reading)

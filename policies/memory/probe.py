@@ -1,0 +1,243 @@
+"""Measuring a stream of descriptors on a device by simulating a window of it, or all of it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import Device
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.kv_layout import KvLayout
+from policies.memory import traffic
+from policies.memory.fidelity import NEVER, FidelitySpec, Simulate
+from policies.memory.interval import confidence_interval
+from policies.memory.step_energy import Transfer, transfer
+from policies.memory.traffic import Descriptors, Extent, Spread
+from policies.requests.requests import IntArray
+
+_DRAWS = 24
+"""Places that the control's efficiency of contiguous KV is the mean of (assumed)."""
+LEAST = 1e-6
+"""A measured efficiency is never taken to be below this, so that times stay finite."""
+
+
+class Beside(NamedTuple):
+    """A whole layer, or the begin of a long one, that was simulated beside a window."""
+
+    at_peak_ns: float
+    lost_ns: float
+    """What it takes beyond what is reckoned from the window."""
+
+
+class Probed(NamedTuple):
+    """What a probe found of one layer of a phase."""
+
+    at_peak_ns: float
+    """The layer's bytes at the peak."""
+    elapsed_ns: float
+    """From the first request to the last data beat."""
+    result: Any
+    """The simulator's."""
+    exact: bool
+    """Whether the layer was simulated whole; else its time is reckoned from a window."""
+    beside: Beside | None = None
+
+
+class Probe:
+    """Measures a stream of descriptors on the device by simulating a window of it."""
+
+    def __init__(self, device: Device, spec: FidelitySpec, simulate: Simulate) -> None:
+        if device.accelerator is None:
+            raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
+        self.device = device
+        self.memory = device.memory
+        self._simulate = simulate
+        self._dma = device.accelerator.dma
+        self._measure_ns = spec.measure or spec.probe_bytes / device.peak_gbps
+        self._warmup_ns = self._measure_ns if spec.warmup is None else spec.warmup
+        self.engines = self._dma.engines
+        self.piece_bytes = self._dma.window
+        self.simulated_bytes = 0
+        self.wall_s = 0.0
+        peak = device.peak_gbps
+        self._calibrate_bytes = spec.calibrate
+        self._window_bytes = (self._measure_ns + self._warmup_ns) * peak
+
+    def measure(
+        self,
+        layer: Callable[[int], Extent],
+        layers: int,
+        spread: Spread,
+        rng: np.random.Generator,
+        calibrate: bool = False,
+    ) -> Probed:
+        """What a phase does that moves `layer(i)` in layer i: an estimate of what `whole` would
+        find for the mean layer.
+
+        A layer that fits the window is simulated whole. Else the window begins at a random place of
+        a random layer and runs on into the next ones; what a layer loses at its begin, until the
+        first request is at the memory, and at its end, when engines run out of work, is reckoned,
+        the latter as if all engines had gone on evenly. calibrate: that layer is simulated as well,
+        whole or the first `FidelitySpec.calibrate` bytes of it, which tells what the reckoning
+        leaves out.
+        """
+        begun = time.perf_counter()
+        span_s = (self._warmup_ns + self._measure_ns) * 1e-9
+        each = int(self._dma.port_bandwidth * span_s) + self._dma.window
+        first, begin = int(rng.integers(layers)), float(rng.random())
+        entire = self.deal(layer(first), spread)
+        if entire.size.sum() <= self._window_bytes:
+            return self._exact(entire)
+        loads = self._loads(entire)
+        busy = loads > 0
+        parts = [traffic.window(entire, self.engines, begin, NEVER, self._dma.request)]
+        least = int(self._loads(parts[0])[busy].min())
+        while least < each and len(parts) < 2 * layers:
+            parts.append(self.deal(layer((first + len(parts)) % layers), spread))
+            least += int(self._loads(parts[-1])[busy].min())
+        stream = traffic.window(traffic.joined(parts), self.engines, 0.0, each, self._dma.request)
+        result = self._simulate(
+            self.device, stream, warmup_ns=self._warmup_ns, measure_ns=self._measure_ns
+        )
+        self.simulated_bytes += int(result.bytes_measured)
+        self.wall_s += time.perf_counter() - begun
+        reckoned_ns = self._reckoned_ns(loads, result.gbps)
+        moved = float(loads.sum())
+        at_peak_ns = moved / self.device.peak_gbps
+        if not calibrate:
+            return Probed(at_peak_ns, reckoned_ns, result, exact=False)
+        share = min(self._calibrate_bytes / moved, 1.0)
+        if share < 1:
+            most = np.ceil(loads * share).astype(np.int64)[entire.engine]
+            entire = traffic.window(entire, self.engines, 0.0, most, self._dma.request)
+        whole = self._exact(entire)
+        lost_ns = whole.elapsed_ns - self._reckoned_ns(self._loads(entire), result.gbps)
+        beside = Beside(whole.at_peak_ns, lost_ns)
+        if share < 1:
+            return Probed(at_peak_ns, reckoned_ns, result, exact=False, beside=beside)
+        return whole._replace(beside=beside)
+
+    def _loads(self, dealt: Descriptors) -> IntArray:
+        """Bytes of each engine."""
+        return np.bincount(dealt.engine, dealt.size, self.engines).astype(np.int64)
+
+    def _reckoned_ns(self, loads: IntArray, gbps: float) -> float:
+        """Time of a layer whose engines have so much to move, at the rate of a window of it."""
+        lead_ns = self._dma.request_latency + self._dma.descriptor_cost
+        rate = gbps * self._kept(loads, gbps * 1e9)
+        return float(loads.sum()) / max(rate, LEAST) + lead_ns
+
+    def _exact(self, dealt: Descriptors) -> Probed:
+        share, result = self.whole([dealt])
+        at_peak_ns = float(dealt.size.sum()) / self.device.peak_gbps
+        return Probed(at_peak_ns, at_peak_ns / share, result, exact=True)
+
+    def whole(self, layers: Iterable[Descriptors]) -> tuple[float, Any]:
+        """(share of the peak, the last result) of layers that are each simulated from the first
+        request to the last data beat, one after the other."""
+        begun = time.perf_counter()
+        moved, elapsed_ns = 0, 0.0
+        for layer in layers:
+            result = self._simulate(self.device, layer, warmup_ns=0.0, measure_ns=math.inf)
+            moved += int(result.total_bytes)
+            elapsed_ns += result.elapsed_ns
+        self.simulated_bytes += moved
+        self.wall_s += time.perf_counter() - begun
+        share = moved / max(elapsed_ns, 1e-9) / self.device.peak_gbps
+        return min(max(share, LEAST), 1.0), result
+
+    def deal(self, extents: Extent, spread: Spread) -> Descriptors:
+        """A layer's extents as the device's engines get them."""
+        return traffic.deal(extents, self.engines, spread, self._dma.request)
+
+    def _kept(self, loads: IntArray, rate: float) -> float:
+        """What the tail of a layer leaves, when engines have run out of work."""
+        latency_s = (self._dma.request_latency + self._dma.response_latency) * 1e-9
+        engine_rate = self._dma.port_bandwidth
+        if latency_s > 0:
+            engine_rate = min(engine_rate, self._dma.window / latency_s)
+        return traffic.balance(loads, max(rate, 1.0), engine_rate)
+
+
+def lost_ns(beside: list[Beside], at_peak_ns: float) -> tuple[float, float]:
+    """(mean, half-width of its 95 % interval) of what a layer of `at_peak_ns` takes beyond what is
+    reckoned from its window.
+
+    Engines are served in an order that is as good as random, so that their progress drifts apart
+    with the root of the time (a random walk), and with it the end of the last one.
+    """
+    if not beside:
+        return 0.0, 0.0
+    drifts = [each.lost_ns / math.sqrt(each.at_peak_ns) for each in beside]
+    mean, half = confidence_interval(drifts)
+    return mean * math.sqrt(at_peak_ns), (half or 0.0) * math.sqrt(at_peak_ns)
+
+
+class Measured(NamedTuple):
+    """What a stream was found to do."""
+
+    share: float
+    """Of the peak."""
+    transfer: Transfer
+
+
+_known: dict[tuple[Any, ...], Measured] = {}
+
+
+def weights_efficiency(
+    device: Device, model: TransformerSpec, spec: FidelitySpec, simulate: Simulate
+) -> float:
+    """Share of the peak that the weights' stream reaches; measured once a process and device."""
+    return weights_stream(device, model, spec, simulate).share
+
+
+def weights_stream(
+    device: Device, model: TransformerSpec, spec: FidelitySpec, simulate: Simulate
+) -> Measured:
+    """What the weights' stream does: the first layer simulated whole, or every layer in
+    `exhaustive`; measured once a process and device.
+
+    No window stands for it: engines that read in step fall out of it over a whole layer.
+    """
+    layers = model.layers if spec.fidelity == "exhaustive" else 1
+    key = (device.digest, model.layer_weight_bytes, layers, spec.weight_tile, simulate)
+    if key not in _known:
+        probe = Probe(device, spec, simulate)
+        share, result = probe.whole(
+            probe.deal(traffic.weights(model, layer, spec.weight_tile), "split")
+            for layer in range(layers)
+        )
+        _known[key] = Measured(share, transfer(device.memory, [result]))
+    return _known[key]
+
+
+def contiguous_stream(
+    device: Device, layout: KvLayout, spec: FidelitySpec, simulate: Simulate, spread: Spread
+) -> Measured:
+    """What KV does in long contiguous extents, one for each engine.
+
+    The mean of `_DRAWS` batches that lie at random in the KV region, so that no single alignment
+    of the engines' extents decides. Measured once a process and device.
+    """
+    key = (device.digest, layout, _window(spec), spread, simulate)
+    if key not in _known:
+        probe, rng = Probe(device, spec, simulate), np.random.default_rng(0)
+        engines, align = probe.engines, layout.half_bytes
+        found = []
+        for _ in range(_DRAWS):
+            size = int(layout.bytes * rng.uniform(0.5, 1.0)) // layout.layers // align * align
+            start = layout.base + int(rng.integers(layout.bytes - size + 1)) // align * align
+            batch = {0: traffic.contiguous(start, size, engines)}  # the only layer
+            found.append(probe.measure(batch.__getitem__, 1, spread, rng))
+        mean = math.fsum(each.at_peak_ns / each.elapsed_ns for each in found) / len(found)
+        _known[key] = Measured(mean, transfer(device.memory, [each.result for each in found]))
+    return _known[key]
+
+
+def _window(spec: FidelitySpec) -> tuple[Any, ...]:
+    return spec.probe_bytes, spec.warmup, spec.measure

@@ -1,0 +1,262 @@
+"""Memory that is simulated now and then: `sampled`.
+
+A probe builds the descriptors of the running batch from a random layer on and simulates a
+contiguous window of all engines' issue order, or a whole layer where that is short. Probes come
+when placement statistics have moved, when the interval of what was found is too wide, and after so
+many steps in any case; between them the mean of the last ones carries over, as far as placement was
+alike. Some probes simulate the whole layer beside the window, or the begin of a long one: what that
+takes beyond what the window gives is added to the others, as the root of their length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from policies.allocators.kv_layout import KvLayout
+from policies.engines.engine import Engine, Step
+from policies.memory import traffic
+from policies.memory.banks import bank_activity
+from policies.memory.fidelity import NEVER, FidelitySpec, Memory
+from policies.memory.interval import confidence_interval
+from policies.memory.probe import LEAST, Beside, Probe, lost_ns
+from policies.memory.step import Efficiency
+from policies.memory.step_energy import Transfer, transfer
+from policies.memory.traffic import Extent, Reading, Spread
+
+RECENT = 4
+"""Probes of a phase that are averaged (assumed), so that no odd one stands alone until the next."""
+FIRST, EVERY = 4, 32
+"""The first of every so many windows have a whole layer measured beside them (assumed)."""
+ANOTHER = 3.0
+"""Placement that has moved by more than this, to four times or a quarter, is probed without regard
+to when the last probe was (assumed)."""
+MOST_EXTENTS = 40
+"""Probes that a result tells one by one."""
+
+
+class SampledMemory(Memory):
+    """Efficiencies measured at the addresses of the running batch."""
+
+    def __init__(
+        self, efficiency: Efficiency, transfers: Mapping[str, Transfer], spec: FidelitySpec,
+        probe: Probe, layout: KvLayout, seed: int | tuple[int, ...], reading: Reading,
+    ) -> None:  # fmt: skip
+        super().__init__(efficiency, transfers)
+        self._spec = spec
+        self._probe = probe
+        self._layout = layout
+        self._reading = reading
+        key = (*b"policies.fidelity", spec.seed)
+        self._rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+        self._steps = 0
+        self._clocks = {name: _Clock(spec) for name in ("attention", "prefill", "migration")}
+        self._changes = -1
+        self._results: dict[str, list[tuple[float, Any]]] = {name: [] for name in self._clocks}
+        self._marks = dict.fromkeys(self._clocks, 0)
+        self._beside: dict[str, list[Beside]] = {name: [] for name in self._clocks}
+        """Layers that were simulated beside their windows."""
+        self._windows = dict.fromkeys(self._clocks, 0)
+        """Probes of a window."""
+        self._common = dict.fromkeys(self._clocks, 0.0)
+        """Relative half-width that all windows have alike, from what they leave out."""
+        self._placed: dict[str, list[tuple[float, ...]]] = {name: [] for name in self._clocks}
+        """Placement statistics of each probe."""
+        self._run_bytes: list[float] = []
+        """Mean extent of one layer's K at each probe of the attention."""
+
+    @property
+    def rounds_to_probe(self) -> int:  # type: ignore[override]
+        return max(self._clocks["attention"].due - self._steps, 1)
+
+    def observe(self, step: Step, engine: Engine) -> Efficiency:
+        allocator = engine.allocator
+        clock = self._clocks["attention"]
+        changed = engine.changes != self._changes or self._steps >= clock.due
+        self._changes = engine.changes
+        if len(step.decode) and self._spec.attention is None and changed:
+            extents = allocator.extent_count(step.decode)
+            placed = (len(step.decode), extents, step.context / extents)
+            if clock.asks(self._steps, placed, self._is_wide("attention")):
+                self._take(
+                    "attention",
+                    lambda layer: traffic.attention(allocator, step.decode, layer, self._reading),
+                    placed,
+                )
+                self._run_bytes.append(step.context / extents * self._layout.half_bytes)
+        if step.chunks and self._spec.prefill is None and self._asks("prefill"):
+            self._take(
+                "prefill",
+                lambda layer: traffic.prefill(allocator, step.chunks, layer, self._reading),
+            )
+        moves, copies, piece = step.migrations, step.copies, self._probe.piece_bytes
+        if (moves or copies) and self._spec.migration is None and self._asks("migration"):
+            self._take(
+                "migration", lambda layer: traffic.migration(allocator, moves, layer, piece, copies)
+            )
+        return self.efficiency
+
+    def passed(self, rounds: int) -> None:
+        self._steps += rounds
+
+    def mark(self) -> None:
+        self._marks = {name: len(results) for name, results in self._results.items()}
+        for clock in self._clocks.values():
+            clock.restart(self._steps)
+
+    def transfers(self) -> dict[str, Transfer]:
+        found = {
+            name: transfer(self._probe.memory, [result for _, result in self._counted(name)])
+            for name, results in self._results.items()
+            if results
+        }
+        return self._transfers | found
+
+    def _counted(self, phase: str) -> list[tuple[float, Any]]:
+        """The probes of a phase that count: after the warm-up, or the last before."""
+        results = self._results[phase]
+        return results[self._marks[phase] :] or results[-1:]
+
+    def report(self, moved_bytes: int) -> dict[str, Any]:
+        """Efficiencies by phase: mean, half width of the 95 % interval, probes; cost of the
+        probes."""
+        phases = {}
+        for name, results in self._results.items():
+            counted = self._counted(name)
+            mean, half = confidence_interval([share for share, _ in counted])
+            if half is not None:
+                half = math.hypot(half, self._common[name] * mean)
+            hits = sum(int(result.row_hits) for _, result in counted)
+            others = sum(int(r.row_misses) + int(r.row_conflicts) for _, r in counted)
+            phases[name] = {
+                "efficiency": mean if results else getattr(self.efficiency, name),
+                "ci95": half,
+                "probes": len(results),
+                "row_hit_rate": hits / (hits + others) if hits + others else 0.0,
+                "banks": bank_activity(self._probe.device, [result for _, result in counted]),
+            }
+        phases["attention"]["by_extent"] = self._by_extent()
+        return {
+            "fidelity": "sampled",
+            "efficiency": {"weights": self.efficiency.weights}
+            | {name: phase["efficiency"] for name, phase in phases.items()},
+            "phases": phases,
+            "probes": sum(len(results) for results in self._results.values()),
+            "simulated_bytes": self._probe.simulated_bytes,
+            "simulated_share": self._probe.simulated_bytes / max(moved_bytes, 1),
+            "probe_wall_s": self._probe.wall_s,
+        }
+
+    def _by_extent(self) -> list[list[float]]:
+        """Mean extent in bytes and GB/s of each probe of the attention that counts, some of them
+        where there are many."""
+        found = [
+            [round(size), float(f"{result.gbps:.5g}")]
+            for size, (_, result) in zip(self._run_bytes, self._results["attention"], strict=True)
+        ][self._marks["attention"] :]
+        return found[:: -(-len(found) // MOST_EXTENTS) or 1]
+
+    def _asks(self, phase: str) -> bool:
+        return self._clocks[phase].asks(self._steps, wide=self._is_wide(phase))
+
+    def _is_wide(self, phase: str) -> bool:
+        """Whether the interval of what counts is too wide, as far as two probes tell."""
+        counted = self._results[phase][self._marks[phase] :]
+        if len(counted) < 2:
+            return False
+        mean, half = confidence_interval([share for share, _ in counted])
+        return half is not None and half > self._spec.precision * mean
+
+    def _take(
+        self, phase: str, layer: Callable[[int], Extent], placed: tuple[float, ...] = ()
+    ) -> None:
+        spread: Spread = "slice" if phase == "migration" else self._reading.spread
+        results, beside, place = self._results[phase], self._beside[phase], self._placed[phase]
+        calibrate = self._windows[phase] % EVERY < FIRST
+        found = self._probe.measure(
+            layer, self._layout.layers, spread, self._rng, calibrate=calibrate
+        )
+        if found.beside is not None:
+            beside.append(found.beside)
+        elapsed_ns = found.elapsed_ns
+        if found.beside is not None or not found.exact:
+            self._windows[phase] += 1
+        if not found.exact:
+            mean_ns, half_ns = lost_ns(beside, found.at_peak_ns)
+            elapsed_ns += mean_ns
+            self._common[phase] = half_ns / elapsed_ns
+        results.append((min(max(found.at_peak_ns / elapsed_ns, LEAST), 1.0), found.result))
+        place.append(placed)
+        last = [
+            share
+            for (share, _), then in zip(results[-RECENT:], place[-RECENT:], strict=True)
+            if moved(placed, then) <= self._spec.change
+        ]
+        # a time is bytes over efficiency: times are averaged
+        self.efficiency = self.efficiency._replace(**{phase: len(last) / sum(1 / e for e in last)})
+
+
+def moved(now: tuple[float, ...], then: tuple[float, ...]) -> float:
+    """The largest relative change of placement statistics, of the smaller value."""
+    pairs = zip(now, then, strict=True)
+    return max((max(new / old, old / new) - 1 for new, old in pairs), default=0.0)
+
+
+class _Clock:
+    """When the next probe of a phase is due: ever more rarely, so that a run twice as long takes a
+    few probes more, and they lie all over it."""
+
+    def __init__(self, spec: FidelitySpec) -> None:
+        self._spec = spec
+        self._taken = 0
+        self._begin = 0
+        """The step that the clock counts from."""
+        self._last = 0
+        self._placed: tuple[float, ...] = ()
+
+    def restart(self, step: int) -> None:
+        """Begin anew: the next occasion is probed, and `max_probes` count from here."""
+        self._taken = 0
+        self._begin = step
+
+    @property
+    def due(self) -> int:
+        """The step at which a probe comes in any case."""
+        if self._taken >= self._spec.max_probes:
+            return NEVER
+        if not self._taken:
+            return 0
+        gone = self._last - self._begin
+        return self._last + max(self._spec.every_steps, math.ceil(self._spec.spacing * gone))
+
+    def asks(self, step: int, placed: tuple[float, ...] = (), wide: bool = False) -> bool:
+        """Whether to probe now, at these placement statistics, and where the interval is too
+        `wide` whatever they are; the probe is then counted."""
+        if self._taken >= self._spec.max_probes:
+            return False
+        if self._taken and step < self.due:
+            gone = moved(placed, self._placed)
+            near = step - self._last < self._spec.spacing * (step - self._begin)
+            if gone <= ANOTHER and (near or (gone <= self._spec.change and not wide)):
+                return False
+        self._taken += 1
+        self._last, self._placed = step, placed
+        return True
+
+
+def throughput_error(memory: Mapping[str, Any], phase_share: Mapping[str, float]) -> float:
+    """Relative half-width, 95 %, that the sampling of memory times adds to a run's throughput.
+
+    memory: what a `Memory` reports; phase_share: each phase's share of the time of steps. The
+    phases' errors are independent; who is admitted when is taken to stay as it was.
+    """
+    phases = memory.get("phases", {})
+    parts = [
+        phase_share.get(name, 0.0) * phase["ci95"] / phase["efficiency"]
+        for name, phase in phases.items()
+        if phase["ci95"] is not None
+    ]
+    return float(np.sqrt(sum(part * part for part in parts)))

@@ -1,0 +1,177 @@
+"""How long a step takes: compute and memory of its phases (a roofline each), and fixed overheads.
+
+Phases follow one another. Linear: the tokens of prompt chunks run through the same matrix products
+as the decoding ones (vLLM v1 makes one batch of both), so the weights are read once beside the
+FLOPs of all. Attention of the decoding requests: their KV read, their new tokens written.
+Attention of the chunks: the KV of what was stored before read, their own written. Migration: every
+moved token read and written, and copies on write alike. Swap: over the link to the host, while
+nothing else runs. All-reduce: two a layer of the hidden state of each token, over the links between
+tensor-parallel cards, while nothing else runs. Within a phase compute and memory overlap (`max`) or
+not (`sum`). Williams et al. 2009, "Roofline".
+
+Where grouped query heads read their KV head each for itself (`work.grouped: false`), reads come so
+many times over.
+
+The samples of a request attend to their common prompt together: its KV is read once, its FLOPs are
+those of each (assumed: batched over a shared prefix).
+
+Reported are `weights`, the linear phase as it would be without the chunks; `prefill`, what the
+chunks add to it and their attention; `attention`; `migration`; `copy`; `swap`; and `all_reduce`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import Device
+from hwmodel.specs.transformer import TransformerSpec
+from policies.engines.engine import Chunk, Step
+from policies.memory.traffic import reading
+from policies.requests.requests import FloatArray
+
+PHASES = ("weights", "attention", "prefill", "migration", "copy", "swap", "all_reduce")
+
+
+class Efficiency(NamedTuple):
+    """Share of the memory's peak bandwidth that each phase reaches; copies on write are
+    migrations here."""
+
+    weights: float = 1.0
+    attention: float = 1.0
+    prefill: float = 1.0
+    migration: float = 1.0
+
+
+class StepTimes(NamedTuple):
+    """Seconds of consecutive steps. `attention_s`, `total_s`: float64 (rounds,); others alike in
+    each."""
+
+    weights_s: float
+    attention_s: FloatArray
+    prefill_s: float
+    migration_s: float
+    overhead_s: float
+    total_s: FloatArray
+    compute_s: FloatArray
+    """The part of `total_s` in phases whose FLOPs take longer than their bytes."""
+    copy_s: float = 0.0
+    swap_s: float = 0.0
+    all_reduce_s: float = 0.0
+
+    def first(self, rounds: int) -> StepTimes:
+        """The first `rounds` steps of these."""
+        return self._replace(
+            attention_s=self.attention_s[:rounds],
+            total_s=self.total_s[:rounds],
+            compute_s=self.compute_s[:rounds],
+        )
+
+
+class StepModel:
+    """Step times of a model on one device, or on `cards` of them that each hold a shard of it (see
+    `hwmodel.specs.transformer.shard`). Raises DescriptionError if the device cannot compute, or has
+    no links to the others."""
+
+    def __init__(self, device: Device, model: TransformerSpec, cards: int = 1) -> None:
+        if device.accelerator is None:
+            raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
+        compute, self._link = device.accelerator.compute, device.accelerator.link
+        if cards > 1 and self._link is None:
+            raise DescriptionError(f"{device.name} has no link, which tensor_parallel needs")
+        self._cards = cards
+        self._layers = model.layers
+        self._state_bytes = model.activation_bytes
+        self._kv_bytes = model.kv_token_bytes
+        self._repeats = reading(device, model).repeats
+        self._weight_bytes = model.step_weight_bytes
+        self._layer_flops = model.layer_flops
+        self._head_flops = model.head_flops
+        # attention multiplies what flows between layers with KV that is converted to it
+        rate = compute.peak(model.weights)
+        self._attention_flops = model.attention_flops * rate / compute.peak(model.activations)
+        self.bandwidth = device.peak_gbps * 1e9
+        host = device.accelerator.host
+        self._host_bandwidth = host.bandwidth if host else 0.0
+        self._decode_flops = rate * compute.decode_efficiency
+        self._prefill_flops = rate * compute.prefill_efficiency
+        self._overlaps = compute.overlap == "max"
+        self._overhead_s = (compute.step_overhead + model.layers * compute.layer_overhead) * 1e-9
+
+    def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
+        """Times of `rounds` steps alike, in which only the context grows, a token a sample and
+        step."""
+        decode = step.tokens
+        linear_s = decode * (self._layer_flops + self._head_flops) / self._decode_flops
+        weights_s = self._phase(linear_s, self._weight_bytes, efficiency.weights)
+        context = step.context + decode * np.arange(rounds)
+        attended = (context + step.common + decode) * self._attention_flops / self._decode_flops
+        # read the context, write a token each
+        moved_bytes = (context * self._repeats + decode) * self._kv_bytes
+        memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
+        attention_s = np.maximum(attended, memory_s) if self._overlaps else attended + memory_s
+        together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
+        if step.chunks:
+            together_s = linear_s + self._chunk_linear_s(step.chunks)
+            linear_phase_s = self._phase(together_s, self._weight_bytes, efficiency.weights)
+            flops_s, moved = self._chunk_attention(step.chunks)
+            chunk_s = self._phase(flops_s, moved, efficiency.prefill)
+            compute_s = chunk_s * self._computes(flops_s, moved, efficiency.prefill)
+            prefill_s = linear_phase_s - weights_s + chunk_s
+        compute_s += linear_phase_s * self._computes(
+            together_s, self._weight_bytes, efficiency.weights
+        )
+        migration_s = copy_s = swap_s = all_reduce_s = 0.0
+        if step.migrations:
+            tokens = sum(migration.tokens for migration in step.migrations)
+            migration_s = self._moved_s(tokens, efficiency)
+        if step.copied:
+            copy_s = self._moved_s(step.copied, efficiency)
+        if step.swapped:
+            swap_s = step.swapped * self._kv_bytes / self._host_bandwidth
+        if self._cards > 1:
+            all_reduce_s = self._all_reduce_s(step)
+        total = weights_s + attention_s
+        rest_s = copy_s + swap_s + all_reduce_s
+        for seconds in (prefill_s, migration_s, self._overhead_s, rest_s):
+            if seconds:
+                total += seconds
+        computing = compute_s + attention_s * (attended > memory_s)
+        return StepTimes(
+            weights_s, attention_s, prefill_s, migration_s, self._overhead_s, total, computing,
+            copy_s, swap_s, all_reduce_s,
+        )  # fmt: skip
+
+    def _moved_s(self, tokens: int, efficiency: Efficiency) -> float:
+        """Seconds to copy the KV of `tokens` within the memory: read and written."""
+        return self._phase(0.0, 2 * tokens * self._kv_bytes, efficiency.migration)
+
+    def _all_reduce_s(self, step: Step) -> float:
+        assert self._link is not None
+        tokens = step.tokens + sum(chunk.tokens for chunk in step.chunks)
+        each_s = self._link.all_reduce_s(self._cards, tokens * self._state_bytes)
+        return 2 * self._layers * each_s
+
+    def _chunk_linear_s(self, chunks: list[Chunk]) -> float:
+        """Compute time of the chunks' matrix products; only the end of a prefill needs the head."""
+        tokens = sum(chunk.tokens for chunk in chunks)
+        heads = sum(chunk.last for chunk in chunks)
+        return (tokens * self._layer_flops + heads * self._head_flops) / self._prefill_flops
+
+    def _chunk_attention(self, chunks: list[Chunk]) -> tuple[float, int]:
+        """(compute seconds, bytes): a token attends to itself and all before it; KV moves once a
+        chunk."""
+        pairs = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in chunks)
+        read = sum(chunk.start for chunk in chunks) * self._repeats
+        moved = (read + sum(chunk.tokens for chunk in chunks)) * self._kv_bytes
+        return pairs * self._attention_flops / self._prefill_flops, moved
+
+    def _computes(self, compute_s: float, moved_bytes: int, efficiency: float) -> bool:
+        """Whether the FLOPs of a phase take longer than its bytes."""
+        return compute_s > moved_bytes / (self.bandwidth * efficiency)
+
+    def _phase(self, compute_s: float, moved_bytes: int, efficiency: float) -> float:
+        memory_s = moved_bytes / (self.bandwidth * efficiency)
+        return max(compute_s, memory_s) if self._overlaps else compute_s + memory_s

@@ -1,0 +1,345 @@
+"""The accesses of one layer's phases: what every DMA engine is told to move, at its real addresses.
+
+A descriptor is one contiguous extent that one engine reads or writes. How a batch's extents are
+dealt to engines is `spread` (assumed: kernels differ):
+
+- `slice`: the batch's extents in order, cut into equal consecutive slices, one an engine. Balanced
+  whatever the batch, as kernels that split the KV are (FlashDecoding, stream-K); the default, so
+  that policies differ by their layout and not by the balance of engines.
+- `sequence`: whole sequences, the longest first to the engine with the least bytes.
+- `split`: extents in turn, one to each engine.
+- `head`: each KV head of each sequence by itself, the longest first to the engine with the least
+  bytes; where heads lie beside one another in a token, each engine reads strided pieces.
+
+Where query heads that share a KV head are not served by one read (`grouped: false`), every read of
+K and V comes as often as query heads share it: one after the other, or with `head` each for an
+engine of its own.
+
+Weights are dealt in tiles in turn, whatever `spread` is: the tiles of a matrix product go round the
+cores, and a core does not own a slice of the layer.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.kernel.memory import Descriptors
+from hwmodel.specs.device import Device
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.allocator import Allocator, Migration
+from policies.allocators.kv_layout import Extents, KvLayout, Parts, Units
+from policies.engines.engine import Chunk
+from policies.requests.requests import IntArray
+
+Spread = Literal["slice", "sequence", "split", "head"]
+
+
+class Reading(NamedTuple):
+    """How a device's cores read the KV of a model."""
+
+    spread: Spread = "slice"
+    repeats: int = 1
+    """How often K and V are read."""
+
+    @property
+    def by_head(self) -> bool:
+        """Whether each KV head is a part of its own."""
+        return self.spread == "head"
+
+
+def reading(device: Device, model: TransformerSpec) -> Reading:
+    """As the device's description has it."""
+    assert device.accelerator is not None
+    work = device.accelerator.work
+    return Reading(work.spread, 1 if work.grouped else model.heads // model.kv_heads)
+
+
+_PLAIN = Reading()
+
+
+class Extent(NamedTuple):
+    """Extents of a batch in order, before dealing; arrays (n,). `owner`: the sequence's place."""
+
+    start: IntArray
+    size: IntArray
+    write: NDArray[np.bool_]
+    owner: IntArray
+
+
+def attention(
+    allocator: Allocator, requests: IntArray, layer: int, reading: Reading = _PLAIN
+) -> Extent:
+    """One layer of a decode step whose new tokens have their slots already: for each request the K
+    of the tokens before and the new ones' K written, then the same of V.
+
+    reading: as its `repeats` and its parts are.
+    """
+    units = [allocator.units(request) for request in requests.tolist()]
+    return decode(allocator.layout, units, allocator.width[requests], layer, reading)
+
+
+def decode(
+    layout: KvLayout, units: list[Units], new: IntArray, layer: int, reading: Reading = _PLAIN
+) -> Extent:
+    """`attention` of sequences that lie in `units`, whose last `new` tokens, int64 (sequences,),
+    are those of the step."""
+    # with the copies that samples have of their prompt's last block
+    stored = np.array([each.tokens.sum() for each in units], np.int64)
+    return _passes(layout, units, stored - new, stored, layer, reading)
+
+
+def prefill(
+    allocator: Allocator, chunks: list[Chunk], layer: int, reading: Reading = _PLAIN
+) -> Extent:
+    """One layer of the chunks of a step: earlier chunks' K read and the chunk's K written, then
+    V; `reading` as in `attention`."""
+    units = [allocator.units(chunk.request) for chunk in chunks]
+    start = np.array([chunk.start for chunk in chunks], np.int64)
+    tokens = np.array([chunk.tokens for chunk in chunks], np.int64)
+    return _passes(allocator.layout, units, start, start + tokens, layer, reading)
+
+
+class _Pass(NamedTuple):
+    """What is moved of each sequence at once. `owner`: of how many parts it is which one."""
+
+    owner: int
+    head: int | None
+    half: int | None
+    write: bool
+
+
+def _order(layout: KvLayout, reading: Reading) -> list[_Pass]:
+    """The passes over each sequence."""
+    if not reading.by_head:
+        return [
+            _Pass(0, None, half, write)
+            for half in layout.passes
+            for write in (*[False] * reading.repeats, True)
+        ]
+    # a query head, or the group of them, is a part; the first one of a KV head writes
+    return [
+        _Pass(query, query // reading.repeats, half, write)
+        for query in range(layout.kv_heads * reading.repeats)
+        for half in layout.passes
+        for write in ((False, True) if query % reading.repeats == 0 else (False,))
+    ]
+
+
+def _passes(
+    layout: KvLayout, units: list[Units], middle: IntArray, last: IntArray, layer: int,
+    reading: Reading,
+) -> Extent:  # fmt: skip
+    """Of each sequence (its units in `units`) tokens [0, middle) read and [middle, last)
+    written."""
+    order = _order(layout, reading)
+    owner, write = np.array([(each.owner, each.write) for each in order]).T
+    many = np.array([len(each.start) for each in units])
+    flat = Units(*(np.concatenate(column) for column in zip(*units, strict=True)))
+    passed = np.cumsum(flat.tokens) - flat.tokens
+    behind = np.cumsum(many) - many  # units of the sequences before
+    before = passed - np.repeat(passed[behind], many)
+    # a row for each unit of each pass over each sequence
+    counts = np.repeat(many, len(order))
+    span = np.repeat(np.arange(len(counts)), counts)
+    rows = np.arange(len(span)) - np.repeat(np.cumsum(counts) - counts, counts)
+    sequence, turn = span // len(order), span % len(order)
+    unit = behind[sequence] + rows
+    writes = write[turn] == 1
+    first = np.where(writes, middle[sequence], 0) - before[unit]
+    end = np.where(writes, last[sequence], middle[sequence]) - before[unit]
+    low, high = (np.clip(edge, 0, flat.tokens[unit]) for edge in (first, end))
+    held = np.flatnonzero(high > low)
+    unit, turn = unit[held], turn[held]
+    half = None if layout.passes == (None,) else np.array([each.half for each in order])[turn]
+    head = np.array([each.head for each in order])[turn] if reading.by_head else None
+    parts = Parts(
+        flat.start[unit], flat.size[unit], low[held], (high - low)[held], half, head, span[held]
+    )
+    runs, group = layout.runs(parts, layer)
+    sequence, turn = group // len(order), group % len(order)
+    return Extent(
+        runs.start, runs.size, write[turn] == 1, sequence * (owner.max() + 1) + owner[turn]
+    )
+
+
+def swap(allocator: Allocator, request: int, layer: int, out: bool) -> Extent:
+    """One layer of a request's tokens on their way to host memory (read here), or back (written):
+    the device's side of a swap, while the request holds its slots."""
+    units, layout = allocator.units(request), allocator.layout
+    return _batch([(layout.extents(units, layer, half), not out, 0) for half in layout.passes])
+
+
+def migration(
+    allocator: Allocator,
+    moves: Sequence[Migration],
+    layer: int,
+    piece_bytes: int,
+    copies: Sequence[Migration] = (),
+) -> Extent:
+    """One layer of contiguous copies, in pieces: each is read from the old place and written to the
+    new. moves: from an old reservation to the one that its request has now; copies: on write, from
+    block to block."""
+    layout, reserved = allocator.layout, allocator.reserved
+    pairs = [
+        (_unit(m.source, m.tokens, m.left), _unit(m.target, m.tokens, int(reserved[m.request])))
+        for m in moves
+    ]
+    pairs += [
+        (_unit(m.source, m.tokens, m.left), _unit(m.target, m.tokens, m.left)) for m in copies
+    ]
+    starts, sizes, owners = [], [], []
+    for place, (source, target) in enumerate(pairs):
+        for half in layout.passes:
+            old = layout.extents(source, layer, half)
+            new = layout.extents(target, layer, half)
+            # the same bytes in the same order, in runs that need not be the same
+            ends = np.union1d(np.cumsum(old.size), np.cumsum(new.size))
+            common = np.diff(ends, prepend=0)
+            offset, part = _pieces(common, piece_bytes)
+            at = np.repeat(ends - common, -(-common // piece_bytes)) + offset
+            starts.append(np.stack((_at(old, at), _at(new, at)), 1).ravel())
+            sizes.append(np.repeat(part, 2))
+            owners.append(np.full(2 * len(part), place, np.int64))
+    start = np.concatenate(starts)
+    write = np.arange(len(start)) % 2 == 1
+    return Extent(start, np.concatenate(sizes), write, np.concatenate(owners))
+
+
+def _at(runs: Extents, offset: IntArray) -> IntArray:
+    """Addresses of the bytes at these offsets into the runs."""
+    ends = np.cumsum(runs.size)
+    index = np.searchsorted(ends, offset, side="right")
+    return runs.start[index] + offset - (ends - runs.size)[index]
+
+
+def weights(model: TransformerSpec, layer: int, tile_bytes: int) -> Extent:
+    """One layer's weights in tiles, in order; layers lie one after another from address 0."""
+    whole = np.array([model.layer_weight_bytes], np.int64)
+    offset, size = _pieces(whole, tile_bytes)
+    reads = np.zeros(len(size), np.bool_)
+    return Extent(layer * whole + offset, size, reads, np.zeros(len(size), np.int64))
+
+
+def contiguous(start: int, size: int, parts: int) -> Extent:
+    """Bytes that lie together, in equal parts, each a sequence of its own: whatever the `spread`,
+    each of `parts` engines reads one long contiguous extent."""
+    edges = start + np.arange(parts + 1) * size // parts
+    owner = np.arange(parts)
+    return Extent(edges[:-1], np.diff(edges), np.zeros(parts, np.bool_), owner)
+
+
+def deal(extents: Extent, engines: int, spread: Spread, align: int) -> Descriptors:
+    """Descriptors of `extents` spread over `engines`; slices are cut at multiples of `align`
+    bytes."""
+    if spread == "slice":
+        return _slices(extents, engines, align)
+    if spread == "split":
+        engine = np.arange(len(extents.start)) % engines
+    else:
+        engine = _least_loaded(extents, engines)[extents.owner]
+    order = np.argsort(engine, kind="stable")
+    return Descriptors(
+        engine[order], extents.start[order], extents.size[order], extents.write[order]
+    )
+
+
+def window(
+    descriptors: Descriptors, engines: int, begin: float, each_bytes: int | IntArray, align: int
+) -> Descriptors:
+    """The part of every engine's issue order from the share `begin` of its bytes on, `each_bytes`
+    long: for all engines alike, or (n,) as it is for the engine of each descriptor."""
+    total = np.bincount(descriptors.engine, descriptors.size, engines).astype(np.int64)
+    passed = np.cumsum(descriptors.size) - descriptors.size
+    before = np.concatenate(([0], np.cumsum(total)[:-1]))
+    first = (before + (total * begin).astype(np.int64) // align * align)[descriptors.engine]
+    low = np.clip(first - passed, 0, descriptors.size)
+    high = np.clip(first + each_bytes - passed, 0, descriptors.size)
+    kept = high > low
+    return Descriptors(
+        descriptors.engine[kept],
+        (descriptors.start + low)[kept],
+        (high - low)[kept],
+        descriptors.write[kept],
+    )
+
+
+def joined(parts: list[Descriptors]) -> Descriptors:
+    """Several layers one after another on every engine."""
+    order = np.argsort(np.concatenate([part.engine for part in parts]), kind="stable")
+    return Descriptors(
+        np.concatenate([part.engine for part in parts])[order],
+        np.concatenate([part.start for part in parts])[order],
+        np.concatenate([part.size for part in parts])[order],
+        np.concatenate([part.write for part in parts])[order],
+    )
+
+
+def balance(loads: IntArray, rate: float, engine_rate: float) -> float:
+    """Share of `rate` (bytes/s of all engines busy) that is kept when engines run out of work.
+
+    loads: bytes of each engine. The busy engines share `rate` evenly, none above `engine_rate`
+    (fluid model, assumed), so that the last ones may not fill the memory.
+    """
+    busy = np.sort(loads[loads > 0]).astype(np.float64)
+    if not len(busy):
+        return 1.0
+    stretch = np.diff(busy, prepend=0.0)
+    alive = np.arange(len(busy), 0, -1)
+    seconds = float((stretch / np.minimum(rate / alive, engine_rate)).sum())
+    return min(float(busy.sum()) / seconds / rate, 1.0)
+
+
+def _batch(parts: list[tuple[Extents, bool, int]]) -> Extent:
+    count = [len(extents.start) for extents, _, _ in parts]
+    return Extent(
+        np.concatenate([extents.start for extents, _, _ in parts]),
+        np.concatenate([extents.size for extents, _, _ in parts]),
+        np.repeat(np.array([write for _, write, _ in parts], np.bool_), count),
+        np.repeat(np.array([place for _, _, place in parts], np.int64), count),
+    )
+
+
+def _unit(start: int, tokens: int, size: int) -> Units:
+    return Units(*(np.array([value], np.int64) for value in (start, tokens, size)))
+
+
+def _pieces(sizes: IntArray, piece: int) -> tuple[IntArray, IntArray]:
+    """(offset in its extent, bytes) of every piece of extents of these sizes."""
+    counts = -(-sizes // piece)
+    nth = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    offset = nth * piece
+    return offset, np.minimum(np.repeat(sizes, counts) - offset, piece)
+
+
+def _slices(extents: Extent, engines: int, align: int) -> Descriptors:
+    """Equal consecutive slices of the bytes of `extents`, cut where an extent's own offset is
+    aligned."""
+    ends = np.cumsum(extents.size)
+    total = int(ends[-1]) if len(ends) else 0
+    at = np.arange(1, engines) * total // engines
+    inside = np.minimum(np.searchsorted(ends, at, side="right"), max(len(ends) - 1, 0))
+    begin = ends[inside] - extents.size[inside]
+    at = np.unique(begin + (at - begin) // align * align)
+    cuts = at[(at > 0) & (at < total)]
+    edges = np.union1d(np.concatenate(([0], ends)), cuts)
+    index = np.searchsorted(ends, edges[:-1], side="right")
+    offset = edges[:-1] - (ends[index] - extents.size[index])
+    engine = np.searchsorted(cuts, edges[:-1], side="right")
+    return Descriptors(engine, extents.start[index] + offset, np.diff(edges), extents.write[index])
+
+
+def _least_loaded(extents: Extent, engines: int) -> IntArray:
+    """Engine of each sequence: the longest first, to the engine with the least bytes so far."""
+    load = np.bincount(extents.owner, extents.size)
+    heap = [(0.0, engine) for engine in range(engines)]
+    engine_of = np.zeros(len(load), np.int64)
+    for owner in np.argsort(-load, kind="stable"):
+        least, engine = heapq.heappop(heap)
+        engine_of[owner] = engine
+        heapq.heappush(heap, (least + float(load[owner]), engine))
+    return engine_of

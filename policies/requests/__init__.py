@@ -1,0 +1,1 @@
+"""Request streams: traces, length tables, arrivals, prompts, objectives."""

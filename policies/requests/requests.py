@@ -1,0 +1,156 @@
+"""The request stream a serving system sees, and the traces it can be read from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hwmodel.description.description import DescriptionError
+from policies.requests.trace_formats import read_trace
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+MAX_TOKENS = 10**9
+"""Longest length taken: far above any context window, and sums of many stay inside int64."""
+
+
+@dataclass(frozen=True, eq=False)
+class Requests:
+    """`n` requests in order of arrival.
+
+    arrival_s: float64 (n,), seconds, finite, >= 0, non-decreasing.
+    prompt_tokens, output_tokens: int64 (n,), each 1 to MAX_TOKENS.
+    prefix_id: int64 (n,), requests of one id begin alike; -1 (None: all) shares with nobody.
+    prefix_tokens: int64 (n,), first tokens of the prompt that are those of the id; of two requests
+    the smaller number is what they share. 0 where the id is -1 (None: all).
+    samples: int64 (n,), outputs drawn at once from one prompt, 1 to MAX_TOKENS (None: 1 each).
+
+    All arrays are C-contiguous. Raises ValueError when a rule above is broken.
+    """
+
+    arrival_s: FloatArray
+    prompt_tokens: IntArray
+    output_tokens: IntArray
+    prefix_id: IntArray = None  # type: ignore[assignment]  # an array after __post_init__
+    prefix_tokens: IntArray = None  # type: ignore[assignment]
+    samples: IntArray = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        arrival_s = np.ascontiguousarray(self.arrival_s, dtype=np.float64)
+        count = len(arrival_s)
+        columns = {
+            "arrival_s": arrival_s,
+            "prompt_tokens": token_array(self.prompt_tokens, "prompt_tokens"),
+            "output_tokens": token_array(self.output_tokens, "output_tokens"),
+            "prefix_id": _column(self.prefix_id, "prefix_id", count, -1, least=-1),
+            "prefix_tokens": _column(self.prefix_tokens, "prefix_tokens", count, 0, least=0),
+            "samples": _column(self.samples, "samples", count, 1, least=1),
+        }
+        if arrival_s.ndim != 1 or any(len(column) != count for column in columns.values()):
+            shapes = ", ".join(f"{column.shape} {name}" for name, column in columns.items())
+            raise ValueError(f"arrays of different lengths: {shapes}")
+        if not np.isfinite(arrival_s).all() or (arrival_s < 0).any():
+            raise ValueError("arrival_s must be finite and not negative")
+        if (np.diff(arrival_s) < 0).any():
+            raise ValueError("arrival_s must not decrease")
+        if (columns["prefix_tokens"] > columns["prompt_tokens"]).any():
+            raise ValueError("prefix_tokens must not be above prompt_tokens")
+        if columns["prefix_tokens"][columns["prefix_id"] < 0].any():
+            raise ValueError("prefix_tokens must be 0 where prefix_id is -1")
+        for name, column in columns.items():
+            object.__setattr__(self, name, column)
+
+    def __len__(self) -> int:
+        return len(self.arrival_s)
+
+    def __getitem__(self, rows: slice) -> Requests:
+        """The requests of a slice, times unchanged."""
+        if not isinstance(rows, slice):
+            raise TypeError(f"take a slice of requests, such as requests[:100]; got {rows!r}")
+        return self._rows(rows)
+
+    def take(self, rows: ArrayLike) -> Requests:
+        """The requests at these indices, or where this mask is true, in order of arrival."""
+        index = np.asarray(rows)
+        if index.size == 0 and index.dtype != np.bool_:
+            index = index.astype(np.int64)
+        return self._rows(index)
+
+    def _rows(self, rows: Any) -> Requests:
+        return Requests(*(getattr(self, column.name)[rows] for column in fields(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What a trace file says: lengths in the file's order, and arrivals where it has them.
+
+    arrival_s: float64 (n,) seconds, or None when the file has no times.
+    prompt_tokens, output_tokens: int64 (n,), each 1 to MAX_TOKENS.
+    dropped: rows left out because their output (in BurstGPT also: their prompt) was empty.
+    prefix_id, prefix_tokens: int64 (n,) as in `Requests`, or None where the file knows of none.
+    """
+
+    arrival_s: FloatArray | None
+    prompt_tokens: IntArray
+    output_tokens: IntArray
+    dropped: int
+    path: Path
+    prefix_id: IntArray | None = None
+    prefix_tokens: IntArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.prompt_tokens)
+
+    def requests(self) -> Requests:
+        """The trace as a request stream. Raises DescriptionError when the file has no times."""
+        if self.arrival_s is None:
+            raise DescriptionError(
+                "arrival_s is empty throughout: the trace has lengths but no times",
+                file=self.path,
+            )
+        if self.prefix_id is None or self.prefix_tokens is None:
+            return Requests(self.arrival_s, self.prompt_tokens, self.output_tokens)
+        return Requests(
+            self.arrival_s, self.prompt_tokens, self.output_tokens, self.prefix_id,
+            self.prefix_tokens,
+        )  # fmt: skip
+
+
+def token_array(values: ArrayLike, name: str, least: int = 1) -> IntArray:
+    """`values` as C-contiguous int64 (n,), numbers from `least` to MAX_TOKENS; else ValueError."""
+    tokens = np.asarray(values)
+    if tokens.ndim != 1:
+        raise ValueError(f"{name} must have one dimension; got shape {tokens.shape}")
+    if tokens.size and tokens.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be whole numbers; got {tokens.dtype}")
+    if tokens.size and (tokens.min() < least or tokens.max() > MAX_TOKENS):
+        got = f"{tokens.min()} to {tokens.max()}"
+        raise ValueError(f"{name} must be {least} to {MAX_TOKENS}; got {got}")
+    return np.ascontiguousarray(tokens, dtype=np.int64)
+
+
+def _column(values: ArrayLike | None, name: str, count: int, default: int, least: int) -> IntArray:
+    """An optional column: `default` everywhere where there is none."""
+    if values is None:
+        return np.full(count, default, np.int64)
+    return token_array(values, name, least)
+
+
+def load_trace(path: str | Path) -> Trace:
+    """Read a trace file of a known format (see `policies.requests.trace_formats`), dropping rows
+    with an empty output.
+
+    Azure, BurstGPT and Mooncake times become seconds since the file's first row.
+    Raises DescriptionError with file and line for whatever is wrong with the file.
+    """
+    path = Path(path)
+    found = read_trace(path, MAX_TOKENS)
+    return Trace(
+        found.arrival_s, found.prompt_tokens, found.output_tokens, found.dropped, path,
+        found.prefix_id, found.prefix_tokens,
+    )  # fmt: skip

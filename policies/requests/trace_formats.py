@@ -1,0 +1,372 @@
+"""Formats of request traces, told apart by their content, plain or gzip.
+
+- ours: `arrival_s,prompt_tokens,output_tokens`, where `arrival_s` may be empty in every row;
+- Azure LLM inference: `TIMESTAMP,ContextTokens,GeneratedTokens`
+  (github.com/Azure/AzurePublicDataset, AzureLLMInferenceDataset2023.md);
+- BurstGPT: `Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type`, in later
+  releases with `Session ID` and `Elapsed time` (github.com/HPMLL/BurstGPT). All models and log
+  types are kept; failures, whose response (and often request) has no tokens, are dropped;
+- Mooncake: JSON lines with `timestamp` (ms), `input_length`, `output_length` and, where known,
+  `hash_ids`, one for each 512 tokens of the prompt (github.com/kvcache-ai/Mooncake). Requests whose
+  ids begin alike share that part of their prompts; `shared_chains` says what is kept of it.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+import zlib
+from array import array
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.description.description import DescriptionError
+
+MOONCAKE_BLOCK_TOKENS = 512
+"""Tokens of the prompt that a hash id stands for (Mooncake's README)."""
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_CHUNK_BYTES = 1 << 20
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Columns(NamedTuple):
+    """What a trace says, in the file's order.
+
+    arrival_s: float64 (n,), non-decreasing, or None where the file has no times. prompt_tokens,
+    output_tokens: int64 (n,). dropped: rows left out. prefix_id, prefix_tokens: int64 (n,) as in
+    `policies.requests.requests.Requests`, or None where the format knows nothing of them.
+    """
+
+    arrival_s: NDArray[np.float64] | None
+    prompt_tokens: NDArray[np.int64]
+    output_tokens: NDArray[np.int64]
+    dropped: int
+    prefix_id: NDArray[np.int64] | None = None
+    prefix_tokens: NDArray[np.int64] | None = None
+
+
+class _Format(NamedTuple):
+    """A CSV format. `time`, `prompt`, `output`: names of its columns, `header`: of all of them."""
+
+    header: tuple[str, ...]
+    time: str
+    prompt: str
+    output: str
+    seconds: Callable[[str, str], float]
+    """The time in a field, in any unit that `per_second` divides."""
+    per_second: float = 1.0
+    from_zero: bool = True
+    """Whether times count from the first row."""
+    may_lack_times: bool = False
+    least_prompt: int = 1
+    """0: rows with an empty prompt are dropped, not refused."""
+
+
+def read_trace(path: Path, max_tokens: int) -> Columns:
+    """Read a trace of a known format (see the module), dropping rows with an empty output.
+
+    Raises DescriptionError with file and line for whatever is wrong with the file, and where a
+    length is above `max_tokens`.
+    """
+    text = read_text(path)
+    rows = _JsonLines(text) if text.lstrip().startswith("{") else _Csv(text)
+    try:
+        return rows.read(max_tokens)
+    except csv.Error as error:
+        raise DescriptionError(f"not a CSV row: {error}", path, rows.line) from None
+    except ValueError as error:
+        raise DescriptionError(str(error), path, rows.line) from None
+
+
+def read_text(path: Path) -> str:
+    """The file's text, unzipped. Raises DescriptionError when it cannot be had."""
+    content = bytearray()
+    try:
+        with path.open("rb") as raw:
+            zipped = raw.peek(2)[:2] == _GZIP_MAGIC
+            file = gzip.GzipFile(fileobj=raw) if zipped else raw
+            while chunk := file.read1(_CHUNK_BYTES):
+                content += chunk
+        return content.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise DescriptionError("no such file", path) from None
+    except IsADirectoryError:
+        raise DescriptionError(
+            "is a directory; expected a trace (CSV or JSON lines, plain or gzip)", path
+        ) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        line = content.count(b"\n") + 1
+        raise DescriptionError("the gzip data ends or breaks here", path, line) from None
+    except OSError as error:
+        raise DescriptionError(f"cannot be read: {error.strerror or error}", path) from None
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DescriptionError(
+            f"expected CSV text (UTF-8), plain or gzip; got byte 0x{content[error.start]:02x}",
+            path, line,
+        ) from None  # fmt: skip
+
+
+class _Rows:
+    """Rows that were read. Times must not fall; a row with an empty output is dropped."""
+
+    def __init__(self) -> None:
+        self._before = -math.inf
+        self._start: float | None = None
+        self._arrivals, self._prompts, self._outputs = array("d"), array("q"), array("q")
+        self.dropped = 0
+
+    def time(self, now: float, column: str, text: Any) -> None:
+        """The row's time; raises ValueError where it is before the last one's."""
+        if now < self._before:
+            raise ValueError(f"{column} {text!r} is before the row above it; sort by time")
+        self._before = now
+        self._start = now if self._start is None else self._start
+
+    def add(self, prompt: int, output: int) -> bool:
+        """The row's lengths; False if it is dropped."""
+        if prompt == 0 or output == 0:
+            self.dropped += 1
+            return False
+        self._arrivals.append(max(self._before, 0.0))
+        self._prompts.append(prompt)
+        self._outputs.append(output)
+        return True
+
+    def columns(self, timed: bool, from_zero: bool, per_second: float) -> Columns:
+        """All rows; raises ValueError where there are none."""
+        if not self._prompts:
+            raise ValueError(f"no requests: {self.dropped} rows, all with an empty output")
+        arrival_s = np.array(self._arrivals)
+        if timed and from_zero:
+            assert self._start is not None
+            arrival_s = (arrival_s - self._start) / per_second
+        prompts, outputs = np.array(self._prompts, np.int64), np.array(self._outputs, np.int64)
+        return Columns(arrival_s if timed else None, prompts, outputs, self.dropped)
+
+
+class _Csv:
+    """A trace with a header and a row for each request."""
+
+    def __init__(self, text: str) -> None:
+        self._reader = csv.reader(io.StringIO(text, newline=""))
+
+    @property
+    def line(self) -> int:
+        """The line just read."""
+        return max(self._reader.line_num, 1)
+
+    def read(self, max_tokens: int) -> Columns:
+        """Raises ValueError or csv.Error about the row just read."""
+        kind, header = _format(self._reader)
+        at = [header.index(name) for name in (kind.time, kind.prompt, kind.output)]
+        rows = _Rows()
+        timed: bool | None = None
+        for row in self._reader:
+            if not row:
+                continue
+            if len(row) != len(header):
+                expected = f"{len(header)} fields ({','.join(header)})"
+                raise ValueError(f"expected {expected}; got {len(row)}")
+            time, prompt, output = (row[column] for column in at)
+            if timed is None:
+                timed = time != "" or not kind.may_lack_times
+            if timed:
+                rows.time(kind.seconds(time, kind.time), kind.time, time)
+            elif time:
+                raise ValueError(f"{kind.time} is {time!r} here but empty in the first row")
+            rows.add(
+                _tokens(prompt, kind.prompt, kind.least_prompt, max_tokens),
+                _tokens(output, kind.output, 0, max_tokens),
+            )
+        return rows.columns(bool(timed), kind.from_zero, kind.per_second)
+
+
+def _format(reader: Iterator[list[str]]) -> tuple[_Format, tuple[str, ...]]:
+    """The format whose columns the header names, and the header. Raises ValueError."""
+    header = tuple(name.strip() for name in next(reader, []))
+    if not any(header):
+        raise ValueError(f"expected a header on the first line; {_KNOWN}")
+    for kind in FORMATS:
+        if set(kind.header) <= set(header) <= set(kind.header) | _MAY_BE_THERE:
+            return kind, header
+    raise ValueError(f"unknown header {','.join(header)!r}; {_KNOWN}")
+
+
+def _tokens(text: str, column: str, at_least: int, at_most: int) -> int:
+    try:
+        tokens = int(text)
+    except ValueError:
+        tokens = -1
+        if not text.strip().removeprefix("-").isdecimal():
+            raise ValueError(f"{column}: expected a whole number of tokens; got {text!r}") from None
+    if not at_least <= tokens <= at_most:
+        raise ValueError(f"{column}: expected {at_least} to {at_most} tokens; got {text!r}")
+    return tokens
+
+
+def _plain_seconds(text: str, column: str) -> float:
+    return _seconds(text, column, " (or empty in every row)")
+
+
+def _seconds(text: str, column: str, otherwise: str = "") -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"{column}: expected seconds, 0 or more{otherwise}; got {text!r}")
+    return seconds
+
+
+def _timestamp_us(text: str, column: str) -> float:
+    """Microseconds since 1970 (exact in a float until the year 2255); no zone means UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        example = "2023-11-16 18:15:46.6805900"
+        raise ValueError(f"{column}: expected a time such as {example}; got {text!r}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+FORMATS = (
+    _Format(
+        ("arrival_s", "prompt_tokens", "output_tokens"),
+        "arrival_s", "prompt_tokens", "output_tokens", _plain_seconds,
+        from_zero=False, may_lack_times=True,
+    ),
+    _Format(
+        ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
+        "TIMESTAMP", "ContextTokens", "GeneratedTokens", _timestamp_us, per_second=1e6,
+    ),
+    _Format(
+        ("Timestamp", "Model", "Request tokens", "Response tokens", "Total tokens", "Log Type"),
+        "Timestamp", "Request tokens", "Response tokens", _seconds, least_prompt=0,
+    ),
+)  # fmt: skip
+"""The CSV formats."""
+
+_MAY_BE_THERE = {"Session ID", "Elapsed time"}
+"""Columns of later releases of BurstGPT, which are not used."""
+
+_KNOWN = "known headers: " + " and ".join(",".join(kind.header) for kind in FORMATS)
+
+
+class _JsonLines:
+    """A Mooncake trace: an object on each line."""
+
+    KEYS = ("timestamp", "input_length", "output_length")
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.rstrip("\n").split("\n")
+        self.line = 1
+
+    def read(self, max_tokens: int) -> Columns:
+        """Raises ValueError about the line just read."""
+        rows = _Rows()
+        chains: list[list[int]] = []
+        for number, line in enumerate(self._lines, 1):
+            self.line = number
+            if not line.strip():
+                continue
+            item = self._object(line)
+            prompt = self._whole(item, "input_length", 1, max_tokens)
+            output = self._whole(item, "output_length", 0, max_tokens)
+            rows.time(self._milliseconds(item), "timestamp", item["timestamp"])
+            chain = self._chain(item)
+            if rows.add(prompt, output):
+                chains.append(chain)
+        found = rows.columns(timed=True, from_zero=True, per_second=1e3)
+        prefix_id, blocks = shared_chains(chains)
+        tokens = np.minimum(blocks * MOONCAKE_BLOCK_TOKENS, found.prompt_tokens)
+        return found._replace(prefix_id=prefix_id, prefix_tokens=tokens)
+
+    def _object(self, line: str) -> dict[str, Any]:
+        try:
+            item = json.loads(line)
+        except (ValueError, RecursionError):
+            item = None
+        if not isinstance(item, dict):
+            raise ValueError(f"expected a JSON object with {', '.join(self.KEYS)} on each line")
+        for key in self.KEYS:
+            if key not in item:
+                raise ValueError(f"key {key!r} is missing")
+        return item
+
+    @staticmethod
+    def _whole(item: dict[str, Any], key: str, least: int, most: int) -> int:
+        value = item[key]
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ValueError(f"{key}: expected {least} to {most} tokens; got {value!r}")
+        return value
+
+    @staticmethod
+    def _milliseconds(item: dict[str, Any]) -> float:
+        value = item["timestamp"]
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 0 <= value < math.inf:
+            raise ValueError(f"timestamp: expected milliseconds, 0 or more; got {value!r}")
+        return float(value)
+
+    @staticmethod
+    def _chain(item: dict[str, Any]) -> list[int]:
+        chain = item.get("hash_ids", [])
+        if not isinstance(chain, list) or not all(type(part) is int for part in chain):
+            raise ValueError("hash_ids: expected a list of whole numbers")
+        return chain
+
+
+def shared_chains(chains: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(prefix_id, shared blocks), int64 (n,), of requests whose prompts are chains of blocks.
+
+    A request shares its longest beginning that any other has too. All beginnings form a tree; an id
+    stands for one path from its root to where nobody shares any more. A request whose shared part
+    ends where paths part goes with the one that most requests take. What is not kept: a beginning
+    common to several ids is one block chain for each of them.
+    """
+    tree: dict[tuple[int, int], int] = {}
+    count = [0]
+    for chain in chains:
+        node = 0
+        for block in chain:
+            node = tree.setdefault((node, block), len(count))
+            if node == len(count):
+                count.append(0)
+            count[node] += 1
+    return _follow(chains, tree, count)
+
+
+def _follow(
+    chains: list[list[int]], tree: dict[tuple[int, int], int], count: list[int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """See `shared_chains`. tree: (node, block) -> child, children after parents; count: requests
+    that pass through a node."""
+    heir = np.arange(len(count))
+    best = [0] * len(count)
+    for (node, _), child in reversed(tree.items()):  # children before their parents
+        if count[child] > 1 and count[child] >= best[node]:
+            heir[node], best[node] = heir[child], count[child]
+    numbers: dict[int, int] = {}
+    prefix_id, blocks = np.full(len(chains), -1, np.int64), np.zeros(len(chains), np.int64)
+    for row, chain in enumerate(chains):
+        node = 0
+        for depth, block in enumerate(chain, 1):
+            child = tree[node, block]
+            if count[child] < 2:
+                break
+            node, blocks[row] = child, depth
+        if node:
+            prefix_id[row] = numbers.setdefault(int(heir[node]), len(numbers))
+    return prefix_id, blocks

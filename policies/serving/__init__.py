@@ -1,0 +1,1 @@
+"""A serving run: replicas, clusters, metrics, logs."""

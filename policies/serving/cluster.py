@@ -1,0 +1,175 @@
+"""A node: one request stream over several cards, each a replica with memory of its own.
+
+The manager places a request on a card as it arrives, by what is known then, and does not move it
+afterwards. `pressure` is the ODMA paper's idea as far as it says (compute and memory pressure);
+how they are measured and weighed is assumed:
+
+- compute pressure: requests on the card, waiting or running;
+- memory pressure: tokens that those are predicted to store, prompts and predicted outputs;
+
+each as a share of the most on any card, and `compute_weight` weighs the two.
+
+Cards advance in the order of their next steps, none past the next arrival. Where bounds are in
+step, a card meets new ones as its next steps are scheduled.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from hwmodel.description.description import Strict
+from policies.requests.requests import FloatArray, IntArray, Requests
+from policies.serving.replica import Replica
+
+Placement = Literal["round_robin", "least_requests", "pressure"]
+
+
+class ClusterSpec(Strict):
+    """Cards of a node, and how they share the load."""
+
+    cards: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Replicas; with `tensor_parallel` each of them is several devices."""
+    placement: Placement = "round_robin"
+    """Where a request goes: in turn, to the card with the fewest requests, or to that under the
+    least pressure; the first of equals."""
+    compute_weight: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Weight of compute pressure; the rest is that of memory (assumed)."""
+    bounds: Literal["shared", "own"] = "shared"
+    """Bucket bounds of one window over the whole node, in step on all cards, or of each card's own
+    requests."""
+
+
+class Manager:
+    """Places requests and keeps account of who is where."""
+
+    def __init__(self, spec: ClusterSpec, requests: Requests, predicted: FloatArray) -> None:
+        self._spec = spec
+        self._tokens = requests.prompt_tokens + requests.samples * predicted
+        self.card_of: IntArray = np.full(len(requests), -1, np.int64)
+        self.count: IntArray = np.zeros(spec.cards, np.int64)
+        """Requests on each card, waiting or running."""
+        self.tokens: FloatArray = np.zeros(spec.cards)
+        """Tokens that those are predicted to store."""
+        self._next = 0
+        self._leaving: list[tuple[float, int]] = []  # ends of steps that may still be under way
+
+    def place(self, request: int, now_s: float) -> int:
+        """The card that a request which arrives at `now_s` goes to."""
+        while self._leaving and self._leaving[0][0] <= now_s:
+            self._forget(heapq.heappop(self._leaving)[1])
+        card = self._choose()
+        self.card_of[request] = card
+        self.count[card] += 1
+        self.tokens[card] += self._tokens[request]
+        return card
+
+    def ended(self, requests: list[int], at_s: float) -> None:
+        """These leave their cards at `at_s`, the end of a step; before it nobody knows."""
+        for request in requests:
+            heapq.heappush(self._leaving, (at_s, request))
+
+    def _forget(self, request: int) -> None:
+        card = self.card_of[request]
+        self.count[card] -= 1
+        self.tokens[card] -= self._tokens[request]
+
+    def _choose(self) -> int:
+        if self._spec.placement == "round_robin":
+            self._next += 1
+            return (self._next - 1) % self._spec.cards
+        if self._spec.placement == "least_requests":
+            return int(np.argmin(self.count))
+        weight = self._spec.compute_weight
+        pressure = weight * _relative(self.count) + (1 - weight) * _relative(self.tokens)
+        return int(np.argmin(pressure))
+
+
+class Node:
+    """Cards behind a manager. `busy_s`: how long steps took on each card, (cards,)."""
+
+    def __init__(self, replicas: list[Replica], manager: Manager) -> None:
+        self.replicas = replicas
+        self.manager = manager
+        self.busy_s: FloatArray = np.zeros(len(replicas))
+        self._metrics = replicas[0].metrics
+
+    def serve(
+        self,
+        requests: IntArray,
+        arrival_s: FloatArray,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Serve these requests, in order of arrival, to the last."""
+        for request, at_s in zip(requests.tolist(), arrival_s.tolist(), strict=True):
+            while self._advance(at_s, len(requests), progress):
+                pass
+            self.replicas[self.manager.place(request, at_s)].arrive([request], [at_s])
+        while self._advance(np.inf, len(requests), progress):
+            pass
+        last_s = max(replica.now_s for replica in self.replicas)
+        for replica in self.replicas:
+            self._metrics.idle(last_s - replica.now_s)
+
+    def _advance(
+        self, until_s: float, count: int, progress: Callable[[int, int], None] | None
+    ) -> bool:
+        """The card that is behind the others goes on; False where all are there."""
+        card = min(range(len(self.replicas)), key=lambda index: self.replicas[index].next_s)
+        replica, before_s = self.replicas[card], self._metrics.sums.seconds
+        if replica.next_s >= until_s:
+            return False
+        ended = replica.advance(until_s)
+        self.busy_s[card] += self._metrics.sums.seconds - before_s
+        self.manager.ended(ended, replica.now_s)
+        if ended and progress is not None:
+            progress(self._metrics.ended, count)
+        return True
+
+    def report(self, outputs: IntArray) -> dict[str, Any]:
+        """What each card did, and how evenly: `imbalance` is the most output tokens of a card over
+        the mean, less 1. outputs: int64 (n,), output tokens of each request."""
+        each = range(len(self.replicas))
+        mine = [self.manager.card_of == card for card in each]
+        tokens = [int(outputs[chosen].sum()) for chosen in mine]
+        return {
+            "cards": [
+                {
+                    "requests": int(mine[card].sum()),
+                    "output_tokens": tokens[card],
+                    "busy_s": float(self.busy_s[card]),
+                    "preemptions": self.replicas[card].engine.preemptions,
+                    "policy": self.replicas[card].engine.allocator.report(),
+                }
+                for card in each
+            ],
+            "imbalance": max(tokens) * len(tokens) / max(sum(tokens), 1) - 1,
+        }
+
+
+def mean_of(reports: list[dict[str, Any]], weights: IntArray) -> dict[str, Any]:
+    """Reports of cards as one: means of their numbers, each card's with its weight, None where a
+    card has none; lists stay with the cards. The mean of half-widths (`ci95`) is the most that
+    the mean's own can be."""
+    share = weights / max(int(weights.sum()), 1)
+    found: dict[str, Any] = {}
+    for key, value in reports[0].items():
+        values = [report.get(key) for report in reports]
+        if None in values:
+            found[key] = None
+        elif isinstance(value, dict):
+            found[key] = mean_of([report[key] for report in reports], weights)
+        elif isinstance(value, int | float):
+            found[key] = float(share @ np.array(values, np.float64))
+        elif isinstance(value, str):
+            found[key] = value
+    return found
+
+
+def _relative(values: IntArray | FloatArray) -> FloatArray:
+    """Shares of the largest."""
+    return values / max(float(values.max()), 1e-300)

@@ -1,0 +1,110 @@
+"""A record of physical memory: who held which token slots, from when until when.
+
+A row is a run of slots that one request holds, that lie together and were taken together. Recording
+begins when a share of the requests has ended, so that memory is as it is in use, and ends after
+`MOST` rows, so that the record of a long run can still be looked at; what is held then ends then.
+Slots that grow within a stretch of steps alike count from the stretch's beginning; slots that
+several requests share are each one's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from policies.serving.recorder import Recorder, Rows
+
+if TYPE_CHECKING:
+    from policies.allocators.allocator import Allocator, Migration
+    from policies.engines.engine import Step
+    from policies.memory.step import StepTimes
+    from policies.requests.requests import Requests
+
+BEGIN = 0.3
+"""Share of the requests that have ended when recording begins (assumed)."""
+MOST = 200_000
+"""Rows."""
+Run = tuple[int, int]
+"""First slot, and how many."""
+
+
+class MemoryLog(Recorder):
+    """Writes a run of slots when it is given up."""
+
+    COLUMNS = ("request", "first_slot", "slots", "from_s", "until_s")
+
+    def __init__(self, path: Path, requests: Requests) -> None:
+        self._rows = Rows(path, self.COLUMNS)
+        self._wait = int(BEGIN * len(requests))
+        """Requests still to end before recording begins."""
+        self._written = 0
+        self._held: dict[int, dict[Run, float]] = {}
+        """What each resident holds, since when; as the last stretch left it."""
+        self._known: dict[int, int] = {}
+        """Slots each resident had reserved then; -1 where it must be looked at again."""
+        self._now_s = 0.0
+
+    def step(
+        self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
+    ) -> None:
+        if self._wait > 0 or self._written > MOST:
+            return
+        self._now_s = now_s + seconds
+        for request, known in self._known.items():
+            reserved = int(allocator.reserved[request])
+            if reserved != known:
+                self._known[request] = reserved
+                self._look(request, now_s, allocator)
+        if self._written + sum(map(len, self._held.values())) > MOST:
+            self._end(self._now_s)
+
+    def _look(self, request: int, now_s: float, allocator: Allocator) -> None:
+        """What the request holds now: what it gave up ends, what is new begins."""
+        units = allocator.units(request)
+        found = set(zip(units.start.tolist(), units.size.tolist(), strict=True))
+        held = self._held.setdefault(request, {})
+        gone = {run: held.pop(run) for run in held.keys() - found}
+        self._write(request, gone, now_s)
+        held.update(dict.fromkeys(found - held.keys(), now_s))
+
+    def admitted(self, now_s: float, request: int, slots: int) -> None:
+        self._known[request] = -1
+
+    def migrated(self, now_s: float, migration: Migration) -> None:
+        self._known[migration.request] = -1
+
+    def preempted(self, now_s: float, request: int, how: str) -> None:
+        self._leave(now_s, request)
+
+    def ended(self, now_s: float, request: int) -> None:
+        self._wait -= 1
+        self._leave(now_s, request)
+
+    def _leave(self, now_s: float, request: int) -> None:
+        del self._known[request]
+        self._write(request, self._held.pop(request, {}), now_s)
+
+    def close(self) -> None:
+        self._end(self._now_s)
+        self._rows.close()
+
+    def _end(self, now_s: float) -> None:
+        """What is held still ends here, and nothing more is written."""
+        for request, held in self._held.items():
+            self._write(request, held, now_s)
+        self._held.clear()
+        self._written = MOST + 1
+
+    def _write(self, request: int, held: dict[Run, float], until_s: float) -> None:
+        """Runs that touch and began together are one row."""
+        if self._written > MOST:
+            return
+        joined: list[tuple[int, int, float]] = []
+        for (first, slots), from_s in sorted(held.items()):
+            if joined and (sum(joined[-1][:2]), joined[-1][2]) == (first, from_s):
+                joined[-1] = (joined[-1][0], joined[-1][1] + slots, from_s)
+            else:
+                joined.append((first, slots, from_s))
+        for first, slots, from_s in joined:
+            self._rows.add([request, first, slots, from_s, until_s])
+        self._written += len(joined)

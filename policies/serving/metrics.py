@@ -1,0 +1,313 @@
+"""What a serving run is judged by: sums over steps, times of requests, and the figures made of
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hwmodel.specs.device import Device
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.allocator import Allocator
+from policies.engines.engine import LIMITS, Engine, Step
+from policies.memory.step import PHASES, StepTimes
+from policies.memory.step_energy import Transfer, serving_energy
+from policies.memory.traffic import reading
+from policies.requests.requests import FloatArray, IntArray, Requests
+from policies.serving.timeline import Stretch, Timeline
+
+PERCENTILES = (50, 90, 99)
+QUANTILES = 101
+"""Points of the quantile functions of latencies: 0 %, 1 %, ... 100 %."""
+_DIGITS = 5
+
+
+@dataclass
+class Sums:
+    """Sums over steps; a difference of two is what happened in between. Times in seconds."""
+
+    seconds: float = 0.0
+    steps: int = 0
+    output_tokens: int = 0
+    prefill_tokens: int = 0
+    prefill_kv_tokens: int = 0
+    """Tokens of KV read or written by prompt chunks."""
+    cached_tokens: int = 0
+    """Tokens that requests found in memory, instead of prefilling them."""
+    attention_tokens: int = 0
+    """Tokens of KV read or written by the attention of decoding requests, in all layers."""
+    batch_seconds: float = 0.0
+    stored_seconds: float = 0.0
+    reserved_seconds: float = 0.0
+    """Slots that hold a token, and slots that are reserved, times seconds; shared ones once."""
+    compute_s: float = 0.0
+    """Time of phases whose FLOPs take longer than their bytes."""
+    hole_seconds: float = 0.0
+    preemptions: int = 0
+    migrations: int = 0
+    migrated_tokens: int = 0
+    copied_tokens: int = 0
+    """Tokens copied on write."""
+    swapped_tokens: int = 0
+    """Tokens copied to host memory, and back."""
+    phase_s: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys((*PHASES, "overhead"), 0.0)
+    )
+    limit_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*LIMITS, "idle"), 0.0))
+
+    def moved(self, model: TransformerSpec) -> dict[str, int]:
+        """Bytes that each phase read or wrote in memory, what engines read alike once."""
+        tokens = {
+            "attention": self.attention_tokens,
+            "prefill": self.prefill_kv_tokens,
+            "migration": 2 * self.migrated_tokens,
+            "copy": 2 * self.copied_tokens,
+            "swap": self.swapped_tokens,
+        }
+        kv = {phase: count * model.kv_token_bytes for phase, count in tokens.items()}
+        return {"weights": self.steps * model.step_weight_bytes, **kv}
+
+    def copy(self) -> Sums:
+        return Sums(
+            **{**self.__dict__, "phase_s": self.phase_s.copy(), "limit_s": self.limit_s.copy()}
+        )
+
+    def since(self, earlier: Sums) -> Sums:
+        """What was added after `earlier`."""
+        out = Sums()
+        for name, value in self.__dict__.items():
+            before = earlier.__dict__[name]
+            if isinstance(value, dict):
+                out.__dict__[name] = {key: value[key] - before[key] for key in value}
+            else:
+                out.__dict__[name] = value - before
+        return out
+
+
+class Metrics:
+    """Collects a run. `warmup`: the first requests to end and to arrive do not count as steady."""
+
+    def __init__(self, requests: Requests, output_tokens: IntArray, warmup: int) -> None:
+        self.arrival_s = requests.arrival_s
+        self.prompt = requests.prompt_tokens
+        self.output = output_tokens
+        self.outputs = output_tokens * requests.samples
+        """Output tokens of all samples of each request."""
+        self.warmup = warmup
+        self.first_s: FloatArray = np.full(len(requests), np.nan)
+        self.end_s: FloatArray = np.full(len(requests), np.nan)
+        self.sums = Sums()
+        self.timeline = Timeline()
+        self.ended = 0
+        self.begin: tuple[float, Sums] = (0.0, Sums())
+        self.close: tuple[float, int] = (0.0, 0)
+        self._shares = bool((requests.prefix_id >= 0).any() or (requests.samples > 1).any())
+
+    def idle(self, seconds: float) -> None:
+        """Nothing ran for this long."""
+        self.sums.limit_s["idle"] += seconds
+
+    def saturated(self, now: float) -> None:
+        """Somebody waits, or somebody will still arrive: the steady part reaches at least to
+        `now`."""
+        self.close = (now, self.sums.output_tokens)
+
+    def steps(
+        self,
+        step: Step,
+        times: StepTimes,
+        allocator: Allocator,
+        running: IntArray,
+        begin_s: float,
+        reserved: int,
+    ) -> None:
+        """Add consecutive steps alike, from `begin_s` on; `reserved` slots in the first of them,
+        `allocator` as it is at the end of the last."""
+        sums, rounds, batch = self.sums, len(times.total_s), step.tokens
+        total = float(times.total_s.sum())
+        stored = int(allocator.stored[running].sum()) - batch * (rounds - 1)
+        if self._shares:  # slots that several requests hold count once
+            held = int(allocator.reserved[running].sum())
+            stored -= max(held - allocator.reserved_total, 0)
+        sums.seconds += total
+        sums.steps += rounds
+        begun = 0
+        for chunk in step.chunks:
+            sums.prefill_tokens += chunk.tokens
+            sums.prefill_kv_tokens += chunk.start + chunk.tokens
+            begun += chunk.samples if chunk.last else 0
+        sums.output_tokens += batch * rounds + begun
+        sums.cached_tokens += step.cached
+        attended = (step.context + batch) * rounds + batch * (rounds * (rounds - 1) // 2)
+        sums.attention_tokens += attended
+        sums.batch_seconds += len(running) * total
+        steps_s = float(np.arange(rounds) @ times.total_s) if rounds > 1 else 0.0
+        sums.stored_seconds += stored * total
+        sums.reserved_seconds += allocator.reserved_total * total
+        if rounds > 1:
+            sums.stored_seconds += batch * steps_s
+            fewer = allocator.grown(step.decode, rounds)
+            sums.reserved_seconds -= float(fewer @ times.total_s)
+        holes = allocator.fragmentation
+        sums.hole_seconds += holes * total
+        sums.preemptions += step.preempted
+        for migration in step.migrations:
+            sums.migrations += 1
+            sums.migrated_tokens += migration.tokens
+        sums.copied_tokens += step.copied
+        sums.swapped_tokens += step.swapped
+        phase = sums.phase_s
+        phase["weights"] += times.weights_s * rounds
+        phase["attention"] += float(times.attention_s.sum())
+        phase["prefill"] += times.prefill_s * rounds
+        phase["migration"] += times.migration_s * rounds
+        phase["copy"] += times.copy_s * rounds
+        phase["swap"] += times.swap_s * rounds
+        phase["all_reduce"] += times.all_reduce_s * rounds
+        phase["overhead"] += times.overhead_s * rounds
+        sums.compute_s += float(times.compute_s.sum())
+        sums.limit_s[step.limit] += total
+        self.timeline.add(
+            Stretch(
+                begin_s, times.total_s, total, steps_s, len(running), batch, stored, reserved,
+                allocator.reserved_total, holes, batch + begun, batch,
+            )
+        )  # fmt: skip
+
+    def end(self, requests: list[int], now: float) -> bool:
+        """These requests ended; True if the warm-up ended with them."""
+        self.end_s[requests] = now
+        self.ended += len(requests)
+        warm = self.ended - len(requests) < self.warmup <= self.ended
+        if warm:
+            self.begin = (now, self.sums.copy())
+        return warm
+
+    def moved_bytes(self, model: TransformerSpec) -> int:
+        """Bytes that decoding moved in the whole run: weights in each step, and the attention's
+        KV."""
+        moved = self.sums.moved(model)
+        return moved["weights"] + moved["attention"]
+
+    def energy(
+        self, device: Device, model: TransformerSpec, transfers: Mapping[str, Transfer], cards: int
+    ) -> dict[str, Any] | None:
+        """DRAM energy of an output token after the warm-up, of all `cards`, each of which holds
+        such a `model`; see `policies.memory.step_energy`."""
+        after = self.sums.since(self.begin[1])
+        moved = after.moved(model)
+        moved["attention"] *= reading(device, model).repeats
+        moved["migration"] += moved.pop("copy") + moved.pop("swap")
+        idle_s = after.limit_s["idle"]
+        found = serving_energy(device, moved, transfers, after.seconds, idle_s, after.output_tokens)
+        return found if found is None or cards == 1 else _times(found, cards)
+
+    def figures(
+        self, engines: Sequence[Engine], model: TransformerSpec, capacity_tokens: int
+    ) -> dict[str, Any]:
+        """All metrics by name; times in seconds, rates a second, shares from 0 to 1.
+
+        engines: those of all cards, each with `model` and room for `capacity_tokens`. Seconds of
+        steps add up over the cards, so that shares and means are those of a card. `phase_gbps`:
+        what a phase moved over its time, which is less than its memory's where FLOPs take longer.
+        """
+        reserved = np.sum([engine.reserved_ever for engine in engines], axis=0)
+        runs = [engine.run_tokens for engine in engines]
+        run_tokens = np.where(np.isnan(runs).all(axis=0), np.nan, np.nansum(runs, axis=0))
+        begin_s, begin = self.begin
+        start = float(self.arrival_s[0]) if self.warmup == 0 and len(self.arrival_s) else begin_s
+        last = float(np.nanmax(self.end_s, initial=0.0))
+        # where nobody waited any more after the warm-up, everything after it is the steady part
+        close_s, made = self.close if self.close[0] > start else (last, self.sums.output_tokens)
+        after = self.sums.since(begin)
+        makespan = last - float(self.arrival_s[0]) if len(self.arrival_s) else 0.0
+        counted = np.arange(len(self.output)) >= self.warmup
+        done = counted & np.isfinite(self.end_s)
+        latency = self.end_s - self.arrival_s
+        first = self.first_s - self.arrival_s
+        many = done & (self.output > 1)
+        each = (self.end_s - self.first_s) / np.maximum(self.output - 1, 1)
+        busy = max(after.seconds, 1e-300)
+        moved = after.moved(model)
+        gbps = {name: _rate(size, after.phase_s[name]) / 1e9 for name, size in moved.items()}
+        held = np.minimum(self.prompt + self.outputs, reserved)
+        finished_tokens = int(self.outputs[np.isfinite(self.end_s)].sum())
+        return {
+            "requests": len(self.output),
+            "finished": self.ended,
+            "output_tokens_per_s": _rate(finished_tokens, makespan),
+            "steady_output_tokens_per_s": _rate(made - begin.output_tokens, close_s - start),
+            "makespan_s": makespan,
+            "steady_s": close_s - start,
+            "requests_per_s": _rate(self.ended, makespan),
+            "ttft_s": summary(first[done]),
+            "tpot_s": summary(each[many]),
+            "latency_s": summary(latency[done]),
+            "utilization": _rate(int(held[done].sum()), int(reserved[done].sum())),
+            "time_weighted_utilization": _rate(after.stored_seconds, after.reserved_seconds),
+            "kv_stored_share": after.stored_seconds / busy / capacity_tokens,
+            "external_fragmentation": after.hole_seconds / busy,
+            "mean_run_tokens": _mean(run_tokens[done]),
+            "batch": after.batch_seconds / busy,
+            "steps": after.steps,
+            "step_s": after.seconds / max(after.steps, 1),
+            "preemptions": after.preemptions,
+            "migrations": after.migrations,
+            "migrated_tokens": after.migrated_tokens,
+            "copied_tokens": after.copied_tokens,
+            "swapped_tokens": after.swapped_tokens,
+            "prefill_tokens": after.prefill_tokens,
+            "cached_tokens": after.cached_tokens,
+            "kv_gbps": gbps["attention"],
+            "phase_gbps": gbps,
+            "phase_share": {name: seconds / busy for name, seconds in after.phase_s.items()},
+            "compute_share": after.compute_s / busy,
+            "limit_share": _shares(after.limit_s),
+            "kv_capacity_tokens": capacity_tokens,
+            "quantiles": {
+                "ttft_s": quantiles(first[done]),
+                "tpot_s": quantiles(each[many]),
+                "latency_s": quantiles(latency[done]),
+            },
+            "over_time": {"warm_s": begin_s, **self.timeline.figures(capacity_tokens)},
+        }
+
+
+def summary(values: FloatArray) -> dict[str, float]:
+    """Mean and percentiles; zeros where there is nothing to sum up."""
+    if not len(values):
+        return {"mean": 0.0, **{f"p{share}": 0.0 for share in PERCENTILES}}
+    points = np.percentile(values, PERCENTILES)
+    named = {f"p{share}": float(point) for share, point in zip(PERCENTILES, points, strict=True)}
+    return {"mean": float(values.mean()), **named}
+
+
+def quantiles(values: FloatArray) -> list[float]:
+    """The quantile function at `QUANTILES` even shares; empty where there is nothing."""
+    if not len(values):
+        return []
+    points = np.quantile(values, np.linspace(0.0, 1.0, QUANTILES))
+    return [float(f"{point:.{_DIGITS}g}") for point in points]
+
+
+def _times(energy: dict[str, Any], cards: int) -> dict[str, Any]:
+    """The energy of so many cards alike."""
+    parts = {name: cards * each for name, each in energy["parts_mj_per_token"].items()}
+    whole = cards * energy["mj_per_token"]
+    return {**energy, "mj_per_token": whole, "parts_mj_per_token": parts}
+
+
+def _rate(amount: float, seconds: float) -> float:
+    return amount / seconds if seconds > 0 else 0.0
+
+
+def _mean(values: FloatArray) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _shares(seconds: dict[str, float]) -> dict[str, float]:
+    total = sum(seconds.values())
+    return {name: _rate(value, total) for name, value in seconds.items()}

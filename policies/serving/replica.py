@@ -1,0 +1,123 @@
+"""One replica: a model on its cards, served from event to event in its own time.
+
+Between two events (arrival, end, growth that could fail, bucket refresh, migration, probe) steps
+are alike, and they are advanced together with the very numbers that single steps would have.
+
+A driver of several replicas goes on with the one whose `next_s` is the least, and no further than
+its own next event:
+
+    while replica.next_s < until_s:
+        ended = replica.advance(until_s)
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+
+import numpy as np
+
+from policies.engines.engine import Engine, Step
+from policies.memory.fidelity import Memory
+from policies.memory.step import StepModel, StepTimes
+from policies.requests.requests import FloatArray
+from policies.serving.metrics import Metrics
+from policies.serving.recorder import Recorder, Watch
+
+MOST_ROUNDS = 1 << 14
+"""Steps advanced together at most, so that their times stay a small array."""
+
+
+class Replica:
+    """`now_s`: when its last step ended. `together`: False advances a step at a time, for tests."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        steps: StepModel,
+        memory: Memory,
+        metrics: Metrics,
+        together: bool = True,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self.engine = engine
+        self.memory = memory
+        self.metrics = metrics
+        self.now_s = 0.0
+        self._steps = steps
+        self._together = together
+        self._watch = None if recorder is None else Watch(recorder, engine)
+        self._to_come: deque[tuple[float, int]] = deque()
+
+    @property
+    def next_s(self) -> float:
+        """When its next step begins; inf where it has nothing to do."""
+        if self.engine.busy:
+            return self.now_s
+        return max(self._to_come[0][0], self.now_s) if self._to_come else math.inf
+
+    def arrive(self, requests: Iterable[int], at_s: Iterable[float]) -> None:
+        """These requests join the line at these times, which never decrease from call to call."""
+        self._to_come.extend(zip(at_s, requests, strict=True))
+
+    def advance(self, until_s: float = math.inf) -> list[int]:
+        """The steps from `next_s`, which is finite, to the next event, but none that begins at or
+        after `until_s`. Returns the requests that ended with them.
+
+        until_s: the load goes on there; inf where only who was announced by `arrive` will come.
+        """
+        self._join()
+        if not self.engine.busy:
+            arrival_s = self._to_come[0][0]
+            self.metrics.idle(arrival_s - self.now_s)
+            self.now_s = arrival_s
+            self._join()
+        engine, begin_s = self.engine, self.now_s
+        if engine.waits or self._to_come or until_s < math.inf:
+            self.metrics.saturated(begin_s)
+        engine.allocator.clock(begin_s)
+        step = engine.schedule()
+        if self._watch:
+            self._watch.scheduled(begin_s, step)
+        times, ends = self._times(step, until_s)
+        rounds, reserved = len(times.total_s), engine.allocator.reserved_total
+        engine.repeat(step, rounds - 1)
+        self.memory.passed(rounds)
+        self.now_s = float(ends[rounds])
+        self.metrics.steps(step, times, engine.allocator, engine.running, begin_s, reserved)
+        if self._watch:
+            self._watch.stepped(begin_s, step, times)
+        return self._complete(step, rounds)
+
+    def _join(self) -> None:
+        """Who has arrived by now joins the line."""
+        while self._to_come and self._to_come[0][0] <= self.now_s:
+            self.engine.waiting.append(self._to_come.popleft()[1])
+
+    def _times(self, step: Step, until_s: float) -> tuple[StepTimes, FloatArray]:
+        """(times of the steps alike from now on, when each of them begins and when they end)."""
+        efficiency = self.memory.observe(step, self.engine)
+        rounds = 1
+        if self._together:
+            rounds = self.engine.rounds(step, min(MOST_ROUNDS, self.memory.rounds_to_probe))
+        times = self._steps.times(step, rounds, efficiency)
+        ends = np.cumsum(np.concatenate(([self.now_s], times.total_s)))
+        event_s = min(self.engine.allocator.due_s, until_s)
+        if self._to_come and self.engine.admits_arrivals(step):
+            event_s = min(event_s, self._to_come[0][0])
+        if rounds > 1 and event_s < ends[rounds]:
+            # a step that starts at or after an event sees it
+            times = times.first(int(np.searchsorted(ends[:-1], event_s)))
+        return times, ends
+
+    def _complete(self, step: Step, rounds: int) -> list[int]:
+        prefilled, ended = self.engine.complete(step, rounds)
+        for request in prefilled:
+            if np.isnan(self.metrics.first_s[request]):
+                self.metrics.first_s[request] = self.now_s
+        if ended and self.metrics.end(ended, self.now_s):
+            self.memory.mark()
+        if self._watch:
+            self._watch.completed(self.now_s, prefilled, ended)
+        return ended

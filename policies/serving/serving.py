@@ -1,0 +1,299 @@
+"""Serving a request stream on one replica: requests in, metrics out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
+from pydantic_core import PydanticCustomError
+
+from hwmodel.description.description import DescriptionError, Strict, nearest
+from hwmodel.description.written import Chosen
+from hwmodel.specs.device import Device
+from hwmodel.specs.transformer import DataType, KvType, TransformerSpec, load_model, shard
+from policies.allocators.allocator import Allocator, Limits
+from policies.allocators.kv_layout import LAYOUTS, KvOrder, kv_layout
+from policies.allocators.paged import PagedOptions
+from policies.allocators.registry import POLICIES, PolicySpec
+from policies.engines.engine import Engine, EngineOptions, EngineSpec
+from policies.engines.engine_v0 import PAGED_V0, EngineV0, EngineV0Spec
+from policies.memory.fidelity import FidelitySpec, Simulate
+from policies.memory.memory_model import memory_model
+from policies.memory.sampling import throughput_error
+from policies.memory.step import StepModel
+from policies.predictors.inference import infer
+from policies.predictors.prediction import Predictions
+from policies.predictors.predictor import PredictorSpec, predict
+from policies.requests.requests import FloatArray, IntArray, Requests
+from policies.serving.cluster import ClusterSpec, Manager, Node, mean_of
+from policies.serving.metrics import Metrics
+from policies.serving.recorder import Recorder
+from policies.serving.replica import Replica
+
+__all__ = ["ServingResult", "ServingSpec", "load_model", "serve"]
+
+
+class _Generation(NamedTuple):
+    """A generation of the engine."""
+
+    options: type[EngineOptions]
+    engine: type[Engine]
+
+
+ENGINES = {"v1": _Generation(EngineSpec, Engine), "v0": _Generation(EngineV0Spec, EngineV0)}
+
+
+def _engine_options(value: Any) -> Any:
+    """`{name: v0, ...}` -> the options of that engine; v1 where none is named."""
+    if not isinstance(value, dict):
+        return value
+    name = value.get("name", "v1")
+    if name not in ENGINES:
+        hint = nearest(str(name), list(ENGINES))
+        raise PydanticCustomError("unknown_engine", "unknown engine; {hint}", {"hint": hint})
+    return ENGINES[name].options.model_validate(value)
+
+
+_CHOSEN = Chosen(lambda: {name: each.options for name, each in ENGINES.items()})
+EngineChoice = Annotated[SerializeAsAny[EngineOptions], BeforeValidator(_engine_options), _CHOSEN]
+"""Field type: the options of either engine, told apart by `name`."""
+
+
+class ServingSpec(Strict):
+    """How requests are served."""
+
+    model: str
+    """A shipped model, or the path of one (resolved by the caller with `load_model`)."""
+    policy: PolicySpec = PagedOptions()
+    engine: EngineChoice = EngineSpec()
+    """With v0 `paged` is by default what it was then: see `policies.engines.engine_v0.PAGED_V0`."""
+    predictor: PredictorSpec = PredictorSpec()
+    memory: FidelitySpec = FidelitySpec()
+    kv_layout: KvOrder = LAYOUTS["layer_kv_token"]
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Share of the capacity for weights and KV (vLLM's default)."""
+    weights: DataType | None = None
+    """Type of the weights. None: the model's. See `hwmodel.specs.accelerator.Compute.peak` for what
+    the device computes in."""
+    kv: KvType | None = None
+    """Type of the KV; attention converts it to the type of the activations. None: the model's."""
+    cluster: ClusterSpec = ClusterSpec()
+    tensor_parallel: Annotated[int, Field(ge=1)] = 1
+    """Cards that the replica spans."""
+    advance_together: bool = True
+    """False: one step at a time, for tests; the results are the same but for a node's (see
+    docs/cluster.md)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _paged_as_it_was(cls, data: Any) -> Any:
+        """Fill in what `paged` is under v0, so that the description says it."""
+        if not isinstance(data, dict):
+            return data
+        engine, policy = data.get("engine"), data.get("policy", {"name": "paged"})
+        old = isinstance(engine, dict) and engine.get("name") == "v0"
+        if old and isinstance(policy, dict) and policy.get("name") == "paged":
+            return {**data, "policy": {**PAGED_V0, **policy}}
+        return data
+
+
+@dataclass(frozen=True, eq=False)
+class ServingResult:
+    """`metrics` is plain JSON data. Times of each request in seconds, nan where it was dropped."""
+
+    metrics: dict[str, Any]
+    first_token_s: FloatArray
+    finish_s: FloatArray
+
+
+def serve(
+    device: Device,
+    model: TransformerSpec,
+    spec: ServingSpec,
+    requests: Requests,
+    *,
+    seed: int,
+    warmup_requests: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+    simulate: Simulate | None = None,
+    recorder: Recorder | None = None,
+) -> ServingResult:
+    """Serve `requests` on `device` until the last has its last token.
+
+    warmup_requests: how many requests at the start do not count.
+    progress: called with (ended, all) whenever requests ended.
+    simulate: instead of `hwmodel.kernel.memory.simulate_system`, for tests.
+    recorder: told what happens, and closed at the end; None costs nothing.
+    Raises DescriptionError if the model, or a request, can never fit, or if all is warm-up.
+    """
+    try:
+        return _serve(
+            device, model, spec, requests, seed, warmup_requests, progress, simulate, recorder
+        )
+    finally:
+        if recorder is not None:
+            recorder.close()
+
+
+def _serve(
+    device: Device,
+    model: TransformerSpec,
+    spec: ServingSpec,
+    requests: Requests,
+    seed: int,
+    warmup_requests: int,
+    progress: Callable[[int, int], None] | None,
+    simulate: Simulate | None,
+    recorder: Recorder | None,
+) -> ServingResult:
+    part = model_of_a_card(spec, model)
+    outputs = np.minimum(requests.output_tokens, spec.engine.max_tokens or np.iinfo(np.int64).max)
+    cards = spec.cluster.cards
+    if recorder is not None and cards > 1:
+        raise DescriptionError(f"logs are those of one card; serving.cluster.cards is {cards}")
+    metrics = Metrics(requests, outputs, warmup_requests)
+    predicted = predict(spec.predictor, outputs, seed)
+    cost = spec.predictor.inference
+    inference = None if cost is None else infer(cost, requests.arrival_s)
+    ready_s = requests.arrival_s if inference is None else inference.ready_s
+    replicas = [
+        build_replica(
+            device, part, spec, requests, predicted, metrics, (seed, card) if card else seed,
+            simulate, recorder,
+        )
+        for card in range(cards)
+    ]  # fmt: skip
+    allocators = [replica.engine.allocator for replica in replicas]
+    if spec.cluster.bounds == "shared":
+        for allocator in allocators[1:]:
+            allocator.share_bounds(allocators[0])
+    admitted = admissible(spec, allocators[0], requests, outputs)
+    if warmup_requests and warmup_requests >= len(admitted):
+        raise DescriptionError(
+            f"a warm-up of {warmup_requests} requests leaves none of {len(admitted)} to be counted"
+        )
+    node = Node(replicas, Manager(spec.cluster, requests, predicted.length))
+    if cards == 1:
+        _serve_one(replicas[0], admitted, ready_s[admitted], progress)
+    else:
+        node.serve(admitted, ready_s[admitted], progress)
+    figures = metrics.figures([replica.engine for replica in replicas], part, allocators[0].slots)
+    figures["dropped"] = len(requests) - len(admitted)
+    figures["cut_outputs"] = int((outputs < requests.output_tokens).sum())
+    moved = metrics.moved_bytes(part)
+    if cards == 1:
+        figures["policy"] = allocators[0].report()
+        figures["memory"] = replicas[0].memory.report(moved)
+    else:
+        served = np.bincount(node.manager.card_of[admitted], minlength=cards)
+        reports = [replica.memory.report(moved // cards) for replica in replicas]
+        figures["policy"] = mean_of([allocator.report() for allocator in allocators], served)
+        figures["memory"] = mean_of(reports, served)
+        figures["node"] = node.report(outputs)
+    if error := throughput_error(figures["memory"], figures["phase_share"]):
+        figures["memory"]["throughput_ci95"] = error
+    if inference is not None:
+        figures["predictor"] = inference.figures(requests.arrival_s, warmup_requests)
+    figures["energy"] = metrics.energy(
+        device, part, replicas[0].memory.transfers(), spec.tensor_parallel
+    )
+    figures["seed"] = seed
+    return ServingResult(figures, metrics.first_s, metrics.end_s)
+
+
+def _serve_one(
+    replica: Replica,
+    admitted: IntArray,
+    ready_s: FloatArray,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """One card has all the requests, and knows when the next one comes."""
+    replica.arrive(admitted.tolist(), ready_s.tolist())
+    metrics = replica.metrics
+    while metrics.ended < len(admitted):
+        if replica.advance() and progress is not None:
+            progress(metrics.ended, len(admitted))
+
+
+def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpec:
+    """What each card of a replica holds of the model, in the types it is served in. Raises
+    DescriptionError if it cannot be split."""
+    types = {"weights": spec.weights, "kv": spec.kv}
+    given = {name: kind for name, kind in types.items() if kind is not None}
+    return shard(model.model_copy(update=given), spec.tensor_parallel)
+
+
+def build_replica(
+    device: Device,
+    part: TransformerSpec,
+    spec: ServingSpec,
+    requests: Requests,
+    predicted: Predictions,
+    metrics: Metrics,
+    seed: int | tuple[int, ...],
+    simulate: Simulate | None = None,
+    recorder: Recorder | None = None,
+) -> Replica:
+    """A replica that may be given any of `requests`, with its memory empty.
+
+    part: what each of its cards holds (see `model_of_a_card`).
+    predicted: of all requests. metrics: where what it does adds up.
+    Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
+    """
+    layout = kv_layout(
+        device, part, spec.gpu_memory_utilization, spec.kv_layout, spec.predictor.on_card_bytes
+    )
+    outputs = metrics.output
+    limits = Limits(
+        int(spec.engine.max_tokens or outputs.max(initial=1)),
+        min(spec.engine.max_model_len or part.max_position, part.max_position),
+    )
+    allocator = POLICIES[spec.policy.name](layout, len(requests), limits, spec.policy)
+    _require_host(device, spec.engine)
+    engine = ENGINES[spec.engine.name].engine(spec.engine, allocator, requests, outputs, predicted)
+    steps = StepModel(device, part, spec.tensor_parallel)
+    memory = memory_model(spec.memory, device, part, layout, seed, simulate)
+    return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)
+
+
+def _require_host(device: Device, engine: EngineOptions) -> None:
+    swaps = isinstance(engine, EngineV0Spec) and engine.preemption != "recompute"
+    if swaps and device.accelerator is not None and device.accelerator.host is None:
+        raise DescriptionError(
+            f"{device.name} has no host.bandwidth, which swapping needs; give it, or set "
+            "engine.preemption: recompute"
+        )
+
+
+def admissible(
+    spec: ServingSpec, allocator: Allocator, requests: Requests, output: IntArray
+) -> IntArray:
+    """Indices of the requests that can finish.
+
+    Raises DescriptionError for the others, unless they are to be dropped.
+    """
+    prompt, samples, limits = requests.prompt_tokens, requests.samples, allocator.limits
+    wanted = allocator.needs(prompt, output, samples)
+    long = prompt + output > limits.max_model_len
+    wide = samples > spec.engine.max_num_seqs
+    bad = long | wide | (wanted > allocator.reach)
+    if bad.any() and spec.engine.too_long == "error":
+        worst = int(np.flatnonzero(bad)[0])
+        size = f"request {worst} ({prompt[worst]} prompt + {output[worst]} output tokens)"
+        count = (
+            f"{int(bad.sum())} of {len(bad)} requests can never be served, the first is {size}: "
+        )
+        if long[worst]:
+            why = f"longer than max_model_len, {limits.max_model_len} tokens"
+        elif wide[worst]:
+            why = f"{samples[worst]} samples are more than max_num_seqs, {spec.engine.max_num_seqs}"
+        else:
+            why = (
+                f"policy {spec.policy.name} may need {wanted[worst]} token slots for it, and can "
+                f"give one request {allocator.reach} of the device's {allocator.slots}"
+            )
+        raise DescriptionError(count + why + "; shorten them or set engine.too_long: drop")
+    return np.flatnonzero(~bad)

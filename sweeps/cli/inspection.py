@@ -1,0 +1,156 @@
+"""Checking descriptions: every file by its kind, every mistake with its place."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from hwmodel.description.based_on import borrow
+from hwmodel.description.description import (
+    KINDS,
+    LIBRARY,
+    DescriptionError,
+    find,
+    load,
+    names,
+    nearest,
+)
+from sweeps.results.place import shortened
+
+TRACES = (".csv", ".gz")
+"""Endings of trace files, which are checked too."""
+
+
+def inspect(targets: list[str], overrides: list[str], assumed: bool = False) -> int:
+    """Check files, folders and shipped names (all that ships where none are given).
+
+    Prints a line a mistake on stderr and a line a good file on stdout, with `assumed` followed by
+    every number in it that has no public source; returns how many are bad.
+    """
+    bad = 0
+    for file in _files(targets):
+        try:
+            kind = _check(file, overrides)
+        except DescriptionError as error:
+            print(shortened(str(error)), file=sys.stderr)
+            bad += 1
+        else:
+            print(f"{shortened(file)}: {kind}, no mistakes")
+            if assumed and not file.endswith(TRACES):
+                _print_assumed(file)
+    return bad
+
+
+def _print_assumed(file: str) -> None:
+    document = load(file)
+    borrow(document)
+    for path, provenance in document.assumed().items():
+        note = f"  ({provenance.note})" if provenance.note else ""
+        print(f"  assumed: {path} = {provenance.value}{note}")
+
+
+def _files(targets: list[str]) -> list[str]:
+    if not targets:
+        return [str(file) for kind in KINDS for file in sorted((LIBRARY / kind).glob("*.yaml"))]
+    found: list[str] = []
+    for target in targets:
+        if Path(target).is_dir():
+            found += sorted(str(file) for file in Path(target).rglob("*.yaml"))
+        else:
+            found += _named(target)
+    return found
+
+
+def _named(target: str) -> list[str]:
+    """The file itself, or every shipped description of that name."""
+    if Path(target).is_file() or "/" in target or Path(target).suffix:
+        return [target]
+    found = [str(find(kind, target)) for kind in KINDS if target in names(kind)]
+    if not found:
+        known = sorted({name for kind in KINDS for name in names(kind)})
+        raise DescriptionError(f"no file or shipped name {target!r}; {nearest(target, known)}")
+    return found
+
+
+def _check(file: str, overrides: list[str]) -> str:
+    if file.endswith(TRACES):
+        from policies.requests.requests import load_trace
+
+        load_trace(file)
+        return "trace"
+    document = load(file)
+    kind = document.data.get("kind")
+    if kind not in CHECKS:
+        raise document.error(
+            f"unknown kind {kind!r}; {nearest(str(kind), list(CHECKS))}", ("kind",)
+        )
+    CHECKS[kind](file, overrides)
+    return str(kind)
+
+
+def _device(file: str, overrides: list[str]) -> None:
+    from hwmodel.specs.device import load_device
+
+    load_device(_path(file), overrides)
+
+
+def _model(file: str, overrides: list[str]) -> None:
+    from hwmodel.specs.transformer import load_model
+
+    load_model(_path(file), overrides)
+
+
+def _workload(file: str, overrides: list[str]) -> None:
+    from policies.requests.workload import WorkloadSpec, workload_document
+
+    document = workload_document(_path(file))
+    for assignment in overrides:
+        document.override(assignment)
+    document.build(WorkloadSpec)
+
+
+def _predictor(file: str, overrides: list[str]) -> None:
+    from policies.predictors.confusion import ConfusionTable
+
+    document = load(file)
+    for assignment in overrides:
+        document.override(assignment)
+    document.build(ConfusionTable)
+
+
+def _sweep(file: str, overrides: list[str]) -> None:
+    from sweeps.experiments.provenance import resolve
+    from sweeps.experiments.sweep import load_sweep
+
+    resolve(load_sweep(_path(file), overrides))
+
+
+def _measurement(file: str, overrides: list[str]) -> None:
+    from policies.memory.measured import load_measurements
+
+    load_measurements(_path(file))
+
+
+def _study(file: str, overrides: list[str]) -> None:
+    from sweeps.experiments.provenance import resolve
+    from sweeps.studies.study_spec import load_study
+
+    resolve(load_study(_path(file), overrides))
+
+
+def _path(file: str) -> str:
+    return file if "/" in file else f"./{file}"
+
+
+CHECKS: dict[str, Callable[[str, list[str]], None]] = {
+    "memory": _device,
+    "accelerator": _device,
+    "model": _model,
+    "workload": _workload,
+    "measurement": _measurement,
+    "predictor": _predictor,
+    "sweep": _sweep,
+    "study": _study,
+}
+"""What reads each kind of description."""

@@ -1,0 +1,304 @@
+"""The command line. Imports stay inside the commands: `bankwise --help` loads nothing heavy."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sweeps.cli import memory_commands
+from sweeps.cli.options import (
+    AT_FAULT,
+    DONE,
+    FOUND,
+    INTERRUPTED,
+    Cluster,
+    Html,
+    Jobs,
+    Json,
+    Markdown,
+    Set,
+)
+
+app = typer.Typer(
+    name="bankwise",
+    help="Which KV-cache layout serves the most tokens on a memory device, and why.",
+    epilog="Begin with: bankwise run quickstart",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from sweeps.results.version import version
+
+        print(f"bankwise {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+for _name, _command in memory_commands.COMMANDS.items():
+    app.command(_name)(_command)
+
+
+@app.command()
+def check(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(help="Files, folders or shipped names; everything shipped by default."),
+    ] = None,
+    assumed: Annotated[
+        bool, typer.Option("--assumed", help="Also list the numbers without a public source.")
+    ] = False,
+    overrides: Set = None,
+) -> None:
+    """Check descriptions: each mistake with its file and line."""
+    from sweeps.cli.inspection import inspect
+
+    mistakes = inspect(files or [], overrides or [], assumed)
+    if mistakes:
+        raise typer.Exit(AT_FAULT)
+
+
+@app.command()
+def schema(
+    kind: Annotated[
+        str | None, typer.Argument(help="memory, sweep, ...; all, told apart, by default.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write KIND.json there.")
+    ] = None,
+) -> None:
+    """JSON Schema of the YAML, for editors."""
+    from sweeps.cli.schema import schema as described
+    from sweeps.cli.schema import write
+    from sweeps.render.screen import print_json
+
+    if out is None:
+        print_json(described(kind))
+    else:
+        _wrote(write(kind, out), False)
+
+
+@app.command()
+def run(
+    sweep: Annotated[
+        str, typer.Argument(help="A shipped sweep, or a YAML file (also a run's config.yaml).")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Run directory; runs/NAME-N by default."),
+    ] = None,
+    jobs: Jobs = None,
+    cluster: Cluster = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Go on with a run that was stopped; only the rest is computed."
+        ),
+    ] = False,
+    overrides: Set = None,
+) -> None:
+    """Run a sweep into a run directory.
+
+    Exit code 0: all done; 1: a point failed; 2: the input is at fault; 130: interrupted, in which
+    case --resume computes only the rest.
+    """
+    from sweeps.cli.api import run as perform
+    from sweeps.experiments.capacity import CapacityFailed
+    from sweeps.experiments.sweep_run import Interrupted
+
+    try:
+        done = perform(sweep, set=overrides, out=out, jobs=jobs, cluster=cluster, resume=resume)
+    except Interrupted as stop:
+        print(f"interrupted: {stop}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    except CapacityFailed as failure:
+        print(failure, file=sys.stderr)
+        raise typer.Exit(FOUND) from None
+    if done.records:
+        for sentence in done.sentences:
+            print(sentence)
+        print(f"{len(done.records)} results in {done.path}; the table: bankwise report {done.path}")
+    if done.failures:
+        many = len(done.failures)
+        missing = "1 result is missing" if many == 1 else f"{many} results are missing"
+        print(f"{missing}; --resume tries again", file=sys.stderr)
+        raise typer.Exit(AT_FAULT if done.at_fault else FOUND)
+
+
+@app.command()
+def study(
+    study: Annotated[
+        str, typer.Argument(help="A shipped study, or a YAML file (also a study's config.yaml).")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Run directory; runs/NAME-N by default."),
+    ] = None,
+    jobs: Jobs = None,
+    cluster: Cluster = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", help="Instead of the trials that the study asks for.")
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Go on with a study that was stopped, or with more --trials."
+        ),
+    ] = False,
+    sampler: Annotated[
+        str | None, typer.Option("--sampler", help="tpe, or random as the control.")
+    ] = None,
+    overrides: Set = None,
+) -> None:
+    """Search the space of a study, and say what the best gains.
+
+    Exit code 0: done; 1: the machine failed; 2: the input is at fault; 130: interrupted. Trials
+    that fail say why, and the study goes on.
+    """
+    from sweeps.cli.api import study as perform
+    from sweeps.cli.reporting import report as write
+    from sweeps.experiments.capacity import CapacityFailed
+    from sweeps.studies.study_run import StudyFailed, StudyInterrupted
+
+    try:
+        done = perform(
+            study, set=overrides, out=out, jobs=jobs, cluster=cluster, trials=trials,
+            sampler=sampler, resume=resume,
+        )  # fmt: skip
+    except StudyInterrupted as stop:
+        print(f"interrupted: {stop}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    except (CapacityFailed, StudyFailed) as failure:
+        print(failure, file=sys.stderr)
+        raise typer.Exit(FOUND) from None
+    for path in write([done.path]):
+        print(f"wrote {path}")
+
+
+predictor = typer.Typer(
+    help="Predictors of the output length.", no_args_is_help=True, add_completion=False
+)
+app.add_typer(predictor, name="predictor")
+
+
+@predictor.callback()
+def _predictor() -> None:
+    """Predictors of the output length."""
+
+
+@predictor.command()
+def train(
+    file: Annotated[
+        Path,
+        typer.Argument(help="JSON lines: prompt (or instruction, input) and output_tokens; .gz."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="MODEL", help="Write the model here (.json).")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Train a length predictor on prompts, and judge it on those held out."""
+    from hwmodel.description.description import DescriptionError
+    from policies.predictors.training import train as learn
+    from policies.predictors.training import write
+    from sweeps.cli.training_table import show_training
+    from sweeps.render.screen import print_json
+
+    if out is not None and out.suffix != ".json":
+        raise DescriptionError("expected a name that ends in .json", out)
+    found = learn(file)
+    if json:
+        print_json(found["report"])
+    else:
+        show_training(found["report"])
+    if out is not None:
+        write(found, out)
+        if not json:
+            print(f"wrote {out}; in an experiment: predictor: {{kind: trained, model: {out}}}")
+
+
+@app.command()
+def report(
+    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...")],
+    html: Html = None,
+    markdown: Markdown = None,
+    json: Json = False,
+) -> None:
+    """Print what runs found, and write their pages.
+
+    Each run directory gets a report.html and a report.md, unless --html or --markdown names one
+    file for all, which then has what differs between the first run and the others too. With --json
+    only what is named is written.
+    """
+    from sweeps.cli.reporting import report as write
+
+    _wrote(write(run_dirs, html, markdown, json), json)
+
+
+@app.command()
+def compare(
+    run_a: Annotated[Path, typer.Argument(metavar="RUN_A")],
+    run_b: Annotated[Path, typer.Argument(metavar="RUN_B")],
+    html: Html = None,
+    markdown: Markdown = None,
+    json: Json = False,
+) -> None:
+    """What differs between two runs, and how sure that is."""
+    from sweeps.cli.reporting import compare as write
+
+    _wrote(write(run_a, run_b, html, markdown, json), json)
+
+
+def _wrote(files: list[Path], json: bool) -> None:
+    for path in files:
+        print(f"wrote {path}", file=sys.stderr if json else sys.stdout)
+
+
+def _failure(error: Exception) -> str | None:
+    """The line for an error that is the input's or the machine's, None where it is ours."""
+    description = sys.modules.get("hwmodel.description.description")
+    if description is not None and isinstance(error, description.DescriptionError):
+        from sweeps.results.place import shortened
+
+        return shortened(str(error))
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return None
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Entry point of `bankwise`; always leaves by SystemExit."""
+    try:
+        app(args=arguments)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(DONE)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except Exception as error:
+        text = _failure(error)
+        if text is None:
+            raise
+        print(text, file=sys.stderr)
+        sys.exit(AT_FAULT)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""The commands about memory alone, where nothing is served. Imports stay inside, as in `cli`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sweeps.cli.options import FOUND, Device, Json, Set
+
+
+def devices(
+    simulate: Annotated[
+        bool, typer.Option("--simulate/--no-simulate", help="Simulate each memory's bounds.")
+    ] = True,
+    json: Json = False,
+    overrides: Set = None,
+) -> None:
+    """What ships: peaks, capacities, bounds and what is reached."""
+    from sweeps.cli.catalogue import catalogue
+    from sweeps.cli.tightness_table import add_simulated, show_simulated
+    from sweeps.render.screen import print_json, show_devices
+
+    found = catalogue(overrides or [])
+    if simulate:
+        add_simulated(found, overrides or [])
+    if json:
+        print_json(found)
+        return
+    show_devices(found)
+    if simulate:
+        show_simulated(found)
+
+
+def bandwidth(
+    device: Device,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option("--pattern", help="An access pattern; repeatable. All by default."),
+    ] = None,
+    racm: Annotated[
+        bool,
+        typer.Option(
+            "--racm", help="Instead: random extents against sequential, by size and condition."
+        ),
+    ] = False,
+    refresh: Annotated[
+        bool,
+        typer.Option("--refresh", help="Instead: every way to refresh, on one channel."),
+    ] = False,
+    extent: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="With --racm: the extent to judge; 16KiB by default."),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(help="With --racm: the share of sequential to reach; 0.7 by default."),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="With --racm: write its page.")
+    ] = None,
+    json: Json = False,
+    overrides: Set = None,
+) -> None:
+    """What a device reaches on access patterns, and its bound."""
+    from hwmodel.description.description import DescriptionError
+
+    asked = {"--extent": extent, "--threshold": threshold, "--html": html}
+    kinds = {"--pattern": bool(pattern), "--racm": racm, "--refresh": refresh}
+    given = [option for option, on in kinds.items() if on]
+    if len(given) > 1:
+        raise DescriptionError(f"does not go with {given[0]}", given[1])
+    if racm:
+        _racm(device, overrides or [], extent, threshold, html, json)
+        return
+    for option, value in asked.items():
+        if value is not None:
+            raise DescriptionError("needs --racm", option)
+    if refresh:
+        _refresh(device, overrides or [], json)
+        return
+    _patterns(device, overrides or [], pattern, json)
+
+
+def _patterns(device: str, overrides: list[str], asked: list[str] | None, json: bool) -> None:
+    from hwmodel.measure.bandwidth import measure_patterns
+    from hwmodel.specs.device import load_device
+    from sweeps.render.screen import print_json, show_bandwidth
+
+    loaded = load_device(device, overrides)
+    found = measure_patterns(loaded, asked or ())
+    if json:
+        print_json(found)
+    else:
+        show_bandwidth(loaded, found)
+
+
+def _refresh(device: str, overrides: list[str], json: bool) -> None:
+    from hwmodel.measure.refresh_cost import refresh_table
+    from hwmodel.specs.device import load_device
+    from sweeps.cli.refresh_table import record, show
+    from sweeps.render.screen import print_json
+
+    loaded = load_device(device, overrides)
+    found = refresh_table(loaded.memory)
+    if json:
+        print_json(record(loaded, found))
+    else:
+        show(loaded, found)
+
+
+def _racm(
+    device: str,
+    overrides: list[str],
+    extent: str | None,
+    threshold: float | None,
+    html: Path | None,
+    json: bool,
+) -> None:
+    from sweeps.render.screen import print_json
+    from sweeps.reports.racm_page import page
+    from sweeps.reports.racm_report import EXTENT, THRESHOLD, racm, record, show_racm
+
+    judged = THRESHOLD if threshold is None else threshold
+    found = racm(device, overrides, extent or EXTENT, judged)
+    if json:
+        print_json(record(found))
+    else:
+        show_racm(found)
+    if html is not None:
+        html.write_text(page(found), encoding="utf-8")
+        if not json:
+            print(f"wrote {html}")
+
+
+def replay(
+    device: Device,
+    trace: Annotated[
+        Path,
+        typer.Argument(
+            help="Lines `R 0x1f40` or `W 0x1f40` (also gzip), or .npz with address, write."
+        ),
+    ],
+    channel: Annotated[
+        bool,
+        typer.Option(
+            "--channel", help="Addresses are local to one channel; only that one is simulated."
+        ),
+    ] = False,
+    commands: Annotated[
+        Path | None,
+        typer.Option("--commands", metavar="FILE", help="Write every DRAM command as CSV."),
+    ] = None,
+    json: Json = False,
+    overrides: Set = None,
+) -> None:
+    """Play an address trace through a device."""
+    from hwmodel.measure.replay import replay as play
+    from hwmodel.specs.device import load_device
+    from sweeps.render.screen import print_json, show_replay
+
+    loaded = load_device(device, overrides or [])
+    found = play(loaded, trace, single_channel=channel, commands=commands)
+    if json:
+        print_json(found)
+    else:
+        show_replay(loaded, found)
+
+
+def kv_read(
+    device: Device,
+    log: Annotated[
+        Path, typer.Argument(help="Block tables of a server, JSON lines (docs/block-tables.md).")
+    ],
+    model: Annotated[
+        str | None, typer.Option("--model", help="Instead of the one in the log's header.")
+    ] = None,
+    every: Annotated[int, typer.Option("--every", help="Simulate each N-th step only.")] = 1,
+    whole: Annotated[
+        str,
+        typer.Option(
+            "--whole", metavar="SIZE", help="Largest layer simulated whole; else a window of it."
+        ),
+    ] = "64MiB",
+    json: Json = False,
+    overrides: Set = None,
+) -> None:
+    """Read the KV of decode steps that a server logged.
+
+    Each where its blocks are on the device, and as if each request lay in one run.
+    """
+    from hwmodel.specs.device import load_device
+    from sweeps.cli.kv_read_table import print_steps
+    from sweeps.experiments.logged_kv_read import replay_blocks
+
+    loaded = load_device(device, overrides or [])
+    print_steps(*replay_blocks(loaded, log, model, every, whole), json)
+
+
+def audit(
+    device: Device,
+    commands: Annotated[
+        Path, typer.Argument(metavar="COMMANDS.csv", help="As `replay --commands` writes it.")
+    ],
+    overrides: Set = None,
+) -> None:
+    """Check a DRAM command log against every timing rule.
+
+    Exit code 0: no violation; 1: violations found; 2: the input cannot be read.
+    """
+    from hwmodel.specs.device import load_device
+    from sweeps.render.screen import show_audit
+
+    if show_audit(load_device(device, overrides or []), commands):
+        raise typer.Exit(FOUND)
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "devices": devices,
+    "bandwidth": bandwidth,
+    "replay": replay,
+    "kv-read": kv_read,
+    "audit": audit,
+}

@@ -1,0 +1,82 @@
+"""The charts of one name in a run: drawn in a notebook or a page, or read as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from hwmodel.description.description import DescriptionError, nearest
+from sweeps.render.chart import Chart, file_name
+from sweeps.render.section import Grid, Listing, Say, Section
+from sweeps.render.shown import Shown
+from sweeps.reports.contents import contents
+from sweeps.reports.gallery import MAKERS
+from sweeps.reports.table import Table
+from sweeps.results.store import to_csv
+
+
+class Placed(NamedTuple):
+    """A chart and whose it is."""
+
+    group: str
+    chart: Chart
+
+
+class Picture(Shown):
+    """Charts that the report draws: one a group, or several."""
+
+    def __init__(self, name: str, charts: list[Placed]) -> None:
+        self.name = name
+        self.charts = charts
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Every value that is drawn, with its chart's headings as keys."""
+        return [
+            {"group": group, "chart": chart.title, **dict(zip(chart.columns(), row, strict=True))}
+            for group, chart in self.charts
+            for row in chart.rows()
+        ]
+
+    def to_csv(self) -> str:
+        """The rows as CSV."""
+        return to_csv(self.rows)
+
+    def sections(self) -> list[Section]:
+        groups = dict.fromkeys(group for group, _ in self.charts)
+        return [
+            Section(group, [chart for whose, chart in self.charts if whose == group])
+            for group in groups
+        ]
+
+
+def pictures(table: Table) -> dict[str, Picture]:
+    """Every picture of a run by its name: those of `gallery` by who makes them, what else its
+    report draws by its title in small letters and hyphens."""
+    placed: dict[str, list[Placed]] = {}
+    known = set()
+    for group in table.groups:
+        for name, make in MAKERS.items():
+            for chart in make(group):
+                placed.setdefault(name, []).append(Placed(group.title, chart))
+                known.add(chart.title)
+    for section, chart in _drawn(contents(table)):
+        if chart.title not in known:
+            placed.setdefault(file_name(chart.title), []).append(Placed(section, chart))
+    return {name: Picture(name, charts) for name, charts in placed.items()}
+
+
+def picture(table: Table, name: str) -> Picture:
+    """One of them. Raises DescriptionError with the nearest name."""
+    found = pictures(table)
+    if name not in found:
+        raise DescriptionError(f"no figure {name!r} in {table.path}; {nearest(name, list(found))}")
+    return found[name]
+
+
+def _drawn(section: Section) -> Iterator[tuple[str, Chart]]:
+    for block in section.blocks:
+        if isinstance(block, Section):
+            yield from _drawn(block)
+        elif not isinstance(block, (Say, Grid, Listing)):
+            yield section.title, block

@@ -1,0 +1,158 @@
+"""A run or a study that has been run, and what differs between two, as Python sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hwmodel.description.description import DescriptionError, nearest
+from sweeps.cli.picture import Picture, picture, pictures
+from sweeps.cli.reporting import comparison
+from sweeps.render.frame import Frame
+from sweeps.render.section import Block, Say, Section
+from sweeps.render.shown import Shown
+from sweeps.reports.conclusion import sentences
+from sweeps.reports.contents import contents, grid, record
+from sweeps.reports.table import Row, Table, read_table
+from sweeps.results.figures import FIGURES, limit_text
+from sweeps.results.store import Record, RunDirectory
+
+
+class Result(Shown):
+    """A run directory: `table()`, `figure(name)`, `sentences`. Read when first asked for.
+
+    failures: why points are missing, a sentence each; at_fault: whether the input is to blame.
+    """
+
+    def __init__(self, path: Path, failures: Iterable[str] = (), at_fault: bool = False) -> None:
+        self.path = path
+        self.failures = list(failures)
+        self.at_fault = at_fault
+        self._table: Table | None = None
+
+    def read(self) -> Table:
+        """What the report is made of. Raises DescriptionError where nothing can be shown."""
+        if self._table is None:
+            directory = RunDirectory(self.path)
+            if self.failures and not directory.exists:
+                raise DescriptionError(self.failures[0])
+            self._table = read_table(directory)
+        return self._table
+
+    @property
+    def records(self) -> list[Record]:
+        """Every finished replication (of a study: trial) as `results.jsonl` has it."""
+        return RunDirectory(self.path).records()
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdicts, as `bankwise run` prints them."""
+        return sentences(self.read())
+
+    def record(self) -> dict[str, Any]:
+        """Verdicts and figures in JSON's types, as `bankwise report --json` has them."""
+        return record(self.read())
+
+    def table(self, metrics: Iterable[str] | None = None) -> Frame:
+        """A row a point: the axes under their dotted paths, `control`, `replications`, and of each
+        metric its mean, `METRIC.low` and `METRIC.high` (95 % intervals).
+
+        metrics: those of the report by default; any that `self.metrics` lists. Raises
+        DescriptionError with the nearest name.
+        """
+        table = self.read()
+        chosen = self._known(metrics)
+        rows = [_row(row, chosen) for group in table.groups for row in group.ordered()]
+        return Frame(table.name, rows, [grid(table, group, group.title) for group in table.groups])
+
+    @property
+    def metrics(self) -> list[str]:
+        """The names of all metrics that are numbers."""
+        rows = (row for group in self.read().groups for row in group.rows)
+        found = (metrics for row in rows for metrics in row.replications.values())
+        names = dict.fromkeys(
+            name for each in found for name, value in each.items() if _is_number(value)
+        )
+        return list(names)
+
+    def _known(self, metrics: Iterable[str] | None) -> list[str]:
+        known = self.metrics
+        if metrics is None:
+            return [figure.metric for figure in FIGURES if figure.metric in known]
+        chosen = list(metrics)
+        for name in chosen:
+            if name not in known:
+                raise DescriptionError(f"no metric {name!r} in {self.path}; {nearest(name, known)}")
+        return chosen
+
+    @property
+    def figures(self) -> list[str]:
+        """The names that `figure` takes."""
+        return list(pictures(self.read()))
+
+    def figure(self, name: str) -> Picture:
+        """Charts of the report by name, such as `throughput`, those of all groups together. Raises
+        DescriptionError with the nearest name."""
+        return picture(self.read(), name)
+
+    def sections(self) -> list[Section]:
+        table = self.read()
+        blocks: list[Block] = [Say(text, "problem") for text in [*table.problems, *self.failures]]
+        blocks += [Say(text, "verdict") for text in self.sentences]
+        blocks += [grid(table, group, group.title) for group in table.groups]
+        return [Section(table.name, [*blocks, Say(f"{table.state}, in {self.path}. {table.note}")])]
+
+    def save(self, file: str | Path) -> Path:
+        """Write the whole report as a page (.html) or Markdown (.md)."""
+        return _Whole(self.read()).save(file)
+
+    def __str__(self) -> str:
+        return "\n".join([*self.sentences, "", str(self.table())])
+
+    def __repr__(self) -> str:
+        return f"Result({str(self.path)!r})"
+
+
+class _Whole(Shown):
+    """The report of a run."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def sections(self) -> list[Section]:
+        return [contents(self._table)]
+
+
+class Compared(Shown):
+    """What differs between two runs."""
+
+    def __init__(self, found: comparison.Comparison) -> None:
+        self.found = found
+
+    @property
+    def sentences(self) -> list[str]:
+        return list(comparison.sentences(self.found))
+
+    def record(self) -> dict[str, Any]:
+        """In JSON's types, as `bankwise compare --json` has it."""
+        return comparison.record(self.found)
+
+    def sections(self) -> list[Section]:
+        return [comparison.section(self.found)]
+
+
+def _row(row: Row, metrics: Iterable[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        **row.overrides, "control": row.control, "replications": len(row.replications),
+    }  # fmt: skip
+    for name in metrics:
+        interval = row.interval(name)
+        found[name] = None if interval is None else interval.mean
+        if interval is not None and interval.count > 1:
+            found |= {f"{name}.low": interval.low, f"{name}.high": interval.high}
+    return found | {"limit": limit_text(row.limits()) or None}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

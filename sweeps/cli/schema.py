@@ -1,0 +1,258 @@
+"""JSON Schemas of the YAML, for editors: from the specs that read it, so that the two agree.
+
+Beside what a spec holds, a value may be written with its source (`{value: 18ns, source: gem5}`). A
+sweep's or a study's `base` may leave out what axes supply; its axes are dotted paths into it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import json
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from hwmodel.description.description import DescriptionError, nearest
+from hwmodel.specs.accelerator import AcceleratorSpec
+from hwmodel.specs.memory_spec import MemorySpec
+from hwmodel.specs.transformer import TransformerSpec
+from policies.memory.measured import MeasurementSpec
+from policies.predictors.confusion import ConfusionTable
+from policies.requests.workload import WorkloadSpec
+from sweeps.experiments.kinds import KINDS as MEASURES
+from sweeps.experiments.sweep import SweepSpec
+from sweeps.results.store import write_atomically
+from sweeps.studies.study_spec import StudySpec
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+ALL = "bankwise"
+"""Name of the schema that has every kind in it."""
+_SPECS: dict[str, type[BaseModel]] = {
+    "memory": MemorySpec, "accelerator": AcceleratorSpec, "model": TransformerSpec,
+    "workload": WorkloadSpec, "predictor": ConfusionTable, "measurement": MeasurementSpec,
+    "sweep": SweepSpec, "study": StudySpec,
+}  # fmt: skip
+KINDS = tuple(_SPECS)
+_OURS = ("hwmodel", "policies", "sweeps")
+_FREE = ("device_set", "model_set", "workload_set")
+"""Keys of an experiment that open other descriptions."""
+
+
+def schema(kind: str | None = None) -> JsonSchemaValue:
+    """The schema of one kind of description; of all, told apart by `kind`, where none is named.
+
+    Raises DescriptionError for an unknown kind.
+    """
+    if kind is None:
+        return _all()
+    if kind not in _SPECS:
+        raise DescriptionError(f"no kind {kind!r}; {nearest(kind, list(KINDS))}")
+    found = _of(_SPECS[kind])
+    if kind == "sweep":
+        _describe_sweep(found)
+    elif kind == "study":
+        _describe_study(found)
+    return {"$schema": DIALECT, "title": f"bankwise {kind}", **found}
+
+
+def write(kind: str | None, folder: Path) -> list[Path]:
+    """Write the schema of a kind as `KIND.json`; where none is named every one, and
+    `bankwise.json` for all. Raises DescriptionError."""
+    kinds = [None, *KINDS] if kind is None else [kind]
+    texts = {each or ALL: json.dumps(schema(each), indent=1) + "\n" for each in kinds}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        write_atomically(folder / f"{name}.json", text)
+    return [folder / f"{name}.json" for name in texts]
+
+
+def _all() -> JsonSchemaValue:
+    parts = {kind: _moved(schema(kind), f"#/$defs/{kind}") for kind in KINDS}
+    return {
+        "$schema": DIALECT,
+        "title": "bankwise",
+        "type": "object",
+        "properties": {"kind": {"enum": list(KINDS)}},
+        "required": ["kind"],
+        "allOf": [
+            {"if": {"properties": {"kind": {"const": kind}}}, "then": {"$ref": f"#/$defs/{kind}"}}
+            for kind in KINDS
+        ],
+        "$defs": parts,
+    }
+
+
+def _moved(found: JsonSchemaValue, to: str) -> JsonSchemaValue:
+    """A schema as part of another, with its references following it."""
+    text = json.dumps({key: value for key, value in found.items() if key != "$schema"})
+    moved: JsonSchemaValue = json.loads(text.replace('"#/$defs/', f'"{to}/$defs/'))
+    return moved
+
+
+def _of(spec: type[BaseModel], partial: bool = False) -> JsonSchemaValue:
+    generator = _Partial if partial else _Editor
+    return spec.model_json_schema(schema_generator=generator)
+
+
+class _Editor(GenerateJsonSchema):
+    """Descriptions from docstrings, values with their sources, no defaults in Python's units."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        found = super().model_schema(schema)
+        told = _docstrings(schema["cls"])
+        for name, item in found.get("properties", {}).items():
+            found["properties"][name] = _property(item, told.get(name))
+        return found
+
+
+class _Partial(_Editor):
+    """Nothing is required: what is left out, an axis may supply."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        found = super().model_schema(schema)
+        found.pop("required", None)
+        return found
+
+
+def _property(item: JsonSchemaValue, told: str | None) -> JsonSchemaValue:
+    """A field as an editor should see it."""
+    item = {key: value for key, value in item.items() if key != "title"}
+    default = item.pop("default", None)
+    if item.pop("by_name", False):
+        item = {"anyOf": [{"type": "string"}, item]}
+    if isinstance(item.get("additionalProperties"), dict):
+        item["additionalProperties"] = _sourced(item["additionalProperties"])
+    found = _sourced(item)
+    if isinstance(default, (bool, str)) or (
+        isinstance(default, (int, float)) and item.get("type") in ("integer", "number")
+    ):
+        found["default"] = default
+    return found | ({"description": told} if told else {})
+
+
+def _sourced(value: JsonSchemaValue) -> JsonSchemaValue:
+    """A value as it stands, or with who gives it."""
+    if not value or "$ref" in value or value.get("additionalProperties") is True:
+        return value
+    with_source = {
+        "type": "object",
+        "properties": {
+            "value": value,
+            "source": {"type": ["string", "array"], "items": {"type": "string"}},
+            "confidence": {"enum": ["A", "B", "C", "D"]},
+            "note": {"type": ["string", "number"]},
+            "alternatives": {},
+        },
+        "required": ["value"],
+        "minProperties": 2,
+        "additionalProperties": False,
+    }
+    return {"anyOf": [value, with_source]}
+
+
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """Field -> the docstring under it, of the class and of those it is made from."""
+    found: dict[str, str] = {}
+    for cls in reversed(model.__mro__):
+        found |= _classes(cls.__module__).get(cls.__name__, {})
+    return found
+
+
+@cache
+def _classes(module: str) -> dict[str, dict[str, str]]:
+    """The docstrings under the fields of a module's classes, by class."""
+    if module.split(".")[0] not in _OURS:
+        return {}
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {
+        node.name: {
+            name: told
+            for before, after in itertools.pairwise(node.body)
+            for name, told in _told(before, after).items()
+        }
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def _told(field: ast.stmt, after: ast.stmt) -> dict[str, str]:
+    """A field and the docstring that follows it, if that is what these are."""
+    if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+        return {}
+    value = after.value if isinstance(after, ast.Expr) else None
+    if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
+        return {}
+    return {field.target.id: " ".join(value.value.split())}
+
+
+def _describe_sweep(found: JsonSchemaValue) -> None:
+    """`base`, `axes` and overrides by what is measured."""
+    found["allOf"] = []
+    for name, kind in MEASURES.items():
+        base = _part(found, name, kind.spec)
+        paths = _paths(base, found["$defs"])
+        then = {"base": base, "axes": {"propertyNames": paths}, **_overrides(SweepSpec, paths)}
+        found["allOf"].append({"if": _measures(name), "then": {"properties": then}})
+
+
+def _overrides(spec: type[BaseModel], paths: JsonSchemaValue) -> JsonSchemaValue:
+    """The fields that hold overrides by name (`controls`, `references`): dotted paths."""
+    named = [k for k, f in spec.model_fields.items() if f.annotation == dict[str, dict[str, Any]]]
+    inner = {"type": "object", "propertyNames": paths}
+    return {key: {"type": "object", "additionalProperties": inner} for key in named}
+
+
+def _measures(name: str) -> JsonSchemaValue:
+    """Whether a sweep measures this; `serving` where it names nothing."""
+    rule: JsonSchemaValue = {"properties": {"measure": {"const": name}}}
+    return rule if name == "serving" else {**rule, "required": ["measure"]}
+
+
+def _describe_study(found: JsonSchemaValue) -> None:
+    """`base`, `space` and `references` of a study, which serves."""
+    base = _part(found, "serving", MEASURES["serving"].spec)
+    paths = _paths(base, found["$defs"])
+    properties = found["properties"]
+    properties["base"] = base
+    properties["space"]["propertyNames"] = paths
+    properties |= _overrides(StudySpec, paths)
+
+
+def _part(found: JsonSchemaValue, name: str, spec: type[BaseModel]) -> JsonSchemaValue:
+    """Add the partial schema of an experiment to the definitions; where it is."""
+    base = _of(spec, partial=True)
+    inner = base.pop("$defs", {})
+    moved = json.loads(
+        json.dumps({"base": base, **inner}).replace('"#/$defs/', f'"#/$defs/{name}.')
+    )
+    found.setdefault("$defs", {}).update({f"{name}.{key}": item for key, item in moved.items()})
+    return {"$ref": f"#/$defs/{name}.base"}
+
+
+def _paths(base: JsonSchemaValue, defs: dict[str, JsonSchemaValue]) -> JsonSchemaValue:
+    """What dotted paths into an experiment there are."""
+    known = list(dict.fromkeys(_walk(base, defs, "")))
+    opened = "|".join(_FREE)
+    inside = {"pattern": rf"^(({opened})\.|[\w.]+\[|[\w.]+\.[0-9])"}
+    return {"anyOf": [{"enum": known}, inside]}
+
+
+def _walk(item: JsonSchemaValue, defs: dict[str, JsonSchemaValue], prefix: str) -> Iterator[str]:
+    """The dotted paths of a schema's properties, whichever of several it may be."""
+    if "$ref" in item:
+        item = defs[item["$ref"].removeprefix("#/$defs/")]
+    for each in item.get("anyOf", ()):
+        yield from _walk(each, defs, prefix)
+    if "minProperties" in item:  # a value with its source
+        return
+    for name, inner in item.get("properties", {}).items():
+        yield f"{prefix}{name}"
+        yield from _walk(inner, defs, f"{prefix}{name}.")

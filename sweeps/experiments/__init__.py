@@ -1,0 +1,1 @@
+"""Experiments: one point, a sweep of points, and how a run comes about."""

@@ -1,0 +1,262 @@
+"""Break-evens: the value of a number at which the answer between two competitors changes.
+
+At each value the answer is the paired log ratio of the first competitor's rate over the second's,
+with its 95 % interval. Over a range its mean and both ends of its interval are bisected, on one
+grid of halvings, so that the three share what is simulated: where the mean changes sign is the
+break-even, and between the values at which either is surely ahead lies its interval. Where the
+signs at both ends agree there is none, as far as the answer rises or falls all along the range.
+Choices are tried one by one.
+
+What is to be simulated next follows from the results alone, so a search that was interrupted goes
+on as if it had not been.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from hwmodel.description.description import Document, Strict, nearest
+from sweeps.experiments.variant import AS_DESCRIBED, Change, Variant
+from sweeps.results.figures import RATES
+from sweeps.results.statistics import Interval, interval
+from sweeps.results.store import Record, to_yaml_flow
+
+PARAMETER, VALUE = "parameter", "value"
+"""The keys of a result's overrides that name its parameter and the value of it."""
+HALVINGS = 6
+"""A bracket is halved until it is the range over 2 to this; a break-even is then interpolated."""
+_DIGITS = 3
+"""Significant digits of a value between the ends."""
+
+Number = int | float
+Value = Any
+"""What stands under VALUE: a number, a quantity as text, or the name of a choice."""
+Place = dict[str, Any]
+"""Values of the axes that are not compared."""
+Found = Mapping[Value, Interval]
+"""Value -> the log ratio of the first competitor over the second."""
+Curve = Callable[[Interval], bool]
+
+
+class Parameter(Strict):
+    """A number that is assumed, with its plausible `range`, or a `choice` with its other values."""
+
+    path: str
+    """Dotted path of the experiment."""
+    why: str
+    """Where the range comes from; `assumed` where nobody gives it."""
+    range: list[Number] = []
+    """Least and most; whole numbers for a whole parameter."""
+    log: bool = False
+    """Bisect the logarithm."""
+    unit: str | None = None
+    """Written behind the number: `KiB`, `ns`."""
+    choice: dict[str, Any] = {}
+    """Name -> value."""
+    of: str | None = None
+    """The competitor that has it; None: both."""
+    given: dict[str, Any] = {}
+    """Overrides that go with it, at every value."""
+    even: Annotated[float, Field(gt=0)] = 1.0
+    """The ratio of the first competitor over the second that is sought: 1 is where the answer
+    turns, 0.9 is where the first has lost a tenth."""
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Parameter:
+        if bool(self.range) == bool(self.choice):
+            raise ValueError("expected one of range and choice, not empty")
+        if self.range and (len(self.range) != 2 or self.range[0] >= self.range[1]):
+            raise ValueError(f"range: expected [least, most]; got {self.range}")
+        if self.choice and (self.log or self.unit):
+            raise ValueError("log and unit belong to range")
+        if self.log and self.range[0] <= 0:
+            raise ValueError(f"log needs a range above zero; got {self.range}")
+        return self
+
+    def number(self, position: float) -> Number:
+        """The number at a position of the range, from 0 to 1."""
+        low, high = self.range
+        if position in (0, 1):
+            return high if position else low
+        if self.log:
+            found = low * (high / low) ** position
+        else:
+            found = low + (high - low) * position
+        whole = all(isinstance(end, int) for end in self.range)
+        return round(found) if whole else float(f"{found:.{_DIGITS}g}")
+
+    def at(self, position: float) -> Value:
+        """The value at a position, as a result names it."""
+        number = self.number(position)
+        return number if self.unit is None else f"{to_yaml_flow(number)}{self.unit}"
+
+    def meant(self, value: Value) -> Any:
+        """What the experiment is given for a value."""
+        return self.choice[value] if self.choice else value
+
+    def against(self, answer: Interval) -> Interval:
+        """An answer against the ratio that is sought: above zero where it is larger."""
+        sought = math.log(self.even)
+        return answer.mapped(lambda log: log - sought)
+
+    def asked(self, found: Found) -> list[Value]:
+        """Values to simulate next; none where what is found settles it."""
+        ends = [*self.choice] or [self.at(0), self.at(1)]
+        if missing := [value for value in ends if value not in found]:
+            return missing
+        if self.choice:
+            return []
+        needed = (self.bracket(found, curve)[2] for curve in CURVES)
+        return list(dict.fromkeys(value for value in needed if value is not None))
+
+    def bracket(self, found: Found, curve: Curve) -> tuple[float, float, Value | None]:
+        """The positions between which a curve changes sign, as far as is found, and the value that
+        halves them next (None: they are near enough). From 0 to 1 where its ends agree."""
+        low, high = 0.0, 1.0
+        last = curve(self.against(found[self.at(1)]))
+        if curve(self.against(found[self.at(0)])) == last:
+            return low, high, None
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            value = self.at(middle)
+            if value not in found:
+                return low, high, value
+            if curve(self.against(found[value])) == last:
+                high = middle
+            else:
+                low = middle
+        return low, high, None
+
+
+def ahead_surely(found: Interval) -> bool:
+    """Whether the first competitor is ahead, its whole interval."""
+    return found.low > 0
+
+
+def ahead(found: Interval) -> bool:
+    """Whether the first competitor's mean is ahead."""
+    return found.mean > 0
+
+
+def not_behind(found: Interval) -> bool:
+    """Whether the first competitor may be ahead."""
+    return found.high > 0
+
+
+CURVES: tuple[Curve, ...] = (ahead, ahead_surely, not_behind)
+"""The mean, and the ends of the interval."""
+
+
+def refuse_inconsistent(
+    parameters: Mapping[str, Parameter], axes: Mapping[str, list[Any]], competitors: list[str]
+) -> None:
+    """Raise ValueError, the place at the head of its message, for parameters that do not fit."""
+    if parameters and len(competitors) != 2:
+        raise ValueError(f"compare: break_even is between two competitors; got {len(competitors)}")
+    for name, parameter in parameters.items():
+        if name == AS_DESCRIBED:
+            raise ValueError(f"break_even: {name!r} is what the base is called; take another name")
+        if parameter.of is not None and parameter.of not in competitors:
+            hint = nearest(parameter.of, competitors)
+            raise ValueError(f"break_even: {name!r}: of: no competitor {parameter.of!r}; {hint}")
+        for path in (parameter.path, *parameter.given):
+            if path in axes:
+                raise ValueError(f"break_even: {name!r}: {path} is an axis already")
+
+
+class Evaluations:
+    """Results by place, parameter and value.
+
+    measure: the sweep's, which says what competitors are compared by. compare: the axis whose two
+    values compete, `pair`. A value counts when all `replications` of both are there.
+    """
+
+    def __init__(
+        self, records: Iterable[Record], measure: str, compare: str, pair: list[Any],
+        replications: int,
+    ) -> None:  # fmt: skip
+        self._pair = [_key(value) for value in pair]
+        self._replications = replications
+        self._rates: dict[tuple[str, str], dict[Value, dict[str, dict[int, float]]]] = {}
+        metric = RATES[measure].metric
+        for record in records:
+            overrides = record["overrides"]
+            place = {
+                path: value
+                for path, value in overrides.items()
+                if path not in (PARAMETER, VALUE, compare)
+            }
+            name = str(overrides.get(PARAMETER))
+            values = self._rates.setdefault((_key(place), name), {})
+            rates = values.setdefault(overrides.get(VALUE), {})
+            mine = rates.setdefault(_key(overrides.get(compare)), {})
+            mine[record["replication"]] = record["metrics"].get(metric) or 0.0
+
+    def found(self, place: Place, name: str) -> dict[Value, Interval]:
+        """The answer at each value of a parameter that is whole, in the order of the results."""
+        known = self._rates.get((_key(place), name), {})
+        answers = ((value, self._answer(rates)) for value, rates in known.items())
+        return {value: answer for value, answer in answers if answer is not None}
+
+    def begun(self, place: Place, name: str) -> list[Value]:
+        """Values of which anything is there."""
+        return list(self._rates.get((_key(place), name), {}))
+
+    def _answer(self, rates: dict[str, dict[int, float]]) -> Interval | None:
+        ours, theirs = (rates.get(competitor, {}) for competitor in self._pair)
+        common = sorted(r for r in ours.keys() & theirs.keys() if min(ours[r], theirs[r]) > 0)
+        if len(common) < self._replications:
+            return None
+        return interval([math.log(ours[r] / theirs[r]) for r in common])
+
+
+def places(axes: Mapping[str, list[Any]], compare: str) -> list[Place]:
+    """The combinations of the axes that are not compared."""
+    others = {path: values for path, values in axes.items() if path != compare}
+    return [dict(zip(others, each, strict=True)) for each in itertools.product(*others.values())]
+
+
+def variants(
+    parameters: Mapping[str, Parameter],
+    known: Evaluations,
+    where: list[Place],
+    document: Document,
+) -> list[Variant]:
+    """What is to be simulated next, a variant for each value."""
+    return [
+        Variant({PARAMETER: name, VALUE: value}, _changes(name, parameter, value, document),
+                parameter.of, place)
+        for place in where
+        for name, parameter in parameters.items()
+        for value in parameter.asked(known.found(place, name))
+    ]  # fmt: skip
+
+
+def _changes(name: str, parameter: Parameter, value: Value, document: Document) -> list[Change]:
+    at = ("break_even", name)
+    given = [
+        (path, each, document.mark((*at, "given", path))) for path, each in parameter.given.items()
+    ]
+    return [*given, (parameter.path, parameter.meant(value), document.mark((*at, "path")))]
+
+
+def total(
+    parameters: Mapping[str, Parameter], known: Evaluations, where: list[Place], replications: int
+) -> int:
+    """Results that a run has when what it has begun, and what that asks for next, is done."""
+    values = len(where)  # the base, as it is described
+    for place in where:
+        for name, parameter in parameters.items():
+            asked = parameter.asked(known.found(place, name))
+            values += len({*known.begun(place, name), *asked})
+    return 2 * replications * values
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)

@@ -1,0 +1,245 @@
+"""One point of a sweep: device, model, workload, serving system and load; spec in, metrics out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache, lru_cache
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hwmodel.description.description import Strict
+from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.transformer import TransformerSpec, load_model
+from policies.requests.arrivals import Arrivals
+from policies.requests.requests import Requests
+from policies.requests.slo import Slo
+from policies.requests.workload import WorkloadSpec, generate, workload_document
+from policies.serving.serving import ServingResult, ServingSpec, serve
+from sweeps.experiments.logs import LogKind, recorder
+from sweeps.results.store import to_yaml_flow
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+ALL_AT_ONCE = Arrivals(process="all_at_once")
+_REHEARSAL = {"requests": 4, "warmup_requests": 0, "arrivals": ALL_AT_ONCE, "load": None}
+CALIBRATION = 0
+"""The replication that capacity is measured on; the measured ones count from 1."""
+
+
+class Load(Strict):
+    """How many requests a second are offered: outright, as a multiple of a measured capacity, or
+    as many as an objective allows."""
+
+    rate_per_s: Positive | None = None
+    relative: Positive | None = None
+    of: Literal["best", "own"] = "best"
+    """`best`: the best capacity along the compared axis; `own`: this point's. See `capacity`."""
+    goodput: Slo | None = None
+    """Each point is offered the largest load that attains this. See `goodput`."""
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> Load:
+        given = (self.rate_per_s, self.relative, self.goodput)
+        if sum(value is not None for value in given) != 1:
+            raise ValueError("expected one of rate_per_s, relative and goodput")
+        return self
+
+
+class Described(Strict):
+    """What every kind of experiment has: hardware, a model, and how often it is repeated."""
+
+    device: str
+    device_set: dict[str, Any] = {}
+    """Overrides of the device's descriptions, by dotted path or nested."""
+    model: str
+    model_set: dict[str, Any] = {}
+    replications: Count = 3
+    seed: Annotated[int, Field(ge=0)] = 1
+
+    def seeds(self, replication: int) -> tuple[int, int]:
+        """The seed of a replication."""
+        return self.seed, replication
+
+
+class ExperimentSpec(Described):
+    """What one point serves, on what, and how it is measured."""
+
+    workload: str
+    """A shipped workload, a workload file, or a trace file (.csv, .csv.gz)."""
+    workload_set: dict[str, Any] = {}
+    arrivals: Arrivals | None = None
+    """Instead of the workload's own."""
+    serving: ServingSpec
+    load: Load | None = None
+    """None keeps a trace's own times, or belongs to arrivals all at once."""
+    slo: Slo | None = None
+    """What `slo.attainment` of the metrics is about; None: the load's goodput, where it has one."""
+    requests: Count
+    """Requests that are measured, after `warmup_requests`."""
+    warmup_requests: Annotated[int, Field(ge=0)] = 0
+    logs: list[LogKind] = []
+    """What each replication writes into the run directory beside its result: a row a request, a row
+    a stretch of steps, a trace for ui.perfetto.dev."""
+
+
+class Task(NamedTuple):
+    """One replication of one point at a known rate."""
+
+    experiment: Any
+    replication: int
+    rate_per_s: float | None
+    logs: str | None = None
+    """How the paths of its logs begin; None writes none."""
+
+
+def assignments(overrides: dict[str, Any], prefix: str = "") -> list[str]:
+    """Nested overrides as `dotted.path=value` assignments."""
+    found = []
+    for key, value in overrides.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, dict):
+            found += assignments(value, f"{path}.")
+        else:
+            found.append(f"{path}={to_yaml_flow(value)}")
+    return found
+
+
+def device_of(experiment: Described) -> Device:
+    """The device with its overrides. Raises DescriptionError."""
+    return _device(experiment.device, tuple(assignments(experiment.device_set)))
+
+
+def model_of(experiment: Described) -> TransformerSpec:
+    """The model with its overrides. Raises DescriptionError."""
+    return _model(experiment.model, tuple(assignments(experiment.model_set)))
+
+
+def workload_of(experiment: ExperimentSpec) -> WorkloadSpec:
+    """The workload with its overrides. Raises DescriptionError."""
+    workload = _workload(experiment.workload, tuple(assignments(experiment.workload_set)))
+    if experiment.arrivals is not None:
+        workload = workload.model_copy(update={"arrivals": experiment.arrivals})
+    return workload
+
+
+_device = lru_cache(maxsize=None)(load_device)
+_model = lru_cache(maxsize=None)(load_model)
+
+
+@cache
+def _workload(name_or_path: str, overrides: tuple[str, ...]) -> WorkloadSpec:
+    document = workload_document(name_or_path)
+    for assignment in overrides:
+        document.override(assignment)
+    return document.build(WorkloadSpec)
+
+
+def seed_of(experiment: Described, replication: int) -> tuple[int, int]:
+    """The seed of a replication: the same in every point, so that differences are paired."""
+    return experiment.seeds(replication)
+
+
+def requests_of(
+    experiment: ExperimentSpec, replication: int, rate_per_s: float | None, workload: WorkloadSpec
+) -> Requests:
+    """Warm-up and measured requests of a replication.
+
+    Replications of a trace are consecutive stretches of it, each scaled to the rate.
+    """
+    count = experiment.warmup_requests + experiment.requests
+    seed = seed_of(experiment, replication)
+    return generate(workload, count, rate_per_s, seed, stretch=max(replication - 1, 0))
+
+
+def load_of(experiment: Described) -> Load | None:
+    """The load of an experiment that serves; None for others."""
+    return experiment.load if isinstance(experiment, ExperimentSpec) else None
+
+
+def rehearsals(experiments: Iterable[ExperimentSpec]) -> list[ExperimentSpec]:
+    """Each experiment with a few requests and memory of a given efficiency, those that come to the
+    same once; memory that is simulated is tried on the first that has it: it costs seconds.
+
+    Raises DescriptionError where a trace is too short for the last replication."""
+    found: dict[str, ExperimentSpec] = {}
+    for experiment in experiments:
+        waiting = experiment.model_copy(update={"arrivals": ALL_AT_ONCE})
+        requests_of(waiting, experiment.replications, None, workload_of(waiting))
+        small = experiment.model_copy(update=_REHEARSAL)
+        found.setdefault(small.serving.memory.fidelity, small)
+        cheap = with_memory(small, fidelity="analytic", efficiency=1.0)
+        found.setdefault(cheap.model_dump_json(exclude={"seed", "replications"}), cheap)
+    return list(found.values())
+
+
+def run_task(task: Task) -> dict[str, Any]:
+    """Serve one replication and return its metrics. Raises DescriptionError."""
+    experiment = task.experiment
+    requests = requests_of(experiment, task.replication, task.rate_per_s, workload_of(experiment))
+    result = serve(
+        device_of(experiment),
+        model_of(experiment),
+        experiment.serving,
+        requests,
+        seed=_one_number(seed_of(experiment, task.replication)),
+        warmup_requests=experiment.warmup_requests,
+        recorder=recorder(experiment.logs, task.logs, _cut(experiment, requests)),
+    )
+    return {**result.metrics, **_attainment(experiment, requests, result)}
+
+
+def _cut(experiment: ExperimentSpec, requests: Requests) -> Requests:
+    """The requests with their outputs as the engine cuts them."""
+    most = experiment.serving.engine.max_tokens or np.iinfo(np.int64).max
+    return replace(requests, output_tokens=np.minimum(requests.output_tokens, most))
+
+
+def _attainment(
+    experiment: ExperimentSpec, requests: Requests, result: ServingResult
+) -> dict[str, Any]:
+    """The share of the measured requests that attain the objective, where there is one."""
+    slo = experiment.slo or (experiment.load.goodput if experiment.load else None)
+    if slo is None:
+        return {}
+    outputs = _cut(experiment, requests).output_tokens
+    attained = slo.attained(requests.arrival_s, result.first_token_s, result.finish_s, outputs)[
+        experiment.warmup_requests :
+    ]
+    found = {"ttft_s": slo.ttft * 1e-9, "tpot_s": slo.tpot * 1e-9}
+    return {"slo": {**found, "attainment": float(attained.mean())}}
+
+
+def _one_number(seed: tuple[int, int]) -> int:
+    return int(np.random.SeedSequence(seed).generate_state(1)[0])
+
+
+def with_memory(experiment: ExperimentSpec, **changes: Any) -> ExperimentSpec:
+    """The experiment with these fields of `serving.memory` changed."""
+    memory = experiment.serving.memory.model_copy(update=changes)
+    serving = experiment.serving.model_copy(update={"memory": memory})
+    return experiment.model_copy(update={"serving": serving})
+
+
+def with_analytic_memory(experiment: ExperimentSpec) -> ExperimentSpec:
+    """The experiment on memory of a fixed efficiency."""
+    return with_memory(experiment, fidelity="analytic")
+
+
+def capacity_task(experiment: ExperimentSpec) -> float:
+    """Requests a second with every request there from the start and analytic memory.
+
+    The larger of two estimates, so that a load relative to it is not too small: over the makespan,
+    and from the output tokens while somebody waits over the mean output. Raises DescriptionError.
+    """
+    changed = with_analytic_memory(experiment).model_copy(update={"arrivals": ALL_AT_ONCE})
+    metrics = run_task(Task(changed, CALIBRATION, None))
+    outputs = requests_of(changed, CALIBRATION, None, workload_of(changed)).output_tokens
+    served = outputs[changed.warmup_requests :]
+    if (most := changed.serving.engine.max_tokens) is not None:
+        served = np.minimum(served, most)
+    steady = float(metrics["steady_output_tokens_per_s"] / served.mean())
+    return max(steady, float(metrics["requests_per_s"]))

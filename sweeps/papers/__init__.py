@@ -1,0 +1,1 @@
+"""Published tables reproduced, a package a paper."""

@@ -1,0 +1,1 @@
+"""From content to page: sections, charts, HTML, Markdown, the terminal."""

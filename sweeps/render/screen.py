@@ -1,0 +1,157 @@
+"""Results of single commands on the terminal: JSON, or a table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hwmodel.specs.device import Device
+from sweeps.render.section import Grid
+from sweeps.results.store import plain
+
+_CONFIDENCE = {"A": "two open sources", "B": "one source", "C": "derived", "D": "assumed in part"}
+_SHOWN = 20
+"""Violations printed one by one."""
+
+
+def print_json(value: Any) -> None:
+    """Print `value` as JSON."""
+    print(json.dumps(plain(value), indent=2))
+
+
+def print_table(columns: list[str], rows: list[list[str]], sides: str = "<") -> None:
+    """Print a plain table; see `table_text`."""
+    print(table_text(columns, rows, sides))
+
+
+def table_text(columns: list[str], rows: list[list[str]], sides: str = "<") -> str:
+    """A plain table; `sides`: `<` or `>` for each column, the last for those after it too.
+
+    Headings stand on two lines where they have two words or more.
+    """
+    lines = []
+    parts = [heading.split(" ", 1) for heading in columns]
+    heads = [[part[0] for part in parts], [part[1] if len(part) > 1 else "" for part in parts]]
+    heads = [line for line in heads if any(line)]
+    widths = [max(map(len, column)) for column in zip(*heads, *rows, strict=True)]
+    aligned = sides + sides[-1] * (len(columns) - len(sides))
+    for cells in (*heads, ["-" * width for width in widths], *rows):
+        parts_of = zip(cells, aligned, widths, strict=True)
+        lines.append("  ".join(f"{cell:{side}{width}}" for cell, side, width in parts_of).rstrip())
+    return "\n".join(lines)
+
+
+def show_devices(found: dict[str, Any]) -> None:
+    """Devices with their bounds, then the names of the rest."""
+    patterns = list(dict.fromkeys(name for device in found["devices"] for name in device["bounds"]))
+    rows = []
+    for device in found["devices"]:
+        bounds = [device["bounds"].get(name) for name in patterns]
+        rows.append(
+            [
+                device["name"],
+                device["kind"],
+                str(device["channels"]),
+                f"{device['peak_gbps']:,.1f}",
+                f"{device['capacity_bytes'] / 2**30:,.2f}",
+                *(f"{bound['gbps']:,.1f}" if bound else "–" for bound in bounds),
+            ]
+        )
+    fixed = ["device", "kind", "channels", "peak GB/s", "GiB"]
+    print_table([*fixed, *(name.replace("_", " ") for name in patterns)], rows, "<<>")
+    for name, why in found["left_out"].items():
+        print(f"left out: {name}, {why}")
+    print("\nAfter GiB: closed-form bounds, GB/s. Also shipped:")
+    for kind in ("models", "workloads", "predictors", "sweeps", "studies"):
+        print(f"  {kind}: {', '.join(found[kind])}")
+
+
+def show_bandwidth(device: Device, found: list[dict[str, Any]]) -> None:
+    """A line a pattern."""
+    print(f"{device.name}: peak {device.peak_gbps:,.1f} GB/s over {device.channels} channel(s)\n")
+    grid = bandwidth_grid(found)
+    print_table(grid.columns, grid.rows, "<>")
+    letters = [item["energy_confidence"] for item in found if "energy_confidence" in item]
+    if letters:
+        print(
+            f"\nconfidence of pJ/bit: {max(letters)}, {_CONFIDENCE.get(max(letters), 'set here')}"
+        )
+
+
+def bandwidth_grid(found: list[dict[str, Any]]) -> Grid:
+    """A row a pattern."""
+    columns = ["pattern", "GB/s", "of peak", "bound GB/s", "row hits", "pJ/bit", "requests"]
+    rows = []
+    for item in found:
+        bound = item.get("bound_gbps")
+        rows.append(
+            [
+                str(item["pattern"]),
+                f"{item['bandwidth_gbps']:,.2f}",
+                f"{item['utilization']:.1%}",
+                "–" if bound is None else f"{bound:,.2f}",
+                _hits(item),
+                f"{1000 * item['energy_nj'] / (8 * item['bytes']):.2f}" if item["bytes"] else "–",
+                f"{item['requests']:,}",
+            ]
+        )
+    return Grid("", columns, rows)
+
+
+def show_replay(device: Device, found: dict[str, Any]) -> None:
+    """One figure a line."""
+    bound = found.get("bound_gbps")
+    letter = found["energy_confidence"]
+    lines = {
+        "device": device.name,
+        "requests": f"{found['requests']:,} ({found['bytes']:,} bytes)",
+        "cycles": f"{found['cycles']:,} of {found['tck_ns']} ns",
+        "bandwidth": f"{found['bandwidth_gbps']:,.2f} GB/s, {found['utilization']:.1%} of "
+        f"{found['peak_gbps']:,.1f} GB/s" + (f" (bound {bound:,.2f})" if bound else ""),
+        "rows": f"{found['row_hits']:,} hits, {found['row_misses']:,} misses, "
+        f"{found['row_conflicts']:,} conflicts",
+        "commands": _pairs(found["commands"]),
+        "latency ns": _pairs(found["latency_ns"]),
+        "energy": f"{found['energy_nj']:,.1f} nJ, confidence {letter},"
+        f" {_CONFIDENCE.get(letter, 'set here')}",
+        "energy nJ": _pairs(found["energy"]),
+        "simulated in": f"{found['wall_s']:.3f} s on {found['threads']} thread(s)",
+    }
+    for name, text in lines.items():
+        print(f"{name:<13}{text}")
+
+
+def show_audit(device: Device, file: Path) -> int:
+    """Print the violations of a command log, the first of them one by one; returns their number."""
+    from hwmodel.oracle.audit import audit
+    from hwmodel.oracle.command_log import read_csv
+
+    count = commands = 0
+    logs = read_csv(device.memory, file)
+    for channel, log in logs:
+        commands += len(log.tick)
+        place = f"channel {channel}: " if len(logs) > 1 else ""
+        for violation in audit(device.memory, log, limit=10**9):
+            count += 1
+            if count <= _SHOWN:
+                clock = device.memory.tick_clock.ticks_per_ck
+                cycle = f"{violation.tick / clock:g}" if clock > 1 else str(violation.tick)
+                print(f"{place}cycle {cycle}: {violation.command}: {violation.rule}")
+    if count > _SHOWN:
+        print(f"... and {count - _SHOWN:,} more")
+    print(f"{device.name}: {commands:,} commands, {count:,} violations")
+    return count
+
+
+def _hits(item: dict[str, Any]) -> str:
+    served = item["row_hits"] + item["row_misses"] + item["row_conflicts"]
+    return f"{item['row_hits'] / served:.1%}" if served else "–"
+
+
+def _pairs(value: Any) -> str:
+    if not isinstance(value, dict):
+        return f"{value}"
+    return ", ".join(
+        f"{k} {v:,.1f}" if isinstance(v, float) else f"{k} {v:,}" for k, v in value.items() if v
+    )

@@ -1,0 +1,1 @@
+"""What a run says: tables of results, findings, and the sections of its report."""

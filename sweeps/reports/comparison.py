@@ -1,0 +1,351 @@
+"""What differs between two runs: inputs, results, and how sure the differences are.
+
+Points are matched by what they are: the value of every axis (and change) of either run, where a run
+without that axis has the value of its base. Replications with the same seed served the same
+requests and are paired; others are compared as independent samples.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweeps.experiments.sweep import label
+from sweeps.render.chart import Bar, Bars
+from sweeps.render.section import Block, Grid, Say, Section
+from sweeps.reports.table import Row, Table, read_table
+from sweeps.reports.verdict import judge, percent
+from sweeps.results.figures import FIGURES, THROUGHPUT, Figure
+from sweeps.results.statistics import LEVEL, Interval, difference, grown, interval, log_ratios
+from sweeps.results.store import RunDirectory, differences
+
+_NOT_INPUTS = ("sha256", "name", "summary", "question")
+_CODE = ("version", "commit", "dirty", "python", "libraries")
+_SHOWN = 12
+"""Inputs that differ and points that are told in sentences; tables have them all."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One metric of one point: means in A and B, and the change from A to B."""
+
+    figure: Figure
+    ours: float
+    theirs: float
+    change: Interval
+    """Relative to A where `relative`, else a difference in the metric's own unit."""
+    relative: bool
+    paired: bool
+
+    @property
+    def text(self) -> str:
+        """The change with its interval."""
+        if self.relative:
+            return percent(self.change)
+        mean, low, high = (
+            self.figure.text(value) if math.isfinite(value) else "?"
+            for value in (self.change.mean, self.change.low, self.change.high)
+        )
+        return f"{mean} ({low} to {high})"
+
+    @property
+    def certain(self) -> str:
+        """Whether the interval leaves zero out, in a word."""
+        if self.change.low == self.change.high == 0:
+            return "the same"
+        if self.change.count < 2:
+            return "unknown"
+        return ("may be nothing", "more", "less")[self.change.sign]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A point that both runs have."""
+
+    title: str
+    changes: list[Change]
+    same: bool
+    """Whether every metric of every replication is the same, bit for bit."""
+
+
+@dataclass
+class Comparison:
+    """Two runs, `a` before and `b` after."""
+
+    a: Table
+    b: Table
+    names: tuple[str, str]
+    inputs: list[tuple[str, Any, Any]] = field(default_factory=list)
+    """Dotted path, value in A, value in B."""
+    code: list[tuple[str, Any, Any]] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
+    alone: dict[str, list[str]] = field(default_factory=dict)
+    """By run: titles of the points that only it has."""
+
+
+def compare(first: Path, second: Path) -> Comparison:
+    """Read and compare two runs. Raises DescriptionError where one of them has nothing to show."""
+    return compared(*(read_table(RunDirectory(path)) for path in (first, second)))
+
+
+def compared(a: Table, b: Table) -> Comparison:
+    """What differs between two runs."""
+    found = Comparison(a, b, _names(a, b))
+    found.inputs = [
+        item
+        for item in differences(a.config, b.config)
+        if item[0].split(".")[-1] not in _NOT_INPUTS
+    ]
+    for key in _CODE:
+        found.code += list(differences(a.provenance.get(key), b.provenance.get(key), key))
+    axes = list(dict.fromkeys([*a.paths, *b.paths]))
+    ours, theirs = _points(a, axes), _points(b, axes)
+    for key, (title, row) in ours.items():
+        if key in theirs:
+            found.pairs.append(_pair(title, row, theirs[key][1]))
+    for name, mine, others in zip(found.names, (ours, theirs), (theirs, ours), strict=True):
+        found.alone[name] = [title for key, (title, _) in mine.items() if key not in others]
+    return found
+
+
+def _names(a: Table, b: Table) -> tuple[str, str]:
+    """What to call the two: their folders' names, where these differ."""
+    ours, theirs = a.path.absolute(), b.path.absolute()
+    if ours.name != theirs.name:
+        return ours.name, theirs.name
+    return str(a.path), str(b.path)
+
+
+def _points(table: Table, axes: list[str]) -> dict[str, tuple[str, Row]]:
+    """Title and row of each point, by what it is."""
+    found = {}
+    for group in table.groups:
+        for row in group.rows:
+            values = [row.overrides.get(axis, _at(table.config["base"], axis)) for axis in axes]
+            key = json.dumps([row.control, *map(_named, values)], sort_keys=True, default=str)
+            words = [label(value) for value in row.overrides.values()] or [table.name]
+            found[key] = (", ".join([*words, row.control] if row.control else words), row)
+    return found
+
+
+def _named(value: Any) -> Any:
+    """`paged` is short for `{name: paged}`; a file is known by its stem."""
+    if isinstance(value, dict) and set(value) == {"name"}:
+        value = value["name"]
+    return label(value) if isinstance(value, str) else value
+
+
+def _at(base: Any, path: str) -> Any:
+    for key in path.split("."):
+        base = base.get(key) if isinstance(base, dict) else None
+    return base
+
+
+def _pair(title: str, ours: Row, theirs: Row) -> Pair:
+    changes = [change for figure in FIGURES if (change := _change(figure, ours, theirs))]
+    return Pair(title, changes, ours.replications == theirs.replications)
+
+
+def _change(figure: Figure, ours: Row, theirs: Row) -> Change | None:
+    common = sorted(
+        r for r in set(ours.replications) & set(theirs.replications)
+        if ours.seeds.get(r) == theirs.seeds.get(r)
+        and ours.values(figure.metric, [r]) and theirs.values(figure.metric, [r])
+    )  # fmt: skip
+    paired = bool(common)
+    before = ours.values(figure.metric, common if paired else None)
+    after = theirs.values(figure.metric, common if paired else None)
+    if not before or not after:
+        return None
+    relative = min(*before, *after) > 0
+    if paired and relative:
+        found = interval(log_ratios(after, before)).mapped(grown)
+    elif paired:
+        found = interval([y - x for x, y in zip(before, after, strict=True)])
+    elif relative:
+        logs = ([math.log(value) for value in values] for values in (after, before))
+        found = difference(*logs).mapped(grown)
+    else:
+        found = difference(after, before)
+    old, new = (math.fsum(values) / len(values) for values in (before, after))
+    return Change(figure, old, new, found, relative, paired)
+
+
+def section(found: Comparison) -> Section:
+    """The comparison as a section of a report."""
+    a, b = found.names
+    blocks: list[Block] = [Say(f"What changes from {a} to {b}?", "question")]
+    for name, table in zip(found.names, (found.a, found.b), strict=True):
+        blocks += [Say(f"{name}: {problem}.", "problem") for problem in table.problems]
+    blocks += [Say(text, "verdict") for text in sentences(found)]
+    blocks += [Say(_note(found)), *_charts(found)]
+    if found.pairs:
+        blocks.append(Section("Results", [_results(found)]))
+    blocks.append(Section("Inputs that differ", list(_inputs(found))))
+    return Section(f"{a} against {b}", blocks)
+
+
+def sentences(found: Comparison) -> list[str]:
+    """What differs in plain words: inputs, results, verdicts."""
+    return [_said_inputs(found), *_said_results(found), *_said_verdicts(found)]
+
+
+def _said_inputs(found: Comparison) -> str:
+    asked = [item for item in found.inputs if not item[0].startswith("resolved.")]
+    if not found.inputs:
+        text = "Inputs: the same"
+    elif not asked:
+        text = f"Inputs: asked the same, of descriptions that differ in {_many(found.inputs)}"
+    else:
+        told = (f"{path} {_short(old)} -> {_short(new)}" for path, old, new in asked[:_SHOWN])
+        more = f" and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
+        verb = "differs" if len(asked) == 1 else "differ"
+        text = f"Inputs: {_many(asked)} {verb}: {'; '.join(told)}{more}"
+    code = sorted({path.split(".")[0] for path, _, _ in found.code})
+    return f"{text}. The programs differ in {', '.join(code)}." if code else f"{text}."
+
+
+def _many(items: list[Any]) -> str:
+    return "1 place" if len(items) == 1 else f"{len(items)} places"
+
+
+def _said_results(found: Comparison) -> Iterator[str]:
+    b = found.names[1]
+    if not found.pairs:
+        yield "Results: the two have no point in common, so nothing of them can be compared."
+        return
+    if all(pair.same for pair in found.pairs):
+        yield f"Results: the same, bit for bit, in all {len(found.pairs)} points."
+        return
+    told = [(pair, change) for pair in found.pairs if (change := throughput(pair)) is not None]
+    if told and all(change.certain == "the same" for _, change in told):
+        yield f"Results: the same output tokens/s in every replication of {len(told)} points."
+        return
+    for pair, change in told[:_SHOWN]:
+        yield f"{pair.title}: {_said(change, b)}."
+    if len(told) > _SHOWN:
+        yield f"Results: {len(told) - _SHOWN} more points are in the table."
+
+
+def throughput(pair: Pair) -> Change | None:
+    """The change that decides."""
+    return next((c for c in pair.changes if c.figure.metric == THROUGHPUT), None)
+
+
+def _said(change: Change, b: str) -> str:
+    means = f"{change.theirs:,.1f} output tokens/s in {b} against {change.ours:,.1f}"
+    match change.certain:
+        case "the same":
+            return f"{means}, the same in every replication"
+        case "unknown":
+            return f"{means}, {_hundred(change)} % more; one replication gives no interval"
+        case "may be nothing":
+            return f"{means}, {change.text} more, which may be nothing"
+    if change.certain == "more":
+        return f"{means}, {change.text} more"
+    return f"{means}, {percent(_turned(change.change))} less"
+
+
+def _hundred(change: Change) -> str:
+    return f"{100 * change.change.mean:.1f}"
+
+
+def _turned(found: Interval) -> Interval:
+    return Interval(-found.mean, -found.high, -found.low, found.count)
+
+
+def _said_verdicts(found: Comparison) -> Iterator[str]:
+    """Where another competitor wins, or nobody does any more."""
+    after = {group.title: judge(group) for group in found.b.groups}
+    for group in found.a.groups:
+        ours, theirs = judge(group), after.get(group.title)
+        if theirs is not None and (ours.outcome, ours.best) != (theirs.outcome, theirs.best):
+            a, b = found.names
+            yield f"{group.title}: the verdict changes: {ours.short} in {a}, {theirs.short} in {b}."
+
+
+def _note(found: Comparison) -> str:
+    count = len(found.pairs)
+    paired = {change.paired for pair in found.pairs for change in pair.changes}
+    how = {
+        frozenset({True}): "Replications with the same seed are paired. ",
+        frozenset({False}): "Seeds differ, so replications are compared as independent samples. ",
+    }.get(frozenset(paired), "")
+    return (
+        f"{how}(a to b): {100 * LEVEL:.0f} % intervals. Of {count} points without any difference"
+        f" {(1 - LEVEL) * count:.1f} would seem to differ."
+    )
+
+
+def _charts(found: Comparison) -> Iterator[Bars]:
+    bars = []
+    for pair in found.pairs:
+        for name, row in zip(found.names, (0, 1), strict=True):
+            if (change := throughput(pair)) is not None:
+                value = (change.ours, change.theirs)[row]
+                bars.append(
+                    Bar(f"{pair.title}: {name}", Interval(value, value, value, 0), row == 0)
+                )
+    if bars:
+        yield Bars("Output tokens/s, A pale and B dark", bars)
+
+
+def _results(found: Comparison) -> Grid:
+    columns = ["point", "metric", *found.names, "change", "certain"]
+    rows = []
+    for pair in found.pairs:
+        for c in pair.changes:
+            means = (c.figure.text(c.ours), c.figure.text(c.theirs))
+            rows.append([pair.title, c.figure.heading, *means, c.text, c.certain])
+    marked = frozenset(i for i, row in enumerate(rows) if row[-1] in ("more", "less"))
+    return Grid("", columns, rows, marked=marked)
+
+
+def _inputs(found: Comparison) -> Iterator[Block]:
+    rows = [[path, _short(a), _short(b)] for path, a, b in [*found.inputs, *found.code]]
+    if rows:
+        yield Grid("", ["input", *found.names], rows, text=True)
+    else:
+        yield Say("None: the runs were asked the same, of the same descriptions and program.")
+    for name, titles in found.alone.items():
+        if titles:
+            yield Say(f"Only {name} has: {'; '.join(titles)}.")
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "–"
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def record(found: Comparison) -> dict[str, Any]:
+    """The comparison in JSON's types."""
+    return {
+        "a": str(found.a.path),
+        "b": str(found.b.path),
+        "problems": {
+            name: table.problems
+            for name, table in zip(found.names, (found.a, found.b), strict=True)
+        },
+        "sentences": sentences(found),
+        "inputs": [{"path": path, "a": a, "b": b} for path, a, b in found.inputs],
+        "program": [{"path": path, "a": a, "b": b} for path, a, b in found.code],
+        "points": [
+            {"point": pair.title, "same": pair.same, "metrics": [_metric(c) for c in pair.changes]}
+            for pair in found.pairs
+        ],
+        "alone": found.alone,
+    }
+
+
+def _metric(c: Change) -> dict[str, Any]:
+    return {
+        "metric": c.figure.metric, "a": c.ours, "b": c.theirs, "change": c.change.mean,
+        "low": c.change.low, "high": c.change.high, "relative": c.relative, "paired": c.paired,
+        "certain": c.certain,
+    }  # fmt: skip

@@ -1,0 +1,1 @@
+"""Results on disk, how they are read again, and the statistics of replications."""

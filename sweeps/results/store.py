@@ -1,0 +1,271 @@
+"""The run directory: what was asked (config.yaml), what came out (results.jsonl), and from what.
+
+One process writes it. A result is one line, on disk before the next is taken; a line torn by a
+crash is dropped when the run goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import json
+import math
+import os
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import yaml
+from hwmodel.description.description import DescriptionError, load
+
+CONFIG, RESULTS, SUMMARY = "config.yaml", "results.jsonl", "summary.csv"
+PROVENANCE, CALIBRATION = "provenance.json", "calibration.json"
+Record = dict[str, Any]
+
+
+class RunDirectory:
+    """A run directory, there or to be. Nothing is written before `create`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._results: BinaryIO | None = None
+
+    @property
+    def exists(self) -> bool:
+        return (self.path / CONFIG).is_file()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether results can be appended."""
+        return self._results is not None
+
+    def refuse_if_taken(self) -> None:
+        """Raise DescriptionError unless the directory is absent or empty."""
+        if self.exists:
+            raise DescriptionError(
+                "holds a run; --resume goes on with it, --out takes another", self.path
+            )
+        if self.path.is_file() or (
+            self.path.is_dir() and any(file.name != RESULTS for file in self.path.iterdir())
+        ):
+            raise DescriptionError(
+                "exists and is not a run directory; --out takes another", self.path
+            )
+
+    def config(self) -> dict[str, Any]:
+        """The recorded config. Raises DescriptionError."""
+        if not self.path.exists():
+            raise DescriptionError("no such directory", self.path)
+        if not self.exists:
+            raise DescriptionError(f"is not a run directory (it has no {CONFIG})", self.path)
+        return load(self.path / CONFIG).data
+
+    def read_json(self, name: str) -> Any:
+        """A JSON file of the directory, None where there is none. Raises DescriptionError."""
+        file = self.path / name
+        try:
+            return json.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise DescriptionError(f"not JSON: {error}", file) from None
+
+    def records(self) -> list[Record]:
+        """Finished results; a torn last line is left out. Raises DescriptionError."""
+        file = self.path / RESULTS
+        if not file.is_file():
+            return []
+        found = []
+        lines = file.read_bytes().split(b"\n")
+        for number, line in enumerate(lines, 1):
+            if number == len(lines):
+                break  # after the last newline: nothing, or a line that was being written
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                raise DescriptionError("not a JSON object", file, number) from None
+        return found
+
+    def survey(self, wanted: dict[str, type]) -> tuple[list[Record], list[str]]:
+        """Every result that can be read and has the keys `wanted`, of these types; and what is
+        wrong with the rest, a sentence each."""
+        file = self.path / RESULTS
+        if not file.is_file():
+            return [], [f"{RESULTS} is missing"]
+        found, problems = [], []
+        *lines, last = file.read_bytes().split(b"\n")
+        if last:
+            problems.append(f"{RESULTS}: the last line is cut off; it is left out")
+        for number, line in enumerate(lines, 1):
+            if (record := _record(line, wanted)) is None:
+                problems.append(f"{RESULTS}:{number}: not a result; it is left out")
+            else:
+                found.append(record)
+        return found, problems
+
+    def create(self, config: dict[str, Any], provenance: Record, calibration: Any) -> None:
+        """Make the directory and its inputs' record, and open results for appending.
+
+        Raises DescriptionError when another process has them open.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        results = (self.path / RESULTS).open("a+b", buffering=0)
+        try:
+            fcntl.flock(results, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            results.close()
+            raise DescriptionError("another process is running this", self.path) from None
+        self._results = results
+        trim(results)
+        if not self.exists:
+            write_atomically(self.path / CONFIG, to_yaml(config))
+        write_atomically(self.path / PROVENANCE, _json(provenance, indent=2) + "\n")
+        self.write_calibration(calibration)
+
+    def write_calibration(self, calibration: Any) -> None:
+        """Replace the capacities."""
+        write_atomically(self.path / CALIBRATION, _json(calibration, indent=2) + "\n")
+
+    def append(self, record: Record) -> None:
+        """Add one result and see it onto the disk."""
+        assert self._results is not None
+        self._results.write((_json(record) + "\n").encode())
+        os.fsync(self._results.fileno())
+
+    def settle(self, records: list[Record], summary: list[Record]) -> None:
+        """Write results in their order, and the summary."""
+        write_atomically(self.path / RESULTS, "".join(_json(record) + "\n" for record in records))
+        write_atomically(self.path / SUMMARY, to_csv(summary))
+
+    def release(self) -> None:
+        """Let go of the directory; what is written stays."""
+        if self._results is not None:
+            self._results.close()
+            self._results = None
+
+
+def _record(line: bytes, wanted: dict[str, type]) -> Record | None:
+    """A line of results, None where it is none."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    whole = isinstance(found, dict) and all(
+        isinstance(found.get(key), kind) for key, kind in wanted.items()
+    )
+    return found if whole else None
+
+
+def default_directory(name: str, resume: bool) -> Path:
+    """`runs/<name>-<n>`: the last one there to resume, else the first number above."""
+    taken = [
+        int(match.group(1))
+        for path in Path("runs").glob(f"{name}-*")
+        if (match := re.fullmatch(re.escape(name) + r"-([0-9]+)", path.name))
+    ]
+    number = max(taken, default=0)
+    return Path("runs") / f"{name}-{number if resume and number else number + 1}"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace `path` by `text`, whole or not at all."""
+    draft = path.with_name(path.name + ".part")
+    with draft.open("w", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def trim(results: BinaryIO) -> None:
+    """Cut what follows the last newline."""
+    results.seek(0)
+    content = results.read()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        results.truncate(whole)
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    return json.dumps(plain(value), indent=indent, allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """`value` in JSON's types: numpy scalars to numbers, what is not finite to None."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    return str(value)
+
+
+def to_csv(rows: list[Record]) -> str:
+    """Rows as CSV, a column a key."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what our strict reader takes: no exponents, no plain text that looks like one."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _float(dumper: yaml.SafeDumper, value: float) -> yaml.Node:
+    text = format(Decimal(repr(value)), "f") if math.isfinite(value) else repr(value)
+    return dumper.represent_scalar("tag:yaml.org,2002:float", text if "." in text else text + ".0")
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+    odd = re.fullmatch(r"[-+0-9._:eE]+|y|n|Y|N", value)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if odd else None)
+
+
+_Dumper.add_representer(float, _float)
+_Dumper.add_representer(str, _text)
+
+
+def to_yaml(data: Any) -> str:
+    """`data` as strict YAML, keys in their order."""
+    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return text
+
+
+def to_yaml_flow(value: Any) -> str:
+    """`value` as strict YAML on one line."""
+    text: str = yaml.dump(
+        value,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=True,
+        width=10**9,
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Every place where two plain structures differ: (dotted path, ours, theirs)."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in dict.fromkeys([*ours, *theirs]):
+            inner = f"{path}.{key}" if path else str(key)
+            yield from differences(ours.get(key), theirs.get(key), inner)
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            yield from differences(a, b, f"{path}[{i}]")
+    elif ours != theirs:
+        yield path, ours, theirs

@@ -1,0 +1,1 @@
+"""Everything Optuna: search spaces, trials, the finale."""

@@ -1,0 +1,232 @@
+"""A study's trials and finale as its run directory has them: who did best, and against whom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from sweeps.reports.table import Group, Row
+from sweeps.reports.trend import number
+from sweeps.results.figures import FIGURES, THROUGHPUT
+from sweeps.results.reading import Reading
+from sweeps.results.statistics import Interval, interval, relative_gap
+from sweeps.results.store import Record, RunDirectory, to_yaml_flow
+from sweeps.studies.front import costs, front
+
+FINALE, LIMIT = "finale.jsonl", "limit.json"
+BEST, BASE = "best", "base"
+"""Names of the chosen trial and of the base experiment among what the finale compares."""
+
+
+@dataclass
+class Trials:
+    """The trials that were told, in order of numbers, and what the finale compared."""
+
+    records: list[Record]
+    objectives: list[dict[str, Any]]
+    ceilings: list[str]
+    space: dict[str, Any]
+    contenders: list[Row] = field(default_factory=list)
+    """The chosen trial first, with the replications that the search never saw; none where there is
+    no finale yet."""
+    chosen: str = ""
+    """Which trial it is."""
+    limit: dict[str, Any] | None = None
+    """What known lengths would leave unused at least, and what the chosen trial and the base do."""
+
+    @property
+    def metric(self) -> str:
+        """The first objective's."""
+        return str(self.objectives[0].get("metric", THROUGHPUT))
+
+    @property
+    def words(self) -> str:
+        """The first objective in words."""
+        return words(self.metric)
+
+    @property
+    def sign(self) -> int:
+        """1 where more of it is better, else -1."""
+        return -1 if self.objectives[0].get("direction") == "minimize" else 1
+
+    def values(self, record: Record) -> list[float] | None:
+        """A trial's values of the objectives, None where it failed."""
+        found = record.get("values")
+        if not isinstance(found, dict):
+            return None
+        values = [found.get(o.get("metric", THROUGHPUT)) for o in self.objectives]
+        return None if None in values else [float(v) for v in values if v is not None]
+
+    def kept(self) -> list[Record]:
+        """Trials that have values and keep the constraints."""
+        return [
+            record
+            for record in self.records
+            if self.values(record) is not None and not broken(record)
+        ]
+
+    def best(self) -> Record | None:
+        """The best trial by the first objective, the first of several."""
+        kept = self.kept()
+        return max(kept, key=lambda r: self.sign * self.first(r)) if kept else None
+
+    def first(self, record: Record) -> float:
+        """A trial's value of the first objective."""
+        values = self.values(record)
+        assert values is not None
+        return values[0]
+
+    def contender(self, name: str) -> Row | None:
+        """One of the finale by its name."""
+        return next((row for row in self.contenders if row.name == name), None)
+
+    def gain(self, other: Row) -> Interval | None:
+        """How much more the chosen trial has than another, paired by replication."""
+        best = self.contenders[0]
+        among = [r for r in best.replications if r in other.replications]
+        ours, theirs = best.values(self.metric, among), other.values(self.metric, among)
+        if len(ours) != len(theirs) or not ours or min(*ours, *theirs) <= 0:
+            return None
+        return relative_gap(ours, theirs)
+
+    def closed(self, ceiling: Row) -> Interval | None:
+        """The share of the way from the base to a ceiling that the chosen trial went; None where
+        the ceiling is not above the base in every replication."""
+        base = self.contender(BASE)
+        if base is None:
+            return None
+        best = self.contenders[0]
+        among = [
+            r for r in best.replications if r in base.replications and r in ceiling.replications
+        ]
+        rows = zip(*(row.values(self.metric, among) for row in (best, base, ceiling)), strict=True)
+        ways = [(self.sign * (a - low), self.sign * (high - low)) for a, low, high in rows]
+        if not ways or min(whole for _, whole in ways) <= 0:
+            return None
+        return interval([way / whole for way, whole in ways])
+
+
+def words(metric: str) -> str:
+    """A metric as tables head it."""
+    return next((figure.heading for figure in FIGURES if figure.metric == metric), metric)
+
+
+def broken(record: Record) -> bool:
+    """Whether a trial breaks a constraint."""
+    found = record.get("constraints")
+    return isinstance(found, dict) and any(value > 0 for value in found.values())
+
+
+def unbeaten(trials: Trials) -> list[Record]:
+    """The trials that keep the constraints and that no other such one beats in all objectives."""
+    kept = trials.kept()
+    directions = [objective.get("direction", "maximize") for objective in trials.objectives]
+    return [kept[i] for i in front([costs(trials.values(r) or (), directions) for r in kept])]
+
+
+def importances(trials: Trials) -> dict[str, float]:
+    """Setting -> share of the variance of the first objective that fifths of its values explain
+    (or its choices, where they are words), less what chance would explain (Kelley's epsilon
+    squared, 1935); never below 0."""
+    kept = trials.kept()
+    pairs: dict[str, list[tuple[Any, float]]] = {}
+    for record in kept:
+        for name, value in settings(record).items():
+            pairs.setdefault(name, []).append((value, trials.first(record)))
+    return {
+        name: _explained(found)
+        for name, found in pairs.items()
+        if len({str(value) for value, _ in found}) > 1
+    }
+
+
+def settings(record: Record) -> dict[str, Any]:
+    """What a trial sets, as numbers where it can be: quantities in their base unit, members of a
+    list one by one."""
+    found: dict[str, Any] = {}
+    for path, value in record["overrides"].items():
+        members = value if isinstance(value, list) else [value]
+        for i, member in enumerate(members):
+            name = f"{path}[{i}]" if isinstance(value, list) else path
+            known = number(member)
+            found[name] = to_yaml_flow(member) if known is None else known
+    return found
+
+
+def _explained(pairs: Sequence[tuple[Any, float]]) -> float:
+    parts = _fifths(pairs)
+    count = sum(map(len, parts))
+    if count <= len(parts) or len(parts) < 2:
+        return 0.0
+    mean = sum(map(sum, parts)) / count
+    whole = sum((value - mean) ** 2 for part in parts for value in part)
+    within = sum((value - sum(part) / len(part)) ** 2 for part in parts for value in part)
+    if whole == 0:
+        return 0.0
+    return max(1 - within / whole * (count - 1) / (count - len(parts)), 0.0)
+
+
+def _fifths(pairs: Sequence[tuple[Any, float]]) -> list[list[float]]:
+    """Values by the parameter's fifths, in order; by its values where these are few or words."""
+    numeric = all(isinstance(p, (int, float)) and not isinstance(p, bool) for p, _ in pairs)
+    if numeric and len({p for p, _ in pairs}) > 5:
+        ordered = [value for _, value in sorted(pairs, key=lambda pair: pair[0])]
+        ends = [len(ordered) * i // 5 for i in range(6)]
+        return [ordered[a:b] for a, b in pairwise(ends) if b > a]
+    parts: dict[str, list[float]] = {}
+    for choice, value in pairs:
+        parts.setdefault(str(choice), []).append(value)
+    return list(parts.values())
+
+
+def read_trials(directory: RunDirectory, run: Reading) -> Trials:
+    """Trials and finale as far as they can be read; what is wrong is added to the problems."""
+    config = run.config
+    objectives = [o for o in config.get("objectives") or [{}] if isinstance(o, dict)] or [{}]
+    for objective in objectives:
+        objective.setdefault("metric", THROUGHPUT)
+    found = Trials(
+        sorted(run.records, key=lambda record: record["trial"]), objectives,
+        list(config.get("ceilings") or ()), config["space"],
+    )  # fmt: skip
+    _add_finale(found, directory, run.problems)
+    found.limit = directory.read_json(LIMIT)
+    return found
+
+
+def _add_finale(trials: Trials, directory: RunDirectory, problems: list[str]) -> None:
+    rows: dict[str, Row] = {}
+    try:
+        lines = (directory.path / FINALE).read_text(encoding="utf-8").splitlines()
+        for line in map(json.loads, lines):
+            row = rows.setdefault(line["contender"], Row(line["contender"], ""))
+            row.replications[line["replication"]] = line["metrics"]
+    except FileNotFoundError:
+        problems.append(f"{FINALE} is missing: there are no gains on replications that are new")
+        return
+    except (ValueError, TypeError, KeyError):
+        problems.append(f"{FINALE} cannot be read; the finale is left out")
+        return
+    base = rows.get(BASE)
+    judged = set(base.replications) if base else set()
+    whole = [row for row in rows.values() if judged and judged <= set(row.replications)]
+    for row in whole:
+        row.replications = {r: row.replications[r] for r in sorted(judged)}
+        row.raw = {r: {} for r in judged}
+        row.seeds = {r: r for r in judged}
+    whole.sort(key=lambda row: not row.name.startswith("trial "))
+    if not whole or not whole[0].name.startswith("trial "):
+        problems.append(f"{FINALE}: the chosen trial is not among what was compared")
+        return
+    trials.chosen, whole[0].name = whole[0].name, BEST
+    for row in whole:
+        row.overrides = {"contender": row.name}
+    trials.contenders = whole
+
+
+def finale_groups(trials: Trials) -> list[Group]:
+    """The finale as a group of competitors; nothing where there was none."""
+    return [Group("The finale", trials.contenders)] if trials.contenders else []

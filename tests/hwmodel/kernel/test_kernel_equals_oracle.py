@@ -1,0 +1,150 @@
+"""The event-driven kernel and the plain-Python oracle give the same command at the same tick.
+
+`BANKWISE_EXAMPLES` sets the number of generated cases, `BANKWISE_LONG_RUN` the requests of the runs
+that the auditor reads; `HYPOTHESIS_PROFILE=long` (`make test-long`) raises both: the auditor then
+reads over 30 million commands, of every memory, pattern and controller.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from hwmodel.measure.open_loop import simulate_channel
+from hwmodel.oracle.audit import audit
+from hwmodel.oracle.command_log import CommandLog
+from hwmodel.oracle.reference import ReferenceResult, simulate
+from hwmodel.specs.commands import COMMANDS
+from hwmodel.specs.memory_spec import MemorySpec
+from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, spec
+
+LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+EXAMPLES = int(os.environ.get("BANKWISE_EXAMPLES", "10000" if LONG else "300"))
+LONG_RUN = int(os.environ.get("BANKWISE_LONG_RUN", "400000" if LONG else "30000"))
+
+
+def run_kernel(case: Case) -> Any:
+    arrival, address, kind = (np.array(values) for values in zip(*case.requests, strict=True))
+    return simulate_channel(
+        case.memory,
+        arrival.astype(np.int64),
+        address.astype(np.int64),
+        kind.astype(np.int64),
+        channel=case.channel,
+        channels=case.channels,
+        log=True,
+    )
+
+
+def run_oracle(case: Case) -> ReferenceResult:
+    return simulate(case.memory, case.requests, channel=case.channel, channels=case.channels)
+
+
+def lines(log: CommandLog) -> list[str]:
+    """A readable line a command, for the difference in a failure."""
+    return [
+        f"{tick} {COMMANDS[code]} {fields}"
+        for tick, code, *fields in zip(*(values.tolist() for values in log), strict=True)
+    ]
+
+
+def assert_equal(case: Case) -> None:
+    kernel, oracle = run_kernel(case), run_oracle(case)
+    expected = lines(command_log(oracle.commands))
+    got = lines(kernel.commands)
+    for number, (one, other) in enumerate(zip(got, expected, strict=False)):
+        before = expected[max(0, number - 5) : number]
+        assert one == other, f"command {number}: kernel {one}, oracle {other}, after {before}"
+    assert len(got) == len(expected)
+    assert kernel.end_tick == oracle.end_tick
+    counts = (kernel.row_hits, kernel.row_misses, kernel.row_conflicts)
+    assert counts == (oracle.row_hits, oracle.row_misses, oracle.row_conflicts)
+    assert (kernel.forwarded, kernel.rmw_reads) == (oracle.forwarded, oracle.rmw_reads)
+
+
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(case=cases())
+def test_kernel_and_oracle_issue_the_same_commands_on_generated_memories(case: Case) -> None:
+    assert_equal(case)
+
+
+def stream(
+    memory: MemorySpec, pattern: str, count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(arrival, address, write): `count` requests that arrive as fast as the queues take them."""
+    chance = np.random.default_rng(7)
+    burst = memory.organisation.burst_bytes
+    bursts = memory.organisation.capacity_bytes // burst
+    write = np.zeros(count, dtype=np.bool_)
+    if pattern == "sequential":
+        number = np.arange(count) % bursts
+    elif pattern == "pages":
+        size = max(512 // burst, 1)
+        pages = chance.integers(0, bursts // size, -(-count // size))
+        number = (pages[:, None] * size + np.arange(size)).ravel()[:count]
+    else:
+        number = chance.integers(0, bursts, count)
+        if pattern == "mixed":
+            write = chance.random(count) < 0.3
+    return np.zeros(count, dtype=np.int64), (number * burst).astype(np.int64), write
+
+
+PATTERNS = ["sequential", "random", "pages", "mixed"]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("scheduler", ["frfcfs", "frfcfs_oldest_ready", "fcfs"])
+def test_kernel_and_oracle_issue_the_same_commands_on_shipped_memories(
+    name: str, pattern: str, scheduler: str
+) -> None:
+    changes = {"controller__scheduler": scheduler}
+    if scheduler == "fcfs":
+        changes["controller__activation_buffer"] = 0
+    memory = spec(name, **changes)
+    arrival, address, write = stream(memory, pattern, 1500)
+    requests = list(zip(arrival.tolist(), address.tolist(), write.tolist(), strict=True))
+    assert_equal(Case(memory, requests, 0, 1))
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("name", SHIPPED)
+def test_auditor_finds_nothing_in_long_runs_of_the_kernel(name: str, pattern: str) -> None:
+    memory = spec(name)
+    result = simulate_channel(memory, *stream(memory, pattern, LONG_RUN), log=True)
+    assert len(result.commands.tick) + result.forwarded >= LONG_RUN
+    assert audit(memory, result.commands, end_tick=int(result.end_tick)) == []
+
+
+CONTROLLERS: dict[str, dict[str, Any]] = {
+    "fcfs": {"scheduler": "fcfs", "activation_buffer": 0},
+    "oldest ready, activation buffer": {
+        "scheduler": "frfcfs_oldest_ready", "activation_buffer": 16,
+    },
+    "closed pages, queues a bank": {"page_policy": "closed", "queue_scope": "bank"},
+    "adaptive timeouts, one queue": {"page_policy": "adaptive", "queues": "shared"},
+    "timeouts, partial writes read first": {
+        "page_policy": "timeout", "partial_write": "read_modify_write",
+    },
+    "refresh postponed, staggered": {"refresh_postpone": 8, "refresh_phase": "staggered"},
+    "idle banks refreshed first": {"refresh_order": "idle_first", "refresh_postpone": 3},
+    "all banks refreshed at once": {"refresh": "all_bank", "row_hit_limit": 4},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("controller", CONTROLLERS)
+@pytest.mark.parametrize("name", SHIPPED)
+def test_auditor_finds_nothing_whatever_the_controller(name: str, controller: str) -> None:
+    memory = spec(name, **{f"controller__{k}": v for k, v in CONTROLLERS[controller].items()})
+    arrival, address, write = stream(memory, "mixed", LONG_RUN // 5)
+    kind = write * (1 + (address // memory.organisation.burst_bytes % 5 == 0)).astype(np.int64)
+    result = simulate_channel(memory, arrival, address, kind, log=True)
+    assert audit(memory, result.commands, end_tick=int(result.end_tick)) == []

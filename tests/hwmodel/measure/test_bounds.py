@@ -1,0 +1,134 @@
+"""Does no run beat the bound of its own counts, and are the closed forms the collected ones?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import yaml
+from hwmodel.description.description import names
+from hwmodel.measure.bounds import least_cycles, read_bound
+from hwmodel.measure.open_loop import OpenLoop
+from hwmodel.specs.commands import COMMANDS
+from hwmodel.specs.device import load_device
+from hwmodel.specs.memory_spec import MemorySpec
+from tests.hwmodel.memories import Case, cases
+
+FACTS = Path(__file__).resolve().parents[4] / "shared" / "reference" / "device_facts.yaml"
+MEMORIES = {
+    "LPDDR5-6400 BG BL16": "lpddr5-6400-x16",
+    "LPDDR5-6400 BG BL32": "lpddr5-6400-x16-bl32",
+    "LPDDR5-6400 8B BL32": "lpddr5-6400-x16-8b",
+    "LPDDR5-3200 16B BL16": "lpddr5-3200-x16-16b",
+    "LPDDR5X-8533 BG BL16": "lpddr5x-8533-x16",
+    "LPDDR4-4266 BL16": "dramsys-lpddr4-4266-x16",  # with the tRRD and tFAW of that setting
+    "HBM2-2.0 PC BL4": "hbm2-2.0",
+    "HBM2E-3.2 PC BL4": "hbm2e-3.2",
+    "HBM3-6.4 PC BL8": "hbm3-6.4",
+}
+NOT_SHIPPED = {"LPDDR5X-8533 BG BL32"}
+OURS = {"banks": "banks", "faw": "tFAW", "rrd": "tRRD", "dq": "data bus", "ca": "ca"}
+DIFFERENT = {
+    # 32 banks in two stack ids here, 16 of one there
+    ("HBM3-6.4 PC BL8 32B x1", "banks"): 2.0,
+    ("HBM3-6.4 PC BL8 32B x2", "banks"): 2.0,
+    # the row bus alone there; here also the column bus, which two pseudo-channels share and fill
+    ("HBM3-6.4 PC BL8 32B x2", "ca"): 0.75,
+}
+"""What ours is of theirs, where it differs; none of these binds."""
+PATTERNS = ["sequential", "random", "pages", "one bank", "one row", "mixed"]
+
+
+def closed_forms() -> list[Any]:
+    if not FACTS.is_file():
+        return [pytest.param("", {}, marks=pytest.mark.skip(reason="../shared is absent"))]
+    return [
+        pytest.param(*item, id=item[0])
+        for item in yaml.safe_load(FACTS.read_text())["bounds"].items()
+    ]
+
+
+@pytest.mark.parametrize(("case", "fact"), closed_forms())
+def test_closed_forms_are_the_collected_ones(case: str, fact: dict[str, Any]) -> None:
+    kind, _, times = case.rsplit(" ", 2)
+    if kind in NOT_SHIPPED:
+        pytest.skip("no such memory is shipped: its data would be made of two others'")
+    memory = load_device(MEMORIES[kind], ["controller.refresh=none"]).memory
+    pattern = {"x1": "random_1_burst", "x2": "random_2_bursts"}[times]
+    found, each = read_bound(memory, pattern), memory.organisation.pseudochannels
+    assert found.gbps / each == pytest.approx(fact["bound"]["value"], rel=1e-3)
+    assert found.fraction == pytest.approx(fact["fraction"]["value"], rel=1e-3)
+    limits = {name: gbps / each for name, gbps in found.limits_gbps.items()}
+    limits["ca"] = min(gbps for name, gbps in limits.items() if name.endswith("command bus"))
+    for theirs, gbps in fact["limits"]["value"].items():
+        expected = gbps * DIFFERENT.get((case, theirs), 1.0)
+        assert limits[OURS[theirs]] == pytest.approx(expected, rel=1e-3), theirs
+
+
+def stream(memory: MemorySpec, pattern: str, count: int = 4000) -> tuple[np.ndarray, np.ndarray]:
+    o, chance = memory.organisation, np.random.default_rng(11)
+    bursts = o.capacity_bytes // o.burst_bytes
+    burst = {
+        "sequential": np.arange(count),
+        "random": chance.integers(0, bursts, count),
+        "pages": (
+            chance.integers(0, bursts // 32, count // 32)[:, None] * 32 + np.arange(32)
+        ).ravel(),
+        "one bank": chance.integers(0, o.rows, count) * (bursts // o.rows),
+        "one row": chance.integers(0, 2, count) * 2,
+        "mixed": chance.integers(0, bursts, count),
+    }[pattern]
+    written = chance.random(count) < (0.5 if pattern == "mixed" else 0.0)
+    return burst * o.burst_bytes, written.astype(np.int64)
+
+
+def bound(run: OpenLoop) -> float:
+    state = run.states[0]
+    commands = dict(zip(COMMANDS, state["commands"].tolist(), strict=True))
+    banks = run.memory.organisation.banks
+    even = least_cycles(run.memory, commands)[0]
+    found = least_cycles(run.memory, commands, state["bank_commands"][:banks])[0]
+    assert found >= even * (1 - 1e-12), "what the busiest bank asks for is no less than the mean"
+    return found
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("name", names("memories"))
+def test_no_run_of_a_shipped_memory_beats_its_own_bound(name: str, pattern: str) -> None:
+    memory = load_device(name).memory
+    run = OpenLoop(memory)
+    run.feed(0, *stream(memory, pattern))
+    run.finish()
+    cycles = run.end_tick / memory.clock.ticks_per_ck
+    assert cycles >= bound(run)
+    if pattern == "one bank":
+        assert bound(run) > 0.75 * cycles, "the cycles of the one bank are most of what binds"
+
+
+@settings(max_examples=200)
+@given(case=cases())
+def test_no_run_of_a_generated_memory_beats_its_own_bound(case: Case) -> None:
+    tick, address, write = (
+        np.array(column, np.int64) for column in zip(*case.requests, strict=True)
+    )
+    run = OpenLoop(case.memory)
+    run.feed(0, address, write, tick)
+    run.finish()
+    assert run.end_tick / case.memory.clock.ticks_per_ck >= bound(run)
+
+
+def test_the_busiest_bank_binds_where_others_rest() -> None:
+    memory = load_device("lpddr5-6400-x16").memory
+    counts = np.zeros((memory.organisation.banks, 3), np.int64)
+    counts[3] = 101, 101, 0
+    cycles, what = least_cycles(memory, {"ACT1": 101, "ACT2": 101, "RD": 101}, counts)
+    assert what == "banks" and cycles == 100 * 49
+
+
+def test_halves_of_a_long_burst_fill_the_data_bus_by_their_sum() -> None:
+    memory = load_device("lpddr5-6400-x16-bl32").memory
+    assert least_cycles(memory, {"RD": 1000}) == (4000, "data bus")

@@ -1,0 +1,295 @@
+"""What random access costs: are the streams what they claim, do the curves make sense, does the
+verdict follow from them?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hwmodel.kernel.address import decode
+from hwmodel.measure.bounds import read_bound
+from hwmodel.measure.racm import (
+    LARGEST_EXTENT,
+    Condition,
+    Curve,
+    Point,
+    check_extent,
+    conditions,
+    curves,
+    descriptor_gbps,
+    extent_sizes,
+)
+from hwmodel.measure.stream import TILE, bursts, kinds, random_starts, rotating, sequential_starts
+from hwmodel.measure.tightness import SIMULATED, tightness
+from hwmodel.specs.device import load_device
+from sweeps.reports.racm_report import Racm, racm, record, sentences
+
+KIB = 1024
+MEMORY, DEVICE = "lpddr5-6400-x16", "mlu370-x4"
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+# streams
+
+
+@pytest.mark.parametrize("share", [1.0, 0.75, 0.5, 0.25, 0.0])
+def test_every_four_accesses_hold_the_share_of_reads(share: float) -> None:
+    written = kinds(rng(), 400, share).reshape(100, 4)
+    assert (written.sum(axis=1) == round(4 * (1 - share))).all()
+
+
+@pytest.mark.parametrize("share", [0.6, -0.25, 1.5])
+def test_a_share_that_is_no_quarter_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match="quarters"):
+        kinds(rng(), 8, share)
+
+
+def test_random_extents_are_aligned_and_inside_and_cut_into_bursts() -> None:
+    start = random_starts(rng(), 1000, 96, 10_000)
+    assert (start % 96 == 0).all() and start.min() >= 0 and start.max() + 96 <= 10_000
+    assert bursts(np.array([96, 0]), 96, 32).tolist() == [96, 128, 160, 0, 32, 64]
+
+
+def test_a_sequential_stream_goes_round_the_end() -> None:
+    start = sequential_starts(rng(), 10, 4 * TILE)
+    assert set(np.diff(start).tolist()) == {TILE, -3 * TILE}
+
+
+@pytest.mark.parametrize("name", [MEMORY, "hbm2e-3.2"])
+def test_rotating_reads_visit_every_bank_before_one_comes_again(name: str) -> None:
+    memory = load_device(name, ["bank_hash=[]"]).memory
+    banks = memory.organisation.banks
+    bank, row, column = decode(memory, rotating(memory, 2, 6 * banks))
+    assert (np.bincount(bank, minlength=banks) == 6).all()
+    places = {(b, r) for b, r in zip(bank.tolist(), row.tolist(), strict=True)}
+    assert len(places) == 3 * banks and set(column.tolist()) == {0, 1}
+    assert set(bank[: 2 * banks].tolist()) == set(range(banks))
+
+
+def test_hashed_banks_cannot_rotate() -> None:
+    with pytest.raises(ValueError, match="hashes"):
+        rotating(load_device(MEMORY).memory, 1, 4)
+
+
+# closed forms
+
+
+@pytest.mark.parametrize("name", [MEMORY, "hbm2e-3.2", "ramulator-lpddr5-6400-x16"])
+def test_no_simulated_figure_is_above_its_closed_form(name: str) -> None:
+    memory = load_device(name).memory
+    for pattern, found in tightness(memory).items():
+        bound = read_bound(memory, pattern).gbps * 1.005  # the end of a short run lies by chance
+        assert 0 < found.described_gbps <= bound and 0 < found.rotating_gbps <= bound
+
+
+def test_rotating_banks_reach_the_closed_form_where_random_ones_do_not() -> None:
+    memory = load_device("hbm2e-3.2").memory
+    found = tightness(memory)
+    assert tuple(found) == SIMULATED
+    for pattern in ("random_1_burst", "random_2_bursts"):
+        limit = read_bound(memory, pattern).gbps
+        assert found[pattern].rotating_gbps == pytest.approx(limit, rel=0.01)
+        assert found[pattern].described_gbps < 0.97 * limit
+
+
+def test_command_slots_that_meet_keep_lpddr5_below_its_closed_form() -> None:
+    """An activation every 4 CK and its RDA 15 CK after ACT-2 fall on the same slot of the next
+    ACT-1; one clock more or less and they do not."""
+    limit = read_bound(load_device(MEMORY).memory, "random_1_burst").gbps
+    meeting, apart = (
+        tightness(load_device(MEMORY, [f"timing.tRCD={clocks}nCK"]).memory)[
+            "random_1_burst"
+        ].rotating_gbps
+        for clocks in (15, 16)
+    )
+    assert apart == pytest.approx(limit, rel=0.01)
+    assert meeting < 0.96 * limit
+
+
+# curves
+
+
+def test_one_thing_changes_at_a_time() -> None:
+    for name, things in ((MEMORY, {"read_share", "queues"}), (DEVICE, {"window_bytes"})):
+        whole = [c for c in conditions(load_device(name)) if c.level == "device"]
+        first, *others = whole or conditions(load_device(name))
+        for other in others:
+            changed = {
+                "read_share": other.read_share != first.read_share,
+                "queues": other.read_queue != first.read_queue,
+                "window_bytes": other.window_bytes != first.window_bytes,
+            }
+            assert sum(changed.values()) == 1
+            things -= {name for name, differs in changed.items() if differs}
+        assert not things
+
+
+def test_conditions_that_the_hardware_cannot_have_are_left_out() -> None:
+    settings = ["controller.read_queue=1", "controller.write_queue=200", "dma.window=512B"]
+    found = conditions(load_device(DEVICE, settings))
+    assert {c.read_queue for c in found} == {1} and {c.write_queue for c in found} == {200}
+    assert {c.window_bytes for c in found if c.level == "device"} == {512, 1024, 2048}
+
+
+def test_extents_are_powers_of_two_from_a_burst_and_the_one_asked_for() -> None:
+    memory = load_device(MEMORY).memory
+    assert extent_sizes(memory) == [32 << i for i in range(16)]
+    assert extent_sizes(memory, 96)[:4] == [32, 64, 96, 128]
+
+
+@pytest.mark.parametrize("extent", [0, 16, 48, 2 * LARGEST_EXTENT])
+def test_an_extent_that_cannot_be_is_refused(extent: int) -> None:
+    with pytest.raises(ValueError, match="multiple of a burst"):
+        check_extent(load_device(MEMORY).memory, extent)
+    with pytest.raises(ValueError, match="multiple of a burst"):
+        curves(MEMORY, extents=[extent])
+
+
+SIZES = [32, 512, 16 * KIB, LARGEST_EXTENT]
+
+
+@pytest.fixture(scope="module")
+def channel() -> list[Curve]:
+    shares = [c for c in conditions(load_device(MEMORY)) if c.read_queue == 32]
+    return curves(MEMORY, extents=SIZES, only=shares, replications=2)
+
+
+def test_longer_extents_are_faster_and_the_longest_are_sequential(channel: list[Curve]) -> None:
+    assert [curve.condition.read_share for curve in channel] == [1.0, 0.75, 0.5]
+    for curve in channel:
+        alpha = [np.mean(curve.at(size).alpha) for size in SIZES]
+        assert alpha[0] < alpha[1] < alpha[2] < 1.02
+        assert alpha[-1] == pytest.approx(1, abs=0.02)
+        hits = [curve.at(size).row_hit_rate for size in SIZES]
+        assert hits == sorted(hits) and hits[-1] > 0.95
+
+
+def test_writes_cost_a_channel_bandwidth(channel: list[Curve]) -> None:
+    sequential = [np.mean(curve.sequential_gbps) for curve in channel]
+    short = [np.mean(curve.at(512).gbps) for curve in channel]
+    assert sequential == sorted(sequential, reverse=True)
+    assert short == sorted(short, reverse=True)
+
+
+def test_alpha_is_the_ratio_of_each_replication(channel: list[Curve]) -> None:
+    for curve in channel:
+        for point in curve.points:
+            ratios = [a / b for a, b in zip(point.gbps, curve.sequential_gbps, strict=True)]
+            assert point.alpha == pytest.approx(ratios)
+
+
+def test_the_same_curve_comes_out_again_alone_or_among_others(channel: list[Curve]) -> None:
+    described = conditions(load_device(MEMORY))[0]
+    (again,) = curves(MEMORY, extents=SIZES[1:3], only=[described], replications=2)
+    assert again.sequential_gbps == channel[0].sequential_gbps
+    assert again.points == channel[0].points[1:3]
+
+
+def test_replications_differ(channel: list[Curve]) -> None:
+    assert len(set(channel[0].at(512).gbps)) == 2
+
+
+def test_a_device_is_bound_by_its_descriptors_then_by_its_streams() -> None:
+    device = load_device(DEVICE)
+    described = conditions(device)[0]
+    assert described.level == "device"
+    (curve,) = curves(DEVICE, extents=[64, 16 * KIB], only=[described], replications=2)
+    assert np.mean(curve.at(64).gbps) == pytest.approx(descriptor_gbps(device, 64), rel=0.03)
+    assert 0.75 < np.mean(curve.at(16 * KIB).alpha) < 1
+    assert np.mean(curve.sequential_gbps) > 0.9 * device.peak_gbps
+
+
+def test_an_engines_descriptors_cost_it_time_by_hand() -> None:
+    # 32 engines, 100 ns and 64 B at 32 GB/s each
+    assert descriptor_gbps(load_device(DEVICE), 64) == pytest.approx(32 * 64 / (100 + 2))
+
+
+def test_the_queue_depth_and_the_window_of_a_condition_take_effect() -> None:
+    described = conditions(load_device(DEVICE))[0]
+    narrow = replace(described, window_bytes=512)
+    shallow = replace(described, read_queue=4, write_queue=4)
+    first, *others = curves(
+        DEVICE, extents=[16 * KIB], only=[described, narrow, shallow], replications=2
+    )
+    for other in others:
+        assert np.mean(other.at(16 * KIB).gbps) < 0.8 * np.mean(first.at(16 * KIB).gbps)
+
+
+# the verdict
+
+BASE = Condition("channel", 1.0, 32, 32, None)
+
+
+def made(
+    alpha: dict[int, tuple[float, ...]], *others: tuple[Condition, float], extent: int = 64
+) -> Racm:
+    """A result with these alphas by extent, and others by condition, about 0.01 wide."""
+
+    def curve(condition: Condition, values: dict[int, tuple[float, ...]]) -> Curve:
+        points = (Point(size, found, found, 0.5) for size, found in values.items())
+        return Curve(condition, (1.0,) * 3, tuple(points))
+
+    beside = [curve(c, {size: around(mean) for size in alpha}) for c, mean in others]
+    return Racm(load_device(MEMORY), extent, 0.7, [curve(BASE, alpha), *beside])
+
+
+def around(mean: float) -> tuple[float, ...]:
+    return mean - 0.001, mean, mean + 0.001
+
+
+WRITES, DEEP = replace(BASE, read_share=0.5), replace(BASE, read_queue=64, write_queue=64)
+
+
+def test_alpha_above_the_threshold_everywhere_is_not_bound() -> None:
+    found = made({32: around(0.3), 64: around(0.9)}, (WRITES, 0.8))
+    assert found.verdict("channel").answer == "not random-access bound"
+    assert sentences(found, "channel") == [
+        "Random extents of 64 B reach 0.90 (0.90 to 0.90) of sequential on one channel of "
+        "lpddr5-6400-x16 (read share 100 %, queues 32): not random-access bound.",
+        "The smallest extent that reaches 0.7 is 64 B.",
+    ]
+
+
+def test_alpha_below_the_threshold_everywhere_is_bound() -> None:
+    found = made({32: around(0.3), 64: around(0.5)}, (WRITES, 0.4))
+    assert found.verdict("channel").answer == "random-access bound"
+    assert sentences(found, "channel")[1] == "No extent up to 64 B reaches 0.7."
+
+
+def test_a_condition_that_answers_otherwise_is_named() -> None:
+    found = made({64: around(0.5)}, (WRITES, 0.4), (DEEP, 0.8))
+    verdict = found.verdict("channel")
+    assert verdict.answer == "undecided" and [c for c, _ in verdict.flipping] == [DEEP]
+    text = sentences(found, "channel")[0]
+    assert text.endswith("undecided against 0.7, for it is 0.80 (0.80 to 0.80) with queues 64.")
+
+
+def test_a_condition_whose_interval_straddles_is_named_too() -> None:
+    assert made({64: around(0.9)}, (WRITES, 0.7)).verdict("channel").answer == "undecided"
+
+
+def test_an_interval_that_straddles_the_threshold_decides_nothing() -> None:
+    found = made({64: (0.6, 0.7, 0.8)}, (WRITES, 0.4))
+    assert found.verdict("channel").answer == "undecided"
+    assert sentences(found, "channel")[0].endswith("undecided, for the interval straddles 0.7.")
+
+
+def test_the_smallest_extent_is_that_of_the_described_condition() -> None:
+    found = made({32: around(0.71), 64: around(0.9)}, (WRITES, 0.2))
+    assert found.verdict("channel").reached_at == 32
+
+
+def test_a_result_says_what_it_was_made_under(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hwmodel.measure.racm.CHANNEL_BYTES", 1 << 16)
+    monkeypatch.setattr("hwmodel.measure.racm.LARGEST_EXTENT", 4 * KIB)
+    found = record(racm(MEMORY, ["controller.read_queue=16"], "2KiB", 0.5))
+    described = found["curves"][0]
+    assert described["described"] and described["read_queue"] == 16
+    assert not any(curve["described"] for curve in found["curves"][1:])
+    assert found["extent_bytes"] == 2 * KIB and found["threshold"] == 0.5
+    assert len(found["digest"]) == 64 and len(found["seeds"]) >= 3

@@ -1,0 +1,46 @@
+"""What refresh costs: the table has every choice, and its figures are what physics allows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from hwmodel.measure.refresh_cost import Choice, choices, refresh_table
+from hwmodel.specs.device import load_device
+from sweeps.cli.main import app
+
+SIZE = 1 << 20
+
+
+@pytest.mark.parametrize("name", ["lpddr5-6400-x16", "hbm2e-3.2"])
+def test_refresh_costs_at_most_what_it_takes_from_a_channel_that_waits_for_it(name: str) -> None:
+    memory = load_device(name).memory
+    found = refresh_table(memory, SIZE)
+    assert len(found) == 4 * len(choices(memory)) == 4 * 10
+    for cost in found:
+        if cost.choice == Choice("none"):
+            assert cost.relative == 1 and cost.refreshing == 0
+        elif cost.choice.refresh == "all_bank":
+            # the rank stands still while it refreshes, and rows have to close and open again
+            assert 0.8 < cost.relative <= 1.001 - 0.9 * cost.refreshing
+        else:
+            assert 0.9 < cost.relative < 1.02 and 0.01 < cost.refreshing < 0.1
+
+
+def test_a_memory_without_a_command_has_no_row_for_it() -> None:
+    memory = load_device("ramulator-lpddr5-6400-x16").memory
+    plain = memory.model_copy(
+        update={"refresh": memory.refresh.model_copy(update={"per_bank": None})}
+    )
+    assert {choice.refresh for choice in choices(plain)} == {"none", "all_bank"}
+
+
+def test_the_command_prints_the_table_and_why() -> None:
+    shown = CliRunner().invoke(app, ["bandwidth", "lpddr5-6400-x16", "--refresh"])
+    assert shown.exit_code == 0
+    assert "idle first" in shown.output and "per-bank wins" in shown.output
+    found = CliRunner().invoke(app, ["bandwidth", "lpddr5-6400-x16", "--refresh", "--json"])
+    rows = json.loads(found.output)["rows"]
+    assert {row["postpone"] for row in rows} == {0, 4, 8}

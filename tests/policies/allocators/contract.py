@@ -1,0 +1,374 @@
+"""What every allocator must keep, checked against a plain list of what lies in each slot."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args, get_origin
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.registry import POLICIES
+from policies.predictors.predictor import Prediction
+
+LAYOUT = KvLayout(base=4096, slots=1024, layers=2, kv_heads=2, head_bytes=16)
+LIMITS = Limits(max_tokens=128, max_model_len=256)
+REQUESTS = 400
+PREFIXES = {-1: 0, 0: 70, 1: 25}
+"""Tokens of each system prompt; the odd one fills no block."""
+
+
+CHUNKS = st.one_of(st.just(1.0), st.just(1.0), st.floats(0.01, 1))
+"""Shares of a prefill that the first step of a residence takes."""
+
+
+def cases() -> list[tuple[str, PolicyOptions]]:
+    """Every registered policy with its defaults, and with each choice of each of its options."""
+    found: list[tuple[str, PolicyOptions]] = []
+    for name, allocator in POLICIES.items():
+        found.append((name, allocator.Options.model_validate({"name": name})))
+        for key, info in allocator.Options.model_fields.items():
+            if get_origin(info.annotation) is Literal:
+                for choice in get_args(info.annotation):
+                    if choice != info.default:
+                        options = allocator.Options.model_validate({"name": name, key: choice})
+                        found.append((f"{name}-{key}-{choice}", options))
+            elif info.annotation is bool:
+                options = allocator.Options.model_validate({"name": name, key: not info.default})
+                found.append((f"{name}-{key}-{not info.default}", options))
+    return found
+
+
+def build(options: PolicyOptions, layout: KvLayout = LAYOUT, requests: int = REQUESTS) -> Any:
+    return POLICIES[options.name](layout, requests, LIMITS, options)
+
+
+def state(allocator: Allocator) -> tuple[Any, ...]:
+    """Everything visible of an allocator."""
+    residents = np.flatnonzero(allocator.resident).tolist()
+    places = {
+        r: tuple(map(tuple, (column.tolist() for column in allocator.units(r)))) for r in residents
+    }
+    counts = (allocator.free_slots, allocator.largest_hole, allocator.reserved_total)
+    return places, counts, allocator.stored.tolist(), allocator.reserved.tolist()
+
+
+def swaps(allocator: Allocator) -> bool:
+    return type(allocator).swap_out is not Allocator.swap_out
+
+
+@dataclass
+class Life:
+    """A request as its user sees it; `output` tokens come of each of its samples."""
+
+    demand: Demand
+    held: int = 0
+    """Tokens stored, or when swapped out or gone, the tokens to store again."""
+    places: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Slots of the stored tokens."""
+
+    @property
+    def most(self) -> int:
+        """Tokens stored at its end: the last one of each sample never is."""
+        return self.demand.prompt + self.demand.samples * (self.demand.output - 1)
+
+    def tokens(self, request: int, count: int) -> np.ndarray:
+        """Names of the first `count` tokens: shared ones below -1, own ones by the request. Outputs
+        of several samples are all alike, since an allocator may lay them out as it likes."""
+        names = request * 10_000 + np.arange(count)
+        shared = min(self.demand.prefix_tokens, count)
+        names[:shared] = -2 - self.demand.prefix_id * 1000 - np.arange(shared)
+        if self.demand.samples > 1:
+            names[self.demand.prompt :] = request * 10_000 + 9999
+        return names
+
+
+def _round(allocator: Allocator, order: list[int]) -> bool:
+    """Grow each by a token of each sample, in order; whether all could."""
+    grown = [allocator.grow(request, int(allocator.width[request])) for request in order]
+    return all(grown)
+
+
+class Contract(RuleBasedStateMachine):
+    """Random lives of requests; a subclass sets `options`."""
+
+    options: PolicyOptions
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.allocator: Allocator = build(self.options)
+        self.empty = (self.allocator.free_slots, self.allocator.largest_hole)
+        self.held: dict[int, Life] = {}
+        self.gone: dict[int, Life] = {}
+        self.away: dict[int, Life] = {}
+        self.leaving: list[tuple[int, int]] = []
+        """(start, slots) of places that requests moved out of in this step."""
+        self.content = np.full(LAYOUT.slots, -1)
+        """The name of the token that lies in each slot."""
+        self.now_s = 0.0
+        self.next = 0
+
+    def slots(self, request: int) -> np.ndarray:
+        """Slots of the stored tokens, unit by unit."""
+        units = self.allocator.units(request)
+        return _spread(units.start, units.tokens)
+
+    def store(self, request: int, more: int, found: int = 0) -> None:
+        """`more` tokens were stored, the first `found` of which lay there already: those are left
+        alone, what is copied on write is copied, and the rest is computed into its slots."""
+        life = self.held[request]
+        life.held += more
+        kept, life.places = life.places, self.slots(request)
+        if not self.allocator.moves_freely:
+            assert np.isin(kept, life.places).all(), "what was stored stays where it is"
+        for made in self.allocator.copies():
+            target = made.target + np.arange(made.tokens)
+            self.content[target] = self.content[made.source : made.source + made.tokens]
+            kept = np.append(kept, target)
+        names = np.full(len(life.places), request * 10_000 + 9999)
+        first = life.tokens(request, min(life.held, len(life.places)))
+        names[: len(first)] = first
+        new = ~np.isin(life.places, kept)
+        new[:found] = False
+        self.content[life.places[new]] = names[new]
+
+    def admit(self, request: int, life: Life, total: int, chunk: float) -> bool:
+        """Ask for a share of the `total` tokens; a refusal changes nothing."""
+        allocator, demand = self.allocator, life.demand
+        before = state(allocator)
+        assert allocator.tag(request, demand) >= 0
+        cached = allocator.cached(request, total - 1, demand)
+        assert 0 <= cached < total
+        tokens = cached + max(1, int((total - cached) * chunk))
+        assert allocator.cached(request, tokens - 1, demand) == cached
+        if not allocator.reserve(request, demand, tokens):
+            assert state(allocator) == before
+            return False
+        life.held, life.places = 0, np.zeros(0, np.int64)
+        self.held[request] = life
+        self.store(request, tokens, cached)
+        return True
+
+    @precondition(lambda self: self.next < REQUESTS)
+    @rule(
+        prompt=st.integers(1, 120), output=st.integers(1, 128), guess=st.floats(0.1, 2),
+        sigma=st.sampled_from([0.0, 0.3, 2.0]), chunk=CHUNKS,
+        samples=st.sampled_from([1, 1, 1, 2, 3]), prefix=st.sampled_from([-1, -1, 0, 0, 1]),
+    )  # fmt: skip
+    def reserve(
+        self, prompt: int, output: int, guess: float, sigma: float, chunk: float, samples: int,
+        prefix: int,
+    ) -> None:  # fmt: skip
+        prediction = Prediction(max(output * guess, 1.0), sigma)
+        shared = min(PREFIXES[prefix], prompt)
+        demand = Demand(prompt, 0, prediction, prefix, shared, samples, output)
+        self.admit(self.next, Life(demand), prompt, chunk)
+        self.next += 1
+
+    @precondition(lambda self: self.next + 12 <= REQUESTS)
+    @rule(
+        prompt=st.integers(10, 120), output=st.integers(2, 128), prefix=st.sampled_from([-1, 0]),
+        guess=st.sampled_from([0.3, 1.0]), count=st.integers(2, 12),
+    )  # fmt: skip
+    def crowd(self, prompt: int, output: int, prefix: int, guess: float, count: int) -> None:
+        """Many arrive at once, until one is refused."""
+        shared = min(PREFIXES[prefix], prompt)
+        demand = Demand(prompt, 0, Prediction(output * guess), prefix, shared, 1, output)
+        for _ in range(count):
+            self.next += 1
+            if not self.admit(self.next - 1, Life(demand), prompt, 1.0):
+                break
+
+    @precondition(lambda self: self.gone)
+    @rule(data=st.data(), chunk=CHUNKS, sigma=st.sampled_from([0.0, 2.0]))
+    def come_back(self, data: st.DataObject, chunk: float, sigma: float) -> None:
+        """A preempted request is admitted again; what is said to be in memory must be there."""
+        request = data.draw(st.sampled_from(sorted(self.gone)))
+        life = self.gone[request]
+        demand, total = life.demand, life.held
+        generated = max(total - demand.prompt, 0) // demand.samples
+        prediction = Prediction(float(demand.output), sigma)
+        again = demand._replace(generated=generated, prediction=prediction)
+        if self.admit(request, Life(again), total, chunk):
+            del self.gone[request]
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), tokens=st.integers(1, 40))
+    def grow(self, data: st.DataObject, tokens: int) -> None:
+        request = data.draw(st.sampled_from(sorted(self.held)))
+        life = self.held[request]
+        tokens = min(tokens, life.most - life.held)
+        if tokens < 1:
+            return
+        before = state(self.allocator)
+        if self.allocator.grow(request, tokens):
+            self.store(request, tokens)
+        else:
+            assert state(self.allocator) == before
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def migrate(self, data: st.DataObject) -> None:
+        """A request fills its place and is moved: every token it has is copied, and nothing
+        else."""
+        request = data.draw(st.sampled_from(sorted(self.held)))
+        life, alone = self.held[request], np.array([request])
+        if life.held >= life.demand.prompt:
+            left = max(life.most - life.held, 0) // life.demand.samples
+            rounds = self.allocator.headroom(alone, left)
+            self.allocator.advance(alone, rounds)
+            self.store(request, rounds * life.demand.samples)
+        if self.allocator.headroom(alone, 1):
+            return
+        before = state(self.allocator)
+        reserved = int(self.allocator.reserved[request])
+        moved = self.allocator.migrate(request)
+        if moved is None:
+            assert state(self.allocator) == before
+            return
+        assert (moved.request, moved.tokens, moved.left) == (request, life.held, reserved)
+        assert (life.places == moved.source + np.arange(moved.tokens)).all()
+        target = moved.target + np.arange(moved.tokens)
+        self.content[target] = self.content[life.places]
+        life.places = target
+        self.leaving.append((moved.source, moved.left))
+        assert self.allocator.headroom(alone, 1)
+
+    @precondition(lambda self: self.leaving)
+    @rule()
+    def settle(self) -> None:
+        self.allocator.settle()
+        self.leaving.clear()
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), rounds=st.integers(1, 40))
+    def advance(self, data: st.DataObject, rounds: int) -> None:
+        decoding = [r for r, life in sorted(self.held.items()) if life.held >= life.demand.prompt]
+        if not decoding:
+            return
+        order = data.draw(st.one_of(st.just(decoding), st.permutations(decoding)))
+        order = order[: data.draw(st.integers(1, len(order)))] if rounds % 2 else order
+        requests = np.array(order, np.int64)
+        room = self.allocator.headroom(requests, rounds)
+        assert 0 <= room <= rounds
+        slow = copy.deepcopy(self.allocator)
+        reserved = []
+        for _ in range(room):
+            assert _round(slow, order)
+            reserved.append(slow.reserved_total)
+        self.allocator.advance(requests, room)
+        assert state(self.allocator) == state(slow)
+        grown = self.allocator.grown(requests, room)
+        assert (self.allocator.reserved_total - grown).tolist() == reserved
+        if room < rounds:
+            assert not _round(slow, order)
+        for request in order:
+            self.store(request, room * self.held[request].demand.samples)
+
+    @precondition(lambda self: len(self.held) > 1)
+    @rule(data=st.data(), ended=st.booleans())
+    def release(self, data: st.DataObject, ended: bool) -> None:
+        request = data.draw(st.sampled_from(sorted(self.held)))
+        reserved = int(self.allocator.reserved[request])
+        assert self.allocator.release(request) == reserved
+        life = self.held.pop(request)
+        prompt, samples = life.demand.prompt, life.demand.samples
+        if ended:
+            self.allocator.finished(request, prompt, life.demand.output)
+        elif life.held < life.most:
+            # tokens that were to be computed next are computed with the others
+            produced = (life.held - prompt) // samples + 1
+            life.held = prompt + samples * produced if life.held >= prompt else prompt
+            self.gone[request] = life
+
+    @precondition(lambda self: len(self.held) > 1 and swaps(self.allocator))
+    @rule(data=st.data())
+    def swap_out(self, data: st.DataObject) -> None:
+        request = data.draw(st.sampled_from(sorted(self.held)))
+        life = self.away[request] = self.held.pop(request)
+        assert self.allocator.swap_out(request) == life.held
+
+    @precondition(lambda self: self.away)
+    @rule(data=st.data())
+    def swap_in(self, data: st.DataObject) -> None:
+        request = data.draw(st.sampled_from(sorted(self.away)))
+        life, before = self.away[request], state(self.allocator)
+        found = self.allocator.cached(request, life.held - 1, life.demand)
+        if not self.allocator.swap_in(request):
+            assert state(self.allocator) == before
+            return
+        tokens, life.held, life.places = life.held, 0, np.zeros(0, np.int64)
+        self.held[request] = self.away.pop(request)
+        self.store(request, tokens, found)
+
+    @rule(seconds=st.floats(0, 10))
+    def time_passes(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.allocator.clock(self.now_s)
+
+    @invariant()
+    def bytes_are_conserved(self) -> None:
+        """Every token has its slot; a slot has one owner, or holds a token of all of them."""
+        owners = np.zeros(LAYOUT.slots, np.int64)
+        for request, life in self.held.items():
+            units = self.allocator.units(request)
+            copies = int(units.tokens.sum()) - life.held
+            assert life.held == self.allocator.stored[request]
+            assert copies == 0 or (copies > 0 and life.demand.samples > 1)
+            assert (units.tokens <= units.size).all() and units.start.min() >= 0
+            assert (units.start + units.size).max() <= LAYOUT.slots
+            assert units.size.sum() == self.allocator.reserved[request]
+            held = _spread(units.start, units.size)
+            assert len(np.unique(held)) == len(held), "a request holds a slot twice"
+            owners[held] += 1
+        assert (self.content[owners > 1] < -1).all(), "a slot has two owners and is no shared one"
+        for start, size in self.leaving:
+            assert not owners[start : start + size].any(), "a place is lost before it is copied"
+            owners[start : start + size] = 1
+        assert (owners > 0).sum() == self.allocator.reserved_total
+        assert (owners > 0).sum() + self.allocator.free_slots == self.empty[0]
+
+    @invariant()
+    def every_token_is_in_its_slot(self) -> None:
+        if self.allocator.moves_freely:
+            return
+        for request, life in self.held.items():
+            places = self.slots(request)
+            if life.demand.samples == 1:
+                assert (self.content[places] == life.tokens(request, life.held)).all()
+                continue
+            prompt = min(life.demand.prompt, life.held)
+            assert (self.content[places[:prompt]] == life.tokens(request, prompt)).all()
+            behind = self.content[places[prompt:]]
+            assert ((behind // 10_000 == request) | (behind < -1)).all()
+
+    @invariant()
+    def resident_are_held(self) -> None:
+        assert np.flatnonzero(self.allocator.resident).tolist() == sorted(self.held)
+        assert 0 <= self.allocator.fragmentation <= 1
+        for request, life in self.held.items():
+            assert self.allocator.width[request] == life.demand.samples
+
+    @invariant()
+    def runs_are_counted(self) -> None:
+        for request in self.held:
+            units = self.allocator.units(request)
+            breaks = (units.start[1:] != (units.start + units.size)[:-1]).sum()
+            assert self.allocator.extent_count(np.array([request])) == 1 + breaks
+
+    def teardown(self) -> None:
+        self.allocator.settle()
+        for request in list(self.held):
+            self.allocator.release(request)
+        assert (self.allocator.free_slots, self.allocator.largest_hole) == self.empty
+        assert self.allocator.reserved_total == 0
+
+
+def _spread(start: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """All slots of these runs."""
+    runs = zip(start, size, strict=True)
+    return np.concatenate([np.arange(first, first + count) for first, count in runs])

@@ -1,0 +1,111 @@
+"""What do bounds that follow the lengths change against frozen ones, on traces that drift?"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.specs.device import load_device
+from hwmodel.specs.transformer import load_model
+from policies.requests.requests import Requests, load_trace
+from policies.serving.serving import ServingSpec, serve
+from tests.policies.small import mixed, run
+
+DATA = Path(__file__).parents[4] / "shared" / "data"
+TRACES = {
+    "servegen_deepseek_r1_day.csv.gz": (6, 8192),
+    "azure2023_conv.csv.gz": (4, 2000),
+}
+"""Trace -> every how manieth request is taken, and the longest output (tokens)."""
+POLICIES: dict[str, dict[str, Any]] = {
+    "adaptive": {},
+    "frozen": {"refreshes": 1},
+    "even": {"refresh": 0},
+    "tail": {"levels": [0.5, 0.8, 0.95, 1.0]},
+}
+"""Bounds that follow; those of the first 250 lengths; those that part the longest evenly; and ones
+that follow other quantiles than quartiles."""
+
+
+def thinned(name: str) -> Requests:
+    """The whole trace's drift in a few thousand requests, all of which wait from the start."""
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"{name} is not here")
+    every, _ = TRACES[name]
+    trace = load_trace(path)
+    prompt, output = trace.prompt_tokens[::every], trace.output_tokens[::every]
+    return Requests(np.zeros(len(prompt)), prompt, output)
+
+
+@cache
+def served(name: str, policy: str) -> dict[str, Any]:
+    spec = ServingSpec.model_validate(
+        {
+            "model": "deepseek-r1-distill-qwen-7b",
+            "policy": {"name": "odma", "window": 1000, "refresh": 250, **POLICIES[policy]},
+            "engine": {"max_num_seqs": 4096, "max_num_batched_tokens": 4096,
+                       "max_tokens": TRACES[name][1], "too_long": "drop"},
+            "predictor": {"kind": "lognormal", "sigma": 0.4},
+        }
+    )  # fmt: skip
+    model = load_model(spec.model, [])
+    stream = thinned(name)
+    return serve(load_device("mlu370-x4", []), model, spec, stream, seed=1).metrics
+
+
+def row(name: str, policy: str, index: int) -> dict[str, Any]:
+    """Figures of one thousand requests."""
+    found: dict[str, Any] = served(name, policy)["policy"]["over_time"][index]
+    return found
+
+
+@pytest.mark.parametrize("name", TRACES)
+class TestOnADriftingTrace:
+    def test_adaptive_bounds_move_and_frozen_ones_stand(self, name: str) -> None:
+        medians = {
+            policy: [row["bounds"][1] for row in served(name, policy)["policy"]["over_time"]]
+            for policy in ("adaptive", "frozen", "even")
+        }
+        assert max(medians["adaptive"]) >= 1.5 * min(medians["adaptive"])
+        assert len(set(medians["frozen"])) == len(set(medians["even"])) == 1
+
+    def test_adapting_uses_more_of_what_it_reserves_than_freezing(self, name: str) -> None:
+        adaptive, frozen = served(name, "adaptive"), served(name, "frozen")
+        assert adaptive["utilization"] > frozen["utilization"]
+        assert adaptive["output_tokens_per_s"] > 0.99 * frozen["output_tokens_per_s"]
+        # bounds that fit more closely are outgrown more often
+        assert adaptive["policy"]["migration_rate"] > frozen["policy"]["migration_rate"]
+
+    def test_even_bounds_are_met_more_often_than_quantiles(self, name: str) -> None:
+        adaptive, even = (served(name, policy)["policy"] for policy in ("adaptive", "even"))
+        assert even["bucket_accuracy"] > adaptive["bucket_accuracy"] + 0.1
+        assert even["coverage_final"] > adaptive["coverage_final"]
+
+
+@pytest.mark.parametrize("other", ["even", "tail"])
+def test_quartiles_of_a_long_tail_waste_what_the_last_bucket_holds(other: str) -> None:
+    """The last quarter of R1's lengths is one bucket up to the longest: evenly parted bounds serve
+    more than the paper's, and so do quantiles with more of them in the tail."""
+    name = "servegen_deepseek_r1_day.csv.gz"
+    assert row(name, "adaptive", 0)["bounds"] == [512, 960, 1472, 8192]
+    quartiles, others = served(name, "adaptive"), served(name, other)
+    assert others["utilization"] > quartiles["utilization"] + 0.1
+    assert others["output_tokens_per_s"] > 1.1 * quartiles["output_tokens_per_s"]
+
+
+def test_the_figures_over_time_are_those_of_the_whole() -> None:
+    metrics = run(
+        4096, mixed(2000), policy={"name": "odma"}, engine={"max_model_len": 1024},
+        predictor={"kind": "lognormal", "sigma": 0.5},
+    ).metrics  # fmt: skip
+    whole, rows = metrics["policy"], metrics["policy"]["over_time"]
+    assert len(rows) == 2
+    for figure in ("bucket_accuracy", "coverage_raw", "coverage_final", "migration_rate"):
+        assert np.mean([row[figure] for row in rows]) == pytest.approx(whole[figure])
+    tokens = metrics["output_tokens_per_s"] * metrics["makespan_s"]
+    assert sum(row["output_tokens"] for row in rows) == pytest.approx(tokens)

@@ -1,0 +1,190 @@
+"""One suite for every registered allocator, with each choice of each of its options."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from policies.allocators.allocator import Allocator, Demand, Migration, PolicyOptions
+from policies.allocators.ceilings import IdealAllocator, OracleAllocator
+from policies.allocators.kv_layout import Units
+from policies.allocators.paged import PagedAllocator
+from policies.allocators.registry import POLICIES
+from policies.allocators.static import StaticAllocator
+from policies.predictors.predictor import Prediction
+from policies.requests.requests import IntArray
+from tests.policies.allocators.contract import LAYOUT, Contract, build, cases, state, swaps
+from tests.policies.allocators.plugin import PluginAllocator
+
+CASES = cases()
+SOME = Demand(100, 0, Prediction(50.0), output=50)
+
+
+def run(
+    options: PolicyOptions, examples: int = 40, phases: Collection[Phase] = tuple(Phase)
+) -> None:
+    machine = type("Machine", (Contract,), {"options": options})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples, stateful_step_count=40, deadline=None,
+            suppress_health_check=list(HealthCheck), database=None, derandomize=True,
+            report_multiple_bugs=False, phases=phases,
+        ),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [c[1] for c in CASES], ids=[c[0] for c in CASES])
+class TestEveryAllocator:
+    def test_keeps_the_contract_in_random_lives(self, options: PolicyOptions) -> None:
+        run(options)
+
+    def test_extents_are_the_stored_bytes_inside_the_layers_half(
+        self, options: PolicyOptions
+    ) -> None:
+        allocator = build(options)
+        assert allocator.reserve(3, SOME, 37)
+        for layer in range(LAYOUT.layers):
+            for half in (0, 1):
+                start, size = allocator.extents(3, layer, half)
+                first = LAYOUT.base + (2 * layer + half) * LAYOUT.slots * LAYOUT.half_bytes
+                assert size.sum() == 37 * LAYOUT.half_bytes
+                assert start.min() >= first
+                assert (start + size).max() <= first + LAYOUT.slots * LAYOUT.half_bytes
+
+    def test_a_stranger_is_a_key_error(self, options: PolicyOptions) -> None:
+        allocator = build(options)
+        for operation in (allocator.release, allocator.units, allocator.migrate):
+            with pytest.raises(KeyError):
+                operation(5)
+        with pytest.raises(KeyError):
+            allocator.grow(5, 1)
+
+    def test_who_is_not_swapped_out_cannot_come_in(self, options: PolicyOptions) -> None:
+        allocator = build(options)
+        with pytest.raises(KeyError if swaps(allocator) else NotImplementedError):
+            allocator.swap_in(5)
+
+    def test_nobody_reserves_twice(self, options: PolicyOptions) -> None:
+        allocator = build(options)
+        assert allocator.reserve(0, SOME, 10)
+        with pytest.raises(ValueError):
+            allocator.reserve(0, SOME, 10)
+
+    def test_fills_up_refuses_and_comes_back(self, options: PolicyOptions) -> None:
+        allocator = build(options)
+        admitted = []
+        while allocator.reserve(len(admitted), SOME, 100):
+            admitted.append(len(admitted))
+        full = state(allocator)
+        assert not allocator.reserve(399, SOME, 100) and state(allocator) == full
+        allocator.release(admitted[0])
+        assert allocator.reserve(399, SOME, 100)
+
+    def test_needs_tells_what_can_never_be_served(self, options: PolicyOptions) -> None:
+        allocator = build(options)
+        wanted = allocator.needs(np.array([100]), np.array([50]))
+        assert 149 <= wanted[0] <= allocator.reach <= LAYOUT.slots
+
+
+def test_every_choice_of_every_option_is_a_case() -> None:
+    names = [name for name, _ in CASES]
+    assert {"static", "paged", "odma", "paged-free_list-lifo", "odma-pool-partitioned"} <= set(
+        names
+    )
+    assert {"orca-variant-pow2", "s3-outgrown-double", "oracle-fit-best", "ideal"} <= set(names)
+
+
+def test_a_new_allocator_joins_by_its_registry_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(POLICIES, "plugin", PluginAllocator)
+    assert [name for name, _ in cases()][-1] == "plugin"
+    run(cases()[-1][1], examples=10)
+
+
+class Leaky(StaticAllocator):
+    """Forgets to give back what it took."""
+
+    def release(self, request: int) -> int:
+        self._require(request)
+        return self._dismiss(request)
+
+
+class Overlapping(StaticAllocator):
+    """Puts everybody a slot into his neighbour's place."""
+
+    def units(self, request: int) -> Units:
+        units = super().units(request)
+        return units._replace(start=np.maximum(units.start - 1, 0))
+
+
+class Overpromising(StaticAllocator):
+    """Sees room behind the end of a reservation."""
+
+    def headroom(self, requests: IntArray, limit: int) -> int:
+        return limit
+
+
+class Hasty(IdealAllocator):
+    """Takes note of a growth before it refuses it."""
+
+    def grow(self, request: int, tokens: int) -> bool:
+        self.stored[request] += tokens
+        if tokens > self.free_slots:
+            return False
+        self.reserved[request] += tokens
+        self.reserved_total += tokens
+        return True
+
+
+class Boastful(StaticAllocator):
+    """Says that everything is in memory already."""
+
+    def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
+        return limit
+
+
+class Familiar(PagedAllocator):
+    """Shares the blocks of whole prompts that are not alike."""
+
+    def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
+        alike = demand._replace(prefix_id=0, prefix_tokens=demand.prompt)
+        return super().reserve(request, alike, tokens)
+
+
+class Forgetful(StaticAllocator):
+    """Loses a token on the way to host memory and back."""
+
+    def swap_in(self, request: int) -> bool:
+        came = super().swap_in(request)
+        self.stored[request] -= came
+        return came
+
+
+class Careless(OracleAllocator):
+    """Moves a request, but for its last token."""
+
+    def migrate(self, request: int) -> Migration | None:
+        self._require(request)
+        old, held = int(self.start[request]), int(self.reserved[request])
+        new = self._space.take(2 * held)
+        if new is None:
+            return None
+        self.start[request] = new
+        self.reserved[request] = 2 * held
+        self.reserved_total += 2 * held
+        return Migration(request, old, new, int(self.stored[request]) - 1, held)
+
+
+@pytest.mark.parametrize(
+    "faulty",
+    [Leaky, Overlapping, Overpromising, Hasty, Boastful, Familiar, Forgetful, Careless],
+)
+def test_the_contract_catches(monkeypatch: pytest.MonkeyPatch, faulty: type[Allocator]) -> None:
+    name = faulty.Options.model_fields["name"].default
+    monkeypatch.setitem(POLICIES, name, faulty)
+    with pytest.raises(AssertionError):
+        run(faulty.Options.model_validate({"name": name}), 20, phases=[Phase.generate])

@@ -1,0 +1,60 @@
+"""Does the arena split and join, and choose the hole its rule says?"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.allocators.arena import Arena, external_fragmentation
+
+
+def test_splits_from_the_front_and_joins_both_neighbours() -> None:
+    arena = Arena(100, 30)
+    assert [arena.take(10), arena.take(10), arena.take(10)] == [100, 110, 120]
+    assert arena.take(1) is None
+    arena.give_back(100, 10)
+    arena.give_back(120, 10)
+    assert arena.holes == [(100, 10), (120, 10)]
+    assert external_fragmentation(arena.free, arena.largest_hole) == 0.5
+    arena.give_back(110, 10)
+    assert arena.holes == [(100, 30)]
+
+
+@pytest.mark.parametrize(("fit", "start"), [("first", 0), ("best", 30)])
+def test_first_fit_takes_the_lowest_hole_and_best_fit_the_tightest(fit: str, start: int) -> None:
+    arena = Arena(0, 100, fit)  # type: ignore[arg-type]
+    assert arena.take(100) == 0
+    arena.give_back(0, 20)
+    arena.give_back(30, 12)
+    arena.give_back(60, 15)
+    assert arena.take(11) == start
+
+
+@pytest.mark.parametrize(("start", "size"), [(5, 10), (0, 21), (-1, 2), (19, 2), (0, 0)])
+def test_what_is_free_or_outside_cannot_be_given_back(start: int, size: int) -> None:
+    arena = Arena(0, 20)
+    assert arena.take(5) == 0
+    with pytest.raises(ValueError, match="not allocated"):
+        arena.give_back(start, size)
+
+
+@given(st.data(), st.sampled_from(["first", "best"]))
+def test_equals_a_map_of_slots(data: st.DataObject, fit: str) -> None:
+    arena, owner = Arena(0, 64, fit), [-1] * 64  # type: ignore[arg-type]
+    held: dict[int, tuple[int, int]] = {}
+    for turn in range(30):
+        if held and data.draw(st.booleans()):
+            start, size = held.pop(data.draw(st.sampled_from(sorted(held))))
+            arena.give_back(start, size)
+            owner[start : start + size] = [-1] * size
+        else:
+            size = data.draw(st.integers(1, 20))
+            runs = [i for i in range(65 - size) if set(owner[i : i + size]) == {-1}]
+            start_or_none = arena.take(size)
+            assert (start_or_none is None) == (not runs)
+            if start_or_none is not None:
+                assert start_or_none in runs
+                held[turn] = (start_or_none, size)
+                owner[start_or_none : start_or_none + size] = [turn] * size
+        assert arena.free == owner.count(-1) == sum(size for _, size in arena.holes)

@@ -1,0 +1,76 @@
+"""Are the ceilings above what they bound?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from policies.allocators.allocator import Demand, Limits
+from policies.allocators.ceilings import IdealAllocator, IdealOptions
+from policies.allocators.kv_layout import KvLayout
+from policies.predictors.predictor import Prediction
+from policies.serving.serving import ServingResult
+from tests.policies import small
+
+LAYOUT = KvLayout(base=0, slots=1024, layers=2, kv_heads=2, head_bytes=16)
+
+
+def ideal() -> IdealAllocator:
+    return IdealAllocator(LAYOUT, 20, Limits(128, 512), IdealOptions())
+
+
+def test_ideal_holds_what_is_stored_and_not_a_slot_more() -> None:
+    allocator = ideal()
+    for request in range(10):
+        assert allocator.reserve(request, Demand(100, 0, Prediction(1.0)), 100)
+    assert allocator.free_slots == allocator.largest_hole == 24
+    assert allocator.headroom(np.arange(10), 100) == 2
+    allocator.advance(np.arange(10), 2)
+    assert allocator.headroom(np.arange(10), 100) == 0
+    assert allocator.reserved_total == allocator.stored.sum() == 1020
+
+
+def test_ideal_keeps_every_request_in_one_run_whoever_leaves() -> None:
+    allocator = ideal()
+    for request in range(5):
+        assert allocator.reserve(request, Demand(200, 0, Prediction(1.0)), 200)
+    allocator.release(1)
+    allocator.release(3)
+    assert allocator.reserve(7, Demand(400, 0, Prediction(1.0)), 400)
+    starts = [int(allocator.units(request).start[0]) for request in (0, 2, 4, 7)]
+    assert starts == [0, 200, 400, 600]
+    assert allocator.extents(7, 0, 0).size.tolist() == [400 * LAYOUT.half_bytes]
+
+
+def test_ideal_finds_again_what_a_preempted_request_had() -> None:
+    allocator = ideal()
+    demand = Demand(100, 0, Prediction(1.0))
+    assert allocator.reserve(0, demand, 100) and allocator.grow(0, 30)
+    allocator.release(0)
+    assert allocator.cached(0, 130) == 130 and allocator.cached(0, 10) == 10
+    allocator.finished(0, 100, 31)
+    assert allocator.cached(0, 130) == 0
+
+
+@pytest.fixture(scope="module")
+def served() -> dict[str, ServingResult]:
+    """Too much load for the memory, whoever serves it."""
+    policies = ("static", "paged", "s3", "oracle", "ideal")
+    return {
+        name: small.run(1024, small.mixed(300, rate=50_000), policy={"name": name})
+        for name in policies
+    }
+
+
+def test_oracle_wastes_no_slot_it_reserved(served: dict[str, ServingResult]) -> None:
+    metrics = served["oracle"].metrics
+    assert metrics["preemptions"] == 0 and metrics["utilization"] == 1
+    assert metrics["external_fragmentation"] > 0
+
+
+def test_ideal_holds_most_tokens_and_serves_most(served: dict[str, ServingResult]) -> None:
+    share = {name: result.metrics["kv_stored_share"] for name, result in served.items()}
+    speed = {name: result.metrics["output_tokens_per_s"] for name, result in served.items()}
+    assert max(share, key=lambda name: share[name]) == "ideal"
+    assert max(speed, key=lambda name: speed[name]) == "ideal"
+    assert speed["static"] < speed["oracle"] < speed["ideal"]

@@ -1,0 +1,91 @@
+"""Is every order of reuse kept, also when blocks are taken from the middle?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.allocators.free_list import FREE_LISTS
+
+
+def test_each_order_by_hand() -> None:
+    found = {}
+    for name, kind in FREE_LISTS.items():
+        free = kind(4)
+        first = free.pop(3)
+        assert first.tolist() == [0, 1, 2]
+        free.push(np.array([2, 0]))
+        found[name] = free.pop(3).tolist()
+    queue = [3, 2, 0]
+    assert found == {"fifo": queue, "lifo": [0, 2, 3], "split": queue, "sorted": [0, 2, 3]}
+
+
+def test_only_the_split_queue_uses_up_first_what_nobody_can_find_again() -> None:
+    found = {}
+    for name, kind in FREE_LISTS.items():
+        free = kind(6)
+        free.pop(5)
+        free.push(np.array([4, 3, 1]), unhashed=1)
+        free.push(np.array([2, 0]), unhashed=2)
+        found[name] = free.pop(6).tolist()
+    assert found == {
+        "fifo": [5, 4, 3, 1, 2, 0], "split": [2, 0, 4, 5, 3, 1],
+        "lifo": [0, 2, 1, 3, 4, 5], "sorted": [0, 1, 2, 3, 4, 5],
+    }  # fmt: skip
+
+
+def test_what_was_taken_from_the_middle_is_not_handed_out() -> None:
+    found = {}
+    for name, kind in FREE_LISTS.items():
+        free = kind(5)
+        free.take(np.array([1, 3]))
+        assert free.free == 3
+        assert free.is_free(np.arange(5)).tolist() == [True, False, True, False, True]
+        found[name] = free.pop(2).tolist()
+        free.push(np.array([3]))
+        assert free.pop(2).tolist() == ([4, 3] if name in ("fifo", "split") else [3, 4])
+        assert not free.is_free(np.arange(5))[[0, 2, 3, 4]].any()
+    assert set(map(tuple, found.values())) == {(0, 2)}
+
+
+NEXT: dict[str, Callable[[list[int]], int]] = {
+    "fifo": lambda order: order[0],
+    "lifo": lambda order: order[-1],
+    "split": lambda order: order[0],
+    "sorted": min,
+}
+
+
+@pytest.mark.parametrize("name", FREE_LISTS)
+@given(data=st.data(), blocks=st.sampled_from([1, 3, 9, 40, 600]))
+def test_equals_a_plain_list(name: str, data: st.DataObject, blocks: int) -> None:
+    free = FREE_LISTS[name](blocks)
+    order = list(range(blocks)) if name != "lifo" else list(range(blocks))[::-1]
+    held: list[int] = []
+    for _ in range(data.draw(st.integers(1, 40))):
+        action = data.draw(st.sampled_from(["pop", "push", "take"]))
+        if action == "push":
+            some = data.draw(st.lists(st.sampled_from(held), unique=True)) if held else []
+            unhashed = data.draw(st.integers(0, len(some)))
+            free.push(np.array(some, np.int64), unhashed)
+            first = some[:unhashed] if name == "split" else []
+            order = first + order + some[len(first) :]
+            held = [block for block in held if block not in some]
+        elif action == "take":
+            some = data.draw(st.lists(st.sampled_from(order), unique=True)) if order else []
+            free.take(np.array(some, np.int64))
+            order = [block for block in order if block not in some]
+            held += some
+        else:
+            expected = []
+            for _ in range(data.draw(st.integers(0, len(order)))):
+                expected.append(NEXT[name](order))
+                order.remove(expected[-1])
+            assert free.pop(len(expected)).tolist() == expected
+            held += expected
+        assert free.free == len(order)
+        assert np.flatnonzero(free.is_free(np.arange(blocks))).tolist() == sorted(order)

@@ -1,0 +1,202 @@
+"""Has every number of every token an address of its own, in every layout?"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from hwmodel.specs.transformer import TransformerSpec, load_model, shard
+from policies.allocators.allocator import Demand, Limits
+from policies.allocators.kv_layout import LAYOUTS, Dims, KvLayout, KvOrder, Units
+from policies.allocators.registry import POLICIES
+from policies.memory import traffic
+from policies.memory.batch import BatchSpec, place
+from policies.predictors.predictor import Prediction
+
+SMALL = {"base": 512, "slots": 48, "layers": 2, "kv_heads": 3, "head_bytes": 4}
+ALL = [
+    dims
+    for dims in itertools.permutations(LAYOUTS["layer_kv_token"])
+    if dims.index("unit") < dims.index("token")
+]
+MODELS = {
+    "qwen": load_model("deepseek-r1-distill-qwen-7b"),
+    "llama": load_model("llama-2-7b"),
+    "half of llama": shard(load_model("llama-2-7b"), 2),
+}
+
+
+def by_hand(layout: KvLayout, unit: tuple[int, int], index: dict[str, int]) -> int:
+    """Address of a head's numbers of one token: planes of all slots, then the unit's own array."""
+    start, size = unit
+    sizes = {"layer": layout.layers, "kv": 2, "head": layout.kv_heads, "token": size}
+    at = layout.dims.index("unit")
+    plane = 0
+    for dim in layout.dims[:at]:
+        plane = plane * sizes[dim] + index[dim]
+    inside, slot = 0, layout.head_bytes
+    for dim in layout.dims[at + 1 :]:
+        inside = inside * sizes[dim] + index[dim]
+        slot *= 1 if dim == "token" else sizes[dim]
+    return layout.base + (plane * layout.slots + start) * slot + inside * layout.head_bytes
+
+
+def bytes_of(extents: Any) -> list[int]:
+    return [
+        byte
+        for start, size in zip(extents.start.tolist(), extents.size.tolist(), strict=True)
+        for byte in range(start, start + size)
+    ]
+
+
+@pytest.mark.parametrize("dims", ALL, ids="-".join)
+def test_addresses_are_those_of_the_arrays(dims: Dims) -> None:
+    layout = KvLayout(dims=dims, **SMALL)
+    units = Units(np.array([16, 40, 0]), np.array([16, 8, 5]), np.array([16, 8, 16]))
+    whole: list[int] = []
+    for layer in range(2):
+        for half in (0, 1):
+            for head in range(3):
+                found = bytes_of(layout.extents(units, layer, half, 3, 26, head))
+                expected = []
+                for nth in range(3, 26):
+                    which, token = (
+                        (0, nth) if nth < 16 else (1, nth - 16) if nth < 24 else (2, nth - 24)
+                    )
+                    unit = int(units.start[which]), int(units.size[which])
+                    index = {"layer": layer, "kv": half, "head": head, "token": token}
+                    first = by_hand(layout, unit, index)
+                    expected += range(first, first + 4)
+                assert found == expected
+                whole += found
+            # all heads together are each of them
+            together = bytes_of(layout.extents(units, layer, half, 3, 26))
+            assert sorted(together) == sorted(whole[-3 * 23 * 4 :])
+        assert sorted(bytes_of(layout.extents(units, layer, None, 3, 26))) == sorted(whole[-552:])
+    assert len(set(whole)) == len(whole) == 2 * 2 * 3 * 4 * 23
+    assert min(whole) >= layout.base and max(whole) < layout.base + layout.bytes
+
+
+@pytest.mark.parametrize("dims", ALL, ids="-".join)
+def test_units_that_tile_the_slots_tile_the_region(dims: Dims) -> None:
+    layout = KvLayout(dims=dims, **SMALL)
+    units = Units(np.array([0, 16, 32]), np.array([16, 16, 16]), np.array([16, 16, 16]))
+    found = [byte for layer in range(2) for byte in bytes_of(layout.extents(units, layer, None))]
+    assert sorted(found) == list(range(layout.base, layout.base + layout.bytes))
+
+
+def test_touching_runs_are_one() -> None:
+    units = Units(np.array([0, 16]), np.array([16, 16]), np.array([16, 16]))
+    runs = {
+        name: len(KvLayout(dims=dims, **SMALL).extents(units, 0, 0).start)
+        for name, dims in LAYOUTS.items()
+    }
+    assert runs == {
+        "layer_kv_token": 1,
+        "layer_kv_block_head": 1,  # whole blocks: heads and blocks follow one another
+        "layer_block_kv_token": 2,  # the V of a block lies between
+        "layer_block_kv_head": 2,
+        "layer_kv_head_block": 3,  # a plane a head
+        "layer_token_kv": 32,  # the V of a token lies between
+        "block_layer_kv_token": 2,
+        "block_layer_kv_head": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("layer_kv_tokens", "did you mean 'layer_kv_token'"),
+        (["layer", "kv", "unit", "head"], "expected a layout's name, or layer, kv"),
+        (["layer", "kv", "token", "unit", "head"], "unit: expected before token"),
+        (7, "expected a layout's name"),
+    ],
+)
+def test_mistakes(value: Any, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TypeAdapter(KvOrder).validate_python(value)
+
+
+def streams(
+    policy: str, model: TransformerSpec, dims: Dims, seed: int, reading: traffic.Reading
+) -> tuple[Any, Any, np.ndarray, int]:
+    """(allocator, one layer's attention, the batch, layer) of a batch placed by a policy."""
+    layout = KvLayout(1 << 30, 4096, model.layers, model.kv_heads, model.kv_head_bytes, dims)
+    spec = BatchSpec.model_validate(
+        {"policy": {"name": policy}, "sequences": 3, "context": 150, "age": 20}
+    )
+    options = POLICIES[policy].Options.model_validate({"name": policy})
+    allocator = POLICIES[policy](layout, spec.requests(), Limits(150, 512), options)
+    batch = place(allocator, spec, np.random.default_rng(seed))
+    layer = seed % model.layers
+    return allocator, traffic.attention(allocator, batch, layer, reading), batch, layer
+
+
+@given(
+    policy=st.sampled_from(sorted(POLICIES)),
+    model=st.sampled_from(sorted(MODELS)),
+    name=st.sampled_from(sorted(LAYOUTS)),
+    spread=st.sampled_from(["slice", "sequence", "split", "head"]),
+    reads=st.sampled_from([1, 7]),
+    seed=st.integers(0, 99),
+)
+def test_bytes_are_conserved(
+    policy: str, model: str, name: str, spread: Any, reads: int, seed: int
+) -> None:
+    shape = MODELS[model]
+    allocator, extents, batch, layer = streams(
+        policy, shape, LAYOUTS[name], seed, traffic.Reading(spread, reads)
+    )
+    dealt = traffic.deal(extents, 32, spread, 512)
+    layout = allocator.layout
+    half = layout.half_bytes
+    # K and V of 150 tokens read, of one written, by each of 3 sequences
+    assert dealt.size[~dealt.write].sum() == 2 * half * 150 * 3 * reads
+    assert dealt.size[dealt.write].sum() == 2 * half * 3
+    held = []
+    for request in batch.tolist():
+        units = allocator.units(request)
+        runs = layout.extents(Units(units.start, units.size, units.size), layer, None)
+        held += list(zip(runs.start.tolist(), (runs.start + runs.size).tolist(), strict=True))
+    starts, ends = (np.array(column) for column in zip(*sorted(held), strict=True))
+    covered = _merged(starts, ends)
+    inside = np.searchsorted(covered[0], dealt.start, side="right") - 1
+    assert (inside >= 0).all()
+    assert (dealt.start + dealt.size <= covered[1][inside]).all()
+    # nobody writes a byte twice
+    order = np.argsort(dealt.start[dealt.write])
+    first, size = dealt.start[dealt.write][order], dealt.size[dealt.write][order]
+    assert (first[1:] >= (first + size)[:-1]).all()
+
+
+def _merged(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Runs that touch, as one."""
+    first = np.concatenate(([True], starts[1:] > ends[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    return starts[first], ends[last]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_copies_on_write_and_swaps_move_the_live_bytes(name: str) -> None:
+    layout = KvLayout(0, 1024, 2, 4, 256, LAYOUTS[name])
+    options = POLICIES["paged"].Options.model_validate({"name": "paged"})
+    allocator = POLICIES["paged"](layout, 1, Limits(64, 512), options)
+    demand = Demand(20, 0, Prediction(9.0), samples=3, output=9)
+    assert allocator.reserve(0, demand, 20)
+    allocator.advance(np.array([0]), 1)
+    moves = allocator.copies()
+    assert [move.tokens for move in moves] == [4, 4]
+    copied = traffic.migration(allocator, [], 1, 1 << 20, moves)
+    assert copied.size[copied.write].sum() == copied.size[~copied.write].sum()
+    assert copied.size[copied.write].sum() == 2 * layout.half_bytes * 8
+    for out in (True, False):
+        swapped = traffic.swap(allocator, 0, 1, out)
+        # 20 + 1 tokens, and 4 + 1 of each other sample
+        assert swapped.size.sum() == 2 * layout.half_bytes * 31
+        assert swapped.write.any() != out

@@ -1,0 +1,368 @@
+"""Does ODMA put each request where its prediction and its uncertainty say?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from policies.allocators.allocator import Demand, Limits
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.odma import OdmaAllocator, OdmaOptions
+from policies.predictors.predictor import Prediction, entropy
+from tests.policies.allocators.test_allocator_contract import run as keep_contract
+
+LAYOUT = KvLayout(0, 4096, 1, 1, 16)
+LIMITS = Limits(max_tokens=400, max_model_len=1000)
+BOUNDS = [100, 200, 300, 400]
+"""The first bounds of the output."""
+
+
+def odma(**changes: Any) -> OdmaAllocator:
+    return OdmaAllocator(LAYOUT, 3000, LIMITS, OdmaOptions(**{"align": 1, **changes}))
+
+
+def reserved(allocator: OdmaAllocator, request: int, prompt: int, guess: Prediction) -> int:
+    assert allocator.reserve(request, Demand(prompt, 0, guess), prompt)
+    return int(allocator.reserved[request])
+
+
+def live(allocator: OdmaAllocator, request: int, prompt: int, guess: float, true: int) -> None:
+    """A whole life, with a move where the place is too small."""
+    assert allocator.reserve(request, Demand(prompt, 0, Prediction(guess)), prompt)
+    while not allocator.grow(request, prompt + true - 1 - int(allocator.stored[request])):
+        assert allocator.grow(request, int(allocator.headroom(np.array([request]), 10_000)))
+        assert allocator.migrate(request)
+        allocator.settle()
+    allocator.release(request)
+    allocator.finished(request, prompt, true)
+
+
+def fill(allocator: OdmaAllocator, first: int, prompt: int, guess: float) -> int:
+    """Admit requests alike until one is refused; how many."""
+    count = 0
+    while allocator.reserve(first + count, Demand(prompt, 0, Prediction(guess)), prompt):
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize(
+    ("length", "slots"), [(1, 150), (100, 150), (101, 250), (300, 350), (301, 450), (401, 450)]
+)
+def test_the_smallest_covering_bucket_follows_the_prompt(length: float, slots: int) -> None:
+    # bounds 100, 200, 300, 400 of the output
+    assert reserved(odma(), 0, 50, Prediction(length)) == slots
+
+
+def test_total_buckets_bound_the_prompt_too() -> None:
+    # bounds 250, 500, 750, 1000 of prompt + output
+    allocator = odma(bucket_on="total")
+    assert reserved(allocator, 0, 200, Prediction(50)) == 250
+    assert reserved(allocator, 1, 200, Prediction(51)) == 500
+
+
+def test_inflation_lifts_a_length_over_its_bound() -> None:
+    guess = Prediction(95, 0.3)
+    unsure = entropy(guess, BOUNDS) / np.log(4)
+    assert 0.4 < unsure < 0.8
+    assert 95 * (1 + 0.2 * unsure) > 100
+    assert reserved(odma(), 0, 10, guess) == 210
+    assert reserved(odma(gamma=0.0), 0, 10, guess) == 110
+
+
+def test_an_unsure_prediction_gets_the_large_reservation() -> None:
+    guess = Prediction(150, 0.8)
+    assert entropy(guess, BOUNDS) / np.log(4) > 0.8
+    assert reserved(odma(), 0, 10, guess) == 410
+    assert reserved(odma(tau=1.0, gamma=0.0), 0, 10, guess) == 210
+    assert reserved(odma(large="max_model_len"), 0, 10, guess) == 1000
+
+
+def test_new_bounds_touch_only_new_admissions() -> None:
+    allocator = odma(refresh=4, window=4)
+    before = reserved(allocator, 0, 10, Prediction(30))
+    for request, length in enumerate((10, 20, 40, 80), start=1):
+        reserved(allocator, request, 10, Prediction(length))
+        allocator.release(request)
+        allocator.finished(request, 10, length)
+    assert allocator.buckets.bounds == (10, 20, 40, 80)
+    assert (before, allocator.reserved[0]) == (110, 110)
+    assert reserved(allocator, 9, 10, Prediction(30)) == 50
+
+
+def test_a_request_that_filled_its_bucket_comes_back_large() -> None:
+    allocator = odma()
+    again = Demand(10, 100, Prediction(60))
+    assert allocator.reserve(0, again, 110)
+    assert allocator.reserved[0] == 410
+
+
+def test_partitions_are_pools_of_equal_blocks() -> None:
+    # blocks of 250, 500, 750 and 1000 of prompt + output in 1024 slots each, then 2048... of 6144
+    layout = KvLayout(0, 6144, 1, 1, 16)
+    options = OdmaOptions(align=1, pool="partitioned", pool_share=1 / 3)
+    allocator = OdmaAllocator(layout, 100, LIMITS, options)
+    assert allocator.reach == 2048
+    assert reserved(allocator, 0, 10, Prediction(100)) == 250  # needs 110
+    assert reserved(allocator, 1, 10, Prediction(300)) == 500  # needs 310
+    assert reserved(allocator, 2, 10, Prediction(1000)) == 410  # a large one, as long as it needs
+    assert allocator.start[:3].tolist() == [0, 1024, 4096]
+    # three more blocks of 250, then the next waits, and others do not
+    assert fill(allocator, 10, 10, 100) == 3
+    assert allocator.reserve(20, Demand(10, 0, Prediction(300)), 10)
+
+
+def test_equal_blocks_never_fragment() -> None:
+    figures = {}
+    for pool in ("arena", "partitioned"):
+        bounds = [64, 96, 128, 192]
+        allocator = odma(pool=pool, bucket_on="total", pool_share=0.25, bounds=bounds)
+        sizes = [60, 90, 120] * 12
+        for request, size in enumerate(sizes):
+            allocator.reserve(request, Demand(10, 0, Prediction(size - 10)), 10)
+        for request in np.flatnonzero(allocator.resident)[::2]:
+            allocator.release(int(request))
+        figures[pool] = allocator.fragmentation
+    assert figures["partitioned"] < 0.1 < 0.3 < figures["arena"]
+
+
+def test_a_bucket_its_pool_can_never_hold_is_large() -> None:
+    allocator = odma(pool="partitioned", pool_share=0.75)  # 4 x 256 slots: one block, of 250
+    assert reserved(allocator, 0, 10, Prediction(300)) == 410
+    assert allocator.start[0] == 1024
+
+
+@pytest.mark.parametrize(
+    ("repartition", "fits", "stranded"),
+    [
+        ("never", 1, 12 + 12 + 512 + 512),
+        ("when_empty", 15, 4 * 12),
+        ("on_refresh", 17, 62 + 3 * 12),
+    ],
+)
+def test_repartition_decides_what_is_stranded_when_bounds_move(
+    repartition: str, fits: int, stranded: int
+) -> None:
+    # four pools of 512 slots with blocks of 250, 500, 750 (none fits) and 1000 (none), of which one
+    # in the first is taken; then everybody turns out to be 100 long
+    allocator = odma(
+        bucket_on="total", pool="partitioned", repartition=repartition, pool_share=0.5,
+        refresh=4, window=4,
+    )  # fmt: skip
+    reserved(allocator, 0, 50, Prediction(50))
+    for request in range(1, 5):
+        live(allocator, request, 50, 50, 50)
+    assert allocator.buckets.bounds == (100, 100, 100, 100)
+    assert allocator.fragmentation == pytest.approx(stranded / allocator.free_slots)
+    assert fill(allocator, 10, 50, 50) == fits
+
+
+@pytest.mark.parametrize(("split", "fits"), [("slots", 5), ("blocks", 2)])
+def test_the_split_of_the_pools_decides_how_many_short_ones_fit(split: str, fits: int) -> None:
+    # 3072 slots, evenly or as 1 : 2 : 3 : 4, for blocks of 150 and more
+    allocator = odma(
+        bucket_on="total", pool="partitioned", pool_split=split, pool_share=0.25,
+        bounds=[150, 300, 450, 600],
+    )  # fmt: skip
+    assert fill(allocator, 0, 50, 80) == fits
+
+
+@pytest.mark.parametrize(("share", "large", "short"), [(0.2, 2, 21), (0.6, 6, 10)])
+def test_the_pool_share_moves_room_from_short_ones_to_large_ones(
+    share: float, large: int, short: int
+) -> None:
+    allocator = odma(pool_share=share)
+    assert fill(allocator, 0, 1, 500) == large  # 401 slots each of 820, of 2458
+    assert fill(allocator, 100, 50, 100) == short  # 150 slots each
+
+
+@pytest.mark.parametrize(("bucket_full", "fits", "larger"), [("wait", 2, 0), ("next_larger", 5, 3)])
+def test_a_full_bucket_waits_or_takes_a_larger_block(
+    bucket_full: str, fits: int, larger: int
+) -> None:
+    # pools of 768 slots with blocks of 300 (two), 600 (one), 800 and 900 (none), and large ones of
+    # 450 in 1024
+    allocator = odma(
+        bucket_on="total", pool="partitioned", bucket_full=bucket_full, bounds=[300, 600, 800, 900]
+    )
+    assert fill(allocator, 0, 50, 80) == fits
+    for request in range(fits):
+        allocator.release(request)
+        allocator.finished(request, 50, 80)
+    assert allocator.report()["larger_share"] == larger / fits
+
+
+def test_a_full_large_pool_preempts_or_moves_to_the_next_bucket() -> None:
+    moved = {}
+    for choice in ("preempt", "preempt_last", "next_larger"):
+        allocator = odma(pool_share=0.15, large_full=choice)  # 614 slots: one large of 410
+        reserved(allocator, 0, 10, Prediction(500))
+        reserved(allocator, 1, 10, Prediction(50))
+        assert allocator.grow(1, 100) and not allocator.grow(1, 1)
+        moved[choice] = (allocator.migrate(1), allocator.preempts)
+    assert moved["preempt"] == (None, "itself")
+    assert moved["preempt_last"] == (None, "last")
+    migration, victim = moved["next_larger"]
+    assert migration and (migration.tokens, migration.left, victim) == (110, 110, "itself")
+    assert allocator.reserved[1] == 210
+
+
+@pytest.mark.parametrize(
+    ("changes", "slots"),
+    [
+        ({}, 210),  # u = 0.5: 95 (1 + 0.2 u) is above 100
+        ({"uncertainty": "entropy_nats"}, 210),  # u = 0.7
+        ({"uncertainty": "entropy_nats", "tau": 0.6}, 410),
+        ({"uncertainty": "spread"}, 210),  # u = 0.3: 95 x 1.06 = 100.7
+        ({"uncertainty": "spread", "gamma": 0.1}, 110),
+        ({"uncertainty": "constant"}, 210),  # u = 0.5
+        ({"uncertainty": "constant", "constant": 0.1}, 110),
+        ({"uncertainty": "constant", "constant": 0.9}, 410),
+    ],
+)
+def test_what_uncertainty_is_decides_the_bucket(changes: dict[str, Any], slots: int) -> None:
+    assert reserved(odma(**changes), 0, 10, Prediction(95, 0.3)) == slots
+
+
+def test_levels_choose_whom_the_last_bound_leaves_out() -> None:
+    shares = {}
+    for levels in ([0.25, 0.5, 0.75, 1.0], [0.2, 0.4, 0.6, 0.8]):
+        allocator = odma(refresh=20, window=20, levels=levels)
+        for request in range(40):
+            live(allocator, request, 10, 10 * (request % 20 + 1), 10 * (request % 20 + 1))
+        shares[levels[-1]] = allocator.report()["large_share"]
+    assert shares == {1.0: 0, 0.8: 4 / 40}
+
+
+@pytest.mark.parametrize(
+    ("changes", "bounds"),
+    [
+        ({}, (100, 200, 300, 400)),
+        ({"first_bounds": "longest"}, (400, 400, 400, 400)),
+        ({"bounds": [10, 30, 90, 270]}, (10, 30, 90, 270)),
+    ],
+)
+def test_first_bounds_hold_until_the_first_refresh(
+    changes: dict[str, Any], bounds: tuple[int, ...]
+) -> None:
+    allocator = odma(refresh=2, window=2, **changes)
+    assert allocator.buckets.bounds == bounds
+    for request in range(2):
+        live(allocator, request, 10, 50, 50)
+    assert allocator.buckets.bounds == (50, 50, 50, 50)
+
+
+def test_a_late_refresh_costs_coverage() -> None:
+    # outputs are 100 long, and 120 from the 15th request on, which the predictor never learns
+    coverage = []
+    for delay_s in (0.0, 5.0, 20.0):
+        allocator = odma(refresh=10, window=10, refresh_delay=delay_s, gamma=0.0)
+        for request in range(40):
+            allocator.clock(float(request))
+            live(allocator, request, 10, 100, 100 if request < 15 else 120)
+        coverage.append(allocator.report()["coverage_final"])
+    # the 20th length brings quartiles of 100, 100, 120, 120, the 30th those that serve: too small
+    # are the bounds for requests 15 to 29, and for as many more as end within the delay
+    assert coverage == [25 / 40, 20 / 40, 15 / 40]
+
+
+def test_requests_of_one_bucket_have_one_tag() -> None:
+    allocator = odma()
+    guesses = (50, 99, 150, 399, 999)
+    tags = [allocator.tag(i, Demand(10, 0, Prediction(n))) for i, n in enumerate(guesses)]
+    assert tags == [0, 0, 1, 3, 4]
+    reserved(allocator, 0, 10, Prediction(50))
+    assert allocator.grow(0, 100) and allocator.migrate(0)
+    assert allocator.tag(0, Demand(10, 0, Prediction(50))) == 4  # it is a large one now
+
+
+def test_samples_have_a_bound_each_behind_their_prompt() -> None:
+    several = Demand(50, 0, Prediction(90), samples=3)
+    allocator = odma()
+    assert allocator.reserve(0, several, 50)
+    assert allocator.reserved[0] == 50 + 3 * 100
+    assert allocator.needs(np.array([50]), np.array([90]), np.array([3])).tolist() == [50 + 3 * 400]
+    allocator.release(0)
+    allocator.finished(0, 50, 100)
+    assert allocator.report()["coverage_final"] == 1
+    totals = odma(bucket_on="total")  # 250 for each, with the one prompt
+    assert totals.reserve(0, several, 50)
+    assert totals.reserved[0] == 50 + 3 * 200
+
+
+def test_a_swapped_request_comes_back_with_what_it_had() -> None:
+    allocator = odma()
+    reserved(allocator, 0, 10, Prediction(50))
+    assert allocator.grow(0, 100)
+    assert allocator.swap_out(0) == 110
+    assert allocator.free_slots == allocator.slots
+    assert allocator.swap_in(0)
+    assert allocator.stored[0] == 110
+    assert allocator.reserved[0] == 410  # it had filled its bucket
+
+
+def test_the_report_judges_the_prediction_of_the_admission() -> None:
+    allocator = odma(gamma=0.0)
+    for request, (guess, true) in enumerate([(50, 60), (50, 150), (150, 50), (1000, 390)]):
+        reserved(allocator, request, 10, Prediction(guess))
+        allocator.release(request)
+        allocator.finished(request, 10, true)
+    report = allocator.report()
+    assert report["bucket_accuracy"] == 0.25  # only the first; 1000 is beyond the last bucket
+    assert report["coverage_raw"] == report["coverage_final"] == 0.75
+    assert report["large_share"] == 0.25
+
+
+def test_a_move_is_judged_once_and_all_its_places_count() -> None:
+    allocator = odma(gamma=0.0, refresh=0)
+    for request in range(1000):  # half of them outgrow 110 slots and move to 410
+        live(allocator, request, 10, 50, 150 if request % 2 else 100)
+    report = allocator.report()
+    assert report["migration_rate"] == report["moves_per_request"] == 0.5
+    row = report["over_time"][0]
+    assert (row["coverage_final"], row["migration_rate"]) == (0.5, 0.5)
+    assert row["utilization"] == (110 + 160) / (110 + 110 + 410)
+    assert (row["output_tokens"], row["bounds"]) == (500 * 250, BOUNDS)
+    allocator.clock(77.0)
+    allocator.clock(78.0)
+    assert row["until_s"] == 77.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"levels": [0.5, 1.0]}, "levels: expected 4, one a bucket; got 2"),
+        ({"levels": [0.2, 0.5, 0.5, 1.0]}, "levels: expected strictly increasing"),
+        ({"bounds": [10, 30, 20, 40]}, "bounds: expected strictly increasing"),
+        ({"bounds": BOUNDS, "first_bounds": "longest"}, "first_bounds: bounds are given"),
+        ({"constant": 0.3}, "constant belongs to uncertainty: constant"),
+        ({"pool": "partitioned", "pool_share": 0.0}, "pool_share: partitioned pools keep a share"),
+        ({"repartition": "never"}, "belong to pool: partitioned"),
+    ],
+)
+def test_options_that_contradict_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        OdmaOptions(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"repartition": "never", "bucket_full": "next_larger"},
+        {"repartition": "when_empty", "large_full": "next_larger"},
+        {"repartition": "on_refresh", "bucket_full": "next_larger", "large_full": "next_larger"},
+        {"repartition": "on_refresh", "pool_split": "blocks", "bucket_on": "total"},
+        {"repartition": "on_refresh", "refresh_delay": 5.0, "large": "max_model_len"},
+    ],
+)
+def test_pools_that_change_often_keep_the_contract(changes: dict[str, Any]) -> None:
+    options = {"pool": "partitioned", "refresh": 3, "window": 5, "align": 8, **changes}
+    keep_contract(OdmaOptions(**options))
+
+
+@pytest.mark.parametrize("large_full", ["preempt", "next_larger"])
+def test_bounds_that_change_often_keep_the_contract(large_full: str) -> None:
+    options = {"refresh": 3, "window": 5, "align": 1, "pool_share": 0.3, "large_full": large_full}
+    keep_contract(OdmaOptions(**options))

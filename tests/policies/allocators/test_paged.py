@@ -1,0 +1,353 @@
+"""Are blocks found again, shared and copied as vLLM does it, and never while others write them?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.allocators.allocator import Demand, Limits
+from policies.allocators.free_list import FREE_LISTS
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.paged import PagedAllocator, PagedOptions
+from policies.predictors.predictor import Prediction
+
+SOME = Demand(60, 0, Prediction(20.0))
+
+
+def paged(blocks: int = 8, **options: object) -> PagedAllocator:
+    layout = KvLayout(0, blocks * 16, 1, 1, 16)
+    spec = PagedOptions.model_validate(options)
+    return PagedAllocator(layout, 9, Limits(64, 128), spec)
+
+
+def places(allocator: PagedAllocator, request: int) -> list[int]:
+    return (allocator.units(request).start // 16).tolist()
+
+
+def test_the_last_blocks_are_lost_first() -> None:
+    allocator = paged()
+    assert allocator.reserve(0, SOME, 70)  # blocks 0 to 4, the last one not full
+    allocator.release(0)
+    found = [allocator.cached(0, 69)]
+    for request in range(1, 6):  # 5, 6, 7 were never used, 4 was freed first, 3 comes after it
+        assert allocator.reserve(request, SOME, 10)
+        found.append(allocator.cached(0, 69))
+    assert found == [64, 64, 64, 64, 64, 48]
+    assert allocator.reserve(0, SOME, 48)
+    assert places(allocator, 0) == [0, 1, 2]
+
+
+def test_what_is_found_keeps_its_place_and_the_rest_is_new() -> None:
+    allocator = paged(16)
+    assert allocator.reserve(0, SOME, 64)
+    assert places(allocator, 0) == [0, 1, 2, 3]
+    allocator.release(0)
+    assert allocator.cached(0, 63) == 48  # the last token is computed, so its block is, too
+    assert allocator.reserve(0, SOME, 80)
+    assert places(allocator, 0) == [0, 1, 2, 3, 4]
+    assert allocator.extent_count(np.array([0])) == 1
+
+
+@pytest.mark.parametrize("order", ["lifo", "sorted"])
+def test_other_orders_lose_the_first_block_at_once(order: str) -> None:
+    allocator = paged(free_list=order)
+    assert allocator.reserve(0, SOME, 64)
+    allocator.release(0)
+    assert allocator.cached(0, 64) == 64
+    assert allocator.reserve(1, SOME, 10)
+    assert (places(allocator, 1), allocator.cached(0, 64)) == ([0], 0)
+
+
+def test_blocks_found_again_are_among_the_free_ones() -> None:
+    allocator = paged(4)
+    assert allocator.reserve(0, SOME, 48) and allocator.reserve(1, SOME, 16)
+    allocator.release(0)
+    assert (allocator.cached(0, 64), allocator.free_slots) == (48, 48)
+    assert not allocator.reserve(0, SOME, 49)
+    assert allocator.reserve(0, SOME, 48)
+    assert allocator.free_slots == 0
+
+
+def test_who_has_ended_or_is_not_to_remember_finds_nothing() -> None:
+    allocator, forgetful = paged(), paged(cached_recompute=False)
+    for one in (allocator, forgetful):
+        assert one.reserve(0, SOME, 48)
+        one.release(0)
+    assert (allocator.cached(0, 99), forgetful.cached(0, 99)) == (48, 0)
+    allocator.finished(0, 40, 9)
+    assert allocator.cached(0, 99) == 0
+
+
+def test_the_watermark_binds_admission_alone() -> None:
+    allocator = paged(100, watermark=0.05)
+    assert allocator.reach == allocator.largest_hole == 95 * 16
+    assert allocator.fits(95 * 16) and not allocator.fits(95 * 16 + 1)
+    assert not allocator.reserve(0, SOME, 96 * 16)
+    assert allocator.reserve(0, SOME, 95 * 16)
+    assert not allocator.reserve(1, SOME, 1)
+    assert allocator.grow(0, 5 * 16) and not allocator.grow(0, 1)
+
+
+@pytest.mark.parametrize("block", [1, 2, 8, 16, 32, 64, 128, 256])
+def test_a_block_is_reserved_whole(block: int) -> None:
+    layout = KvLayout(0, 1024, 1, 1, 16)
+    allocator = PagedAllocator(layout, 2, Limits(64, 128), PagedOptions(block=block))
+    assert allocator.reserve(0, SOME, 100)
+    assert allocator.reserved[0] == -(-100 // block) * block
+    assert allocator.grow(0, int(allocator.reserved[0]) - 100)
+    assert allocator.reserved[0] == -(-100 // block) * block
+
+
+def chat(prompt: int, prefix: int, prefix_id: int = 7, samples: int = 1) -> Demand:
+    return Demand(prompt, 0, Prediction(20.0), prefix_id, prefix, samples)
+
+
+def test_a_system_prompt_is_held_once() -> None:
+    allocator = paged(16)
+    assert allocator.cached(0, 59, chat(60, 40)) == 0
+    assert allocator.reserve(0, chat(60, 40), 60)
+    assert allocator.cached(1, 79, chat(80, 40)) == 32  # two of 40 / 16 blocks are full
+    assert allocator.reserve(1, chat(80, 40), 80)
+    assert places(allocator, 0) == [0, 1, 2, 3]
+    assert places(allocator, 1) == [0, 1, 4, 5, 6]
+    assert (allocator.reserved_total, allocator.shared_slots) == (7 * 16, 2 * 16)
+    assert allocator.report()["prefix_hit_tokens"] == 32
+    assert allocator.cached(2, 79, chat(80, 40, prefix_id=8)) == 0
+    assert allocator.release(0) == 64
+    assert allocator.free_slots == 11 * 16  # request 1 keeps the shared ones
+    assert allocator.release(1) == 80
+    assert (allocator.free_slots, allocator.reserved_total) == (256, 0)
+
+
+def test_a_system_prompt_outlives_its_requests_until_its_blocks_are_reused() -> None:
+    allocator = paged(8)
+    assert allocator.reserve(0, chat(50, 48), 50)
+    allocator.release(0)
+    allocator.finished(0, 50, 1)
+    found = [allocator.cached(9, 60, chat(64, 48))]
+    for request in range(1, 7):  # the four never used and the tail, then the prefix from its end
+        assert allocator.reserve(request, SOME, 16)
+        found.append(allocator.cached(9, 60, chat(64, 48)))
+    assert found == [48, 48, 48, 48, 48, 48, 32]
+
+
+def test_the_last_token_of_a_prompt_is_always_computed() -> None:
+    allocator = paged()
+    assert allocator.reserve(0, chat(32, 32), 32)
+    assert allocator.cached(1, 31, chat(32, 32)) == 16
+
+
+def test_shared_blocks_need_no_room() -> None:
+    allocator = paged(5)
+    assert allocator.reserve(0, chat(64, 64), 64)
+    assert not allocator.fits(80) and allocator.fits(80, 1, chat(80, 64))
+    assert not allocator.reserve(1, SOME, 80)
+    assert allocator.reserve(1, chat(80, 64), 80)
+    assert allocator.free_slots == 0
+
+
+def test_without_prefix_caching_everybody_has_his_own() -> None:
+    allocator = paged(16, prefix_caching=False)
+    for request in range(2):
+        assert allocator.cached(request, 63, chat(64, 64)) == 0
+        assert allocator.reserve(request, chat(64, 64), 64)
+    assert (allocator.shared_slots, allocator.reserved_total) == (0, 128)
+
+
+def test_a_lost_head_is_computed_again_and_the_rest_is_found() -> None:
+    allocator = paged(8, free_list="sorted")
+    assert allocator.reserve(0, chat(48, 48), 48)
+    allocator.release(0)
+    assert allocator.reserve(1, SOME, 16)  # takes the lowest block, the prompt's first
+    assert allocator.cached(2, 63, chat(64, 48)) == 0
+    assert allocator.reserve(2, chat(64, 48), 16)
+    assert places(allocator, 2) == [1]  # the first block of the prompt has another's place
+    assert allocator.cached(3, 63, chat(64, 48)) == 16
+
+
+def test_samples_hold_the_prompt_once_and_copy_its_last_block_when_they_write() -> None:
+    allocator = paged(16)
+    everyone = np.array([0])
+    assert allocator.reserve(0, chat(40, 0, -1, samples=3), 40)
+    assert allocator.reserved[0] == 48 and allocator.width[0] == 3
+    assert allocator.headroom(everyone, 99) == 8 + 11 // 3 * 16  # 2 copies, 11 blocks for three
+    allocator.advance(everyone, 1)
+    assert allocator.stored[0] == 43
+    copies = allocator.copies()
+    assert [(c.source, c.target, c.tokens) for c in copies] == [(32, 48, 8), (32, 64, 8)]
+    assert allocator.copies() == [] and allocator.report()["copied_tokens"] == 16
+    assert allocator.reserved[0] == allocator.reserved_total == 5 * 16
+    assert places(allocator, 0) == [0, 1, 2, 3, 4]
+    assert allocator.units(0).tokens.tolist() == [16, 16, 9, 9, 9]
+    assert allocator.headroom(everyone, 99) == 7 + 11 // 3 * 16
+    allocator.advance(everyone, 8)
+    assert allocator.stored[0] == 40 + 3 * 9 and allocator.reserved[0] == 8 * 16
+    assert allocator.release(0) == 128 and allocator.free_slots == 256
+    assert allocator.cached(0, 66) == 32  # outputs of one sample are of no use to the others
+
+
+def test_a_prompt_of_full_blocks_needs_no_copies() -> None:
+    allocator = paged(16)
+    assert allocator.reserve(0, chat(32, 0, -1, samples=4), 32)
+    allocator.advance(np.array([0]), 1)
+    assert allocator.copies() == [] and allocator.reserved[0] == 6 * 16
+
+
+def test_copies_are_refused_where_there_is_no_room() -> None:
+    allocator = paged(4)
+    assert allocator.reserve(0, chat(40, 0, -1, samples=3), 40)
+    assert allocator.headroom(np.array([0]), 5) == 0
+    assert not allocator.grow(0, 3)
+    assert (allocator.stored[0], allocator.reserved[0], allocator.copies()) == (40, 48, [])
+
+
+def test_needs_covers_all_samples() -> None:
+    allocator = paged(16)
+    needs = allocator.needs(np.array([40, 40]), np.array([10, 10]), np.array([1, 3]))
+    assert needs.tolist() == [64, 8 * 16]
+    assert allocator.needs(np.array([40]), np.array([9])).tolist() == [48]
+
+
+def test_what_was_swapped_out_comes_back_whole() -> None:
+    allocator = paged(8)
+    assert allocator.reserve(0, chat(40, 0, -1, samples=2), 40)
+    allocator.advance(np.array([0]), 3)
+    assert allocator.swap_out(0) == 46
+    assert allocator.free_slots == 128 and allocator.cached(0, 45) == 0
+    assert allocator.reserve(1, SOME, 100)
+    assert not allocator.swap_in(0)
+    allocator.release(1)
+    assert allocator.swap_in(0)
+    with pytest.raises(KeyError):
+        allocator.swap_in(0)
+    assert (allocator.stored[0], allocator.reserved[0]) == (46, 64)
+
+
+class Life:
+    """A request with its expected contents: (what, token) in the order of its units."""
+
+    def __init__(self, request: int, demand: Demand) -> None:
+        self.request, self.demand, self.stored = request, demand, 0
+
+    def prompt(self, token: int) -> tuple[Any, int]:
+        shared = self.demand.prefix_id >= 0 and token < self.demand.prefix_tokens
+        return (-self.demand.prefix_id if shared else ("prompt", self.request)), token
+
+    def sample(self, number: int, first: int) -> list[tuple[Any, int]]:
+        prompt, samples = self.demand.prompt, self.demand.samples
+        outputs = max(self.stored - prompt, 0)
+        made = len(range(number, outputs, samples))
+        tokens = [self.prompt(token) for token in range(first, min(self.stored, prompt))]
+        return tokens + [(("output", self.request, number), token) for token in range(made)]
+
+    def contents(self, block: int) -> list[tuple[Any, int]]:
+        found = self.sample(0, 0)
+        if self.stored > self.demand.prompt:
+            whole = self.demand.prompt // block * block
+            for number in range(1, self.demand.samples):
+                found += self.sample(number, whole)
+        return found
+
+
+class Memory:
+    """What lies in each slot, written as an engine would, against what everybody should find."""
+
+    def __init__(self, allocator: PagedAllocator) -> None:
+        self.allocator = allocator
+        self.slots: dict[int, tuple[Any, int]] = {}
+        self.lives: dict[int, Life] = {}
+
+    def places(self, life: Life) -> list[int]:
+        units = self.allocator.units(life.request)
+        pairs = zip(units.start.tolist(), units.tokens.tolist(), strict=True)
+        return [slot for start, tokens in pairs for slot in range(start, start + tokens)]
+
+    def write(self, life: Life, before: set[tuple[Any, int]]) -> None:
+        """Copies are made, and what was not there `before` is computed."""
+        for copy in self.allocator.copies():
+            for token in range(copy.tokens):
+                self.slots[copy.target + token] = self.slots[copy.source + token]
+        wanted = life.contents(self.allocator.block)
+        for slot, content in zip(self.places(life), wanted, strict=True):
+            if content not in before:
+                self.slots[slot] = content
+
+    def check(self) -> None:
+        holders: dict[int, int] = {}
+        for life in self.lives.values():
+            wanted = life.contents(self.allocator.block)
+            assert [self.slots[slot] for slot in self.places(life)] == wanted
+            units = self.allocator.units(life.request)
+            assert units.size.sum() == self.allocator.reserved[life.request]
+            assert len(set(units.start.tolist())) == len(units.start)
+            assert self.allocator.stored[life.request] == life.stored
+            for start in units.start.tolist():
+                holders[start] = holders.get(start, 0) + 1
+        held = len(holders) * self.allocator.block
+        assert self.allocator.reserved_total == held
+        assert self.allocator.free_slots + held == self.allocator.reach
+        assert self.allocator.shared_slots == (sum(holders.values()) - len(holders)) * (
+            self.allocator.block
+        )
+
+
+@pytest.mark.parametrize("order", FREE_LISTS)
+@given(data=st.data(), block=st.sampled_from([1, 4, 16]), recompute=st.booleans())
+def test_nobody_finds_what_others_wrote(
+    order: str, data: st.DataObject, block: int, recompute: bool
+) -> None:
+    options = PagedOptions.model_validate(
+        {"block": block, "free_list": order, "cached_recompute": recompute}
+    )
+    allocator = PagedAllocator(KvLayout(0, 256, 1, 1, 16), 60, Limits(64, 128), options)
+    memory, number = Memory(allocator), 0
+    gone: dict[int, tuple[Life, int]] = {}
+    for _ in range(data.draw(st.integers(5, 40))):
+        action = data.draw(st.sampled_from(["admit", "admit", "back", "advance", "release"]))
+        lives = memory.lives
+        if action == "admit" and number < 60:
+            prefix = data.draw(st.sampled_from([(-1, 0), (1, 24), (2, 40)]))
+            prompt = data.draw(st.integers(max(prefix[1], 1), 60))
+            samples = data.draw(st.sampled_from([1, 1, 2, 3]))
+            admit(memory, Life(number, chat(prompt, prefix[1], prefix[0], samples)), prompt)
+            number += 1
+        elif action == "back" and gone:
+            life, total = gone.pop(data.draw(st.sampled_from(sorted(gone))))
+            admit(memory, life, total)
+        elif action == "advance" and lives:
+            some = data.draw(st.lists(st.sampled_from(sorted(lives)), min_size=1, unique=True))
+            requests = np.array(some)
+            rounds = allocator.headroom(requests, data.draw(st.integers(1, 20)))
+            allocator.advance(requests, rounds)
+            for request in some if rounds else ():
+                before = set(lives[request].contents(block))
+                lives[request].stored += rounds * lives[request].demand.samples
+                memory.write(lives[request], before)
+        elif action == "release" and lives:
+            life = lives.pop(data.draw(st.sampled_from(sorted(lives))))
+            allocator.release(life.request)
+            if data.draw(st.booleans()):
+                gone[life.request] = life, life.stored
+            else:
+                allocator.finished(life.request, 1, 1)
+        memory.check()
+
+
+def admit(memory: Memory, life: Life, tokens: int) -> None:
+    """Admits if there is room; only what is not `cached` is computed."""
+    allocator = memory.allocator
+    cached = allocator.cached(life.request, tokens - 1, life.demand)
+    free = allocator.free_slots
+    assert 0 <= cached < tokens
+    if not allocator.reserve(life.request, life.demand, tokens):
+        assert not allocator.resident[life.request] and allocator.free_slots == free
+        return
+    life.stored = cached
+    before = set(life.contents(allocator.block)) if cached else set()
+    life.stored = tokens
+    memory.lives[life.request] = life
+    memory.write(life, before)

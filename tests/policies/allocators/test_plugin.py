@@ -1,0 +1,68 @@
+"""Is one file of plain Python enough for an allocator of one's own, and is `paged` no more than
+that, only faster? Is the one of the documentation an allocator?"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies.allocators.allocator import Allocator
+from policies.allocators.registry import POLICIES
+from sweeps import run
+from tests.policies import small
+from tests.policies.allocators.plugin import PluginAllocator
+from tests.policies.allocators.test_allocator_contract import run as lives
+
+
+@pytest.fixture(autouse=True)
+def plugged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(POLICIES, "plugin", PluginAllocator)
+
+
+@pytest.mark.parametrize("block", [1, 16, 64])
+@pytest.mark.parametrize("rate", [20.0, 50_000.0])
+def test_serves_exactly_as_paged_does(block: int, rate: float) -> None:
+    def figures(**policy: Any) -> dict[str, Any]:
+        stream = small.mixed(200, rate=rate)
+        return small.run(1024, stream, policy={"block": block, **policy}).metrics
+
+    plain = figures(name="plugin")
+    paged = figures(name="paged", free_list="lifo", cached_recompute=False)
+    assert plain == {**paged, "policy": {}}
+    assert (plain["preemptions"] > 0) == (rate > 1000)
+
+
+@pytest.fixture
+def documented(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Allocator]:
+    """The class that docs/allocators.md shows, in a file of its own, registered."""
+    page = (Path(__file__).resolve().parents[3] / "docs/allocators.md").read_text()
+    _, _, rest = page.partition("## Add an allocator\n")
+    code = rest[rest.index("    from typing") : rest.index("`policies/allocators/reservation.py`")]
+    (tmp_path / "doubling.py").write_text(textwrap.dedent(code))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "doubling", raising=False)
+    found: type[Allocator] = import_module("doubling").DoublingAllocator
+    monkeypatch.setitem(POLICIES, "doubling", found)
+    return found
+
+
+def test_the_documented_allocator_keeps_the_contract(documented: type[Allocator]) -> None:
+    lives(documented.Options(name="doubling", first=8), examples=20)
+
+
+def test_it_doubles_what_it_has(documented: type[Allocator]) -> None:
+    metrics = small.run(
+        1024, small.mixed(60, rate=50_000.0), policy={"name": "doubling", "first": 4}
+    ).metrics
+    assert metrics["preemptions"] > 0 and metrics["finished"] == 60
+
+
+def test_a_notebook_runs_it_beside_the_others(documented: type[Allocator], tmp_path: Path) -> None:
+    settings = {"policy": ["paged", {"name": "doubling", "first": 64}], "requests": 20}
+    result = run("smoke", set=settings, out=tmp_path / "run", jobs=2)
+    assert result.table()["replications"] == [2, 2]

@@ -1,0 +1,83 @@
+"""Do the policies that reserve one run of a known size reserve that size, samples and all?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.allocators.allocator import Allocator, Demand, Limits
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.registry import POLICIES
+from policies.predictors.predictor import Prediction
+
+LAYOUT = KvLayout(base=0, slots=4096, layers=2, kv_heads=2, head_bytes=16)
+LIMITS = Limits(max_tokens=200, max_model_len=500)
+SOME = Demand(100, 0, Prediction(50.0), output=50)
+
+
+def build(name: str, **options: Any) -> Allocator:
+    policy = POLICIES[name]
+    return policy(LAYOUT, 50, LIMITS, policy.Options.model_validate({"name": name, **options}))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "slots", "of_three"),
+    [
+        ("static", {}, 300, 700),
+        ("static", {"reserve": "max_model_len"}, 500, 1300),
+        ("oracle", {}, 149, 247),
+        ("s3", {}, 160, 280),  # ten classes of 20: 50 is in the third
+    ],
+)
+def test_reserves_its_size_and_room_for_all_samples(
+    name: str, options: dict[str, Any], slots: int, of_three: int
+) -> None:
+    allocator = build(name, **options)
+    assert allocator.reserve(0, SOME, 100) and allocator.reserved[0] == slots
+    assert allocator.reserve(1, SOME._replace(samples=3), 100)
+    assert allocator.reserved[1] == of_three
+    assert allocator.headroom(np.array([0, 1]), 1000) == min(slots - 100, (of_three - 100) // 3)
+
+
+@pytest.mark.parametrize("name", ["static", "orca", "s3", "oracle"])
+def test_nothing_is_needed_beyond_what_can_be_asked_for(name: str) -> None:
+    allocator = build(name)
+    lengths = np.array([1, 100, 300, 499]), np.array([200, 50, 200, 1]), np.array([1, 1, 2, 3])
+    needs = allocator.needs(*lengths)
+    for request, (prompt, output, samples) in enumerate(zip(*map(np.ndarray.tolist, lengths))):  # noqa: B905
+        demand = Demand(prompt, 0, Prediction(1e6), samples=samples, output=output)
+        assert allocator.reserve(request, demand, prompt)
+        assert allocator.reserved[request] <= needs[request]
+        allocator.release(request)
+
+
+def test_worst_case_ends_at_the_longest_sequence() -> None:
+    allocator = build("static")
+    assert allocator.reserve(0, SOME._replace(prompt=450), 450) and allocator.reserved[0] == 500
+
+
+@pytest.mark.parametrize("name", ["static", "orca", "s3", "oracle", "ideal"])
+def test_swapping_out_frees_all_and_in_again_restores_the_tokens(name: str) -> None:
+    allocator = build(name)
+    assert allocator.reserve(0, SOME, 100) and allocator.grow(0, 20)
+    held = int(allocator.reserved[0])
+    assert allocator.swap_out(0) == 120
+    assert allocator.free_slots == LAYOUT.slots and not allocator.resident[0]
+    assert allocator.swap_in(0)
+    assert (allocator.stored[0], allocator.reserved[0]) == (120, held)
+    with pytest.raises(KeyError):
+        allocator.swap_in(0)
+    with pytest.raises(KeyError):
+        allocator.swap_out(1)
+
+
+def test_a_full_device_refuses_to_swap_in() -> None:
+    allocator = build("static", reserve="max_model_len")
+    assert allocator.reserve(0, SOME, 100)
+    allocator.swap_out(0)
+    assert all(allocator.reserve(request, SOME, 100) for request in range(1, 9))
+    assert not allocator.swap_in(0)
+    allocator.release(1)
+    assert allocator.swap_in(0)

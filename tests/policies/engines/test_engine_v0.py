@@ -1,0 +1,320 @@
+"""Does v0 do what vLLM 0.6 does: prefill first, whole prompts, watermark, recompute or swap?"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from policies.allocators.allocator import Limits
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.paged import PagedAllocator, PagedOptions
+from policies.allocators.registry import POLICIES
+from policies.engines.engine import Step
+from policies.engines.engine_v0 import EngineV0, EngineV0Spec
+from policies.predictors.prediction import LognormalPredictions
+from policies.predictors.predictor import predict
+from policies.requests.requests import IntArray, Requests
+from policies.serving.metrics import Metrics
+from policies.serving.serving import admissible, build_replica, model_of_a_card, serve
+from tests.policies.allocators.contract import cases
+from tests.policies.small import MODEL, device, mixed, requests, run, spec
+
+V0 = {"name": "v0", "max_model_len": 1024}
+ALIKE = {"watermark": 0.0, "cached_recompute": False, "free_list": "lifo"}
+CASES = cases()
+
+
+class Scene:
+    """An engine, a step at a time."""
+
+    def __init__(
+        self, slots: int, lengths: list[tuple[int, int]], samples: int = 1, **options: Any
+    ):
+        prompts, outputs = (np.array(column, np.int64) for column in zip(*lengths, strict=True))
+        count = len(lengths)
+        stream = Requests(
+            np.zeros(count), prompts, outputs, samples=np.full(count, samples, np.int64)
+        )
+        paged = {**ALIKE, **options.pop("paged", {})}
+        layout = KvLayout(0, slots, MODEL.layers, MODEL.kv_heads, MODEL.kv_head_bytes)
+        self.allocator = PagedAllocator(
+            layout, count, Limits(1024, 1024), PagedOptions.model_validate(paged)
+        )
+        self.engine = EngineV0(
+            EngineV0Spec.model_validate({"max_num_batched_tokens": 2048, **options}),
+            self.allocator, stream, outputs, LognormalPredictions(outputs.astype(np.float64)),
+        )  # fmt: skip
+        self.engine.waiting.extend(range(count))
+
+    def step(self) -> Step:
+        step = self.engine.schedule()
+        self.engine.complete(step, 1)
+        return step
+
+    @property
+    def running(self) -> list[int]:
+        return [int(request) for request in self.engine.running]
+
+
+def prefilled(step: Step) -> list[tuple[int, int, int]]:
+    return [(chunk.request, chunk.start, chunk.tokens) for chunk in step.chunks]
+
+
+def decoded(step: Step) -> list[int]:
+    return [int(request) for request in step.decode]
+
+
+def test_a_step_prefills_or_decodes() -> None:
+    scene = Scene(1024, [(100, 3), (50, 3)])
+    first = scene.step()
+    assert prefilled(first) == [(0, 0, 100), (1, 0, 50)] and decoded(first) == []
+    second = scene.step()
+    assert prefilled(second) == [] and decoded(second) == [0, 1]
+
+
+def test_who_arrives_stops_the_others_from_decoding() -> None:
+    scene = Scene(1024, [(100, 9), (50, 9)])
+    scene.engine.waiting.pop()
+    scene.step()
+    assert decoded(scene.step()) == [0]
+    scene.engine.waiting.append(1)
+    step = scene.step()
+    assert prefilled(step) == [(1, 0, 50)] and decoded(step) == []
+
+
+def test_a_prompt_is_never_cut() -> None:
+    scene = Scene(8192, [(1000, 2), (1000, 2), (900, 2)], max_num_batched_tokens=2048)
+    assert prefilled(scene.step()) == [(0, 0, 1000), (1, 0, 1000)]
+    assert prefilled(scene.step()) == [(2, 0, 900)]
+
+
+def test_chunked_prefill_decodes_first_and_fills_the_budget() -> None:
+    scene = Scene(4096, [(40, 9), (700, 2)], chunked_prefill=True, max_num_batched_tokens=256)
+    assert prefilled(scene.step()) == [(0, 0, 40), (1, 0, 216)]
+    step = scene.step()
+    assert decoded(step) == [0] and prefilled(step) == [(1, 216, 255)]
+    # all of its memory from its admission on
+    assert scene.allocator.stored[1] == 700
+    assert prefilled(scene.step()) == [(1, 471, 229)]
+    assert decoded(scene.step()) == [0, 1]
+
+
+def test_the_watermark_spares_blocks_for_those_that_run() -> None:
+    lengths = [(800, 5), (160, 5)]
+    assert prefilled(Scene(1024, lengths).step()) == [(0, 0, 800), (1, 0, 160)]
+    # 64 blocks; 50 and 10 are asked for, and 6 are to be left
+    scene = Scene(1024, lengths, paged={"watermark": 0.1})
+    step = scene.step()
+    assert prefilled(step) == [(0, 0, 800)] and step.limit == "kv_memory"
+
+
+def test_the_head_of_the_line_blocks_those_behind_it() -> None:
+    scene = Scene(128, [(100, 9), (100, 9), (10, 9)])
+    assert prefilled(scene.step()) == [(0, 0, 100)]
+    assert scene.running == [0] and list(scene.engine.waiting) == [1, 2]
+
+
+def test_the_last_is_preempted_and_recomputed_from_the_front_of_the_line() -> None:
+    scene = Scene(64, [(31, 20), (31, 20)])
+    scene.step()
+    # both hold two blocks of 16, each stores its 32nd token, then wants a third block
+    assert decoded(scene.step()) == [0, 1]
+    step = scene.step()
+    assert decoded(step) == [0] and step.preempted == 1 and step.swapped == 0
+    assert list(scene.engine.waiting) == [1]
+    for _ in range(30):
+        if (step := scene.step()).chunks:
+            break
+    # its prompt and the two tokens it had made (the second of them is not stored yet)
+    assert prefilled(step) == [(1, 0, 33)]
+    assert scene.running == [1]
+
+
+def test_swapping_keeps_what_was_computed() -> None:
+    scene = Scene(64, [(31, 20), (31, 20), (8, 2)], preemption="swap")
+    scene.engine.waiting.pop()
+    scene.step(), scene.step()
+    step = scene.step()
+    assert step.preempted == 1 and step.swapped == 32 and list(scene.engine.swapped) == [1]
+    scene.engine.waiting.append(2)
+    steps = []
+    while not steps or 1 not in scene.running:
+        steps.append(scene.step())
+    # who is swapped out comes before who waits
+    assert not any(step.chunks for step in steps)
+    assert steps[-1].swapped == 32 and decoded(steps[-1]) == [1]
+    assert prefilled(scene.step()) == [(2, 0, 8)]
+    # nothing of it was computed again
+    assert scene.engine.left[1] == 20 - 3
+
+
+def test_auto_swaps_several_samples_and_recomputes_one() -> None:
+    several = Scene(128, [(15, 40), (15, 40)], samples=2)
+    alone = Scene(64, [(31, 40), (31, 40)])
+    for scene in (several, alone):
+        while not (step := scene.step()).preempted:
+            pass
+        assert (step.swapped > 0) == (scene is several)
+
+
+def test_a_full_swap_space_recomputes() -> None:
+    # 32 tokens of 256 bytes each would have to be kept
+    for space, swapped in (("8192B", 32), ("8191B", 0)):
+        scene = Scene(64, [(31, 20), (31, 20)], preemption="swap", swap_space=space)
+        while not (step := scene.step()).preempted:
+            pass
+        assert step.swapped == swapped
+        assert (len(scene.engine.waiting), len(scene.engine.swapped)) == ((0, 1), (1, 0))[
+            not swapped
+        ]
+
+
+def test_a_preempted_chunk_is_found_again_as_far_as_it_was_computed() -> None:
+    # 8 blocks: 2 for the first, 6 for all of the second, of which 2 + 32 tokens are computed when
+    # the first wants its third block
+    paged = {"cached_recompute": True, "free_list": "fifo"}
+    scene = Scene(
+        128, [(31, 5), (90, 3)], paged=paged, chunked_prefill=True, max_num_batched_tokens=33,
+        max_num_seqs=8,
+    )  # fmt: skip
+    assert prefilled(scene.step()) == [(0, 0, 31), (1, 0, 2)]
+    assert prefilled(scene.step()) == [(1, 2, 32)]
+    assert scene.step().preempted == 1 and scene.running == [0]
+    while not (step := scene.step()).chunks:
+        pass
+    # two full blocks; the other three that it held were never filled
+    assert prefilled(step) == [(1, 32, 33)] and step.cached == 32
+    assert prefilled(scene.step()) == [(1, 65, 25)]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", ["v0", "v1"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_memory_is_empty_in_the_end(policy: str, name: str, chunked: bool) -> None:
+    lengths = mixed(150)
+    draw = np.random.default_rng(5)
+    prefix = draw.integers(-1, 3, len(lengths))
+    stream = Requests(
+        lengths.arrival_s, lengths.prompt_tokens, lengths.output_tokens, prefix,
+        np.where(prefix >= 0, np.minimum(lengths.prompt_tokens, 70), 0),
+        draw.choice([1, 1, 2, 3], len(lengths)),
+    )  # fmt: skip
+    own: dict[str, Any] = {"chunked_prefill": chunked} if name == "v0" else {}
+    if name == "v1" and chunked:
+        own = {"admit_on": "chunk", "max_num_batched_tokens": 128}
+    served = spec(
+        policy={"name": policy}, engine={**V0, "max_num_seqs": 24, "name": name, **own},
+        predictor={"kind": "lognormal", "sigma": 0.6},
+    )  # fmt: skip
+    replica = build_replica(
+        device(4096), model_of_a_card(served, MODEL), served, stream,
+        predict(served.predictor, stream.output_tokens, 1),
+        Metrics(stream, stream.output_tokens, 0), 1,
+    )  # fmt: skip
+    engine, allocator = replica.engine, replica.engine.allocator
+    empty = allocator.free_slots
+    able = admissible(served, allocator, stream, stream.output_tokens)
+    replica.arrive(able.tolist(), stream.arrival_s[able].tolist())
+    while replica.next_s < math.inf:
+        replica.advance()
+    assert allocator.free_slots == empty and allocator.reserved_total == 0
+    assert not allocator.resident.any() and not allocator.stored.any()
+    assert replica.metrics.sums.output_tokens == (stream.output_tokens * stream.samples).sum()
+    assert isinstance(engine, EngineV0) == (name == "v0")
+    if isinstance(engine, EngineV0):
+        assert not engine.swapped and engine.host_free_tokens == (4 << 30) // MODEL.kv_token_bytes
+
+
+def test_swapping_takes_the_time_of_the_link_to_the_host() -> None:
+    slow, fast = (
+        serve(
+            device(64, f"host.bandwidth={rate}"), MODEL,
+            spec(engine={**V0, "preemption": "swap"}, policy={"name": "paged", **ALIKE}),
+            requests([0.0, 0.0], 31, 20), seed=1,
+        ).metrics
+        for rate in ("1MB/s", "1GB/s")
+    )  # fmt: skip
+    assert slow["swapped_tokens"] == fast["swapped_tokens"] == 64
+    seconds = slow["makespan_s"] - fast["makespan_s"]
+    assert seconds == pytest.approx(64 * MODEL.kv_token_bytes * (1e-6 - 1e-9))
+    share = slow["phase_share"]["swap"] * slow["steps"] * slow["step_s"]
+    assert share == pytest.approx(64 * MODEL.kv_token_bytes * 1e-6)
+
+
+@pytest.mark.parametrize("options", [c[1] for c in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize("more", [{}, {"preemption": "swap"}, {"chunked_prefill": True}])
+def test_everybody_is_served_by_every_policy(options: Any, more: dict[str, Any]) -> None:
+    stream = mixed(200)
+    changes = {
+        "policy": options.model_dump(), "engine": {**V0, **more},
+        "predictor": {"kind": "lognormal", "sigma": 0.5},
+    }  # fmt: skip
+    result = run(4096, stream, **changes)
+    assert result.metrics["finished"] == len(stream)
+    assert (result.finish_s >= result.first_token_s).all()
+    assert sum(result.metrics["phase_share"].values()) == pytest.approx(1)
+    slow = run(4096, stream, **changes, advance_together=False)
+    assert (slow.finish_s == result.finish_s).all()
+
+
+def test_paged_is_by_default_what_it_was() -> None:
+    assert spec(engine=V0).policy == PagedOptions(
+        watermark=0.01, free_list="lifo", cached_recompute=False, prefix_caching=False
+    )
+    kept = spec(engine=V0, policy={"name": "paged", "watermark": 0.3}).policy
+    assert isinstance(kept, PagedOptions) and kept.watermark == 0.3
+    assert spec(engine={"name": "v1"}).policy == PagedOptions()
+
+
+def test_prefill_first_makes_first_tokens_early_and_later_ones_late() -> None:
+    stream = mixed(300)
+    old, new = (run(4096, stream, engine={**V0, "name": name}).metrics for name in ("v0", "v1"))
+    assert (
+        old["ttft_s"]["p50"] < new["ttft_s"]["p50"] or old["tpot_s"]["p99"] > new["tpot_s"]["p99"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        ({"name": "v0", "max_num_batched_tokens": 512}, "at least max_model_len"),
+        ({"name": "v2"}, "unknown engine; did you mean 'v1'"),
+        ({"name": "v0", "max_num_seqs": 4100}, "engine.max_num_seqs: 4100 .* computes 4096 tokens"),
+        (
+            {"name": "v0", "max_num_seqs": 3000, "max_num_batched_tokens": 2500},
+            "must not be below max_num_seqs",
+        ),
+        ({"name": "v0", "chunked_prefill": True, "max_num_seqs": 600}, "computes 512 tokens"),
+        ({"name": "v0", "admit_on": "chunk"}, "admit_on"),
+    ],
+)
+def test_mistakes(engine: dict[str, Any], message: str) -> None:
+    with pytest.raises((DescriptionError, ValueError), match=message):
+        run(1024, requests([0.0], 10, 2), engine=engine)
+
+
+def test_a_budget_that_is_not_given_grows_with_the_longest_context() -> None:
+    engine = {"name": "v0", "max_num_seqs": 4000}
+    assert run(1024, requests([0.0], 10, 2), engine=engine).metrics["finished"] == 1
+
+
+def test_swapping_needs_a_link_to_the_host() -> None:
+    bare = device(1024)
+    assert bare.accelerator is not None
+    object.__setattr__(bare, "accelerator", bare.accelerator.model_copy(update={"host": None}))
+    with pytest.raises(DescriptionError, match=r"has no host.bandwidth, which swapping needs"):
+        serve(bare, MODEL, spec(engine=V0), requests([0.0], 10, 2), seed=1)
+    recomputed = spec(engine={**V0, "preemption": "recompute"})
+    assert serve(bare, MODEL, recomputed, requests([0.0], 10, 2), seed=1).metrics["finished"] == 1
+
+
+def test_the_seeds_of_a_run_are_all_that_decides() -> None:
+    outputs: list[IntArray] = []
+    for _ in range(2):
+        result = run(2048, mixed(200), engine={**V0, "preemption": "swap"})
+        outputs.append((result.finish_s * 1e9).astype(np.int64))
+    assert (outputs[0] == outputs[1]).all()

@@ -1,0 +1,277 @@
+"""Does one layer stand for all, and a sample of steps for every step?"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
+from hwmodel.specs.device import load_device
+from hwmodel.specs.transformer import load_model
+from policies.memory import probe_cache, traffic
+from policies.memory.fidelity import FidelitySpec
+from policies.memory.probe import Beside, Probe, lost_ns
+from policies.memory.probe_cache import simulate_once
+from policies.memory.sampling import throughput_error
+from policies.requests.requests import Requests
+from policies.requests.workload import WorkloadSpec, generate, workload_document
+from policies.serving.agreement import Agreement, compare
+from policies.serving.serving import ServingSpec, serve
+from tests.policies.small import MODEL, device, mixed, requests, run, spec
+
+ENGINE = {"max_model_len": 1024}
+FOUR = MODEL.model_copy(update={"layers": 4})
+
+
+def served(fidelity: str, policy: str, count: int = 50) -> Any:
+    changes = {"memory": {"fidelity": fidelity}, "policy": {"name": policy}, "engine": ENGINE}
+    memory = device(8192)  # twice the layers, half the slots
+    return serve(memory, FOUR, spec(**changes), mixed(count), seed=1).metrics
+
+
+@pytest.mark.parametrize("policy", ["paged", "odma"])
+def test_one_layer_stands_for_the_others(policy: str) -> None:
+    full, exhaustive = (served(name, policy) for name in ("full", "exhaustive"))
+    ratio = full["output_tokens_per_s"] / exhaustive["output_tokens_per_s"]
+    assert ratio == pytest.approx(1, abs=0.005)
+    shares = [m["memory"]["phases"]["attention"]["efficiency"] for m in (full, exhaustive)]
+    assert shares[0] == pytest.approx(shares[1], rel=0.02)
+    assert full["memory"]["probes"] >= full["steps"]
+    # all layers of every step were simulated: every byte that was moved, but for the weights
+    assert exhaustive["memory"]["simulated_bytes"] > full["memory"]["simulated_bytes"]
+
+
+def test_weights_are_whole_layers_of_their_own() -> None:
+    memory = device(8192)
+    streams = [traffic.weights(FOUR, layer, 16 << 10) for layer in range(4)]
+    found = [simulate_system(memory, traffic.deal(each, 32, "split", 512)) for each in streams]
+    moved, elapsed_ns = sum(f.total_bytes for f in found), sum(f.elapsed_ns for f in found)
+    first = found[0].total_bytes / found[0].elapsed_ns / 307.2
+    assert served("full", "paged", 5)["memory"]["efficiency"]["weights"] == pytest.approx(first)
+    every = served("exhaustive", "paged", 5)["memory"]["efficiency"]["weights"]
+    assert every == pytest.approx(moved / elapsed_ns / 307.2)
+
+
+def test_a_layer_by_hand() -> None:
+    # one request alone: each decode step's attention is the simulated time of one of two layers
+    metrics = run(1024, requests([0.0], 100, 4), memory={"fidelity": "full"}).metrics
+    seconds = metrics["phase_share"]["attention"] * metrics["steps"] * metrics["step_s"]
+    memory = device(1024)
+    base, half = 2 << 20, 1024 * 64
+    expected = 0.0
+    for nth, context in enumerate((100, 101, 102), 1):
+        layer = nth % 2
+        starts, sizes, writes = [], [], []
+        for kv in (0, 1):
+            first = base + (2 * layer + kv) * half
+            starts += [first, first + context * 64]
+            sizes += [context * 64, 64]
+            writes += [False, True]
+        extents = traffic.Extent(
+            np.array(starts), np.array(sizes), np.array(writes), np.zeros(4, np.int64)
+        )
+        found = simulate_system(memory, traffic.deal(extents, 32, "slice", 512))
+        expected += 2 * found.elapsed_ns * 1e-9
+    assert seconds == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_interval_of_sampling_in_throughput() -> None:
+    phases = {
+        "attention": {"efficiency": 0.8, "ci95": 0.016},
+        "prefill": {"efficiency": 0.5, "ci95": 0.02},
+        "migration": {"efficiency": 0.9, "ci95": None},
+    }
+    error = throughput_error({"phases": phases}, {"attention": 0.5, "prefill": 0.1})
+    assert error == pytest.approx(math.hypot(0.5 * 0.02, 0.1 * 0.04))
+    assert throughput_error({}, {}) == 0
+    metrics = served("sampled", "paged", 200)
+    assert 0 < metrics["memory"]["throughput_ci95"] < 0.2
+
+
+class Case(NamedTuple):
+    """A run on which `sampled` is held against `full`."""
+
+    device: str
+    policy: str
+    workload: str
+    count: int
+    rate: float
+    model: str = "deepseek-r1-distill-qwen-7b"
+    most: int = 8192
+    few: int = 40
+    """Requests of which every step can be simulated."""
+
+    def options(self, **memory: Any) -> ServingSpec:
+        engine = {
+            "max_num_seqs": 4096, "max_num_batched_tokens": 4096, "max_tokens": self.most,
+            "too_long": "drop",
+        }  # fmt: skip
+        return ServingSpec.model_validate(
+            {
+                "model": self.model, "policy": {"name": self.policy}, "engine": engine,
+                "memory": memory, "predictor": {"kind": "lognormal", "sigma": 0.4},
+            }
+        )  # fmt: skip
+
+    def offered(self, count: int) -> Requests:
+        workload = workload_document(self.workload).build(WorkloadSpec)
+        return generate(workload, count, self.rate, (1, 1))
+
+    def agreement(self, steps: int, **memory: Any) -> Agreement:
+        options = self.options(fidelity="sampled", **memory)
+        return compare(self.device, self.model, options, self.offered(self.count), steps, 1)
+
+    def throughput(self, **memory: Any) -> tuple[float, float]:
+        """(output tokens/s, relative half-width that sampling adds)."""
+        device, model = load_device(self.device), load_model(self.model)
+        metrics = serve(
+            device, model, self.options(**memory), self.offered(self.few), seed=1
+        ).metrics
+        return metrics["output_tokens_per_s"], metrics["memory"].get("throughput_ci95", 0.0)
+
+
+CASES = [
+    Case("mlu370-x4", "paged", "azure-conv", 400, 2.0),
+    Case("mlu370-x4", "odma", "azure-conv", 400, 2.0),
+    Case("a100-80gb", "paged", "azure-conv", 800, 12.0),
+    Case("mlu370-x4", "paged", "azure-conv", 200, 2.0, "llama-2-7b", 2048, 16),  # KV is a third
+]
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.device}-{c.policy}-{c.model}")
+
+
+def test_sampled_agrees_with_full_on_drawn_steps() -> None:
+    found = CASES[1]._replace(count=60).agreement(8)
+    assert found.steps == 8
+    assert found.time_ratio == pytest.approx(1, abs=0.03)
+
+
+@pytest.mark.long
+@each_case
+def test_sampled_agrees_with_full_on_200_steps(case: Case) -> None:
+    found = case.agreement(200)
+    print(case, found)
+    assert found.time_ratio == pytest.approx(1, abs=0.02)
+    # the mean over steps: those at the end, when few requests are left, carry larger layers' shares
+    assert found.bandwidth_ratio == pytest.approx(1, abs=0.04)
+
+
+@pytest.mark.long
+@each_case
+def test_sampled_throughput_covers_that_of_full(case: Case) -> None:
+    # ten draws of windows of one run; 26 of 30 is what 95 % intervals must at least do
+    full, _ = case.throughput(fidelity="full")
+    draws = [case.throughput(fidelity="sampled", seed=seed) for seed in range(10)]
+    covered = sum(abs(mine / full - 1) <= half for mine, half in draws)
+    mean = math.fsum(mine for mine, _ in draws) / len(draws)
+    print(case, f"sampled / full {mean / full:.4f}, covered {covered} of 10,",
+          [f"{mine / full - 1:+.4f} ± {half:.4f}" for mine, half in draws])  # fmt: skip
+    assert mean == pytest.approx(full, rel=0.01)
+
+
+def test_a_short_layer_is_measured_whole_and_a_long_one_in_a_window() -> None:
+    measure = Probe(load_device("mlu370-x4"), FidelitySpec(), simulate_system)
+    for size, exact in ((4 << 20, True), (64 << 20, False)):
+        layers = {0: traffic.contiguous(1 << 30, size, 32)}
+        found = measure.measure(layers.__getitem__, 1, "slice", np.random.default_rng(1))
+        assert found.exact == exact
+        whole, _ = measure.whole([measure.deal(layers[0], "slice")])
+        share = found.at_peak_ns / found.elapsed_ns
+        assert share == pytest.approx(whole, rel=1e-12 if exact else 0.05)
+
+
+def scattered(size: int) -> traffic.Extent:
+    """Blocks of 16 KiB at random places."""
+    place = np.random.default_rng(1).permutation(4 * size >> 14)[: size >> 14]
+    start, count = place.astype(np.int64) << 14, len(place)
+    sizes, ids = np.full(count, 16 << 10), np.arange(count)
+    return traffic.Extent(start, sizes, np.zeros(count, np.bool_), ids)
+
+
+def test_what_a_layer_loses_grows_with_the_root_of_its_length() -> None:
+    # the begin of a layer, simulated to its end, tells what a window of the whole layer leaves out
+    spec = FidelitySpec.model_validate({"calibrate": "32MiB"})
+    measure = Probe(load_device("a100-80gb"), spec, simulate_system)
+    layers = {0: scattered(64 << 20)}
+    rng = np.random.default_rng(1)
+    probes = [measure.measure(layers.__getitem__, 1, "slice", rng, True) for _ in range(6)]
+    beside = [found.beside for found in probes if found.beside is not None]
+    assert len(beside) == 6 and not any(found.exact for found in probes)
+    window_ns = math.fsum(found.elapsed_ns for found in probes) / 6
+    whole, _ = measure.whole([measure.deal(layers[0], "slice")])
+    at_peak_ns = probes[0].at_peak_ns
+    assert at_peak_ns / window_ns > 1.01 * whole
+    reckoned_ns = window_ns + lost_ns(beside, at_peak_ns)[0]
+    assert at_peak_ns / reckoned_ns == pytest.approx(whole, rel=0.02)
+    # 1 and 2 ns a root: 1.5, and of two values 12.7 standard errors of 0.5
+    mean, half = lost_ns([Beside(100.0, 10.0), Beside(900.0, 60.0)], 400.0)
+    assert (mean, half) == (pytest.approx(30), pytest.approx(12.706 * 0.5 * 20, rel=1e-3))
+    assert lost_ns([], 400.0) == (0, 0)
+
+
+def stream() -> Descriptors:
+    index = np.arange(64, dtype=np.int64)
+    return Descriptors(index % 32, index * 4096, np.full(64, 2048), np.zeros(64, bool))
+
+
+class TestCache:
+    """A result that is kept is the one that would be computed."""
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setenv(probe_cache.PLACE, str(tmp_path / "probes"))
+        return tmp_path / "probes"
+
+    def files(self, place: Path) -> list[Path]:
+        return sorted(place.rglob("*.json"))
+
+    def test_cold_warm_and_broken_are_the_same(self, place: Path) -> None:
+        mlu = load_device("mlu370-x4")
+        plain = simulate_system(mlu, stream())
+        assert simulate_once(mlu, stream()) == plain
+        (file,) = self.files(place)
+        assert simulate_once(mlu, stream()) == plain
+        for text in ("", "{", "[1]", json.dumps({"gbps": 1.0})):
+            file.write_text(text)
+            assert simulate_once(mlu, stream()) == plain
+            assert len(self.files(place)) == 1
+        assert not list(place.rglob("*.part"))
+
+    def test_a_warm_one_is_not_computed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        mlu = load_device("mlu370-x4")
+        first = simulate_once(mlu, stream())
+
+        def refuse(*_: Any, **__: Any) -> SystemResult:
+            raise AssertionError("computed again")
+
+        monkeypatch.setattr(probe_cache, "simulate_system", refuse)
+        assert simulate_once(mlu, stream()) == first
+        with pytest.raises(AssertionError, match="computed again"):
+            simulate_once(load_device("mlu370-x4", ["dma.window=8KiB"]), stream())
+        with pytest.raises(AssertionError, match="computed again"):
+            simulate_once(mlu, stream(), warmup_ns=1.0)
+
+    def test_it_is_bounded(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(probe_cache, "MOST_FILES", 8)
+        mlu = load_device("mlu370-x4")
+        monkeypatch.setattr(probe_cache, "_key", lambda *_: f"00{np.random.default_rng().random()}")
+        for _ in range(20):
+            simulate_once(mlu, stream())
+        assert 4 <= len(self.files(place)) <= 8
+
+    def test_off_keeps_nothing(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(probe_cache.PLACE, "off")
+        simulate_once(load_device("mlu370-x4"), stream())
+        assert not place.exists()
+
+    def test_a_place_that_cannot_be_written_is_no_mistake(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "file").write_text("")
+        monkeypatch.setenv(probe_cache.PLACE, str(tmp_path / "file"))
+        mlu = load_device("mlu370-x4")
+        assert simulate_once(mlu, stream()) == simulate_system(mlu, stream())

@@ -1,0 +1,149 @@
+"""Is a step as long as the roofline says?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import load_device
+from hwmodel.specs.transformer import load_model
+from policies.allocators.allocator import Migration
+from policies.engines.engine import Chunk, Step
+from policies.memory.step import Efficiency, StepModel
+
+BARE = [
+    "compute.prefill_efficiency=1.0", "compute.decode_efficiency=1.0",
+    "compute.step_overhead=0us", "compute.layer_overhead=0us",
+]  # fmt: skip
+LLAMA = load_model("llama-2-7b")
+
+
+def decode(batch: int, context: int) -> Step:
+    return Step(np.arange(batch), batch * context, [], [], 0, "offered_load")
+
+
+@pytest.mark.parametrize(
+    ("device", "batch", "shown_ms"),
+    [
+        ("a100-80gb", 1, 6.7),
+        ("a100-80gb", 16, 10.7),
+        ("mlu370-x4", 1, 44.8),
+        ("mlu370-x4", 16, 71.0),
+    ],
+)
+def test_a_decode_step_of_llama_at_the_roofline(device: str, batch: int, shown_ms: float) -> None:
+    steps = StepModel(load_device(device, BARE), LLAMA)
+    total_ms = steps.times(decode(batch, 1024), 1, Efficiency()).total_s[0] * 1e3
+    assert round(total_ms, 1) == shown_ms
+    # the weights without the embedding table, 1024 tokens read and one written by each request
+    moved = 13_214_687_232 + batch * 1025 * (512 << 10)
+    assert total_ms == pytest.approx(moved / steps.bandwidth * 1e3, rel=1e-12)
+
+
+def test_the_peak_is_the_advertised_one() -> None:
+    assert StepModel(load_device("a100-80gb"), LLAMA).bandwidth == pytest.approx(2039e9, rel=1e-5)
+    assert StepModel(load_device("mlu370-x4"), LLAMA).bandwidth == pytest.approx(307.2e9)
+
+
+def test_a_big_batch_is_bound_by_compute() -> None:
+    device = load_device("mlu370-x4", [*BARE, "compute.fp16=1TFLOPS"])
+    times = StepModel(device, LLAMA).times(decode(64, 10), 1, Efficiency())
+    assert times.weights_s == pytest.approx(64 * (LLAMA.layer_flops + LLAMA.head_flops) / 1e12)
+
+
+def test_sum_adds_what_max_hides() -> None:
+    both = [
+        StepModel(load_device("mlu370-x4", [*BARE, f"compute.overlap={way}"]), LLAMA)
+        .times(decode(8, 500), 1, Efficiency())
+        .total_s[0]
+        for way in ("max", "sum")
+    ]
+    flops = 8 * (LLAMA.layer_flops + LLAMA.head_flops) + 8 * 501 * LLAMA.attention_flops
+    assert both[1] - both[0] == pytest.approx(flops / 96e12)
+
+
+def test_steps_alike_differ_by_a_token_of_context() -> None:
+    steps = StepModel(load_device("mlu370-x4"), LLAMA)
+    together = steps.times(decode(5, 100), 4, Efficiency()).total_s
+    singly = [steps.times(decode(5, 100 + i), 1, Efficiency()).total_s[0] for i in range(4)]
+    assert together.tolist() == singly
+
+
+def test_overheads_are_per_step_and_layer() -> None:
+    times = StepModel(load_device("mlu370-x4"), LLAMA).times(decode(1, 1), 1, Efficiency())
+    assert times.overhead_s == pytest.approx(335e-6 + 32 * 12e-6)
+
+
+def chunks(*parts: Chunk, batch: int = 0) -> Step:
+    return Step(np.arange(batch), batch * 100, list(parts), [], 0, "")
+
+
+def test_prefill_counts_the_triangle_of_attention_and_one_head() -> None:
+    steps = StepModel(load_device("mlu370-x4", [*BARE, "compute.overlap=sum"]), LLAMA)
+    split = [Chunk(0, 0, 600, False), Chunk(0, 600, 400, True)]
+    parts = [
+        steps.times(chunks(chunk), 1, Efficiency()).prefill_s
+        for chunk in (*split, Chunk(0, 0, 1000, True))
+    ]
+    flops = 1000 * LLAMA.layer_flops + 1000 * 1001 // 2 * LLAMA.attention_flops + LLAMA.head_flops
+    kv_s = 1000 * LLAMA.kv_token_bytes / steps.bandwidth
+    assert parts[2] == pytest.approx(flops / 96e12 + kv_s)
+    assert parts[0] + parts[1] == pytest.approx(parts[2] + 600 / 1000 * kv_s)
+
+
+@pytest.mark.parametrize(("tokens", "hidden"), [(128, True), (300, False)])
+def test_a_chunk_hides_behind_the_stream_of_the_weights(tokens: int, hidden: bool) -> None:
+    # mlu370-x4: 13.2 GB of weights take 43.0 ms, the matrix products of a token 0.138 ms
+    steps = StepModel(load_device("mlu370-x4", BARE), LLAMA)
+    times = steps.times(chunks(Chunk(9, 0, tokens, False), batch=32), 1, Efficiency())
+    linear_s = (32 * (LLAMA.layer_flops + LLAMA.head_flops) + tokens * LLAMA.layer_flops) / 96e12
+    weights_s = LLAMA.step_weight_bytes / steps.bandwidth
+    moved_s = tokens * LLAMA.kv_token_bytes / steps.bandwidth
+    triangle_s = tokens * (tokens + 1) // 2 * LLAMA.attention_flops / 96e12
+    assert times.weights_s == pytest.approx(weights_s)
+    assert (linear_s < weights_s) == hidden
+    assert times.prefill_s == pytest.approx(max(linear_s - weights_s, 0) + max(moved_s, triangle_s))
+    assert times.total_s[0] == pytest.approx(
+        times.weights_s + times.attention_s[0] + times.prefill_s
+    )
+
+
+@pytest.mark.parametrize(("part", "slower"), [("decode", 32), ("prefill", 300)])
+def test_each_kind_of_token_has_its_own_efficiency(part: str, slower: int) -> None:
+    step = chunks(Chunk(9, 0, 300, False), batch=32)
+    full, half = (
+        StepModel(load_device("mlu370-x4", [*BARE, f"compute.{part}_efficiency={share}"]), LLAMA)
+        .times(step, 1, Efficiency(prefill=1e-3))  # the attention of the chunk waits for memory
+        for share in (1.0, 0.5)
+    )  # fmt: skip
+    flops = slower * LLAMA.layer_flops + (32 * LLAMA.head_flops if part == "decode" else 0)
+    assert half.total_s[0] - full.total_s[0] == pytest.approx(flops / 96e12)
+
+
+def test_a_migration_reads_and_writes_every_token() -> None:
+    steps = StepModel(load_device("mlu370-x4", BARE), LLAMA)
+    moved = Step(np.zeros(0, int), 0, [], [Migration(0, 0, 100, 70, 80)], 0, "")
+    times = steps.times(moved, 1, Efficiency(migration=0.5))
+    assert times.migration_s == pytest.approx(2 * 70 * LLAMA.kv_token_bytes / 307.2e9 / 0.5)
+
+
+@pytest.mark.parametrize("phase", ["weights", "attention"])
+def test_half_the_efficiency_is_twice_the_memory_time(phase: str) -> None:
+    steps = StepModel(load_device("mlu370-x4", BARE), LLAMA)
+    full = steps.times(decode(4, 1000), 1, Efficiency())
+    half = steps.times(decode(4, 1000), 1, Efficiency()._replace(**{phase: 0.5}))
+    name = f"{phase}_s"
+    assert np.all(getattr(half, name) == 2 * np.asarray(getattr(full, name)))
+
+
+def test_a_bare_memory_cannot_serve() -> None:
+    with pytest.raises(DescriptionError, match="needs an accelerator"):
+        StepModel(load_device("lpddr5-6400-x16"), LLAMA)
+
+
+def test_the_share_of_compute_tells_a_large_batch_from_a_small_one() -> None:
+    steps = StepModel(load_device("a100-80gb"), LLAMA)
+    small, large = (steps.times(decode(batch, 64), 1, Efficiency()) for batch in (4, 400))
+    assert small.compute_s[0] == 0
+    assert large.compute_s[0] == pytest.approx(large.weights_s)

@@ -1,0 +1,139 @@
+"""Does every step of a run move the bytes that its requests need, at places that they hold?
+
+Each step is looked at in another layout and with another spread: the slots are the same in all of
+them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.specs.device import load_device
+from hwmodel.specs.transformer import load_model, shard
+from policies.allocators.kv_layout import LAYOUTS, KvLayout, Units, kv_layout
+from policies.allocators.registry import POLICIES
+from policies.engines.engine import Engine, Step
+from policies.memory import traffic
+from policies.memory.fidelity import Memory
+from policies.memory.step import Efficiency
+from policies.requests.requests import IntArray
+from policies.serving import serving
+from tests.policies.small import mixed, run
+
+ENGINES = 7
+SPREADS: tuple[traffic.Spread, ...] = ("slice", "sequence", "split", "head")
+ORDERS = list(LAYOUTS.values())
+
+
+class Watching(Memory):
+    """Builds the streams of every step, and checks them."""
+
+    def __init__(self) -> None:
+        super().__init__(Efficiency())
+        self.steps = self.chunks = self.moves = 0
+
+    def observe(self, step: Step, engine: Engine) -> Efficiency:
+        allocator = engine.allocator
+        allocator.layout = dataclasses.replace(
+            allocator.layout, dims=ORDERS[self.steps % len(ORDERS)]
+        )
+        layout, layer = allocator.layout, self.steps % allocator.layout.layers
+        reading = traffic.Reading(SPREADS[self.steps % 5 % 4], 1 + self.steps % 3)
+        token = 2 * layout.half_bytes
+        written = []
+        if len(step.decode):
+            extents = traffic.attention(allocator, step.decode, layer, reading)
+            expected = step.context * reading.repeats * token, len(step.decode) * token
+            written.append(_checked(extents, reading, layout, *expected))
+            _inside(extents, allocator, step.decode, layer, reading)
+        if step.chunks:
+            extents = traffic.prefill(allocator, step.chunks, layer, reading)
+            read = sum(chunk.start for chunk in step.chunks) * reading.repeats * token
+            new = sum(chunk.tokens for chunk in step.chunks) * token
+            written.append(_checked(extents, reading, layout, read, new))
+            requests = np.array([chunk.request for chunk in step.chunks])
+            _inside(extents, allocator, requests, layer, reading)
+        if step.migrations:
+            extents = traffic.migration(allocator, step.migrations, layer, 100)
+            moved = sum(move.tokens for move in step.migrations) * token
+            written.append(_checked(extents, traffic.Reading(), layout, moved, moved))
+            targets = np.array([move.request for move in step.migrations])
+            only = traffic.Extent(*(column[extents.write] for column in extents))
+            _inside(only, allocator, targets, layer, traffic.Reading())
+        if written:
+            start, size = (np.concatenate(column) for column in zip(*written, strict=True))
+            order = np.argsort(start)
+            ends = (start + size)[order]
+            assert (start[order][1:] >= ends[:-1]).all(), "a byte is written twice in a step"
+        self.steps += 1
+        self.chunks += len(step.chunks)
+        self.moves += len(step.migrations)
+        return self.efficiency
+
+
+def _checked(
+    extents: traffic.Extent, reading: traffic.Reading, layout: KvLayout, read: int, new: int
+) -> tuple[IntArray, IntArray]:
+    """(start, bytes) of the writes, once the stream has as many bytes as it should."""
+    dealt = traffic.deal(extents, ENGINES, reading.spread, 64)
+    for part in (extents, dealt):
+        assert part.size.min() > 0
+        assert part.size[~part.write].sum() == read and part.size[part.write].sum() == new
+        assert part.start.min() >= layout.base
+        assert (part.start + part.size).max() <= layout.base + layout.bytes
+    return extents.start[extents.write], extents.size[extents.write]
+
+
+def _inside(
+    extents: traffic.Extent, allocator: Any, requests: IntArray, layer: int,
+    reading: traffic.Reading,
+) -> None:  # fmt: skip
+    """Every access of a request lies in what that request holds."""
+    parts = allocator.layout.kv_heads * reading.repeats if reading.by_head else 1
+    for place, request in enumerate(requests.tolist()):
+        units = allocator.units(request)
+        held = allocator.layout.extents(Units(units.start, units.size, units.size), layer, None)
+        order = np.argsort(held.start)
+        start, end = held.start[order], (held.start + held.size)[order]
+        # runs that touch in address order are one
+        first = np.flatnonzero(np.concatenate(([True], start[1:] > end[:-1])))
+        start, end = start[first], end[np.concatenate((first[1:] - 1, [len(end) - 1]))]
+        own = extents.owner // parts == place
+        at = np.searchsorted(start, extents.start[own], side="right") - 1
+        assert (at >= 0).all()
+        assert ((extents.start + extents.size)[own] <= end[at]).all()
+
+
+@pytest.mark.parametrize("cards", [1, 2])
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_every_step_moves_what_it_must(
+    policy: str, cards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watching = Watching()
+    monkeypatch.setattr(serving, "memory_model", lambda *_: watching)
+    options: dict[str, Any] = {"name": policy}
+    if policy == "odma":
+        options |= {"window": 40, "refresh": 20}
+    predictor = {"kind": "lognormal", "sigma": 0.8}
+    run(
+        2048, mixed(40), policy=options, predictor=predictor, tensor_parallel=cards,
+        engine={"max_model_len": 1024}, advance_together=False,
+    )  # fmt: skip
+    assert watching.steps > 100 and watching.chunks >= 40
+    assert watching.moves > 0 or policy != "odma"
+
+
+@pytest.mark.parametrize("cards", [1, 2, 4])
+@pytest.mark.parametrize("name", ["deepseek-r1-distill-qwen-7b", "llama-2-7b"])
+def test_layers_of_weights_are_read_once_and_lie_below_the_kv(name: str, cards: int) -> None:
+    model = shard(load_model(name), cards)
+    base = kv_layout(load_device("a100-80gb"), model).base
+    layers = [traffic.weights(model, layer, 1 << 20) for layer in range(model.layers)]
+    start, size = (np.concatenate([part[column] for part in layers]) for column in (0, 1))
+    assert (start[1:] == (start + size)[:-1]).all() and start[0] == 0
+    assert size.sum() == model.step_weight_bytes - model.head_weight_bytes
+    assert start[-1] + size[-1] <= base

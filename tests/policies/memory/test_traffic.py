@@ -1,0 +1,239 @@
+"""Are the bytes in the access streams those the model must move, at addresses the requests hold?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hwmodel.kernel.memory import Descriptors
+from hwmodel.specs.transformer import load_model
+from policies.allocators.allocator import Demand
+from policies.allocators.kv_layout import LAYOUTS, KvLayout
+from policies.allocators.registry import POLICIES
+from policies.engines.engine import Chunk
+from policies.memory import traffic
+from policies.predictors.predictor import Prediction
+from tests.policies.allocators.contract import LIMITS, build, cases
+
+CASES = cases()
+ORDERS = tuple(LAYOUTS)
+SPREADS = ("slice", "sequence", "split")
+STORED = [33, 1, 16, 90, 17]
+
+
+def half_start(layout: KvLayout, layer: int, half: int) -> int:
+    return layout.base + (2 * layer + half) * layout.slots * layout.half_bytes
+
+
+def layout(order: str) -> KvLayout:
+    return KvLayout(4096, 8192, 2, 2, 16, LAYOUTS[order])
+
+
+def filled(options: Any, order: str = "layer_kv_token") -> Any:
+    """Five requests; the third came later into what two released ones left."""
+    allocator = build(options, layout(order))
+    for request, tokens in enumerate([40, 20, *STORED]):
+        assert allocator.reserve(request, Demand(tokens, 0, Prediction(20.0), output=20), tokens)
+        if request == 3:
+            allocator.release(0)
+            allocator.release(1)
+    return allocator
+
+
+def slots_of(allocator: Any, request: int) -> set[int]:
+    units = allocator.units(request)
+    return {
+        start + i
+        for start, tokens in zip(units.start, units.tokens, strict=True)
+        for i in range(tokens)
+    }
+
+
+def covered(part: Any, which: np.ndarray) -> list[int]:
+    return [
+        byte
+        for start, size in zip(part.start[which], part.size[which], strict=True)
+        for byte in range(start, start + size)
+    ]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("options", [c[1] for c in CASES], ids=[c[0] for c in CASES])
+def test_attention_reads_every_older_token_and_writes_the_new_one(options: Any, order: str) -> None:
+    allocator = filled(options, order)
+    requests = np.arange(2, 7)
+    extents = traffic.attention(allocator, requests, 1)
+    half = allocator.layout.half_bytes
+    assert extents.size[~extents.write].sum() == 2 * half * (sum(STORED) - 5)
+    assert extents.size[extents.write].sum() == 2 * half * 5
+    bytes_moved = covered(extents, np.ones(len(extents.start), bool))
+    assert len(bytes_moved) == len(set(bytes_moved))
+    if order == "layer_kv_token":
+        held = {slot for request in requests for slot in slots_of(allocator, int(request))}
+        k, v = (half_start(allocator.layout, 1, h) for h in (0, 1))
+        assert {(b - k) // half for b in bytes_moved if b < v} == held
+        assert {(b - v) // half for b in bytes_moved if b >= v} == held
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_prefill_reads_earlier_chunks_and_writes_its_own(order: str) -> None:
+    allocator = filled(POLICIES["paged"].Options(name="paged"), order)
+    extents = traffic.prefill(allocator, [Chunk(5, 50, 40, True), Chunk(2, 0, 33, True)], 0)
+    assert extents.size[~extents.write].sum() == 2 * 32 * 50
+    assert extents.size[extents.write].sum() == 2 * 32 * (40 + 33)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("tokens", [20, 52])
+def test_a_migration_copies_each_byte_to_its_own_place(order: str, tokens: int) -> None:
+    options = POLICIES["odma"].Options.model_validate({"name": "odma", "align": 1})
+    allocator = build(options, layout(order))
+    assert allocator.reserve(0, Demand(20, 0, Prediction(5.0)), tokens)
+    move = allocator.migrate(0)
+    assert move is not None and move.left == 20 + 32
+    extents = traffic.migration(allocator, [move], 1, 100)
+    assert extents.write.tolist() == [False, True] * (len(extents.write) // 2)
+    assert (extents.size[::2] == extents.size[1::2]).all()
+    assert extents.size.max() <= 100
+    assert extents.size[::2].sum() == tokens * 2 * allocator.layout.half_bytes
+    new = covered(extents, extents.write)
+    allocator.settle()
+    expected = [
+        byte
+        for half in allocator.layout.passes
+        for start, size in zip(*allocator.extents(0, 1, half), strict=True)
+        for byte in range(start, start + size)
+    ]
+    assert new == expected
+
+
+def test_weights_are_tiles_in_order_at_the_bottom_dealt_in_turn() -> None:
+    model = load_model("llama-2-7b")
+    for layer in (0, 31):
+        extents = traffic.weights(model, layer, 16 << 10)
+        assert extents.start[0] == layer * model.layer_weight_bytes
+        assert (extents.start[1:] == (extents.start + extents.size)[:-1]).all()
+        assert set(extents.size[:-1]) == {16 << 10}
+        assert extents.size.sum() == model.layer_weight_bytes
+    assert extents.start[-1] + extents.size[-1] <= model.weight_bytes
+    dealt = traffic.deal(extents, 32, "split", 512)
+    tile = (dealt.start - extents.start[0]) // (16 << 10)
+    assert (dealt.engine == tile % 32).all()
+
+
+def test_contiguous_kv_is_one_run_an_engine_whatever_the_spread() -> None:
+    batch = traffic.contiguous(1 << 20, 100_003, 7)
+    assert batch.start[0] == 1 << 20 and batch.size.sum() == 100_003
+    for spread in SPREADS:
+        dealt = traffic.deal(batch, 7, spread, 1)  # type: ignore[arg-type]
+        assert sorted(dealt.engine) == list(range(7))
+        assert sorted(dealt.start) == batch.start.tolist()
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+@given(
+    sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=30), engines=st.integers(1, 9),
+    seed=st.integers(0, 99),
+)  # fmt: skip
+def test_dealing_keeps_every_byte(spread: Any, sizes: list[int], engines: int, seed: int) -> None:
+    size = np.array(sizes)
+    owner = np.sort(np.random.default_rng(seed).integers(0, 5, len(size)))
+    extents = traffic.Extent(np.cumsum(size + 7) - size, size, np.arange(len(size)) % 3 == 0, owner)
+    dealt = traffic.deal(extents, engines, spread, 64)
+    assert (np.diff(dealt.engine) >= 0).all() and dealt.engine.max() < engines
+    assert dealt.size.min() > 0
+    every = np.ones(len(size), bool)
+    assert sorted(covered(dealt, np.ones(len(dealt.size), bool))) == covered(extents, every)
+    assert sorted(covered(dealt, dealt.write)) == covered(extents, extents.write)
+    loads = np.bincount(dealt.engine, dealt.size, engines)
+    if spread == "slice":
+        assert np.abs(loads - size.sum() / engines).max() <= 64
+    if spread == "sequence":
+        places = {
+            o: set(dealt.engine[np.isin(dealt.start, extents.start[owner == o])]) for o in owner
+        }
+        assert all(len(place) == 1 for place in places.values())
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_query_heads_that_read_for_themselves_are_parts_of_their_own(order: str) -> None:
+    allocator = filled(POLICIES["paged"].Options(name="paged"), order)
+    requests = np.arange(5, 7)  # 90 and 17 tokens, the newest of which is written
+    extents = traffic.attention(allocator, requests, 1, traffic.Reading("head", 3))
+    # 2 sequences x 2 KV heads x 3 query heads; K and V of a head are 32 bytes a token
+    read = np.bincount(extents.owner, extents.size * ~extents.write, 12)
+    assert read.tolist() == [89 * 32] * 6 + [16 * 32] * 6
+    written = np.bincount(extents.owner, extents.size * extents.write, 12)
+    assert written.tolist() == [32, 0, 0] * 4
+    dealt = traffic.deal(extents, 12, "head", 1)
+    assert sorted(np.bincount(dealt.engine, dealt.size, 12)) == sorted(read + written)
+
+
+def test_contiguous_requests_need_fewer_descriptors_than_scattered_blocks() -> None:
+    paged = POLICIES["paged"].Options.model_validate({"name": "paged", "free_list": "fifo"})
+    counts = []
+    for options in (paged, POLICIES["static"].Options(name="static")):
+        allocator = build(options, layout("layer_kv_token"))
+        order = np.random.default_rng(0).permutation(8)
+        for request in range(8):
+            assert allocator.reserve(request, Demand(64, 0, Prediction(20.0)), 64)
+        for request in order:
+            allocator.release(int(request))
+        full = allocator.free_slots // 80 if options.name == "paged" else 0
+        for request in range(12, 12 + full - 4):  # the queue hands out what was never used first
+            assert allocator.reserve(request, Demand(80, 0, Prediction(20.0)), 80)
+        for request in range(8, 12):
+            assert allocator.reserve(request, Demand(80, 0, Prediction(20.0)), 80)
+        counts.append(len(traffic.attention(allocator, np.arange(8, 12), 0).start))
+    assert counts[0] > counts[1] == 4 * 2 * 2
+
+
+def test_heads_outermost_change_the_extents() -> None:
+    options = POLICIES["static"].Options(name="static")
+    sizes = [
+        traffic.attention(filled(options, order), np.array([5]), 0).size.max()
+        for order in ("layer_kv_token", "layer_kv_block_head")
+    ]
+    assert sizes == [89 * 32, 89 * 16]
+
+
+class TestWindow:
+    D = Descriptors(
+        np.array([0, 0, 1]), np.array([0, 1000, 5000]), np.array([600, 400, 2000]),
+        np.array([False, True, False]),
+    )  # fmt: skip
+
+    def test_begins_inside_each_engines_own_bytes(self) -> None:
+        part = traffic.window(self.D, 3, 0.5, 300, 100)
+        assert part.engine.tolist() == [0, 0, 1]
+        assert part.start.tolist() == [500, 1000, 6000]
+        assert part.size.tolist() == [100, 200, 300]
+        assert part.write.tolist() == [False, True, False]
+
+    def test_joined_layers_follow_on_each_engine(self) -> None:
+        both = traffic.joined([self.D, self.D])
+        assert both.engine.tolist() == [0, 0, 0, 0, 1, 1]
+        assert both.start.tolist() == [0, 1000, 0, 1000, 5000, 5000]
+
+
+class TestBalance:
+    def test_even_loads_lose_nothing(self) -> None:
+        assert traffic.balance(np.full(8, 100), 800.0, 1000.0) == 1
+
+    def test_one_engine_is_held_by_its_port(self) -> None:
+        assert traffic.balance(np.array([100, 0, 0]), 800.0, 200.0) == 0.25
+
+    def test_a_tail_by_hand(self) -> None:
+        # 100 B/s for all, 30 for one: 2 x 60 B at 100 B/s, then 40 B at 30 B/s
+        seconds = 120 / (2 * 30) + 40 / 30
+        assert traffic.balance(np.array([60, 100]), 100.0, 30.0) == pytest.approx(
+            160 / seconds / 100
+        )
+
+
+def test_limits_of_the_contract_admit_these_requests() -> None:
+    assert max(STORED) + LIMITS.max_tokens <= LIMITS.max_model_len

@@ -1,0 +1,154 @@
+"""Do types of numbers and tensor parallelism change bytes, FLOPs and times as they must?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import load_device
+from hwmodel.specs.transformer import TransformerSpec, load_model, shard
+from policies.engines.engine import Step
+from policies.memory.step import Efficiency, StepModel
+from policies.serving.serving import model_of_a_card
+from tests.policies.small import mixed, run, spec
+
+LLAMA = load_model("llama-2-7b")
+QWEN = load_model("deepseek-r1-distill-qwen-7b")
+
+
+def opt(layers: int, hidden: int, heads: int) -> TransformerSpec:
+    """An OPT model as far as its KV goes."""
+    return TransformerSpec(
+        kind="model", name="opt", layers=layers, hidden=hidden, heads=heads, kv_heads=heads,
+        head_dim=hidden // heads, intermediate=4 * hidden, vocabulary=50272, max_position=2048,
+        qkv_bias=True, tied_embeddings=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model", "gib", "thousand"), [((40, 5120, 40), 12, 15.7), ((96, 12288, 96), 264, 60.1)]
+)
+def test_token_slots_of_the_paged_attention_paper(
+    model: tuple[int, int, int], gib: int, thousand: float
+) -> None:
+    # Kwon et al. 2023, table 1: OPT-13B on 40 GB, OPT-175B on 8 x 80 GB; 2 (K and V) x 2 B (fp16)
+    kind = opt(*model)
+    assert kind.kv_token_bytes == 2 * model[0] * model[1] * 2
+    assert round((gib << 30) / kind.kv_token_bytes / 1000, 1) == thousand
+
+
+@pytest.mark.parametrize(
+    ("kind", "bytes_each"), [("fp32", 4), ("fp16", 2), ("bf16", 2), ("fp8", 1), ("int8", 1)]
+)
+def test_bytes_of_a_type(kind: Any, bytes_each: float) -> None:
+    typed = LLAMA.model_copy(update={"weights": kind, "kv": kind})
+    assert typed.kv_token_bytes == 2 * 32 * 4096 * bytes_each
+    assert typed.weight_bytes == LLAMA.weight_bytes * bytes_each / 2
+
+
+def test_four_bits_are_half_a_byte() -> None:
+    assert LLAMA.model_copy(update={"weights": "int4"}).weight_bytes == LLAMA.weight_bytes / 4
+
+
+@pytest.mark.parametrize(
+    ("device", "kind", "tflops"),
+    [
+        ("a100-80gb", "fp16", 312),
+        ("a100-80gb", "bf16", 312),
+        ("a100-80gb", "int8", 624),
+        ("a100-80gb", "fp8", 312),  # no fp8 there: converted to fp16
+        ("a100-80gb", "int4", 312),
+        ("mlu370-x4", "fp16", 96),
+        ("mlu370-x4", "int8", 256),
+        ("mlu370-x4", "fp32", 24),
+    ],
+)
+def test_the_peak_of_a_type(device: str, kind: Any, tflops: float) -> None:
+    accelerator = load_device(device).accelerator
+    assert accelerator is not None
+    assert accelerator.compute.peak(kind) == tflops * 1e12
+
+
+def test_a_type_that_is_not_computed_in_is_refused() -> None:
+    accelerator = load_device("a100-80gb").accelerator
+    assert accelerator is not None
+    bare = accelerator.compute.model_copy(update={"bf16": None, "fp32": None})
+    with pytest.raises(DescriptionError, match=r"does not compute in bf16, it has fp16"):
+        bare.peak("bf16")
+
+
+def test_int8_weights_halve_the_weights_time_and_double_the_flops() -> None:
+    device = load_device("a100-80gb")
+    step = Step(np.arange(1), 1024, [], [], 0, "offered_load")
+    full, half = (
+        StepModel(device, LLAMA.model_copy(update={"weights": kind})).times(step, 1, Efficiency())
+        for kind in ("fp16", "int8")
+    )
+    assert half.weights_s == pytest.approx(full.weights_s / 2)
+    assert half.attention_s == pytest.approx(full.attention_s)  # bytes of KV decide it
+    large = Step(np.arange(4096), 4096, [], [], 0, "offered_load")
+    full, half = (
+        StepModel(device, LLAMA.model_copy(update={"weights": kind})).times(large, 1, Efficiency())
+        for kind in ("fp16", "int8")
+    )
+    assert half.weights_s == pytest.approx(full.weights_s / 2)
+
+
+@pytest.mark.parametrize("cards", [2, 4])
+@pytest.mark.parametrize("model", [LLAMA, QWEN], ids=lambda model: model.name)
+def test_shards_add_up(model: TransformerSpec, cards: int) -> None:
+    part = shard(model, cards)
+    norms = (2 * model.layers + 1) * model.hidden * 2
+    assert cards * (part.weight_bytes - norms) == model.weight_bytes - norms
+    assert cards * part.kv_token_bytes == model.kv_token_bytes
+    assert cards * part.layer_flops == pytest.approx(model.layer_flops)
+    assert cards * part.attention_flops == model.attention_flops
+
+
+def test_each_card_has_a_kv_head_where_there_are_fewer() -> None:
+    # 28 heads over 4 KV heads; 28 cards of one head each
+    part = shard(QWEN.model_copy(update={"intermediate": 28 * 512}), 28)
+    assert (part.heads, part.kv_heads) == (1, 1)
+    with pytest.raises(DescriptionError, match="3 cards cannot split"):
+        shard(QWEN, 3)
+
+
+def test_an_all_reduce_by_hand() -> None:
+    accelerator = load_device("a100-80gb").accelerator
+    assert accelerator is not None and accelerator.link is not None
+    # 4 cards, 4 MB: 6 messages of 1 MB at 300 GB/s, 3 us each
+    assert accelerator.link.all_reduce_s(4, 4e6) == pytest.approx(6 * (1e6 / 300e9 + 3e-6))
+
+
+def test_two_cards_are_faster_than_one_by_less_than_two() -> None:
+    device = load_device("a100-80gb")
+    step = Step(np.arange(16), 16 * 1024, [], [], 0, "offered_load")
+    one = StepModel(device, LLAMA).times(step, 1, Efficiency())
+    two = StepModel(device, shard(LLAMA, 2), 2).times(step, 1, Efficiency())
+    assert two.attention_s == pytest.approx(one.attention_s / 2)
+    # 32 layers, twice a layer, 16 tokens of 4096 fp16 numbers: 2 messages of half of it
+    each = 2 * (16 * 4096 * 2 / 2 / 300e9 + 3e-6)
+    assert two.all_reduce_s == pytest.approx(64 * each)
+    assert one.all_reduce_s == 0
+    assert one.total_s[0] / 2 < two.total_s[0] < one.total_s[0]
+
+
+def test_tensor_parallel_needs_links() -> None:
+    device = load_device("a100-80gb")
+    assert device.accelerator is not None
+    bare = device.accelerator.model_copy(update={"link": None})
+    object.__setattr__(device, "accelerator", bare)
+    with pytest.raises(DescriptionError, match="no link, which tensor_parallel needs"):
+        StepModel(device, shard(LLAMA, 2), 2)
+
+
+def test_a_description_names_types_and_cards() -> None:
+    part = model_of_a_card(spec(weights="int8", kv="fp8", tensor_parallel=2), LLAMA)
+    assert part.weight_bits == part.kv_bits == 8 and part.heads == 16
+    # half the bytes a token, twice the tokens
+    stream = mixed(100)
+    wide = run(2048, stream).metrics["kv_capacity_tokens"]
+    assert run(2048, stream, kv="fp8").metrics["kv_capacity_tokens"] == 2 * wide

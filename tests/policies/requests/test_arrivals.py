@@ -1,0 +1,116 @@
+"""Does a rate that moves keep its mean and go where it is told?"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hwmodel.description.description import DescriptionError
+from policies.requests.arrivals import Arrivals, RateOverTime, arrival_times, read_envelope
+from policies.requests.workload import resolve_workload
+
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
+
+
+def times(count: int, rate: float, process: str = "fixed", **moving: object) -> np.ndarray:
+    arrivals = Arrivals(process=process, rate_over_time=RateOverTime.model_validate(moving))  # type: ignore[arg-type]
+    return arrival_times(arrivals, None, count, rate, np.random.default_rng(1))
+
+
+def test_steps_by_hand() -> None:
+    # 8 requests at 1/s take 8 s; the rate is 1.5/s in the first half and 0.5/s in the second
+    found = times(8, 1.0, steps=[3, 1])
+    assert found == pytest.approx([0, 2 / 3, 4 / 3, 2, 8 / 3, 10 / 3, 4, 6])
+
+
+def test_a_period_repeats_and_a_rate_of_zero_sends_nobody() -> None:
+    found = times(6, 1.0, steps=[0, 1, 0, 1], period_s=4.0)
+    # in each period of 4 s: two requests in the second second, two in the fourth
+    assert found == pytest.approx([1, 1.5, 3, 3.5, 5, 5.5])
+
+
+@given(
+    st.lists(st.floats(0, 10), min_size=1, max_size=9).filter(lambda steps: sum(steps) > 0.1),
+    st.floats(0.1, 100),
+)
+def test_the_mean_stays_and_the_order_too(steps: list[float], rate: float) -> None:
+    found = times(2000, rate, "poisson", steps=steps)
+    assert np.isfinite(found).all() and (np.diff(found) >= 0).all() and found[0] >= 0
+    # as many come in each part as its share of the rate says
+    edges = np.linspace(0, 2000 / rate, len(steps) + 1)
+    counts, _ = np.histogram(found, edges)
+    assert counts / 2000 == pytest.approx(np.array(steps) / sum(steps), abs=0.08)
+
+
+def test_two_rates_differ_by_a_factor_where_the_period_is_the_run() -> None:
+    slow, fast = (times(500, rate, "poisson", steps=[1, 2, 5]) for rate in (1.0, 10.0))
+    np.testing.assert_allclose(slow, fast * 10, rtol=1e-9)
+
+
+def test_an_envelope_has_a_row_for_each_part_and_none_is_zero(tmp_path: Path) -> None:
+    file = tmp_path / "envelope.csv"
+    file.write_text("minute,tokens_per_s,note\n5,30.5,a\n6,10,b\n8,1,c\n")
+    assert read_envelope(file).tolist() == [30.5, 10, 0, 1]
+    file.write_bytes(gzip.compress(file.read_bytes()))
+    assert read_envelope(file).tolist() == [30.5, 10, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "why"),
+    [
+        ("", 1, "first column is one of second, minute, hour, day"),
+        ("time,rate\n", 1, "first column is one of"),
+        ("day,rate\n", 1, "expected a rate above 0"),
+        ("day,rate\n0,0\n", 2, "expected a rate above 0"),
+        ("day,rate\n0,1\n0,1\n", 3, "day '0' is not after the row above it"),
+        ("day,rate\n0.5,1\n", 2, "day: expected a whole number"),
+        ("day,rate\n0,-1\n", 2, "rate: expected a rate, 0 or more; got '-1'"),
+        ("day,rate\n0,much\n", 2, "rate: expected a rate"),
+        ("day,rate\n0\n", 2, "expected 2 fields (day,rate); got 1"),
+        ("second,rate\n0,1\n99999999999,1\n", 3, "more than 10000000 seconds"),
+    ],
+)
+def test_a_bad_envelope_answers_with_file_and_line(
+    tmp_path: Path, text: str, line: int, why: str
+) -> None:
+    file = tmp_path / "envelope.csv"
+    file.write_text(text)
+    with pytest.raises(DescriptionError) as caught:
+        read_envelope(file)
+    assert str(caught.value).startswith(f"{file}:{line}: ") and why in str(caught.value)
+
+
+def workload(folder: Path, envelope: str) -> Path:
+    file = folder / "w.yaml"
+    file.write_text(
+        "kind: workload\nname: w\nsummary: a test\n"
+        "lengths: {constant: {prompt_tokens: 1, output_tokens: 1}}\n"
+        f"arrivals: {{rate_over_time: {{envelope: {envelope}}}}}\n"
+    )
+    return file
+
+
+def test_a_workload_finds_its_envelope_beside_itself_and_knows_its_content(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("day,rate\n0,1\n1,3\n")
+    found = resolve_workload(str(workload(tmp_path, "e.csv"))).arrivals.rate_over_time
+    assert found is not None and found.rates().tolist() == [1, 3]
+    assert found.envelope == str(tmp_path / "e.csv") and len(found.sha256 or "") == 64
+    with pytest.raises(DescriptionError, match=r"w.yaml:5: .*no such file: none.csv"):
+        resolve_workload(str(workload(tmp_path, "none.csv")))
+    (tmp_path / "e.csv").write_text("day,rate\n0,0\n")
+    with pytest.raises(DescriptionError, match=r"e.csv:2: expected a rate above 0"):
+        resolve_workload(str(workload(tmp_path, "e.csv")))
+
+
+def test_a_public_envelope_is_read() -> None:
+    file = SHARED / "burstgpt_week1_minute_envelope.csv.gz"
+    if not file.is_file():
+        pytest.skip("shared data is not here")
+    rates = read_envelope(file)
+    assert len(rates) > 7 * 24 * 60 * 0.9
+    assert rates.min() >= 0 and rates.max() > 10 * rates.mean()

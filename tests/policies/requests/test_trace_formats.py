@@ -1,0 +1,152 @@
+"""Are public traces read as their sources mean them, and what do bad ones answer?"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hwmodel.description.description import DescriptionError
+from policies.requests.requests import load_trace
+from policies.requests.trace_formats import shared_chains
+
+BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+LATER = (
+    "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+)
+
+
+def write(folder: Path, text: str, name: str = "trace") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def mooncake(*rows: tuple[int, int, int, list[int]]) -> str:
+    keys = ("timestamp", "input_length", "output_length", "hash_ids")
+    return "".join(json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in rows)
+
+
+def refusal(file: Path) -> str:
+    with pytest.raises(DescriptionError) as caught:
+        load_trace(file)
+    return str(caught.value)
+
+
+def test_burstgpt_rows_become_requests_and_failures_are_dropped(tmp_path: Path) -> None:
+    rows = (
+        "5,ChatGPT,472,18,490,Conversation log\n"
+        "45,GPT-4,0,0,0,Conversation log\n"
+        "118.5,GPT-4,417,276,693,API log\n"
+        "120,GPT-4,417,0,417,API log\n"
+    )
+    trace = load_trace(write(tmp_path, BURST + rows))
+    assert trace.arrival_s is not None and trace.arrival_s.tolist() == [0, 113.5]
+    assert trace.prompt_tokens.tolist() == [472, 417]
+    assert trace.output_tokens.tolist() == [18, 276]
+    assert trace.dropped == 2
+    assert trace.requests().prefix_id.tolist() == [-1, -1]
+
+
+def test_later_burstgpt_releases_have_columns_that_are_not_used(tmp_path: Path) -> None:
+    trace = load_trace(write(tmp_path, LATER + "5,s1,2.5,ChatGPT,472,18,490,Conversation log\n"))
+    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([472], [18])
+
+
+def test_mooncake_milliseconds_count_from_the_first_row(tmp_path: Path) -> None:
+    text = mooncake((3000, 6758, 500, [0, 1]), (6000, 10, 0, [2]), (9500, 7322, 490, [0, 3]))
+    zipped = tmp_path / "trace.csv"  # its name does not matter
+    zipped.write_bytes(gzip.compress(text.encode()))
+    for file in (write(tmp_path, "\n" + text), zipped):
+        trace = load_trace(file)
+        assert trace.arrival_s is not None and trace.arrival_s.tolist() == [0, 6.5]
+        assert trace.prompt_tokens.tolist() == [6758, 7322]
+        assert trace.dropped == 1
+        requests = trace.requests()
+        assert requests.prefix_id.tolist() == [0, 0]
+        assert requests.prefix_tokens.tolist() == [512, 512]
+
+
+def test_a_conversation_that_grows_shares_all_of_its_earlier_turns(tmp_path: Path) -> None:
+    text = mooncake(
+        (0, 700, 5, [0, 1]), (1, 1500, 5, [0, 1, 2]), (2, 2000, 5, [0, 1, 2, 3]), (3, 9, 9, [7])
+    )
+    requests = load_trace(write(tmp_path, text)).requests()
+    assert requests.prefix_id.tolist() == [0, 0, 0, -1]
+    # the first turn is shared whole though its second block is not full; the last shares 3 blocks
+    assert requests.prefix_tokens.tolist() == [700, 1500, 1536, 0]
+
+
+def test_where_paths_part_a_request_goes_with_the_larger_crowd() -> None:
+    chains = [[1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 4], [1, 4], [1, 9], [5]]
+    ids, blocks = shared_chains(chains)
+    assert ids.tolist() == [0, 0, 0, 1, 1, 0, -1]
+    assert blocks.tolist() == [3, 3, 3, 2, 2, 1, 0]
+
+
+@given(st.lists(st.lists(st.integers(0, 2), max_size=5), max_size=12))
+def test_what_an_id_promises_is_really_shared(chains: list[list[int]]) -> None:
+    ids, blocks = (column.tolist() for column in shared_chains(chains))
+    for i, one in enumerate(chains):
+        others = [other for j, other in enumerate(chains) if j != i]
+        longest = max((common(one, other) for other in others), default=0)
+        assert blocks[i] == longest  # as much as with the closest of all others
+        assert (ids[i] < 0) == (longest == 0)
+        for j, other in enumerate(chains):
+            if ids[i] == ids[j] >= 0:
+                assert common(one, other) >= min(blocks[i], blocks[j])
+
+
+def common(one: list[int], other: list[int]) -> int:
+    """Items that two lists begin with."""
+    count = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
+
+
+GOOD = mooncake((0, 5, 5, [0]))
+
+
+def bad(**changes: Any) -> str:
+    row = {"timestamp": 0, "input_length": 5, "output_length": 5, "hash_ids": [], **changes}
+    return json.dumps({key: value for key, value in row.items() if value is not None}) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "why"),
+    [
+        (BURST + "5,ChatGPT,472,18,490\n", 2, "expected 6 fields"),
+        (BURST + "soon,ChatGPT,472,18,490,API log\n", 2, "Timestamp: expected seconds, 0 or more;"),
+        (BURST + "5,a,4,1,5,b\n4,a,4,1,5,b\n", 3, "Timestamp '4' is before the row above it"),
+        (BURST + "5,a,-4,1,5,b\n", 2, "Request tokens: expected 0 to"),
+        (BURST + ",a,4,1,5,b\n", 2, "Timestamp: expected seconds"),
+        ("Timestamp,Request tokens,Response tokens\n1,2,3\n", 1, "unknown header"),
+        (GOOD + "{oops\n", 2, "expected a JSON object with timestamp, input_length"),
+        (GOOD + "[1]\n", 2, "expected a JSON object"),
+        (GOOD + bad(input_length=None), 2, "key 'input_length' is missing"),
+        (GOOD + bad(input_length=1.5), 2, "input_length: expected 1 to 1000000000 tokens; got 1.5"),
+        (GOOD + bad(output_length=True), 2, "output_length: expected 0 to"),
+        (GOOD + bad(timestamp="now"), 2, "timestamp: expected milliseconds, 0 or more; got 'now'"),
+        (GOOD + bad(timestamp=-1), 2, "timestamp: expected milliseconds"),
+        (GOOD + bad(hash_ids=["a"]), 2, "hash_ids: expected a list of whole numbers"),
+        (bad(timestamp=7) + bad(timestamp=6), 2, "timestamp 6 is before the row above it"),
+        (bad(output_length=0), 1, "no requests: 1 rows"),
+        ('{"a":' * 3000, 1, "expected a JSON object"),
+    ],
+)
+def test_a_bad_trace_answers_with_file_line_and_what_was_expected(
+    tmp_path: Path, text: str, line: int, why: str
+) -> None:
+    file = write(tmp_path, text)
+    message = refusal(file)
+    assert message.startswith(f"{file}:{line}: ")
+    assert why in message
+    assert "\n" not in message

@@ -1,0 +1,196 @@
+"""Does a node serve everybody once, place by what it says, and keep bounds in step?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from policies.predictors.predictor import predict
+from policies.requests.requests import Requests
+from policies.serving.cluster import ClusterSpec, Manager, Node, mean_of
+from policies.serving.metrics import Metrics
+from policies.serving.recorder import Recorder
+from policies.serving.serving import build_replica, serve
+from tests.policies.allocators.contract import cases
+from tests.policies.small import MODEL, FakeMemory, device, mixed, requests, run, spec
+
+CASES = cases()
+STREAM = mixed(240)
+ODMA = {"name": "odma", "refresh": 40, "window": 80}
+
+
+def node(cards: int, **options: Any) -> dict[str, Any]:
+    return {"cluster": {"cards": cards, **options}, "engine": {"max_model_len": 1024}}
+
+
+def skewed(count: int = 160) -> Requests:
+    """Every fourth request has a long output: the turn of one card of four."""
+    outputs = np.where(np.arange(count) % 4 == 0, 400, 20)
+    return requests(np.arange(count) * 2e-3, 60, outputs)
+
+
+def manager(placement: str, **options: Any) -> Manager:
+    stream = requests([0.0] * 6, [500, 10, 10, 10, 10, 10], 10)
+    chosen = ClusterSpec.model_validate({"cards": 3, "placement": placement, **options})
+    return Manager(chosen, stream, np.full(6, 10.0))
+
+
+@pytest.mark.parametrize(
+    ("placement", "options", "cards"),
+    [
+        ("round_robin", {}, [0, 1, 2, 0, 1, 2]),
+        ("least_requests", {}, [0, 1, 2, 0, 1, 2]),
+        ("pressure", {"compute_weight": 1.0}, [0, 1, 2, 0, 1, 2]),
+        # 510 tokens on card 0, 20 more a request on the others
+        ("pressure", {"compute_weight": 0.0}, [0, 1, 2, 1, 2, 1]),
+        # with both: card 0 has half of one, all of the other
+        ("pressure", {}, [0, 1, 2, 1, 2, 1]),
+    ],
+)
+def test_placement_by_hand(placement: str, options: dict[str, Any], cards: list[int]) -> None:
+    found = manager(placement, **options)
+    assert [found.place(request, 0.0) for request in range(6)] == cards
+
+
+def test_who_has_ended_presses_no_more_and_not_before() -> None:
+    found = manager("pressure", compute_weight=0.0)
+    assert [found.place(0, 0.0), found.place(1, 0.0)] == [0, 1]
+    found.ended([0], 2.0)  # 510 tokens leave card 0 as its step ends
+    assert found.place(2, 1.9) == 2 and found.count.tolist() == [1, 1, 1]
+    assert found.place(3, 2.0) == 0 and found.count.tolist() == [1, 1, 1]
+    assert found.tokens.tolist() == [20, 20, 20]
+
+
+def test_one_card_is_no_node() -> None:
+    alone, one = run(2048, STREAM), run(2048, STREAM, cluster={"cards": 1, "placement": "pressure"})
+    assert one.metrics == alone.metrics and "node" not in one.metrics
+
+
+@pytest.mark.parametrize("options", [c[1] for c in CASES], ids=[c[0] for c in CASES])
+def test_everybody_is_served_once_by_every_policy(options: Any) -> None:
+    changes = {
+        **node(3, placement="pressure"), "policy": options.model_dump(),
+        "predictor": {"kind": "lognormal", "sigma": 0.5},
+    }  # fmt: skip
+    result = run(4096, STREAM, **changes)
+    metrics = result.metrics
+    assert metrics["finished"] == sum(c["requests"] for c in metrics["node"]["cards"]) == 240
+    made = sum(card["output_tokens"] for card in metrics["node"]["cards"])
+    assert made == STREAM.output_tokens.sum()
+    assert (result.first_token_s > STREAM.arrival_s).all()
+    assert sum(metrics["phase_share"].values()) == pytest.approx(1)
+    assert run(4096, STREAM, **changes).metrics == metrics
+
+
+def test_cards_with_the_same_requests_are_so_many_times_one_card() -> None:
+    alone = requests(np.arange(50) * 1e-3, 100, 40)
+    arrival_s = np.repeat(np.arange(50) * 1e-3, 3)
+    one = run(1024, alone)
+    three = run(1024, requests(arrival_s, 100, 40), cluster={"cards": 3})
+    assert three.finish_s[::3] == pytest.approx(one.finish_s, rel=1e-12)
+    assert three.finish_s[2::3] == pytest.approx(one.finish_s, rel=1e-12)
+    ratio = three.metrics["output_tokens_per_s"] / one.metrics["output_tokens_per_s"]
+    assert ratio == pytest.approx(3)
+    assert three.metrics["batch"] == pytest.approx(one.metrics["batch"])
+    assert three.metrics["utilization"] == one.metrics["utilization"]
+    assert three.metrics["node"]["imbalance"] == 0
+    busy = [card["busy_s"] for card in three.metrics["node"]["cards"]]
+    assert busy == pytest.approx([busy[0]] * 3)
+
+
+def test_pressure_evens_out_what_turns_do_not() -> None:
+    stream = skewed()
+    turns, pressure = (
+        run(2048, stream, **node(4, placement=placement)).metrics
+        for placement in ("round_robin", "pressure")
+    )
+    assert turns["node"]["imbalance"] > 2  # one card has all the long ones
+    assert pressure["node"]["imbalance"] < 0.3
+    assert pressure["output_tokens_per_s"] > 1.5 * turns["output_tokens_per_s"]
+    assert pressure["ttft_s"]["p99"] < turns["ttft_s"]["p99"]
+
+
+@pytest.mark.parametrize("pool", ["arena", "partitioned"])
+def test_bounds_in_step_are_learnt_sooner(pool: str) -> None:
+    changes = {"policy": {**ODMA, "pool": pool}, "predictor": {"kind": "lognormal", "sigma": 0.5}}
+    found = {
+        bounds: run(8192, STREAM, **node(4, bounds=bounds), **changes).metrics
+        for bounds in ("shared", "own")
+    }
+    refreshes = {
+        bounds: [card["policy"]["bucket_refreshes"] for card in metrics["node"]["cards"]]
+        for bounds, metrics in found.items()
+    }
+    assert refreshes == {"shared": [6] * 4, "own": [1] * 4}
+    assert found["shared"]["utilization"] > found["own"]["utilization"]
+    # the wide buckets of the start, which `own` keeps longer, are easier to guess
+    accuracy = {bounds: metrics["policy"]["bucket_accuracy"] for bounds, metrics in found.items()}
+    assert accuracy["shared"] < accuracy["own"]
+
+
+def test_probes_of_all_cards_are_counted() -> None:
+    changes = {"memory": {"fidelity": "sampled", "every_steps": 37}}
+    metrics = run(2048, STREAM, **node(2), **changes, simulate=FakeMemory()).metrics
+    assert metrics["memory"]["probes"] > 0 and metrics["memory"]["simulated_share"] > 0
+
+
+def test_reports_of_cards_become_one() -> None:
+    """30 and 10 requests: weights of 3/4 and 1/4; a card without an interval leaves none."""
+    reports = [
+        {"kind": "a", "hits": 0.2, "ci95": 0.1, "phase": {"ci95": 0.1, "banks": None}, "rows": [1]},
+        {"kind": "a", "hits": 1.0, "ci95": None, "phase": {"ci95": 0.3, "banks": {}}, "rows": [2]},
+    ]
+    assert mean_of(reports, np.array([30, 10])) == {
+        "kind": "a", "hits": pytest.approx(0.4), "ci95": None,
+        "phase": {"ci95": pytest.approx(0.15), "banks": None},
+    }  # fmt: skip
+
+
+def test_the_warm_up_is_the_nodes() -> None:
+    metrics = run(4096, STREAM, **node(3), warmup_requests=100).metrics
+    assert metrics["finished"] == 240
+    assert metrics["steady_output_tokens_per_s"] > 0
+
+
+@pytest.mark.parametrize("options", [c[1] for c in CASES], ids=[c[0] for c in CASES])
+def test_memory_of_all_cards_is_empty_in_the_end(options: Any) -> None:
+    served = spec(
+        policy=options.model_dump(), predictor={"kind": "lognormal", "sigma": 0.6}, **node(3)
+    )  # fmt: skip
+    predicted = predict(served.predictor, STREAM.output_tokens, 1)
+    metrics = Metrics(STREAM, STREAM.output_tokens, 0)
+    replicas = [
+        build_replica(device(4096), MODEL, served, STREAM, predicted, metrics, card)
+        for card in range(3)
+    ]
+    allocators = [replica.engine.allocator for replica in replicas]
+    empty = [allocator.free_slots for allocator in allocators]
+    manager = Manager(served.cluster, STREAM, predicted.length)
+    Node(replicas, manager).serve(np.arange(240), STREAM.arrival_s)
+    assert [allocator.free_slots for allocator in allocators] == empty
+    assert not any(allocator.reserved_total for allocator in allocators)
+    assert not any(allocator.resident.any() for allocator in allocators)
+    assert metrics.ended == 240 and (manager.card_of >= 0).all()
+
+
+def test_a_card_that_is_done_is_idle_until_the_last_one_is() -> None:
+    """5 output tokens on one card, 400 on the other: what is not busy is idle."""
+    metrics = run(2048, requests([0.0, 0.0], 10, [5, 400]), cluster={"cards": 2}).metrics
+    busy = [card["busy_s"] for card in metrics["node"]["cards"]]
+    assert busy[1] == pytest.approx(metrics["makespan_s"]) and busy[0] < 0.1 * busy[1]
+    assert metrics["limit_share"]["idle"] == pytest.approx((busy[1] - busy[0]) / (2 * busy[1]))
+
+
+def test_cards_may_be_several_devices() -> None:
+    metrics = run(4096, STREAM, **node(2), tensor_parallel=2).metrics
+    assert metrics["finished"] == 240 and metrics["phase_share"]["all_reduce"] > 0
+
+
+def test_mistakes() -> None:
+    with pytest.raises(ValueError, match="cards"):
+        spec(cluster={"cards": 0})
+    with pytest.raises(DescriptionError, match=r"logs are those of one card; .*cards is 2"):
+        serve(device(1024), MODEL, spec(**node(2)), STREAM, seed=1, recorder=Recorder())

@@ -1,0 +1,274 @@
+"""Does every option move the number it is there to move?"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.allocators.allocator import PolicyOptions
+from policies.allocators.registry import POLICIES
+from policies.engines.engine import EngineOptions, EngineSpec
+from policies.engines.engine_v0 import EngineV0Spec
+from policies.memory.fidelity import FidelitySpec
+from policies.predictors.predictor import PredictorSpec
+from policies.requests.requests import Requests
+from policies.serving.cluster import ClusterSpec
+from policies.serving.serving import ServingSpec, serve
+from tests.policies.small import MODEL, FakeMemory, device, mixed, run, spec
+
+STREAM = mixed(300)
+SHARED = dataclasses.replace(
+    STREAM,
+    prompt_tokens=STREAM.prompt_tokens + 64,
+    prefix_id=np.arange(300) % 2,
+    prefix_tokens=np.full(300, 64),
+)
+"""The same requests behind one of two system prompts."""
+UNSURE = {"kind": "lognormal", "sigma": 0.6}
+ODMA = {"name": "odma", "refresh": 50, "window": 100}
+SAMPLED = {"fidelity": "sampled", "every_steps": 20, "precision": 9.0, "probe_bytes": "4KiB"}
+
+
+def figure(changes: dict[str, Any], name: str, stream: Requests = STREAM) -> Any:
+    base: dict[str, Any] = {"engine": {"max_model_len": 1024}}
+    for key, value in changes.items():
+        if isinstance(value, dict):
+            base[key] = {**base.get(key, {}), **value}
+        else:
+            base[key] = value
+    found: Any = run(2048, stream, **base, simulate=FakeMemory()).metrics
+    for part in name.split("."):
+        found = found[part]
+    return found
+
+
+def odma(**changes: Any) -> dict[str, Any]:
+    return {"policy": {**ODMA, **changes}, "predictor": UNSURE}
+
+
+PARTS = {"pool": "partitioned", "pool_share": 0.55}
+PARTED = odma(**PARTS)
+
+
+def s3(**changes: Any) -> dict[str, Any]:
+    return {"policy": {"name": "s3", **changes}, "predictor": {"kind": "lognormal", "sigma": 0.7}}
+
+
+def sampled(**changes: Any) -> dict[str, Any]:
+    return {"memory": {**SAMPLED, **changes}, "policy": {"name": "paged", "free_list": "lifo"}}
+
+
+def v0(**changes: Any) -> dict[str, Any]:
+    return {"engine": {"name": "v0", **changes}}
+
+
+def classified(**changes: Any) -> dict[str, Any]:
+    guess = {"kind": "confusion", "table": "bert-lmsys-4", **changes}
+    return {"policy": {**ODMA, "tau": 2.0, "align": 16}, "predictor": guess}
+
+
+CLASSIFIED = classified()
+COST = {"cost": {"sizes": [1, 8], "times": ["2ms", "4ms"]}}
+PACKED = {"packing": "decreasing_first_fit"}
+NODE = {"cluster": {"cards": 3}}
+SWAP = {"preemption": "swap"}
+RARELY = {"memory": {**SAMPLED, "every_steps": 999}}
+STATIC = {"policy": {"name": "static"}}
+MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "policy.static.reserve": (
+        STATIC, {"policy": {"name": "static", "reserve": "max_model_len"}}, "utilization",
+    ),
+    "policy.static.fit": (
+        STATIC, {"policy": {"name": "static", "fit": "best"}}, "external_fragmentation",
+    ),
+    "policy.paged.block": ({}, {"policy": {"name": "paged", "block": 64}}, "utilization"),
+    "policy.paged.free_list": (
+        {}, {"policy": {"name": "paged", "free_list": "sorted"}}, "mean_run_tokens",
+    ),
+    "policy.paged.watermark": (
+        {}, {"policy": {"name": "paged", "watermark": 0.2}}, "preemptions",
+    ),
+    "policy.paged.cached_recompute": (
+        {}, {"policy": {"name": "paged", "cached_recompute": False}}, "cached_tokens",
+    ),
+    "policy.odma.buckets": (odma(), odma(buckets=8), "utilization"),
+    "policy.odma.gamma": (odma(), odma(gamma=1.0), "policy.coverage_final"),
+    "policy.odma.tau": (odma(), odma(tau=0.3), "policy.large_share"),
+    "policy.odma.window": (odma(), odma(window=40), "utilization"),
+    "policy.odma.refresh": (odma(), odma(refresh=20), "policy.bucket_refreshes"),
+    "policy.odma.align": (odma(), odma(align=16), "utilization"),
+    "policy.odma.bucket_on": (odma(), odma(bucket_on="total"), "utilization"),
+    "policy.odma.large": (odma(), odma(large="max_model_len"), "utilization"),
+    "policy.odma.pool": (odma(pool_share=0.55), PARTED, "batch"),
+    "policy.odma.pool_share": (odma(), odma(pool_share=0.55), "batch"),
+    "policy.odma.fit": (odma(), odma(fit="best"), "external_fragmentation"),
+    "policy.odma.levels": (odma(), odma(levels=[0.5, 0.8, 0.95, 1.0]), "utilization"),
+    "policy.odma.uncertainty": (odma(), odma(uncertainty="constant"), "utilization"),
+    "policy.odma.constant": (
+        odma(uncertainty="constant"), odma(uncertainty="constant", constant=2.0),
+        "policy.large_share",
+    ),
+    "policy.odma.bounds": (odma(), odma(bounds=[64, 128, 256, 512]), "utilization"),
+    "policy.odma.first_bounds": (odma(), odma(first_bounds="longest"), "utilization"),
+    "policy.odma.refreshes": (odma(), odma(refreshes=1), "policy.bucket_refreshes"),
+    "policy.odma.refresh_delay": (odma(), odma(refresh_delay=30.0), "utilization"),
+    "policy.odma.pool_split": (PARTED, odma(**PARTS, pool_split="blocks"), "batch"),
+    "policy.odma.repartition": (PARTED, odma(**PARTS, repartition="never"), "utilization"),
+    "policy.odma.bucket_full": (PARTED, odma(**PARTS, bucket_full="next_larger"), "batch"),
+    "policy.odma.large_full": (odma(), odma(large_full="preempt_last"), "preemptions"),
+    "policy.oracle.fit": (
+        {"policy": {"name": "oracle"}}, {"policy": {"name": "oracle", "fit": "best"}},
+        "external_fragmentation",
+    ),
+    "policy.orca.variant": (
+        {"policy": {"name": "orca"}}, {"policy": {"name": "orca", "variant": "pow2"}},
+        "kv_stored_share",
+    ),
+    "policy.s3.buckets": (s3(), s3(buckets=3), "policy.bucket_accuracy"),
+    "policy.s3.bounds": (
+        s3(profile=20), s3(profile=20, bounds="quantiles"), "policy.coverage_raw",
+    ),
+    "policy.s3.lengths": (s3(), s3(lengths=[20, 50, 100]), "policy.bucket_accuracy"),
+    "policy.s3.profile": (s3(), s3(profile=20), "policy.bucket_accuracy"),
+    "policy.s3.outgrown": (s3(), s3(outgrown="double"), "policy.reservations_again"),
+    "policy.s3.fit": (s3(), s3(fit="best"), "external_fragmentation"),
+    "engine.max_num_batched_tokens": (
+        {}, {"engine": {"max_num_batched_tokens": 256}}, "limit_share.token_budget",
+    ),
+    "engine.max_num_seqs": ({}, {"engine": {"max_num_seqs": 4}}, "limit_share.sequence_cap"),
+    "engine.max_tokens": ({}, {"engine": {"max_tokens": 50}}, "cut_outputs"),
+    "engine.max_model_len": (
+        {"policy": {"name": "static", "reserve": "max_model_len"}},
+        {
+            "policy": {"name": "static", "reserve": "max_model_len"},
+            "engine": {"max_model_len": 2000},
+        },
+        "utilization",
+    ),
+    "engine.admit_on": (
+        {"engine": {"max_num_batched_tokens": 256}},
+        {"engine": {"max_num_batched_tokens": 256, "admit_on": "chunk"}},
+        "preemptions",
+    ),
+    "engine.name": ({}, v0(), "ttft_s.p50"),
+    "engine.batching": (s3(), {**s3(), "engine": {"batching": "same_tag"}}, "limit_share.batching"),
+    "engine.packing": (s3(), {**s3(), "engine": PACKED}, "batch"),
+    "engine.packing_window": (
+        {**s3(), "engine": PACKED}, {**s3(), "engine": {**PACKED, "packing_window": 4}}, "batch",
+    ),
+    "cluster.cards": ({}, {"cluster": {"cards": 2}}, "output_tokens_per_s"),
+    "cluster.placement": (NODE, {"cluster": {"cards": 3, "placement": "pressure"}}, "ttft_s.p50"),
+    "cluster.compute_weight": (
+        {"cluster": {"cards": 3, "placement": "pressure"}},
+        {"cluster": {"cards": 3, "placement": "pressure", "compute_weight": 0.0}},
+        "ttft_s.p50",
+    ),
+    "cluster.bounds": (
+        {**odma(), **NODE}, {**odma(), "cluster": {"cards": 3, "bounds": "own"}}, "utilization",
+    ),
+    "engine.v0.max_num_batched_tokens": (
+        v0(chunked_prefill=True), v0(chunked_prefill=True, max_num_batched_tokens=256),
+        "limit_share.token_budget",
+    ),
+    "engine.v0.chunked_prefill": (v0(), v0(chunked_prefill=True), "tpot_s.p99"),
+    "engine.v0.preemption": (v0(), v0(**SWAP), "swapped_tokens"),
+    "engine.v0.swap_space": (v0(**SWAP), v0(**SWAP, swap_space="16KiB"), "swapped_tokens"),
+    "weights": ({}, {"weights": "int8"}, "phase_share.weights"),
+    "kv": ({}, {"kv": "int8"}, "kv_capacity_tokens"),
+    "tensor_parallel": ({}, {"tensor_parallel": 2}, "phase_share.all_reduce"),
+    "engine.too_long": (
+        {}, {"engine": {"max_model_len": 300, "too_long": "drop"}}, "dropped",
+    ),
+    "predictor.kind": ({"policy": ODMA}, odma(), "policy.bucket_accuracy"),
+    "predictor.sigma": (
+        odma(), {**odma(), "predictor": {**UNSURE, "sigma": 1.0}}, "policy.bucket_accuracy",
+    ),
+    "predictor.longest": (
+        odma(), {**odma(), "predictor": {**UNSURE, "longest": 60}}, "policy.bucket_accuracy",
+    ),
+    "predictor.bias": (
+        odma(), {**odma(), "predictor": {**UNSURE, "bias": -0.5}}, "policy.migration_rate",
+    ),
+    "predictor.table": (CLASSIFIED, classified(table="bert-lmsys-2"), "utilization"),
+    "predictor.scale": (CLASSIFIED, classified(scale="tokens"), "utilization"),
+    "predictor.cost": ({}, {"predictor": COST}, "ttft_s.mean"),
+    "memory.fidelity": ({}, sampled(), "kv_gbps"),
+    "memory.efficiency": ({}, {"memory": {"efficiency": 0.5}}, "kv_gbps"),
+    "memory.weights": (
+        {}, {"memory": {"efficiency": 1.0, "weights": 0.1}}, "phase_share.weights",
+    ),
+    "memory.attention": ({}, {"memory": {"efficiency": 1.0, "attention": 0.1}}, "kv_gbps"),
+    "memory.prefill": (
+        {}, {"memory": {"efficiency": 1.0, "prefill": 0.001}}, "phase_share.prefill",
+    ),
+    "memory.migration": (
+        odma(), {**odma(), "memory": {"efficiency": 1.0, "migration": 0.1}},
+        "phase_share.migration",
+    ),
+    "memory.weight_tile": ({}, {"memory": {"weight_tile": "256B"}}, "phase_share.weights"),
+    "memory.probe_bytes": (sampled(), sampled(probe_bytes="8KiB"), "memory.simulated_bytes"),
+    "memory.warmup": (sampled(), sampled(warmup="1us"), "kv_gbps"),
+    "memory.measure": (sampled(), sampled(measure="5us"), "memory.simulated_bytes"),
+    "memory.calibrate": (sampled(), sampled(calibrate="1B"), "memory.simulated_bytes"),
+    "memory.precision": (
+        RARELY, {"memory": {**RARELY["memory"], "precision": 1e-3}}, "memory.probes",
+    ),
+    "memory.change": (RARELY, {"memory": {**RARELY["memory"], "change": 1.0}}, "memory.probes"),
+    "memory.every_steps": (sampled(), sampled(every_steps=90), "memory.probes"),
+    "memory.seed": (
+        sampled(), sampled(seed=1), "memory.simulated_bytes",
+    ),
+    "memory.spacing": (RARELY, {"memory": {**RARELY["memory"], "spacing": 0.5}}, "memory.probes"),
+    "memory.max_probes": (sampled(), sampled(max_probes=3), "memory.probes"),
+    "kv_layout": (sampled(), {**sampled(), "kv_layout": "layer_kv_block_head"}, "kv_gbps"),
+    "gpu_memory_utilization": ({}, {"gpu_memory_utilization": 0.95}, "kv_capacity_tokens"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("option", MOVES)
+def test_it_moves_its_number(option: str) -> None:
+    before, after, name = MOVES[option]
+    assert figure(before, name) != figure(after, name)
+
+
+@pytest.mark.parametrize(
+    "override", ["work.spread=split", "work.spread=head", "work.grouped=false"]
+)
+def test_how_work_is_spread_over_cores_moves_the_kv_read(override: str) -> None:
+    few = STREAM[:80]
+    changes = spec(**sampled(), engine={"max_model_len": 1024})
+    before, after = (
+        serve(device(2048, *sets), MODEL, changes, few, seed=1, simulate=FakeMemory()).metrics
+        for sets in ((), (override,))
+    )
+    assert before["kv_gbps"] != after["kv_gbps"]
+
+
+def test_shared_prompts_are_found_where_prefix_caching_is_on() -> None:
+    for caching in (True, False):
+        policy = {"policy": {"name": "paged", "prefix_caching": caching, "cached_recompute": False}}
+        assert (figure(policy, "cached_tokens", SHARED) > 0) == caching
+
+
+def test_no_option_is_left_out() -> None:
+    known = {"kv_layout", "gpu_memory_utilization", "weights", "kv", "tensor_parallel"}
+    for name, allocator in POLICIES.items():
+        own = set(allocator.Options.model_fields) - set(PolicyOptions.model_fields)
+        known |= {f"policy.{name}.{field}" for field in own}
+    parts = {
+        "engine": EngineSpec, "predictor": PredictorSpec, "memory": FidelitySpec,
+        "cluster": ClusterSpec,
+    }  # fmt: skip
+    for part, options in parts.items():
+        known |= {f"{part}.{field}" for field in options.model_fields}
+    own = set(EngineV0Spec.model_fields) - set(EngineOptions.model_fields)
+    known |= {f"engine.v0.{field}" for field in own}
+    # tests of their own: one with requests that begin alike, one with a model's file
+    assert known - set(MOVES) == {"policy.paged.prefix_caching", "predictor.model"}
+    # `model` is resolved by the caller, `advance_together` must not move anything
+    assert set(ServingSpec.model_fields) - set(parts) - known == {
+        "model", "policy", "advance_together"
+    }  # fmt: skip

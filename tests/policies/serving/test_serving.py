@@ -1,0 +1,244 @@
+"""Does the loop serve everybody, conserve tokens, and give the numbers a hand calculation gives?"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from tests.policies.allocators.contract import cases
+from tests.policies.small import MODEL, FakeMemory, mixed, requests, run
+
+STREAM = mixed(400)
+CASES = cases()
+SAMPLED = {"fidelity": "sampled", "every_steps": 37}
+
+
+def plain(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Metrics without the time that probes took."""
+    memory = {k: v for k, v in metrics["memory"].items() if k != "probe_wall_s"}
+    return {**metrics, "memory": memory}
+
+
+def flat(value: Any, name: str = "") -> dict[str, float]:
+    """Every number by its dotted name."""
+    if not isinstance(value, dict):
+        return {name: value} if isinstance(value, int | float) else {}
+    return {k: v for key, part in value.items() for k, v in flat(part, f"{name}.{key}").items()}
+
+
+@pytest.mark.parametrize("options", [c[1] for c in CASES], ids=[c[0] for c in CASES])
+class TestEveryPolicy:
+    def test_steps_advanced_together_are_the_single_steps(self, options: Any) -> None:
+        changes = {
+            "policy": options.model_dump(),
+            "predictor": {"kind": "lognormal", "sigma": 0.5},
+            "engine": {"max_model_len": 1024, "max_num_seqs": 20, "max_num_batched_tokens": 256},
+            "warmup_requests": 50,
+        }
+        fast = run(4096, STREAM, **changes)
+        slow = run(4096, STREAM, **changes, advance_together=False)
+        assert (fast.finish_s == slow.finish_s).all()
+        assert (fast.first_token_s == slow.first_token_s).all()
+        assert flat(fast.metrics) == pytest.approx(flat(slow.metrics), rel=1e-12)
+
+    def test_serves_everybody_in_finite_time(self, options: Any) -> None:
+        result = run(4096, STREAM, policy=options.model_dump(), engine={"max_model_len": 1024})
+        metrics = result.metrics
+        assert metrics["finished"] == len(STREAM)
+        assert (result.finish_s >= result.first_token_s).all()
+        assert (result.first_token_s > STREAM.arrival_s).all()
+        tokens = STREAM.output_tokens.sum() / metrics["makespan_s"]
+        assert metrics["output_tokens_per_s"] == pytest.approx(tokens)
+        assert 0 < metrics["utilization"] <= 1 and 0 < metrics["kv_stored_share"] <= 1
+        assert sum(metrics["phase_share"].values()) == pytest.approx(1)
+        assert sum(metrics["limit_share"].values()) == pytest.approx(1)
+        json.dumps(metrics)
+
+    def test_sampled_is_the_same_together_and_one_by_one(self, options: Any) -> None:
+        changes = {
+            "policy": options.model_dump(), "memory": SAMPLED, "engine": {"max_model_len": 1024},
+            "simulate": FakeMemory(),
+        }  # fmt: skip
+        few = STREAM[:120]
+        fast = run(4096, few, **changes)
+        slow = run(4096, few, **changes, advance_together=False)
+        assert flat(plain(fast.metrics)) == pytest.approx(flat(plain(slow.metrics)), rel=1e-12)
+        assert fast.metrics["memory"]["phases"]["attention"]["probes"] > 3
+
+
+def test_the_seed_decides_and_nothing_else() -> None:
+    changes = {
+        "policy": {"name": "odma"}, "predictor": {"kind": "lognormal", "sigma": 0.5},
+        "engine": {"max_model_len": 1024},
+    }  # fmt: skip
+    first, again, other = (run(4096, STREAM, seed=s, **changes).metrics for s in (1, 1, 2))
+    assert first == again
+    assert first["policy"] != other["policy"]
+
+
+def test_one_request_by_hand() -> None:
+    # prompt 10, output 3: a prefill step makes the first token, two decode steps the others
+    result = run(1024, requests([0.5], 10, 3))
+    metrics = result.metrics
+    assert metrics["steps"] == 3
+    assert metrics["prefill_tokens"] == 10
+    # the decode steps read 10 and 11 tokens and write one each
+    read = (10 + 1 + 11 + 1) * MODEL.kv_token_bytes
+    assert metrics["kv_gbps"] == pytest.approx(
+        read / (metrics["phase_share"]["attention"] * metrics["steps"] * metrics["step_s"]) / 1e9
+    )
+    assert metrics["ttft_s"]["mean"] == result.first_token_s[0] - 0.5
+    assert metrics["tpot_s"]["mean"] == pytest.approx(
+        (result.finish_s[0] - result.first_token_s[0]) / 2
+    )
+    assert metrics["makespan_s"] == pytest.approx(3 * metrics["step_s"])
+    assert metrics["limit_share"]["idle"] == pytest.approx(0.5 / (0.5 + metrics["makespan_s"]))
+    assert metrics["utilization"] == 13 / 16  # 12 tokens are stored, in one block
+    first_s, rest_s = metrics["ttft_s"]["mean"], metrics["tpot_s"]["mean"]
+    held = (10 * first_s + (11 + 12) * rest_s) / (16 * (first_s + 2 * rest_s))
+    assert metrics["time_weighted_utilization"] == pytest.approx(held)
+    # one device's peak is 307.2 GB/s: each step streams the weights at it, where FLOPs are hidden
+    assert metrics["phase_gbps"]["weights"] == pytest.approx(307.2)
+    assert metrics["phase_gbps"]["attention"] == metrics["kv_gbps"]
+    assert metrics["phase_gbps"]["migration"] == metrics["phase_gbps"]["swap"] == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ({"name": "static"}, (100 + 50 + 100 + 10) / (150 + 150)),
+        ({"name": "static", "reserve": "max_model_len"}, 260 / 512),
+        ({"name": "paged"}, (150 + 110) / (160 + 112)),
+        ({"name": "paged", "block": 64}, (150 + 110) / (192 + 128)),
+        # bounds 13, 25, 38, 50 are 64 each when rounded up; prompt 100 + 64 is rounded up to 192
+        ({"name": "odma"}, (150 + 110) / (192 + 192)),
+        # rounded up to whole tokens only: bounds 13, 25, 38, 50
+        ({"name": "odma", "align": 1}, (150 + 110) / (150 + 113)),
+        # bounds 64, 128, 192, 256 of prompt + output
+        ({"name": "odma", "bucket_on": "total"}, (150 + 110) / (192 + 128)),
+    ],
+)
+def test_utilization_by_hand(policy: dict[str, Any], expected: float) -> None:
+    stream = requests([0.0, 0.0], 100, [50, 10])
+    metrics = run(1024, stream, policy=policy, engine={"max_model_len": 256}).metrics
+    assert metrics["utilization"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("policy", "reserved"),
+    [
+        ({"name": "static"}, [57] * 41),
+        ({"name": "paged"}, [16] + [32] * 16 + [48] * 16 + [64] * 8),
+        ({"name": "paged", "block": 1}, [16 + step for step in range(41)]),
+        ({"name": "ideal"}, [16 + step for step in range(41)]),
+    ],
+)
+def test_utilization_over_time_by_hand(policy: dict[str, Any], reserved: list[int]) -> None:
+    """Prompt 16, output 41: 16 tokens are stored after the prefill, 56 after the last step."""
+    changes = {"policy": policy, "engine": {"max_model_len": 57, "max_tokens": 41}}
+    result = run(1024, requests([0.0], 16, 41), **changes)
+    metrics = result.metrics
+    assert metrics["steps"] == len(reserved)
+    # the prefill takes as long as it takes, the others grow by one token's KV each
+    first_s, decode_s = metrics["ttft_s"]["mean"], result.finish_s[0] - result.first_token_s[0]
+    read = np.arange(16, 56) + 1.0
+    attention_s = read * MODEL.kv_token_bytes / 307.2e9
+    seconds = [first_s, *(attention_s + (decode_s - attention_s.sum()) / 40)]
+    expected = np.dot(np.arange(16, 57), seconds) / np.dot(reserved, seconds)
+    assert metrics["time_weighted_utilization"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("cached", "found"), [(True, 16), (False, 0)])
+def test_preemption_by_hand(cached: bool, found: int) -> None:
+    # 4 blocks of 16. Both prompts fill one block and a half; at 32 tokens each wants a third.
+    stream = requests([0.0, 0.0], 24, 20)
+    metrics = run(64, stream, policy={"name": "paged", "cached_recompute": cached}).metrics
+    # steps 1: both prefilled (24 each); 2-9: 8 tokens each, 32 stored; 10: the first takes none -
+    # no block is free, so the second is preempted, and the first goes on to its 43 tokens
+    assert metrics["preemptions"] == 1
+    # recompute: 24 prompt + 9 generated tokens are prefilled again, but for the second one's first
+    # block, which it freed last; the other one is what the first request takes
+    assert metrics["cached_tokens"] == found
+    assert metrics["prefill_tokens"] == 24 + 24 + 33 - found
+    assert metrics["finished"] == 2
+    assert metrics["limit_share"]["kv_memory"] > 0
+
+
+def test_a_preempted_request_waits_at_the_front() -> None:
+    stream = requests([0.0, 0.0, 0.001], 24, 20)
+    result = run(64, stream)
+    assert result.metrics["preemptions"] == 1
+    assert result.finish_s[1] < result.first_token_s[2] or result.finish_s[1] <= result.finish_s[2]
+
+
+def test_migration_copies_what_is_stored_and_takes_time() -> None:
+    changes = {
+        "policy": {"name": "odma", "align": 1, "gamma": 0.0},
+        "predictor": {"kind": "lognormal", "bias": -1.5},
+        "engine": {"max_model_len": 256, "max_tokens": 100},
+    }
+    metrics = run(1024, requests([0.0], 10, 90), **changes).metrics
+    # 90 exp(-1.5) = 20.1 -> bound 25: 35 slots; the 36th token moves 35 stored ones to 110 slots
+    assert metrics["migrations"] == 1
+    assert metrics["migrated_tokens"] == 35
+    assert metrics["utilization"] == pytest.approx(100 / (35 + 110))
+    assert metrics["policy"]["coverage_final"] == 0
+    assert metrics["policy"]["migration_rate"] == 1
+    moved_s = metrics["phase_share"]["migration"] * metrics["steps"] * metrics["step_s"]
+    assert moved_s == pytest.approx(2 * 35 * MODEL.kv_token_bytes / 307.2e9)
+    assert metrics["phase_gbps"]["migration"] == pytest.approx(307.2)
+
+
+def test_a_full_device_preempts_what_must_move() -> None:
+    changes = {
+        "policy": {"name": "odma", "align": 1, "gamma": 0.0},
+        "predictor": {"kind": "lognormal", "bias": -1.5},
+        "engine": {"max_model_len": 256, "max_tokens": 100},
+    }
+    # five of 35 slots leave 17 of 192: nobody finds 110 until others are gone
+    metrics = run(192, requests([0.0] * 5, 10, 90), **changes).metrics
+    assert metrics["preemptions"] > 0
+    assert metrics["finished"] == 5
+
+
+class TestErrors:
+    def test_a_request_longer_than_the_model_is_named(self) -> None:
+        with pytest.raises(
+            DescriptionError, match=r"request 1 \(4000 prompt \+ 200 output tokens\)"
+        ):
+            run(8192, requests([0, 0], [10, 4000], [5, 200]))
+
+    @pytest.mark.parametrize("policy", ["static", "paged", "odma"])
+    def test_a_request_longer_than_the_device_is_named(self, policy: str) -> None:
+        with pytest.raises(DescriptionError, match=r"request 0 \(100 prompt \+ 900 output.* 64"):
+            run(64, requests([0.0], 100, 900), policy={"name": policy})
+
+    def test_it_can_be_dropped_instead(self) -> None:
+        stream = requests([0.0, 0.0, 1.0], [10, 100, 10], [5, 900, 5])
+        result = run(64, stream, engine={"too_long": "drop"})
+        assert (result.metrics["dropped"], result.metrics["finished"]) == (1, 2)
+        assert np.isnan(result.finish_s).tolist() == [False, True, False]
+
+    def test_a_device_too_small_for_the_weights(self) -> None:
+        with pytest.raises(DescriptionError, match="too small for small"):
+            run(0, requests([0.0], 1, 1))
+
+    def test_an_unknown_policy_has_a_nearest_name(self) -> None:
+        with pytest.raises(ValueError, match="did you mean 'paged'"):
+            run(64, STREAM, policy={"name": "page"})
+
+    def test_an_option_of_another_policy_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="unknown key"):
+            run(64, STREAM, policy={"name": "static", "block": 16})
+
+    def test_a_warm_up_of_everything_leaves_nothing(self) -> None:
+        with pytest.raises(DescriptionError, match="a warm-up of 3 requests leaves none of 3"):
+            run(64, requests([0.0] * 3, 10, 5), warmup_requests=3)
+
+
+def test_nothing_asked_is_nothing_served() -> None:
+    assert run(64, requests([], [], [])).metrics["finished"] == 0

@@ -1,0 +1,116 @@
+"""Do the bins of a run hold what happened in them, however the run is cut?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.specs.device import load_device
+from policies.memory.banks import bank_activity
+from policies.serving.metrics import QUANTILES, quantiles
+from policies.serving.timeline import MOST, Stretch, Timeline
+from tests.policies.small import mixed, run
+
+
+def even(begin_s: float, steps: int, seconds: float, **changes: Any) -> Stretch:
+    told = {
+        "running": 2, "grown": 0, "stored": 50, "reserved": 100, "reserved_last": 100,
+        "free_outside": 0.25, "tokens_first": 2, "tokens": 2,
+    } | changes  # fmt: skip
+    times = np.full(steps, seconds)
+    return Stretch(begin_s, times, times.sum(), float(np.arange(steps) @ times), **told)
+
+
+def test_a_stretch_within_a_bin_by_hand() -> None:
+    timeline = Timeline()
+    timeline.add(even(0.0, 4, 1e-4, tokens_first=3, grown=10))
+    found = timeline.figures(200)
+    assert found["width_s"] == 2**-10
+    # stored 50, 60, 70, 80 of 200 slots, 100 reserved; 3 + 2 + 2 + 2 tokens in 0.4 ms
+    assert found["stored"] == [pytest.approx(65 / 200)]
+    assert found["reserved"] == [0.5] and found["utilization"] == [pytest.approx(0.65)]
+    assert found["output_tokens_per_s"] == [pytest.approx(9 / 4e-4)]
+    assert (found["running"], found["external_fragmentation"]) == ([2], [0.25])
+
+
+def test_steps_belong_to_the_bin_they_begin_in() -> None:
+    timeline = Timeline()
+    timeline.add(even(0.0, 4, 2.0**-11, reserved_last=103, stored=10))  # two steps a bin
+    found = timeline.figures(100)
+    assert found["reserved"] == [pytest.approx(1.005), pytest.approx(1.025)]
+    timeline.add(even(2.0**-8, 1, 2.0**-12))
+    assert timeline.figures(100)["running"] == [2, 2, None, None, 2]
+
+
+def test_bins_widen_and_nothing_is_lost() -> None:
+    timeline = Timeline()
+    now, tokens = 0.0, 0
+    for steps in (1, 7, 500, 3, 9000):
+        timeline.add(even(now, steps, 0.01))
+        now, tokens = now + steps * 0.01, tokens + 2 * steps
+    found = timeline.figures(100)
+    assert MOST / 2 <= len(found["running"]) <= MOST
+    assert found["width_s"] * len(found["running"]) == pytest.approx(now, rel=0.05)
+    assert set(found["running"]) == {2}
+    assert set(found["output_tokens_per_s"]) == {200}
+
+
+@pytest.mark.parametrize("policy", ["static", "paged", "odma"])
+def test_a_runs_bins_are_those_of_single_steps(policy: str) -> None:
+    changes = {"policy": {"name": policy}, "engine": {"max_model_len": 1024}}
+    fast, slow = (
+        run(4096, mixed(200), **changes, advance_together=together).metrics["over_time"]
+        for together in (True, False)
+    )
+    assert fast["width_s"] == slow["width_s"]
+    for name in ("running", "stored", "output_tokens_per_s"):
+        assert fast[name] == pytest.approx(slow[name], rel=1e-4)
+    assert fast["reserved"] == pytest.approx(slow["reserved"], rel=0.02)  # interpolated
+
+
+def test_bins_add_up_to_the_run() -> None:
+    metrics = run(4096, mixed(200), engine={"max_model_len": 1024}).metrics
+    found = metrics["over_time"]
+    known = [value for value in found["stored"] if value is not None]
+    assert min(known) <= metrics["kv_stored_share"] <= max(known)
+    assert found["warm_s"] == 0.0
+
+
+def test_the_quantile_functions_hold_the_percentiles() -> None:
+    metrics = run(4096, mixed(200), engine={"max_model_len": 1024}).metrics
+    for name in ("ttft_s", "tpot_s", "latency_s"):
+        points = metrics["quantiles"][name]
+        assert len(points) == QUANTILES and points == sorted(points)
+        for share in (50, 90, 99):
+            assert points[share] == pytest.approx(metrics[name][f"p{share}"], rel=1e-4)
+    assert quantiles(np.zeros(0)) == []
+
+
+def test_rows_of_a_policy_with_buckets_tell_the_lengths() -> None:
+    metrics = run(
+        4096, mixed(1200), policy={"name": "odma"}, engine={"max_model_len": 1024}
+    ).metrics
+    (row,) = metrics["policy"]["over_time"]
+    assert row["lengths"] == sorted(row["lengths"]) and len(row["lengths"]) == 5
+    outputs = mixed(1200).output_tokens
+    assert row["lengths"][2] == pytest.approx(np.median(outputs), rel=0.2)
+
+
+def test_bank_activity_by_hand() -> None:
+    from types import SimpleNamespace
+
+    device = load_device("mlu370-x4")
+    burst = device.memory.organisation.burst_bytes
+    window = SimpleNamespace(
+        row_hits=6, row_misses=1, row_conflicts=3, simulated_ns=1e6, active_ns=12e6,
+        commands={"ACT2": 4, "RD": 1024 // burst, "WR": 1024 // burst, "REFPB": 48},
+    )  # fmt: skip
+    assert bank_activity(device, [window, window]) == pytest.approx(
+        {
+            "row_hits": 0.6, "row_misses": 0.1, "row_conflicts": 0.3, "activations_per_kib": 2.0,
+            "refreshes_per_ms": 2.0, "open_share": 0.5,
+        }
+    )  # fmt: skip
+    assert set(bank_activity(device, []).values()) == {0.0}

@@ -1,0 +1,151 @@
+"""Does Python say what the command line says: the same results, the same mistakes?"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sweeps
+from hwmodel.description.description import load
+from sweeps import DescriptionError, bandwidth, compare, report, run, study
+from sweeps.cli.result import Result
+from tests.sweeps.cli.test_command_line import bankwise, refusal
+from tests.sweeps.made import made
+
+ROOT = Path(__file__).resolve().parents[3]
+FEW: dict[str, Any] = {"requests": 20, "warmup_requests": 5}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return run("smoke", set=FEW, out=tmp_path_factory.mktemp("api") / "run", jobs=1)
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    heavy = ("numpy", "numba", "optuna", "pydantic", "yaml", "plotly")
+    code = f"import sys, sweeps, sweeps.cli.api; print([n for n in {heavy!r} if n in sys.modules])"
+    told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert told.stdout == "[]\n"
+
+
+def test_no_module_stands_in_the_way_of_a_function() -> None:
+    for name in sweeps.__all__:
+        assert not (ROOT / f"sweeps/{name}.py").exists()
+
+
+def test_results_are_those_of_the_command_line(done: Result, tmp_path: Path) -> None:
+    assignments = [word for key, value in FEW.items() for word in ("--set", f"{key}={value}")]
+    told = bankwise("run", "smoke", "--out", "cli", "--jobs", "1", *assignments, cwd=tmp_path)
+    ours = [record["metrics"] for record in done.records]
+    assert ours == [record["metrics"] for record in Result(tmp_path / "cli").records]
+    assert told.stdout.splitlines()[:-1] == done.sentences
+
+
+def test_the_table_is_plain_rows(done: Result) -> None:
+    table = done.table()
+    assert [row["serving.policy"] for row in table] == ["static", "paged"]
+    metric = "output_tokens_per_s"
+    first = [r["metrics"][metric] for r in done.records if r["point"] == 0]
+    assert table[0][metric] == pytest.approx(sum(first) / 2)
+    assert table[0][f"{metric}.low"] < table[0][metric] < table[0][f"{metric}.high"]
+    assert table[metric] == [row[metric] for row in table.rows]
+    assert "static" in str(table) and "tokens/s" in str(table)
+    assert table.to_csv().splitlines()[0].startswith("serving.policy,control,replications,")
+
+
+def test_any_metric_can_be_asked_for(done: Result) -> None:
+    assert "steps" in done.metrics
+    assert [len(row) for row in done.table(["steps"])] == [7, 7]  # mean, low, high beside 4
+    with pytest.raises(DescriptionError, match=r"no metric 'stps' in .*; did you mean 'steps'\?"):
+        done.table(["stps"])
+
+
+def test_figures_are_those_of_the_report(done: Result, tmp_path: Path) -> None:
+    assert {"throughput", "phases", "limits", "latencies"} <= set(done.figures)
+    figure = done.figure("throughput")
+    assert [row["name"] for row in figure.rows] == ["static", "paged"]
+    assert "<svg" in figure._repr_html_() and "| static |" in figure._repr_markdown_()
+    assert "<svg" in figure.save(tmp_path / "f.html").read_text()
+    assert (
+        figure.to_csv().splitlines()[0] == "group,chart,name,Output tokens/s,low,high,replications"
+    )
+    with pytest.raises(DescriptionError, match="did you mean 'throughput'"):
+        done.figure("thruput")
+    with pytest.raises(DescriptionError, match=r"ends in \.html or \.md"):
+        figure.save(tmp_path / "f.pdf")
+
+
+def test_a_notebook_shows_sentences_and_figures(done: Result, tmp_path: Path) -> None:
+    html = done._repr_html_()
+    assert html.startswith('<div class="bankwise">') and "<table" in html
+    assert "body {" not in html and ":root" not in html  # the notebook keeps its looks
+    assert done.sentences[0].split(":")[0] in done._repr_markdown_()
+    assert str(done).startswith(done.sentences[0])
+    assert "<html" in done.save(tmp_path / "whole.html").read_text()
+
+
+def test_a_mapping_is_as_good_as_a_file(done: Result, tmp_path: Path) -> None:
+    content = load(ROOT / "yaml/sweeps/smoke.yaml").data
+    again = run(content, set=FEW, out=tmp_path / "mapping", jobs=1)
+    assert [r["metrics"] for r in again.records] == [r["metrics"] for r in done.records]
+    with pytest.raises(DescriptionError) as error:
+        run({**content, "base": {**content["base"], "reqests": 9}})
+    assert str(error.value) == "mapping: reqests: unknown key; did you mean 'requests'?"
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    ["polcy=paged", "policy=pagd", "timing.tRCD=20ns", "requests=0", "workload=missing.csv.gz"],
+)
+def test_a_mistake_has_the_command_lines_message(
+    assignment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path, value = assignment.split("=")
+    with pytest.raises(DescriptionError) as error:
+        run("smoke", set={path: json.loads(value) if value.isdigit() else value})
+    assert str(error.value) == refusal("run", "smoke", "--set", assignment, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_jobs_below_one_and_a_taken_directory_are_refused(done: Result) -> None:
+    with pytest.raises(DescriptionError, match="--jobs: expected 1 or more; got 0"):
+        run("smoke", jobs=0)
+    with pytest.raises(DescriptionError, match="holds a run"):
+        run("smoke", set=FEW, out=done.path)
+    again = run("smoke", set=FEW, out=done.path, resume=True)
+    assert again.records == done.records
+
+
+def test_runs_that_are_there_are_read_and_compared(tmp_path: Path) -> None:
+    made(tmp_path / "a")
+    made(tmp_path / "b", odma=156)
+    assert report(tmp_path / "a").record()["groups"][0]["best"] == "odma"
+    found = compare(tmp_path / "a", tmp_path / "b")
+    assert any("20 % (20 to 20) more" in text for text in found.sentences)
+    assert found.record()["inputs"] == [] and "<table" in found._repr_html_()
+    with pytest.raises(DescriptionError, match="no such directory"):
+        report(tmp_path / "none")
+
+
+def test_bandwidth_is_the_commands(tmp_path: Path) -> None:
+    found = bandwidth("lpddr5-6400-x16", "sequential", set={"controller.refresh": "none"})
+    told = bankwise(
+        "bandwidth", "lpddr5-6400-x16", "--pattern", "sequential", "--json",
+        "--set", "controller.refresh=none", cwd=tmp_path,
+    )  # fmt: skip
+    assert found[0]["cycles"] == json.loads(told.stdout)[0]["cycles"]
+    assert "sequential" in str(found)
+    with pytest.raises(DescriptionError, match="no pattern 'sequentail'; did you mean"):
+        bandwidth("lpddr5-6400-x16", ["sequentail"])
+
+
+def test_a_study_is_refused_as_the_command_does(tmp_path: Path) -> None:
+    with pytest.raises(DescriptionError) as error:
+        study("quik", out=tmp_path / "s")
+    assert str(error.value) == refusal("study", "quik", cwd=tmp_path)

@@ -1,0 +1,294 @@
+"""Does the command line answer as the contract says, as a user types it?"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from sweeps.cli.main import main
+from tests.sweeps.made import made
+
+ROOT = Path(__file__).resolve().parents[3]
+SWEEP = (ROOT / "yaml/sweeps/smoke.yaml").read_text()
+MEMORY = (ROOT / "yaml/memories/lpddr5-6400-x16.yaml").read_text()
+HEAVY = ("numpy", "numba", "optuna", "pydantic", "yaml", "rich")
+
+
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def bankwise(*arguments: str | Path, cwd: Path) -> Done:
+    """Run the command in `cwd`; whatever happens, it leaves by SystemExit, not by a traceback."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(cwd),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        pytest.raises(SystemExit) as left,
+    ):
+        main([str(argument) for argument in arguments])
+    code = left.value.code
+    assert code is None or isinstance(code, int)
+    return Done(code or 0, out.getvalue(), err.getvalue())
+
+
+def refusal(*arguments: str | Path, cwd: Path) -> str:
+    """The one line that refuses the user's input."""
+    done = bankwise(*arguments, cwd=cwd)
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom sweeps.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_help_names_every_command(tmp_path: Path) -> None:
+    done = bankwise("--help", cwd=tmp_path)
+    assert done.returncode == 0
+    commands = "devices bandwidth replay kv-read audit check schema run study report compare"
+    for command in commands.split():
+        assert f"\n  {command} " in done.stdout
+
+
+def test_version(tmp_path: Path) -> None:
+    assert bankwise("--version", cwd=tmp_path).stdout.startswith("bankwise ")
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["run"], ["run", "smoke", "--jobs", "0"]])
+def test_wrong_usage_exits_with_2(arguments: list[str], tmp_path: Path) -> None:
+    assert bankwise(*arguments, cwd=tmp_path).returncode == 2
+
+
+def test_devices_lists_peaks_capacities_and_bounds(tmp_path: Path) -> None:
+    done = bankwise("devices", "--json", cwd=tmp_path)
+    found = {device["name"]: device for device in json.loads(done.stdout)["devices"]}
+    mlu = found["mlu370-x4"]
+    assert (mlu["kind"], mlu["channels"]) == ("accelerator", 24)
+    assert mlu["peak_gbps"] == pytest.approx(307.2)
+    assert mlu["capacity_bytes"] == 24 * 2**30
+    assert mlu["bounds"]["sequential"]["gbps"] == pytest.approx(307.2)
+    assert found["a100-80gb"]["peak_gbps"] == pytest.approx(2039, rel=1e-4)
+    assert found["lpddr5-6400-x16"]["peak_gbps"] == pytest.approx(12.8)
+
+
+def test_devices_prints_a_table(tmp_path: Path) -> None:
+    text = bankwise("devices", cwd=tmp_path).stdout
+    assert "mlu370-x4" in text and "r1-reasoning" in text and "quickstart" in text
+
+
+def test_set_changes_what_devices_says(tmp_path: Path) -> None:
+    def random(*arguments: str) -> float:
+        done = bankwise("devices", "--json", *arguments, cwd=tmp_path)
+        found = {device["name"]: device for device in json.loads(done.stdout)["devices"]}
+        return float(found["lpddr5-6400-x16"]["bounds"]["random_1_burst"]["gbps"])
+
+    assert random("--set", "timing.tRRD=16nCK") < random()
+
+
+def test_check_finds_no_mistake_in_what_ships(tmp_path: Path) -> None:
+    done = bankwise("check", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == len(list((ROOT / "yaml").rglob("*.yaml")))
+
+
+@pytest.mark.parametrize(
+    "target", ["mlu370-x4", "quickstart", "llama-2-7b", str(ROOT / "yaml/models")]
+)
+def test_check_takes_names_and_folders(target: str, tmp_path: Path) -> None:
+    assert bankwise("check", target, cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("organisation:", "organization:", "did you mean 'organisation'?"),
+        ("  tRP: ", "  tRP: 18ns\n  tRP: ", "duplicate key"),
+        ("tCK: {value: 1.25ns", "tCK: {value: 1.25GB", "is not a time"),
+        ("page_policy: {value: open", "page_policy: {value: opened", "'open'"),
+    ],
+)
+def test_check_places_each_mistake(old: str, new: str, said: str, tmp_path: Path) -> None:
+    text = MEMORY.replace(old, new, 1)
+    assert text != MEMORY
+    (tmp_path / "mine.yaml").write_text(text)
+    done = bankwise("check", "mine.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert any(said in line for line in done.stderr.splitlines())
+    for line in done.stderr.splitlines():
+        assert line.split(":")[0].removeprefix("./") == "mine.yaml"
+        assert line.split(":")[1].isdigit()
+
+
+def test_check_reports_every_bad_file_and_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("kind: memry\n")
+    (tmp_path / "b.yaml").write_text(SWEEP)
+    (tmp_path / "c.yaml").write_text(SWEEP.replace("requests: 100", "requests: 0"))
+    done = bankwise("check", tmp_path, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "a.yaml:1: kind: unknown kind 'memry'; did you mean 'memory'?" in done.stderr
+    assert "c.yaml:13: requests:" in done.stderr
+    assert "b.yaml: sweep, no mistakes" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("assignment", "said"),
+    [
+        ("polcy=paged", "did you mean 'policy'?"),
+        ("policy=pagd", "did you mean 'paged'?"),
+        ("timing.tRCD=20ns", "did you mean device_set.timing.tRCD?"),
+        ("descriptor_cost=2us", "did you mean device_set.dma.descriptor_cost?"),
+        ("read_queue=64", "did you mean device_set.controller.read_queue?"),
+        ("max_num_seqs=64", "did you mean serving.engine.max_num_seqs?"),
+        ("block=32", "did you mean serving.policy.block?"),
+        ("device_set.timing.tRCDD=20ns", "did you mean 'tRCD'?"),
+        ("serving.engin.max_num_seqs=2", "did you mean 'engine'?"),
+        ("requests=1e3", "not a number in YAML"),
+        ("requests", "expected dotted.path=value"),
+        ("device=mlu370", "did you mean 'mlu370-x4'?"),
+        ("workload=r1", "r1-reasoning"),
+        ("workload=missing.csv.gz", "no such file"),
+        ("model=llama-2", "did you mean 'llama-2-7b'?"),
+        ("device_set.capacity=8GiB", "llama-2-7b"),
+        ("compare=device", "expected an axis; known: serving.policy"),
+    ],
+)
+def test_run_refuses_a_wrong_set_and_writes_nothing(
+    assignment: str, said: str, tmp_path: Path
+) -> None:
+    assert said in refusal("run", "smoke", "--set", assignment, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_run_places_a_mistake_in_the_users_own_sweep(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(SWEEP.replace("workload: constant", "workloads: constant"))
+    line = SWEEP.splitlines().index("  workload: constant") + 1
+    text = bankwise("run", "mine.yaml", cwd=tmp_path).stderr
+    assert f"mine.yaml:{line}: workloads: unknown key; did you mean 'workload'?" in text
+
+
+def test_run_says_which_sweeps_there_are(tmp_path: Path) -> None:
+    assert "did you mean 'quickstart'?" in refusal("run", "quikstart", cwd=tmp_path)
+    assert refusal("run", "./quick.yaml", cwd=tmp_path) == "./quick.yaml: no such file"
+
+
+def test_a_name_of_another_kind_is_told_as_what_it_is(tmp_path: Path) -> None:
+    text = refusal("run", "odma-mlu370-x4", cwd=tmp_path)
+    assert text == "no shipped sweep 'odma-mlu370-x4'; it is a shipped study"
+    text = refusal("bandwidth", "quickstart", cwd=tmp_path)
+    assert text == "no shipped device 'quickstart'; it is a shipped sweep"
+
+
+def test_run_refuses_a_request_longer_than_the_device_holds(tmp_path: Path) -> None:
+    trace = "arrival_s,prompt_tokens,output_tokens\n" + "0,500000,9\n" * 300
+    (tmp_path / "long.csv").write_text(trace)
+    text = refusal("run", "smoke", "--set", "workload=long.csv", cwd=tmp_path)
+    assert "500000 prompt" in text
+    assert [path.name for path in tmp_path.iterdir()] == ["long.csv"]
+
+
+def test_run_and_report_print_sentences_and_a_table(tmp_path: Path) -> None:
+    done = bankwise("run", "smoke", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[0].startswith("smoke: ")
+    shown = bankwise("report", "runs/smoke-1", "--html", "all.html", cwd=tmp_path)
+    assert shown.returncode == 0
+    for heading in ("TTFT", "TPOT", "utilisation", "preemptions", "migrations", "limit"):
+        assert heading in shown.stdout
+    assert "row" not in shown.stdout  # nothing is simulated here: a column that nobody has
+    assert done.stdout.splitlines()[0] in shown.stdout
+    assert (tmp_path / "runs/smoke-1/report.md").is_file()
+    assert "<html" in (tmp_path / "all.html").read_text()
+
+
+def test_report_refuses_what_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    assert "is not a run directory" in refusal("report", tmp_path, cwd=tmp_path)
+
+
+def test_audit_refuses_a_missing_and_a_wrong_file(tmp_path: Path) -> None:
+    assert "none.csv" in refusal("audit", "lpddr5-6400-x16", "none.csv", cwd=tmp_path)
+    (tmp_path / "wrong.csv").write_text("cycle,comand\n")
+    text = refusal("audit", "lpddr5-6400-x16", "wrong.csv", cwd=tmp_path)
+    assert text.startswith("wrong.csv:1: ") and "did you mean 'command'?" in text
+
+
+def test_audit_exits_with_1_on_violations(tmp_path: Path) -> None:
+    head = "cycle,command,rank,bankgroup,bank,row,column\n"
+    rows = head + "0,ACT1,0,0,0,5,\n2,ACT2,0,0,0,5,\n4,RD,0,0,0,5,0\n"
+    (tmp_path / "log.csv").write_text(rows)
+    done = bankwise(
+        "audit", "lpddr5-6400-x16", "log.csv", "--set", "controller.refresh=none", cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert "tRCD" in done.stdout and "violations" in done.stdout
+
+
+def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
+    command = f"'{sys.executable}' -m sweeps.cli.main check | head -n 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+
+
+def test_the_module_runs_as_a_program(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "sweeps.cli.main", "run", "smoke", "--set", "requests=many"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("--set requests=many: requests: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_report_and_compare_as_json_markdown_and_pages(tmp_path: Path) -> None:
+    made(tmp_path / "a")
+    made(tmp_path / "b", odma=156)
+    told = json.loads(bankwise("report", "a", "b", "--json", cwd=tmp_path).stdout)
+    assert [run["run"] for run in told["runs"]] == ["a", "b"]
+    assert told["runs"][0]["groups"][0]["best"] == "odma"
+    assert told["comparisons"][0]["points"][0]["metrics"][0]["metric"] == "output_tokens_per_s"
+    assert not (tmp_path / "a/report.html").exists()
+    done = bankwise("report", "a", "b", "--markdown", "all.md", "--html", "all.html", cwd=tmp_path)
+    assert done.stdout.endswith("wrote all.html\nwrote all.md\n")
+    assert (tmp_path / "all.md").read_text().startswith("# a against b\n")
+    done = bankwise("compare", "a", "b", cwd=tmp_path)
+    assert done.returncode == 0
+    assert (
+        "card, odma: 159.1 output tokens/s in b against 132.6, 20 % (20 to 20) more." in done.stdout
+    )
+    told = json.loads(bankwise("compare", "a", "b", "--json", cwd=tmp_path).stdout)
+    assert told["inputs"] == [] and len(told["points"]) == 8
+
+
+def test_compare_refuses_what_is_no_run(tmp_path: Path) -> None:
+    made(tmp_path / "a")
+    (tmp_path / "empty").mkdir()
+    assert refusal("compare", "a", "none", cwd=tmp_path) == "none: no such directory"
+    assert refusal("compare", "empty", "a", cwd=tmp_path).startswith(
+        "empty: is empty: it has neith"
+    )
+    assert refusal("report", "empty", cwd=tmp_path).startswith("empty: is empty: it has neither")

@@ -1,0 +1,104 @@
+"""What does a device make of the blocks that a server gave its requests?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sweeps.cli.test_command_line import bankwise, refusal
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "docs/block-tables.jsonl"
+HEADER = {
+    "format": "bankwise-block-tables", "block_size": 16, "blocks": 4000,
+    "model": "deepseek-r1-distill-qwen-7b",
+}  # fmt: skip
+
+
+def write(folder: Path, header: dict[str, Any], *steps: dict[str, list[int]]) -> None:
+    """Steps a second apart, each of full blocks by request."""
+    lines = [header]
+    for time_s, step in enumerate(steps):
+        for name, blocks in step.items():
+            tokens = 16 * len(blocks)
+            lines.append({"time_s": time_s, "request": name, "blocks": blocks, "tokens": tokens})
+    (folder / "log.jsonl").write_text("\n".join(map(json.dumps, lines)))
+
+
+def steps(folder: Path, *arguments: str | Path) -> list[dict[str, Any]]:
+    done = bankwise("kv-read", *arguments, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_each_step_is_told_then_the_sum(tmp_path: Path) -> None:
+    *found, last = steps(tmp_path, "mlu370-x4", EXAMPLE, "--every", "3")
+    assert [each["time_s"] for each in found] == [0.0, 2.88]
+    assert found[0]["layer_bytes"] == 2804 * 2048  # 1 KiB of K and of V a token and layer
+    assert found[0]["runs"] == found[0]["blocks"] == 176  # no two blocks lie together any more
+    assert all(each["whole"] and each["row_hit_rate"] > 0.5 for each in found)
+    total = last["total"]
+    seconds = sum(each["layer_bytes"] / each["kv_gbps"] for each in found)
+    assert total["kv_gbps"] == pytest.approx(sum(e["layer_bytes"] for e in found) / seconds)
+    assert 0.7 < total["of_contiguous"] < 1.1
+    assert total["steps"] == 2
+
+
+def test_runs_of_blocks_are_read_as_what_they_are(tmp_path: Path) -> None:
+    write(tmp_path, HEADER, {"a": list(range(512, 768)), "b": list(range(2048, 2304))})
+    found, _ = steps(tmp_path, "mlu370-x4", "log.jsonl")
+    assert (found["runs"], found["sequences"], found["tokens"]) == (2, 2, 8192)
+    # K, then V, of each sequence's 4095 earlier tokens in one run
+    assert found["extent_bytes"] == 4095 * 1024
+    assert found["of_contiguous"] == pytest.approx(1, abs=0.05)
+
+
+def test_large_layers_are_sampled_on_demand(tmp_path: Path) -> None:
+    write(tmp_path, HEADER, {"a": list(range(0, 3000, 2))})
+    whole, _ = steps(tmp_path, "mlu370-x4", "log.jsonl")
+    window, _ = steps(tmp_path, "mlu370-x4", "log.jsonl", "--whole", "8MiB")
+    assert (whole["whole"], window["whole"]) == (True, False)
+    assert window["kv_gbps"] == pytest.approx(whole["kv_gbps"], rel=0.1)
+
+
+def test_hardware_and_kv_are_as_asked(tmp_path: Path) -> None:
+    write(tmp_path, {**HEADER, "kv": "fp8", "tensor_parallel": 2}, {"a": list(range(0, 400, 2))})
+    found, _ = steps(tmp_path, "a100-80gb", "log.jsonl")
+    assert found["layer_bytes"] == 3200 * 512  # half the heads, half the bytes
+    slower, _ = steps(tmp_path, "a100-80gb", "log.jsonl", "--set", "memory=lpddr5-6400-x16",
+                      "--set", "memory_set={}", "--set", "capacity=24GiB")  # fmt: skip
+    assert slower["kv_gbps"] < found["kv_gbps"]
+
+
+def test_a_table_for_the_reader(tmp_path: Path) -> None:
+    text = bankwise("kv-read", "mlu370-x4", EXAMPLE, "--every", "6", cwd=tmp_path).stdout
+    assert "KV of deepseek-r1-distill-qwen-7b on mlu370-x4, peak 307.2 GB/s" in text
+    assert text.splitlines()[-1].startswith("1 step: ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "said"),
+    [
+        ({"model": None}, [], "log.jsonl:1: names no model; --model does"),
+        ({"model": "llama-2"}, [], "did you mean 'llama-2-7b'?"),
+        ({"blocks": 999999}, [], "do not fit mlu370-x4 beside the weights"),
+        ({"blocks": None}, [], "log.jsonl:2: block 99999 is outside the KV cache, whose last"),
+        ({}, ["--every", "0"], "--every: expected 1 or more; got 0"),
+        ({}, ["--whole", "8"], "--whole: probe_bytes: expected a size with its unit"),
+        ({"tensor_parallel": 3}, [], "tensor_parallel: 3 cards cannot split"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    changes: dict[str, Any], arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    blocks = [99999] if changes.get("blocks", 1) is None else [1]
+    write(tmp_path, {**HEADER, **changes}, {"a": blocks})
+    done = bankwise("kv-read", "mlu370-x4", "log.jsonl", *arguments, cwd=tmp_path)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_memory_is_refused(tmp_path: Path) -> None:
+    text = refusal("kv-read", "lpddr5-6400-x16", EXAMPLE, cwd=tmp_path)
+    assert "lpddr5-6400-x16" in text

@@ -1,0 +1,276 @@
+"""Do replay, bandwidth and audit keep the contract on a user's own traces?"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from sweeps.cli.main import main
+
+MEMORY = "lpddr5-6400-x16"
+KEYS = {
+    "device", "pattern", "requests", "bytes", "cycles", "tck_ns", "bandwidth_gbps", "peak_gbps",
+    "utilization", "bound_gbps", "row_hits", "row_misses", "row_conflicts", "commands",
+    "latency_ns", "energy_nj", "threads", "wall_s",
+}  # fmt: skip
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def bankwise(*arguments: str | Path) -> Done:
+    """Run a command in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as left:
+        main([str(argument) for argument in arguments])
+    return Done(int(left.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def found(*arguments: str | Path) -> Any:
+    """The JSON that a command prints."""
+    done = bankwise(*arguments, "--json")
+    assert (done.code, done.err) == (0, "")
+    return json.loads(done.out)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """2,000 accesses in address order, every fifth a write."""
+    lines = [f"{'W' if i % 5 == 0 else 'R'} {32 * i:#x}" for i in range(2000)]
+    (tmp_path / "trace.txt").write_text("\n".join(lines))
+    return tmp_path / "trace.txt"
+
+
+def test_replay_gives_every_figure_of_the_contract(trace: Path) -> None:
+    one = found("replay", "mlu370-x4", trace)
+    assert set(one) >= KEYS
+    assert (one["device"], one["requests"], one["bytes"]) == ("mlu370-x4", 2000, 64000)
+    assert one["peak_gbps"] == pytest.approx(307.2)
+    assert one["commands"]["RD"] == 1600 and one["commands"]["WR"] == 400
+    assert 0 < one["bandwidth_gbps"] <= one["peak_gbps"]
+
+
+def test_a_trace_may_be_text_gzip_or_npz(trace: Path, tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "t.gz", "wt") as file:
+        file.write(trace.read_text())
+    address = np.arange(2000, dtype=np.uint64) * 32
+    np.savez(tmp_path / "t.npz", address=address, write=np.arange(2000) % 5 == 0)
+    cycles = {found("replay", MEMORY, trace.parent / name)["cycles"] for name in
+              ("trace.txt", "t.gz", "t.npz")}  # fmt: skip
+    assert len(cycles) == 1
+
+
+def test_channel_simulates_one_channel(trace: Path) -> None:
+    one, all_channels = (
+        found("replay", "mlu370-x4", trace, "--channel"),
+        found("replay", "mlu370-x4", trace),
+    )
+    assert one["peak_gbps"] == pytest.approx(12.8)
+    assert one["cycles"] > 10 * all_channels["cycles"]
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    ["timing.RL=40nCK", "controller.page_policy=closed", "controller.write_queue=2",
+     "timing.tRCD=60ns", "address_map=[column:6,bankgroup:2,bank:2,row]"],
+)  # fmt: skip
+def test_set_changes_the_answer(assignment: str, trace: Path) -> None:
+    plain, changed = (
+        found("replay", MEMORY, trace),
+        found("replay", MEMORY, trace, "--set", assignment),
+    )
+    assert plain["cycles"] != changed["cycles"] or plain["commands"] != changed["commands"]
+
+
+LOGGED = [["mlu370-x4"], [MEMORY], ["a100-80gb"], ["a100-80gb", "--channel"]]
+
+
+@pytest.mark.parametrize("arguments", LOGGED)
+def test_a_command_log_passes_the_audit(arguments: list[str], trace: Path, tmp_path: Path) -> None:
+    device, *rest = arguments
+    assert bankwise("replay", device, trace, *rest, "--commands", tmp_path / "log.csv").code == 0
+    done = bankwise("audit", device, tmp_path / "log.csv")
+    assert done.code == 0, done.out
+    assert "0 violations" in done.out
+
+
+def test_a_log_edited_by_hand_fails_the_audit(trace: Path, tmp_path: Path) -> None:
+    bankwise("replay", MEMORY, trace, "--commands", tmp_path / "log.csv")
+    lines = (tmp_path / "log.csv").read_text().splitlines()
+    at = next(i for i, line in enumerate(lines) if ",RD," in line)
+    lines[at] = lines[at - 1].split(",")[0] + "," + lines[at].split(",", 1)[1]
+    (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
+    done = bankwise("audit", MEMORY, tmp_path / "log.csv")
+    assert done.code == 1
+    assert "violations" in done.out
+
+
+def test_a_bad_line_is_placed_and_no_log_is_left(trace: Path, tmp_path: Path) -> None:
+    lines = trace.read_text().splitlines()
+    lines[16] = "R twelve"
+    trace.write_text("\n".join(lines))
+    done = bankwise("replay", MEMORY, trace, "--commands", tmp_path / "log.csv")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"{trace}:17: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.txt"]
+
+
+def test_a_missing_trace_and_an_address_outside_are_refused(tmp_path: Path) -> None:
+    assert bankwise("replay", MEMORY, tmp_path / "none.txt").code == 2
+    (tmp_path / "far.txt").write_text("R 0xffffffffffff\n")
+    done = bankwise("replay", MEMORY, tmp_path / "far.txt")
+    assert done.code == 2 and "outside" in done.err
+
+
+def test_bandwidth_gives_a_figure_a_pattern() -> None:
+    patterns = ["--pattern", "sequential", "--pattern", "random_64B"]
+    sequential, random = found("bandwidth", MEMORY, *patterns, "--set", "controller.refresh=none")
+    assert set(sequential) >= KEYS and set(random) >= KEYS
+    assert sequential["utilization"] >= 0.99
+    assert (
+        random["bandwidth_gbps"] < sequential["bandwidth_gbps"] <= sequential["bound_gbps"] * 1.0001
+    )
+    table = bankwise("bandwidth", MEMORY, "--pattern", "sequential").out
+    assert "sequential" in table and "bound" in table
+
+
+def test_an_unknown_pattern_gets_the_nearest(tmp_path: Path) -> None:
+    with contextlib.chdir(tmp_path):
+        done = bankwise("bandwidth", MEMORY, "--pattern", "sequentiel")
+    assert done.code == 2
+    assert done.err == "no pattern 'sequentiel'; did you mean 'sequential'?\n"
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RACM curves and closed forms over few bytes."""
+    monkeypatch.setattr("hwmodel.measure.racm.CHANNEL_BYTES", 1 << 16)
+    monkeypatch.setattr("hwmodel.measure.racm.DEVICE_BYTES", 1 << 18)
+    monkeypatch.setattr("hwmodel.measure.racm.LEAST_NS", 500.0)
+    monkeypatch.setattr("hwmodel.measure.racm.WARMUP_NS", 500.0)
+    monkeypatch.setattr("hwmodel.measure.racm.LARGEST_EXTENT", 32 << 10)
+    monkeypatch.setattr("hwmodel.measure.tightness.BYTES", 1 << 16)
+
+
+CONDITION = {"level", "read_share", "read_queue", "write_queue", "window_bytes"}
+
+
+@pytest.mark.usefixtures("brief")
+def test_racm_gives_curves_with_their_conditions_and_a_verdict_a_level() -> None:
+    done = found("bandwidth", "mlu370-x4", "--racm", "--extent", "4KiB", "--threshold", "0.5")
+    assert (done["device"], done["extent_bytes"], done["threshold"]) == ("mlu370-x4", 4096, 0.5)
+    assert len(done["digest"]) == 64 and len(done["seeds"]) >= 3
+    assert [verdict["level"] for verdict in done["verdicts"]] == ["device", "channel"]
+    for verdict in done["verdicts"]:
+        assert verdict["low"] <= verdict["alpha"] <= verdict["high"]
+        assert "4 KiB" in verdict["text"] and verdict["answer"] in verdict["text"]
+        assert all(set(by) == CONDITION | {"alpha", "low", "high"} for by in verdict["flipped_by"])
+    curves = done["curves"]
+    assert {c["read_share"] for c in curves} == {1.0, 0.75, 0.5}
+    assert {c["read_queue"] for c in curves} == {16, 32, 64}
+    windows = {c["window_bytes"] for c in curves if c["level"] == "device"}
+    assert windows == {8192, 16384, 32768, 65536}
+    assert {c["window_bytes"] for c in curves if c["level"] == "channel"} == {None}
+    assert sum(c["described"] for c in curves) == 2
+    for curve in curves:
+        assert set(curve) == CONDITION | {"described", "sequential_gbps", "points"}
+        assert [p["extent_bytes"] for p in curve["points"]] == [32 << i for i in range(11)]
+        for point in curve["points"]:
+            names = {"extent_bytes", "gbps", "alpha", "low", "high", "row_hit_rate"}
+            assert set(point) == names
+            assert point["gbps"] > 0 and 0 <= point["row_hit_rate"] <= 1
+            assert point["low"] <= point["alpha"] <= point["high"]
+
+
+@pytest.mark.usefixtures("brief")
+def test_racm_of_a_memory_is_that_of_one_channel_and_comes_out_again() -> None:
+    once, again = (found("bandwidth", MEMORY, "--racm") for _ in range(2))
+    assert once == again
+    assert {curve["level"] for curve in once["curves"]} == {"channel"}
+    assert once["extent_bytes"] == 16384 and once["threshold"] == 0.7
+
+
+@pytest.mark.usefixtures("brief")
+def test_racm_prints_a_table_and_a_verdict_and_writes_its_page(tmp_path: Path) -> None:
+    done = bankwise("bandwidth", "mlu370-x4", "--racm", "--html", tmp_path / "racm.html")
+    assert (done.code, done.err) == (0, "")
+    assert "Random extents of 16 KiB reach" in done.out and "read share 100 %" in done.out
+    page = (tmp_path / "racm.html").read_text()
+    assert page.count("<svg") == 5 and page.rstrip().endswith("</html>")
+    assert "http" not in page and "src=" not in page and "nan" not in page
+    assert "Random extents of 16 KiB reach" in page.replace("&nbsp;", " ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--extent", "100B"], "--extent: expected a multiple of a burst, 32 B, up to 1024 KiB; "
+                               "got 100 B"),
+        (["--extent", "32.5B"], "--extent: expected a multiple of a burst, 32 B, up to 1024 KiB; "
+                                "got 32.5 B"),
+        (["--extent", "2MiB"], "--extent: expected a multiple of a burst, 32 B, up to 1024 KiB; "
+                               "got 2,097,152 B"),
+        (["--extent", "16"], "--extent: expected a size with its unit, such as 512B or 24GiB; "
+                             "got '16'"),
+        (["--threshold", "0"], "--threshold: expected more than 0, at most 1; got 0"),
+        (["--threshold", "1.5"], "--threshold: expected more than 0, at most 1; got 1.5"),
+        (["--threshold", "nan"], "--threshold: expected more than 0, at most 1; got nan"),
+        (["--pattern", "sequential"], "--racm: does not go with --pattern"),
+        (["--set", "controller.read_queue=0"], None),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_what_racm_is_asked_is_told_at_once(
+    arguments: list[str], message: str | None
+) -> None:
+    done = bankwise("bandwidth", MEMORY, "--racm", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert message is None or done.err == message + "\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--extent", "16KiB"], ["--threshold", "0.7"], ["--html", "racm.html"]]
+)
+def test_what_only_racm_reads_is_refused_without_it(arguments: list[str]) -> None:
+    done = bankwise("bandwidth", MEMORY, *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"{arguments[0]}: needs --racm\n"
+
+
+@pytest.mark.usefixtures("brief")
+def test_devices_puts_what_is_simulated_beside_the_bounds_of_every_memory() -> None:
+    # without refresh: how much of it a short run meets is chance
+    for device in found("devices", "--set", "controller.refresh=none")["devices"]:
+        assert ("simulated" in device) == (device["kind"] == "memory")
+        for pattern, figures in device.get("simulated", {}).items():
+            assert set(figures) == {"rotating_gbps", "described_gbps"}
+            bound = device["bounds"][pattern]
+            assert bound["binding"]
+            assert all(0 < gbps <= 1.01 * bound["gbps"] for gbps in figures.values())
+
+
+@pytest.mark.usefixtures("brief")
+def test_devices_prints_what_is_simulated_and_what_binds() -> None:
+    text = bankwise("devices").out
+    assert "rotating" in text and "tRRD, tFAW" in text
+
+
+def test_devices_may_leave_the_simulation_out() -> None:
+    assert "rotating" not in bankwise("devices", "--no-simulate").out
+    assert not any("simulated" in device for device in found("devices", "--no-simulate")["devices"])
+
+
+def test_check_lists_what_a_description_assumes() -> None:
+    shown = bankwise("check", MEMORY, "--assumed")
+    assert shown.code == 0 and "assumed: controller.scheduler = frfcfs" in shown.out
+    assert "assumed:" not in bankwise("check", MEMORY).out

@@ -1,0 +1,75 @@
+"""`bankwise study` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hwmodel.description.description import names
+from tests.sweeps.cli.test_command_line import bankwise, refusal
+from tests.sweeps.studies.studies import TINY
+
+SETS = [part for item in TINY if "trials" not in item for part in ("--set", item)]
+WINDOWW = ["--set", "space.device_set.dma.windoww={choice: [8KiB]}"]
+
+
+def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
+    """A search of four trials in its own directory, its report, more trials, its best as a run."""
+    done = bankwise("study", "quick", "--trials", "4", "--jobs", "1", *SETS, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "runs" / "quick-1"
+    for said in ("4 trials", "On 2 replications that the search never saw", "against static"):
+        assert said in done.stdout, done.stdout
+    assert "4 buckets would leave at least" in done.stdout
+    assert len((out / "results.jsonl").read_text().splitlines()) == 4
+    assert json.loads((out / "provenance.json").read_text())["inputs"]["study"]["name"] == "quick"
+    assert bankwise("report", "runs/quick-1", cwd=tmp_path).stdout == done.stdout
+    assert "holds a run" in refusal("study", "quick", "--out", out, *SETS, cwd=tmp_path)
+    more = bankwise(
+        "study", "quick", "--trials", "6", "--resume", "--jobs", "1", *SETS, cwd=tmp_path
+    )
+    assert more.returncode == 0, more.stderr
+    lines = (out / "results.jsonl").read_text().splitlines()
+    assert [json.loads(line)["trial"] for line in lines] == list(range(6))
+    sets = ("requests=5", "replications=1", "fidelity=analytic")
+    asked = [part for item in sets for part in ("--set", item)]
+    best = bankwise("run", out / "best.yaml", "--jobs", "1", *asked, cwd=tmp_path)
+    assert best.returncode == 0, best.stderr
+    assert (tmp_path / "runs" / "quick-best-1" / "results.jsonl").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["study", "quik"], "no shipped study 'quik'; did you mean 'quick'?"),
+        (["study", "quick", "--trials", "0"], "trials: Input should be greater than or equal to 1"),
+        (["study", "quick", "--sampler", "tpee"], "sampler.name: Input should be 'tpe' or"),
+        (["study", "quick", "--jobs", "0"], "--jobs: expected 1 or more; got 0"),
+        (["study", "quick", "--jobs", "2", "--cluster", "tcp://h:1"], "--jobs: does not go with"),
+        (["study", "quick", "--set", "memory=sampled", *WINDOWW], "did you mean 'window'?"),
+        (["study", "quick", "--set", "space={}"], "space: expected at least one parameter"),
+        (["run", "quick", "--cluster", "tcp://h:1", "--jobs", "1"], "--jobs: does not go with"),
+        (["study", "./quick.yaml"], "./quick.yaml: no such file"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_and_nothing_is_written(
+    arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    assert said in refusal(*arguments, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mistake_in_the_space_has_its_line(tmp_path: Path) -> None:
+    quick = Path(__file__).resolve().parents[3] / "yaml" / "studies" / "quick.yaml"
+    text = quick.read_text().replace("serving.policy.gamma:", "serving.policy.gama:")
+    (tmp_path / "mine.yaml").write_text(text)
+    line = 1 + next(i for i, row in enumerate(text.splitlines()) if "gama" in row)
+    said = refusal("check", "mine.yaml", cwd=tmp_path)
+    assert said.startswith(f"mine.yaml:{line}: ") and "did you mean 'gamma'?" in said
+
+
+def test_devices_names_the_studies(tmp_path: Path) -> None:
+    done = bankwise("devices", "--no-simulate", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["studies"] == names("studies")

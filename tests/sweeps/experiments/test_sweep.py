@@ -1,0 +1,141 @@
+"""Does a sweep expand into the points it describes, and does --set reach them?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hwmodel.description.description import DescriptionError, names
+from sweeps.experiments.sweep import Sweep, label, load_sweep
+from sweeps.results.store import to_yaml
+
+SMOKE = load_sweep("smoke").document.file
+
+
+def written(tmp_path: Path, text: str) -> str:
+    (tmp_path / "mine.yaml").write_text(text)
+    return str(tmp_path / "mine.yaml")
+
+
+def policies(sweep: Sweep) -> list[str]:
+    return [point.experiment.serving.policy.name for point in sweep.points]
+
+
+@pytest.mark.parametrize("name", names("sweeps"))
+def test_every_shipped_sweep_lays_out_its_points(name: str) -> None:
+    sweep = load_sweep(name)
+    count = 1 + len(sweep.spec.controls)
+    count *= 1 + len(sweep.spec.changes) + len(sweep.spec.together)
+    for parameter in sweep.spec.break_even.values():
+        count += len(parameter.choice) or 2  # the ends; what follows hangs on the results
+    for values in sweep.spec.axes.values():
+        count *= len(values)
+    assert [point.index for point in sweep.points] == list(range(count))
+
+
+def test_quickstart_asks_what_it_promises() -> None:
+    sweep = load_sweep("quickstart")
+    main = [point for point in sweep.points if not point.control]
+    assert [(p.overrides["device"], p.overrides["serving.policy"]) for p in main] == [
+        (device, policy)
+        for device in ("mlu370-x4", "a100-80gb")
+        for policy in ("static", "paged", "odma")
+    ]
+    for point in main:
+        experiment = point.experiment
+        assert experiment.serving.memory.fidelity == "sampled"
+        assert experiment.requests >= 1000 and experiment.replications >= 3
+        assert experiment.load is not None and experiment.load.relative == 1.5
+    assert {p.experiment.serving.memory.fidelity for p in sweep.points if p.control} == {"analytic"}
+
+
+def test_the_config_lays_out_the_same_points(tmp_path: Path) -> None:
+    for name in names("sweeps"):
+        sweep = load_sweep(name)
+        again = load_sweep(written(tmp_path, to_yaml(sweep.config)))
+        assert [p.experiment for p in again.points] == [p.experiment for p in sweep.points]
+        assert again.config == sweep.config
+
+
+def test_the_config_writes_defaults_out() -> None:
+    base = load_sweep("smoke").config["base"]
+    assert base["serving"]["engine"]["max_num_seqs"] == 2048
+    assert "max_num_batched_tokens" in base["serving"]["engine"]
+    assert base["serving"]["gpu_memory_utilization"] == 0.9
+
+
+def test_set_reaches_the_experiment_the_axes_and_the_sweep() -> None:
+    sweep = load_sweep("smoke", ["requests=7", "load.relative=2", "name=other"])
+    assert {point.experiment.requests for point in sweep.points} == {7}
+    assert sweep.spec.name == "other"
+    assert policies(load_sweep("smoke", ["policy=odma"])) == ["odma"]
+    assert policies(load_sweep("smoke", ["policy=[odma, paged]"])) == ["odma", "paged"]
+    assert policies(load_sweep("smoke", ["axes.serving.policy=[static]"])) == ["static"]
+    devices = load_sweep("quickstart", ["device=a100-80gb"]).points
+    assert {point.experiment.device for point in devices} == {"a100-80gb"}
+    fidelity = load_sweep("quickstart", ["fidelity=analytic", "controls={}"]).points
+    assert {point.experiment.serving.memory.fidelity for point in fidelity} == {"analytic"}
+
+
+def test_an_axis_may_carry_options_of_a_policy() -> None:
+    sweep = load_sweep("smoke", ["policy=[{name: paged, block: 32}, static]"])
+    assert policies(sweep) == ["paged", "static"]
+    assert sweep.points[0].experiment.serving.policy.model_dump()["block"] == 32
+
+
+def test_an_axis_may_be_a_number_of_the_device() -> None:
+    sweep = load_sweep("smoke", ["axes.device_set.dma.window=[8KiB, 16KiB]"])
+    assert len(sweep.points) == 4
+    assert sweep.points[1].experiment.device_set == {"dma": {"window": "16KiB"}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "compare: serving.policy",
+            "compare: serving.polcy",
+            "compare: expected an axis; did you mean 's",
+        ),
+        ("[static, paged]", "[]", "expected at least one value"),
+        ("[static, paged]", "[static, static]", "a value is there twice"),
+        ("[static, paged]", "[static, pagd]", ":17: serving.policy"),
+        ("axes:", "axis:", "did you mean 'axes'?"),
+        ("  model: llama", "  modell: llama", "did you mean 'model'?"),
+        ("relative: 1.5", "relative: -1", "load.relative"),
+        ("relative: 1.5, of: best", "of: best", "expected one of rate_per_s, relative and goodput"),
+        ("  model: llama-2-7b", "  model: llama-2-7b\n  model: llama-2-7b", "duplicate key"),
+        ("    engine:", "    model: llama-2-7b\n    engine:", "give the model as `model`"),
+        ("kind: sweep", "kind: memory", "expected kind: sweep"),
+    ],
+)
+def test_mistakes_are_placed(old: str, new: str, said: str, tmp_path: Path) -> None:
+    text = Path(SMOKE).read_text()
+    assert old in text
+    with pytest.raises(DescriptionError) as error:
+        load_sweep(written(tmp_path, text.replace(old, new)))
+    assert said in str(error.value)
+    assert str(error.value).startswith(f"{tmp_path}/mine.yaml:")
+
+
+def test_a_description_beside_the_sweep_is_found_from_anywhere(tmp_path: Path) -> None:
+    (tmp_path / "card.yaml").write_text(CARD)
+    text = Path(SMOKE).read_text().replace("device: mlu370-x4", "device: card.yaml")
+    sweep = load_sweep(written(tmp_path, text))
+    assert sweep.points[0].experiment.device == str(tmp_path / "card.yaml")
+
+
+def test_labels_are_short() -> None:
+    assert label("/data/azure.csv.gz") == "azure"
+    assert label({"name": "paged", "block_tokens": 32}) == "paged block_tokens=32"
+    assert label(1.5) == "1.5"
+
+
+CARD = (Path(SMOKE).parents[1] / "accelerators/mlu370-x4.yaml").read_text()
+
+
+def test_a_mapping_needs_no_name() -> None:
+    assert label({"name": "paged", "block": 64}) == "paged block=64"
+    assert label({"refresh": "none"}) == "refresh=none"
+    assert label("/somewhere/mine.yaml") == "mine"

@@ -1,0 +1,33 @@
+"""The throughput that is compared does not depend on how much a policy runs at once."""
+
+from __future__ import annotations
+
+from sweeps.results.figures import THROUGHPUT
+
+
+def test_policies_are_compared_on_the_same_work() -> None:
+    from hwmodel.specs.device import load_device
+    from policies.requests.workload import generate, resolve_workload
+    from policies.serving.serving import ServingSpec, load_model, serve
+
+    # compute binds from a batch of about 80 on, so running more at once gains nothing
+    stream = generate(resolve_workload("azure-conv"), 2000, 13.0, (1, 1))
+    found = {}
+    for policy in ("static", "paged"):
+        spec = ServingSpec.model_validate(
+            {
+                "model": "deepseek-r1-distill-qwen-7b",
+                "policy": {"name": policy},
+                "engine": {
+                    "max_num_seqs": 4096,
+                    "max_num_batched_tokens": 4096,
+                    "max_tokens": 8192,
+                },
+                "memory": {"fidelity": "analytic", "efficiency": 0.9},
+            }
+        )
+        model, device = load_model(spec.model), load_device("a100-80gb")
+        found[policy] = serve(device, model, spec, stream, seed=1, warmup_requests=1000).metrics
+    assert found["paged"]["batch"] > 3 * found["static"]["batch"]
+    ratio = found["paged"][THROUGHPUT] / found["static"][THROUGHPUT]
+    assert 0.97 < ratio < 1.03
