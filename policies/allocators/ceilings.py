@@ -16,6 +16,7 @@ import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.arena import Arena, Fit
+from policies.allocators.capabilities import Caches, OnDemand, Swaps
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.reservation import ReservingAllocator
 from policies.requests.requests import IntArray
@@ -55,11 +56,10 @@ class IdealOptions(PolicyOptions):
     name: Literal["ideal"] = "ideal"
 
 
-class IdealAllocator(Allocator):
+class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
     """Requests one after another without gaps, in order of their ids, wherever that puts them."""
 
     Options = IdealOptions
-    moves_freely = True
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: IdealOptions
@@ -135,6 +135,9 @@ class IdealAllocator(Allocator):
         self._away.remove(request)
         self._admit(request, tokens, tokens, int(self.width[request]))
         return True
+
+    def extent_count(self, requests: IntArray) -> int:
+        return len(requests)
 
     def units(self, request: int) -> Units:
         self._require(request)

@@ -15,16 +15,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from policies.allocators.allocator import (
-    Allocator,
-    ContiguousAllocator,
-    Demand,
-    Limits,
-    Migration,
-    PolicyOptions,
-)
+from policies.allocators.allocator import Demand, Limits, PolicyOptions
 from policies.allocators.arena import Fit
 from policies.allocators.buckets import Buckets, align_up
+from policies.allocators.capabilities import Classifies, Learns, Migrates, Migration, Reports
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.pools import (
     PartitionedPools,
@@ -34,6 +28,7 @@ from policies.allocators.pools import (
     SharedPools,
     Split,
 )
+from policies.allocators.reservation import ContiguousAllocator
 from policies.allocators.score import Guess, Outcome, Score
 from policies.predictors.prediction import Predictive, entropy
 from policies.requests.requests import IntArray
@@ -135,8 +130,8 @@ class _Decision(NamedTuple):
     slots: int
 
 
-class OdmaAllocator(ContiguousAllocator):
-    """Buckets over pools."""
+class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
+    """Reservations of bucket sizes from pools."""
 
     Options = OdmaOptions
     options: OdmaOptions
@@ -151,8 +146,6 @@ class OdmaAllocator(ContiguousAllocator):
         if options.pool == "partitioned" and options.bucket_on == "output":
             self._blocks = _buckets(options, limits.max_model_len, [])
         self._pools = _pools(layout.slots, options, (self._blocks or self.buckets).bounds)
-        if options.large_full == "preempt_last":
-            self.preempts = "last"  # type: ignore[assignment, misc]
         self._refreshes = 0  # that the pools have seen
         self._tags = np.zeros(requests, np.int64)
         self._held = np.zeros(requests, np.int64)  # of all places of this residence
@@ -180,9 +173,16 @@ class OdmaAllocator(ContiguousAllocator):
         return self._pools.reach
 
     @property
+    def preempts(self) -> Literal["last", "itself"]:
+        return "last" if self.options.large_full == "preempt_last" else "itself"
+
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        return self.buckets.bounds
+
+    @property
     def due_s(self) -> float:
-        """When `clock` sets bounds anew, so that a request refused before may be admitted; inf
-        where no refresh is under way."""
+        """When a pending refresh takes effect."""
         return self.buckets.due_s
 
     def needs(
@@ -244,7 +244,7 @@ class OdmaAllocator(ContiguousAllocator):
         """The bucket: of a resident its own, of another the one that it would have now."""
         return int(self._tags[request]) if self.resident[request] else self._decide(demand).bucket
 
-    def share_bounds(self, other: Allocator) -> None:
+    def share_bounds(self, other: Learns) -> None:
         assert isinstance(other, OdmaAllocator)
         self.buckets, self._blocks = other.buckets, other._blocks
 

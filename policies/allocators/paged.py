@@ -18,8 +18,16 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from policies.allocators.allocator import Allocator, Demand, Limits, Migration, PolicyOptions
+from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.block_tables import BlockTables
+from policies.allocators.capabilities import (
+    Caches,
+    CopiesOnWrite,
+    Migration,
+    OnDemand,
+    Reports,
+    Swaps,
+)
 from policies.allocators.free_list import FREE_LISTS
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.prefix_cache import BlockCache, either
@@ -45,7 +53,7 @@ class PagedOptions(PolicyOptions):
     """Requests with the same system prompt hold its full blocks together."""
 
 
-class PagedAllocator(Allocator):
+class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports):
     """`_rows[request]`: rows of the block tables, one for each sample, the first sample's first."""
 
     Options = PagedOptions
@@ -231,7 +239,7 @@ class PagedAllocator(Allocator):
     def extent_count(self, requests: IntArray) -> int:
         if not self._samples:
             return int(self._tables.runs[self._first_row[requests]].sum())
-        return sum(_runs(self.units(request)) for request in requests.tolist())
+        return super().extent_count(requests)
 
     def report(self) -> dict[str, float]:
         """Prompt tokens of requests with a system prompt, those of them found in memory at their
@@ -242,12 +250,6 @@ class PagedAllocator(Allocator):
             "copied_tokens": float(self._copied_tokens),
         }
         return found if self._asked_tokens or self._copied_tokens else {}
-
-    @property
-    def shared_slots(self) -> int:
-        """Slots that `stored` and `reserved` count more than once, since several requests hold
-        them."""
-        return int(self.reserved.sum()) - self.reserved_total
 
     def _forks_among(self, requests: IntArray) -> bool:
         """Whether the next output token of some of `requests` makes copies."""
@@ -376,8 +378,3 @@ class PagedAllocator(Allocator):
             hashed -= int(shared.sum())
             blocks = blocks[~shared]
         self._list.push(blocks[::-1], len(blocks) - hashed)
-
-
-def _runs(units: Units) -> int:
-    """Physically contiguous runs of a request's units."""
-    return 1 + int((units.start[1:] != (units.start + units.size)[:-1]).sum())

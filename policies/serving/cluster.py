@@ -23,6 +23,7 @@ import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import Strict
+from policies.allocators.capabilities import report_of
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.replica import Replica
 
@@ -143,7 +144,7 @@ class Node:
                     "output_tokens": tokens[card],
                     "busy_s": float(self.busy_s[card]),
                     "preemptions": self.replicas[card].engine.preemptions,
-                    "policy": self.replicas[card].engine.allocator.report(),
+                    "policy": report_of(self.replicas[card].engine.allocator),
                 }
                 for card in each
             ],

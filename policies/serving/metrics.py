@@ -12,17 +12,14 @@ import numpy as np
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
-from policies.engines.engine import LIMITS, Engine, Step
+from policies.allocators.capabilities import OnDemand
+from policies.engines.engine import BOUNDS, Engine, Step
 from policies.memory.step import PHASES, StepTimes
 from policies.memory.step_energy import Transfer, serving_energy
 from policies.memory.traffic import reading
+from policies.requests.percentiles import quantiles, summary
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.timeline import Stretch, Timeline
-
-PERCENTILES = (50, 90, 99)
-QUANTILES = 101
-"""Points of the quantile functions of latencies: 0 %, 1 %, ... 100 %."""
-_DIGITS = 5
 
 
 @dataclass
@@ -56,7 +53,7 @@ class Sums:
     phase_s: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys((*PHASES, "overhead"), 0.0)
     )
-    limit_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*LIMITS, "idle"), 0.0))
+    limit_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*BOUNDS, "idle"), 0.0))
 
     def moved(self, model: TransformerSpec) -> dict[str, int]:
         """Bytes that each phase read or wrote in memory, what engines read alike once."""
@@ -149,8 +146,9 @@ class Metrics:
         sums.reserved_seconds += allocator.reserved_total * total
         if rounds > 1:
             sums.stored_seconds += batch * steps_s
-            fewer = allocator.grown(step.decode, rounds)
-            sums.reserved_seconds -= float(fewer @ times.total_s)
+            if isinstance(allocator, OnDemand):
+                fewer = allocator.grown(step.decode, rounds)
+                sums.reserved_seconds -= float(fewer @ times.total_s)
         holes = allocator.fragmentation
         sums.hole_seconds += holes * total
         sums.preemptions += step.preempted
@@ -274,23 +272,6 @@ class Metrics:
             },
             "over_time": {"warm_s": begin_s, **self.timeline.figures(capacity_tokens)},
         }
-
-
-def summary(values: FloatArray) -> dict[str, float]:
-    """Mean and percentiles; zeros where there is nothing to sum up."""
-    if not len(values):
-        return {"mean": 0.0, **{f"p{share}": 0.0 for share in PERCENTILES}}
-    points = np.percentile(values, PERCENTILES)
-    named = {f"p{share}": float(point) for share, point in zip(PERCENTILES, points, strict=True)}
-    return {"mean": float(values.mean()), **named}
-
-
-def quantiles(values: FloatArray) -> list[float]:
-    """The quantile function at `QUANTILES` even shares; empty where there is nothing."""
-    if not len(values):
-        return []
-    points = np.quantile(values, np.linspace(0.0, 1.0, QUANTILES))
-    return [float(f"{point:.{_DIGITS}g}") for point in points]
 
 
 def _times(energy: dict[str, Any], cards: int) -> dict[str, Any]:

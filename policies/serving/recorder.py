@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from policies.allocators.capabilities import Classifies
 from policies.memory.step import PHASES
 
 if TYPE_CHECKING:
-    from policies.allocators.allocator import Allocator, Migration
+    from policies.allocators.allocator import Allocator
+    from policies.allocators.capabilities import Migration
     from policies.engines.engine import Engine, Step
     from policies.memory.step import StepTimes
     from policies.requests.requests import Requests
@@ -154,8 +156,8 @@ class Watch:
 
 
 def _bounds(allocator: Allocator) -> tuple[int, ...]:
-    """The bounds of an allocator with buckets, else none."""
-    return tuple(getattr(getattr(allocator, "buckets", allocator), "bounds", ()))
+    """The bounds of an allocator with classes, else none."""
+    return allocator.bounds if isinstance(allocator, Classifies) else ()
 
 
 class Rows:

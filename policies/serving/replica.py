@@ -18,6 +18,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from policies.allocators.capabilities import Learns
 from policies.engines.engine import Engine, Step
 from policies.memory.fidelity import Memory
 from policies.memory.step import StepModel, StepTimes
@@ -45,6 +46,8 @@ class Replica:
         self.memory = memory
         self.metrics = metrics
         self.now_s = 0.0
+        allocator = engine.allocator
+        self._learns = allocator if isinstance(allocator, Learns) else None
         self._steps = steps
         self._together = together
         self._watch = None if recorder is None else Watch(recorder, engine)
@@ -76,7 +79,8 @@ class Replica:
         engine, begin_s = self.engine, self.now_s
         if engine.waits or self._to_come or until_s < math.inf:
             self.metrics.saturated(begin_s)
-        engine.allocator.clock(begin_s)
+        if self._learns is not None:
+            self._learns.clock(begin_s)
         step = engine.schedule()
         if self._watch:
             self._watch.scheduled(begin_s, step)
@@ -103,7 +107,7 @@ class Replica:
             rounds = self.engine.rounds(step, min(MOST_ROUNDS, self.memory.rounds_to_probe))
         times = self._steps.times(step, rounds, efficiency)
         ends = np.cumsum(np.concatenate(([self.now_s], times.total_s)))
-        event_s = min(self.engine.allocator.due_s, until_s)
+        event_s = until_s if self._learns is None else min(self._learns.due_s, until_s)
         if self._to_come and self.engine.admits_arrivals(step):
             event_s = min(event_s, self._to_come[0][0])
         if rounds > 1 and event_s < ends[rounds]:
