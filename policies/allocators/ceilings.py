@@ -1,11 +1,10 @@
-"""Ceilings: what no policy can have, to measure the policies against.
+"""Ceilings: idealised allocators that bound what a policy can reach.
 
 - `oracle` knows every output length and reserves exactly what will be stored, in one run. What is
   left of waste is that a run is held before it is filled, and the holes between runs.
-- `ideal` wastes nothing: a request holds what it has stored, token by token. Nor does layout cost
-  anything: each request's tokens are one run at any moment, as if all were moved together for free,
-  and what a preempted request had stored is there again when it is admitted again. It shares no
-  prompts among requests, nor does it know any length before it is due.
+- `ideal` reserves what is stored, token by token, and layout costs nothing: each request's tokens
+  are one run at any time, as if compacted for free, and the tokens of a preempted request are still
+  there when it is admitted again. It shares no prompts among requests and knows no output length.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class IdealOptions(PolicyOptions):
 
 
 class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
-    """Requests one after another without gaps, in order of their ids, wherever that puts them."""
+    """Requests one after another without gaps, in order of their ids."""
 
     Options = IdealOptions
 

@@ -64,7 +64,7 @@ class OdmaOptions(PolicyOptions):
     refresh: Annotated[int, Field(ge=0)] = 1_000
     """Realised lengths between two settings of the bounds; 0: never."""
     refreshes: Count | None = None
-    """How often bounds are set at most; 1: once, and frozen then. None: for ever."""
+    """How often bounds are set at most; 1: once, and frozen then. None: no limit."""
     refresh_delay: NonNegative = 0.0
     """Seconds from the length that sets off a refresh to the new bounds (assumed)."""
     first_bounds: Literal["even", "longest"] = "even"
@@ -90,12 +90,12 @@ class OdmaOptions(PolicyOptions):
     """When a pool is cut into blocks of its new size: when all of it is free, or what is free of it
     at once and the rest as it comes free. None: on_refresh (assumed)."""
     bucket_full: Literal["wait", "next_larger"] = "wait"
-    """What an admission does whose bucket has no room: wait at the head of the line, or take a
-    larger block or the large reservation (assumed)."""
+    """What to do when the bucket of an admission has no room: wait at the head of the line, or take
+    a larger block or the large reservation (assumed)."""
     large_full: Literal["preempt", "preempt_last", "next_larger"] = "preempt"
-    """What a request does that has outgrown its place when there is no room for a large one: it is
-    preempted, or the last running one is, or it moves to the next larger bucket that has room, and
-    is preempted where none has (assumed)."""
+    """What to do when a request has outgrown its place and there is no room for a large one:
+    preempt it, or preempt the last running one, or move it to the next larger bucket that has room
+    and preempt it if none has (assumed)."""
     fit: Fit = "first"
     """Which hole a reservation takes (assumed)."""
 
@@ -241,7 +241,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         return self._vacate(request)
 
     def tag(self, request: int, demand: Demand) -> int:
-        """The bucket: of a resident its own, of another the one that it would have now."""
+        """The bucket of a resident, or the one that another request would have now."""
         return int(self._tags[request]) if self.resident[request] else self._decide(demand).bucket
 
     def share_bounds(self, other: Learns) -> None:
@@ -275,7 +275,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         return {**self._score.figures(), "bucket_refreshes": self.buckets.refreshes}
 
     def _keep_up(self) -> None:
-        """Pools follow the bounds, whoever has moved them."""
+        """Resize the pools after the bounds changed, on this card or another."""
         if self._refreshes != self.buckets.refreshes:
             self._refreshes = self.buckets.refreshes
             self._pools.resize((self._blocks or self.buckets).bounds)
@@ -328,7 +328,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         return _Decision(raw, bucket, held)
 
     def _place(self, decision: _Decision, demand: Demand) -> Place | None:
-        """Where an admission goes; None if it has to wait."""
+        """The place of an admission; None if it has to wait."""
         if decision.bucket == self.options.buckets:
             return self._pools.place_large(decision.slots)
         larger = self.options.bucket_full == "next_larger"
@@ -338,7 +338,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         return place
 
     def _larger(self, request: int) -> Place | None:
-        """Where a request goes that has outgrown its place; None if it cannot."""
+        """The larger place of a request that has outgrown its own; None if there is none."""
         demand, large = self._demands[request], self._large(self._demands[request])
         if large <= self.reserved[request]:
             return None

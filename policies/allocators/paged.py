@@ -1,7 +1,7 @@
 """Paged allocation: blocks of a few tokens from a free list (Kwon et al. 2023, vLLM).
 
 A freed block keeps its content until it is handed out again, and vLLM finds full blocks by what
-they hold (automatic prefix caching). Modelled are the two cases that serving knows of: a preempted
+they hold (automatic prefix caching). Modelled are the two cases of serving: a preempted
 request finds the blocks of its last residence, and requests that begin with the same system prompt
 (`Demand.prefix_id`) hold its full blocks together, counted by reference. Only an unbroken prefix of
 full blocks counts. Blocks can be found as soon as they are stored, as in vLLM v1.
@@ -104,7 +104,7 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
 
     @property
     def fragmentation(self) -> float:
-        return 0.0  # any free block serves anybody; what the watermark spares is no hole
+        return 0.0  # any free block serves any request; the watermark is no hole
 
     @property
     def loses_ends_first(self) -> bool:
@@ -112,11 +112,11 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         return self.options.free_list in ("fifo", "split")
 
     def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
-        """See `Allocator.cached`; with its `demand`, also for a request not seen before."""
+        """See `Caches.cached`; with its `demand`, also for a request not seen before."""
         return len(self._found(request, limit, demand)) * self.block
 
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
-        """See `Allocator.fits`; `request` and its `demand` tell which blocks others hold for it."""
+        """See `OnDemand.fits`; with its `demand`, blocks that it shares count as found."""
         if demand is None:
             return -(-tokens // self.block) + self._spared <= self._list.free
         return self._has_room(demand, tokens, self._found(request, tokens - 1, demand))
@@ -272,8 +272,8 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         return Units(start, tokens, np.full(len(start), self.block, np.int64))
 
     def _lengths(self, demand: Demand, stored: int) -> list[int]:
-        """Tokens of each sample that holds any when the request stores so many: the prompt's are
-        everybody's, outputs are dealt in turn."""
+        """Tokens of each sample that holds any when the request stores so many: the prompt's
+        belong to all, outputs are dealt in turn."""
         outputs = stored - demand.prompt
         if demand.samples == 1 or outputs <= 0:
             return [stored]

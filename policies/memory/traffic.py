@@ -1,4 +1,4 @@
-"""The accesses of one layer's phases: what every DMA engine is told to move, at its real addresses.
+"""The accesses of one layer's phases: what every DMA engine moves, at its real addresses.
 
 A descriptor is one contiguous extent that one engine reads or writes. How a batch's extents are
 dealt to engines is `spread` (assumed: kernels differ):

@@ -1,8 +1,8 @@
-"""A record of physical memory: who held which token slots, from when until when.
+"""A log of physical memory: which request held which token slots, from when until when.
 
 A row is a run of slots that one request holds, that lie together and were taken together. Recording
-begins when a share of the requests has ended, so that memory is as it is in use, and ends after
-`MOST` rows, so that the record of a long run can still be looked at; what is held then ends then.
+begins when a share of the requests has ended, so that memory is in steady use, and ends after
+`MOST_ROWS`, so that the log of a long run stays readable; what is held then ends then.
 Slots that grow within a stretch of steps alike count from the stretch's beginning; slots that
 several requests share are each one's.
 """
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 BEGIN = 0.3
 """Share of the requests that have ended when recording begins (assumed)."""
-MOST = 200_000
-"""Rows."""
+MOST_ROWS = 200_000
 Run = tuple[int, int]
 """First slot, and how many."""
 
@@ -48,7 +47,7 @@ class MemoryLog(Recorder):
     def step(
         self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
     ) -> None:
-        if self._wait > 0 or self._written > MOST:
+        if self._wait > 0 or self._written > MOST_ROWS:
             return
         self._now_s = now_s + seconds
         for request, known in self._known.items():
@@ -56,7 +55,7 @@ class MemoryLog(Recorder):
             if reserved != known:
                 self._known[request] = reserved
                 self._look(request, now_s, allocator)
-        if self._written + sum(map(len, self._held.values())) > MOST:
+        if self._written + sum(map(len, self._held.values())) > MOST_ROWS:
             self._end(self._now_s)
 
     def _look(self, request: int, now_s: float, allocator: Allocator) -> None:
@@ -94,11 +93,11 @@ class MemoryLog(Recorder):
         for request, held in self._held.items():
             self._write(request, held, now_s)
         self._held.clear()
-        self._written = MOST + 1
+        self._written = MOST_ROWS + 1
 
     def _write(self, request: int, held: dict[Run, float], until_s: float) -> None:
         """Runs that touch and began together are one row."""
-        if self._written > MOST:
+        if self._written > MOST_ROWS:
             return
         joined: list[tuple[int, int, float]] = []
         for (first, slots), from_s in sorted(held.items()):

@@ -1,5 +1,4 @@
-"""What a serving run is judged by: sums over steps, times of requests, and the figures made of
-them."""
+"""Metrics of a serving run: sums over steps, times of requests, and figures from both."""
 
 from __future__ import annotations
 
@@ -108,8 +107,7 @@ class Metrics:
         self.sums.limit_s["idle"] += seconds
 
     def saturated(self, now: float) -> None:
-        """Somebody waits, or somebody will still arrive: the steady part reaches at least to
-        `now`."""
+        """Requests wait or are still to arrive: the steady part reaches at least to `now`."""
         self.close = (now, self.sums.output_tokens)
 
     def steps(
@@ -218,7 +216,7 @@ class Metrics:
         begin_s, begin = self.begin
         start = float(self.arrival_s[0]) if self.warmup == 0 and len(self.arrival_s) else begin_s
         last = float(np.nanmax(self.end_s, initial=0.0))
-        # where nobody waited any more after the warm-up, everything after it is the steady part
+        # if no request waited after the warm-up, everything after it is the steady part
         close_s, made = self.close if self.close[0] > start else (last, self.sums.output_tokens)
         after = self.sums.since(begin)
         makespan = last - float(self.arrival_s[0]) if len(self.arrival_s) else 0.0

@@ -1,7 +1,7 @@
 """Records of a serving run as it goes: a row of CSV for each request and for each stretch of steps.
 
-`Watch` is what the serving loop calls; it tells a `Recorder` what happened. A recorder writes as it
-is told and keeps only what it knows of requests that are under way.
+The serving loop calls `Watch`, which passes events to a `Recorder`. A recorder writes as they come
+and keeps only the state of requests that have not ended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """What can be told of a run. Times in seconds since its start; requests by their index."""
+    """Receives the events of a run. Times in seconds since its start; requests by their index."""
 
     def step(
         self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
@@ -105,7 +105,7 @@ class Recorders(Recorder):
 
 
 class Watch:
-    """Tells a recorder what the serving loop sees: who runs after a step that did not before."""
+    """Derives events from the running requests before and after a step."""
 
     def __init__(self, recorder: Recorder, engine: Engine) -> None:
         self._recorder = recorder
@@ -177,7 +177,7 @@ class Rows:
 
 @dataclass
 class _Life:
-    """What is known of a request under way."""
+    """State of a request that has not ended."""
 
     admitted_s: float
     first_s: float = float("nan")
@@ -223,14 +223,14 @@ class RequestLog(Recorder):
 
     def ended(self, now_s: float, request: int) -> None:
         life, stream = self._lives.pop(request), self._requests
-        told = (
+        columns = (
             stream.prompt_tokens, stream.output_tokens, stream.prefix_id, stream.prefix_tokens,
             stream.samples,
         )  # fmt: skip
         self._rows.add(
             [
                 request, float(stream.arrival_s[request]), life.admitted_s, life.first_s, now_s,
-                *(int(column[request]) for column in told), life.admissions, life.recomputed,
+                *(int(column[request]) for column in columns), life.admissions, life.recomputed,
                 life.swapped, life.migrations, life.migrated_tokens, life.reserved,
             ]
         )  # fmt: skip

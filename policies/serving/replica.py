@@ -3,8 +3,8 @@
 Between two events (arrival, end, growth that could fail, bucket refresh, migration, probe) steps
 are alike, and they are advanced together with the very numbers that single steps would have.
 
-A driver of several replicas goes on with the one whose `next_s` is the least, and no further than
-its own next event:
+A driver of several replicas advances the one with the least `next_s`, and no further than its own
+next event:
 
     while replica.next_s < until_s:
         ended = replica.advance(until_s)
@@ -68,7 +68,7 @@ class Replica:
         """The steps from `next_s`, which is finite, to the next event, but none that begins at or
         after `until_s`. Returns the requests that ended with them.
 
-        until_s: the load goes on there; inf where only who was announced by `arrive` will come.
+        until_s: the load goes on there; inf if all requests to come were announced by `arrive`.
         """
         self._join()
         if not self.engine.busy:
@@ -95,7 +95,7 @@ class Replica:
         return self._complete(step, rounds)
 
     def _join(self) -> None:
-        """Who has arrived by now joins the line."""
+        """Requests that have arrived join the line."""
         while self._to_come and self._to_come[0][0] <= self.now_s:
             self.engine.waiting.append(self._to_come.popleft()[1])
 

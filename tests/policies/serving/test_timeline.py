@@ -10,7 +10,7 @@ import pytest
 from hwmodel.specs.device import load_device
 from policies.memory.banks import bank_activity
 from policies.requests.percentiles import POINTS, quantiles
-from policies.serving.timeline import MOST, Stretch, Timeline
+from policies.serving.timeline import MOST_BINS, Stretch, Timeline
 from tests.policies.small import mixed, run
 
 
@@ -51,7 +51,7 @@ def test_bins_widen_and_nothing_is_lost() -> None:
         timeline.add(even(now, steps, 0.01))
         now, tokens = now + steps * 0.01, tokens + 2 * steps
     found = timeline.figures(100)
-    assert MOST / 2 <= len(found["running"]) <= MOST
+    assert MOST_BINS / 2 <= len(found["running"]) <= MOST_BINS
     assert found["width_s"] * len(found["running"]) == pytest.approx(now, rel=0.05)
     assert set(found["running"]) == {2}
     assert set(found["output_tokens_per_s"]) == {200}
