@@ -272,7 +272,7 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         return Units(start, tokens, np.full(len(start), self.block, np.int64))
 
     def _lengths(self, demand: Demand, stored: int) -> list[int]:
-        """Tokens of each sample that holds any when the request stores so many: the prompt's
+        """Tokens of each sample that holds any when the request stores `stored`: the prompt's
         belong to all, outputs are dealt in turn."""
         outputs = stored - demand.prompt
         if demand.samples == 1 or outputs <= 0:
@@ -281,7 +281,7 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         return [demand.prompt + (outputs + turn) // demand.samples for turn in turns]
 
     def _blocks(self, demand: Demand, stored: int) -> int:
-        """Blocks of a request that stores so many tokens."""
+        """Blocks of a request that stores `stored` tokens."""
         lengths = self._lengths(demand, stored)
         common = (len(lengths) - 1) * (demand.prompt // self.block)
         return sum(-(-length // self.block) for length in lengths) - common

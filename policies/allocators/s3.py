@@ -1,7 +1,7 @@
 """S3: contiguous reservations in fixed classes of predicted output length (Jin et al. 2023).
 
 A classifier names one of ten classes of equal width; the class's bound is reserved behind the
-prompt. A request that outgrows it is preempted, and what it had is computed again in a larger
+prompt. A request that outgrows it is preempted, and is computed again in a larger
 reservation. Classes are set once, from an offline histogram of lengths, and not adapted.
 
 Here the class is that of the predictor's median (S3 trains a classifier of its own). Assumed, for
@@ -41,8 +41,8 @@ class S3Options(PolicyOptions):
     lengths: list[Count] = []
     """Output lengths of an earlier sample, or its quantiles at equal distances, in tokens."""
     profile: Annotated[int, Field(ge=0)] = 0
-    """Take the first so many realised lengths for the earlier sample. Until then classes part
-    what `max_tokens` allows evenly. Not more than the warm-up, for a fair account."""
+    """Use this many realised lengths as the earlier sample. Until then classes divide `max_tokens`
+    evenly. For a fair comparison at most the warm-up."""
     outgrown: Literal["next", "double"] = "next"
     """What is reserved after a misprediction: the next class, or twice as much."""
     fit: Fit = "first"

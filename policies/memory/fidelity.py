@@ -57,7 +57,7 @@ class FidelitySpec(Strict):
     measure: Nanoseconds | None = None
     """Device time that a probe measures. None: as `probe_bytes` says."""
     calibrate: PositiveBytes = 16 << 20
-    """Most bytes of a layer that some probes simulate from its begin to its end beside their window
+    """Most bytes of a layer that some probes simulate whole in addition to their window
     (assumed; whole layers can take seconds)."""
     precision: Annotated[float, Field(gt=0)] = 0.02
     """Relative half-width of a phase's 95 % interval above which further probes are taken
@@ -72,7 +72,7 @@ class FidelitySpec(Strict):
     seed: Annotated[int, Field(ge=0)] = 0
     """sampled: another number draws other windows, of a run that is else the same."""
     max_probes: Count = 100
-    """Probes of one phase: at most so many in the warm-up, and as many after it."""
+    """Probes of one phase: the most in the warm-up, and again after it."""
 
 
 class Memory:

@@ -29,7 +29,7 @@ _TO_THE_END = 1 << 30
 
 
 class Beside(NamedTuple):
-    """A whole layer, or the begin of a long one, that was simulated beside a window."""
+    """A whole layer, or the start of a long one, simulated in addition to a window."""
 
     at_peak_ns: float
     lost_ns: float
@@ -83,9 +83,9 @@ class Probe:
 
         A layer that fits the window is simulated whole. Else the window begins at a random place of
         a random layer and runs on into the next ones; what a layer loses at its begin, until the
-        first request is at the memory, and at its end, when engines run out of work, is reckoned,
-        the latter as if all engines had gone on evenly. calibrate: that layer is simulated as well,
-        whole or the first `FidelitySpec.calibrate` bytes of it, which gives what the estimate
+        first request is at the memory, and at its end, when engines run out of work, is estimated,
+        the latter as if all engines had progressed evenly. calibrate: the layer, or the first
+        `FidelitySpec.calibrate` bytes of it, is also simulated whole, which gives what the estimate
         leaves out.
         """
         begun = time.perf_counter()
@@ -167,11 +167,11 @@ class Probe:
 
 
 def lost_ns(beside: list[Beside], at_peak_ns: float) -> tuple[float, float]:
-    """(mean, half-width of its 95 % interval) of what a layer of `at_peak_ns` takes beyond what is
-    reckoned from its window.
+    """(mean, half-width of its 95 % interval) of what a layer of `at_peak_ns` takes beyond the
+    estimate from its window.
 
-    Engines are served in an order that is as good as random, so that their progress drifts apart
-    with the root of the time (a random walk), and with it the end of the last one.
+    Engines are served in an effectively random order, so their progress diverges with the root of
+    the time (a random walk), and with it the end of the last one.
     """
     if not beside:
         return 0.0, 0.0

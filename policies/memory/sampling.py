@@ -30,7 +30,7 @@ from policies.memory.traffic import Extent, Reading, Spread
 RECENT = 4
 """Probes of a phase that are averaged (assumed), so that no outlier stands alone."""
 FIRST, EVERY = 4, 32
-"""The first of every so many windows have a whole layer measured beside them (assumed)."""
+"""The first FIRST of every EVERY windows also measure a whole layer (assumed)."""
 ANOTHER = 3.0
 """Placement statistics that changed by more than this (to four times or a quarter) are probed
 however recent the last probe is (assumed)."""
@@ -58,11 +58,11 @@ class SampledMemory(Memory):
         self._results: dict[str, list[tuple[float, Any]]] = {name: [] for name in self._clocks}
         self._marks = dict.fromkeys(self._clocks, 0)
         self._beside: dict[str, list[Beside]] = {name: [] for name in self._clocks}
-        """Layers that were simulated beside their windows."""
+        """Layers that were simulated in addition to their windows."""
         self._windows = dict.fromkeys(self._clocks, 0)
         """Probes of a window."""
         self._common = dict.fromkeys(self._clocks, 0.0)
-        """Relative half-width that all windows have alike, from what they leave out."""
+        """Relative half-width common to all windows, from what they leave out."""
         self._placed: dict[str, list[tuple[float, ...]]] = {name: [] for name in self._clocks}
         """Placement statistics of each probe."""
         self._run_bytes: list[float] = []

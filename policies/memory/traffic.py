@@ -246,7 +246,7 @@ def window(
     descriptors: Descriptors, engines: int, begin: float, each_bytes: int | IntArray, align: int
 ) -> Descriptors:
     """The part of every engine's issue order from the share `begin` of its bytes on, `each_bytes`
-    long: for all engines alike, or (n,) as it is for the engine of each descriptor."""
+    long: the same for all engines, or (n,) as it is for the engine of each descriptor."""
     total = np.bincount(descriptors.engine, descriptors.size, engines).astype(np.int64)
     passed = np.cumsum(descriptors.size) - descriptors.size
     before = np.concatenate(([0], np.cumsum(total)[:-1]))

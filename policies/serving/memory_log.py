@@ -3,7 +3,7 @@
 A row is a run of slots that one request holds, that lie together and were taken together. Recording
 begins when a share of the requests has ended, so that memory is in steady use, and ends after
 `MOST_ROWS`, so that the log of a long run stays readable; what is held then ends then.
-Slots that grow within a stretch of steps alike count from the stretch's beginning; slots that
+Slots that grow within a stretch of equal steps count from the stretch's beginning; slots that
 several requests share are each one's.
 """
 
@@ -59,7 +59,7 @@ class MemoryLog(Recorder):
             self._end(self._now_s)
 
     def _look(self, request: int, now_s: float, allocator: Allocator) -> None:
-        """What the request holds now: what it gave up ends, what is new begins."""
+        """Compare what the request holds now with before: close rows and open new ones."""
         units = allocator.units(request)
         found = set(zip(units.start.tolist(), units.size.tolist(), strict=True))
         held = self._held.setdefault(request, {})

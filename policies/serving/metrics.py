@@ -55,7 +55,7 @@ class Sums:
     limit_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*BOUNDS, "idle"), 0.0))
 
     def moved(self, model: TransformerSpec) -> dict[str, int]:
-        """Bytes that each phase read or wrote in memory, what engines read alike once."""
+        """Bytes that each phase read or wrote in memory; what several engines read counts once."""
         tokens = {
             "attention": self.attention_tokens,
             "prefill": self.prefill_kv_tokens,
@@ -119,7 +119,7 @@ class Metrics:
         begin_s: float,
         reserved: int,
     ) -> None:
-        """Add consecutive steps alike, from `begin_s` on; `reserved` slots in the first of them,
+        """Add consecutive equal steps, from `begin_s` on; `reserved` slots in the first of them,
         `allocator` as it is at the end of the last."""
         sums, rounds, batch = self.sums, len(times.total_s), step.tokens
         total = float(times.total_s.sum())
@@ -273,7 +273,7 @@ class Metrics:
 
 
 def _times(energy: dict[str, Any], cards: int) -> dict[str, Any]:
-    """The energy of so many cards alike."""
+    """The energy of `cards` equal cards."""
     parts = {name: cards * each for name, each in energy["parts_mj_per_token"].items()}
     whole = cards * energy["mj_per_token"]
     return {**energy, "mj_per_token": whole, "parts_mj_per_token": parts}

@@ -31,17 +31,17 @@ class Recorder:
     def step(
         self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
     ) -> None:
-        """Steps alike began at `now_s` and took `seconds` together, `len(times.total_s)` of them;
+        """Equal steps began at `now_s` and took `seconds` together, `len(times.total_s)` of them;
         `allocator` as it is at their end."""
 
     def admitted(self, now_s: float, request: int, slots: int) -> None:
-        """It runs from now on, with so many slots reserved."""
+        """It runs from now on, with `slots` reserved."""
 
     def first_token(self, now_s: float, request: int) -> None:
         """It has its first output token."""
 
     def resumed(self, now_s: float, request: int) -> None:
-        """After a preemption it decodes again: all is computed, or copied, anew."""
+        """After a preemption it decodes again; its KV is recomputed or swapped in."""
 
     def ended(self, now_s: float, request: int) -> None:
         """It has its last output token."""
@@ -240,7 +240,7 @@ class RequestLog(Recorder):
 
 
 class StepLog(Recorder):
-    """A row for each stretch of steps alike: seconds of its phases, slots as they end it."""
+    """A row for each stretch of equal steps: seconds of its phases, slots as they end it."""
 
     COLUMNS = (
         "start_s", "seconds", "steps", "decode", "context_tokens", "chunks", "prefill_tokens",

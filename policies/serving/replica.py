@@ -1,7 +1,7 @@
 """One replica: a model on its cards, served from event to event in its own time.
 
 Between two events (arrival, end, growth that could fail, bucket refresh, migration, probe) steps
-are alike, and they are advanced together with the very numbers that single steps would have.
+are equal and are advanced together, with exactly the numbers of single steps.
 
 A driver of several replicas advances the one with the least `next_s`, and no further than its own
 next event:
@@ -100,7 +100,7 @@ class Replica:
             self.engine.waiting.append(self._to_come.popleft()[1])
 
     def _times(self, step: Step, until_s: float) -> tuple[StepTimes, FloatArray]:
-        """(times of the steps alike from now on, when each of them begins and when they end)."""
+        """(times of the equal steps from now on, the begin of each and the end of the last)."""
         efficiency = self.memory.observe(step, self.engine)
         rounds = 1
         if self._together:

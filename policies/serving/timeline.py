@@ -1,7 +1,7 @@
 """A run over time: at most `MOST_BINS` bins of equal width, whatever its length.
 
 Bins double in width when the run outgrows them, so memory stays bounded. A step belongs to the bin
-in which it begins. Within a stretch of steps alike the reserved slots are interpolated.
+in which it begins. Within a stretch of equal steps the reserved slots are interpolated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DIGITS = 5
 
 
 class Stretch(NamedTuple):
-    """Steps alike, one after another; slots and tokens as they are in the first step."""
+    """Consecutive equal steps; slots and tokens are those of the first."""
 
     begin_s: float
     times_s: FloatArray
