@@ -32,7 +32,7 @@ from policies.requests.requests import FloatArray, IntArray, Requests
 
 Count = Annotated[int, Field(ge=1)]
 
-BOUNDS = ("kv_memory", "sequence_cap", "token_budget", "offered_load", "batching")
+STEP_LIMITS = ("kv_memory", "sequence_cap", "token_budget", "offered_load", "batching")
 """What can limit a step."""
 
 
@@ -91,7 +91,7 @@ class Step(NamedTuple):
     migrations: list[Migration]
     preempted: int
     limit: str
-    """Which of BOUNDS limited the step."""
+    """Which of STEP_LIMITS limited the step."""
     cached: int = 0
     """Tokens that requests found in memory at their admission and need not prefill."""
     further: int = 0
@@ -303,7 +303,7 @@ class Engine(ABC):
         return int(self.prompt[request] + self.samples[request] * generated)
 
     def _admit(self, chunks: list[Chunk], budget: int) -> str:
-        """Admit from the head of the line; which of BOUNDS ended it."""
+        """Admit from the head of the line; which of STEP_LIMITS ended it."""
         admitted: list[int] = []
         sequences = self._sequences(self.running)
         limit = "offered_load"
@@ -329,7 +329,7 @@ class Engine(ABC):
         return limit
 
     def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
-        """Admit a request if possible: (which of BOUNDS refused it, its first chunk or None)."""
+        """Admit a request if possible: (which of STEP_LIMITS refused it, its first chunk or None)."""
         samples = int(self.samples[request])
         if sequences + samples > self.spec.max_num_seqs:
             return "sequence_cap", None

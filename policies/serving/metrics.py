@@ -12,7 +12,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import OnDemand
-from policies.engines.engine import BOUNDS, Engine, Step
+from policies.engines.engine import STEP_LIMITS, Engine, Step
 from policies.memory.step import PHASES, StepTimes
 from policies.memory.step_energy import Transfer, serving_energy
 from policies.memory.traffic import reading
@@ -52,7 +52,9 @@ class Sums:
     phase_s: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys((*PHASES, "overhead"), 0.0)
     )
-    limit_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*BOUNDS, "idle"), 0.0))
+    limit_s: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys((*STEP_LIMITS, "idle"), 0.0)
+    )
 
     def moved(self, model: TransformerSpec) -> dict[str, int]:
         """Bytes that each phase read or wrote in memory; what several engines read counts once."""
