@@ -329,7 +329,7 @@ class Engine(ABC):
         return limit
 
     def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
-        """Admit a request if possible: (which of STEP_LIMITS refused it, its first chunk or None)."""
+        """Admit a request if possible: (its step limit, its first chunk or None)."""
         samples = int(self.samples[request])
         if sequences + samples > self.spec.max_num_seqs:
             return "sequence_cap", None
