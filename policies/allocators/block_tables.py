@@ -64,7 +64,7 @@ class BlockTables:
     def advance(
         self, rows: IntArray, rounds: int, blocks: IntArray, stored: IntArray, reserved: IntArray
     ) -> None:
-        """`rounds` times a token for each of `rows`, in order; who lacks room takes the next of
+        """`rounds` times a token for each of `rows`, in order; a row without room takes the next of
         `blocks` (as many as `wanted` said).
 
         stored, reserved: int64 (requests,), of which those of the owners are modified in place.
@@ -156,7 +156,7 @@ def _advance(
     """See `BlockTables.advance`. Modifies table, count, tokens, runs, stored and reserved."""
     taken = done = 0
     while taken < len(blocks):
-        # to the round in which somebody's room ends; in it, a block for each whose room ended
+        # to the round in which a row is full; in it, a block for each full row
         room = rounds
         for row in rows:
             room = min(room, count[row] * block - tokens[row] - done)

@@ -31,7 +31,7 @@ class Buckets:
 
     The quantile is the smallest length that a share p_i of the window does not exceed, rounded up
     to `align` and held below `longest`. `levels` are the p_i, i/B unless given. Bounds are computed
-    anew after every `refresh` lengths (0: never), `most` times at most (None: for ever), and are in
+    anew after every `refresh` lengths (0: never), `most` times at most (None: no limit), and are in
     force `delay_s` later, in the order they were computed in. Before that they are `first`, or part
     [0, longest] evenly (assumed: the paper does not say).
     """

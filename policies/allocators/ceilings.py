@@ -1,11 +1,10 @@
-"""Ceilings: what no policy can have, to measure the policies against.
+"""Ceilings: idealised allocators that bound what a policy can reach.
 
 - `oracle` knows every output length and reserves exactly what will be stored, in one run. What is
   left of waste is that a run is held before it is filled, and the holes between runs.
-- `ideal` wastes nothing: a request holds what it has stored, token by token. Nor does layout cost
-  anything: each request's tokens are one run at any moment, as if all were moved together for free,
-  and what a preempted request had stored is there again when it is admitted again. It shares no
-  prompts among requests, nor does it know any length before it is due.
+- `ideal` reserves what is stored, token by token, and layout costs nothing: each request's tokens
+  are one run at any time, as if compacted for free, and the tokens of a preempted request are still
+  there when it is admitted again. It shares no prompts among requests and knows no output length.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.arena import Arena, Fit
+from policies.allocators.capabilities import Caches, OnDemand, Swaps
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.reservation import ReservingAllocator
 from policies.requests.requests import IntArray
@@ -55,11 +55,10 @@ class IdealOptions(PolicyOptions):
     name: Literal["ideal"] = "ideal"
 
 
-class IdealAllocator(Allocator):
-    """Requests one after another without gaps, in order of their ids, wherever that puts them."""
+class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
+    """Requests one after another without gaps, in order of their ids."""
 
     Options = IdealOptions
-    moves_freely = True
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: IdealOptions
@@ -135,6 +134,9 @@ class IdealAllocator(Allocator):
         self._away.remove(request)
         self._admit(request, tokens, tokens, int(self.width[request]))
         return True
+
+    def extent_count(self, requests: IntArray) -> int:
+        return len(requests)
 
     def units(self, request: int) -> Units:
         self._require(request)

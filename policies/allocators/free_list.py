@@ -1,6 +1,6 @@
 """Free lists of blocks: the order in which freed blocks are handed out again.
 
-A block can also be taken from the middle, by whom finds its content again. An operation looks at no
+A block can also be taken from the middle, when its content is found again. An operation looks at no
 more than a fixed multiple of the blocks it moves, on average.
 """
 
@@ -28,7 +28,7 @@ class FreeList(ABC):
 
     @abstractmethod
     def push(self, blocks: IntArray, unhashed: int = 0) -> None:
-        """Free `blocks`, in this order; nobody can find the first `unhashed` of them again."""
+        """Free `blocks`, in this order; the first `unhashed` of them can never be found again."""
 
     @abstractmethod
     def take(self, blocks: IntArray) -> None:
@@ -104,7 +104,7 @@ class Queue(Line):
 
 
 class SplitQueue(Queue):
-    """As `Queue`, but blocks whose content nobody can find again go to its front: later
+    """As `Queue`, but blocks whose content cannot be found again go to its front: later
     versions of vLLM v1 (`BlockPool.free_blocks` prepends blocks without a hash). vLLM v0 with
     prefix caching also uses up the blocks without a hash before it evicts others."""
 

@@ -15,16 +15,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from policies.allocators.allocator import (
-    Allocator,
-    ContiguousAllocator,
-    Demand,
-    Limits,
-    Migration,
-    PolicyOptions,
-)
+from policies.allocators.allocator import Demand, Limits, PolicyOptions
 from policies.allocators.arena import Fit
 from policies.allocators.buckets import Buckets, align_up
+from policies.allocators.capabilities import Classifies, Learns, Migrates, Migration, Reports
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.pools import (
     PartitionedPools,
@@ -34,6 +28,7 @@ from policies.allocators.pools import (
     SharedPools,
     Split,
 )
+from policies.allocators.reservation import ContiguousAllocator
 from policies.allocators.score import Guess, Outcome, Score
 from policies.predictors.prediction import Predictive, entropy
 from policies.requests.requests import IntArray
@@ -69,7 +64,7 @@ class OdmaOptions(PolicyOptions):
     refresh: Annotated[int, Field(ge=0)] = 1_000
     """Realised lengths between two settings of the bounds; 0: never."""
     refreshes: Count | None = None
-    """How often bounds are set at most; 1: once, and frozen then. None: for ever."""
+    """How often bounds are set at most; 1: once, and frozen then. None: no limit."""
     refresh_delay: NonNegative = 0.0
     """Seconds from the length that sets off a refresh to the new bounds (assumed)."""
     first_bounds: Literal["even", "longest"] = "even"
@@ -95,12 +90,12 @@ class OdmaOptions(PolicyOptions):
     """When a pool is cut into blocks of its new size: when all of it is free, or what is free of it
     at once and the rest as it comes free. None: on_refresh (assumed)."""
     bucket_full: Literal["wait", "next_larger"] = "wait"
-    """What an admission does whose bucket has no room: wait at the head of the line, or take a
-    larger block or the large reservation (assumed)."""
+    """What to do when the bucket of an admission has no room: wait at the head of the line, or take
+    a larger block or the large reservation (assumed)."""
     large_full: Literal["preempt", "preempt_last", "next_larger"] = "preempt"
-    """What a request does that has outgrown its place when there is no room for a large one: it is
-    preempted, or the last running one is, or it moves to the next larger bucket that has room, and
-    is preempted where none has (assumed)."""
+    """What to do when a request has outgrown its place and there is no room for a large one:
+    preempt it, or preempt the last running one, or move it to the next larger bucket that has room
+    and preempt it if none has (assumed)."""
     fit: Fit = "first"
     """Which hole a reservation takes (assumed)."""
 
@@ -135,8 +130,8 @@ class _Decision(NamedTuple):
     slots: int
 
 
-class OdmaAllocator(ContiguousAllocator):
-    """Buckets over pools."""
+class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
+    """Reservations of bucket sizes from pools."""
 
     Options = OdmaOptions
     options: OdmaOptions
@@ -151,8 +146,6 @@ class OdmaAllocator(ContiguousAllocator):
         if options.pool == "partitioned" and options.bucket_on == "output":
             self._blocks = _buckets(options, limits.max_model_len, [])
         self._pools = _pools(layout.slots, options, (self._blocks or self.buckets).bounds)
-        if options.large_full == "preempt_last":
-            self.preempts = "last"  # type: ignore[assignment, misc]
         self._refreshes = 0  # that the pools have seen
         self._tags = np.zeros(requests, np.int64)
         self._held = np.zeros(requests, np.int64)  # of all places of this residence
@@ -180,9 +173,16 @@ class OdmaAllocator(ContiguousAllocator):
         return self._pools.reach
 
     @property
+    def preempts(self) -> Literal["last", "itself"]:
+        return "last" if self.options.large_full == "preempt_last" else "itself"
+
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        return self.buckets.bounds
+
+    @property
     def due_s(self) -> float:
-        """When `clock` sets bounds anew, so that a request refused before may be admitted; inf
-        where no refresh is under way."""
+        """When a pending refresh takes effect."""
         return self.buckets.due_s
 
     def needs(
@@ -241,10 +241,10 @@ class OdmaAllocator(ContiguousAllocator):
         return self._vacate(request)
 
     def tag(self, request: int, demand: Demand) -> int:
-        """The bucket: of a resident its own, of another the one that it would have now."""
+        """The bucket of a resident, or the one that another request would have now."""
         return int(self._tags[request]) if self.resident[request] else self._decide(demand).bucket
 
-    def share_bounds(self, other: Allocator) -> None:
+    def share_bounds(self, other: Learns) -> None:
         assert isinstance(other, OdmaAllocator)
         self.buckets, self._blocks = other.buckets, other._blocks
 
@@ -275,7 +275,7 @@ class OdmaAllocator(ContiguousAllocator):
         return {**self._score.figures(), "bucket_refreshes": self.buckets.refreshes}
 
     def _keep_up(self) -> None:
-        """Pools follow the bounds, whoever has moved them."""
+        """Resize the pools after the bounds changed, on this card or another."""
         if self._refreshes != self.buckets.refreshes:
             self._refreshes = self.buckets.refreshes
             self._pools.resize((self._blocks or self.buckets).bounds)
@@ -328,7 +328,7 @@ class OdmaAllocator(ContiguousAllocator):
         return _Decision(raw, bucket, held)
 
     def _place(self, decision: _Decision, demand: Demand) -> Place | None:
-        """Where an admission goes; None if it has to wait."""
+        """The place of an admission; None if it has to wait."""
         if decision.bucket == self.options.buckets:
             return self._pools.place_large(decision.slots)
         larger = self.options.bucket_full == "next_larger"
@@ -338,7 +338,7 @@ class OdmaAllocator(ContiguousAllocator):
         return place
 
     def _larger(self, request: int) -> Place | None:
-        """Where a request goes that has outgrown its place; None if it cannot."""
+        """The larger place of a request that has outgrown its own; None if there is none."""
         demand, large = self._demands[request], self._large(self._demands[request])
         if large <= self.reserved[request]:
             return None

@@ -2,7 +2,7 @@
 
 Kwon et al. 2023, section 6.1, has three variants, by what is reserved at admission: `max`, the
 model's longest sequence; `pow2`, the prompt and the output rounded up to a power of two (an output
-of 25 tokens reserves 32); `oracle`, the prompt and the very output. The latter two know the output
+of 25 tokens reserves 32); `oracle`, the prompt and the output. The latter two know the output
 before it exists, so they are ceilings of what a predictor could do. The buddy system rounds every
 one of them up once more.
 """

@@ -1,7 +1,7 @@
 """Paged allocation: blocks of a few tokens from a free list (Kwon et al. 2023, vLLM).
 
 A freed block keeps its content until it is handed out again, and vLLM finds full blocks by what
-they hold (automatic prefix caching). Modelled are the two cases that serving knows of: a preempted
+they hold (automatic prefix caching). Modelled are the two cases of serving: a preempted
 request finds the blocks of its last residence, and requests that begin with the same system prompt
 (`Demand.prefix_id`) hold its full blocks together, counted by reference. Only an unbroken prefix of
 full blocks counts. Blocks can be found as soon as they are stored, as in vLLM v1.
@@ -18,8 +18,16 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from policies.allocators.allocator import Allocator, Demand, Limits, Migration, PolicyOptions
+from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.block_tables import BlockTables
+from policies.allocators.capabilities import (
+    Caches,
+    CopiesOnWrite,
+    Migration,
+    OnDemand,
+    Reports,
+    Swaps,
+)
 from policies.allocators.free_list import FREE_LISTS
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.prefix_cache import BlockCache, either
@@ -45,7 +53,7 @@ class PagedOptions(PolicyOptions):
     """Requests with the same system prompt hold its full blocks together."""
 
 
-class PagedAllocator(Allocator):
+class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports):
     """`_rows[request]`: rows of the block tables, one for each sample, the first sample's first."""
 
     Options = PagedOptions
@@ -96,7 +104,7 @@ class PagedAllocator(Allocator):
 
     @property
     def fragmentation(self) -> float:
-        return 0.0  # any free block serves anybody; what the watermark spares is no hole
+        return 0.0  # any free block serves any request; the watermark is no hole
 
     @property
     def loses_ends_first(self) -> bool:
@@ -104,11 +112,11 @@ class PagedAllocator(Allocator):
         return self.options.free_list in ("fifo", "split")
 
     def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
-        """See `Allocator.cached`; with its `demand`, also for a request not seen before."""
+        """See `Caches.cached`; with its `demand`, also for a request not seen before."""
         return len(self._found(request, limit, demand)) * self.block
 
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
-        """See `Allocator.fits`; `request` and its `demand` tell which blocks others hold for it."""
+        """See `OnDemand.fits`; with its `demand`, blocks that it shares count as found."""
         if demand is None:
             return -(-tokens // self.block) + self._spared <= self._list.free
         return self._has_room(demand, tokens, self._found(request, tokens - 1, demand))
@@ -231,7 +239,7 @@ class PagedAllocator(Allocator):
     def extent_count(self, requests: IntArray) -> int:
         if not self._samples:
             return int(self._tables.runs[self._first_row[requests]].sum())
-        return sum(_runs(self.units(request)) for request in requests.tolist())
+        return super().extent_count(requests)
 
     def report(self) -> dict[str, float]:
         """Prompt tokens of requests with a system prompt, those of them found in memory at their
@@ -242,12 +250,6 @@ class PagedAllocator(Allocator):
             "copied_tokens": float(self._copied_tokens),
         }
         return found if self._asked_tokens or self._copied_tokens else {}
-
-    @property
-    def shared_slots(self) -> int:
-        """Slots that `stored` and `reserved` count more than once, since several requests hold
-        them."""
-        return int(self.reserved.sum()) - self.reserved_total
 
     def _forks_among(self, requests: IntArray) -> bool:
         """Whether the next output token of some of `requests` makes copies."""
@@ -270,8 +272,8 @@ class PagedAllocator(Allocator):
         return Units(start, tokens, np.full(len(start), self.block, np.int64))
 
     def _lengths(self, demand: Demand, stored: int) -> list[int]:
-        """Tokens of each sample that holds any when the request stores so many: the prompt's are
-        everybody's, outputs are dealt in turn."""
+        """Tokens of each sample that holds any when the request stores `stored`: the prompt's
+        belong to all, outputs are dealt in turn."""
         outputs = stored - demand.prompt
         if demand.samples == 1 or outputs <= 0:
             return [stored]
@@ -279,7 +281,7 @@ class PagedAllocator(Allocator):
         return [demand.prompt + (outputs + turn) // demand.samples for turn in turns]
 
     def _blocks(self, demand: Demand, stored: int) -> int:
-        """Blocks of a request that stores so many tokens."""
+        """Blocks of a request that stores `stored` tokens."""
         lengths = self._lengths(demand, stored)
         common = (len(lengths) - 1) * (demand.prompt // self.block)
         return sum(-(-length // self.block) for length in lengths) - common
@@ -376,8 +378,3 @@ class PagedAllocator(Allocator):
             hashed -= int(shared.sum())
             blocks = blocks[~shared]
         self._list.push(blocks[::-1], len(blocks) - hashed)
-
-
-def _runs(units: Units) -> int:
-    """Physically contiguous runs of a request's units."""
-    return 1 + int((units.start[1:] != (units.start + units.size)[:-1]).sum())

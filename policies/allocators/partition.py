@@ -1,4 +1,4 @@
-"""The bounds that reserve least for lengths that are known: what quantiles can come to at best.
+"""The bounds that reserve least for known lengths: a limit of what quantiles can reach.
 
 A request of length x in a bucket of bound b holds b for as long as it lasts, which is about x
 steps; x (b - x) of that is never used. Bounds are multiples of an alignment, so few bounds are

@@ -24,8 +24,8 @@ NOTHING = Kept(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class BlockCache:
-    """Blocks kept under a key. `uses`, int64 (blocks,), counts how often each was handed out; who
-    hands blocks out counts there."""
+    """Blocks kept under a key. `uses`, int64 (blocks,): how often each was handed out, counted by
+    the caller."""
 
     def __init__(self, uses: IntArray) -> None:
         self._uses = uses
@@ -36,8 +36,8 @@ class BlockCache:
         self._kept[key] = Kept(blocks, self._uses[blocks])
 
     def complete(self, key: int, blocks: IntArray) -> None:
-        """As `keep`, but what is still there under `key` has precedence: who computed the same
-        content later holds a duplicate, which nobody finds (as in vLLM v1)."""
+        """As `keep`, but what is still there under `key` has precedence: the same
+        content computed later is a duplicate that is never found (as in vLLM v1)."""
         kept, alive = self.find(key)
         if len(kept) > len(blocks):
             gone = np.flatnonzero(~alive[: len(blocks)])

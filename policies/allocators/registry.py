@@ -1,4 +1,4 @@
-"""The allocators that a serving description can name. A new one adds a line here."""
+"""The allocators that a serving description can name. To add one, add a line here."""
 
 from __future__ import annotations
 
@@ -40,4 +40,4 @@ def _options(value: Any) -> Any:
 
 _CHOSEN = Chosen(lambda: {name: kind.Options for name, kind in POLICIES.items()}, short=True)
 PolicySpec = Annotated[SerializeAsAny[PolicyOptions], BeforeValidator(_options), _CHOSEN]
-"""Field type: the options of any registered policy, told apart by `name`."""
+"""Field type: the options of any registered policy, chosen by `name`."""

@@ -1,7 +1,7 @@
 """S3: contiguous reservations in fixed classes of predicted output length (Jin et al. 2023).
 
 A classifier names one of ten classes of equal width; the class's bound is reserved behind the
-prompt. A request that outgrows it is preempted, and what it had is computed again in a larger
+prompt. A request that outgrows it is preempted, and is computed again in a larger
 reservation. Classes are set once, from an offline histogram of lengths, and not adapted.
 
 Here the class is that of the predictor's median (S3 trains a classifier of its own). Assumed, for
@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 
 from policies.allocators.allocator import Demand, Limits, PolicyOptions
 from policies.allocators.arena import Arena, Fit
+from policies.allocators.capabilities import Classifies, Remembers, Reports
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.reservation import ReservingAllocator
 from policies.requests.requests import IntArray
@@ -40,8 +41,8 @@ class S3Options(PolicyOptions):
     lengths: list[Count] = []
     """Output lengths of an earlier sample, or its quantiles at equal distances, in tokens."""
     profile: Annotated[int, Field(ge=0)] = 0
-    """Take the first so many realised lengths for the earlier sample. Until then classes part
-    what `max_tokens` allows evenly. Not more than the warm-up, for a fair account."""
+    """Use this many realised lengths as the earlier sample. Until then classes divide `max_tokens`
+    evenly. For a fair comparison at most the warm-up."""
     outgrown: Literal["next", "double"] = "next"
     """What is reserved after a misprediction: the next class, or twice as much."""
     fit: Fit = "first"
@@ -62,7 +63,7 @@ class _Admission(NamedTuple):
     slots: int
 
 
-class S3Allocator(ReservingAllocator):
+class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
     """Classes of output length over one arena."""
 
     Options = S3Options
@@ -70,15 +71,19 @@ class S3Allocator(ReservingAllocator):
 
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: S3Options) -> None:
         super().__init__(layout, requests, limits, options, Arena(0, layout.slots, options.fit))
-        self.bounds = _uniform(limits.max_tokens, options.buckets)
-        """Longest output of each class, ascending, in tokens."""
+        self._bounds = _uniform(limits.max_tokens, options.buckets)
         if options.lengths:
-            self.bounds = class_bounds(options, options.lengths)
+            self._bounds = class_bounds(options, options.lengths)
         self._profile: list[int] = []
         self._room = np.zeros(requests, np.int64)
         """Output tokens that the last reservation of each request had room for; 0: never yet."""
         self._admissions: dict[int, _Admission] = {}
         self._counts = dict.fromkeys(("ended", "exact", "covered", "again"), 0)
+
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        """Longest output of each class, ascending, in tokens."""
+        return self._bounds
 
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
@@ -98,7 +103,7 @@ class S3Allocator(ReservingAllocator):
         if request not in self._admissions:
             predicted = self._class(demand)
             slots = int(self.reserved[request])
-            self._admissions[request] = _Admission(self.bounds, predicted, slots)
+            self._admissions[request] = _Admission(self._bounds, predicted, slots)
         return True
 
     def tag(self, request: int, demand: Demand) -> int:
@@ -114,7 +119,7 @@ class S3Allocator(ReservingAllocator):
         if len(self._profile) < self.options.profile:
             self._profile.append(output)
             if len(self._profile) == self.options.profile:
-                self.bounds = class_bounds(self.options, self._profile)
+                self._bounds = class_bounds(self.options, self._profile)
 
     def report(self) -> dict[str, float]:
         """Shares of the requests that ended; `reservations_again` is how often one was too small,
@@ -131,7 +136,7 @@ class S3Allocator(ReservingAllocator):
 
     def _class(self, demand: Demand) -> int:
         """The predicted class; the number of classes where the last bound does not cover it."""
-        return bisect_left(self.bounds, demand.prediction.length)
+        return bisect_left(self._bounds, demand.prediction.length)
 
     def _output_room(self, request: int, demand: Demand) -> int:
         """Output tokens of each sample to reserve for."""
@@ -141,11 +146,11 @@ class S3Allocator(ReservingAllocator):
             return min(self._bound(self._class(demand)), longest)
         while room < min(demand.generated, longest):
             double = self.options.outgrown == "double"
-            room = 2 * room if double else self._bound(bisect_left(self.bounds, room + 1))
+            room = 2 * room if double else self._bound(bisect_left(self._bounds, room + 1))
         return min(room, longest)
 
     def _bound(self, index: int) -> int:
-        return self.bounds[index] if index < len(self.bounds) else self.limits.max_tokens
+        return self._bounds[index] if index < len(self._bounds) else self.limits.max_tokens
 
 
 def class_bounds(options: S3Options, lengths: Sequence[int]) -> tuple[int, ...]:

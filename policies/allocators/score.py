@@ -93,8 +93,8 @@ class Score:
         row = {**_shares(part), "utilization": part["used"] / part["held"]}
         lengths = np.percentile(self._lengths, LENGTHS).round().astype(int).tolist()
         self._lengths.clear()
-        told = {"output_tokens": part["output"], "bounds": list(bounds), "lengths": lengths}
-        self._rows.append({**row, **told, "until_s": None})
+        period = {"output_tokens": part["output"], "bounds": list(bounds), "lengths": lengths}
+        self._rows.append({**row, **period, "until_s": None})
 
     def clock(self, now_s: float) -> None:
         """The next step begins: the last row ended here."""

@@ -1,18 +1,13 @@
-"""The scheduler: what engines share, and vLLM's v1 engine; one call a step.
+"""What the engines share: a scheduler of running and waiting requests, called once a step.
 
-Running requests come first, one token each; what is left of the token budget prefills waiting
-requests in order of arrival, in chunks. The head of the line blocks those behind it. A request that
-cannot get a block preempts the last running one by recompute, which goes to the front of the line;
-nothing is admitted in a step that preempted (vllm/v1/core/sched/scheduler.py). A request is
-admitted when all of its input fits, or, as earlier versions have it, when its next chunk does; the
-latter admits long prompts that preempt themselves again and again (`admit_on`).
-
-A request with several samples is one request throughout: its prompt is prefilled once, and each of
-its decode steps makes a token of every sample.
+The head of the line blocks the requests behind it, unless `batching` or `packing` let them
+overtake. A request with several samples is one request throughout: its prompt is prefilled once,
+and each of its decode steps makes a token of every sample.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
@@ -22,39 +17,49 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hwmodel.description.description import DescriptionError, Strict
-from policies.allocators.allocator import Allocator, Demand, Migration
+from policies.allocators.allocator import Allocator, Demand
+from policies.allocators.capabilities import (
+    Caches,
+    Classifies,
+    CopiesOnWrite,
+    Migrates,
+    Migration,
+    OnDemand,
+    Remembers,
+)
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import FloatArray, IntArray, Requests
 
 Count = Annotated[int, Field(ge=1)]
 
-LIMITS = ("kv_memory", "sequence_cap", "token_budget", "offered_load", "batching")
-"""What can keep a step from doing more."""
+STEP_LIMITS = ("kv_memory", "sequence_cap", "token_budget", "offered_load", "batching")
+"""What can limit a step."""
 
 
 class EngineOptions(Strict):
-    """Options that every engine has; `name` tells them apart."""
+    """Options that every engine has; `name` is the engine's."""
 
     name: str
     max_num_seqs: Count = 256
     """Sequences that may run at once; each sample of a request is one."""
     max_tokens: Count | None = None
-    """Outputs end here. None: the longest output of the workload (assumed: a well-informed
-    operator)."""
+    """Outputs are cut at this length. None: the longest output of the workload (assumed: a
+    well-informed operator)."""
     max_model_len: Count | None = None
     """Longest prompt + output. None: the model's."""
     batching: Literal["any", "same_tag"] = "any"
-    """Who is admitted together: anybody, or those alone whose tag (`Allocator.tag`) is that of the
-    batch, who overtake the others. A batch is the prefill step in v0; in v1 what is admitted until
-    nothing runs. The head of the line is overtaken `max_num_seqs` times at most (assumed)."""
+    """Requests that are admitted together: any, or only those with the tag of the batch
+    (`Classifies.tag`), which overtake the others. A batch is the prefill step in v0; in v1 all that
+    is admitted until nothing runs. The head of the line is overtaken at most `max_num_seqs` times
+    (assumed)."""
     packing: Literal["arrival", "decreasing_first_fit"] = "arrival"
-    """Who is admitted next: the head of the line, or the longest prediction among the first
-    `packing_window` for which there is room (S3's batches; Jin et al. 2023). The head of the line
-    is overtaken `max_num_seqs` times at most (assumed)."""
+    """Request that is admitted next: the head of the line, or the one with the longest prediction
+    that fits among the first `packing_window` (S3's batches; Jin et al. 2023). The head of the line
+    is overtaken at most `max_num_seqs` times (assumed)."""
     packing_window: Count = 64
-    """How far down the line packing looks (assumed)."""
+    """Requests in line among which packing chooses (assumed)."""
     too_long: Literal["error", "drop"] = "error"
-    """What happens to requests that can never fit (assumed)."""
+    """What to do with requests that can never fit (assumed)."""
 
     @model_validator(mode="after")
     def _one_order_of_the_line(self) -> EngineOptions:
@@ -63,37 +68,20 @@ class EngineOptions(Strict):
         return self
 
 
-class EngineSpec(EngineOptions):
-    """Options of v1; vLLM's defaults."""
-
-    name: Literal["v1"] = "v1"
-    max_num_batched_tokens: Count = 2048
-    """Tokens a step may compute."""
-    admit_on: Literal["input", "chunk"] = "input"
-    """What must fit for a request to be admitted: all its tokens to prefill (vLLM's
-    `scheduler_reserve_full_isl`, on by default), or the chunk of this step (before that)."""
-
-    @model_validator(mode="after")
-    def _budget_covers_running(self) -> EngineSpec:
-        if self.max_num_batched_tokens < self.max_num_seqs:
-            raise ValueError("max_num_batched_tokens: must not be below max_num_seqs")
-        return self
-
-
 class Chunk(NamedTuple):
-    """Part of a prefill: `tokens` after the `start` that are stored already."""
+    """Part of a prefill: `tokens` after the first `start`, which are stored already."""
 
     request: int
     start: int
     tokens: int
     last: bool
-    """Whether it ends the prefill, so that an output token follows."""
+    """Whether it ends the prefill; then each sample makes an output token."""
     samples: int = 1
-    """Of the request: an output token of each follows."""
+    """Samples of the request."""
 
 
 class Step(NamedTuple):
-    """One scheduled step; places in memory are already given."""
+    """One scheduled step, whose slots are reserved already."""
 
     decode: IntArray
     """Requests that decode one token, in running order."""
@@ -103,21 +91,21 @@ class Step(NamedTuple):
     migrations: list[Migration]
     preempted: int
     limit: str
-    """Which of LIMITS kept the step from doing more."""
+    """Which of STEP_LIMITS limited the step."""
     cached: int = 0
-    """Tokens that requests found in memory as they were admitted, and need not prefill."""
+    """Tokens that requests found in memory at their admission and need not prefill."""
     further: int = 0
     """Samples of the decoding requests beyond the first of each."""
     common: int = 0
-    """Tokens of `context` that those attend to as well: their prompts."""
+    """Tokens of `context` that those samples also attend to: their prompts."""
     swapped: int = 0
-    """Tokens copied to host memory, or back from it."""
+    """Tokens copied to or from host memory."""
     copies: tuple[Migration, ...] = ()
     """Copies on write."""
 
     @property
     def tokens(self) -> int:
-        """Tokens that are decoded: one of each sample."""
+        """Tokens decoded: one of each sample."""
         return len(self.decode) + self.further
 
     @property
@@ -127,14 +115,14 @@ class Step(NamedTuple):
 
     @property
     def repeats(self) -> bool:
-        """Whether the next step is alike, as long as nobody arrives, ends or lacks room."""
+        """Whether the next step is the same if no request arrives, ends or lacks room."""
         moved = self.migrations or self.preempted or self.copies or self.swapped
         return not self.chunks and not moved
 
 
-class Engine:
-    """Who waits and who runs, as v1 decides it. `left[i]`: output tokens that each sample of
-    request i must still produce."""
+class Engine(ABC):
+    """Requests that wait and run. `left[i]`: output tokens that each sample of request i must still
+    produce."""
 
     def __init__(
         self,
@@ -155,67 +143,66 @@ class Engine:
         self.waiting: deque[int] = deque()
         self.running: IntArray = np.zeros(0, np.int64)
         self.reserved_ever = np.zeros(len(requests), np.int64)
-        """Slots of the last residence of each request, with those of places it moved out of."""
+        """Slots of the last residence of each request, including places it migrated from."""
         self.run_tokens: FloatArray = np.full(len(requests), np.nan)
-        """Mean tokens of a physically contiguous run of each request as it ended."""
+        """Mean tokens of a physically contiguous run of each request when it ended."""
         self.preemptions = 0
         self.changes = 0
-        """Counts admissions, ends, preemptions and moves: who runs where is the same while it
-        stands."""
+        """Counts admissions, ends, preemptions and migrations: as long as it stays, the same
+        requests run in the same places."""
         self._requests = requests
         self._several = bool((requests.samples > 1).any())
         self._predicted = predicted
         self._partial = False  # the last running request is still in its prefill
-        self._cached = 0  # of the step being scheduled
-        self._relenting = False  # who was refused may be admitted without anybody leaving
+        self._cached_tokens = 0  # of the step being scheduled
+        self._relenting = False  # a refused request may be admitted though no request leaves
         self._tag = 0  # of the batch
-        self._overtaken = 0  # how often the head of the line was
+        self._overtaken = 0  # times that the head of the line was overtaken
+        # what the allocator can do, or None
+        self._on_demand = allocator if isinstance(allocator, OnDemand) else None
+        self._migrating = allocator if isinstance(allocator, Migrates) else None
+        self._caching = allocator if isinstance(allocator, Caches) else None
+        self._copying = allocator if isinstance(allocator, CopiesOnWrite) else None
+        self._remembering = allocator if isinstance(allocator, Remembers) else None
+        self._classifying = allocator if isinstance(allocator, Classifies) else None
 
     @property
     def waits(self) -> bool:
-        """Whether anybody has arrived who does not run."""
+        """Whether a request has arrived and does not run."""
         return bool(self.waiting)
 
     @property
     def busy(self) -> bool:
-        """Whether anybody has arrived who has not ended."""
+        """Whether a request has arrived and has not ended."""
         return self.waits or len(self.running) > 0
 
     def admits_arrivals(self, step: Step) -> bool:
-        """Whether somebody who arrives in a step like this could be admitted to the next one."""
+        """Whether a request that arrives in a step like this could be admitted to the next one."""
         overtakes = step.limit == "batching" or self.spec.packing != "arrival"
         return overtakes or not self.waiting
 
+    @abstractmethod
     def schedule(self) -> Step:
-        """Give the next step its requests and their memory."""
-        before = self.preemptions
-        self._cached, self._relenting = 0, False
-        decode, migrations = self._decode()
-        budget = self.budget - self._sequences(decode)
-        chunks: list[Chunk] = []
-        if self._partial and budget:
-            budget -= self._continue(chunks, budget)
-        limit = "kv_memory"
-        if self.preemptions == before:
-            limit = self._admit(chunks, budget)
-        return self._step(decode, chunks, migrations, self.preemptions - before, limit)
+        """Choose the requests of the next step and reserve its slots."""
 
     def rounds(self, step: Step, limit: int) -> int:
-        """How many steps, this one included and up to `limit`, are alike while nobody arrives."""
+        """How many steps, this one included and up to `limit`, are the same if no request
+        arrives."""
         if limit == 1 or not step.repeats or self._partial or self._relenting:
             return 1
         limit = min(limit, int(self.left[step.decode].min()))
         return 1 + self.allocator.headroom(step.decode, limit - 1)
 
     def repeat(self, step: Step, rounds: int) -> None:
-        """Give `rounds` further steps like `step` their memory."""
+        """Reserve the slots of `rounds` further steps like `step`."""
         if rounds:
             self.allocator.advance(step.decode, rounds)
 
     def complete(self, step: Step, rounds: int) -> tuple[list[int], list[int]]:
-        """The steps are done: (requests that made an output token of a prefill, requests that
+        """The steps are done: (requests whose prefill made an output token, requests that
         ended)."""
-        self.allocator.settle()
+        if self._migrating is not None:
+            self._migrating.settle()
         self.left[step.decode] -= rounds
         prefilled = [chunk.request for chunk in step.chunks if chunk.last]
         if prefilled:
@@ -229,14 +216,15 @@ class Engine:
                 runs = self.allocator.extent_count(np.array([request]))
                 self.run_tokens[request] = self.allocator.stored[request] / runs
                 self.reserved_ever[request] += self.allocator.release(request)
-                self.allocator.finished(
-                    request, int(self.prompt[request]), int(self.output[request])
-                )
+                if self._remembering is not None:
+                    self._remembering.finished(
+                        request, int(self.prompt[request]), int(self.output[request])
+                    )
             self.changes += len(ended)
         return prefilled, ended
 
     def _decode(self) -> tuple[IntArray, list[Migration]]:
-        """One more token of room for every decoding request."""
+        """Reserve one more token for every decoding request."""
         decode = self.running[:-1] if self._partial else self.running
         if self.allocator.headroom(decode, 1):
             self.allocator.advance(decode, 1)
@@ -244,7 +232,7 @@ class Engine:
         return self._decode_one_by_one()
 
     def _decode_one_by_one(self) -> tuple[IntArray, list[Migration]]:
-        """As `_decode` where somebody lacks room: he moves, or a request is preempted."""
+        """As `_decode` when a request has no free slot: migrate it, or preempt one."""
         running: list[int] = self.running.tolist()
         partial = running[-1] if self._partial else -1
         decode: list[int] = []
@@ -254,7 +242,7 @@ class Engine:
             if fitting := self._grow_those_that_fit(running[at:], partial):
                 decode += running[at : at + fitting]
                 at += fitting
-            elif moved := self.allocator.migrate(request):
+            elif self._migrating is not None and (moved := self._migrating.migrate(request)):
                 migrations.append(moved)
                 self.reserved_ever[request] += moved.left
             else:
@@ -266,7 +254,7 @@ class Engine:
         return np.array(decode, np.int64), migrations
 
     def _grow_those_that_fit(self, running: list[int], partial: int) -> int:
-        """A token for the first ones of `running`, as many as there is room for; how many."""
+        """Reserve a token for as many of the first of `running` as have room; how many."""
         decode = np.array(running[:-1] if running[-1] == partial else running, np.int64)
         low, high = 0, len(decode)
         while low < high:
@@ -279,25 +267,22 @@ class Engine:
             self.allocator.advance(decode[:low], 1)
         return low
 
-    def _preempt(self, request: int) -> None:
-        self.allocator.release(request)
-        self.reserved_ever[request] = 0
-        self.waiting.appendleft(request)
-        self.preemptions += 1
-
-    def _token_budget(self) -> int:
-        budget: int = self.spec.max_num_batched_tokens
-        return budget
-
     def _step(
         self, decode: IntArray, chunks: list[Chunk], migrations: list[Migration], preempted: int,
         limit: str, swapped: int = 0,
     ) -> Step:  # fmt: skip
-        """The step that was scheduled; every decoding request has room for its next tokens."""
+        """The scheduled step; every decoding request has room for its next tokens."""
         self.changes += len(chunks) + len(migrations) + preempted + (swapped > 0)
         context = int(self.allocator.stored[decode].sum()) - self._sequences(decode)
         step = Step(
-            decode, context, chunks, migrations, preempted, limit, self._cached, swapped=swapped
+            decode,
+            context,
+            chunks,
+            migrations,
+            preempted,
+            limit,
+            self._cached_tokens,
+            swapped=swapped,
         )
         if not self._several:
             return step
@@ -305,34 +290,20 @@ class Engine:
         return step._replace(
             further=int(others.sum()),
             common=int(others @ self.prompt[decode]),
-            copies=tuple(self.allocator.copies()),
+            copies=() if self._copying is None else tuple(self._copying.copies()),
         )
 
     def _sequences(self, requests: IntArray) -> int:
-        """Samples of `requests`, together."""
+        """Samples of `requests` together."""
         return int(self.samples[requests].sum()) if self._several else len(requests)
 
     def _total(self, request: int) -> int:
-        """Tokens to prefill: the prompt, and what was generated before a preemption."""
+        """Tokens to prefill: the prompt and what was generated before a preemption."""
         generated = self.output[request] - self.left[request]
         return int(self.prompt[request] + self.samples[request] * generated)
 
-    def _continue(self, chunks: list[Chunk], budget: int) -> int:
-        """The next chunk of the prefill under way; its tokens."""
-        request = int(self.running[-1])
-        start, total = int(self.allocator.stored[request]), self._total(request)
-        tokens = min(total - start, budget)
-        if not self.allocator.grow(request, tokens):  # it is the last running: it preempts itself
-            self.running = self.running[:-1]
-            self._partial = False
-            self._preempt(request)
-            return 0
-        self._partial = start + tokens < total
-        chunks.append(Chunk(request, start, tokens, not self._partial, int(self.samples[request])))
-        return tokens
-
     def _admit(self, chunks: list[Chunk], budget: int) -> str:
-        """Admit from the head of the line; what ended it."""
+        """Admit from the head of the line; which of STEP_LIMITS ended it."""
         admitted: list[int] = []
         sequences = self._sequences(self.running)
         limit = "offered_load"
@@ -358,26 +329,28 @@ class Engine:
         return limit
 
     def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
-        """Admit a request if it can be: its first chunk, or what it lacks and None."""
+        """Admit a request if possible: (its step limit, its first chunk or None)."""
         samples = int(self.samples[request])
         if sequences + samples > self.spec.max_num_seqs:
             return "sequence_cap", None
         if not budget or self._partial:
             return "token_budget", None
         total, demand = self._total(request), self._demand(request)
-        cached = self.allocator.cached(request, self._findable(request, total), demand)
+        cached = 0
+        if self._caching is not None:
+            cached = self._caching.cached(request, self._findable(request, total), demand)
         tokens = self._first_chunk(total - cached, budget)
         if not tokens:
             return "token_budget", None
         if not self._reserve(request, demand, total, cached, budget):
             return "kv_memory", None
-        self._cached += cached
+        self._cached_tokens += cached
         self._partial = cached + tokens < total
         return "offered_load", Chunk(request, cached, tokens, not self._partial, samples)
 
     def _candidates(self, begun: bool) -> Iterable[int]:
-        """Places in line of those that may be admitted next, to be tried in this order. `begun`:
-        somebody was admitted in this step."""
+        """Places in line of the requests to try next, in this order. `begun`: a request was
+        admitted in this step."""
         if self.spec.packing == "decreasing_first_fit":
             reach = 1 if self._overtaken >= self.spec.max_num_seqs else self.spec.packing_window
             line = list(islice(self.waiting, reach))
@@ -388,41 +361,46 @@ class Engine:
         return () if place < 0 else (place,)
 
     def _findable(self, request: int, total: int) -> int:
-        """How many of a request's first `total` tokens may be in memory: the last one is always
-        computed, since the next follows from it."""
+        """How many of a request's first `total` tokens may be cached: the last one is always
+        computed, since the next token follows from it."""
         return total - 1
 
+    @abstractmethod
+    def _token_budget(self) -> int:
+        """Tokens a step may compute."""
+
+    @abstractmethod
+    def _preempt(self, request: int) -> None:
+        """Take back the memory of a request, which waits from now on."""
+
+    @abstractmethod
     def _first_chunk(self, rest: int, budget: int) -> int:
         """How many of the `rest` of a request's tokens its first step computes; 0: it waits."""
-        return min(rest, budget)
 
+    @abstractmethod
     def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
-        """Room for the first chunk of a request that found `cached` of its `total` tokens."""
-        whole = self.spec.admit_on == "input"
-        stored = cached + self._first_chunk(total - cached, budget)
-        fits = not whole or self.allocator.fits(total, request, demand)
-        if fits and self.allocator.reserve(request, demand, stored):
-            return True
-        # it asks for less when all it left is lost and a chunk is not the whole rest
-        ordered = self.allocator.loses_ends_first
-        self._relenting |= not whole and cached > 0 and total > budget and not ordered
-        return False
+        """Reserve slots to admit a request with `cached` of its `total` tokens in memory; False if
+        there is no room."""
+
+    @abstractmethod
+    def _has_batch(self, begun: bool) -> bool:
+        """Whether there is a batch that admitted requests join."""
 
     def _place_in_line(self, begun: bool) -> int:
-        """Place of the first one in line with the batch's tag, -1 if there is none. `begun`:
-        somebody was admitted in this step."""
+        """Place of the first request in line with the batch's tag, -1 if there is none. `begun`: a
+        request was admitted in this step."""
         if not self._has_batch(begun):
             self._tag = self._tag_of(self.waiting[0])
         reach = self.spec.max_num_seqs - self._overtaken + 1
         line = enumerate(islice(self.waiting, reach))
         return next((at for at, request in line if self._tag_of(request) == self._tag), -1)
 
-    def _has_batch(self, begun: bool) -> bool:
-        """Whether there is a batch already, which those admitted join."""
-        return begun or len(self.running) > 0
-
     def _tag_of(self, request: int) -> int:
-        return self.allocator.tag(request, self._demand(request))
+        return (
+            0
+            if self._classifying is None
+            else self._classifying.tag(request, self._demand(request))
+        )
 
     def _demand(self, request: int) -> Demand:
         own, output = self._requests, int(self.output[request])

@@ -2,18 +2,18 @@
 
 A step either prefills or decodes. Prefills come first: whole prompts from the head of the line, as
 many as the token budget, the sequence cap and the memory allow. Otherwise every running request
-decodes; where one lacks room the last running one is preempted until it has. Preemption recomputes
-(back to the front of the line) or swaps: the KV is copied to host memory, and back when there is
-room again, before anybody waiting is admitted and not in a step that preempted. A step waits for
-its copies.
+decodes; when one has no free slot, the last running ones are preempted until it has. Preemption
+recomputes (back to the front of the line) or swaps: the KV is copied to host memory, and back when
+there is room again, before waiting requests are admitted and not in a step that preempted. A step
+waits for its copies.
 
 With `chunked_prefill` a step decodes first and fills the token budget with the chunks of prefills.
-A prompt has all its memory from its admission on, and admission goes on after a preemption, so
-that another may take the room. (There vLLM queues the newly admitted before those that run;
-here they go behind, in order of arrival.)
+A prompt has all its memory from its admission on, and admission continues after a preemption, so
+another request may take the room. (vLLM queues newly admitted requests before running ones; here
+they follow them in order of arrival.)
 
-Not modelled: vLLM 0.6 asks for a free block for each sequence that decodes, needed or not; here
-only who needs one lacks room. vLLM aborts when the swap space is full; here the request is
+Not modelled: vLLM 0.6 asks for a free block for each decoding sequence whether it needs one or not;
+here only those that need one do. vLLM aborts when the swap space is full; here the request is
 recomputed (assumed).
 """
 
@@ -27,20 +27,21 @@ from pydantic import model_validator
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.units import PositiveBytes
-from policies.allocators.allocator import Allocator, Demand, Migration
+from policies.allocators.allocator import Allocator, Demand
+from policies.allocators.capabilities import Migration, Swaps
 from policies.engines.engine import Chunk, Count, Engine, EngineOptions, Step
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 
 CHUNKED_BUDGET = 512
-"""Tokens of a step with chunked prefill where none are given (vLLM 0.6)."""
+"""Default token budget of a step with chunked prefill (vLLM 0.6)."""
 LEAST_BUDGET = 2048
-"""Tokens of a step without, at least."""
+"""Least token budget of a step without it."""
 
 PAGED_V0 = {
     "watermark": 0.01, "free_list": "lifo", "cached_recompute": False, "prefix_caching": False,
 }  # fmt: skip
-"""What `paged` is by default under this engine (block_manager_v1.py; prefix caching was off)."""
+"""Default options of `paged` under this engine (block_manager_v1.py; prefix caching was off)."""
 
 
 class EngineV0Spec(EngineOptions):
@@ -50,9 +51,9 @@ class EngineV0Spec(EngineOptions):
     max_num_batched_tokens: Count | None = None
     """Tokens a step may compute. None: max(max_model_len, 2048), or 512 with chunked prefill."""
     chunked_prefill: bool = False
-    """Prefills in chunks, beside the decoding ones."""
+    """Prefill in chunks together with decoding."""
     preemption: Literal["auto", "recompute", "swap"] = "auto"
-    """`auto`: requests with one sample are recomputed, others swapped."""
+    """`auto`: requests with one sample are recomputed, others swapped if the policy can."""
     swap_space: PositiveBytes = 4 << 30
     """Host memory for swapped KV, of each card."""
 
@@ -65,7 +66,7 @@ class EngineV0Spec(EngineOptions):
 
 
 class EngineV0(Engine):
-    """Who waits, who runs, and who is swapped out."""
+    """Requests that wait, run, or are swapped out."""
 
     spec: EngineV0Spec
 
@@ -78,15 +79,20 @@ class EngineV0(Engine):
         predicted: Predictions,
     ) -> None:
         super().__init__(spec, allocator, requests, output_tokens, predicted)
+        self._swaps = allocator if isinstance(allocator, Swaps) else None
+        if spec.preemption == "swap" and self._swaps is None:
+            raise DescriptionError(
+                f"engine.preemption: swap, and policy {allocator.options.name} cannot swap"
+            )
         self.swapped: deque[int] = deque()
-        """Requests that wait in host memory, in the order in which they left."""
+        """Requests that wait in host memory, in the order they were swapped out."""
         self._set_back: list[int] = []  # requests that this step preempts by recompute
-        self._host: dict[int, int] = {}  # tokens of each request that is swapped out
+        self._host: dict[int, int] = {}  # tokens of each swapped-out request
         self.host_free_tokens = spec.swap_space // allocator.layout.token_bytes
-        """Tokens that the swap space still has room for."""
-        self._swapping = 0  # tokens that this step copies to the host, or back
-        self._computed = 0  # tokens of the request in its prefill that are computed
-        self._cut_short: dict[int, int] = {}  # and of those that were preempted in theirs
+        """Free room of the swap space, in tokens."""
+        self._swapping = 0  # tokens that this step copies to or from the host
+        self._computed = 0  # tokens of the current prefill that are computed
+        self._cut_short: dict[int, int] = {}  # the same of requests preempted in their prefill
 
     @property
     def waits(self) -> bool:
@@ -94,7 +100,7 @@ class EngineV0(Engine):
 
     def schedule(self) -> Step:
         before = self.preemptions
-        self._cached = self._swapping = 0
+        self._cached_tokens = self._swapping = 0
         chunks: list[Chunk] = []
         decode: IntArray = np.zeros(0, np.int64)
         moves: list[Migration] = []
@@ -135,13 +141,13 @@ class EngineV0(Engine):
         return budget
 
     def _findable(self, request: int, total: int) -> int:
-        # memory is given for the whole prompt, so blocks may have been let go that nothing filled
+        # slots are reserved for the whole prompt, so blocks that were never filled may be cached
         return min(self._cut_short.get(request, total), total - 1)
 
     def _first_chunk(self, rest: int, budget: int) -> int:
         if self.spec.chunked_prefill:
             return min(rest, budget)
-        # only several samples, which vLLM would not recompute, can be more than a whole step
+        # only requests with several samples, which vLLM would swap, can exceed a whole step
         return rest if rest <= budget or budget == self.budget else 0
 
     def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
@@ -170,8 +176,8 @@ class EngineV0(Engine):
         partial = self._partial and request == self.running[-1]
         if partial:
             self._cut_short[request] = self._computed
-        if not partial and self._swaps(request):
-            tokens = self.allocator.swap_out(request)
+        if not partial and self._swaps is not None and self._prefers_swap(request):
+            tokens = self._swaps.swap_out(request)
             self._host[request] = tokens
             self.host_free_tokens -= tokens
             self._swapping += tokens
@@ -180,15 +186,15 @@ class EngineV0(Engine):
             self.allocator.release(request)
             self._set_back.append(request)
 
-    def _swaps(self, request: int) -> bool:
-        """Whether a request is swapped out whose prefill is over; others never are."""
+    def _prefers_swap(self, request: int) -> bool:
+        """Whether a request that has ended its prefill is swapped and not recomputed."""
         one = self.samples[request] == 1
         if self.spec.preemption == "recompute" or (self.spec.preemption == "auto" and one):
             return False
         return int(self.allocator.stored[request]) <= self.host_free_tokens
 
     def _swap_in(self, budget: int) -> IntArray:
-        """Who comes back from host memory, in order, and decodes in this step."""
+        """Requests that return from host memory, in order, and decode in this step."""
         back: list[int] = []
         room = min(budget, self.spec.max_num_seqs - self._sequences(self.running))
         while self.swapped:
@@ -202,21 +208,23 @@ class EngineV0(Engine):
         if self.swapped and not back and not len(self.running):
             raise self._never_fits(self.swapped[0])
         came = np.array(back, np.int64)
-        # who is in its prefill stays the last
+        # the request in its prefill stays the last
         at = len(self.running) - self._partial
         self.running = np.insert(self.running, at, came)
         return came
 
     def _returns(self, request: int) -> bool:
-        """Give a request its memory back, and room for the next token of each sample."""
+        """Reserve the slots of a swapped-out request and of the next token of each sample."""
         allocator, alone = self.allocator, np.array([request], np.int64)
+        assert self._swaps is not None
         tokens = self._host[request] + int(self.samples[request])
-        if not allocator.fits(tokens, request, self._demand(request)):
+        growing = self._on_demand
+        if growing is not None and not growing.fits(tokens, request, self._demand(request)):
             return False
-        if not allocator.swap_in(request):
+        if not self._swaps.swap_in(request):
             return False
         if not allocator.headroom(alone, 1):
-            allocator.swap_out(request)
+            self._swaps.swap_out(request)
             return False
         allocator.advance(alone, 1)
         return True

@@ -3,7 +3,7 @@
 The allocator first serves and forgets requests of other lengths (`age` of them), as many at once as
 fit, each growing by a block's worth of tokens in turn; then all leave, and the batch comes: prompts
 at once, outputs a few tokens of each sequence in turn. What this lacks of a serving run is its
-engine: who is admitted when, and preemption.
+engine: order of admission, and preemption.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _use(allocator: Allocator, lengths: IntArray) -> None:
         for request in list(left):
             tokens = min(TURN_TOKENS, left[request])
             left[request] -= tokens
-            # who lacks room goes early
+            # a request without room leaves early
             if not left[request] or not allocator.grow(request, tokens):
                 allocator.release(request)
                 del left[request]

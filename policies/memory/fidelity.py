@@ -2,8 +2,8 @@
 
 - `analytic`: given, or measured once a process and device; the control. It removes what placement
   changes and nothing else: the weights have the efficiency that they have when sampled, and all
-  phases that move KV have one that knows no layout, that of long contiguous extents, one for each
-  engine, at places and of sizes that do not matter (the mean of some).
+  phases that move KV have one that does not depend on the layout, that of long contiguous extents,
+  one for each engine (the mean over some places and sizes).
 - `sampled`: each phase measured by cycle-level simulation of the step's own addresses, now and then
   (`policies.memory.sampling`).
 - `full`: one whole layer of every phase of every step simulated; it stands for the others
@@ -29,7 +29,10 @@ Count = Annotated[int, Field(ge=1)]
 Simulate = Callable[..., Any]
 """`hwmodel.kernel.memory.simulate_system`, or a stand-in with its signature."""
 
-NEVER = 1 << 30
+NO_PROBE = 1 << 30
+"""Steps to the next probe when none is due."""
+KV_PHASES = ("attention", "prefill", "migration")
+"""Phases that are simulated at the addresses of a step."""
 
 
 class FidelitySpec(Strict):
@@ -54,7 +57,7 @@ class FidelitySpec(Strict):
     measure: Nanoseconds | None = None
     """Device time that a probe measures. None: as `probe_bytes` says."""
     calibrate: PositiveBytes = 16 << 20
-    """Most bytes of a layer that some probes simulate from its begin to its end beside their window
+    """Most bytes of a layer that some probes simulate whole in addition to their window
     (assumed; whole layers can take seconds)."""
     precision: Annotated[float, Field(gt=0)] = 0.02
     """Relative half-width of a phase's 95 % interval above which further probes are taken
@@ -69,14 +72,14 @@ class FidelitySpec(Strict):
     seed: Annotated[int, Field(ge=0)] = 0
     """sampled: another number draws other windows, of a run that is else the same."""
     max_probes: Count = 100
-    """Probes of one phase: at most so many in the warm-up, and as many after it."""
+    """Probes of one phase: the most in the warm-up, and again after it."""
 
 
 class Memory:
     """The efficiencies a run works with. This one is `analytic`: they stay."""
 
-    rounds_to_probe = NEVER
-    """Steps that may be advanced together before the next look at the clock of probes."""
+    rounds_to_probe = NO_PROBE
+    """Steps that may be advanced together until a probe may be due."""
 
     def __init__(
         self, efficiency: Efficiency, transfers: Mapping[str, Transfer] | None = None
@@ -93,7 +96,7 @@ class Memory:
         return self.efficiency
 
     def passed(self, rounds: int) -> None:
-        """So many steps were done."""
+        """`rounds` steps were done."""
 
     def mark(self) -> None:
         """The warm-up is over: what was measured before does not count in the report."""

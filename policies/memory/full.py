@@ -16,13 +16,12 @@ from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine, Step
 from policies.memory import traffic
 from policies.memory.banks import bank_activity
-from policies.memory.fidelity import FidelitySpec, Memory
+from policies.memory.fidelity import KV_PHASES, FidelitySpec, Memory
 from policies.memory.probe import Probe
 from policies.memory.step import Efficiency
 from policies.memory.step_energy import Transfer, transfer
 from policies.memory.traffic import Extent, Reading, Spread
 
-PHASES = ("attention", "prefill", "migration")
 _KEPT = 256
 """Results of a phase that its energy and bank activity are taken from: the last ones."""
 
@@ -42,7 +41,7 @@ class FullMemory(Memory):
         self._layout = layout
         self._reading = reading
         self._steps = 0
-        self._results: dict[str, list[Any]] = {name: [] for name in PHASES}
+        self._results: dict[str, list[Any]] = {name: [] for name in KV_PHASES}
         self._moved: Counter[str] = Counter()
         """Bytes of each phase that count, and below what they would be at one share of the peak."""
         self._at_peak: Counter[str] = Counter()
@@ -78,7 +77,7 @@ class FullMemory(Memory):
         return self._transfers | found
 
     def report(self, moved_bytes: int) -> dict[str, Any]:
-        """Efficiencies by phase (bytes over the time at the peak), as `sampled` tells them; there
+        """Efficiencies by phase (bytes over the time at the peak), as `sampled` reports them; there
         is no sampling error."""
         phases = {}
         for name, results in self._results.items():

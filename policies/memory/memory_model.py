@@ -38,7 +38,7 @@ def memory_model(
     else:
         stream = weights_stream(device, model, spec, simulate)
     reading = traffic.reading(device, model)
-    other = stream  # stands where a phase never comes to be probed
+    other = stream  # for phases that are never probed
     if spec.fidelity == "analytic":
         other = contiguous_stream(device, layout, spec, simulate, reading.spread)
     found = dict(zip(Efficiency._fields, (stream, other, other, other), strict=True))

@@ -14,7 +14,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_layout import KvLayout
 from policies.memory import traffic
-from policies.memory.fidelity import NEVER, FidelitySpec, Simulate
+from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.interval import confidence_interval
 from policies.memory.step_energy import Transfer, transfer
 from policies.memory.traffic import Descriptors, Extent, Spread
@@ -24,10 +24,12 @@ _DRAWS = 24
 """Places that the control's efficiency of contiguous KV is the mean of (assumed)."""
 LEAST = 1e-6
 """A measured efficiency is never taken to be below this, so that times stay finite."""
+_TO_THE_END = 1 << 30
+"""More bytes than an engine moves in a layer."""
 
 
 class Beside(NamedTuple):
-    """A whole layer, or the begin of a long one, that was simulated beside a window."""
+    """A whole layer, or the start of a long one, simulated in addition to a window."""
 
     at_peak_ns: float
     lost_ns: float
@@ -81,9 +83,9 @@ class Probe:
 
         A layer that fits the window is simulated whole. Else the window begins at a random place of
         a random layer and runs on into the next ones; what a layer loses at its begin, until the
-        first request is at the memory, and at its end, when engines run out of work, is reckoned,
-        the latter as if all engines had gone on evenly. calibrate: that layer is simulated as well,
-        whole or the first `FidelitySpec.calibrate` bytes of it, which tells what the reckoning
+        first request is at the memory, and at its end, when engines run out of work, is estimated,
+        the latter as if all engines had progressed evenly. calibrate: the layer, or the first
+        `FidelitySpec.calibrate` bytes of it, is also simulated whole, which gives what the estimate
         leaves out.
         """
         begun = time.perf_counter()
@@ -95,7 +97,7 @@ class Probe:
             return self._exact(entire)
         loads = self._loads(entire)
         busy = loads > 0
-        parts = [traffic.window(entire, self.engines, begin, NEVER, self._dma.request)]
+        parts = [traffic.window(entire, self.engines, begin, _TO_THE_END, self._dma.request)]
         least = int(self._loads(parts[0])[busy].min())
         while least < each and len(parts) < 2 * layers:
             parts.append(self.deal(layer((first + len(parts)) % layers), spread))
@@ -165,11 +167,11 @@ class Probe:
 
 
 def lost_ns(beside: list[Beside], at_peak_ns: float) -> tuple[float, float]:
-    """(mean, half-width of its 95 % interval) of what a layer of `at_peak_ns` takes beyond what is
-    reckoned from its window.
+    """(mean, half-width of its 95 % interval) of what a layer of `at_peak_ns` takes beyond the
+    estimate from its window.
 
-    Engines are served in an order that is as good as random, so that their progress drifts apart
-    with the root of the time (a random walk), and with it the end of the last one.
+    Engines are served in an effectively random order, so their progress diverges with the root of
+    the time (a random walk), and with it the end of the last one.
     """
     if not beside:
         return 0.0, 0.0

@@ -3,7 +3,7 @@
 A key is the hash of the device, the descriptors, the window and the kernels' sources, so a result
 that is found is the one that would be computed. Files lie in `$XDG_CACHE_HOME/bankwise/probes` (or
 below `~/.cache`), or where `BANKWISE_PROBE_CACHE` says; `off` there keeps nothing. Files appear
-whole, so that several processes may share them; one that cannot be read is as good as none.
+whole, so that several processes may share them; one that cannot be read is ignored.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 A probe builds the descriptors of the running batch from a random layer on and simulates a
 contiguous window of all engines' issue order, or a whole layer where that is short. Probes come
-when placement statistics have moved, when the interval of what was found is too wide, and after so
-many steps in any case; between them the mean of the last ones carries over, as far as placement was
-alike. Some probes simulate the whole layer beside the window, or the begin of a long one: what that
-takes beyond what the window gives is added to the others, as the root of their length.
+when placement statistics have changed, when the interval of the efficiency is too wide, and after
+`every_steps` in any case; between them the mean of the last ones is used, as far as placement was
+similar. Some probes also simulate the whole layer, or the start of a long one: the time it takes
+beyond the window's estimate is added to the others, scaled with the root of their length.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine, Step
 from policies.memory import traffic
 from policies.memory.banks import bank_activity
-from policies.memory.fidelity import NEVER, FidelitySpec, Memory
+from policies.memory.fidelity import KV_PHASES, NO_PROBE, FidelitySpec, Memory
 from policies.memory.interval import confidence_interval
 from policies.memory.probe import LEAST, Beside, Probe, lost_ns
 from policies.memory.step import Efficiency
@@ -28,14 +28,14 @@ from policies.memory.step_energy import Transfer, transfer
 from policies.memory.traffic import Extent, Reading, Spread
 
 RECENT = 4
-"""Probes of a phase that are averaged (assumed), so that no odd one stands alone until the next."""
+"""Probes of a phase that are averaged (assumed), so that no outlier stands alone."""
 FIRST, EVERY = 4, 32
-"""The first of every so many windows have a whole layer measured beside them (assumed)."""
+"""The first FIRST of every EVERY windows also measure a whole layer (assumed)."""
 ANOTHER = 3.0
-"""Placement that has moved by more than this, to four times or a quarter, is probed without regard
-to when the last probe was (assumed)."""
+"""Placement statistics that changed by more than this (to four times or a quarter) are probed
+however recent the last probe is (assumed)."""
 MOST_EXTENTS = 40
-"""Probes that a result tells one by one."""
+"""Most probes that a result lists one by one."""
 
 
 class SampledMemory(Memory):
@@ -53,16 +53,16 @@ class SampledMemory(Memory):
         key = (*b"policies.fidelity", spec.seed)
         self._rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
         self._steps = 0
-        self._clocks = {name: _Clock(spec) for name in ("attention", "prefill", "migration")}
+        self._clocks = {name: _Clock(spec) for name in KV_PHASES}
         self._changes = -1
         self._results: dict[str, list[tuple[float, Any]]] = {name: [] for name in self._clocks}
         self._marks = dict.fromkeys(self._clocks, 0)
         self._beside: dict[str, list[Beside]] = {name: [] for name in self._clocks}
-        """Layers that were simulated beside their windows."""
+        """Layers that were simulated in addition to their windows."""
         self._windows = dict.fromkeys(self._clocks, 0)
         """Probes of a window."""
         self._common = dict.fromkeys(self._clocks, 0.0)
-        """Relative half-width that all windows have alike, from what they leave out."""
+        """Relative half-width common to all windows, from what they leave out."""
         self._placed: dict[str, list[tuple[float, ...]]] = {name: [] for name in self._clocks}
         """Placement statistics of each probe."""
         self._run_bytes: list[float] = []
@@ -163,7 +163,7 @@ class SampledMemory(Memory):
         return self._clocks[phase].asks(self._steps, wide=self._is_wide(phase))
 
     def _is_wide(self, phase: str) -> bool:
-        """Whether the interval of what counts is too wide, as far as two probes tell."""
+        """Whether the interval of what counts is too wide, as far as two probes show."""
         counted = self._results[phase][self._marks[phase] :]
         if len(counted) < 2:
             return False
@@ -207,7 +207,7 @@ def moved(now: tuple[float, ...], then: tuple[float, ...]) -> float:
 
 class _Clock:
     """When the next probe of a phase is due: ever more rarely, so that a run twice as long takes a
-    few probes more, and they lie all over it."""
+    few more probes, spread over all of it."""
 
     def __init__(self, spec: FidelitySpec) -> None:
         self._spec = spec
@@ -226,7 +226,7 @@ class _Clock:
     def due(self) -> int:
         """The step at which a probe comes in any case."""
         if self._taken >= self._spec.max_probes:
-            return NEVER
+            return NO_PROBE
         if not self._taken:
             return 0
         gone = self._last - self._begin
@@ -251,7 +251,7 @@ def throughput_error(memory: Mapping[str, Any], phase_share: Mapping[str, float]
     """Relative half-width, 95 %, that the sampling of memory times adds to a run's throughput.
 
     memory: what a `Memory` reports; phase_share: each phase's share of the time of steps. The
-    phases' errors are independent; who is admitted when is taken to stay as it was.
+    phases' errors are independent; admissions are taken as unchanged.
     """
     phases = memory.get("phases", {})
     parts = [

@@ -4,7 +4,7 @@ Phases follow one another. Linear: the tokens of prompt chunks run through the s
 as the decoding ones (vLLM v1 makes one batch of both), so the weights are read once beside the
 FLOPs of all. Attention of the decoding requests: their KV read, their new tokens written.
 Attention of the chunks: the KV of what was stored before read, their own written. Migration: every
-moved token read and written, and copies on write alike. Swap: over the link to the host, while
+moved token read and written, as are copies on write. Swap: over the link to the host, while
 nothing else runs. All-reduce: two a layer of the hidden state of each token, over the links between
 tensor-parallel cards, while nothing else runs. Within a phase compute and memory overlap (`max`) or
 not (`sum`). Williams et al. 2009, "Roofline".
@@ -46,8 +46,8 @@ class Efficiency(NamedTuple):
 
 
 class StepTimes(NamedTuple):
-    """Seconds of consecutive steps. `attention_s`, `total_s`: float64 (rounds,); others alike in
-    each."""
+    """Seconds of consecutive steps. `attention_s`, `total_s`: float64 (rounds,); others the same
+    in each."""
 
     weights_s: float
     attention_s: FloatArray
@@ -101,7 +101,7 @@ class StepModel:
         self._overhead_s = (compute.step_overhead + model.layers * compute.layer_overhead) * 1e-9
 
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
-        """Times of `rounds` steps alike, in which only the context grows, a token a sample and
+        """Times of `rounds` steps in which only the context grows, a token a sample and
         step."""
         decode = step.tokens
         linear_s = decode * (self._layer_flops + self._head_flops) / self._decode_flops

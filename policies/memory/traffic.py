@@ -1,4 +1,4 @@
-"""The accesses of one layer's phases: what every DMA engine is told to move, at its real addresses.
+"""The accesses of one layer's phases: what every DMA engine moves, at its real addresses.
 
 A descriptor is one contiguous extent that one engine reads or writes. How a batch's extents are
 dealt to engines is `spread` (assumed: kernels differ):
@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 from hwmodel.kernel.memory import Descriptors
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
-from policies.allocators.allocator import Allocator, Migration
+from policies.allocators.allocator import Allocator
+from policies.allocators.capabilities import Migration
 from policies.allocators.kv_layout import Extents, KvLayout, Parts, Units
 from policies.engines.engine import Chunk
 from policies.requests.requests import IntArray
@@ -167,13 +168,6 @@ def _passes(
     )
 
 
-def swap(allocator: Allocator, request: int, layer: int, out: bool) -> Extent:
-    """One layer of a request's tokens on their way to host memory (read here), or back (written):
-    the device's side of a swap, while the request holds its slots."""
-    units, layout = allocator.units(request), allocator.layout
-    return _batch([(layout.extents(units, layer, half), not out, 0) for half in layout.passes])
-
-
 def migration(
     allocator: Allocator,
     moves: Sequence[Migration],
@@ -252,7 +246,7 @@ def window(
     descriptors: Descriptors, engines: int, begin: float, each_bytes: int | IntArray, align: int
 ) -> Descriptors:
     """The part of every engine's issue order from the share `begin` of its bytes on, `each_bytes`
-    long: for all engines alike, or (n,) as it is for the engine of each descriptor."""
+    long: the same for all engines, or (n,) as it is for the engine of each descriptor."""
     total = np.bincount(descriptors.engine, descriptors.size, engines).astype(np.int64)
     passed = np.cumsum(descriptors.size) - descriptors.size
     before = np.concatenate(([0], np.cumsum(total)[:-1]))
@@ -292,16 +286,6 @@ def balance(loads: IntArray, rate: float, engine_rate: float) -> float:
     alive = np.arange(len(busy), 0, -1)
     seconds = float((stretch / np.minimum(rate / alive, engine_rate)).sum())
     return min(float(busy.sum()) / seconds / rate, 1.0)
-
-
-def _batch(parts: list[tuple[Extents, bool, int]]) -> Extent:
-    count = [len(extents.start) for extents, _, _ in parts]
-    return Extent(
-        np.concatenate([extents.start for extents, _, _ in parts]),
-        np.concatenate([extents.size for extents, _, _ in parts]),
-        np.repeat(np.array([write for _, write, _ in parts], np.bool_), count),
-        np.repeat(np.array([place for _, _, place in parts], np.int64), count),
-    )
 
 
 def _unit(start: int, tokens: int, size: int) -> Units:

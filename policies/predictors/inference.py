@@ -21,8 +21,8 @@ from pydantic import Field, model_validator
 
 from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.description.units import Bytes, Nanoseconds
+from policies.requests.percentiles import summary
 from policies.requests.requests import FloatArray
-from policies.serving.metrics import summary
 
 Count = Annotated[int, Field(ge=1)]
 

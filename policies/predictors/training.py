@@ -16,7 +16,7 @@ from policies.requests.prompts import Prompts, read_prompts
 from policies.requests.requests import FloatArray, IntArray
 
 CLASSES = (2, 4, 10)
-"""Numbers of equal classes that accuracy is told for."""
+"""Numbers of equal classes that accuracy is reported for."""
 GROUPS = 8
 """Classes of the calibration table: four of the predicted length, each sure or unsure."""
 CALIBRATION_BINS = 10

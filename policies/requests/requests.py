@@ -25,7 +25,7 @@ class Requests:
 
     arrival_s: float64 (n,), seconds, finite, >= 0, non-decreasing.
     prompt_tokens, output_tokens: int64 (n,), each 1 to MAX_TOKENS.
-    prefix_id: int64 (n,), requests of one id begin alike; -1 (None: all) shares with nobody.
+    prefix_id: int64 (n,), requests of one id share a prefix; -1 (None: all): none.
     prefix_tokens: int64 (n,), first tokens of the prompt that are those of the id; of two requests
     the smaller number is what they share. 0 where the id is -1 (None: all).
     samples: int64 (n,), outputs drawn at once from one prompt, 1 to MAX_TOKENS (None: 1 each).
@@ -87,12 +87,12 @@ class Requests:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What a trace file says: lengths in the file's order, and arrivals where it has them.
+    """A trace file: lengths in the file's order, and arrivals where it has them.
 
     arrival_s: float64 (n,) seconds, or None when the file has no times.
     prompt_tokens, output_tokens: int64 (n,), each 1 to MAX_TOKENS.
     dropped: rows left out because their output (in BurstGPT also: their prompt) was empty.
-    prefix_id, prefix_tokens: int64 (n,) as in `Requests`, or None where the file knows of none.
+    prefix_id, prefix_tokens: int64 (n,) as in `Requests`, or None if the file has none.
     """
 
     arrival_s: FloatArray | None

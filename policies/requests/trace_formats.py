@@ -1,4 +1,4 @@
-"""Formats of request traces, told apart by their content, plain or gzip.
+"""Formats of request traces, recognised by their content, plain or gzip.
 
 - ours: `arrival_s,prompt_tokens,output_tokens`, where `arrival_s` may be empty in every row;
 - Azure LLM inference: `TIMESTAMP,ContextTokens,GeneratedTokens`
@@ -44,7 +44,7 @@ class Columns(NamedTuple):
 
     arrival_s: float64 (n,), non-decreasing, or None where the file has no times. prompt_tokens,
     output_tokens: int64 (n,). dropped: rows left out. prefix_id, prefix_tokens: int64 (n,) as in
-    `policies.requests.requests.Requests`, or None where the format knows nothing of them.
+    `policies.requests.requests.Requests`, or None if the format has none.
     """
 
     arrival_s: NDArray[np.float64] | None
@@ -332,7 +332,7 @@ def shared_chains(chains: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[n
     """(prefix_id, shared blocks), int64 (n,), of requests whose prompts are chains of blocks.
 
     A request shares its longest beginning that any other has too. All beginnings form a tree; an id
-    stands for one path from its root to where nobody shares any more. A request whose shared part
+    stands for one path from its root to the last shared block. A request whose shared part
     ends where paths part goes with the one that most requests take. What is not kept: a beginning
     common to several ids is one block chain for each of them.
     """

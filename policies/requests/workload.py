@@ -153,19 +153,11 @@ Lengths.model_rebuild()
 WorkloadSpec.model_rebuild()
 
 
-def resolve_workload(name_or_path: str, relative_to: str | Path | None = None) -> WorkloadSpec:
-    """A shipped workload by name, the user's own by path, or a trace file by path.
-
-    Raises DescriptionError as `workload_document` and `Document.build` do.
-    """
-    return workload_document(name_or_path, relative_to).build(WorkloadSpec)
-
-
 def workload_document(
     name_or_path: str, relative_to: str | Path | None = None, _within: tuple[str, ...] = ()
 ) -> Document:
-    """The document behind `resolve_workload`, its paths made absolute and the parts of a splice put
-    in the place of their names.
+    """The document of a shipped workload by name, a user's own or a trace file by path. Its paths
+    are made absolute, and the parts of a splice replace their names.
 
     A trace file (.csv, .jsonl, .gz) gives a workload of its own lengths and times; without times,
     Poisson arrivals. Raises DescriptionError when a file is missing or does not read.

@@ -83,7 +83,7 @@ def draw(prompts: Law, shape: Law, count: int, seed: tuple[int, ...]) -> Draw:
 
 
 class Solution(NamedTuple):
-    """A value, what it gives, and whether that is the target."""
+    """A value, the result it gives, and whether that reaches the target."""
 
     value: float
     given: float
@@ -110,7 +110,7 @@ def solve_spread(target: float, draws: Sequence[Draw], scale: float, limit: int)
 
 
 def utilization(drawn: Draw, scale: float, limit: int) -> float:
-    """Share of a reservation of `limit` tokens each that requests come to use."""
+    """Mean share of a reservation of `limit` tokens that requests use."""
     used = drawn.prompt_tokens + drawn.output_tokens(scale, limit)
     return float(used.mean() / limit)
 
@@ -132,7 +132,7 @@ def error_of(sigma: float, limit: int) -> PredictorSpec:
 def _bisect(
     rising: Callable[[float], float], target: float, between: tuple[float, float]
 ) -> Solution:
-    """Where a function that does not fall has a value, by halving the logarithm."""
+    """Where a non-decreasing function reaches `target`, by bisection of the logarithm."""
     low, high = map(math.log, between)
     for _ in range(STEPS):
         middle = (low + high) / 2

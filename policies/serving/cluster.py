@@ -1,8 +1,8 @@
 """A node: one request stream over several cards, each a replica with memory of its own.
 
-The manager places a request on a card as it arrives, by what is known then, and does not move it
-afterwards. `pressure` is the ODMA paper's idea as far as it says (compute and memory pressure);
-how they are measured and weighed is assumed:
+The manager places a request on a card as it arrives, by what is known then, and never moves it.
+`pressure` is the ODMA paper's idea (compute and memory pressure); how they are measured and weighed
+is assumed:
 
 - compute pressure: requests on the card, waiting or running;
 - memory pressure: tokens that those are predicted to store, prompts and predicted outputs;
@@ -23,6 +23,7 @@ import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import Strict
+from policies.allocators.capabilities import report_of
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.replica import Replica
 
@@ -45,7 +46,7 @@ class ClusterSpec(Strict):
 
 
 class Manager:
-    """Places requests and keeps account of who is where."""
+    """Places requests and tracks the card of each."""
 
     def __init__(self, spec: ClusterSpec, requests: Requests, predicted: FloatArray) -> None:
         self._spec = spec
@@ -69,7 +70,7 @@ class Manager:
         return card
 
     def ended(self, requests: list[int], at_s: float) -> None:
-        """These leave their cards at `at_s`, the end of a step; before it nobody knows."""
+        """These leave their cards at `at_s`, the end of a step; until then they count."""
         for request in requests:
             heapq.heappush(self._leaving, (at_s, request))
 
@@ -118,7 +119,7 @@ class Node:
     def _advance(
         self, until_s: float, count: int, progress: Callable[[int, int], None] | None
     ) -> bool:
-        """The card that is behind the others goes on; False where all are there."""
+        """Advance the card whose next step is earliest; False if none begins before `until_s`."""
         card = min(range(len(self.replicas)), key=lambda index: self.replicas[index].next_s)
         replica, before_s = self.replicas[card], self._metrics.sums.seconds
         if replica.next_s >= until_s:
@@ -143,7 +144,7 @@ class Node:
                     "output_tokens": tokens[card],
                     "busy_s": float(self.busy_s[card]),
                     "preemptions": self.replicas[card].engine.preemptions,
-                    "policy": self.replicas[card].engine.allocator.report(),
+                    "policy": report_of(self.replicas[card].engine.allocator),
                 }
                 for card in each
             ],

@@ -1,9 +1,9 @@
-"""A record of physical memory: who held which token slots, from when until when.
+"""A log of physical memory: which request held which token slots, from when until when.
 
 A row is a run of slots that one request holds, that lie together and were taken together. Recording
-begins when a share of the requests has ended, so that memory is as it is in use, and ends after
-`MOST` rows, so that the record of a long run can still be looked at; what is held then ends then.
-Slots that grow within a stretch of steps alike count from the stretch's beginning; slots that
+begins when a share of the requests has ended, so that memory is in steady use, and ends after
+`MOST_ROWS`, so that the log of a long run stays readable; what is held then ends then.
+Slots that grow within a stretch of equal steps count from the stretch's beginning; slots that
 several requests share are each one's.
 """
 
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 from policies.serving.recorder import Recorder, Rows
 
 if TYPE_CHECKING:
-    from policies.allocators.allocator import Allocator, Migration
+    from policies.allocators.allocator import Allocator
+    from policies.allocators.capabilities import Migration
     from policies.engines.engine import Step
     from policies.memory.step import StepTimes
     from policies.requests.requests import Requests
 
 BEGIN = 0.3
 """Share of the requests that have ended when recording begins (assumed)."""
-MOST = 200_000
-"""Rows."""
+MOST_ROWS = 200_000
 Run = tuple[int, int]
 """First slot, and how many."""
 
@@ -47,7 +47,7 @@ class MemoryLog(Recorder):
     def step(
         self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
     ) -> None:
-        if self._wait > 0 or self._written > MOST:
+        if self._wait > 0 or self._written > MOST_ROWS:
             return
         self._now_s = now_s + seconds
         for request, known in self._known.items():
@@ -55,11 +55,11 @@ class MemoryLog(Recorder):
             if reserved != known:
                 self._known[request] = reserved
                 self._look(request, now_s, allocator)
-        if self._written + sum(map(len, self._held.values())) > MOST:
+        if self._written + sum(map(len, self._held.values())) > MOST_ROWS:
             self._end(self._now_s)
 
     def _look(self, request: int, now_s: float, allocator: Allocator) -> None:
-        """What the request holds now: what it gave up ends, what is new begins."""
+        """Compare what the request holds now with before: close rows and open new ones."""
         units = allocator.units(request)
         found = set(zip(units.start.tolist(), units.size.tolist(), strict=True))
         held = self._held.setdefault(request, {})
@@ -93,11 +93,11 @@ class MemoryLog(Recorder):
         for request, held in self._held.items():
             self._write(request, held, now_s)
         self._held.clear()
-        self._written = MOST + 1
+        self._written = MOST_ROWS + 1
 
     def _write(self, request: int, held: dict[Run, float], until_s: float) -> None:
         """Runs that touch and began together are one row."""
-        if self._written > MOST:
+        if self._written > MOST_ROWS:
             return
         joined: list[tuple[int, int, float]] = []
         for (first, slots), from_s in sorted(held.items()):

@@ -1,5 +1,4 @@
-"""What a serving run is judged by: sums over steps, times of requests, and the figures made of
-them."""
+"""Metrics of a serving run: sums over steps, times of requests, and figures from both."""
 
 from __future__ import annotations
 
@@ -12,17 +11,14 @@ import numpy as np
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
-from policies.engines.engine import LIMITS, Engine, Step
+from policies.allocators.capabilities import OnDemand
+from policies.engines.engine import STEP_LIMITS, Engine, Step
 from policies.memory.step import PHASES, StepTimes
 from policies.memory.step_energy import Transfer, serving_energy
 from policies.memory.traffic import reading
+from policies.requests.percentiles import quantiles, summary
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.timeline import Stretch, Timeline
-
-PERCENTILES = (50, 90, 99)
-QUANTILES = 101
-"""Points of the quantile functions of latencies: 0 %, 1 %, ... 100 %."""
-_DIGITS = 5
 
 
 @dataclass
@@ -56,10 +52,12 @@ class Sums:
     phase_s: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys((*PHASES, "overhead"), 0.0)
     )
-    limit_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*LIMITS, "idle"), 0.0))
+    limit_s: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys((*STEP_LIMITS, "idle"), 0.0)
+    )
 
     def moved(self, model: TransformerSpec) -> dict[str, int]:
-        """Bytes that each phase read or wrote in memory, what engines read alike once."""
+        """Bytes that each phase read or wrote in memory; what several engines read counts once."""
         tokens = {
             "attention": self.attention_tokens,
             "prefill": self.prefill_kv_tokens,
@@ -111,8 +109,7 @@ class Metrics:
         self.sums.limit_s["idle"] += seconds
 
     def saturated(self, now: float) -> None:
-        """Somebody waits, or somebody will still arrive: the steady part reaches at least to
-        `now`."""
+        """Requests wait or are still to arrive: the steady part reaches at least to `now`."""
         self.close = (now, self.sums.output_tokens)
 
     def steps(
@@ -124,7 +121,7 @@ class Metrics:
         begin_s: float,
         reserved: int,
     ) -> None:
-        """Add consecutive steps alike, from `begin_s` on; `reserved` slots in the first of them,
+        """Add consecutive equal steps, from `begin_s` on; `reserved` slots in the first of them,
         `allocator` as it is at the end of the last."""
         sums, rounds, batch = self.sums, len(times.total_s), step.tokens
         total = float(times.total_s.sum())
@@ -149,8 +146,9 @@ class Metrics:
         sums.reserved_seconds += allocator.reserved_total * total
         if rounds > 1:
             sums.stored_seconds += batch * steps_s
-            fewer = allocator.grown(step.decode, rounds)
-            sums.reserved_seconds -= float(fewer @ times.total_s)
+            if isinstance(allocator, OnDemand):
+                fewer = allocator.grown(step.decode, rounds)
+                sums.reserved_seconds -= float(fewer @ times.total_s)
         holes = allocator.fragmentation
         sums.hole_seconds += holes * total
         sums.preemptions += step.preempted
@@ -220,7 +218,7 @@ class Metrics:
         begin_s, begin = self.begin
         start = float(self.arrival_s[0]) if self.warmup == 0 and len(self.arrival_s) else begin_s
         last = float(np.nanmax(self.end_s, initial=0.0))
-        # where nobody waited any more after the warm-up, everything after it is the steady part
+        # if no request waited after the warm-up, everything after it is the steady part
         close_s, made = self.close if self.close[0] > start else (last, self.sums.output_tokens)
         after = self.sums.since(begin)
         makespan = last - float(self.arrival_s[0]) if len(self.arrival_s) else 0.0
@@ -276,25 +274,8 @@ class Metrics:
         }
 
 
-def summary(values: FloatArray) -> dict[str, float]:
-    """Mean and percentiles; zeros where there is nothing to sum up."""
-    if not len(values):
-        return {"mean": 0.0, **{f"p{share}": 0.0 for share in PERCENTILES}}
-    points = np.percentile(values, PERCENTILES)
-    named = {f"p{share}": float(point) for share, point in zip(PERCENTILES, points, strict=True)}
-    return {"mean": float(values.mean()), **named}
-
-
-def quantiles(values: FloatArray) -> list[float]:
-    """The quantile function at `QUANTILES` even shares; empty where there is nothing."""
-    if not len(values):
-        return []
-    points = np.quantile(values, np.linspace(0.0, 1.0, QUANTILES))
-    return [float(f"{point:.{_DIGITS}g}") for point in points]
-
-
 def _times(energy: dict[str, Any], cards: int) -> dict[str, Any]:
-    """The energy of so many cards alike."""
+    """The energy of `cards` equal cards."""
     parts = {name: cards * each for name, each in energy["parts_mj_per_token"].items()}
     whole = cards * energy["mj_per_token"]
     return {**energy, "mj_per_token": whole, "parts_mj_per_token": parts}

@@ -18,7 +18,8 @@ from policies.memory.step import PHASES
 from policies.serving.recorder import Recorder, phase_seconds
 
 if TYPE_CHECKING:
-    from policies.allocators.allocator import Allocator, Migration
+    from policies.allocators.allocator import Allocator
+    from policies.allocators.capabilities import Migration
     from policies.engines.engine import Step
     from policies.memory.step import StepTimes
     from policies.requests.requests import Requests
@@ -45,7 +46,7 @@ class PerfettoTrace(Recorder):
     def step(
         self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
     ) -> None:
-        told = {
+        values = {
             "steps": len(times.total_s),
             "decode": len(step.decode),
             "prefill_tokens": sum(chunk.tokens for chunk in step.chunks),
@@ -53,7 +54,7 @@ class PerfettoTrace(Recorder):
             **{f"{name}_s": phase_seconds(times, name) for name in (*PHASES, "overhead")},
         }
         name = "prefill" if step.chunks else "decode"
-        self._event("X", now_s, name, _STEPS, dur=_microseconds(seconds), args=told)
+        self._event("X", now_s, name, _STEPS, dur=_microseconds(seconds), args=values)
         batch = len({*step.decode.tolist(), *(chunk.request for chunk in step.chunks)})
         self._event("C", now_s, "batch", _STEPS, args={"requests": batch})
         slots = {"reserved": int(allocator.reserved_total), "free": int(allocator.free_slots)}
@@ -78,8 +79,8 @@ class PerfettoTrace(Recorder):
         self._change(now_s, request, "waiting")
 
     def migrated(self, now_s: float, migration: Migration) -> None:
-        told = {name: int(value) for name, value in migration._asdict().items()}
-        self._instant(now_s, "migration", "p", **told)
+        values = {name: int(value) for name, value in migration._asdict().items()}
+        self._instant(now_s, "migration", "p", **values)
 
     def refreshed(self, now_s: float, bounds: Sequence[int]) -> None:
         self._instant(now_s, "bucket refresh", "g", bounds=[int(bound) for bound in bounds])
@@ -88,20 +89,20 @@ class PerfettoTrace(Recorder):
         self._file.write("\n]}\n")
         self._file.close()
 
-    def _change(self, now_s: float, request: int, doing: str, **told: Any) -> None:
+    def _change(self, now_s: float, request: int, doing: str, **values: Any) -> None:
         self._end(now_s, request)
-        self._begin(now_s, request, doing, **told)
+        self._begin(now_s, request, doing, **values)
 
-    def _begin(self, now_s: float, request: int, doing: str, **told: Any) -> None:
+    def _begin(self, now_s: float, request: int, doing: str, **values: Any) -> None:
         self._doing[request] = doing
-        self._event("b", now_s, doing, _REQUESTS, cat="request", id=request, args=told)
+        self._event("b", now_s, doing, _REQUESTS, cat="request", id=request, args=values)
 
     def _end(self, now_s: float, request: int) -> None:
         doing = self._doing.pop(request)
         self._event("e", now_s, doing, _REQUESTS, cat="request", id=request)
 
-    def _instant(self, now_s: float, name: str, scope: str, **told: Any) -> None:
-        self._event("i", now_s, name, _STEPS, s=scope, args=told)
+    def _instant(self, now_s: float, name: str, scope: str, **values: Any) -> None:
+        self._event("i", now_s, name, _STEPS, s=scope, args=values)
 
     def _event(self, kind: str, now_s: float, name: str, process: int, **rest: Any) -> None:
         event = {"ph": kind, "ts": _microseconds(now_s), "name": name, "pid": process, "tid": 0}

@@ -1,7 +1,7 @@
 """Records of a serving run as it goes: a row of CSV for each request and for each stretch of steps.
 
-`Watch` is what the serving loop calls; it tells a `Recorder` what happened. A recorder writes as it
-is told and keeps only what it knows of requests that are under way.
+The serving loop calls `Watch`, which passes events to a `Recorder`. A recorder writes as they come
+and keeps only the state of requests that have not ended.
 """
 
 from __future__ import annotations
@@ -14,32 +14,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from policies.allocators.capabilities import Classifies
 from policies.memory.step import PHASES
 
 if TYPE_CHECKING:
-    from policies.allocators.allocator import Allocator, Migration
+    from policies.allocators.allocator import Allocator
+    from policies.allocators.capabilities import Migration
     from policies.engines.engine import Engine, Step
     from policies.memory.step import StepTimes
     from policies.requests.requests import Requests
 
 
 class Recorder:
-    """What can be told of a run. Times in seconds since its start; requests by their index."""
+    """Receives the events of a run. Times in seconds since its start; requests by their index."""
 
     def step(
         self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
     ) -> None:
-        """Steps alike began at `now_s` and took `seconds` together, `len(times.total_s)` of them;
+        """Equal steps began at `now_s` and took `seconds` together, `len(times.total_s)` of them;
         `allocator` as it is at their end."""
 
     def admitted(self, now_s: float, request: int, slots: int) -> None:
-        """It runs from now on, with so many slots reserved."""
+        """It runs from now on, with `slots` reserved."""
 
     def first_token(self, now_s: float, request: int) -> None:
         """It has its first output token."""
 
     def resumed(self, now_s: float, request: int) -> None:
-        """After a preemption it decodes again: all is computed, or copied, anew."""
+        """After a preemption it decodes again; its KV is recomputed or swapped in."""
 
     def ended(self, now_s: float, request: int) -> None:
         """It has its last output token."""
@@ -103,7 +105,7 @@ class Recorders(Recorder):
 
 
 class Watch:
-    """Tells a recorder what the serving loop sees: who runs after a step that did not before."""
+    """Derives events from the running requests before and after a step."""
 
     def __init__(self, recorder: Recorder, engine: Engine) -> None:
         self._recorder = recorder
@@ -154,8 +156,8 @@ class Watch:
 
 
 def _bounds(allocator: Allocator) -> tuple[int, ...]:
-    """The bounds of an allocator with buckets, else none."""
-    return tuple(getattr(getattr(allocator, "buckets", allocator), "bounds", ()))
+    """The bounds of an allocator with classes, else none."""
+    return allocator.bounds if isinstance(allocator, Classifies) else ()
 
 
 class Rows:
@@ -175,7 +177,7 @@ class Rows:
 
 @dataclass
 class _Life:
-    """What is known of a request under way."""
+    """State of a request that has not ended."""
 
     admitted_s: float
     first_s: float = float("nan")
@@ -221,14 +223,14 @@ class RequestLog(Recorder):
 
     def ended(self, now_s: float, request: int) -> None:
         life, stream = self._lives.pop(request), self._requests
-        told = (
+        columns = (
             stream.prompt_tokens, stream.output_tokens, stream.prefix_id, stream.prefix_tokens,
             stream.samples,
         )  # fmt: skip
         self._rows.add(
             [
                 request, float(stream.arrival_s[request]), life.admitted_s, life.first_s, now_s,
-                *(int(column[request]) for column in told), life.admissions, life.recomputed,
+                *(int(column[request]) for column in columns), life.admissions, life.recomputed,
                 life.swapped, life.migrations, life.migrated_tokens, life.reserved,
             ]
         )  # fmt: skip
@@ -238,7 +240,7 @@ class RequestLog(Recorder):
 
 
 class StepLog(Recorder):
-    """A row for each stretch of steps alike: seconds of its phases, slots as they end it."""
+    """A row for each stretch of equal steps: seconds of its phases, slots as they end it."""
 
     COLUMNS = (
         "start_s", "seconds", "steps", "decode", "context_tokens", "chunks", "prefill_tokens",

@@ -1,10 +1,10 @@
 """One replica: a model on its cards, served from event to event in its own time.
 
 Between two events (arrival, end, growth that could fail, bucket refresh, migration, probe) steps
-are alike, and they are advanced together with the very numbers that single steps would have.
+are equal and are advanced together, with exactly the numbers of single steps.
 
-A driver of several replicas goes on with the one whose `next_s` is the least, and no further than
-its own next event:
+A driver of several replicas advances the one with the least `next_s`, and no further than its own
+next event:
 
     while replica.next_s < until_s:
         ended = replica.advance(until_s)
@@ -18,6 +18,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from policies.allocators.capabilities import Learns
 from policies.engines.engine import Engine, Step
 from policies.memory.fidelity import Memory
 from policies.memory.step import StepModel, StepTimes
@@ -45,6 +46,8 @@ class Replica:
         self.memory = memory
         self.metrics = metrics
         self.now_s = 0.0
+        allocator = engine.allocator
+        self._learns = allocator if isinstance(allocator, Learns) else None
         self._steps = steps
         self._together = together
         self._watch = None if recorder is None else Watch(recorder, engine)
@@ -65,7 +68,7 @@ class Replica:
         """The steps from `next_s`, which is finite, to the next event, but none that begins at or
         after `until_s`. Returns the requests that ended with them.
 
-        until_s: the load goes on there; inf where only who was announced by `arrive` will come.
+        until_s: the load goes on there; inf if all requests to come were announced by `arrive`.
         """
         self._join()
         if not self.engine.busy:
@@ -76,7 +79,8 @@ class Replica:
         engine, begin_s = self.engine, self.now_s
         if engine.waits or self._to_come or until_s < math.inf:
             self.metrics.saturated(begin_s)
-        engine.allocator.clock(begin_s)
+        if self._learns is not None:
+            self._learns.clock(begin_s)
         step = engine.schedule()
         if self._watch:
             self._watch.scheduled(begin_s, step)
@@ -91,19 +95,19 @@ class Replica:
         return self._complete(step, rounds)
 
     def _join(self) -> None:
-        """Who has arrived by now joins the line."""
+        """Requests that have arrived join the line."""
         while self._to_come and self._to_come[0][0] <= self.now_s:
             self.engine.waiting.append(self._to_come.popleft()[1])
 
     def _times(self, step: Step, until_s: float) -> tuple[StepTimes, FloatArray]:
-        """(times of the steps alike from now on, when each of them begins and when they end)."""
+        """(times of the equal steps from now on, the begin of each and the end of the last)."""
         efficiency = self.memory.observe(step, self.engine)
         rounds = 1
         if self._together:
             rounds = self.engine.rounds(step, min(MOST_ROUNDS, self.memory.rounds_to_probe))
         times = self._steps.times(step, rounds, efficiency)
         ends = np.cumsum(np.concatenate(([self.now_s], times.total_s)))
-        event_s = min(self.engine.allocator.due_s, until_s)
+        event_s = until_s if self._learns is None else min(self._learns.due_s, until_s)
         if self._to_come and self.engine.admits_arrivals(step):
             event_s = min(event_s, self._to_come[0][0])
         if rounds > 1 and event_s < ends[rounds]:

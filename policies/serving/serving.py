@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, model_validator
 
-from hwmodel.description.description import DescriptionError, Strict, nearest
-from hwmodel.description.written import Chosen
+from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import DataType, KvType, TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
+from policies.allocators.capabilities import Learns, report_of
 from policies.allocators.kv_layout import LAYOUTS, KvOrder, kv_layout
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import POLICIES, PolicySpec
-from policies.engines.engine import Engine, EngineOptions, EngineSpec
-from policies.engines.engine_v0 import PAGED_V0, EngineV0, EngineV0Spec
+from policies.engines.engine import EngineOptions
+from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
+from policies.engines.engine_v1 import EngineV1Spec
+from policies.engines.generations import ENGINES, EngineChoice
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.memory_model import memory_model
 from policies.memory.sampling import throughput_error
@@ -36,40 +37,14 @@ from policies.serving.replica import Replica
 __all__ = ["ServingResult", "ServingSpec", "load_model", "serve"]
 
 
-class _Generation(NamedTuple):
-    """A generation of the engine."""
-
-    options: type[EngineOptions]
-    engine: type[Engine]
-
-
-ENGINES = {"v1": _Generation(EngineSpec, Engine), "v0": _Generation(EngineV0Spec, EngineV0)}
-
-
-def _engine_options(value: Any) -> Any:
-    """`{name: v0, ...}` -> the options of that engine; v1 where none is named."""
-    if not isinstance(value, dict):
-        return value
-    name = value.get("name", "v1")
-    if name not in ENGINES:
-        hint = nearest(str(name), list(ENGINES))
-        raise PydanticCustomError("unknown_engine", "unknown engine; {hint}", {"hint": hint})
-    return ENGINES[name].options.model_validate(value)
-
-
-_CHOSEN = Chosen(lambda: {name: each.options for name, each in ENGINES.items()})
-EngineChoice = Annotated[SerializeAsAny[EngineOptions], BeforeValidator(_engine_options), _CHOSEN]
-"""Field type: the options of either engine, told apart by `name`."""
-
-
 class ServingSpec(Strict):
     """How requests are served."""
 
     model: str
     """A shipped model, or the path of one (resolved by the caller with `load_model`)."""
     policy: PolicySpec = PagedOptions()
-    engine: EngineChoice = EngineSpec()
-    """With v0 `paged` is by default what it was then: see `policies.engines.engine_v0.PAGED_V0`."""
+    engine: EngineChoice = EngineV1Spec()
+    """With v0, `paged` has its defaults of that time: `policies.engines.engine_v0.PAGED_V0`."""
     predictor: PredictorSpec = PredictorSpec()
     memory: FidelitySpec = FidelitySpec()
     kv_layout: KvOrder = LAYOUTS["layer_kv_token"]
@@ -126,7 +101,7 @@ def serve(
     warmup_requests: how many requests at the start do not count.
     progress: called with (ended, all) whenever requests ended.
     simulate: instead of `hwmodel.kernel.memory.simulate_system`, for tests.
-    recorder: told what happens, and closed at the end; None costs nothing.
+    recorder: receives the events of the run and is closed at its end; None costs nothing.
     Raises DescriptionError if the model, or a request, can never fit, or if all is warm-up.
     """
     try:
@@ -168,8 +143,9 @@ def _serve(
     ]  # fmt: skip
     allocators = [replica.engine.allocator for replica in replicas]
     if spec.cluster.bounds == "shared":
-        for allocator in allocators[1:]:
-            allocator.share_bounds(allocators[0])
+        learners = [each for each in allocators if isinstance(each, Learns)]
+        for learner in learners[1:]:
+            learner.share_bounds(learners[0])
     admitted = admissible(spec, allocators[0], requests, outputs)
     if warmup_requests and warmup_requests >= len(admitted):
         raise DescriptionError(
@@ -185,12 +161,12 @@ def _serve(
     figures["cut_outputs"] = int((outputs < requests.output_tokens).sum())
     moved = metrics.moved_bytes(part)
     if cards == 1:
-        figures["policy"] = allocators[0].report()
+        figures["policy"] = report_of(allocators[0])
         figures["memory"] = replicas[0].memory.report(moved)
     else:
         served = np.bincount(node.manager.card_of[admitted], minlength=cards)
         reports = [replica.memory.report(moved // cards) for replica in replicas]
-        figures["policy"] = mean_of([allocator.report() for allocator in allocators], served)
+        figures["policy"] = mean_of([report_of(each) for each in allocators], served)
         figures["memory"] = mean_of(reports, served)
         figures["node"] = node.report(outputs)
     if error := throughput_error(figures["memory"], figures["phase_share"]):
@@ -210,7 +186,7 @@ def _serve_one(
     ready_s: FloatArray,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    """One card has all the requests, and knows when the next one comes."""
+    """Serve all requests on one card, whose arrivals are known."""
     replica.arrive(admitted.tolist(), ready_s.tolist())
     metrics = replica.metrics
     while metrics.ended < len(admitted):
@@ -219,7 +195,7 @@ def _serve_one(
 
 
 def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpec:
-    """What each card of a replica holds of the model, in the types it is served in. Raises
+    """The shard of the model on each card of a replica, in the types it is served in. Raises
     DescriptionError if it cannot be split."""
     types = {"weights": spec.weights, "kv": spec.kv}
     given = {name: kind for name, kind in types.items() if kind is not None}
@@ -237,10 +213,10 @@ def build_replica(
     simulate: Simulate | None = None,
     recorder: Recorder | None = None,
 ) -> Replica:
-    """A replica that may be given any of `requests`, with its memory empty.
+    """A replica for any of `requests`, with its memory empty.
 
-    part: what each of its cards holds (see `model_of_a_card`).
-    predicted: of all requests. metrics: where what it does adds up.
+    part: the shard on each of its cards (see `model_of_a_card`).
+    predicted: of all requests. metrics: collects what the replica does.
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
     layout = kv_layout(

@@ -1,7 +1,7 @@
-"""A run over time: at most `MOST` bins of equal width, whatever its length.
+"""A run over time: at most `MOST_BINS` bins of equal width, whatever its length.
 
-Bins double in width when the run outgrows them, so memory stays as it is. A step belongs to the bin
-in which it begins. Within a stretch of steps alike the reserved slots are interpolated.
+Bins double in width when the run outgrows them, so memory stays bounded. A step belongs to the bin
+in which it begins. Within a stretch of equal steps the reserved slots are interpolated.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 
 from policies.requests.requests import FloatArray
 
-MOST = 128
+MOST_BINS = 128
 """Bins; a long run has between half of this and all."""
 _FIRST_WIDTH_S = 2.0**-10
 _DIGITS = 5
 
 
 class Stretch(NamedTuple):
-    """Steps alike, one after another; slots and tokens as they are in the first step."""
+    """Consecutive equal steps; slots and tokens are those of the first."""
 
     begin_s: float
     times_s: FloatArray
@@ -50,12 +50,12 @@ class Timeline:
 
     def __init__(self) -> None:
         self._width_s = _FIRST_WIDTH_S
-        self._sums = [[0.0] * len(self._SUMS) for _ in range(MOST)]
+        self._sums = [[0.0] * len(self._SUMS) for _ in range(MOST_BINS)]
 
     def add(self, stretch: Stretch) -> None:
         """Add steps; none begins before 0."""
         begin_s, count = stretch.begin_s, len(stretch.times_s)
-        while begin_s + stretch.seconds >= MOST * self._width_s:
+        while begin_s + stretch.seconds >= MOST_BINS * self._width_s:
             self._widen()
         first = int(begin_s / self._width_s)
         if count == 1 or first == int((begin_s + stretch.seconds) / self._width_s):

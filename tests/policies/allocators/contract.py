@@ -11,6 +11,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
+from policies.allocators.capabilities import (
+    Caches,
+    Classifies,
+    CopiesOnWrite,
+    Learns,
+    Migrates,
+    OnDemand,
+    Remembers,
+    Swaps,
+)
+from policies.allocators.ceilings import IdealAllocator
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES
 from policies.predictors.predictor import Prediction
@@ -57,8 +68,9 @@ def state(allocator: Allocator) -> tuple[Any, ...]:
     return places, counts, allocator.stored.tolist(), allocator.reserved.tolist()
 
 
-def swaps(allocator: Allocator) -> bool:
-    return type(allocator).swap_out is not Allocator.swap_out
+def cached(allocator: Allocator, request: int, limit: int, demand: Demand) -> int:
+    """Tokens that are in memory already; none without the capability."""
+    return allocator.cached(request, limit, demand) if isinstance(allocator, Caches) else 0
 
 
 @dataclass
@@ -123,9 +135,10 @@ class Contract(RuleBasedStateMachine):
         life = self.held[request]
         life.held += more
         kept, life.places = life.places, self.slots(request)
-        if not self.allocator.moves_freely:
+        if not isinstance(self.allocator, IdealAllocator):
             assert np.isin(kept, life.places).all(), "what was stored stays where it is"
-        for made in self.allocator.copies():
+        copies = self.allocator.copies() if isinstance(self.allocator, CopiesOnWrite) else []
+        for made in copies:
             target = made.target + np.arange(made.tokens)
             self.content[target] = self.content[made.source : made.source + made.tokens]
             kept = np.append(kept, target)
@@ -140,17 +153,18 @@ class Contract(RuleBasedStateMachine):
         """Ask for a share of the `total` tokens; a refusal changes nothing."""
         allocator, demand = self.allocator, life.demand
         before = state(allocator)
-        assert allocator.tag(request, demand) >= 0
-        cached = allocator.cached(request, total - 1, demand)
-        assert 0 <= cached < total
-        tokens = cached + max(1, int((total - cached) * chunk))
-        assert allocator.cached(request, tokens - 1, demand) == cached
+        if isinstance(allocator, Classifies):
+            assert 0 <= allocator.tag(request, demand) <= len(allocator.bounds)
+        found = cached(allocator, request, total - 1, demand)
+        assert 0 <= found < total
+        tokens = found + max(1, int((total - found) * chunk))
+        assert cached(allocator, request, tokens - 1, demand) == found
         if not allocator.reserve(request, demand, tokens):
             assert state(allocator) == before
             return False
         life.held, life.places = 0, np.zeros(0, np.int64)
         self.held[request] = life
-        self.store(request, tokens, cached)
+        self.store(request, tokens, found)
         return True
 
     @precondition(lambda self: self.next < REQUESTS)
@@ -210,7 +224,7 @@ class Contract(RuleBasedStateMachine):
         else:
             assert state(self.allocator) == before
 
-    @precondition(lambda self: self.held)
+    @precondition(lambda self: self.held and isinstance(self.allocator, Migrates))
     @rule(data=st.data())
     def migrate(self, data: st.DataObject) -> None:
         """A request fills its place and is moved: every token it has is copied, and nothing
@@ -262,7 +276,9 @@ class Contract(RuleBasedStateMachine):
             reserved.append(slow.reserved_total)
         self.allocator.advance(requests, room)
         assert state(self.allocator) == state(slow)
-        grown = self.allocator.grown(requests, room)
+        grown = np.zeros(room, np.int64)
+        if isinstance(self.allocator, OnDemand):
+            grown = self.allocator.grown(requests, room)
         assert (self.allocator.reserved_total - grown).tolist() == reserved
         if room < rounds:
             assert not _round(slow, order)
@@ -278,14 +294,15 @@ class Contract(RuleBasedStateMachine):
         life = self.held.pop(request)
         prompt, samples = life.demand.prompt, life.demand.samples
         if ended:
-            self.allocator.finished(request, prompt, life.demand.output)
+            if isinstance(self.allocator, Remembers):
+                self.allocator.finished(request, prompt, life.demand.output)
         elif life.held < life.most:
             # tokens that were to be computed next are computed with the others
             produced = (life.held - prompt) // samples + 1
             life.held = prompt + samples * produced if life.held >= prompt else prompt
             self.gone[request] = life
 
-    @precondition(lambda self: len(self.held) > 1 and swaps(self.allocator))
+    @precondition(lambda self: len(self.held) > 1 and isinstance(self.allocator, Swaps))
     @rule(data=st.data())
     def swap_out(self, data: st.DataObject) -> None:
         request = data.draw(st.sampled_from(sorted(self.held)))
@@ -297,7 +314,7 @@ class Contract(RuleBasedStateMachine):
     def swap_in(self, data: st.DataObject) -> None:
         request = data.draw(st.sampled_from(sorted(self.away)))
         life, before = self.away[request], state(self.allocator)
-        found = self.allocator.cached(request, life.held - 1, life.demand)
+        found = cached(self.allocator, request, life.held - 1, life.demand)
         if not self.allocator.swap_in(request):
             assert state(self.allocator) == before
             return
@@ -308,7 +325,8 @@ class Contract(RuleBasedStateMachine):
     @rule(seconds=st.floats(0, 10))
     def time_passes(self, seconds: float) -> None:
         self.now_s += seconds
-        self.allocator.clock(self.now_s)
+        if isinstance(self.allocator, Learns):
+            self.allocator.clock(self.now_s)
 
     @invariant()
     def bytes_are_conserved(self) -> None:
@@ -334,7 +352,7 @@ class Contract(RuleBasedStateMachine):
 
     @invariant()
     def every_token_is_in_its_slot(self) -> None:
-        if self.allocator.moves_freely:
+        if isinstance(self.allocator, IdealAllocator):  # it moves tokens at will
             return
         for request, life in self.held.items():
             places = self.slots(request)
@@ -361,7 +379,8 @@ class Contract(RuleBasedStateMachine):
             assert self.allocator.extent_count(np.array([request])) == 1 + breaks
 
     def teardown(self) -> None:
-        self.allocator.settle()
+        if isinstance(self.allocator, Migrates):
+            self.allocator.settle()
         for request in list(self.held):
             self.allocator.release(request)
         assert (self.allocator.free_slots, self.allocator.largest_hole) == self.empty

@@ -6,13 +6,13 @@ each request. It shares nothing and remembers nothing.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
+from policies.allocators.capabilities import OnDemand
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.requests.requests import IntArray
 
@@ -21,7 +21,7 @@ class PluginOptions(PolicyOptions):
     block: Annotated[int, Field(ge=1)] = 16
 
 
-class PluginAllocator(Allocator):
+class PluginAllocator(Allocator, OnDemand):
     Options = PluginOptions
 
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: Any) -> None:
@@ -48,10 +48,6 @@ class PluginAllocator(Allocator):
     ) -> IntArray:
         blocks: IntArray = -(-(prompt + samples * (output - 1)) // self.block)
         return blocks * self.block
-
-    @property
-    def loses_ends_first(self) -> bool:
-        return False
 
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
         return -(-tokens // self.block) <= len(self.free)
@@ -119,9 +115,3 @@ class PluginAllocator(Allocator):
         first = np.arange(len(start)) * self.block
         tokens = np.clip(self.stored[request] - first, 0, self.block)
         return Units(start, tokens, np.full(len(start), self.block, np.int64))
-
-    def extent_count(self, requests: IntArray) -> int:
-        blocks = [self.held[request] for request in requests.tolist()]
-        return sum(
-            1 + sum(after != before + 1 for before, after in pairwise(own)) for own in blocks
-        )

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from policies.allocators.allocator import Allocator, Demand, Migration, PolicyOptions
+from policies.allocators.allocator import Allocator, Demand, PolicyOptions
+from policies.allocators.capabilities import Caches, Migrates, Migration, Swaps
 from policies.allocators.ceilings import IdealAllocator, OracleAllocator
 from policies.allocators.kv_layout import Units
 from policies.allocators.paged import PagedAllocator
@@ -17,7 +18,7 @@ from policies.allocators.registry import POLICIES
 from policies.allocators.static import StaticAllocator
 from policies.predictors.predictor import Prediction
 from policies.requests.requests import IntArray
-from tests.policies.allocators.contract import LAYOUT, Contract, build, cases, state, swaps
+from tests.policies.allocators.contract import LAYOUT, Contract, build, cases, state
 from tests.policies.allocators.plugin import PluginAllocator
 
 CASES = cases()
@@ -58,16 +59,15 @@ class TestEveryAllocator:
 
     def test_a_stranger_is_a_key_error(self, options: PolicyOptions) -> None:
         allocator = build(options)
-        for operation in (allocator.release, allocator.units, allocator.migrate):
+        operations = [allocator.release, allocator.units]
+        operations += [allocator.migrate] if isinstance(allocator, Migrates) else []
+        if isinstance(allocator, Swaps):
+            operations += [allocator.swap_out, allocator.swap_in]
+        for operation in operations:
             with pytest.raises(KeyError):
                 operation(5)
         with pytest.raises(KeyError):
             allocator.grow(5, 1)
-
-    def test_who_is_not_swapped_out_cannot_come_in(self, options: PolicyOptions) -> None:
-        allocator = build(options)
-        with pytest.raises(KeyError if swaps(allocator) else NotImplementedError):
-            allocator.swap_in(5)
 
     def test_nobody_reserves_twice(self, options: PolicyOptions) -> None:
         allocator = build(options)
@@ -140,11 +140,14 @@ class Hasty(IdealAllocator):
         return True
 
 
-class Boastful(StaticAllocator):
+class Boastful(StaticAllocator, Caches):
     """Says that everything is in memory already."""
 
     def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
         return limit
+
+    def finished(self, request: int, prompt: int, output: int) -> None:
+        pass
 
 
 class Familiar(PagedAllocator):
@@ -164,8 +167,11 @@ class Forgetful(StaticAllocator):
         return came
 
 
-class Careless(OracleAllocator):
+class Careless(OracleAllocator, Migrates):
     """Moves a request, but for its last token."""
+
+    def settle(self) -> None:
+        pass
 
     def migrate(self, request: int) -> Migration | None:
         self._require(request)

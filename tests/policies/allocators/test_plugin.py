@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.registry import POLICIES
 from sweeps import run
@@ -35,6 +38,19 @@ def test_serves_exactly_as_paged_does(block: int, rate: float) -> None:
     paged = figures(name="paged", free_list="lifo", cached_recompute=False)
     assert plain == {**paged, "policy": {}}
     assert (plain["preemptions"] > 0) == (rate > 1000)
+
+
+def test_without_the_capability_v0_recomputes_and_refuses_to_swap() -> None:
+    def preempted(preemption: str) -> dict[str, Any]:
+        engine = {"name": "v0", "max_model_len": 1024, "preemption": preemption}
+        stream = small.mixed(60, rate=50_000.0)
+        stream = replace(stream, samples=np.full(60, 2))
+        return small.run(1024, stream, engine=engine, policy={"name": "plugin"}).metrics
+
+    metrics = preempted("auto")
+    assert metrics["preemptions"] > 0 and metrics["swapped_tokens"] == 0
+    with pytest.raises(DescriptionError, match="policy plugin cannot swap"):
+        preempted("swap")
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from policies.memory.probe_cache import simulate_once
 from policies.memory.sampling import throughput_error
 from policies.requests.requests import Requests
 from policies.requests.workload import WorkloadSpec, generate, workload_document
-from policies.serving.agreement import Agreement, compare
 from policies.serving.serving import ServingSpec, serve
+from tests.policies.memory.agreement import Agreement, compare
 from tests.policies.small import MODEL, device, mixed, requests, run, spec
 
 ENGINE = {"max_model_len": 1024}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
 from policies.requests.arrivals import Arrivals, RateOverTime, arrival_times, read_envelope
-from policies.requests.workload import resolve_workload
+from tests.policies.workloads import resolve_workload
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 

@@ -17,7 +17,7 @@ import yaml
 from hwmodel.description.description import find
 from policies.requests.length_table import LengthTable, PromptClass, Window, fit, main, to_yaml
 from policies.requests.requests import Requests, Trace, load_trace
-from policies.requests.workload import resolve_workload
+from tests.policies.workloads import resolve_workload
 
 ROOT = Path(__file__).parents[3]
 DATA = ROOT.parent / "shared" / "data"

@@ -9,7 +9,8 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from policies.requests.requests import Requests
-from policies.requests.workload import WorkloadSpec, generate, resolve_workload, workload_document
+from policies.requests.workload import WorkloadSpec, generate, workload_document
+from tests.policies.workloads import resolve_workload
 
 HEAD = "kind: workload\nname: {name}\nsummary: a test\n"
 ONE = "{constant: {prompt_tokens: 10, output_tokens: 1}}"

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError, load, loads, names
 from policies.requests.requests import MAX_TOKENS, Requests
-from policies.requests.workload import WorkloadSpec, generate, resolve_workload, workload_document
+from policies.requests.workload import WorkloadSpec, generate, workload_document
+from tests.policies.workloads import resolve_workload
 
 CONSTANT = "constant: {prompt_tokens: 512, output_tokens: 128}"
 TRACE = "arrival_s,prompt_tokens,output_tokens\n5,10,1\n6,20,2\n6,30,3\n9,40,4\n"

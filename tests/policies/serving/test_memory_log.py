@@ -65,6 +65,6 @@ def test_recording_begins_late_and_ends_after_so_many_rows(
     monkeypatch.setattr(memory_log, "BEGIN", 0.5)
     late = rows_of(tmp_path, mixed(150))
     assert late[:, 3].min() > whole[:, 3].min() and late[:, 4].max() == whole[:, 4].max()
-    monkeypatch.setattr(memory_log, "MOST", 300)
+    monkeypatch.setattr(memory_log, "MOST_ROWS", 300)
     short = rows_of(tmp_path, mixed(150))
     assert 250 <= len(short) <= 400 and short[:, 4].max() < late[:, 4].max()

@@ -10,8 +10,9 @@ import pytest
 
 from policies.allocators.allocator import PolicyOptions
 from policies.allocators.registry import POLICIES
-from policies.engines.engine import EngineOptions, EngineSpec
+from policies.engines.engine import EngineOptions
 from policies.engines.engine_v0 import EngineV0Spec
+from policies.engines.engine_v1 import EngineV1Spec
 from policies.memory.fidelity import FidelitySpec
 from policies.predictors.predictor import PredictorSpec
 from policies.requests.requests import Requests
@@ -259,7 +260,7 @@ def test_no_option_is_left_out() -> None:
         own = set(allocator.Options.model_fields) - set(PolicyOptions.model_fields)
         known |= {f"policy.{name}.{field}" for field in own}
     parts = {
-        "engine": EngineSpec, "predictor": PredictorSpec, "memory": FidelitySpec,
+        "engine": EngineV1Spec, "predictor": PredictorSpec, "memory": FidelitySpec,
         "cluster": ClusterSpec,
     }  # fmt: skip
     for part, options in parts.items():

@@ -9,8 +9,8 @@ import pytest
 
 from hwmodel.specs.device import load_device
 from policies.memory.banks import bank_activity
-from policies.serving.metrics import QUANTILES, quantiles
-from policies.serving.timeline import MOST, Stretch, Timeline
+from policies.requests.percentiles import POINTS, quantiles
+from policies.serving.timeline import MOST_BINS, Stretch, Timeline
 from tests.policies.small import mixed, run
 
 
@@ -51,7 +51,7 @@ def test_bins_widen_and_nothing_is_lost() -> None:
         timeline.add(even(now, steps, 0.01))
         now, tokens = now + steps * 0.01, tokens + 2 * steps
     found = timeline.figures(100)
-    assert MOST / 2 <= len(found["running"]) <= MOST
+    assert MOST_BINS / 2 <= len(found["running"]) <= MOST_BINS
     assert found["width_s"] * len(found["running"]) == pytest.approx(now, rel=0.05)
     assert set(found["running"]) == {2}
     assert set(found["output_tokens_per_s"]) == {200}
@@ -82,7 +82,7 @@ def test_the_quantile_functions_hold_the_percentiles() -> None:
     metrics = run(4096, mixed(200), engine={"max_model_len": 1024}).metrics
     for name in ("ttft_s", "tpot_s", "latency_s"):
         points = metrics["quantiles"][name]
-        assert len(points) == QUANTILES and points == sorted(points)
+        assert len(points) == POINTS and points == sorted(points)
         for share in (50, 90, 99):
             assert points[share] == pytest.approx(metrics[name][f"p{share}"], rel=1e-4)
     assert quantiles(np.zeros(0)) == []

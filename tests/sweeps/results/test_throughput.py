@@ -7,8 +7,9 @@ from sweeps.results.figures import THROUGHPUT
 
 def test_policies_are_compared_on_the_same_work() -> None:
     from hwmodel.specs.device import load_device
-    from policies.requests.workload import generate, resolve_workload
+    from policies.requests.workload import generate
     from policies.serving.serving import ServingSpec, load_model, serve
+    from tests.policies.workloads import resolve_workload
 
     # compute binds from a batch of about 80 on, so running more at once gains nothing
     stream = generate(resolve_workload("azure-conv"), 2000, 13.0, (1, 1))

@@ -1,0 +1,139 @@
+"""What some allocators can do beyond the core contract of `policies.allocators.allocator`.
+
+A policy inherits the capabilities it has and implements all of their methods. Engines, metrics and
+logs ask `isinstance(allocator, Swaps)`, never for a policy by its name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+from policies.allocators.allocator import Allocator, Demand
+from policies.requests.requests import IntArray
+
+
+class Migration(NamedTuple):
+    """A contiguous copy of `tokens` stored tokens between two runs of slots."""
+
+    request: int
+    source: int
+    target: int
+    tokens: int
+    left: int
+    """Slots of the old reservation, which `settle` frees; in a copy on write, of a block."""
+
+
+class OnDemand(ABC):
+    """Reserves slots as tokens are stored, so an admitted request may lack room later."""
+
+    @abstractmethod
+    def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
+        """Whether this many tokens of a request could be stored now; without a request, of one
+        that shares nothing."""
+
+    @abstractmethod
+    def grown(self, requests: IntArray, rounds: int) -> IntArray:
+        """Slots by which `reserved_total` was less after each of the last `rounds` rounds of
+        `advance(requests, ...)` than it is now, int64 (rounds,)."""
+
+
+class Migrates(ABC):
+    """Moves a request to a larger place when it has outgrown its own."""
+
+    @abstractmethod
+    def migrate(self, request: int) -> Migration | None:
+        """Reserve a larger place for a request that cannot grow; None (nothing changes) if there is
+        no room. The old place stays reserved until `settle`. Raises KeyError."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """The copies of this step are done: free the old places."""
+
+
+class Swaps(ABC):
+    """Can give up the slots of a request whose tokens are copied to host memory."""
+
+    @abstractmethod
+    def swap_out(self, request: int) -> int:
+        """Free all slots of a request and remember its state; returns the tokens it had stored.
+        Raises KeyError."""
+
+    @abstractmethod
+    def swap_in(self, request: int) -> bool:
+        """Reserve again what `swap_out` remembered, wherever there is room. False (nothing changes)
+        if there is none. Raises KeyError for a request that is not swapped out."""
+
+
+class CopiesOnWrite(ABC):
+    """Shares blocks among the samples of a request and copies those that are written."""
+
+    @abstractmethod
+    def copies(self) -> list[Migration]:
+        """Copies since the last call; their targets are reserved already."""
+
+
+class Remembers(ABC):
+    """Keeps state of a request between its residences, until it ends."""
+
+    @abstractmethod
+    def finished(self, request: int, prompt: int, output: int) -> None:
+        """A released request has ended, with these realised lengths."""
+
+
+class Caches(Remembers):
+    """Finds tokens that are still in memory when a request is admitted."""
+
+    @abstractmethod
+    def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
+        """How many first tokens of a request, at most `limit`, are in memory and would belong to it
+        after `reserve`: from its last residence and, with its `demand`, from shared prefixes."""
+
+    @property
+    def loses_ends_first(self) -> bool:
+        """Whether cached tokens are overwritten from the last on, one for each free slot handed
+        out. Then a request that was refused stays refused until another one ends."""
+        return True
+
+
+class Classifies(ABC):
+    """Has classes of predicted length."""
+
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[int, ...]:
+        """Longest length of each class, ascending, in tokens."""
+
+    @abstractmethod
+    def tag(self, request: int, demand: Demand) -> int:
+        """The class of a request, by which an engine may form batches."""
+
+
+class Learns(Remembers):
+    """Adapts to realised lengths as time passes."""
+
+    @abstractmethod
+    def clock(self, now_s: float) -> None:
+        """Called before each step with the time in seconds, which never decreases."""
+
+    @property
+    @abstractmethod
+    def due_s(self) -> float:
+        """When `clock` may change what is admitted; inf if no change is pending."""
+
+    @abstractmethod
+    def share_bounds(self, other: Learns) -> None:
+        """Learn together with `other`, an allocator of the same policy on another card."""
+
+
+class Reports(ABC):
+    """Has figures of its own."""
+
+    @abstractmethod
+    def report(self) -> dict[str, Any]:
+        """Figures for the metrics, by name."""
+
+
+def report_of(allocator: Allocator) -> dict[str, Any]:
+    """The figures of an allocator; empty if it has none of its own."""
+    return allocator.report() if isinstance(allocator, Reports) else {}
