@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.specs.memory_spec import DataSlots, MemorySpec
+from hwmodel.specs.memory_fields import DataSlots
+from hwmodel.specs.memory_spec import MemorySpec
 
 PATTERNS = {"sequential": None, "random_1_burst": 1, "random_2_bursts": 2, "random_4_bursts": 4}
 """Bursts an activation of each pattern; None: whole rows."""
