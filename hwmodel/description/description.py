@@ -178,13 +178,15 @@ class Document:
         if source in self.provenance:
             self.provenance[target] = self.provenance[source]
 
-    def graft(self, path: KeyPath, other: Document) -> None:
-        """Put another document's data, marks and sources under `path`."""
-        self.put(path, other.data, Mark(other.file))
+    def graft(self, path: KeyPath, other: Document, source: KeyPath = ()) -> None:
+        """Put what another document has at `source`, with its marks and sources, at `path`."""
+        self.put(path, other.get(source), other.mark(source))
         for key, mark in other.marks.items():
-            self.marks[path + key] = mark
+            if key[: len(source)] == source:
+                self.marks[path + key[len(source) :]] = mark
         for key, provenance in other.provenance.items():
-            self.provenance[path + key] = provenance
+            if key[: len(source)] == source:
+                self.provenance[path + key[len(source) :]] = provenance
 
     def override(self, assignment: str) -> KeyPath:
         """Apply one `dotted.path=value` (the value is YAML) and return its path.

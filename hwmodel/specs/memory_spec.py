@@ -42,6 +42,8 @@ class MemorySpec(Strict):
     name: str
     summary: str
     sources: dict[str, str] = {}
+    based_on: str | None = None
+    """Another memory, which has what this one leaves out; see `hwmodel.description.based_on`."""
     organisation: Organisation
     clock: ClockSpec
     timing: dict[str, Timing]
@@ -55,6 +57,9 @@ class MemorySpec(Strict):
     sync: Sync | None = None
     refresh: Refresh = Refresh()
     constraints: list[Row]
+    constraint_changes: list[Row] = []
+    """Beside `based_on`: rows that replace the base's of the same scope, commands and window, or
+    with `delay: null` remove them."""
     energy: Energy
     controller: Controller = Controller()
     address_map: AddressMap

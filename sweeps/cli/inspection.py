@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from hwmodel.description.based_on import borrow
+from hwmodel.description.based_on import complete
 from hwmodel.description.description import (
     KINDS,
     LIBRARY,
@@ -44,7 +44,7 @@ def inspect(targets: list[str], overrides: list[str], assumed: bool = False) -> 
 
 def _print_assumed(file: str) -> None:
     document = load(file)
-    borrow(document)
+    complete(document)
     for path, provenance in document.assumed().items():
         note = f"  ({provenance.note})" if provenance.note else ""
         print(f"  assumed: {path} = {provenance.value}{note}")
