@@ -56,8 +56,10 @@ def complete(document: Document, derived: tuple[Path, ...] = ()) -> None:
 def _base(document: Document, folder: str, derived: tuple[Path, ...]) -> Document | None:
     """The completed description that this one is based on, if it is."""
     name, kind = document.data.get("based_on"), document.data["kind"]
-    if not isinstance(name, str):
+    if name is None:
         return None
+    if not isinstance(name, str):
+        raise document.error(f"expected a name or a path; got {name!r}", ("based_on",))
     here = (*derived, Path(document.file).resolve())
     try:
         file = find(folder, name, document.file)
