@@ -115,15 +115,11 @@ def _change_rows(memory: Document) -> None:
         if removed and at == len(known):
             raise memory.error("the base has no such row to leave out", place)
         places[at : at + 1] = [] if removed else [place]
-    changed = Document({"constraints": [memory.get(place) for place in places]}, memory.file)
-    changed.marks["constraints",] = memory.mark(("constraints",))
+    changed = Document({"constraints": {}}, memory.file)
     for i, place in enumerate(places):
-        for ours, theirs in (
-            (changed.marks, memory.marks),
-            (changed.provenance, memory.provenance),
-        ):
-            inside = {key: value for key, value in theirs.items() if key[:2] == place}
-            ours.update({("constraints", i, *key[2:]): value for key, value in inside.items()})
+        changed.graft(("constraints", i), memory, place)
+    changed.data["constraints"] = list(changed.data["constraints"].values())
+    changed.marks["constraints",] = memory.mark(("constraints",))
     memory.graft(("constraints",), changed, ("constraints",))
     del memory.data["constraint_changes"]
 
