@@ -80,13 +80,12 @@ def _check(file: str, overrides: list[str]) -> str:
         load_trace(file)
         return "trace"
     document = load(file)
-    kind = document.data.get("kind")
+    given = document.data.get("kind")
+    kind = str(given)
     if kind not in CHECKS:
-        raise document.error(
-            f"unknown kind {kind!r}; {nearest(str(kind), list(CHECKS))}", ("kind",)
-        )
+        raise document.error(f"unknown kind {given!r}; {nearest(kind, list(CHECKS))}", ("kind",))
     CHECKS[kind](file, overrides)
-    return str(kind)
+    return kind
 
 
 def _device(file: str, overrides: list[str]) -> None:
