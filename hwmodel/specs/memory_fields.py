@@ -21,7 +21,7 @@ from hwmodel.description.units import (
     parse_quantity,
 )
 from hwmodel.description.written import TEXT_TOO, WithJsonSchema, text
-from hwmodel.specs.commands import LEVELS, MAX_WINDOW
+from hwmodel.specs.commands import LEVELS, MAX_CAPACITY, MAX_WINDOW
 
 CommandName = Literal[
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "PRE", "PREA", "REFPB", "REFAB", "CAS"
@@ -29,7 +29,7 @@ CommandName = Literal[
 Scope = Literal[
     "channel", "pseudochannel", "rank", "stack", "bankgroup", "bank", "other_rank", "other_stack"
 ]
-Positive = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, Field(ge=1, le=2**31)]
 
 
 def _timing_value(value: object) -> object:
@@ -140,6 +140,8 @@ class Organisation(Strict):
                 raise ValueError(f"{name} must be a power of two; got {value}")
         if self.columns & (self.columns - 1):
             raise ValueError("bursts a row must be a power of two")
+        if self.capacity_bytes > MAX_CAPACITY:
+            raise ValueError(f"more than {MAX_CAPACITY} B a channel")
         if self.banks // self.pseudochannels > 64:
             raise ValueError("more than 64 banks a pseudo-channel")
         if self.pseudochannels > 2:
@@ -156,8 +158,8 @@ class ClockSpec(Strict):
 
     @model_validator(mode="after")
     def _positive(self) -> ClockSpec:
-        if self.tCK <= 0:
-            raise ValueError("tCK must be above zero")
+        if self.tCK < Fraction(1, 1000):
+            raise ValueError("tCK must be at least 1ps")
         return self
 
 
@@ -171,7 +173,7 @@ class Command(Strict):
     """Where a command goes and how long it occupies the bus, in clocks."""
 
     bus: str
-    slots: Annotated[float, Field(gt=0)] = 1
+    slots: Annotated[float, Field(gt=0, le=1024)] = 1
 
 
 class Activate(Strict):

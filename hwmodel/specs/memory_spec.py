@@ -14,6 +14,7 @@ from hwmodel.specs.commands import (
     COLUMN_COMMANDS,
     COMMANDS,
     MAX_REQUESTS,
+    MAX_TICKS,
     MAX_WINDOW_INSTANCES,
     MAX_WINDOWS,
     RANK_COMMANDS,
@@ -172,9 +173,10 @@ def _check(memory: MemorySpec) -> None:
     """What a memory must satisfy beyond the types of its fields. Raises ValueError, its message
     headed by the dotted path at fault."""
     _commands(memory)
-    _expressions_use_known_timings(memory)
+    _delays(memory)
     _constraints(memory)
     _controller(memory)
+    _refresh_sets(memory)
     _two_steps_cannot_deadlock(memory)
     if memory.sync and _sync_hold_too_short(memory):
         raise ValueError("sync.hold.CAS: is over before the column command may follow")
@@ -198,12 +200,18 @@ def _commands(memory: MemorySpec) -> None:
             raise ValueError(f"commands.{name}: no bus {command.bus!r}")
 
 
-def _expressions_use_known_timings(memory: MemorySpec) -> None:
+def _delays(memory: MemorySpec) -> None:
     known = memory.timing_clocks
-    for where, expression in _expressions(memory):
+    for where, expression in [(f"timing.{name}", name) for name in known] + _expressions(memory):
         for name in names_in(expression):
             if name not in known:
                 raise ValueError(f"{where}: unknown timing {name!r}; {nearest(name, list(known))}")
+        try:
+            ticks = memory.ticks(expression)
+        except ZeroDivisionError:
+            raise ValueError(f"{where}: divides by zero") from None
+        if abs(ticks) > MAX_TICKS:
+            raise ValueError(f"{where}: expected at most {MAX_TICKS} ticks of the command clock")
 
 
 def _constraints(memory: MemorySpec) -> None:
@@ -242,6 +250,14 @@ def _controller(memory: MemorySpec) -> None:
         raise ValueError("controller.page_policy: closed needs commands RDA and WRA")
     if memory.controller.refresh != "none" and memory.refresh_ticks() < memory.refreshes_per_round:
         raise ValueError("refresh.derating: leaves less than a tick between refreshes")
+
+
+def _refresh_sets(memory: MemorySpec) -> None:
+    banks = memory.organisation.banks
+    per_rank = banks // (memory.organisation.pseudochannels * memory.organisation.ranks)
+    for bank in (bank for each in memory.refresh_sets() for bank in each):
+        if not 0 <= bank < per_rank:
+            raise ValueError(f"refresh.per_bank.sets: no bank {bank}; a rank has {per_rank}")
 
 
 def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
