@@ -4,7 +4,7 @@ A memory takes everything that it does not say itself; values keep their sources
 Mappings are merged key by key, `null` leaves out what the base has, anything else is replaced as a
 whole. `constraint_changes` edits the constraints row by row.
 
-An accelerator borrows what no data sheet says, each value as assumed: the interleave, the hash, the
+An accelerator borrows what no data sheet states, as assumed values: interleave, hash,
 controller, how DMA engines work, how attention is spread, efficiencies and overheads. Never
 borrowed are facts that every data sheet has: memory, channels, capacity, engines, peaks, links.
 """
@@ -125,7 +125,7 @@ def _change_rows(memory: Document) -> None:
 
 
 def _constrained(row: Any) -> object:
-    """What tells a row from others: its scope, its commands in any order, its window."""
+    """The identity of a row: its scope, its commands in any order, its window."""
     if not isinstance(row, dict):
         return row
     after, before = (

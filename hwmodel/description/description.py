@@ -29,7 +29,7 @@ import yaml
 KeyPath = tuple[str | int, ...]
 Spec = TypeVar("Spec", bound=BaseModel)
 
-KINDS = (
+FOLDERS = (
     "memories", "accelerators", "models", "workloads", "predictors", "measurements", "sweeps",
     "studies",
 )  # fmt: skip
@@ -112,7 +112,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a description says about a number: who gives it, how sure, and why."""
+    """The source of a number, its confidence (A to D) and a note."""
 
     value: Any
     source: tuple[str, ...]
@@ -266,7 +266,7 @@ class Strict(BaseModel):
         found = [_unknown_key(str(key), data[key], sorted(names)) for key in unknown]
         try:
             handler({key: value for key, value in data.items() if key in names})
-        except ValidationError as error:  # told together with the unknown keys
+        except ValidationError as error:  # reported together with the unknown keys
             found += [_again(item) for item in error.errors()]
         raise ValidationError.from_exception_data(cls.__name__, found)
 
@@ -285,7 +285,7 @@ def _again(item: ErrorDetails) -> InitErrorDetails:
 
 
 def _without_echoes(items: list[ErrorDetails]) -> list[ErrorDetails]:
-    """A misspelt required key is also a missing one: told once."""
+    """A misspelt required key is also a missing one: report it once."""
     meant = {
         (*item["loc"][:-1], nearest_name(item["ctx"]["key"], item["ctx"]["known"]))
         for item in items
@@ -526,7 +526,7 @@ def _is_file(path: Path) -> bool:
 
 def elsewhere(name: str) -> str:
     """What a shipped name is, in words; nothing where there is no such one."""
-    kinds = [_singular(kind) for kind in KINDS if name in names(kind)]
+    kinds = [_singular(kind) for kind in FOLDERS if name in names(kind)]
     return f"it is a shipped {' and '.join(kinds)}" if kinds else ""
 
 

@@ -60,7 +60,7 @@ class Device:
     memory: MemorySpec
     accelerator: AcceleratorSpec | None
     assumed: dict[str, str]
-    """Dotted path -> value of every number that says `assumed`."""
+    """Dotted path -> value of every number whose source is `assumed`."""
     config: dict[str, Any]
     """The descriptions as resolved: {"accelerator": ..., "memory": ...}."""
     confidence: dict[str, str] = field(default_factory=dict)
