@@ -1,1 +1,1 @@
-"""Strict YAML: what a file says, in typed and checked form, with the place of every mistake."""
+"""Strict YAML descriptions: typed, checked, with the place of every mistake."""

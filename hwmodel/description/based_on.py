@@ -1,15 +1,31 @@
-"""What no data sheet of an accelerator says, borrowed from another one: `based_on: mlu370-x4`.
+"""`based_on: NAME`: what a description leaves out comes from another one of its kind.
 
-Borrowed are the interleave, the hash, the controller, how DMA engines work, how attention is
-spread, efficiencies and overheads, wherever the description leaves them out; each counts as
-assumed. Never borrowed are facts that every data sheet has: memory, channels, capacity, engines,
-peaks, links.
+A memory takes everything that it does not say itself; values keep their sources and places.
+Mappings are merged key by key, `null` leaves out what the base has, anything else is replaced as a
+whole. `constraint_changes` edits the constraints row by row.
+
+An accelerator borrows what no data sheet states, as assumed values: interleave, hash,
+controller, how DMA engines work, how attention is spread, efficiencies and overheads. Never
+borrowed are facts that every data sheet has: memory, channels, capacity, engines, peaks, links.
 """
 
 from __future__ import annotations
 
-from hwmodel.description.description import Document, KeyPath, Provenance, find, load
+from pathlib import Path
+from typing import Any
 
+from hwmodel.description.description import (
+    DescriptionError,
+    Document,
+    KeyPath,
+    Provenance,
+    find,
+    load,
+    nearest,
+)
+
+_OWN = ("kind", "name", "summary")
+"""Keys of a memory that are never inherited."""
 _BORROWED: tuple[KeyPath, ...] = (
     ("interleave",), ("channel_hash",), ("controller", "*"), ("work", "*"),
     *(("dma", key) for key in ("window", "request", "descriptor_cost", "strided",
@@ -19,31 +35,122 @@ _BORROWED: tuple[KeyPath, ...] = (
 )  # fmt: skip
 
 
-def borrow(accelerator: Document) -> None:
-    """Put what is missing in its place. Raises DescriptionError where `based_on` names no
-    accelerator that stands on its own."""
-    name = accelerator.data.get("based_on")
+def complete(document: Document, derived: tuple[Path, ...] = ()) -> None:
+    """Fill a memory or an accelerator from its base, in place; other kinds are left alone.
+
+    `derived`: files that are based on this one, to find circles. Raises DescriptionError where
+    `based_on` names no description of the same kind, or leads back to one of `derived`.
+    """
+    kind = document.data.get("kind")
+    if kind == "memory":
+        base = _base(document, "memories", derived)
+        if base is not None:
+            _merge(document, base, ())
+        _change_rows(document)
+        if base is not None:
+            del document.data["based_on"]
+    elif kind == "accelerator" and (base := _base(document, "accelerators", derived)) is not None:
+        _borrow(document, base)
+
+
+def _base(document: Document, folder: str, derived: tuple[Path, ...]) -> Document | None:
+    """The completed description that this one is based on, if it is."""
+    name, kind = document.data.get("based_on"), document.data["kind"]
+    if name is None:
+        return None
     if not isinstance(name, str):
+        raise document.error(f"expected a name or a path; got {name!r}", ("based_on",))
+    here = (*derived, Path(document.file).resolve())
+    try:
+        file = find(folder, name, document.file)
+    except DescriptionError as error:
+        raise document.error(error.message, ("based_on",)) from None
+    if file.resolve() in here:
+        raise document.error(f"{name} is in turn based on this {kind}", ("based_on",))
+    base = load(file)
+    if base.data.get("kind") != kind:
+        raise document.error(f"{name} does not describe the same kind, {kind}", ("based_on",))
+    complete(base, here)
+    return base
+
+
+def _merge(memory: Document, base: Document, path: KeyPath) -> None:
+    """Complete the mapping at `path`, in the base's order of keys."""
+    ours, theirs = memory.get(path), base.get(path)
+    stated = dict(ours)
+    ours.clear()
+    for key, inherited in theirs.items():
+        place = (*path, key)
+        if key not in stated:
+            if path or key not in _OWN:
+                memory.graft(place, base, place)
+        elif stated[key] is not None:
+            ours[key] = stated[key]
+            if isinstance(stated[key], dict) and isinstance(inherited, dict):
+                _merge(memory, base, place)
+    for key in [key for key in stated if key not in theirs]:
+        if stated[key] is None:
+            hint = nearest(key, list(theirs))
+            raise memory.error(f"the base has no such key to leave out; {hint}", (*path, key))
+        ours[key] = stated[key]
+
+
+def _change_rows(memory: Document) -> None:
+    """Apply `constraint_changes`: a row replaces the one of the same scope, commands and window,
+    or removes it (`delay: null`); where there is none it is added at the end."""
+    changes = memory.data.get("constraint_changes")
+    rows = memory.data.get("constraints")
+    if changes is None:
         return
-    other = load(find("accelerators", name, accelerator.file))
-    if other.data.get("kind") != "accelerator":
-        raise accelerator.error(f"expected an accelerator; {name} is none", ("based_on",))
-    if "based_on" in other.data:
-        raise accelerator.error(f"{name} is based on another one itself", ("based_on",))
-    for path in _paths(other):
+    if "based_on" not in memory.data:
+        raise memory.error("stands only beside based_on", ("constraint_changes",))
+    if not isinstance(changes, list) or not isinstance(rows, list):
+        raise memory.error("expected a list of rows", ("constraint_changes",))
+    places: list[KeyPath] = [("constraints", i) for i in range(len(rows))]
+    for i, change in enumerate(changes):
+        place: KeyPath = ("constraint_changes", i)
+        known = [_constrained(memory.get(there)) for there in places]
+        at = known.index(key) if (key := _constrained(change)) in known else len(known)
+        removed = isinstance(change, dict) and change.get("delay", "") is None
+        if removed and at == len(known):
+            raise memory.error("the base has no such row to leave out", place)
+        places[at : at + 1] = [] if removed else [place]
+    changed = Document({"constraints": {}}, memory.file)
+    for i, place in enumerate(places):
+        changed.graft(("constraints", i), memory, place)
+    changed.data["constraints"] = list(changed.data["constraints"].values())
+    changed.marks["constraints",] = memory.mark(("constraints",))
+    memory.graft(("constraints",), changed, ("constraints",))
+    del memory.data["constraint_changes"]
+
+
+def _constrained(row: Any) -> object:
+    """The identity of a row: its scope, its commands in any order, its window."""
+    if not isinstance(row, dict):
+        return row
+    after, before = (
+        sorted(map(str, side)) if isinstance(side, list) else [side]
+        for side in (row.get("after"), row.get("before"))
+    )
+    return row.get("scope"), after, before, row.get("window")
+
+
+def _borrow(accelerator: Document, base: Document) -> None:
+    """Put what is missing in its place, as assumed."""
+    for path in _paths(base):
         group = accelerator.get(path[:1])
         fits = len(path) == 1 or group is None or isinstance(group, dict)
-        if fits and accelerator.get(path) is None and other.get(path) is not None:
-            accelerator.put(path, other.get(path), other.mark(path))
+        if fits and accelerator.get(path) is None and base.get(path) is not None:
+            accelerator.put(path, base.get(path), base.mark(path))
             accelerator.provenance[path] = Provenance(
-                other.get(path), ("assumed",), None, f"as {other.data.get('name', name)}"
+                base.get(path), ("assumed",), None, f"as {base.data.get('name', base.file)}"
             )
 
 
-def _paths(other: Document) -> list[KeyPath]:
+def _paths(base: Document) -> list[KeyPath]:
     found: list[KeyPath] = []
     for path in _BORROWED:
-        group = other.get(path[:1])
+        group = base.get(path[:1])
         if path[-1] != "*":
             found.append(path)
         elif isinstance(group, dict):

@@ -29,7 +29,7 @@ import yaml
 KeyPath = tuple[str | int, ...]
 Spec = TypeVar("Spec", bound=BaseModel)
 
-KINDS = (
+FOLDERS = (
     "memories", "accelerators", "models", "workloads", "predictors", "measurements", "sweeps",
     "studies",
 )  # fmt: skip
@@ -42,6 +42,10 @@ _EXPONENT = re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
 _OCTAL = re.compile(r"^[-+]?0[0-9_]+$")
 _SEXAGESIMAL = re.compile(r"^[-+]?[0-9]+(:[0-5]?[0-9])+(\.[0-9]*)?$")
 _STATED_PATH = re.compile(r"^([A-Za-z_][\w.\[\]]*): (.*)$", re.DOTALL)
+_MAX_DEPTH = 50
+"""Levels of nested mappings and lists; what ships has nine at most."""
+_MAX_ALIASED = 100_000
+"""Values that aliases may repeat."""
 _YAML11_BOOL = {"yes", "no", "on", "off", "y", "n"}
 
 
@@ -108,7 +112,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a description says about a number: who gives it, how sure, and why."""
+    """The source of a number, its confidence (A to D) and a note."""
 
     value: Any
     source: tuple[str, ...]
@@ -178,13 +182,15 @@ class Document:
         if source in self.provenance:
             self.provenance[target] = self.provenance[source]
 
-    def graft(self, path: KeyPath, other: Document) -> None:
-        """Put another document's data, marks and sources under `path`."""
-        self.put(path, other.data, Mark(other.file))
+    def graft(self, path: KeyPath, other: Document, source: KeyPath = ()) -> None:
+        """Put what another document has at `source`, with its marks and sources, at `path`."""
+        self.put(path, other.get(source), other.mark(source))
         for key, mark in other.marks.items():
-            self.marks[path + key] = mark
+            if key[: len(source)] == source:
+                self.marks[path + key[len(source) :]] = mark
         for key, provenance in other.provenance.items():
-            self.provenance[path + key] = provenance
+            if key[: len(source)] == source:
+                self.provenance[path + key[len(source) :]] = provenance
 
     def override(self, assignment: str) -> KeyPath:
         """Apply one `dotted.path=value` (the value is YAML) and return its path.
@@ -260,7 +266,7 @@ class Strict(BaseModel):
         found = [_unknown_key(str(key), data[key], sorted(names)) for key in unknown]
         try:
             handler({key: value for key, value in data.items() if key in names})
-        except ValidationError as error:  # told together with the unknown keys
+        except ValidationError as error:  # reported together with the unknown keys
             found += [_again(item) for item in error.errors()]
         raise ValidationError.from_exception_data(cls.__name__, found)
 
@@ -279,7 +285,7 @@ def _again(item: ErrorDetails) -> InitErrorDetails:
 
 
 def _without_echoes(items: list[ErrorDetails]) -> list[ErrorDetails]:
-    """A misspelt required key is also a missing one: told once."""
+    """A misspelt required key is also a missing one: report it once."""
     meant = {
         (*item["loc"][:-1], nearest_name(item["ctx"]["key"], item["ctx"]["known"]))
         for item in items
@@ -328,7 +334,33 @@ def _has(value: Any, part: str | int) -> bool:
 
 
 class _Reader(yaml.SafeLoader):
-    """SafeLoader whose nodes keep their marks; scalars that mislead are refused."""
+    """SafeLoader whose nodes keep their marks; scalars that mislead are refused, and so are
+    documents that are nested or expanded without bound."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.depth = self.written = self.expanded = 0
+        self.open: set[yaml.Node] = set()
+        """The collections that the node being converted is in."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self.written += 1
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            mark = self.peek_event().start_mark
+            raise yaml.MarkedYAMLError(None, None, f"nested over {_MAX_DEPTH} deep", mark)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def enter(self, node: yaml.Node) -> str | None:
+        """Count a node that is converted; what is wrong with it, if anything."""
+        self.expanded += 1
+        if node in self.open:
+            return "an alias stands inside what it names; expected a value without itself in it"
+        if self.expanded > self.written + _MAX_ALIASED:
+            return f"aliases expand to more than {_MAX_ALIASED:,} values; expected fewer"
+        return None
 
 
 def _scalar(node: yaml.ScalarNode, reader: _Reader, name: str, path: KeyPath) -> Any:
@@ -355,11 +387,23 @@ def _scalar(node: yaml.ScalarNode, reader: _Reader, name: str, path: KeyPath) ->
 
 def _convert(node: yaml.Node, reader: _Reader, name: str, path: KeyPath, out: Document) -> Any:
     out.marks[path] = Mark(name, node.start_mark.line + 1)
+    if wrong := reader.enter(node):
+        raise DescriptionError(wrong, name, node.start_mark.line + 1, dotted(path))
     if isinstance(node, yaml.ScalarNode):
         return _scalar(node, reader, name, path)
-    if isinstance(node, yaml.SequenceNode):
-        return [_convert(item, reader, name, (*path, i), out) for i, item in enumerate(node.value)]
-    assert isinstance(node, yaml.MappingNode)
+    reader.open.add(node)
+    try:
+        if isinstance(node, yaml.MappingNode):
+            return _mapping(node, reader, name, path, out)
+        items = enumerate(node.value)
+        return [_convert(item, reader, name, (*path, i), out) for i, item in items]
+    finally:
+        reader.open.remove(node)
+
+
+def _mapping(
+    node: yaml.MappingNode, reader: _Reader, name: str, path: KeyPath, out: Document
+) -> Any:
     keys: dict[Any, int] = {}
     for key_node, _ in node.value:
         key, line = key_node.value, key_node.start_mark.line + 1
@@ -391,31 +435,31 @@ def _sourced(
 ) -> Any:
     parts = {str(k.value): v for k, v in node.value}
     scratch = Document({}, name)
+    value = _convert(parts.pop("value"), reader, name, path, out)
     read = {key: _convert(v, reader, name, path, scratch) for key, v in parts.items()}
     source = read.get("source", [])
     out.provenance[path] = Provenance(
-        read["value"],
-        tuple(source) if isinstance(source, list) else (str(source),),
+        value,
+        tuple(map(str, source)) if isinstance(source, list) else (str(source),),
         read.get("confidence"),
         read.get("note"),
     )
-    return _convert(parts["value"], reader, name, path, out)
+    return value
 
 
 def _read(text: str, name: str) -> tuple[Any, Document]:
     out = Document({}, name, digest=hashlib.sha256(text.encode()).hexdigest())
-    reader = _Reader(text)
     try:
+        reader = _Reader(text)
         node = reader.get_single_node()
         value = None if node is None else _convert(node, reader, name, (), out)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = None if mark is None else mark.line + 1
         raise DescriptionError(f"not YAML: {error.problem}", name, line) from None
-    except yaml.YAMLError as error:
-        raise DescriptionError(f"not YAML: {error}", name) from None
-    finally:
-        reader.dispose()
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise DescriptionError(f"not YAML: {error.reason}", name, line) from None
     return value, out
 
 
@@ -459,13 +503,13 @@ def find(kind: str, name_or_path: str, relative_to: str | Path | None = None) ->
     looks_like_path = "/" in name_or_path or name_or_path.endswith((".yaml", ".yml"))
     if not looks_like_path:
         shipped = LIBRARY / kind / f"{name_or_path}.yaml"
-        if shipped.is_file():
+        if _is_file(shipped):
             return shipped
     candidates = [Path(name_or_path)]
     if relative_to is not None:
         candidates.append(Path(relative_to).parent / name_or_path)
     for candidate in candidates:
-        if candidate.is_file() and (looks_like_path or candidate.suffix):
+        if _is_file(candidate) and (looks_like_path or candidate.suffix):
             return candidate
     if looks_like_path:
         raise DescriptionError("no such file", name_or_path)
@@ -473,9 +517,16 @@ def find(kind: str, name_or_path: str, relative_to: str | Path | None = None) ->
     raise DescriptionError(f"no shipped {_singular(kind)} {name_or_path!r}; {hint}")
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long
+        return False
+
+
 def elsewhere(name: str) -> str:
     """What a shipped name is, in words; nothing where there is no such one."""
-    kinds = [_singular(kind) for kind in KINDS if name in names(kind)]
+    kinds = [_singular(kind) for kind in FOLDERS if name in names(kind)]
     return f"it is a shipped {' and '.join(kinds)}" if kinds else ""
 
 

@@ -27,8 +27,14 @@ _ONE_AT_A_TIME = threading.Lock()
 """CPython 3.11 fails now and then where two threads parse at once (python/cpython#106905)."""
 
 
+MAX_LENGTH = 300
+"""Characters of an expression; those that ship have 85 at most."""
+
+
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> ast.expr:
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"an expression has at most {MAX_LENGTH} characters; got {len(text):,}")
     try:
         with _ONE_AT_A_TIME:
             return ast.parse(text.strip(), mode="eval").body
@@ -59,7 +65,8 @@ def names_in(text: str) -> list[str]:
 
 
 def evaluate(text: str, values: Mapping[str, Fraction]) -> Fraction:
-    """Value of `text` in clocks, exactly. Raises ValueError, KeyError for an unknown name."""
+    """Value of `text` in clocks, exactly. Raises ValueError, KeyError for an unknown name,
+    ZeroDivisionError."""
 
     def visit(node: ast.expr) -> Fraction:
         if isinstance(node, ast.Name):

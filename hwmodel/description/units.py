@@ -80,7 +80,10 @@ def _whole(dimension: str, at_least: int = 0):  # type: ignore[no-untyped-def]
 
 def _real(dimension: str):  # type: ignore[no-untyped-def]
     def parse(value: object) -> object:
-        return float(parse_quantity(value, dimension))
+        try:
+            return float(parse_quantity(value, dimension))
+        except OverflowError:
+            raise ValueError(f"{dimension} out of range") from None
 
     return parse
 

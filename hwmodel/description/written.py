@@ -53,7 +53,7 @@ class KeysOf:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The options of one of several, told apart by `name`; by its name alone where `short`."""
+    """The options of one of several, distinguished by `name`; by its name alone where `short`."""
 
     models: Callable[[], dict[str, type[BaseModel]]]
     short: bool = False

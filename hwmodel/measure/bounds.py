@@ -15,9 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.specs.memory_spec import DataSlots, MemorySpec
+from hwmodel.specs.memory_fields import DataSlots
+from hwmodel.specs.memory_spec import MemorySpec
 
-PATTERNS = {"sequential": None, "random_1_burst": 1, "random_2_bursts": 2, "random_4_bursts": 4}
+BURSTS_PER_ROW = {
+    "sequential": None,
+    "random_1_burst": 1,
+    "random_2_bursts": 2,
+    "random_4_bursts": 4,
+}
 """Bursts an activation of each pattern; None: whole rows."""
 Counts = Any
 """How often: an int, or an array of ints."""
@@ -100,7 +106,7 @@ def read_bound(memory: MemorySpec, pattern: str) -> Bound:
     """The closed-form limit of reads in `pattern`; refresh counts only as all-bank, never
     postponed."""
     o = memory.organisation
-    bursts = PATTERNS[pattern] or o.columns
+    bursts = BURSTS_PER_ROW[pattern] or o.columns
     burst_ticks = _beats(memory.data.read, memory)
     costs: dict[str, Fraction] = {"data bus": Fraction(bursts * burst_ticks)}
     for bus, ticks in _slots(memory, bursts).items():
@@ -110,7 +116,7 @@ def read_bound(memory: MemorySpec, pattern: str) -> Bound:
     costs["banks"] = Fraction(_bank_cycle(memory, bursts), banks)
     share = Fraction(1)
     if memory.controller.refresh == "all_bank":
-        share = 1 - _refresh_share(memory, data_bound=PATTERNS[pattern] is None)
+        share = 1 - _refresh_share(memory, data_bound=BURSTS_PER_ROW[pattern] is None)
     peak = memory.peak_gbps
     limits = {
         name: float(peak * bursts * burst_ticks / ticks * share)
@@ -139,7 +145,7 @@ def _refresh_share(memory: MemorySpec, data_bound: bool) -> Fraction:
 
 def bounds(memory: MemorySpec) -> dict[str, Bound]:
     """The closed-form limit of every pattern."""
-    return {pattern: read_bound(memory, pattern) for pattern in PATTERNS}
+    return {pattern: read_bound(memory, pattern) for pattern in BURSTS_PER_ROW}
 
 
 def least_cycles(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.measure.bounds import PATTERNS
+from hwmodel.measure.bounds import BURSTS_PER_ROW
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.stream import bursts, random_starts, rotating
 from hwmodel.specs.memory_spec import MemorySpec
@@ -33,7 +33,7 @@ def tightness(memory: MemorySpec) -> dict[str, Tightness]:
     ideal = _ideal(memory)
     found = {}
     for pattern in SIMULATED:
-        per_row = PATTERNS[pattern]
+        per_row = BURSTS_PER_ROW[pattern]
         if per_row is None:
             order = _in_order(memory)
             in_turn = _with_controller(memory, refresh=ideal.controller.refresh)

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from hwmodel.oracle.command_log import CODE, LEVEL_FIELDS, CommandLog, clocks_text
 from hwmodel.oracle.refresh_audit import bank_in_rank, debts, rank_in_channel, wrong_turns
 from hwmodel.specs.commands import COLUMN_COMMANDS, COMMANDS, RANK_COMMANDS
-from hwmodel.specs.memory_spec import MemorySpec, Row
+from hwmodel.specs.memory_fields import Row
+from hwmodel.specs.memory_spec import MemorySpec
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]

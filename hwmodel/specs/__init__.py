@@ -1,1 +1,1 @@
-"""What a description may say: memories, controllers, accelerators, devices, model shapes."""
+"""Specs of descriptions: memories, controllers, accelerators, devices, model shapes."""

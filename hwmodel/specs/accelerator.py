@@ -119,7 +119,7 @@ class AcceleratorSpec(Strict):
     summary: str
     sources: dict[str, str] = {}
     based_on: str | None = None
-    """Another accelerator, from which what no data sheet says is borrowed as assumed; see
+    """Another accelerator, the source of what no data sheet states, borrowed as assumed; see
     `hwmodel.description.based_on`."""
     memory: str
     """A shipped memory, or the path of one."""

@@ -8,6 +8,8 @@ MAX_REQUESTS = 4096
 """Queued requests of a pseudo-channel that the kernel's fixed arrays hold."""
 MAX_WINDOW, MAX_WINDOWS, MAX_WINDOW_INSTANCES = 32, 4, 32
 """Largest activation windows that the kernel's fixed arrays hold."""
+MAX_TICKS, MAX_CAPACITY = 2**40, 2**44
+"""Longest delay in ticks, and largest channel in bytes: sums of many stay within 64 bits."""
 COMMANDS = ("ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "PRE", "PREA", "REFPB", "REFAB", "CAS")
 RANK_COMMANDS = ("PREA", "REFAB", "CAS")
 COLUMN_COMMANDS = ("RD", "RDA", "WR", "WRA")

@@ -53,8 +53,8 @@ class Controller(Strict):
             raise ValueError("write_drain_low is above write_drain_high")
         if self.scheduler == "fcfs" and self.activation_buffer:
             raise ValueError("scheduler fcfs has no activation_buffer")
-        if self.page_timeout <= 0:
-            raise ValueError("page_timeout must be above zero")
+        if not 0 < self.page_timeout <= 10**9:
+            raise ValueError("page_timeout must be above zero and at most 1s")
         return self
 
 

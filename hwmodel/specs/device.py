@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hwmodel.description.based_on import borrow
+from hwmodel.description.based_on import complete
 from hwmodel.description.description import (
     DescriptionError,
     Document,
@@ -32,7 +32,9 @@ from hwmodel.description.description import (
 from hwmodel.specs.accelerator import AcceleratorSpec
 from hwmodel.specs.memory_spec import MemorySpec
 
-_MEMORY_KEYS = set(MemorySpec.model_fields) - {"kind", "name", "summary", "sources"}
+_MEMORY_KEYS = set(MemorySpec.model_fields) - {"kind", "name", "summary", "sources", "based_on"}
+_FIRST = (("based_on",), ("constraint_changes",), ("density",))
+"""Overrides of a memory that say what its description is, before others change it."""
 Override = tuple[KeyPath, Any, Mark]
 _TIMING_ALIASES = {
     "tCL": "RL",
@@ -58,7 +60,7 @@ class Device:
     memory: MemorySpec
     accelerator: AcceleratorSpec | None
     assumed: dict[str, str]
-    """Dotted path -> value of every number that says `assumed`."""
+    """Dotted path -> value of every number whose source is `assumed`."""
     config: dict[str, Any]
     """The descriptions as resolved: {"accelerator": ..., "memory": ...}."""
     confidence: dict[str, str] = field(default_factory=dict)
@@ -129,7 +131,7 @@ def _accelerator(document: Document, overrides: list[str]) -> Device:
     own = [item for item in parsed if item[0][0] not in _MEMORY_KEYS]
     for path, value, assignment in own:
         document.put(path, value, Mark(f"--set {assignment}"))
-    borrow(document)
+    complete(document)
     accelerator = document.build(AcceleratorSpec)
     memory_document = load(find("memories", accelerator.memory, document.file))
     _override(
@@ -176,13 +178,14 @@ def _overlaid(accelerator: Document) -> list[Override]:
 
 
 def _override(memory: Document, overrides: list[Override]) -> None:
-    """Lay `overrides` over a memory: first the density, for its numbers are the description's."""
+    """Complete a memory and lay `overrides` over it."""
     for path, value, mark in overrides:
-        if path == ("density",):
+        if path in _FIRST:
             memory.put(path, value, mark)
+    complete(memory)
     choose_density(memory)
     for path, value, mark in overrides:
-        if path != ("density",):
+        if path not in _FIRST:
             memory.put(_canonical(path, memory), value, mark)
 
 

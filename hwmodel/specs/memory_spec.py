@@ -1,297 +1,39 @@
-"""The description of one memory channel: organisation, commands, timing, constraint rows, energy.
-
-Data only: no standard is known here. Field names are those of `yaml/memories/*.yaml`.
-"""
+"""The description of one memory channel, and what must hold between its parts."""
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import model_validator
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, nearest
 from hwmodel.description.expression import evaluate, names_in
-from hwmodel.description.units import (
-    Clock,
-    ExactNanoseconds,
-    Milliwatts,
-    Picojoules,
-    PositiveBytes,
-    parse_quantity,
+from hwmodel.description.units import Clock
+from hwmodel.specs.commands import (
+    COLUMN_COMMANDS,
+    COMMANDS,
+    MAX_REQUESTS,
+    MAX_TICKS,
+    MAX_WINDOW_INSTANCES,
+    MAX_WINDOWS,
+    RANK_COMMANDS,
 )
-from hwmodel.description.written import TEXT_TOO, WithJsonSchema, text
-from hwmodel.specs.commands import LEVELS, MAX_WINDOW
 from hwmodel.specs.controller import FIELDS, AddressMap, Controller, Hash
-from hwmodel.specs.memory_rules import check
-
-CommandName = Literal[
-    "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "PRE", "PREA", "REFPB", "REFAB", "CAS"
-]
-Scope = Literal[
-    "channel", "pseudochannel", "rank", "stack", "bankgroup", "bank", "other_rank", "other_stack"
-]
-Positive = Annotated[int, Field(ge=1)]
-
-
-def _timing_value(value: object) -> object:
-    if isinstance(value, (tuple, Fraction)):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        raise ValueError(f"expected a time with its unit, such as {value}nCK or 18ns")
-    if isinstance(value, str) and (
-        match := re.fullmatch(r"\s*(-?[0-9]+(?:\.[0-9]+)?)\s*nCK\s*", value)
-    ):
-        if Fraction(match.group(1)) < 0:
-            raise ValueError(f"a timing cannot be negative; got {value!r}")
-        return ("nCK", Fraction(match.group(1)))
-    try:
-        return ("ns", parse_quantity(value, "time"))
-    except ValueError as error:
-        raise ValueError(str(error).replace("such as 18ns", "such as 18ns or 15nCK")) from None
-
-
-_WRITTEN = text(r"^\s*[0-9][0-9_]*(\.[0-9]+)?\s*(nCK|ps|ns|us|µs|ms|s)\s*$", "18ns")
-Timing = Annotated[tuple[str, Fraction], BeforeValidator(_timing_value), _WRITTEN]
-"""Field type: `18ns` or `15nCK`."""
-
-
-def _expression(value: object) -> object:
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if not isinstance(value, str):
-        raise ValueError(f"expected an expression over timing names, in clocks; got {value!r}")
-    names_in(value)
-    return value
-
-
-Expression = Annotated[
-    str, BeforeValidator(_expression), WithJsonSchema({"type": ["string", "integer"]})
-]
-"""Field type: an expression such as `RL + nBL + 2 - WL`, in clocks."""
-
-
-def _listed(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
-CommandList = Annotated[list[CommandName], BeforeValidator(_listed), TEXT_TOO]
-
-
-class Organisation(Strict):
-    """How many of each level, and the size of a row and a burst."""
-
-    pseudochannels: Positive = 1
-    ranks: Positive = 1
-    stacks: Positive = 1
-    bankgroups: Positive
-    banks_per_group: Positive
-    rows: Positive
-    row_bytes: PositiveBytes
-    width_bits: Positive
-    burst_length: Positive
-
-    @property
-    def burst_bytes(self) -> int:
-        return self.width_bits * self.burst_length // 8
-
-    @property
-    def banks(self) -> int:
-        """Banks of the whole channel."""
-        per_stack = self.bankgroups * self.banks_per_group
-        return self.pseudochannels * self.ranks * self.stacks * per_stack
-
-    @property
-    def columns(self) -> int:
-        """Bursts in a row."""
-        return self.row_bytes // self.burst_bytes
-
-    @property
-    def capacity_bytes(self) -> int:
-        """Bytes of the whole channel."""
-        return self.banks * self.rows * self.row_bytes
-
-    def count(self, level: str) -> int:
-        """Instances of `level` in a channel."""
-        sizes = (
-            1,
-            self.pseudochannels,
-            self.ranks,
-            self.stacks,
-            self.bankgroups,
-            self.banks_per_group,
-        )
-        total = 1
-        for name, size in zip(LEVELS, sizes, strict=True):
-            total *= size
-            if name == level:
-                return total
-        raise KeyError(level)
-
-    @model_validator(mode="after")
-    def _sizes(self) -> Organisation:
-        if self.width_bits * self.burst_length % 8:
-            raise ValueError("width_bits x burst_length is not a whole number of bytes")
-        if self.burst_bytes & (self.burst_bytes - 1):
-            raise ValueError(f"a burst of {self.burst_bytes} B is not a power of two")
-        if self.row_bytes % self.burst_bytes:
-            raise ValueError("row_bytes is not a multiple of a burst")
-        for name in ("pseudochannels", "ranks", "stacks", "bankgroups", "banks_per_group", "rows"):
-            value = getattr(self, name)
-            if value & (value - 1):
-                raise ValueError(f"{name} must be a power of two; got {value}")
-        if self.columns & (self.columns - 1):
-            raise ValueError("bursts a row must be a power of two")
-        if self.banks // self.pseudochannels > 64:
-            raise ValueError("more than 64 banks a pseudo-channel")
-        if self.pseudochannels > 2:
-            raise ValueError("more than 2 pseudo-channels a channel")
-        return self
-
-
-class ClockSpec(Strict):
-    """The command clock and how many data beats fit in one of its cycles."""
-
-    tCK: ExactNanoseconds
-    beats_per_ck: Positive
-    ticks_per_ck: Positive = 1
-
-    @model_validator(mode="after")
-    def _positive(self) -> ClockSpec:
-        if self.tCK <= 0:
-            raise ValueError("tCK must be above zero")
-        return self
-
-
-class Bus(Strict):
-    """A bus on which commands occupy slots."""
-
-    scope: Literal["channel", "pseudochannel"] = "channel"
-
-
-class Command(Strict):
-    """Where a command goes and how long it occupies the bus, in clocks."""
-
-    bus: str
-    slots: Annotated[float, Field(gt=0)] = 1
-
-
-class Activate(Strict):
-    """One- or two-step activation."""
-
-    steps: Literal[1, 2] = 1
-    reference: Literal["ACT", "ACT1", "ACT2"] = "ACT"
-    max_gap: Expression | None = None
-    second: Literal["eager", "lazy"] = "eager"
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Activate:
-        if self.steps == 2 and (self.max_gap is None or self.reference == "ACT"):
-            raise ValueError("steps: 2 needs max_gap and reference: ACT1 or ACT2")
-        if self.steps == 1 and self.reference != "ACT":
-            raise ValueError("steps: 1 has reference: ACT")
-        return self
-
-
-class DataSlots(Strict):
-    """When a column command occupies DQ: segments [from, to) after its latency, in clocks."""
-
-    latency: Expression
-    segments: list[list[Expression]]
-
-    @model_validator(mode="after")
-    def _pairs(self) -> DataSlots:
-        if not self.segments or any(len(pair) != 2 for pair in self.segments):
-            raise ValueError("expected segments as [[from, to], ...]")
-        return self
-
-
-class Data(Strict):
-    """DQ occupation of reads and writes."""
-
-    read: DataSlots
-    write: DataSlots
-
-
-class SyncHold(Strict):
-    """How long after each command the data clock still runs, in clocks."""
-
-    CAS: Expression
-    RD: Expression
-    WR: Expression
-
-
-class Sync(Strict):
-    """A data clock (WCK) that expires and is started again by CAS."""
-
-    always_on: bool = False
-    hold: SyncHold
-
-
-class AllBank(Strict):
-    interval: Expression = "tREFI"
-
-
-class PerBank(Strict):
-    interval: Expression = "tREFI"
-    sets: list[list[int]] | Literal["single"] = "single"
-    """Banks (numbered within a rank) refreshed together; `single`: each by itself."""
-
-
-class Refresh(Strict):
-    """The refresh commands that a memory has; `interval`: each bank is refreshed once in it."""
-
-    all_bank: AllBank | None = None
-    per_bank: PerBank | None = None
-    derating: Annotated[float, Field(gt=0, le=8)] = 1
-    """Factor on the interval: below 1 in the heat, above 1 in the cold."""
-
-
-class Row(Strict):
-    """A minimum delay between two commands in a scope; with `window` N, after the N-th last."""
-
-    scope: Scope
-    after: CommandList
-    before: CommandList
-    delay: Expression
-    window: Annotated[int, Field(ge=1, le=MAX_WINDOW)] | None = None
-    source: str | None = None
-
-    @model_validator(mode="after")
-    def _window_scope(self) -> Row:
-        if self.window is not None and self.scope.startswith("other_"):
-            raise ValueError(f"a window cannot have scope {self.scope}")
-        return self
-
-
-class Background(Strict):
-    """Standby power of a rank with all its banks closed, and with one open at least."""
-
-    precharged: Milliwatts
-    active: Milliwatts
-
-
-def _both_states(value: object) -> object:
-    return {"precharged": value, "active": value} if isinstance(value, (str, int, float)) else value
-
-
-class Energy(Strict):
-    """Energy of one channel: per activation, per byte moved, per bank refreshed, and standby."""
-
-    activate: Picojoules
-    read_per_byte: Picojoules
-    write_per_byte: Picojoules
-    refresh_per_bank: Picojoules
-    background: Annotated[Background, BeforeValidator(_both_states), TEXT_TOO]
-    """A single power (`background: 61.4mW`) stands for both states."""
-
-
-class Density(Strict):
-    """What differs between dies of one memory: their rows and some timings."""
-
-    rows: Positive
-    timing: dict[str, Timing]
+from hwmodel.specs.memory_fields import (
+    Activate,
+    Bus,
+    ClockSpec,
+    Command,
+    Data,
+    Density,
+    Energy,
+    Organisation,
+    Refresh,
+    Row,
+    Sync,
+    Timing,
+)
 
 
 class MemorySpec(Strict):
@@ -301,6 +43,8 @@ class MemorySpec(Strict):
     name: str
     summary: str
     sources: dict[str, str] = {}
+    based_on: str | None = None
+    """Another memory, which has what this one leaves out; see `hwmodel.description.based_on`."""
     organisation: Organisation
     clock: ClockSpec
     timing: dict[str, Timing]
@@ -314,6 +58,9 @@ class MemorySpec(Strict):
     sync: Sync | None = None
     refresh: Refresh = Refresh()
     constraints: list[Row]
+    constraint_changes: list[Row] = []
+    """Beside `based_on`: rows that replace the base's of the same scope, commands and window, or
+    with `delay: null` remove them."""
     energy: Energy
     controller: Controller = Controller()
     address_map: AddressMap
@@ -374,7 +121,7 @@ class MemorySpec(Strict):
 
     @model_validator(mode="after")
     def _complete(self) -> MemorySpec:
-        check(self)
+        _check(self)
         return self
 
     def field_bits(self) -> dict[str, int]:
@@ -420,3 +167,146 @@ class MemorySpec(Strict):
         if self.refresh.per_bank is None or self.refresh.per_bank.sets == "single":
             return [[bank] for bank in range(per_rank)]
         return self.refresh.per_bank.sets
+
+
+def _check(memory: MemorySpec) -> None:
+    """What a memory must satisfy beyond the types of its fields. Raises ValueError, its message
+    headed by the dotted path at fault."""
+    _commands(memory)
+    _delays(memory)
+    _constraints(memory)
+    _controller(memory)
+    _refresh_sets(memory)
+    _two_steps_cannot_deadlock(memory)
+    if memory.sync and _sync_hold_too_short(memory):
+        raise ValueError("sync.hold.CAS: is over before the column command may follow")
+    memory.resolved_address_map()
+
+
+def _commands(memory: MemorySpec) -> None:
+    wanted = {"RD", "WR", "PRE", *(["ACT1", "ACT2"] if memory.activate.steps == 2 else ["ACT"])}
+    if memory.refresh.all_bank:
+        wanted |= {"PREA", "REFAB"}
+    if memory.refresh.per_bank:
+        wanted |= {"REFPB"}
+    if memory.sync:
+        wanted |= {"CAS"}
+    if missing := sorted(wanted - set(memory.commands)):
+        raise ValueError(f"commands: {', '.join(missing)} missing")
+    for name, command in memory.commands.items():
+        if name not in COMMANDS:
+            raise ValueError(f"commands.{name}: unknown command; {nearest(name, list(COMMANDS))}")
+        if command.bus not in memory.buses:
+            raise ValueError(f"commands.{name}: no bus {command.bus!r}")
+
+
+def _delays(memory: MemorySpec) -> None:
+    known = memory.timing_clocks
+    for where, expression in [(f"timing.{name}", name) for name in known] + _expressions(memory):
+        for name in names_in(expression):
+            if name not in known:
+                raise ValueError(f"{where}: unknown timing {name!r}; {nearest(name, list(known))}")
+        try:
+            ticks = memory.ticks(expression)
+        except ZeroDivisionError:
+            raise ValueError(f"{where}: divides by zero") from None
+        if abs(ticks) > MAX_TICKS:
+            raise ValueError(f"{where}: expected at most {MAX_TICKS} ticks of the command clock")
+
+
+def _constraints(memory: MemorySpec) -> None:
+    for i, row in enumerate(memory.constraints):
+        for addressed in (*row.after, *row.before):
+            if memory.reference(addressed) not in memory.commands:
+                raise ValueError(f"constraints[{i}]: this memory has no command {addressed!r}")
+            if addressed in RANK_COMMANDS and row.scope in (
+                "bank",
+                "bankgroup",
+                "stack",
+                "other_stack",
+            ):
+                raise ValueError(
+                    f"constraints[{i}]: {addressed} addresses a rank, not a {row.scope}"
+                )
+    windows = [row for row in memory.constraints if row.window is not None]
+    if len(windows) > MAX_WINDOWS or len(memory.buses) > MAX_WINDOWS:
+        raise ValueError(f"constraints: more than {MAX_WINDOWS} windows, or as many buses")
+    for row in windows:
+        if memory.organisation.count(row.scope) > MAX_WINDOW_INSTANCES:
+            raise ValueError(f"constraints: a window of scope {row.scope} in so many places")
+
+
+def _controller(memory: MemorySpec) -> None:
+    if memory.requests_held > MAX_REQUESTS:
+        raise ValueError(
+            f"controller.read_queue: a pseudo-channel would hold {memory.requests_held} requests;"
+            f" at most {MAX_REQUESTS}"
+        )
+    if memory.controller.refresh == "per_bank" and not memory.refresh.per_bank:
+        raise ValueError("controller.refresh: this memory does not describe refresh.per_bank")
+    if memory.controller.refresh == "all_bank" and not memory.refresh.all_bank:
+        raise ValueError("controller.refresh: this memory does not describe refresh.all_bank")
+    if memory.controller.page_policy == "closed" and not {"RDA", "WRA"} <= set(memory.commands):
+        raise ValueError("controller.page_policy: closed needs commands RDA and WRA")
+    if memory.controller.refresh != "none" and memory.refresh_ticks() < memory.refreshes_per_round:
+        raise ValueError("refresh.derating: leaves less than a tick between refreshes")
+
+
+def _refresh_sets(memory: MemorySpec) -> None:
+    banks = memory.organisation.banks
+    per_rank = banks // (memory.organisation.pseudochannels * memory.organisation.ranks)
+    for bank in (bank for each in memory.refresh_sets() for bank in each):
+        if not 0 <= bank < per_rank:
+            raise ValueError(f"refresh.per_bank.sets: no bank {bank}; a rank has {per_rank}")
+
+
+def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
+    """An open ACT1 must always find its ACT2 legal by `max_gap`. Raises ValueError."""
+    if memory.activate.steps != 2 or memory.activate.max_gap is None:
+        return
+    longest = memory.ticks(memory.activate.max_gap)
+    for i, row in enumerate(memory.constraints):
+        after = {memory.reference(command) for command in row.after}
+        before = {memory.reference(command) for command in row.before}
+        if "ACT2" not in before:
+            continue
+        # while a pair is open its bank takes no other command, and its rank no PREA or REFAB
+        harmless = {"ACT1", "ACT2"} | ({"PREA", "REFAB"} if row.scope == "rank" else set())
+        stray = sorted(after - harmless)
+        if stray and row.scope != "bank":
+            raise ValueError(f"constraints[{i}]: {stray[0]} must hold up ACT1, not ACT2")
+        if "ACT1" in after and row.scope == "bank" and memory.ticks(row.delay) > longest:
+            raise ValueError(f"constraints[{i}]: ACT2 cannot follow within activate.max_gap")
+        shared = row.scope == "channel" and memory.organisation.pseudochannels > 1
+        if shared and after & before:
+            raise ValueError(f"constraints[{i}]: pseudo-channels would block each other's ACT2")
+    first, second = memory.commands["ACT1"], memory.commands["ACT2"]
+    shared = memory.organisation.pseudochannels > 1 and memory.buses[second.bus].scope == "channel"
+    if shared and first.bus == second.bus and second.slots > first.slots:
+        raise ValueError("commands.ACT2: holds its bus longer than ACT1")
+
+
+def _sync_hold_too_short(memory: MemorySpec) -> bool:
+    """Whether the data clock that CAS starts stops before a column command may follow."""
+    assert memory.sync is not None
+    waits = [
+        memory.ticks(row.delay)
+        for row in memory.constraints
+        if "CAS" in row.after and set(row.before) & set(COLUMN_COMMANDS)
+    ]
+    return memory.ticks(memory.sync.hold.CAS) < max(waits, default=0)
+
+
+def _expressions(memory: MemorySpec) -> list[tuple[str, str]]:
+    found = [(f"constraints[{i}].delay", row.delay) for i, row in enumerate(memory.constraints)]
+    for kind, slots in (("read", memory.data.read), ("write", memory.data.write)):
+        found.append((f"data.{kind}.latency", slots.latency))
+        found += [(f"data.{kind}.segments", e) for pair in slots.segments for e in pair]
+    if memory.activate.max_gap:
+        found.append(("activate.max_gap", memory.activate.max_gap))
+    if memory.sync:
+        found += [(f"sync.hold.{k}", v) for k, v in memory.sync.hold.model_dump().items()]
+    for kind in ("all_bank", "per_bank"):
+        if (refresh := getattr(memory.refresh, kind)) is not None:
+            found.append((f"refresh.{kind}.interval", refresh.interval))
+    return found

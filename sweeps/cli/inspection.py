@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from hwmodel.description.based_on import borrow
+from hwmodel.description.based_on import complete
 from hwmodel.description.description import (
-    KINDS,
+    FOLDERS,
     LIBRARY,
     DescriptionError,
     find,
@@ -44,7 +44,7 @@ def inspect(targets: list[str], overrides: list[str], assumed: bool = False) -> 
 
 def _print_assumed(file: str) -> None:
     document = load(file)
-    borrow(document)
+    complete(document)
     for path, provenance in document.assumed().items():
         note = f"  ({provenance.note})" if provenance.note else ""
         print(f"  assumed: {path} = {provenance.value}{note}")
@@ -52,7 +52,7 @@ def _print_assumed(file: str) -> None:
 
 def _files(targets: list[str]) -> list[str]:
     if not targets:
-        return [str(file) for kind in KINDS for file in sorted((LIBRARY / kind).glob("*.yaml"))]
+        return [str(file) for kind in FOLDERS for file in sorted((LIBRARY / kind).glob("*.yaml"))]
     found: list[str] = []
     for target in targets:
         if Path(target).is_dir():
@@ -66,9 +66,9 @@ def _named(target: str) -> list[str]:
     """The file itself, or every shipped description of that name."""
     if Path(target).is_file() or "/" in target or Path(target).suffix:
         return [target]
-    found = [str(find(kind, target)) for kind in KINDS if target in names(kind)]
+    found = [str(find(kind, target)) for kind in FOLDERS if target in names(kind)]
     if not found:
-        known = sorted({name for kind in KINDS for name in names(kind)})
+        known = sorted({name for kind in FOLDERS for name in names(kind)})
         raise DescriptionError(f"no file or shipped name {target!r}; {nearest(target, known)}")
     return found
 
@@ -80,13 +80,12 @@ def _check(file: str, overrides: list[str]) -> str:
         load_trace(file)
         return "trace"
     document = load(file)
-    kind = document.data.get("kind")
+    given = document.data.get("kind")
+    kind = str(given)
     if kind not in CHECKS:
-        raise document.error(
-            f"unknown kind {kind!r}; {nearest(str(kind), list(CHECKS))}", ("kind",)
-        )
+        raise document.error(f"unknown kind {given!r}; {nearest(kind, list(CHECKS))}", ("kind",))
     CHECKS[kind](file, overrides)
-    return str(kind)
+    return kind
 
 
 def _device(file: str, overrides: list[str]) -> None:

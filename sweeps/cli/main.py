@@ -62,11 +62,11 @@ def check(
         typer.Argument(help="Files, folders or shipped names; everything shipped by default."),
     ] = None,
     assumed: Annotated[
-        bool, typer.Option("--assumed", help="Also list the numbers without a public source.")
+        bool, typer.Option("--assumed", help="Also list values without a public source.")
     ] = False,
     overrides: Set = None,
 ) -> None:
-    """Check descriptions: each mistake with its file and line."""
+    """Check descriptions; report each mistake with its file and line."""
     from sweeps.cli.inspection import inspect
 
     mistakes = inspect(files or [], overrides or [], assumed)
@@ -77,13 +77,13 @@ def check(
 @app.command()
 def schema(
     kind: Annotated[
-        str | None, typer.Argument(help="memory, sweep, ...; all, told apart, by default.")
+        str | None, typer.Argument(help="memory, sweep, ...; one schema for all kinds by default.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write KIND.json there.")
     ] = None,
 ) -> None:
-    """JSON Schema of the YAML, for editors."""
+    """Write JSON Schemas of the descriptions, for editors."""
     from sweeps.cli.schema import schema as described
     from sweeps.cli.schema import write
     from sweeps.render.screen import print_json
@@ -107,16 +107,14 @@ def run(
     cluster: Cluster = None,
     resume: Annotated[
         bool,
-        typer.Option(
-            "--resume", help="Go on with a run that was stopped; only the rest is computed."
-        ),
+        typer.Option("--resume", help="Continue an interrupted run; finished points are kept."),
     ] = False,
     overrides: Set = None,
 ) -> None:
-    """Run a sweep into a run directory.
+    """Run a sweep and write its results to a run directory.
 
-    Exit code 0: all done; 1: a point failed; 2: the input is at fault; 130: interrupted, in which
-    case --resume computes only the rest.
+    Exit code 0: all done; 1: a point failed; 2: invalid input; 130: interrupted (--resume
+    continues).
     """
     from sweeps.cli.api import run as perform
     from sweeps.experiments.capacity import CapacityFailed
@@ -153,23 +151,23 @@ def study(
     jobs: Jobs = None,
     cluster: Cluster = None,
     trials: Annotated[
-        int | None, typer.Option("--trials", help="Instead of the trials that the study asks for.")
+        int | None, typer.Option("--trials", help="Number of trials; the study's own by default.")
     ] = None,
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume", help="Go on with a study that was stopped, or with more --trials."
+            "--resume", help="Continue an interrupted study, or extend one with more --trials."
         ),
     ] = False,
     sampler: Annotated[
-        str | None, typer.Option("--sampler", help="tpe, or random as the control.")
+        str | None, typer.Option("--sampler", help="tpe, or random as a baseline.")
     ] = None,
     overrides: Set = None,
 ) -> None:
-    """Search the space of a study, and say what the best gains.
+    """Search the space of a study and compare the best trial with its references.
 
-    Exit code 0: done; 1: the machine failed; 2: the input is at fault; 130: interrupted. Trials
-    that fail say why, and the study goes on.
+    Exit code 0: done; 1: machine failure; 2: invalid input; 130: interrupted. A trial that fails
+    is reported and the study continues.
     """
     from sweeps.cli.api import study as perform
     from sweeps.cli.reporting import report as write
@@ -192,14 +190,14 @@ def study(
 
 
 predictor = typer.Typer(
-    help="Predictors of the output length.", no_args_is_help=True, add_completion=False
+    help="Output-length predictors.", no_args_is_help=True, add_completion=False
 )
 app.add_typer(predictor, name="predictor")
 
 
 @predictor.callback()
 def _predictor() -> None:
-    """Predictors of the output length."""
+    """Output-length predictors."""
 
 
 @predictor.command()
@@ -213,7 +211,7 @@ def train(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Train a length predictor on prompts, and judge it on those held out."""
+    """Train an output-length predictor and evaluate it on held-out prompts."""
     from hwmodel.description.description import DescriptionError
     from policies.predictors.training import train as learn
     from policies.predictors.training import write
@@ -240,11 +238,11 @@ def report(
     markdown: Markdown = None,
     json: Json = False,
 ) -> None:
-    """Print what runs found, and write their pages.
+    """Print the findings of runs and write their reports.
 
     Each run directory gets a report.html and a report.md, unless --html or --markdown names one
-    file for all, which then has what differs between the first run and the others too. With --json
-    only what is named is written.
+    file for all, which then also compares the first run with the others. With --json only the files
+    that are named are written.
     """
     from sweeps.cli.reporting import report as write
 
@@ -259,7 +257,7 @@ def compare(
     markdown: Markdown = None,
     json: Json = False,
 ) -> None:
-    """What differs between two runs, and how sure that is."""
+    """Compare two runs: differences with confidence intervals."""
     from sweeps.cli.reporting import compare as write
 
     _wrote(write(run_a, run_b, html, markdown, json), json)

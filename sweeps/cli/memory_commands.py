@@ -18,7 +18,7 @@ def devices(
     json: Json = False,
     overrides: Set = None,
 ) -> None:
-    """What ships: peaks, capacities, bounds and what is reached."""
+    """List devices with peak, capacity, bound and simulated bandwidth."""
     from sweeps.cli.catalogue import catalogue
     from sweeps.cli.tightness_table import add_simulated, show_simulated
     from sweeps.render.screen import print_json, show_devices
@@ -43,12 +43,13 @@ def bandwidth(
     racm: Annotated[
         bool,
         typer.Option(
-            "--racm", help="Instead: random extents against sequential, by size and condition."
+            "--racm",
+            help="Compare random extents with sequential access instead.",
         ),
     ] = False,
     refresh: Annotated[
         bool,
-        typer.Option("--refresh", help="Instead: every way to refresh, on one channel."),
+        typer.Option("--refresh", help="Compare all refresh policies on one channel, instead."),
     ] = False,
     extent: Annotated[
         str | None,
@@ -64,7 +65,7 @@ def bandwidth(
     json: Json = False,
     overrides: Set = None,
 ) -> None:
-    """What a device reaches on access patterns, and its bound."""
+    """Simulated bandwidth and closed-form bound of a device, by access pattern."""
     from hwmodel.description.description import DescriptionError
 
     asked = {"--extent": extent, "--threshold": threshold, "--html": html}
@@ -146,7 +147,7 @@ def replay(
     channel: Annotated[
         bool,
         typer.Option(
-            "--channel", help="Addresses are local to one channel; only that one is simulated."
+            "--channel", help="Addresses are those of one channel; simulate that channel only."
         ),
     ] = False,
     commands: Annotated[
@@ -156,7 +157,7 @@ def replay(
     json: Json = False,
     overrides: Set = None,
 ) -> None:
-    """Play an address trace through a device."""
+    """Simulate an address trace on a device."""
     from hwmodel.measure.replay import replay as play
     from hwmodel.specs.device import load_device
     from sweeps.render.screen import print_json, show_replay
@@ -175,21 +176,23 @@ def kv_read(
         Path, typer.Argument(help="Block tables of a server, JSON lines (docs/block-tables.md).")
     ],
     model: Annotated[
-        str | None, typer.Option("--model", help="Instead of the one in the log's header.")
+        str | None, typer.Option("--model", help="Overrides the model in the log's header.")
     ] = None,
-    every: Annotated[int, typer.Option("--every", help="Simulate each N-th step only.")] = 1,
+    every: Annotated[int, typer.Option("--every", help="Simulate every N-th step only.")] = 1,
     whole: Annotated[
         str,
         typer.Option(
-            "--whole", metavar="SIZE", help="Largest layer simulated whole; else a window of it."
+            "--whole",
+            metavar="SIZE",
+            help="Largest layer simulated in full; larger: a window.",
         ),
     ] = "64MiB",
     json: Json = False,
     overrides: Set = None,
 ) -> None:
-    """Read the KV of decode steps that a server logged.
+    """Simulate the KV reads of decode steps that a server logged.
 
-    Each where its blocks are on the device, and as if each request lay in one run.
+    Each step is read at its blocks' addresses, and again with each request in contiguous memory.
     """
     from hwmodel.specs.device import load_device
     from sweeps.cli.kv_read_table import print_steps
@@ -202,7 +205,7 @@ def kv_read(
 def audit(
     device: Device,
     commands: Annotated[
-        Path, typer.Argument(metavar="COMMANDS.csv", help="As `replay --commands` writes it.")
+        Path, typer.Argument(metavar="COMMANDS.csv", help="A log written by `replay --commands`.")
     ],
     overrides: Set = None,
 ) -> None:

@@ -13,17 +13,17 @@ DONE, FOUND, AT_FAULT, INTERRUPTED = 0, 1, 2, 130
 Device = Annotated[str, typer.Argument(help="A shipped accelerator or memory, or a YAML file.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Override what the YAML says; repeatable."),
+    typer.Option("--set", metavar="PATH=VALUE", help="Override a described value; repeatable."),
 ]
 Jobs = Annotated[
-    int | None, typer.Option("--jobs", help="Worker processes; a core each by default.")
+    int | None, typer.Option("--jobs", help="Worker processes; one per core by default.")
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option("--cluster", metavar="ADDRESS", help="A Dask scheduler, whose workers are used."),
+    typer.Option("--cluster", metavar="ADDRESS", help="Use the workers of this Dask scheduler."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page there.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page to FILE.")]
 Markdown = Annotated[
-    Path | None, typer.Option("--markdown", metavar="FILE", help="Write Markdown there.")
+    Path | None, typer.Option("--markdown", metavar="FILE", help="Write Markdown to FILE.")
 ]

@@ -55,8 +55,10 @@ def schema(kind: str | None = None) -> JsonSchemaValue:
         return _all()
     if kind not in _SPECS:
         raise DescriptionError(f"no kind {kind!r}; {nearest(kind, list(KINDS))}")
-    found = _of(_SPECS[kind])
-    if kind == "sweep":
+    found = _of(_SPECS[kind], _Editor)
+    if "based_on" in _SPECS[kind].model_fields:
+        found = _or_based(found, _SPECS[kind])
+    elif kind == "sweep":
         _describe_sweep(found)
     elif kind == "study":
         _describe_study(found)
@@ -97,9 +99,18 @@ def _moved(found: JsonSchemaValue, to: str) -> JsonSchemaValue:
     return moved
 
 
-def _of(spec: type[BaseModel], partial: bool = False) -> JsonSchemaValue:
-    generator = _Partial if partial else _Editor
+def _of(spec: type[BaseModel], generator: type[GenerateJsonSchema]) -> JsonSchemaValue:
     return spec.model_json_schema(schema_generator=generator)
+
+
+def _or_based(full: JsonSchemaValue, spec: type[BaseModel]) -> JsonSchemaValue:
+    """A whole description, or beside `based_on` what differs from its base."""
+    definitions = full.pop("$defs")
+    found: JsonSchemaValue = {"type": "object", "$defs": {**definitions, "whole": full}}
+    based = _part(found, "based", spec, _Based)
+    found["$defs"]["based.base"]["required"] = ["kind", "name", "summary"]
+    whole = {"$ref": "#/$defs/whole"}
+    return {**found, "if": {"required": ["based_on"]}, "then": based, "else": whole}
 
 
 class _Editor(GenerateJsonSchema):
@@ -119,6 +130,23 @@ class _Partial(_Editor):
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         found = super().model_schema(schema)
         found.pop("required", None)
+        return found
+
+
+class _Based(_Partial):
+    """What is left out stands in the base; `null` leaves out what stands there."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        found = super().model_schema(schema)
+        for name, item in found.get("properties", {}).items():
+            told = {"description": item.pop("description")} if "description" in item else {}
+            found["properties"][name] = {"anyOf": [item, {"type": "null"}], **told}
+        return found
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        found = super().dict_schema(schema)
+        if isinstance(inner := found.get("additionalProperties"), dict):
+            found["additionalProperties"] = {"anyOf": [inner, {"type": "null"}]}
         return found
 
 
@@ -226,9 +254,14 @@ def _describe_study(found: JsonSchemaValue) -> None:
     properties |= _overrides(StudySpec, paths)
 
 
-def _part(found: JsonSchemaValue, name: str, spec: type[BaseModel]) -> JsonSchemaValue:
-    """Add the partial schema of an experiment to the definitions; where it is."""
-    base = _of(spec, partial=True)
+def _part(
+    found: JsonSchemaValue,
+    name: str,
+    spec: type[BaseModel],
+    generator: type[GenerateJsonSchema] = _Partial,
+) -> JsonSchemaValue:
+    """Add the partial schema of an experiment or a device to the definitions; where it is."""
+    base = _of(spec, generator)
     inner = base.pop("$defs", {})
     moved = json.loads(
         json.dumps({"base": base, **inner}).replace('"#/$defs/', f'"#/$defs/{name}.')

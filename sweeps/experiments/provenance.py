@@ -33,7 +33,17 @@ from sweeps.results.version import version
 from sweeps.studies.study_spec import Study
 
 _ROOT = Path(__file__).resolve().parents[2]
-_LIBRARIES = ("numpy", "numba", "llvmlite", "PyYAML", "optuna", "pydantic", "typer", "rich")
+_LIBRARIES = (
+    "numpy",
+    "numba",
+    "llvmlite",
+    "scipy",
+    "PyYAML",
+    "optuna",
+    "pydantic",
+    "typer",
+    "rich",
+)
 
 
 def provenance(sweep: Sweep | Study, resolved: dict[str, Any], argv: list[str]) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def _refuse_others(sweep: Sweep, run: Run) -> None:
         if at < len(sweep.points) and record["overrides"] != sweep.points[at].overrides:
             raise DescriptionError(
                 f"cannot resume: point {at} is {title(record['overrides'], '')} there and "
-                f"{title(sweep.points[at].overrides, '')} here; --out takes another",
+                f"{title(sweep.points[at].overrides, '')} here; use another --out",
                 run.directory.path,
             )
 
@@ -130,7 +130,7 @@ def refuse_another(config: dict[str, Any], directory: RunDirectory) -> None:
     for path, ours, theirs in differences(config, directory.config()):
         there, here = (repr(value) for value in (theirs, ours))
         raise DescriptionError(
-            f"cannot resume: {path} is {there} there and {here} here; --out takes another",
+            f"cannot resume: {path} is {there} there and {here} here; use another --out",
             directory.path,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,19 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: list[str], rows: list[list[str]], sides: str = "<") -> None:
-    """Print a plain table; see `table_text`."""
-    print(table_text(columns, rows, sides))
+    """Print a table: by rich on a terminal, else plain; `sides` as for `table_text`."""
+    if not sys.stdout.isatty():
+        print(table_text(columns, rows, sides))
+        return
+    from rich.console import Console  # heavy
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading, side in zip(columns, sides.ljust(len(columns), sides[-1]), strict=True):
+        table.add_column(heading, justify="left" if side == "<" else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console(markup=False, highlight=False, emoji=False).print(table)
 
 
 def table_text(columns: list[str], rows: list[list[str]], sides: str = "<") -> str:

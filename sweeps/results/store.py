@@ -46,13 +46,13 @@ class RunDirectory:
         """Raise DescriptionError unless the directory is absent or empty."""
         if self.exists:
             raise DescriptionError(
-                "holds a run; --resume goes on with it, --out takes another", self.path
+                "already contains a run; use --resume to continue, or another --out", self.path
             )
         if self.path.is_file() or (
             self.path.is_dir() and any(file.name != RESULTS for file in self.path.iterdir())
         ):
             raise DescriptionError(
-                "exists and is not a run directory; --out takes another", self.path
+                "exists and is not a run directory; use another --out", self.path
             )
 
     def config(self) -> dict[str, Any]:

@@ -61,14 +61,15 @@ def _search(trials: Trials) -> Iterator[Chart]:
     yield _history(trials)
     if len(trials.objectives) > 1:
         yield _front(trials)
-    shares = sorted(importances(trials).items(), key=lambda item: -item[1])
+    shares = importances(trials).items()
     bars = [Bar(name, Interval(100 * s, 100 * s, 100 * s, 0)) for name, s in shares]
     yield Bars(
-        f"Importance: variance of {trials.words} explained, %", bars,
-        "By fifths of each setting alone, less what chance explains. A sampler that has settled"
-        " draws few far values, so that this tells of the region it searched.",
+        f"Importance for {trials.words}, %", bars,
+        "PED-ANOVA (Optuna): how far the best tenth of the trials differs from all trials in each"
+        " setting alone. A sampler that has settled draws few poor values, so this describes the"
+        " region it searched.",
     )  # fmt: skip
-    for name, _ in shares[:_SLICES]:
+    for name, _ in list(shares)[:_SLICES]:
         yield _slice(trials, name)
 
 

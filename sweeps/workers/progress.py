@@ -6,7 +6,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
 
 _LINE_EVERY_S = 10.0
 
@@ -22,45 +25,67 @@ class Progress:
 
     def __init__(self, terminal: bool | None = None) -> None:
         self._terminal = sys.stderr.isatty() if terminal is None else terminal
-        self._width = 0
+        self._bars: Bars | None = None
 
     @contextmanager
     def stage(self, name: str, total: int, done: int = 0) -> Iterator[Step]:
         """Count through `total` steps of which `done` were there already; yields the step, which
         takes a few words to show beside the count."""
-        start = last = time.monotonic()
-        count = done
+        if self._terminal and total > done:
+            with self._bar(name, total, done) as step:
+                yield step
+        else:
+            yield _Lines(name, total, done)
 
-        def step(note: str = "") -> None:
-            nonlocal count, last
-            count += 1
-            now = time.monotonic()
-            if self._terminal or count == total or now - last >= _LINE_EVERY_S:
-                last = now
-                status = _status(name, count, total, count - done, now - start)
-                self._show(f"{status}, {note}" if note else status)
+    @contextmanager
+    def _bar(self, name: str, total: int, done: int) -> Iterator[Step]:
+        from rich.console import Console  # heavy
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+        from rich.progress import Progress as Bars
 
-        if total > done and self._terminal:
-            self._show(f"{name} {done}/{total}")
-        try:
-            yield step
-        finally:
-            if self._terminal and self._width:
-                print(file=sys.stderr, flush=True)
-                self._width = 0
+        told = TextColumn("{task.description} {task.fields[note]}", markup=False)
+        columns = (MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        with Bars(told, *columns, console=Console(stderr=True, markup=False)) as bars:
+            task = bars.add_task(name, total=total, completed=done, note="")
+
+            def step(note: str = "") -> None:
+                bars.update(task, advance=1, note=note)
+
+            self._bars = bars
+            try:
+                yield step
+            finally:
+                self._bars = None
 
     def say(self, text: str) -> None:
         """A line of its own, beside the count."""
-        clear = "\r" + " " * self._width + "\r" if self._width else ""
-        self._width = 0
-        print(clear + text, file=sys.stderr, flush=True)
-
-    def _show(self, text: str) -> None:
-        if not self._terminal:
+        if self._bars is not None:
+            self._bars.console.print(text, markup=False, highlight=False)
+        else:
             print(text, file=sys.stderr, flush=True)
-            return
-        print("\r" + text.ljust(self._width), end="", file=sys.stderr, flush=True)
-        self._width = len(text)
+
+
+class _Lines:
+    """A line every few seconds, and one at the end."""
+
+    def __init__(self, name: str, total: int, done: int) -> None:
+        self._name, self._total, self._done, self._count = name, total, done, done
+        self._start = self._last = time.monotonic()
+
+    def __call__(self, note: str = "") -> None:
+        self._count += 1
+        now = time.monotonic()
+        if self._count == self._total or now - self._last >= _LINE_EVERY_S:
+            self._last = now
+            new, elapsed_s = self._count - self._done, now - self._start
+            status = _status(self._name, self._count, self._total, new, elapsed_s)
+            print(f"{status}, {note}" if note else status, file=sys.stderr, flush=True)
 
 
 def _status(name: str, count: int, total: int, new: int, elapsed_s: float) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from hwmodel.description.based_on import complete
 from hwmodel.description.description import Document, Mark, find, load, names
 from hwmodel.oracle.command_log import CODE, CommandLog
 from hwmodel.oracle.reference import Issued
@@ -48,7 +49,9 @@ class Case:
 
 @functools.cache
 def _shipped(name: str) -> Document:
-    return load(find("memories", name))
+    found = load(find("memories", name))
+    complete(found)
+    return found
 
 
 def document(name: str) -> Document:

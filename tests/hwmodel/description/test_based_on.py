@@ -1,4 +1,4 @@
-"""Is what no data sheet says borrowed, as assumed, and nothing else?"""
+"""Does a memory inherit what it leaves out, and an accelerator borrow what no data sheet says?"""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
+from sweeps.cli.inspection import inspect
 
 FACTS = """\
 kind: accelerator
@@ -61,9 +62,12 @@ def test_overrides_come_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("mlu370", "did you mean 'mlu370-x4'?"),
+        (
+            "mlu370",
+            "4: based_on: no shipped accelerator 'mlu370'; did you mean 'mlu370-x4'?",
+        ),
         ("lpddr5-6400-x16", "no shipped accelerator"),
-        ("./mine.yaml", "mine.yaml:4: based_on: ./mine.yaml is based on another one itself"),
+        ("./mine.yaml", "mine.yaml:4: based_on: ./mine.yaml is in turn based on this accelerator"),
         ("3", "mine.yaml:4: based_on: "),
     ],
 )
@@ -73,6 +77,103 @@ def test_what_cannot_be_borrowed_from_is_refused(name: str, said: str, tmp_path:
     assert said in str(error.value)
 
 
-def test_a_mistake_in_a_group_is_told_as_ever(tmp_path: Path) -> None:
+def test_a_mistake_in_a_group_has_its_line(tmp_path: Path) -> None:
     with pytest.raises(DescriptionError, match=r"mine.yaml:8: dma: .*mapping"):
         load_device(write(tmp_path, FACTS.replace("{engines: 4, window: 4KiB}", "fast")))
+
+
+MEMORY = """\
+kind: memory
+name: faster
+summary: the same with other numbers
+based_on: lpddr5-6400-x16
+timing:
+  tRCD: {value: 15ns, source: assumed}
+  nLECC: null
+data:
+  read: {latency: RL, segments: [[0, nBL]]}
+sync: null
+commands: {CAS: null}
+constraint_changes:
+  - {scope: rank, after: [WRA, WR], before: [RD, RDA], delay: 20}
+  - {scope: rank, after: [RD, RDA], before: [WR, WRA], delay: 11}
+  - {scope: rank, after: CAS, before: [RD, RDA], delay: null}
+  - {scope: rank, after: CAS, before: [WR, WRA], delay: null}
+  - {scope: other_rank, after: [RD, RDA], before: [WR, WRA], delay: 12}
+  - {scope: other_rank, after: [WR, WRA], before: [RD, RDA], delay: 9}
+  - {scope: bank, after: PRE, before: PRE, delay: 3}
+"""
+
+
+def test_a_memory_is_its_base_but_for_what_it_states(tmp_path: Path) -> None:
+    base, device = load_device("lpddr5-6400-x16"), load_device(write(tmp_path, MEMORY))
+    ours, theirs = device.memory, base.memory
+    assert ours.timing["tRCD"] == ("ns", 15) and ours.sync is None
+    assert "nLECC" not in ours.timing and "CAS" not in ours.commands
+    assert (ours.organisation, ours.energy) == (theirs.organisation, theirs.energy)
+    assert ours.controller == theirs.controller
+    changed = {i for i, row in enumerate(theirs.constraints) if row not in ours.constraints}
+    assert len(changed) == 6 and len(ours.constraints) == len(theirs.constraints) - 2 + 1
+    assert ours.constraints[-1].delay == "3"
+    assert ours.constraints[0] == theirs.constraints[0]
+    turn = next(i for i, row in enumerate(theirs.constraints) if "nBL + 2 - WL" in row.delay)
+    assert ours.constraints[turn].delay == "11"
+    assert "timing.tRCD" in device.assumed and "timing.nLECC" not in device.assumed
+    assert device.assumed["controller.scheduler"] == "frfcfs"
+    assert device.confidence["timing.tRP"] == "A"
+    assert "based_on" not in device.config["memory"]
+
+
+def test_a_chain_of_bases_overrides_and_densities(tmp_path: Path) -> None:
+    (tmp_path / "first.yaml").write_text(MEMORY.replace("faster", "first"))
+    text = "kind: memory\nname: mine\nsummary: a\nbased_on: first.yaml\ntiming: {tRP: 20ns}\n"
+    device = load_device(write(tmp_path, text), ["timing.tRAS=40ns", "density=16Gb"])
+    wanted = {"tRCD": 15, "tRP": 20, "tRAS": 40, "tRFCab": 280}
+    assert {name: device.memory.timing[name][1] for name in wanted} == wanted
+    assert device.memory.organisation.rows == 65536
+    assert load_device(write(tmp_path, text), ["based_on=hbm2-2.0"]).memory.timing["tRP"][1] == 20
+
+
+def test_the_digest_follows_the_base(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(MEMORY)
+    text = "kind: memory\nname: mine\nsummary: a\nbased_on: base.yaml\n"
+    before = load_device(write(tmp_path, text)).digest
+    assert load_device(write(tmp_path, text)).digest == before
+    (tmp_path / "base.yaml").write_text(MEMORY.replace("15ns", "16ns"))
+    assert load_device(write(tmp_path, text)).digest != before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("lpddr5-6400-x16", "lpddr5-6400", ":4: based_on: no shipped memory 'lpddr5-6400'; did"),
+        ("lpddr5-6400-x16", "mlu370-x4", "it is a shipped accelerator"),
+        ("lpddr5-6400-x16", "other.yaml", "other.yaml:4: based_on: mine.yaml is in turn based on"),
+        ("lpddr5-6400-x16", "card.yaml", ":4: based_on: card.yaml does not describe the same kind"),
+        ("lpddr5-6400-x16", "3", ":4: based_on: "),
+        ("based_on: lpddr5-6400-x16\n", "", ":11: constraint_changes: stands only beside"),
+        ("nLECC", "nLEC", ":7: timing.nLEC: the base has no such key to leave out; did you mean"),
+        ("sync: null", "sync: 3", ":10: sync: expected a mapping"),
+        ("after: CAS", "after: PREA", ":15: constraint_changes[2]: the base has no such row"),
+        ("delay: 11", "delay: RL + tQ", "unknown timing 'tQ'"),
+        ("delay: 11", "dely: 11", ":14: constraints["),
+        ("constraint_changes:\n", "constraint_changes: 3\nbuses:\n", "expected a list of rows"),
+        ("name: faster\n", "", "key 'name' is missing"),
+    ],
+)
+def test_a_mistake_in_what_differs_has_its_line(
+    old: str, new: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other.yaml").write_text(MEMORY.replace("lpddr5-6400-x16", "mine.yaml"))
+    (tmp_path / "card.yaml").write_text(FACTS)
+    assert inspect([write(tmp_path, MEMORY.replace(old, new, 1))], []) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_what_is_inherited_counts_in_the_list_of_assumptions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inspect([write(tmp_path, MEMORY)], [], assumed=True) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  assumed: timing.tRCD = 15ns" in lines
+    assert "  assumed: controller.scheduler = frfcfs" in lines

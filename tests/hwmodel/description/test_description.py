@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hwmodel.description.based_on import complete
 from hwmodel.description.description import (
     DescriptionError,
     Strict,
@@ -126,6 +127,7 @@ def test_nearest_suggests_only_what_is_near() -> None:
 def test_every_number_of_a_shipped_device_says_where_it_comes_from(kind: str) -> None:
     for name in names(kind):
         document = load(find(kind, name))
+        complete(document)
         known = set(document.data["sources"])
         for path, value in document.provenance.items():
             assert value.source and set(value.source) <= known, (name, path, value.source)

@@ -116,7 +116,7 @@ def test_a_mistake_has_the_command_lines_message(
 def test_jobs_below_one_and_a_taken_directory_are_refused(done: Result) -> None:
     with pytest.raises(DescriptionError, match="--jobs: expected 1 or more; got 0"):
         run("smoke", jobs=0)
-    with pytest.raises(DescriptionError, match="holds a run"):
+    with pytest.raises(DescriptionError, match="already contains a run"):
         run("smoke", set=FEW, out=done.path)
     again = run("smoke", set=FEW, out=done.path, resume=True)
     assert again.records == done.records

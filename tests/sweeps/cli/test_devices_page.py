@@ -19,10 +19,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def described() -> str:
-    """The first indented block of the page."""
+def described(kind: str = "accelerator") -> str:
+    """The page's description of this kind."""
     lines = PAGE.read_text().splitlines()
-    first = lines.index("    kind: accelerator")
+    first = lines.index(f"    kind: {kind}")
     last = next(i for i in range(first, len(lines)) if not lines[i].startswith("    "))
     return textwrap.dedent("\n".join(lines[first:last])) + "\n"
 
@@ -60,3 +60,11 @@ def test_quickstart_answers_for_it(folder: Path) -> None:
     assert done.stdout.startswith("orin: ")
     provenance = json.loads((folder / "run/provenance.json").read_text())
     assert "dma.window" in provenance["assumed"]["jetson-agx-orin"]
+
+
+def test_the_memory_differs_from_its_base_as_the_page_says(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(described("memory"))
+    done = bankwise("check", "mine.yaml", "--assumed", cwd=tmp_path)
+    assert done.stdout.splitlines()[0] == "mine.yaml: memory, no mistakes"
+    assert "assumed: timing.nLECC = 1nCK  (link ECC on)" in done.stdout
+    assert "assumed: controller.scheduler = frfcfs" in done.stdout

@@ -166,6 +166,6 @@ def test_resuming_with_other_settings_or_running_over_a_run(tmp_path: Path) -> N
     assert left.value.code == 0
     again = ("run", "smoke", "--out", "mine", "--set")
     assert mistakes(tmp_path, *again, "requests=6", "--resume") == [
-        "mine: cannot resume: base.requests is 5 there and 6 here; --out takes another"
+        "mine: cannot resume: base.requests is 5 there and 6 here; use another --out"
     ]
-    assert mistakes(tmp_path, *again, "requests=5")[0].startswith("mine: holds a run")
+    assert mistakes(tmp_path, *again, "requests=5")[0].startswith("mine: already contains a run")

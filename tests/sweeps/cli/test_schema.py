@@ -62,7 +62,8 @@ def _misspelt(data: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.parametrize(
     "file",
-    ["memories/lpddr5-6400-x16", "accelerators/mlu370-x4", "models/llama-2-7b",
+    ["memories/lpddr5-6400-x16", "memories/lpddr5-6400-x16-bl32",
+     "accelerators/mlu370-x4", "models/llama-2-7b",
      "workloads/lognormal", "measurements/llama-2-7b-a100-80gb", "sweeps/quickstart",
      "sweeps/kv-extent", "studies/odma-mlu370-x4"],
 )  # fmt: skip

@@ -26,7 +26,7 @@ def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
     assert len((out / "results.jsonl").read_text().splitlines()) == 4
     assert json.loads((out / "provenance.json").read_text())["inputs"]["study"]["name"] == "quick"
     assert bankwise("report", "runs/quick-1", cwd=tmp_path).stdout == done.stdout
-    assert "holds a run" in refusal("study", "quick", "--out", out, *SETS, cwd=tmp_path)
+    assert "already contains a run" in refusal("study", "quick", "--out", out, *SETS, cwd=tmp_path)
     more = bankwise(
         "study", "quick", "--trials", "6", "--resume", "--jobs", "1", *SETS, cwd=tmp_path
     )

@@ -155,7 +155,7 @@ def test_resume_without_a_run_starts_one(tmp_path: Path) -> None:
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     run_sweep(load_sweep("smoke"), tmp_path, False, 1, QUIET)
-    with pytest.raises(DescriptionError, match="holds a run; --resume goes on with it"):
+    with pytest.raises(DescriptionError, match="already contains a run; use --resume to continue"):
         run_sweep(load_sweep("smoke"), tmp_path, False, 1, QUIET)
 
 

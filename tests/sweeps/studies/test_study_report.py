@@ -126,7 +126,7 @@ def test_all_forms_have_its_charts(tmp_path: Path) -> None:
     text, html = markdown([section]), page([section])
     for title in (
         "History: output tokens/s", "Pareto front: TTFT p99 s against output tokens/s",
-        "Importance: variance of output tokens/s explained, %",
+        "Importance for output tokens/s, %",
         "output tokens/s against serving.policy.gamma", "All 20 trials",
         "What differs between the trials", "What it has instead of the base",
     ):  # fmt: skip

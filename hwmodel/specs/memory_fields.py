@@ -1,0 +1,293 @@
+"""What the description of a memory is made of: organisation, clock, commands, rows, energy.
+
+Data only: no standard is known here. Field names are those of `yaml/memories/*.yaml`.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from hwmodel.description.description import Strict
+from hwmodel.description.expression import names_in
+from hwmodel.description.units import (
+    ExactNanoseconds,
+    Milliwatts,
+    Picojoules,
+    PositiveBytes,
+    parse_quantity,
+)
+from hwmodel.description.written import TEXT_TOO, WithJsonSchema, text
+from hwmodel.specs.commands import LEVELS, MAX_CAPACITY, MAX_WINDOW
+
+CommandName = Literal[
+    "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "PRE", "PREA", "REFPB", "REFAB", "CAS"
+]
+Scope = Literal[
+    "channel", "pseudochannel", "rank", "stack", "bankgroup", "bank", "other_rank", "other_stack"
+]
+Positive = Annotated[int, Field(ge=1, le=2**31)]
+
+
+def _timing_value(value: object) -> object:
+    if isinstance(value, (tuple, Fraction)):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise ValueError(f"expected a time with its unit, such as {value}nCK or 18ns")
+    if isinstance(value, str) and (
+        match := re.fullmatch(r"\s*(-?[0-9]+(?:\.[0-9]+)?)\s*nCK\s*", value)
+    ):
+        if Fraction(match.group(1)) < 0:
+            raise ValueError(f"a timing cannot be negative; got {value!r}")
+        return ("nCK", Fraction(match.group(1)))
+    try:
+        return ("ns", parse_quantity(value, "time"))
+    except ValueError as error:
+        raise ValueError(str(error).replace("such as 18ns", "such as 18ns or 15nCK")) from None
+
+
+_WRITTEN = text(r"^\s*[0-9][0-9_]*(\.[0-9]+)?\s*(nCK|ps|ns|us|µs|ms|s)\s*$", "18ns")
+Timing = Annotated[tuple[str, Fraction], BeforeValidator(_timing_value), _WRITTEN]
+"""Field type: `18ns` or `15nCK`."""
+
+
+def _expression(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        raise ValueError(f"expected an expression over timing names, in clocks; got {value!r}")
+    names_in(value)
+    return value
+
+
+Expression = Annotated[
+    str, BeforeValidator(_expression), WithJsonSchema({"type": ["string", "integer"]})
+]
+"""Field type: an expression such as `RL + nBL + 2 - WL`, in clocks."""
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+CommandList = Annotated[list[CommandName], BeforeValidator(_listed), TEXT_TOO]
+
+
+class Organisation(Strict):
+    """How many of each level, and the size of a row and a burst."""
+
+    pseudochannels: Positive = 1
+    ranks: Positive = 1
+    stacks: Positive = 1
+    bankgroups: Positive
+    banks_per_group: Positive
+    rows: Positive
+    row_bytes: PositiveBytes
+    width_bits: Positive
+    burst_length: Positive
+
+    @property
+    def burst_bytes(self) -> int:
+        return self.width_bits * self.burst_length // 8
+
+    @property
+    def banks(self) -> int:
+        """Banks of the whole channel."""
+        per_stack = self.bankgroups * self.banks_per_group
+        return self.pseudochannels * self.ranks * self.stacks * per_stack
+
+    @property
+    def columns(self) -> int:
+        """Bursts in a row."""
+        return self.row_bytes // self.burst_bytes
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Bytes of the whole channel."""
+        return self.banks * self.rows * self.row_bytes
+
+    def count(self, level: str) -> int:
+        """Instances of `level` in a channel."""
+        sizes = (
+            1,
+            self.pseudochannels,
+            self.ranks,
+            self.stacks,
+            self.bankgroups,
+            self.banks_per_group,
+        )
+        total = 1
+        for name, size in zip(LEVELS, sizes, strict=True):
+            total *= size
+            if name == level:
+                return total
+        raise KeyError(level)
+
+    @model_validator(mode="after")
+    def _sizes(self) -> Organisation:
+        if self.width_bits * self.burst_length % 8:
+            raise ValueError("width_bits x burst_length is not a whole number of bytes")
+        if self.burst_bytes & (self.burst_bytes - 1):
+            raise ValueError(f"a burst of {self.burst_bytes} B is not a power of two")
+        if self.row_bytes % self.burst_bytes:
+            raise ValueError("row_bytes is not a multiple of a burst")
+        for name in ("pseudochannels", "ranks", "stacks", "bankgroups", "banks_per_group", "rows"):
+            value = getattr(self, name)
+            if value & (value - 1):
+                raise ValueError(f"{name} must be a power of two; got {value}")
+        if self.columns & (self.columns - 1):
+            raise ValueError("bursts a row must be a power of two")
+        if self.capacity_bytes > MAX_CAPACITY:
+            raise ValueError(f"more than {MAX_CAPACITY} B a channel")
+        if self.banks // self.pseudochannels > 64:
+            raise ValueError("more than 64 banks a pseudo-channel")
+        if self.pseudochannels > 2:
+            raise ValueError("more than 2 pseudo-channels a channel")
+        return self
+
+
+class ClockSpec(Strict):
+    """The command clock and how many data beats fit in one of its cycles."""
+
+    tCK: ExactNanoseconds
+    beats_per_ck: Positive
+    ticks_per_ck: Positive = 1
+
+    @model_validator(mode="after")
+    def _positive(self) -> ClockSpec:
+        if self.tCK < Fraction(1, 1000):
+            raise ValueError("tCK must be at least 1ps")
+        return self
+
+
+class Bus(Strict):
+    """A bus on which commands occupy slots."""
+
+    scope: Literal["channel", "pseudochannel"] = "channel"
+
+
+class Command(Strict):
+    """Where a command goes and how long it occupies the bus, in clocks."""
+
+    bus: str
+    slots: Annotated[float, Field(gt=0, le=1024)] = 1
+
+
+class Activate(Strict):
+    """One- or two-step activation."""
+
+    steps: Literal[1, 2] = 1
+    reference: Literal["ACT", "ACT1", "ACT2"] = "ACT"
+    max_gap: Expression | None = None
+    second: Literal["eager", "lazy"] = "eager"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Activate:
+        if self.steps == 2 and (self.max_gap is None or self.reference == "ACT"):
+            raise ValueError("steps: 2 needs max_gap and reference: ACT1 or ACT2")
+        if self.steps == 1 and self.reference != "ACT":
+            raise ValueError("steps: 1 has reference: ACT")
+        return self
+
+
+class DataSlots(Strict):
+    """When a column command occupies DQ: segments [from, to) after its latency, in clocks."""
+
+    latency: Expression
+    segments: list[list[Expression]]
+
+    @model_validator(mode="after")
+    def _pairs(self) -> DataSlots:
+        if not self.segments or any(len(pair) != 2 for pair in self.segments):
+            raise ValueError("expected segments as [[from, to], ...]")
+        return self
+
+
+class Data(Strict):
+    """DQ occupation of reads and writes."""
+
+    read: DataSlots
+    write: DataSlots
+
+
+class SyncHold(Strict):
+    """How long after each command the data clock still runs, in clocks."""
+
+    CAS: Expression
+    RD: Expression
+    WR: Expression
+
+
+class Sync(Strict):
+    """A data clock (WCK) that expires and is started again by CAS."""
+
+    always_on: bool = False
+    hold: SyncHold
+
+
+class AllBank(Strict):
+    interval: Expression = "tREFI"
+
+
+class PerBank(Strict):
+    interval: Expression = "tREFI"
+    sets: list[list[int]] | Literal["single"] = "single"
+    """Banks (numbered within a rank) refreshed together; `single`: each by itself."""
+
+
+class Refresh(Strict):
+    """The refresh commands that a memory has; `interval`: each bank is refreshed once in it."""
+
+    all_bank: AllBank | None = None
+    per_bank: PerBank | None = None
+    derating: Annotated[float, Field(gt=0, le=8)] = 1
+    """Factor on the interval: below 1 in the heat, above 1 in the cold."""
+
+
+class Row(Strict):
+    """A minimum delay between two commands in a scope; with `window` N, after the N-th last."""
+
+    scope: Scope
+    after: CommandList
+    before: CommandList
+    delay: Expression
+    window: Annotated[int, Field(ge=1, le=MAX_WINDOW)] | None = None
+    source: str | None = None
+
+    @model_validator(mode="after")
+    def _window_scope(self) -> Row:
+        if self.window is not None and self.scope.startswith("other_"):
+            raise ValueError(f"a window cannot have scope {self.scope}")
+        return self
+
+
+class Background(Strict):
+    """Standby power of a rank with all its banks closed, and with one open at least."""
+
+    precharged: Milliwatts
+    active: Milliwatts
+
+
+def _both_states(value: object) -> object:
+    return {"precharged": value, "active": value} if isinstance(value, (str, int, float)) else value
+
+
+class Energy(Strict):
+    """Energy of one channel: per activation, per byte moved, per bank refreshed, and standby."""
+
+    activate: Picojoules
+    read_per_byte: Picojoules
+    write_per_byte: Picojoules
+    refresh_per_bank: Picojoules
+    background: Annotated[Background, BeforeValidator(_both_states), TEXT_TOO]
+    """A single power (`background: 61.4mW`) stands for both states."""
+
+
+class Density(Strict):
+    """What differs between dies of one memory: their rows and some timings."""
+
+    rows: Positive
+    timing: dict[str, Timing]
