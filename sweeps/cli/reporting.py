@@ -12,7 +12,7 @@ from sweeps.render.screen import print_json, print_table
 from sweeps.render.section import Grid, Section, as_json
 from sweeps.reports import comparison
 from sweeps.reports.conclusion import sentences
-from sweeps.reports.contents import contents, grids, record
+from sweeps.reports.contents import contents, record
 from sweeps.reports.table import HEADINGS, Row, Table, read_table
 from sweeps.results.figures import FIGURES
 from sweeps.results.store import RunDirectory, write_atomically
@@ -102,7 +102,7 @@ def show(table: Table) -> None:
     print(table.state)
     for problem in table.problems:
         print(f"problem: {problem}")
-    if found := grids(table):
+    if found := table.kind.grids(table):
         _show_grids(found)
     else:
         _show_groups(table)

@@ -13,7 +13,8 @@ from sweeps.render.frame import Frame
 from sweeps.render.section import Block, Say, Section
 from sweeps.render.shown import Shown
 from sweeps.reports.conclusion import sentences
-from sweeps.reports.contents import contents, grid, record
+from sweeps.reports.contents import contents, record
+from sweeps.reports.group_sections import grid
 from sweeps.reports.table import Row, Table, read_table
 from sweeps.results.figures import FIGURES, limit_text
 from sweeps.results.store import Record, RunDirectory

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -27,9 +26,10 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.measured import MeasurementSpec
 from policies.predictors.confusion import ConfusionTable
 from policies.requests.workload import WorkloadSpec
-from sweeps.experiments.kinds import KINDS as MEASURES
-from sweeps.experiments.sweep import SweepSpec
+from sweeps.experiments.experiment import ExperimentSpec
+from sweeps.experiments.sweep import SweepSpec, experiment_of, named_overrides, sweep_specs
 from sweeps.results.store import write_atomically
+from sweeps.run_kinds import MEASURES
 from sweeps.studies.study_spec import StudySpec
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -40,7 +40,7 @@ _SPECS: dict[str, type[BaseModel]] = {
     "workload": WorkloadSpec, "predictor": ConfusionTable, "measurement": MeasurementSpec,
     "sweep": SweepSpec, "study": StudySpec,
 }  # fmt: skip
-KINDS = tuple(_SPECS)
+DESCRIPTIONS = tuple(_SPECS)
 _OURS = ("hwmodel", "policies", "sweeps")
 _FREE = ("device_set", "model_set", "workload_set")
 """Keys of an experiment that open other descriptions."""
@@ -54,7 +54,7 @@ def schema(kind: str | None = None) -> JsonSchemaValue:
     if kind is None:
         return _all()
     if kind not in _SPECS:
-        raise DescriptionError(f"no kind {kind!r}; {nearest(kind, list(KINDS))}")
+        raise DescriptionError(f"no kind {kind!r}; {nearest(kind, list(DESCRIPTIONS))}")
     found = _of(_SPECS[kind], _Editor)
     if "based_on" in _SPECS[kind].model_fields:
         found = _or_based(found, _SPECS[kind])
@@ -68,7 +68,7 @@ def schema(kind: str | None = None) -> JsonSchemaValue:
 def write(kind: str | None, folder: Path) -> list[Path]:
     """Write the schema of a kind as `KIND.json`; where none is named every one, and
     `bankwise.json` for all. Raises DescriptionError."""
-    kinds = [None, *KINDS] if kind is None else [kind]
+    kinds = [None, *DESCRIPTIONS] if kind is None else [kind]
     texts = {each or ALL: json.dumps(schema(each), indent=1) + "\n" for each in kinds}
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
@@ -77,16 +77,16 @@ def write(kind: str | None, folder: Path) -> list[Path]:
 
 
 def _all() -> JsonSchemaValue:
-    parts = {kind: _moved(schema(kind), f"#/$defs/{kind}") for kind in KINDS}
+    parts = {kind: _moved(schema(kind), f"#/$defs/{kind}") for kind in DESCRIPTIONS}
     return {
         "$schema": DIALECT,
         "title": "bankwise",
         "type": "object",
-        "properties": {"kind": {"enum": list(KINDS)}},
+        "properties": {"kind": {"enum": list(DESCRIPTIONS)}},
         "required": ["kind"],
         "allOf": [
             {"if": {"properties": {"kind": {"const": kind}}}, "then": {"$ref": f"#/$defs/{kind}"}}
-            for kind in KINDS
+            for kind in DESCRIPTIONS
         ],
         "$defs": parts,
     }
@@ -222,31 +222,36 @@ def _told(field: ast.stmt, after: ast.stmt) -> dict[str, str]:
 
 
 def _describe_sweep(found: JsonSchemaValue) -> None:
-    """`base`, `axes` and overrides by what is measured."""
+    """The keys of every design; `base`, `axes` and overrides by what is measured."""
+    for spec in sweep_specs():
+        more = _of(spec, _Editor)
+        found["properties"] |= more["properties"]
+        found.setdefault("$defs", {}).update(more.get("$defs", {}))
     found["allOf"] = []
-    for name, kind in MEASURES.items():
-        base = _part(found, name, kind.spec)
+    for name in MEASURES:
+        base = _part(found, name, experiment_of({"measure": name}))
         paths = _paths(base, found["$defs"])
-        then = {"base": base, "axes": {"propertyNames": paths}, **_overrides(SweepSpec, paths)}
+        then: JsonSchemaValue = {"base": base, "axes": {"propertyNames": paths}}
+        for spec in sweep_specs():
+            then |= _overrides(spec, paths)
         found["allOf"].append({"if": _measures(name), "then": {"properties": then}})
 
 
 def _overrides(spec: type[BaseModel], paths: JsonSchemaValue) -> JsonSchemaValue:
     """The fields that hold overrides by name (`controls`, `references`): dotted paths."""
-    named = [k for k, f in spec.model_fields.items() if f.annotation == dict[str, dict[str, Any]]]
     inner = {"type": "object", "propertyNames": paths}
-    return {key: {"type": "object", "additionalProperties": inner} for key in named}
+    return {key: {"type": "object", "additionalProperties": inner} for key in named_overrides(spec)}
 
 
 def _measures(name: str) -> JsonSchemaValue:
-    """Whether a sweep measures this; `serving` where it names nothing."""
+    """Whether a sweep measures this; the first where it names nothing."""
     rule: JsonSchemaValue = {"properties": {"measure": {"const": name}}}
-    return rule if name == "serving" else {**rule, "required": ["measure"]}
+    return rule if name == next(iter(MEASURES)) else {**rule, "required": ["measure"]}
 
 
 def _describe_study(found: JsonSchemaValue) -> None:
     """`base`, `space` and `references` of a study, which serves."""
-    base = _part(found, "serving", MEASURES["serving"].spec)
+    base = _part(found, "serving", ExperimentSpec)
     paths = _paths(base, found["$defs"])
     properties = found["properties"]
     properties["base"] = base

@@ -16,14 +16,15 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from hwmodel.description.description import Document, Strict, nearest
+from sweeps.experiments.sweep import SweepSpec, experiment_of
 from sweeps.experiments.variant import AS_DESCRIBED, Change, Variant
-from sweeps.results.figures import RATES
+from sweeps.results.place import Override
 from sweeps.results.statistics import Interval, interval
 from sweeps.results.store import Record, to_yaml_flow
 
@@ -153,38 +154,20 @@ CURVES: tuple[Curve, ...] = (ahead, ahead_surely, not_behind)
 """The mean, and the ends of the interval."""
 
 
-def refuse_inconsistent(
-    parameters: Mapping[str, Parameter], axes: Mapping[str, list[Any]], competitors: list[str]
-) -> None:
-    """Raise ValueError, the place at the head of its message, for parameters that do not fit."""
-    if parameters and len(competitors) != 2:
-        raise ValueError(f"compare: break_even is between two competitors; got {len(competitors)}")
-    for name, parameter in parameters.items():
-        if name == AS_DESCRIBED:
-            raise ValueError(f"break_even: {name!r} is what the base is called; take another name")
-        if parameter.of is not None and parameter.of not in competitors:
-            hint = nearest(parameter.of, competitors)
-            raise ValueError(f"break_even: {name!r}: of: no competitor {parameter.of!r}; {hint}")
-        for path in (parameter.path, *parameter.given):
-            if path in axes:
-                raise ValueError(f"break_even: {name!r}: {path} is an axis already")
-
-
 class Evaluations:
     """Results by place, parameter and value.
 
-    measure: the sweep's, which says what competitors are compared by. compare: the axis whose two
-    values compete, `pair`. A value counts when all `replications` of both are there.
+    metric: what competitors are compared by. compare: the axis whose two values compete, `pair`.
+    A value counts when all `replications` of both are there.
     """
 
     def __init__(
-        self, records: Iterable[Record], measure: str, compare: str, pair: list[Any],
+        self, records: Iterable[Record], metric: str, compare: str, pair: list[Any],
         replications: int,
     ) -> None:  # fmt: skip
         self._pair = [_key(value) for value in pair]
         self._replications = replications
         self._rates: dict[tuple[str, str], dict[Value, dict[str, dict[int, float]]]] = {}
-        metric = RATES[measure].metric
         for record in records:
             overrides = record["overrides"]
             place = {
@@ -222,20 +205,70 @@ def places(axes: Mapping[str, list[Any]], compare: str) -> list[Place]:
     return [dict(zip(others, each, strict=True)) for each in itertools.product(*others.values())]
 
 
-def variants(
-    parameters: Mapping[str, Parameter],
-    known: Evaluations,
-    where: list[Place],
-    document: Document,
-) -> list[Variant]:
-    """What is to be simulated next, a variant for each value."""
-    return [
-        Variant({PARAMETER: name, VALUE: value}, _changes(name, parameter, value, document),
-                parameter.of, place)
-        for place in where
-        for name, parameter in parameters.items()
-        for value in parameter.asked(known.found(place, name))
-    ]  # fmt: skip
+class BreakEvenSpec(SweepSpec):
+    """A sweep that seeks the values at which its answer changes."""
+
+    break_even: dict[str, Parameter]
+    """Name -> a number, whose value is sought at which the answer changes."""
+
+    def refuse_inconsistent(self) -> None:
+        if self.controls:
+            raise ValueError("break_even: does not go with controls")
+        self.refuse_without_rate()
+        pair = self.competitors
+        if len(pair) != 2:
+            raise ValueError(f"compare: break_even is between two competitors; got {len(pair)}")
+        for name, parameter in self.break_even.items():
+            where = f"break_even: {name!r}"
+            if name == AS_DESCRIBED:
+                raise ValueError(f"{where} is what the base is called; take another name")
+            if parameter.of is not None and parameter.of not in pair:
+                hint = nearest(parameter.of, pair)
+                raise ValueError(f"{where}: of: no competitor {parameter.of!r}; {hint}")
+            for path in (parameter.path, *parameter.given):
+                if path in self.axes:
+                    raise ValueError(f"{where}: {path} is an axis already")
+
+    @classmethod
+    def overrides(cls, data: Mapping[str, Any]) -> Iterator[Override]:
+        yield from super().overrides(data)
+        for name, parameter in data["break_even"].items():
+            at = ("break_even", name)
+            choices = [(*at, "choice", each) for each in parameter.get("choice", ())]
+            yield Override(parameter["path"], (*at, "path"), choices)
+            for path in parameter.get("given", ()):
+                yield Override(path, (*at, "given", path), [(*at, "given", path)])
+
+    def variants(self, document: Document) -> list[Variant]:
+        return [Variant({PARAMETER: AS_DESCRIBED}, [])]
+
+    def asked(
+        self, records: Iterable[Record], replications: int, document: Document
+    ) -> list[Variant]:
+        """What is to be simulated next, a variant for each value."""
+        data = {**self.model_dump(), "base": {"replications": replications}}
+        known = evaluations(data, records)
+        return [
+            Variant({PARAMETER: name, VALUE: value}, _changes(name, parameter, value, document),
+                    parameter.of, place)
+            for place in places(self.axes, self.compare)
+            for name, parameter in self.break_even.items()
+            for value in parameter.asked(known.found(place, name))
+        ]  # fmt: skip
+
+
+def parameters(config: Mapping[str, Any]) -> dict[str, Parameter]:
+    """The parameters that a run has by its config."""
+    return {name: Parameter.model_validate(each) for name, each in config["break_even"].items()}
+
+
+def evaluations(config: Mapping[str, Any], records: Iterable[Record]) -> Evaluations:
+    """The answers that a run has, by its config."""
+    compare, rate = config["compare"], experiment_of(config).rate
+    assert rate is not None
+    return Evaluations(
+        records, rate.metric, compare, config["axes"][compare], int(config["base"]["replications"])
+    )
 
 
 def _changes(name: str, parameter: Parameter, value: Value, document: Document) -> list[Change]:

@@ -13,9 +13,10 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from hwmodel.description.description import DescriptionError
-from sweeps.experiments.experiment import Described, capacity_task, load_of
+from sweeps.experiments.experiment import Described, capacity_task
 from sweeps.experiments.sweep import Point, Sweep, label
-from sweeps.workers.executor import Outcome, execute
+from sweeps.workers.executor import execute
+from sweeps.workers.outcome import Outcome
 
 _NOT_PART = {"load", "replications", "logs"}
 
@@ -32,7 +33,7 @@ class Calibration:
 
     def rate_per_s(self, sweep: Sweep, point: Point) -> float | None:
         """The rate that `point` is offered, None where its load names none."""
-        load = load_of(point.experiment)
+        load = point.experiment.offered
         if load is None or load.relative is None:
             return None if load is None else load.rate_per_s
         return load.relative * max(self.capacities[key] for key in _rivals(sweep, point))
@@ -50,7 +51,7 @@ def wanted(sweep: Sweep) -> dict[str, Point]:
     return {
         capacity_key(point.experiment): point
         for point in sweep.points
-        if (load := load_of(point.experiment)) is not None and load.relative is not None
+        if (load := point.experiment.offered) is not None and load.relative is not None
     }
 
 
@@ -77,7 +78,7 @@ def _refuse(point: Point, outcome: Outcome) -> None:
 
 def _rivals(sweep: Sweep, point: Point) -> set[str]:
     """Keys of the points that set this one's load: its group within its control, or itself."""
-    load = load_of(point.experiment)
+    load = point.experiment.offered
     if load is not None and load.of == "own":
         return {capacity_key(point.experiment)}
     group = _others(sweep, point)

@@ -1,25 +1,33 @@
-"""One point of a sweep: device, model, workload, serving system and load; spec in, metrics out."""
+"""One point of a run: hardware, a model, and what is measured; spec in, metrics out.
+
+`Described` is what every kind of point has and does; `ExperimentSpec` serves requests.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
-from typing import Annotated, Any, Literal, NamedTuple
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Document, Strict, find, load
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model
+from policies.predictors.confusion import load_table
 from policies.requests.arrivals import Arrivals
 from policies.requests.requests import Requests
 from policies.requests.slo import Slo
 from policies.requests.workload import WorkloadSpec, generate, workload_document
 from policies.serving.serving import ServingResult, ServingSpec, serve
 from sweeps.experiments.logs import LogKind, recorder
-from sweeps.results.store import to_yaml_flow
+from sweeps.results.figures import THROUGHPUT, Rate
+from sweeps.results.store import plain, to_yaml_flow
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -49,8 +57,35 @@ class Load(Strict):
         return self
 
 
+class Task(NamedTuple):
+    """One replication of one point at a known rate."""
+
+    experiment: Any
+    replication: int
+    rate_per_s: float | None
+    logs: str | None = None
+    """How the paths of its logs begin; None writes none."""
+
+
+class Source(NamedTuple):
+    """A description that an experiment names."""
+
+    key: str
+    """Of the experiment, where it is named."""
+    folder: str
+    """Of the library."""
+    name: str
+    read: Callable[[], dict[str, Any]]
+    """What it means, with its SHA-256. Raises DescriptionError."""
+
+
 class Described(Strict):
     """What every kind of experiment has: hardware, a model, and how often it is repeated."""
+
+    policy_path: ClassVar[tuple[str, ...]] = ("serving", "policy")
+    """Where the KV policy stands; `policy` is short for it."""
+    rate: ClassVar[Rate | None] = None
+    """What competitors are compared by; None where there is no one rate."""
 
     device: str
     device_set: dict[str, Any] = {}
@@ -60,9 +95,34 @@ class Described(Strict):
     replications: Count = 3
     seed: Annotated[int, Field(ge=0)] = 1
 
+    def measure(self, task: Task) -> dict[str, Any]:
+        """One replication of this experiment: metrics by name. Raises DescriptionError."""
+        raise NotImplementedError
+
+    @classmethod
+    def rehearsals(cls, experiments: Iterable[Any]) -> Sequence[Described]:
+        """Small experiments that show what cannot work at all, and compile the kernels."""
+        return list(experiments)[:1]
+
     def seeds(self, replication: int) -> tuple[int, int]:
         """The seed of a replication."""
         return self.seed, replication
+
+    @property
+    def offered(self) -> Load | None:
+        """The load, where there is one."""
+        return None
+
+    def sources(self) -> Iterator[Source]:
+        """The descriptions it names."""
+        name = _named(self.device, self.device_set)
+        yield Source("device", "devices", name, lambda: _device_record(device_of(self)))
+        name = _named(self.model, self.model_set)
+        yield Source("model", "models", name, lambda: _record(model_of(self)))
+
+    def documents(self) -> list[Document]:
+        """The descriptions beside the device whose assumed numbers it rests on."""
+        return [load(find("models", self.model))]
 
 
 class ExperimentSpec(Described):
@@ -85,15 +145,48 @@ class ExperimentSpec(Described):
     """What each replication writes into the run directory beside its result: a row a request, a row
     a stretch of steps, a trace for ui.perfetto.dev."""
 
+    rate: ClassVar[Rate | None] = Rate(THROUGHPUT, "Output tokens/s", "tok/s")
 
-class Task(NamedTuple):
-    """One replication of one point at a known rate."""
+    def measure(self, task: Task) -> dict[str, Any]:
+        return run_task(task)
 
-    experiment: Any
-    replication: int
-    rate_per_s: float | None
-    logs: str | None = None
-    """How the paths of its logs begin; None writes none."""
+    @classmethod
+    def rehearsals(cls, experiments: Iterable[ExperimentSpec]) -> list[ExperimentSpec]:
+        """Each with a few requests and memory of a given efficiency, those that come to the same
+        once; memory that is simulated is tried on the first that has it: it costs seconds.
+
+        Raises DescriptionError where a trace is too short for the last replication."""
+        found: dict[str, ExperimentSpec] = {}
+        for experiment in experiments:
+            waiting = experiment.model_copy(update={"arrivals": ALL_AT_ONCE})
+            requests_of(waiting, experiment.replications, None, workload_of(waiting))
+            small = experiment.model_copy(update=_REHEARSAL)
+            found.setdefault(small.serving.memory.fidelity, small)
+            cheap = with_memory(small, fidelity="analytic", efficiency=1.0)
+            found.setdefault(cheap.model_dump_json(exclude={"seed", "replications"}), cheap)
+        return list(found.values())
+
+    @property
+    def offered(self) -> Load | None:
+        return self.load
+
+    def sources(self) -> Iterator[Source]:
+        yield from super().sources()
+        name = _named(self.workload, self.workload_set)
+        yield Source("workload", "workloads", name, lambda: _workload_record(self))
+        if (file := self.serving.predictor.file) is not None:
+            whole = self.serving.predictor.model is not None  # holds measured times as well
+            read = partial(_predictor_record, file, whole)
+            yield Source("serving", "predictors", file, read)
+
+    def documents(self) -> list[Document]:
+        return [*super().documents(), workload_document(self.workload)]
+
+
+def measure(task: Task) -> dict[str, Any]:
+    """One replication of an experiment of any kind. Raises DescriptionError."""
+    found: dict[str, Any] = task.experiment.measure(task)
+    return found
 
 
 def assignments(overrides: dict[str, Any], prefix: str = "") -> list[str]:
@@ -138,6 +231,34 @@ def _workload(name_or_path: str, overrides: tuple[str, ...]) -> WorkloadSpec:
     return document.build(WorkloadSpec)
 
 
+def _named(name: str, overrides: dict[str, Any]) -> str:
+    return " ".join([name, *assignments(overrides)])
+
+
+def _record(spec: Strict) -> dict[str, Any]:
+    return _hashed(spec.model_dump(mode="json"))
+
+
+def _device_record(device: Device) -> dict[str, Any]:
+    return {"sha256": device.digest, **plain(device.config)}
+
+
+def _workload_record(experiment: ExperimentSpec) -> dict[str, Any]:
+    workload = workload_of(experiment.model_copy(update={"arrivals": None}))
+    return _hashed(workload.model_dump(mode="json", exclude_none=True), workload.lengths.trace)
+
+
+def _predictor_record(file: str, whole: bool) -> dict[str, Any]:
+    return _hashed(load_table(file).model_dump(mode="json"), file if whole else None)
+
+
+def _hashed(data: Any, file: str | None = None) -> dict[str, Any]:
+    """A description and its SHA-256, or that of the file it stands for."""
+    data = plain(data)
+    text = json.dumps(data, sort_keys=True).encode() if file is None else Path(file).read_bytes()
+    return {"sha256": hashlib.sha256(text).hexdigest(), **data}
+
+
 def seed_of(experiment: Described, replication: int) -> tuple[int, int]:
     """The seed of a replication: the same in every point, so that differences are paired."""
     return experiment.seeds(replication)
@@ -153,27 +274,6 @@ def requests_of(
     count = experiment.warmup_requests + experiment.requests
     seed = seed_of(experiment, replication)
     return generate(workload, count, rate_per_s, seed, stretch=max(replication - 1, 0))
-
-
-def load_of(experiment: Described) -> Load | None:
-    """The load of an experiment that serves; None for others."""
-    return experiment.load if isinstance(experiment, ExperimentSpec) else None
-
-
-def rehearsals(experiments: Iterable[ExperimentSpec]) -> list[ExperimentSpec]:
-    """Each experiment with a few requests and memory of a given efficiency, those that come to the
-    same once; memory that is simulated is tried on the first that has it: it costs seconds.
-
-    Raises DescriptionError where a trace is too short for the last replication."""
-    found: dict[str, ExperimentSpec] = {}
-    for experiment in experiments:
-        waiting = experiment.model_copy(update={"arrivals": ALL_AT_ONCE})
-        requests_of(waiting, experiment.replications, None, workload_of(waiting))
-        small = experiment.model_copy(update=_REHEARSAL)
-        found.setdefault(small.serving.memory.fidelity, small)
-        cheap = with_memory(small, fidelity="analytic", efficiency=1.0)
-        found.setdefault(cheap.model_dump_json(exclude={"seed", "replications"}), cheap)
-    return list(found.values())
 
 
 def run_task(task: Task) -> dict[str, Any]:

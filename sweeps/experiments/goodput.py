@@ -19,7 +19,6 @@ from sweeps.experiments.experiment import (
     ExperimentSpec,
     Task,
     capacity_task,
-    load_of,
     run_task,
     workload_of,
 )
@@ -47,7 +46,7 @@ def searched(sweep: Sweep) -> dict[str, Point]:
     return {
         goodput_key(point.experiment): point
         for point in sweep.points
-        if (load := load_of(point.experiment)) is not None and load.goodput is not None
+        if (load := point.experiment.offered) is not None and load.goodput is not None
     }
 
 

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from hwmodel.description.description import DescriptionError, Document, find, load
-from policies.predictors.confusion import load_table
-from policies.requests.workload import workload_document
-from sweeps.experiments.experiment import (
-    Described,
-    ExperimentSpec,
-    assignments,
-    device_of,
-    model_of,
-    workload_of,
-)
-from sweeps.experiments.sweep import Sweep
-from sweeps.experiments.what_if import CHANGE
+from hwmodel.description.description import DescriptionError, Document
+from sweeps.experiments.experiment import Described, device_of
+from sweeps.experiments.sweep import Planned
 from sweeps.results.place import in_sweep
-from sweeps.results.store import differences, plain
+from sweeps.results.store import differences
 from sweeps.results.version import version
-from sweeps.studies.study_spec import Study
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LIBRARIES = (
@@ -46,15 +31,15 @@ _LIBRARIES = (
 )
 
 
-def provenance(sweep: Sweep | Study, resolved: dict[str, Any], argv: list[str]) -> dict[str, Any]:
+def provenance(run: Planned, resolved: dict[str, Any], argv: list[str]) -> dict[str, Any]:
     """What is written beside a run's results."""
-    experiments = [point.experiment for point in sweep.points]
+    experiments = [point.experiment for point in run.points]
     return {
         "version": version(),
         **_commit(),
         "command": argv,
         "inputs": {
-            sweep.spec.kind: {"name": sweep.spec.name, "sha256": sweep.document.digest},
+            run.spec.kind: {"name": run.spec.name, "sha256": run.document.digest},
             **{
                 kind: {name: item["sha256"] for name, item in items.items()}
                 for kind, items in resolved.items()
@@ -62,7 +47,7 @@ def provenance(sweep: Sweep | Study, resolved: dict[str, Any], argv: list[str]) 
         },
         "seeds": sorted({(e.seed, e.replications) for e in experiments}),
         "assumed": _assumed(experiments),
-        **_hardware(sweep),
+        **run.spec.recorded(run.points),
         "libraries": {name: _library(name) for name in _LIBRARIES},
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -70,40 +55,19 @@ def provenance(sweep: Sweep | Study, resolved: dict[str, Any], argv: list[str]) 
     }
 
 
-def resolve(sweep: Sweep | Study) -> dict[str, Any]:
+def resolve(run: Planned) -> dict[str, Any]:
     """What each device, model and workload means now. Raises DescriptionError."""
     found: dict[str, Any] = {"devices": {}, "models": {}, "workloads": {}}
-    for experiment in {_key(p.experiment): p.experiment for p in sweep.points}.values():
-        with _placed(sweep, "device"):
-            device = device_of(experiment)
-        with _placed(sweep, "model"):
-            model = plain(model_of(experiment).model_dump(mode="json"))
-        name = _named(experiment.device, experiment.device_set)
-        found["devices"][name] = {"sha256": device.digest, **plain(device.config)}
-        name = _named(experiment.model, experiment.model_set)
-        found["models"][name] = {"sha256": _digest(model), **model}
-        if isinstance(experiment, ExperimentSpec):
-            with _placed(sweep, "workload"):
-                workload = _workload(experiment)
-            name = _named(experiment.workload, experiment.workload_set)
-            found["workloads"][name] = workload
-            if (file := experiment.serving.predictor.file) is not None:
-                with _placed(sweep, "serving"):
-                    table = plain(load_table(file).model_dump(mode="json"))
-                digest = _digest(table)
-                if experiment.serving.predictor.model is not None:  # holds measured times as well
-                    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-                found.setdefault("predictors", {})[file] = {"sha256": digest, **table}
+    for point in run.points:
+        for source in point.experiment.sources():
+            known = found.setdefault(source.folder, {})
+            if source.name not in known:
+                try:
+                    known[source.name] = source.read()
+                except DescriptionError as error:
+                    places = run.spec.overrides(run.document.data)
+                    raise in_sweep(error, run.document, source.key, places) from None
     return found
-
-
-@contextmanager
-def _placed(sweep: Sweep | Study, key: str) -> Iterator[None]:
-    """Say of a mistake in an override where the sweep gives it."""
-    try:
-        yield
-    except DescriptionError as error:
-        raise in_sweep(error, sweep.document, key) from None
 
 
 def refuse_changes(recorded: dict[str, Any], resolved: dict[str, Any], file: str) -> None:
@@ -122,70 +86,19 @@ def refuse_changes(recorded: dict[str, Any], resolved: dict[str, Any], file: str
             )  # fmt: skip
 
 
-def _key(experiment: Described) -> str:
-    return json.dumps(
-        experiment.model_dump(
-            mode="json",
-            include={
-                "device": True,
-                "device_set": True,
-                "model": True,
-                "model_set": True,
-                "workload": True,
-                "workload_set": True,
-                "serving": {"predictor"},
-            },
-        ),
-        sort_keys=True,
-    )
-
-
-def _named(name: str, overrides: dict[str, Any]) -> str:
-    return " ".join([name, *assignments(overrides)])
-
-
-def _workload(experiment: ExperimentSpec) -> dict[str, Any]:
-    workload = workload_of(experiment.model_copy(update={"arrivals": None}))
-    data = plain(workload.model_dump(mode="json", exclude_none=True))
-    digest = _digest(data)
-    if workload.lengths.trace is not None:
-        digest = hashlib.sha256(Path(workload.lengths.trace).read_bytes()).hexdigest()
-    return {"sha256": digest, **data}
-
-
 def _assumed(experiments: list[Described]) -> dict[str, dict[str, str]]:
     """Numbers marked `assumed`, by description and dotted path."""
     found: dict[str, dict[str, str]] = {}
     for experiment in experiments:
         device = device_of(experiment)
         found[device.name] = {**device.assumed, **found.get(device.name, {})}
-        documents = [load(find("models", experiment.model))]
-        if isinstance(experiment, ExperimentSpec):
-            documents.append(workload_document(experiment.workload))
-        for document in documents:
+        for document in experiment.documents():
             found[_title(document)] = {k: str(p.value) for k, p in document.assumed().items()}
     return {name: items for name, items in found.items() if items}
 
 
-def _hardware(sweep: Sweep | Study) -> dict[str, Any]:
-    """Peak and capacity of the device under each change, by the change's name."""
-    found: dict[str, Any] = {}
-    for point in sweep.points:
-        if CHANGE in point.overrides:
-            device = device_of(point.experiment)
-            found.setdefault(point.overrides[CHANGE], {})[device.name] = {
-                "peak_gbps": device.peak_gbps,
-                "capacity_bytes": device.capacity_bytes,
-            }
-    return {"hardware": found} if found else {}
-
-
 def _title(document: Document) -> str:
     return str(document.data.get("name", document.file))
-
-
-def _digest(data: Any) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def _library(name: str) -> str | None:

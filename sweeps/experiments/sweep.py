@@ -1,17 +1,19 @@
-"""A sweep: a base experiment, axes that are crossed, controls beside them, and what is compared."""
+"""A sweep: a base experiment, axes that are crossed, controls beside them, and what is compared.
+
+What other kinds of run add is in specs of their own, which are built on `SweepSpec` or `RunSpec`.
+"""
 
 from __future__ import annotations
 
 import copy
 import itertools
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, model_validator
 
 from hwmodel.description.description import (
     DescriptionError,
@@ -25,24 +27,19 @@ from hwmodel.description.description import (
     nearest,
     parse_assignment,
 )
-from hwmodel.description.units import (
-    Bytes,
-    BytesPerSecond,
-    FlopsPerSecond,
-    Milliwatts,
-    Nanoseconds,
-    Picojoules,
-    PositiveBytes,
-)
 from hwmodel.specs.accelerator import AcceleratorSpec
 from hwmodel.specs.memory_spec import MemorySpec
-from sweeps.experiments import break_even, what_if
-from sweeps.experiments.break_even import Evaluations, Parameter
+from sweeps.experiments.defaults import with_defaults
 from sweeps.experiments.experiment import Described
-from sweeps.experiments.kinds import KINDS, Kind
-from sweeps.experiments.variant import AS_DESCRIBED, Change, Variant
-from sweeps.results.figures import RATES
-from sweeps.results.store import Record, plain, to_yaml, to_yaml_flow
+from sweeps.experiments.variant import Change, Variant
+from sweeps.results.place import Override
+from sweeps.results.store import Record, plain, to_yaml
+from sweeps.run_kinds import DESIGNS, MEASURES, designs, kind_of, measured
+
+if TYPE_CHECKING:
+    Measure = str
+else:
+    Measure = Literal[tuple(MEASURES)]
 
 ALIASES = {"fidelity": ("serving", "memory", "fidelity")}
 """Short names that `--set` takes for paths of the experiment, beside `policy`."""
@@ -55,11 +52,6 @@ NAMED = ("dataset", "assumption")
 """Axes whose values have names of their own, which tell them apart."""
 _DATA = (".csv", ".jsonl", ".gz", ".json")
 _FILES = (".yaml", ".yml", *_DATA)
-_UNITS: tuple[tuple[Any, str, float], ...] = (
-    (Nanoseconds, "ns", 1), (Bytes, "B", 1), (PositiveBytes, "B", 1), (Picojoules, "pJ", 1),
-    (Milliwatts, "mW", 1), (BytesPerSecond, "MB/s", 1e6), (FlopsPerSecond, "GFLOPS", 1e9),
-)  # fmt: skip
-"""Field types of quantities, the unit they are written in, and its size in base units."""
 Given = str | Path | Mapping[str, Any]
 """A shipped name, a path, or what the YAML file would hold."""
 _DEVICE_SPECS = (AcceleratorSpec, MemorySpec)
@@ -68,32 +60,43 @@ _DEVICE_KEYS = {key for spec in _DEVICE_SPECS for key in spec.model_fields} - {
 }  # fmt: skip
 
 
-class SweepSpec(Strict):
-    """One sweep, as `yaml/sweeps/*.yaml` describes it."""
+class RunSpec(Strict):
+    """What every description of a run has."""
 
-    kind: Literal["sweep"]
+    kind: str
     name: str
     summary: str
     question: str = ""
-    measure: Literal["serving", "kv_read", "odma_paper"] = "serving"
-    """What kind of experiment it is: requests served, the KV of one batch read, or the ODMA paper's
-    table."""
     base: dict[str, Any]
-    """An experiment; axes may supply what it leaves out."""
+    """An experiment; the rest of the description may supply what it leaves out."""
+    resolved: dict[str, Any] | None = None
+    """What the names meant when the run was recorded; a change since then is refused."""
+
+    @classmethod
+    def overrides(cls, data: Mapping[str, Any]) -> Iterator[Override]:
+        """Where a description gives paths of its experiment, beside its base."""
+        for group in named_overrides(cls):
+            for name, overrides in data.get(group, {}).items():
+                for path in overrides:
+                    yield Override(path, (group, name, path), [(group, name, path)])
+
+    def recorded(self, points: Sequence[Point]) -> dict[str, Any]:
+        """What the provenance of such a run has beside that of any."""
+        return {}
+
+
+class SweepSpec(RunSpec):
+    """One sweep, as `yaml/sweeps/*.yaml` describes it."""
+
+    kind: Literal["sweep"]
+    measure: Measure = next(iter(MEASURES))
+    """What is measured at each point: what is served, how KV is read, a paper's table."""
     axes: dict[str, list[Any]]
     """Dotted path of the experiment -> values; the first axis varies slowest."""
     controls: dict[str, dict[str, Any]] = {}
     """Name -> overrides: the same points again, beside the main ones."""
-    changes: dict[str, dict[str, Any]] = {}
-    """Name -> overrides: what-ifs, each of which is crossed with the axes beside the base."""
-    together: dict[str, list[str]] = {}
-    """Name -> names of changes that are made at once."""
-    break_even: dict[str, Parameter] = {}
-    """Name -> a number, whose value is sought at which the answer changes."""
     compare: str
     """The axis whose values compete, within each combination of the others."""
-    resolved: dict[str, Any] | None = None
-    """What the names meant when the sweep was recorded; a change since then is refused."""
 
     @model_validator(mode="after")
     def _consistent(self) -> SweepSpec:
@@ -108,18 +111,59 @@ class SweepSpec(Strict):
                 raise ValueError(f"axes.{path}: a name is there twice")
         if self.compare not in self.axes:
             raise ValueError(f"compare: expected an axis; {nearest(self.compare, list(self.axes))}")
-        what_if.refuse_inconsistent(self.changes, self.together, self.axes)
-        break_even.refuse_inconsistent(self.break_even, self.axes, self.competitors)
-        if self.break_even and (self.changes or self.controls):
-            raise ValueError("break_even: does not go with changes or controls")
-        if (self.break_even or self.changes) and self.measure not in RATES:
-            raise ValueError(f"measure: {self.measure} has no rate to compare by")
+        self.refuse_inconsistent()
         return self
+
+    def refuse_inconsistent(self) -> None:
+        """Raise ValueError, the place at the head of its message, for what does not fit."""
+
+    def refuse_without_rate(self) -> None:
+        """Raise ValueError where competitors are not compared by a rate."""
+        if self.experiment.rate is None:
+            raise ValueError(f"measure: {self.measure} has no rate to compare by")
 
     @property
     def competitors(self) -> list[str]:
         """Labels of the values that compete."""
         return [label(value) for value in self.axes[self.compare]]
+
+    @property
+    def experiment(self) -> type[Described]:
+        """What each point is."""
+        return experiment_of(self.model_dump(include={"measure"}))
+
+    @classmethod
+    def overrides(cls, data: Mapping[str, Any]) -> Iterator[Override]:
+        for path, values in data["axes"].items():
+            yield Override(path, ("axes", path), [("axes", path, i) for i in range(len(values))])
+        yield from super().overrides(data)
+
+    def variants(self, document: Document) -> list[Variant]:
+        """What each control is laid out with."""
+        return [Variant({}, [])]
+
+    def asked(
+        self, records: Iterable[Record], replications: int, document: Document
+    ) -> list[Variant]:
+        """What the results that are there ask for next."""
+        return []
+
+
+def named_overrides(spec: type[BaseModel]) -> list[str]:
+    """The fields that hold overrides by name."""
+    wanted = dict[str, dict[str, Any]]
+    return [key for key, info in spec.model_fields.items() if info.annotation == wanted]
+
+
+def sweep_specs() -> list[type[SweepSpec]]:
+    """What describes a sweep: its own spec, and those of the designs."""
+    return [SweepSpec, *(design.spec for design in designs())]
+
+
+def experiment_of(data: Mapping[str, Any]) -> type[Described]:
+    """What each point of a sweep is; of the first kind where it measures none that is known."""
+    found: type[Described] = measured(data).experiment
+    return found
 
 
 @dataclass(frozen=True)
@@ -133,41 +177,57 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """A sweep with its points, and the config that says it all again."""
+class Planned:
+    """A description of a run with its points, and the config that says it all again."""
 
-    spec: SweepSpec
+    spec: RunSpec
     document: Document
     points: list[Point] = field(default_factory=list)
     config: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Sweep(Planned):
+    """A sweep with its points."""
+
+    spec: SweepSpec
+
+
 def load_sweep(given: Given, overrides: Iterable[str] = ()) -> Sweep:
     """Read a sweep (its name, path or content), apply `--set` assignments, and lay out its points.
     Raises DescriptionError."""
-    document = document_of("sweeps", given, SweepSpec)
+    document = document_of("sweeps", given, "sweep")
+    _built(document)
     for assignment in overrides:
         _assign(document, assignment)
-    absolute_paths(document)
-    spec = document.build(SweepSpec)
+    absolute_paths(document, type(_built(document)))
+    spec = _built(document)
     sweep = Sweep(spec, document, _points(spec, document))
     sweep.points.extend(further(sweep, []))
     sweep.config.update(_config(sweep))
     return sweep
 
 
-def document_of(folder: str, given: Given, spec: type[Strict]) -> Document:
+def _built(document: Document) -> SweepSpec:
+    """The spec of its kind; a design that is given nothing is not asked for."""
+    asked = [key for key in DESIGNS if document.data.get(key)]
+    if len(asked) > 1:
+        raise document.error(f"{asked[0]} does not go with {asked[1]}", (asked[1],))
+    data = {key: value for key, value in document.data.items() if value or key not in DESIGNS}
+    found: SweepSpec = replace(document, data=data).build(kind_of(data).spec)
+    return found
+
+
+def document_of(folder: str, given: Given, kind: str) -> Document:
     """A description of one folder of the library: shipped, a file, or a mapping of what the file
-    would hold. Raises DescriptionError where it is no such one."""
+    would hold. Raises DescriptionError where it is of another kind."""
     if isinstance(given, Mapping):
         document = loads(to_yaml(plain(dict(given))), "mapping")
         document.marks = {path: Mark(document.file) for path in document.marks}
     else:
         document = load(find(folder, str(given)))
-    (kind,) = get_args(spec.model_fields["kind"].annotation)
     if document.data.get("kind") != kind:
         raise document.error(f"expected kind: {kind}; got {document.data.get('kind')!r}", ("kind",))
-    document.build(spec)
     return document
 
 
@@ -191,20 +251,22 @@ def _assign(document: Document, assignment: str) -> None:
     path, value = parse_assignment(assignment)
     keys = tuple(str(part) for part in path)
     mark = Mark(f"--set {assignment}")
-    if keys[0] in ("axes", "controls", "changes"):
-        depth = 1 if keys[0] == "axes" else 2
+    specs = sweep_specs()
+    nested = {key for spec in specs for key in named_overrides(spec)}
+    if keys[0] == "axes" or keys[0] in nested:
+        depth = 2 if keys[0] in nested else 1
         document.put(
             (*keys[:depth], *([".".join(keys[depth:])] if keys[depth:] else [])), value, mark
         )
         return
-    if keys[0] in SweepSpec.model_fields:
+    if any(keys[0] in spec.model_fields for spec in specs):
         document.put(path, value, mark)
         return
-    kind = _kind(document)
-    short = {**ALIASES, "policy": kind.policy}
+    experiment = experiment_of(document.data)
+    short = {**ALIASES, "policy": experiment.policy_path}
     keys = short.get(keys[0], (keys[0],)) + keys[1:]
-    if keys[0] not in kind.spec.model_fields:
-        raise DescriptionError(suggestion(kind, keys), mark.file, None, ".".join(keys))
+    if keys[0] not in experiment.model_fields:
+        raise DescriptionError(suggestion(experiment, keys), mark.file, None, ".".join(keys))
     axis = ".".join(keys)
     if axis in document.data["axes"]:
         document.put(("axes", axis), value if isinstance(value, list) else [value], mark)
@@ -214,19 +276,15 @@ def _assign(document: Document, assignment: str) -> None:
             document.marks.setdefault(("base", *keys[: length - 1]), mark)
 
 
-def _kind(document: Document) -> Kind:
-    """What kind of experiment the sweep has; serving where it names none that is known."""
-    return KINDS.get(str(document.data.get("measure")), KINDS["serving"])
-
-
-def suggestion(kind: Kind, keys: tuple[str, ...]) -> str:
-    """What to say of a path whose first key no experiment of the kind has."""
+def suggestion(experiment: type[Described], keys: tuple[str, ...]) -> str:
+    """What to say of a path whose first key the experiment does not have."""
     if keys[0] in _DEVICE_KEYS:
         return f"not a key of a sweep; did you mean device_set.{'.'.join(keys)}?"
-    for spec, prefix in ((kind.spec, ""), *((s, "device_set.") for s in _DEVICE_SPECS)):
+    for spec, prefix in ((experiment, ""), *((s, "device_set.") for s in _DEVICE_SPECS)):
         if (place := _holder(spec, keys[0])) is not None:
             return f"unknown key; did you mean {prefix}{place}.{'.'.join(keys)}?"
-    known = {*kind.spec.model_fields, *SweepSpec.model_fields, *ALIASES, "policy"}
+    specs = (experiment, *sweep_specs())
+    known = {*(key for spec in specs for key in spec.model_fields), *ALIASES, "policy"}
     known -= {"kind", "resolved"}
     return f"unknown key; {nearest(keys[0], sorted(known))}"
 
@@ -243,33 +301,19 @@ def _holder(spec: type[BaseModel], key: str) -> str | None:
     return None
 
 
-def absolute_paths(document: Document) -> None:
+def absolute_paths(document: Document, spec: type[RunSpec]) -> None:
     """Paths of descriptions, tried as they stand and then beside the file, become absolute."""
-    for key, kind in DESCRIBED.items():
-        for place in _places(document, key.split(".")):
+    given: list[tuple[KeyPath, str]] = [(("base",), "")]
+    given += [(at, f"{each.path}.") for each in spec.overrides(document.data) for at in each.values]
+    for key, folder in DESCRIBED.items():
+        for at, path in given:
+            if not f"{key}.".startswith(path):
+                continue
+            place = (*at, *f"{key}.".removeprefix(path).split(".")[:-1])
             value = document.get(place)
             if isinstance(value, str) and ("/" in value or value.endswith(_FILES)):
                 mark = document.mark(place)
-                document.put(place, _absolute(value, kind, document.file), mark)
-
-
-def _places(document: Document, keys: list[str]) -> list[KeyPath]:
-    """Where a sweep or a study may give this key of its experiment: in its base, on an axis, in the
-    space, in a control or in a change."""
-    found: list[KeyPath] = [("base", *keys)]
-    for length in range(1, len(keys) + 1):
-        path, rest = ".".join(keys[:length]), keys[length:]
-        for listed in (("axes", path), ("space", path, "choice")):
-            values = document.get(listed) or ()
-            found += [(*listed, i, *rest) for i in range(len(values))]
-        for group in ("controls", "changes"):
-            found += [(group, name, path, *rest) for name in document.data.get(group, {})]
-        for name in document.data.get("break_even", {}):
-            found.append(("break_even", name, "given", path, *rest))
-            if document.get(("break_even", name, "path")) == path:
-                choices = document.get(("break_even", name, "choice")) or {}
-                found += [("break_even", name, "choice", each, *rest) for each in choices]
-    return found
+                document.put(place, _absolute(value, folder, document.file), mark)
 
 
 def _absolute(value: str, kind: str, sweep_file: str) -> str:
@@ -285,32 +329,19 @@ def _absolute(value: str, kind: str, sweep_file: str) -> str:
 def _points(spec: SweepSpec, document: Document) -> list[Point]:
     points: list[Point] = []
     for control in ("", *spec.controls):
-        for variant in _variants(spec, document):
+        for variant in spec.variants(document):
             points += lay_out(spec, document, variant, len(points), control)
     return points
 
 
-def _variants(spec: SweepSpec, document: Document) -> list[Variant]:
-    if spec.break_even:
-        return [Variant({break_even.PARAMETER: AS_DESCRIBED}, [])]
-    return what_if.variants(spec.changes, spec.together, document)
-
-
 def further(sweep: Sweep, records: Iterable[Record]) -> list[Point]:
     """The points that the results of those there are ask for; none where nothing is sought, or all
-    is found. See `break_even`."""
-    spec = sweep.spec
-    if not spec.break_even:
-        return []
-    known = Evaluations(
-        (record for record in records if record["point"] < len(sweep.points)),
-        spec.measure, spec.compare, spec.axes[spec.compare],
-        sweep.points[0].experiment.replications,
-    )  # fmt: skip
-    where = break_even.places(spec.axes, spec.compare)
+    is found."""
+    known = [record for record in records if record["point"] < len(sweep.points)]
+    replications = sweep.points[0].experiment.replications
     points: list[Point] = []
-    for variant in break_even.variants(spec.break_even, known, where, sweep.document):
-        points += lay_out(spec, sweep.document, variant, len(sweep.points) + len(points))
+    for variant in sweep.spec.asked(known, replications, sweep.document):
+        points += lay_out(sweep.spec, sweep.document, variant, len(sweep.points) + len(points))
     return points
 
 
@@ -319,7 +350,7 @@ def lay_out(
 ) -> list[Point]:
     """The points of a variant: it crossed with the axes, numbered from `first` on."""
     points: list[Point] = []
-    kind = KINDS[spec.measure]
+    experiment = spec.experiment
     for chosen in itertools.product(*(range(len(values)) for values in spec.axes.values())):
         overrides = dict(variant.head)
         changes: list[Change] = []
@@ -333,24 +364,26 @@ def lay_out(
             changes += variant.changes
         for path, value in spec.controls.get(control, {}).items():
             changes.append((path, value, document.mark(("controls", control, path))))
-        built = experiment_with(document, kind, changes)
+        built = experiment_with(document, experiment, changes)
         points.append(Point(first + len(points), overrides, control, built))
     return points
 
 
-def experiment_with(document: Document, kind: Kind, changes: Iterable[Change]) -> Described:
+def experiment_with(
+    document: Document, spec: type[Described], changes: Iterable[Change]
+) -> Described:
     """The `base` of a document, changed at these paths in turn. Raises DescriptionError."""
     experiment = _experiment_document(document)
     for change in changes:
-        _put(kind, experiment, *change)
-    _fill(kind, experiment)
-    return experiment.build(kind.spec)
+        _put(spec, experiment, *change)
+    _fill(spec, experiment)
+    return experiment.build(spec)
 
 
-def _fill(kind: Kind, experiment: Document) -> None:
+def _fill(spec: type[Described], experiment: Document) -> None:
     """`policy: paged` is short for `policy: {name: paged}`; the model is given once."""
-    _fill_policy(kind, experiment)
-    if "serving" not in kind.spec.model_fields:
+    _fill_policy(spec, experiment)
+    if "serving" not in spec.model_fields:
         return
     if experiment.get(("serving", "model")) is not None:
         raise experiment.error("give the model as `model`, beside serving", ("serving", "model"))
@@ -358,9 +391,10 @@ def _fill(kind: Kind, experiment: Document) -> None:
         experiment.put(("serving", "model"), model, experiment.mark(("model",)))
 
 
-def _fill_policy(kind: Kind, experiment: Document) -> None:
-    if isinstance(name := experiment.get(kind.policy), str):
-        experiment.put((*kind.policy, "name"), name, experiment.mark(kind.policy))
+def _fill_policy(spec: type[Described], experiment: Document) -> None:
+    place = spec.policy_path
+    if isinstance(name := experiment.get(place), str):
+        experiment.put((*place, "name"), name, experiment.mark(place))
 
 
 def _experiment_document(document: Document) -> Document:
@@ -368,66 +402,22 @@ def _experiment_document(document: Document) -> Document:
     return Document(copy.deepcopy(document.data["base"]), document.file, marks)
 
 
-def _put(kind: Kind, experiment: Document, path: str, value: Any, mark: Mark) -> None:
-    keys: KeyPath = tuple(path.split("."))
-    if keys[0] not in kind.spec.model_fields:
-        raise DescriptionError(suggestion(kind, tuple(map(str, keys))), mark.file, mark.line, path)
-    if keys[: len(kind.policy)] == kind.policy and len(keys) > len(kind.policy):
-        _fill_policy(kind, experiment)
+def _put(spec: type[Described], experiment: Document, path: str, value: Any, mark: Mark) -> None:
+    keys = tuple(path.split("."))
+    if keys[0] not in spec.model_fields:
+        raise DescriptionError(suggestion(spec, keys), mark.file, mark.line, path)
+    if f"{path}.".startswith(f"{'.'.join(spec.policy_path)}.") and keys != spec.policy_path:
+        _fill_policy(spec, experiment)
     experiment.put(keys, copy.deepcopy(value), mark)
 
 
 def _config(sweep: Sweep) -> dict[str, Any]:
     """The sweep with every default written out."""
     data = {key: value for key, value in sweep.document.data.items() if key != "resolved"}
-    base = with_defaults(_kind(sweep.document).spec, data["base"])
+    base = with_defaults(sweep.spec.experiment, data["base"])
     for path in data["axes"]:
         _without(base, path.split("."))
     return copy.deepcopy({**data, "base": base})
-
-
-def with_defaults(model: type[BaseModel], data: dict[str, Any]) -> dict[str, Any]:
-    """`data` with the defaults of `model` and of the models in it written out."""
-    full = dict(data)
-    for name, info in model.model_fields.items():
-        key = info.alias or name
-        given = data.get(key, data.get(name))
-        default = None if info.is_required() else info.get_default(call_default_factory=True)
-        inner = info.annotation
-        if default is not None and not (isinstance(inner, type) and issubclass(inner, BaseModel)):
-            inner = type(default)
-        if isinstance(given, dict) and name == "engine":  # what a policy is may hang on it
-            inner = _chosen(info, given) or inner
-        nested = isinstance(inner, type) and issubclass(inner, BaseModel)
-        if nested and isinstance(given if given is not None else default, (dict, BaseModel)):
-            full[key] = with_defaults(inner, given or _explicit(default))  # type: ignore[arg-type]
-        elif given is not None:
-            full[key] = given
-        elif isinstance(default, (bool, int, float, str, list, dict)):
-            full[key] = _as_written(default, info)
-    return full
-
-
-def _chosen(info: FieldInfo, given: dict[str, Any]) -> type[BaseModel] | None:
-    """The options that `given` names where a field is a choice of several, such as a policy."""
-    field_type = cast(Any, Annotated)[(info.annotation, *info.metadata)]
-    try:
-        found = TypeAdapter(field_type).validate_python(given)
-    except ValidationError:  # an axis gives the rest
-        return None
-    return type(found) if isinstance(found, BaseModel) else None
-
-
-def _as_written(default: Any, info: FieldInfo) -> Any:
-    """A default as a description writes it: a quantity with its unit."""
-    for written, unit, scale in _UNITS:
-        if written.__metadata__[0] in info.metadata:
-            return f"{to_yaml_flow(default / scale if scale > 1 else default)}{unit}"
-    return default
-
-
-def _explicit(default: Any) -> dict[str, Any]:
-    return default.model_dump(exclude_unset=True) if isinstance(default, BaseModel) else {}
 
 
 def _without(data: dict[str, Any], keys: list[str]) -> None:

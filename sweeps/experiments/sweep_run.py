@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,16 +10,16 @@ from typing import Any
 
 from hwmodel.description.description import DescriptionError
 from sweeps.experiments.capacity import Calibration, calibrate, wanted
-from sweeps.experiments.experiment import Described, Task, load_of, seed_of
+from sweeps.experiments.experiment import Described, Task, measure, seed_of
 from sweeps.experiments.goodput import goodput_key, search, searched
-from sweeps.experiments.kinds import KINDS, Kind, measure
 from sweeps.experiments.logs import keep, staging, stem_of
 from sweeps.experiments.provenance import argv, provenance, refuse_changes, resolve
 from sweeps.experiments.sweep import Point, Sweep, further, named
 from sweeps.results.place import shortened
 from sweeps.results.statistics import interval
 from sweeps.results.store import CALIBRATION, Record, RunDirectory, differences
-from sweeps.workers.executor import Outcome, attempt, execute
+from sweeps.workers.executor import execute
+from sweeps.workers.outcome import Outcome, attempt
 from sweeps.workers.progress import Progress
 
 Key = tuple[int, int]
@@ -77,7 +77,7 @@ def run_sweep(
     with _interruptible(run, sweep):
         for i, left in enumerate(_rounds(sweep, run)):
             if i == 0:
-                rehearse(KINDS[sweep.spec.measure], (p.experiment for p in sweep.points), progress)
+                rehearse([point.experiment for point in sweep.points], progress)
             _calibrate(sweep, calibration, jobs, cluster, progress)
             refused = _search(sweep, calibration, jobs, cluster, progress)
             left = _offered(left, refused, run)
@@ -149,13 +149,13 @@ def _key(record: Record) -> Key:
     return record["point"], record["replication"]
 
 
-def rehearse(kind: Kind, experiments: Iterable[Described], progress: Progress) -> None:
+def rehearse(experiments: Sequence[Described], progress: Progress) -> None:
     """A few requests of every kind of point, here: compiles the kernels before workers fork.
 
     Simulated memory is tried once, on the first point that has it; it costs seconds.
     Raises DescriptionError: what cannot work at all is said before anything is measured.
     """
-    small = kind.rehearsals(experiments)
+    small = experiments[0].rehearsals(experiments)
     with progress.stage("rehearsal", len(small)) as done:
         for experiment in small:
             outcome = attempt(measure, 0, Task(experiment, 1, None))
@@ -217,7 +217,7 @@ def _offered(
 
 def _rate_per_s(sweep: Sweep, point: Point, calibration: Calibration) -> float | None:
     """The rate that `point` is offered, None where its load names none."""
-    load = load_of(point.experiment)
+    load = point.experiment.offered
     if load is not None and load.goodput is not None:
         return calibration.capacities[goodput_key(point.experiment)]
     return calibration.rate_per_s(sweep, point)

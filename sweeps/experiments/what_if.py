@@ -6,66 +6,72 @@ that go together. Each is crossed with the axes, beside the base as it is descri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from hwmodel.description.description import Document, nearest
-from sweeps.experiments.variant import AS_DESCRIBED, Change, Variant
+from sweeps.experiments.experiment import device_of
+from sweeps.experiments.sweep import Point, SweepSpec
+from sweeps.experiments.variant import AS_DESCRIBED, Variant
 
 CHANGE = "change"
 """The key of a result's overrides that names its change."""
-Changes = Mapping[str, Mapping[str, Any]]
 
 
-def refuse_inconsistent(
-    changes: Changes, together: Mapping[str, list[str]], axes: Iterable[str]
-) -> None:
-    """Raise ValueError, the place at the head of its message, for changes that do not fit."""
-    taken = [*axes]
-    for name, overrides in changes.items():
-        if name == AS_DESCRIBED:
-            raise ValueError(
-                f"changes: {name!r}: this is what the base is called; take another name"
-            )
-        if not overrides:
-            raise ValueError(f"changes: {name!r}: expected at least one path and its value")
-        for path in overrides:
-            if path in taken:
-                raise ValueError(f"changes: {name!r}: {path} is an axis already")
-    for name, parts in together.items():
-        if name in changes or name == AS_DESCRIBED:
-            raise ValueError(f"together: {name!r}: the name is taken")
-        if len(parts) < 2:
-            raise ValueError(f"together: {name!r}: expected two changes or more")
-        for part in parts:
-            if part not in changes:
-                hint = nearest(part, list(changes))
-                raise ValueError(f"together: {name!r}: no change {part!r}; {hint}")
-        paths = [path for part in parts for path in changes[part]]
-        if twice := next((path for path in paths if paths.count(path) > 1), None):
-            raise ValueError(
-                f"together: {name!r}: {twice} is changed twice; these do not go together"
-            )
+class WhatIfSpec(SweepSpec):
+    """A sweep whose base is changed."""
 
+    changes: dict[str, dict[str, Any]]
+    """Name -> overrides: what-ifs, each of which is crossed with the axes beside the base."""
+    together: dict[str, list[str]] = {}
+    """Name -> names of changes that are made at once."""
 
-def variants(
-    changes: Changes, together: Mapping[str, list[str]], document: Document
-) -> list[Variant]:
-    """The base, each change alone, and each combination; one without a name where none is asked."""
-    if not changes:
-        return [Variant({}, [])]
+    def refuse_inconsistent(self) -> None:
+        self.refuse_without_rate()
+        for name, overrides in self.changes.items():
+            where = f"changes: {name!r}"
+            if name == AS_DESCRIBED:
+                raise ValueError(f"{where}: this is what the base is called; take another name")
+            if not overrides:
+                raise ValueError(f"{where}: expected at least one path and its value")
+            for path in overrides:
+                if path in self.axes:
+                    raise ValueError(f"{where}: {path} is an axis already")
+        for name, parts in self.together.items():
+            where = f"together: {name!r}"
+            if name in self.changes or name == AS_DESCRIBED:
+                raise ValueError(f"{where}: the name is taken")
+            if len(parts) < 2:
+                raise ValueError(f"{where}: expected two changes or more")
+            for part in parts:
+                if part not in self.changes:
+                    hint = nearest(part, list(self.changes))
+                    raise ValueError(f"{where}: no change {part!r}; {hint}")
+            paths = [path for part in parts for path in self.changes[part]]
+            if twice := next((path for path in paths if paths.count(path) > 1), None):
+                raise ValueError(f"{where}: {twice} is changed twice; these do not go together")
 
-    def of(name: str) -> list[Change]:
-        return [
-            (path, value, document.mark(("changes", name, path)))
-            for path, value in changes[name].items()
-        ]
+    def variants(self, document: Document) -> list[Variant]:
+        """The base, each change alone, and each combination."""
+        made = {
+            name: [
+                (path, value, document.mark(("changes", name, path)))
+                for path, value in overrides.items()
+            ]
+            for name, overrides in self.changes.items()
+        }
+        for name, parts in self.together.items():
+            made[name] = [change for part in parts for change in made[part]]
+        base = Variant({CHANGE: AS_DESCRIBED}, [])
+        return [base, *(Variant({CHANGE: name}, changes) for name, changes in made.items())]
 
-    return [
-        Variant({CHANGE: AS_DESCRIBED}, []),
-        *(Variant({CHANGE: name}, of(name)) for name in changes),
-        *(
-            Variant({CHANGE: name}, [change for part in parts for change in of(part)])
-            for name, parts in together.items()
-        ),
-    ]
+    def recorded(self, points: Sequence[Point]) -> dict[str, Any]:
+        """Peak and capacity of the device under each change, by the change's name."""
+        found: dict[str, Any] = {}
+        for point in points:
+            device = device_of(point.experiment)
+            found.setdefault(point.overrides[CHANGE], {})[device.name] = {
+                "peak_gbps": device.peak_gbps,
+                "capacity_bytes": device.capacity_bytes,
+            }
+        return {"hardware": found}

@@ -16,17 +16,18 @@ from sweeps.experiments.break_even import (
     Place,
     ahead,
     ahead_surely,
+    evaluations,
     not_behind,
+    parameters,
     places,
 )
 from sweeps.experiments.sweep import label
 from sweeps.experiments.variant import AS_DESCRIBED
 from sweeps.render.chart import Axis, Lines, Series
 from sweeps.render.section import Block, Grid, Say, Section
-from sweeps.reports.table import Group, Table, evaluations, parameters
+from sweeps.reports.table import Group, Table
 from sweeps.reports.verdict import judge
 from sweeps.reports.what_if_verdict import listed, ratio
-from sweeps.results.figures import RATES
 from sweeps.results.statistics import LEVEL, Interval
 
 Outcome = Literal["turns", "never", "open", "unfinished"]
@@ -371,7 +372,7 @@ def _charts(table: Table, finding: Finding) -> Iterator[Lines]:
 
 
 def _every(table: Table, place: Place, found: list[Finding]) -> Grid:
-    rate = RATES[table.config.get("measure") or "serving"]
+    rate = table.rate
     names = [label(value) for value in table.config["axes"][table.config["compare"]]]
     groups = {
         (group.others.get(PARAMETER), group.others.get(VALUE)): group

@@ -10,30 +10,23 @@ import json
 from collections.abc import Iterator
 
 from sweeps.experiments.sweep import DESCRIBED, label
-from sweeps.papers.odma.paged_verdict import is_paged, paged_sentences
-from sweeps.papers.odma.paper_verdict import paper_sentences
-from sweeps.reports.break_even_verdict import break_even_sentences
 from sweeps.reports.gap import CONTROL
 from sweeps.reports.table import Group, Row, Table
 from sweeps.reports.verdict import Verdict, judge
-from sweeps.reports.what_if_verdict import what_if_sentences
 from sweeps.results.figures import THROUGHPUT
-from sweeps.studies.study_verdict import study_sentences
 
 _ASKED = (*DESCRIBED, "load", "slo", "requests")
 """Axes that begin so are questions, not assumptions."""
 
 
 def sentences(table: Table) -> list[str]:
-    """What the groups say together, then the verdict of each, in words; of a study, its gains."""
-    if table.trials is not None:
-        return study_sentences(table.trials)
-    if table.of_paper:
-        return paged_sentences(table) if is_paged(table) else paper_sentences(table)
-    if table.config.get("changes"):
-        return what_if_sentences(table)
-    if table.config.get("break_even"):
-        return break_even_sentences(table)
+    """What a run found, in the words of its kind."""
+    found: list[str] = table.kind.sentences(table)
+    return found
+
+
+def sweep_sentences(table: Table) -> list[str]:
+    """What the groups say together, then the verdict of each."""
     verdicts = [judge(group) for group in table.groups]
     return [*conclusions(table, verdicts), *(verdict.sentence for verdict in verdicts)]
 

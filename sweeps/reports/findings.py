@@ -17,7 +17,7 @@ from hwmodel.description.description import DescriptionError
 from sweeps.render.markdown import markdown
 from sweeps.render.section import Block, Grid, Say, Section
 from sweeps.reports.conclusion import sentences
-from sweeps.reports.contents import answer, shown
+from sweeps.reports.contents import answer
 from sweeps.reports.table import Table, read_table
 from sweeps.results.store import RunDirectory
 
@@ -42,7 +42,8 @@ def _section(table: Table) -> Section:
     origin = table.origin()
     which = ("bankwise", "commit", "seeds (and replications)")
     source = "; ".join(f"{key}: {origin[key]}" for key in which)
-    return Section(table.name, [*answer(table), *_tables(shown(table)), Say(f"From {source}.")])
+    shown = _tables(table.kind.sections(table))
+    return Section(table.name, [*answer(table), *shown, Say(f"From {source}.")])
 
 
 def _tables(blocks: Sequence[Block]) -> Iterator[Block]:

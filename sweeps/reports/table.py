@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sweeps.experiments import break_even
-from sweeps.experiments.break_even import Evaluations, Parameter
-from sweeps.experiments.sweep import named
+from sweeps.experiments.sweep import experiment_of, named
 from sweeps.experiments.sweep_run import flat
 from sweeps.results.figures import (
     COMPUTE,
@@ -17,16 +15,15 @@ from sweeps.results.figures import (
     FIGURES,
     PREEMPTIONS_EACH,
     THROUGHPUT,
+    Rate,
     Shares,
     limit_shares,
     limit_text,
 )
-from sweeps.results.reading import Reading, read_run
+from sweeps.results.reading import RunParts, read_run
 from sweeps.results.statistics import LEVEL, Interval, interval
 from sweeps.results.store import RunDirectory
-
-if TYPE_CHECKING:
-    from sweeps.studies.trials import Trials
+from sweeps.run_kinds import kind_of
 
 Metrics = dict[str, Any]
 HEADINGS = [*(figure.heading for figure in FIGURES), "limit"]
@@ -127,8 +124,8 @@ class Table:
     path: Path = Path()
     problems: list[str] = field(default_factory=list)
     """What is missing or cannot be read, a sentence each."""
-    trials: Trials | None = None
-    """Of a study, whose finale the groups then are."""
+    counted: str = "results"
+    """What `done` and `total` count."""
 
     @property
     def compared(self) -> str:
@@ -153,17 +150,23 @@ class Table:
         )
 
     @property
-    def of_paper(self) -> bool:
-        """Whether it is the ODMA paper's table."""
-        return self.config.get("measure") == "odma_paper"
+    def kind(self) -> Any:
+        """The `sweeps.reports.kind.Kind` of run it is."""
+        return kind_of(self.config)
+
+    @property
+    def rate(self) -> Rate:
+        """What competitors are compared by, where there is one rate."""
+        rate = experiment_of(self.config).rate
+        assert rate is not None
+        return rate
 
     @property
     def state(self) -> str:
         """How much of the run is there."""
-        what = "results" if self.trials is None else "trials"
         if self.done < self.total:
-            return f"unfinished: {self.done} of {self.total} {what}; --resume goes on"
-        return f"{self.done} {what}"
+            return f"unfinished: {self.done} of {self.total} {self.counted}; --resume goes on"
+        return f"{self.done} {self.counted}"
 
     @property
     def note(self) -> str:
@@ -230,8 +233,12 @@ def read_table(directory: RunDirectory) -> Table:
     """Read a run directory, finished or not, whole or not. Raises DescriptionError where there is
     nothing to show."""
     run = read_run(directory)
-    if run.is_study:
-        return _study(run, directory)
+    table: Table = kind_of(run.config).table(run, directory)
+    return table
+
+
+def grouped(run: RunParts, directory: RunDirectory, total: int) -> Table:
+    """The results of a sweep, of which a finished run has `total`."""
     config = run.config
     groups: dict[str, Group] = {}
     for record in sorted(run.records, key=lambda r: (r["point"], r["replication"])):
@@ -244,23 +251,7 @@ def read_table(directory: RunDirectory) -> Table:
         row.seeds[replication] = record.get("seed")
     return Table(
         config["name"], config.get("question") or "", list(groups.values()), len(run.records),
-        total(config, run.records), config, run.provenance, directory.path, run.problems,
-    )  # fmt: skip
-
-
-def _study(run: Reading, directory: RunDirectory) -> Table:
-    """A study's finale as a table of one group, its trials beside it."""
-    from sweeps.studies.trials import finale_groups, read_trials  # they are made of rows and groups
-
-    trials = read_trials(directory, run)
-    groups = finale_groups(trials)
-    names = [row.name for group in groups for row in group.rows]
-    config = {**run.config, "axes": {"contender": names}, "compare": "contender"}
-    asked = run.config.get("trials")
-    return Table(
-        config["name"], config.get("question") or "", groups, len(run.records),
-        asked if isinstance(asked, int) else len(run.records), config, run.provenance,
-        directory.path, run.problems, trials,
+        total, config, run.provenance, directory.path, run.problems,
     )  # fmt: skip
 
 
@@ -290,31 +281,3 @@ def _row(group: Group, name: str, record: dict[str, Any]) -> Row:
     rate_per_s, overrides = record.get("rate_per_s"), record["overrides"]
     group.rows.append(Row(name, control, {}, rate_per_s, overrides, point=record["point"]))
     return group.rows[-1]
-
-
-def total(config: dict[str, Any], records: list[dict[str, Any]]) -> int:
-    """Results that a finished run of `config` has; where it searches, as far as is known."""
-    replications = int(config["base"].get("replications", 1))
-    if config.get("break_even"):
-        known = evaluations(config, records)
-        where = break_even.places(config["axes"], config["compare"])
-        return break_even.total(parameters(config), known, where, replications)
-    points = 1 + len(config.get("controls") or {})
-    points *= 1 + len(config.get("changes") or {}) + len(config.get("together") or {})
-    for values in config["axes"].values():
-        points *= len(values)
-    return points * replications
-
-
-def parameters(config: dict[str, Any]) -> dict[str, Parameter]:
-    """The parameters of a run that searches break-evens."""
-    return {name: Parameter.model_validate(each) for name, each in config["break_even"].items()}
-
-
-def evaluations(config: dict[str, Any], records: list[dict[str, Any]]) -> Evaluations:
-    """The answers that a run that searches break-evens has."""
-    compare = config["compare"]
-    return Evaluations(
-        records, config.get("measure") or "serving", compare, config["axes"][compare],
-        int(config["base"]["replications"]),
-    )  # fmt: skip

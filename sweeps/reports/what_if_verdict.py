@@ -20,7 +20,7 @@ from sweeps.render.chart import Bar, Tornado
 from sweeps.render.section import Block, Grid, Say, Section
 from sweeps.reports.table import Group, Row, Table
 from sweeps.reports.verdict import judge
-from sweeps.results.figures import RATES, Rate
+from sweeps.results.figures import Rate
 from sweeps.results.statistics import LEVEL, Interval, grown, interval
 
 _TOLD = 3
@@ -87,7 +87,7 @@ def what_ifs(table: Table) -> list[WhatIf]:
 
 
 def _what_if(table: Table, where: str, groups: dict[str, Group]) -> WhatIf | None:
-    rate = RATES[table.config.get("measure") or "serving"]
+    rate = table.rate
     logs = {name: _logs(group, rate.metric) for name, group in groups.items()}
     base = logs[AS_DESCRIBED]
     names = [name for name in map(label, table.config["axes"][table.config["compare"]])

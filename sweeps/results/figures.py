@@ -23,11 +23,6 @@ class Rate(NamedTuple):
     unit: str
 
 
-RATES = {
-    "serving": Rate(THROUGHPUT, "Output tokens/s", "tok/s"),
-    "kv_read": Rate(KV_RATE, "KV read, GB/s", "GB/s"),
-}
-"""By a sweep's `measure`; the others are not compared by a rate."""
 ENERGY, ENERGY_CONFIDENCE = "energy.mj_per_token", "energy.confidence"
 """Metrics: DRAM energy of an output token, and the worst confidence of a constant in it."""
 PREEMPTIONS_EACH = "preemptions_per_request"
@@ -43,8 +38,6 @@ LIMIT_WORDS = {
     "token_budget": "token budget",
     "offered_load": "offered load",
 }
-
-
 _PLENTY = 1000
 """From here on figures are written without decimals."""
 

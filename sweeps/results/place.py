@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from hwmodel.description.description import (
     LIBRARY,
@@ -16,6 +18,15 @@ from hwmodel.description.description import (
 _SET = "--set "
 
 
+class Override(NamedTuple):
+    """A path that the description of a run gives, beside its base."""
+
+    path: str
+    at: KeyPath
+    values: Sequence[KeyPath]
+    """Where its values stand."""
+
+
 def shortened(text: str) -> str:
     """A message whose files are relative to this folder, and shipped ones to the library."""
     for folder in (str(LIBRARY), os.getcwd()):
@@ -24,33 +35,18 @@ def shortened(text: str) -> str:
     return text
 
 
-def in_sweep(error: DescriptionError, sweep: Document, key: str) -> DescriptionError:
-    """A mistake in an override of `device`, `model` or `workload`, where the sweep gives it."""
+def in_sweep(
+    error: DescriptionError, document: Document, key: str, places: Iterable[Override]
+) -> DescriptionError:
+    """A mistake in an override of `device`, `model` or `workload`, where the run's document gives
+    it: at one of the places beside its base, else there."""
+    places = list(places)
     if isinstance(error, DescriptionErrors):
-        return DescriptionErrors([in_sweep(each, sweep, key) for each in error.errors])
+        return DescriptionErrors([in_sweep(each, document, key, places) for each in error.errors])
     if error.file is None or not error.file.startswith(_SET):
         return error
-    keys = error.file.removeprefix(_SET).partition("=")[0].split(".")
-    mark = sweep.mark(_given(sweep, f"{key}_set.{'.'.join(keys)}"))
+    path = f"{key}_set.{error.file.removeprefix(_SET).partition('=')[0]}"
+    given = (place.at for place in places if f"{path}.".startswith(f"{place.path}."))
+    mark = document.mark(next(given, ("base", *path.split("."))))
     path = f"{key}_set.{error.path}" if error.path else f"{key}_set"
     return DescriptionError(error.message, mark.file, mark.line, path)
-
-
-def _given(sweep: Document, path: str) -> KeyPath:
-    """Path of an override: an axis, a parameter or a change that holds it, else in the base."""
-    for group in ("axes", "space"):
-        for each in sweep.data.get(group, {}):
-            if f"{path}.".startswith(f"{each}."):
-                return (group, each)
-    beside: list[tuple[KeyPath, str]] = [
-        (("changes", name, each), each)
-        for name, overrides in sweep.data.get("changes", {}).items()
-        for each in overrides
-    ]
-    for name, parameter in sweep.data.get("break_even", {}).items():
-        beside.append((("break_even", name, "path"), parameter["path"]))
-        beside += [(("break_even", name, "given", p), p) for p in parameter.get("given", {})]
-    for place, each in beside:
-        if f"{path}.".startswith(f"{each}."):
-            return place
-    return ("base", *path.split("."))

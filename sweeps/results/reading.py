@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError
 from sweeps.results.store import CONFIG, PROVENANCE, Record, RunDirectory
+from sweeps.run_kinds import kind_of, searches
 
-_OF_SWEEP = {"axes": dict, "base": dict, "compare": str, "name": str}
-_OF_STUDY = {"space": dict, "base": dict, "name": str}
-"""Keys of a config without which it cannot be shown, and their types; likewise of a result."""
-_OF_RESULT = {"point": int, "replication": int, "overrides": dict, "metrics": dict}
-_OF_TRIAL = {"trial": int, "overrides": dict, "params": dict}
 _OF_PROVENANCE = {"assumed": dict, "inputs": dict, "libraries": dict, "seeds": list}
 
 
+class Shape(NamedTuple):
+    """What a run directory has to hold to be shown."""
+
+    config: dict[str, type]
+    """Keys without which a config cannot be shown, and their types."""
+    result: dict[str, type]
+    """Likewise of a result."""
+    guess: Callable[[list[Record], str], dict[str, Any]]
+    """A config that the results of a run of this name agree with."""
+
+
 @dataclass
-class Reading:
+class RunParts:
     """A run's parts, and a sentence for each thing that is missing or wrong."""
 
     config: dict[str, Any]
@@ -25,36 +33,32 @@ class Reading:
     provenance: dict[str, Any]
     problems: list[str] = field(default_factory=list)
 
-    @property
-    def is_study(self) -> bool:
-        return self.config.get("kind") == "study"
 
-
-def read_run(directory: RunDirectory) -> Reading:
+def read_run(directory: RunDirectory) -> RunParts:
     """Read what there is. Raises DescriptionError where there is nothing to show."""
     path = directory.path
     if not path.exists():
         raise DescriptionError("no such directory", path)
     problems: list[str] = []
     config = read_config(directory, problems)
-    study = config.get("kind") == "study"
-    records, wrong = directory.survey(_OF_TRIAL if study else _OF_RESULT)
-    if not config and not records:  # perhaps it is a study that has lost its config
-        records, wrong = directory.survey(_OF_TRIAL)
-        study = bool(records)
+    shape: Shape = kind_of(config).shape
+    records, wrong = directory.survey(shape.result)
+    others = (search.shape for search in searches())
+    while not config and not records and (other := next(others, None)):  # it has lost its config
+        records, wrong = directory.survey(other.result)
+        shape = other if records else shape
     problems += wrong
     if not records and not config:
         what = "is empty" if path.is_dir() and not any(path.iterdir()) else "is not a run directory"
         raise DescriptionError(f"{what}: it has neither results nor {CONFIG}", path)
     if not records:
         problems.append("there is no result to show yet; --resume computes them")
-    for key, kind in (_OF_STUDY if study else _OF_SWEEP).items():
+    for key, kind in shape.config.items():
         if config and not _as_wanted(config, key, kind):
             problems.append(f"{CONFIG}: {key} is missing or of another version")
             config = {}
-    guessed = _guessed_study if study else _guessed
-    config = config or guessed(records, path.absolute().name)
-    return Reading(config, records, read_provenance(directory, problems), problems)
+    config = config or shape.guess(records, path.absolute().name)
+    return RunParts(config, records, read_provenance(directory, problems), problems)
 
 
 def _as_wanted(config: dict[str, Any], key: str, kind: type) -> bool:
@@ -115,14 +119,8 @@ def _guessed(records: list[Record], name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _guessed_study(records: list[Record], name: str) -> dict[str, Any]:
-    """A study's config that its trials agree with."""
-    values: dict[str, float] = next(
-        (r["values"] for r in records if isinstance(r.get("values"), dict)), {}
-    )
-    names = dict.fromkeys(name for record in records for name in record["params"])
-    return {
-        "kind": "study", "name": name, "summary": "(its config is missing)", "base": {},
-        "space": {path: {} for path in names}, "trials": len(records),
-        "objectives": [{"metric": metric} for metric in values],
-    }  # fmt: skip
+SWEEP = Shape(
+    {"axes": dict, "base": dict, "compare": str, "name": str},
+    {"point": int, "replication": int, "overrides": dict, "metrics": dict},
+    _guessed,
+)

@@ -8,7 +8,6 @@ the ones after them, so that being chosen flatters nobody.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from sweeps.experiments.experiment import (
 )
 from sweeps.experiments.sweep_run import apart, flat
 from sweeps.results.store import plain, write_atomically
+from sweeps.studies.contenders import Contender, Finale
 from sweeps.studies.journal import RESULT
 from sweeps.studies.sampler import broken, ranking
 from sweeps.studies.space import Overrides
@@ -34,35 +34,6 @@ from sweeps.studies.study_spec import Study
 FINALE, LIMIT = "finale.jsonl", "limit.json"
 LEAST_UNUSED = "least unused"
 LEVELS = "serving.policy.levels"
-Metrics = dict[str, Any]
-
-
-@dataclass
-class Contender:
-    """Who is compared: overrides of the base, and metrics by replication."""
-
-    name: str
-    overrides: Overrides
-    metrics: dict[int, Metrics] = field(default_factory=dict)
-
-    def values(self, metric: str, among: range) -> list[float]:
-        """A metric of these replications."""
-        return [float(self.metrics[r][metric]) for r in among]
-
-    def mean(self, metric: str, among: range) -> float:
-        """Its mean over these replications."""
-        return float(np.mean(self.values(metric, among)))
-
-
-@dataclass
-class Finale:
-    """What came of it; `best` is the chosen trial."""
-
-    best: Contender
-    others: list[Contender]
-    tried: list[Contender]
-    choosing: range
-    judging: range
 
 
 def run_finale(run: StudyRun) -> Finale | None:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hwmodel.description.description import DescriptionError, nearest
 from sweeps.experiments.capacity import calibrate, capacity_key
-from sweeps.experiments.experiment import ExperimentSpec, Task, rehearsals, seed_of
-from sweeps.experiments.kinds import KINDS, measure
+from sweeps.experiments.experiment import ExperimentSpec, Task, measure, seed_of
 from sweeps.experiments.provenance import argv, provenance, refuse_changes, resolve
 from sweeps.experiments.sweep_run import apart, flat, refuse_another, rehearse
 from sweeps.results.place import shortened
@@ -35,7 +34,7 @@ from sweeps.studies.journal import RESULT, finished
 from sweeps.studies.sampler import ask_batch, best
 from sweeps.studies.study_run import StudyFailed, StudyInterrupted, StudyRun, Workers
 from sweeps.studies.study_spec import BASE, Constraint, Objective, Study, on_table
-from sweeps.workers.executor import Outcome, attempt
+from sweeps.workers.outcome import Outcome, attempt
 from sweeps.workers.progress import Progress
 
 if TYPE_CHECKING:
@@ -100,8 +99,8 @@ def _interruptible(run: StudyRun) -> Iterator[None]:
 
 def _rehearse(study: Study, progress: Progress) -> None:
     """What cannot work at all, and metrics that are not there, are said before anything else."""
-    rehearse(KINDS["serving"], (point.experiment for point in study.points), progress)
-    small = rehearsals([study.base])[0]
+    rehearse([point.experiment for point in study.points], progress)
+    small = ExperimentSpec.rehearsals([study.base])[0]
     outcome = attempt(measure, 0, Task(_on(study, small, EVEN), 1, None))
     if outcome.error is not None:
         raise DescriptionError(outcome.error)

@@ -7,18 +7,17 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sweeps.experiments.experiment import Task
-from sweeps.experiments.kinds import measure
+from sweeps.experiments.experiment import Task, measure
 from sweeps.results.store import RunDirectory
+from sweeps.studies.contenders import Finale
 from sweeps.studies.journal import JOURNAL, Journal, finished
 from sweeps.studies.study_spec import Study
-from sweeps.workers.executor import Outcome, execute
+from sweeps.workers.executor import execute
+from sweeps.workers.outcome import Outcome
 from sweeps.workers.progress import Progress
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
-
-    from sweeps.studies.finale import Finale
 
 RETRIES = 2
 """How often a task is begun again whose worker died (assumed)."""

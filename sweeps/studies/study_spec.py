@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -17,32 +17,26 @@ from hwmodel.description.description import (
     parse_assignment,
 )
 from policies.allocators.odma import OdmaOptions
-from sweeps.experiments.experiment import (
-    ExperimentSpec,
-    device_of,
-    model_of,
-    with_memory,
-    workload_of,
-)
-from sweeps.experiments.kinds import KINDS
+from sweeps.experiments.defaults import with_defaults
+from sweeps.experiments.experiment import ExperimentSpec, with_memory
 from sweeps.experiments.sweep import (
     ALIASES,
     Given,
+    Planned,
     Point,
+    RunSpec,
     absolute_paths,
     document_of,
     experiment_with,
     suggestion,
-    with_defaults,
 )
 from sweeps.results.figures import THROUGHPUT
-from sweeps.results.place import in_sweep
+from sweeps.results.place import Override, in_sweep
 from sweeps.studies.space import Overrides, ParameterSpec, Space
 
 Count = Annotated[int, Field(ge=1)]
 BASE = "base"
 """Name of the base experiment among what the finale compares."""
-_KIND = KINDS["serving"]
 _COMMON = ("load", "seed", "replications", "logs", "slo")
 """What all trials and references have in common."""
 _ON_TABLE = (
@@ -107,13 +101,10 @@ class FinaleSpec(Strict):
     """Replications after those, that the gains are measured on."""
 
 
-class StudySpec(Strict):
+class StudySpec(RunSpec):
     """One study, as `yaml/studies/*.yaml` describes it."""
 
     kind: Literal["study"]
-    name: str
-    summary: str
-    question: str = ""
     base: dict[str, Any]
     """An experiment that serves; also the default that gains are measured against."""
     space: dict[str, ParameterSpec]
@@ -134,8 +125,6 @@ class StudySpec(Strict):
     ceilings: list[str] = []
     """References that no choice in the space should beat, the one to measure by first."""
     finale: FinaleSpec | None = FinaleSpec()
-    resolved: dict[str, Any] | None = None
-    """What the names meant when the study was recorded; a change since then is refused."""
 
     @model_validator(mode="after")
     def _consistent(self) -> StudySpec:
@@ -150,15 +139,19 @@ class StudySpec(Strict):
             raise ValueError(f"references.{BASE}: the base is compared in any case")
         return self
 
+    @classmethod
+    def overrides(cls, data: Mapping[str, Any]) -> Iterator[Override]:
+        for path, parameter in data["space"].items():
+            choices = range(len(parameter.get("choice") or ()))
+            yield Override(path, ("space", path), [("space", path, "choice", i) for i in choices])
+        yield from super().overrides(data)
+
 
 @dataclass(frozen=True)
-class Study:
-    """A study with its base and references as points, and the config that says it all again."""
+class Study(Planned):
+    """A study with its base and references as points."""
 
     spec: StudySpec
-    document: Document
-    points: list[Point]
-    config: dict[str, Any] = field(default_factory=dict)
 
     @property
     def space(self) -> Space:
@@ -182,10 +175,11 @@ class Study:
 def load_study(given: Given, overrides: Iterable[str] = ()) -> Study:
     """Read a study (its name, path or content), apply `--set` assignments, and check its space.
     Raises DescriptionError."""
-    document = document_of("studies", given, StudySpec)
+    document = document_of("studies", given, "study")
+    document.build(StudySpec)
     for assignment in overrides:
         _assign(document, assignment)
-    absolute_paths(document)
+    absolute_paths(document, StudySpec)
     spec = document.build(StudySpec)
     study = Study(spec, document, _points(spec, document))
     study.config.update(_config(study))
@@ -214,9 +208,9 @@ def _assign(document: Document, assignment: str) -> None:
     if keys[0] in StudySpec.model_fields:
         document.put(path, value, mark)
         return
-    keys = {**ALIASES, "policy": _KIND.policy}.get(keys[0], (keys[0],)) + keys[1:]
+    keys = {**ALIASES, "policy": ExperimentSpec.policy_path}.get(keys[0], (keys[0],)) + keys[1:]
     if keys[0] not in ExperimentSpec.model_fields:
-        raise DescriptionError(suggestion(_KIND, keys), mark.file, None, ".".join(keys))
+        raise DescriptionError(suggestion(ExperimentSpec, keys), mark.file, None, ".".join(keys))
     document.data["space"].pop(".".join(keys), None)
     document.put(("base", *keys), value, mark)
     for length in range(2, len(keys) + 1):
@@ -233,7 +227,7 @@ def _points(spec: StudySpec, document: Document) -> list[Point]:
 
 
 def _experiment(document: Document, changes: Iterable[tuple[str, Any, Mark]]) -> ExperimentSpec:
-    return experiment_with(document, _KIND, changes)  # type: ignore[return-value]
+    return experiment_with(document, ExperimentSpec, changes)  # type: ignore[return-value]
 
 
 def _check(study: Study) -> None:
@@ -282,12 +276,13 @@ def _under(path: str, heads: tuple[str, ...]) -> bool:
 
 def _resolves(document: Document, experiment: ExperimentSpec, key: str) -> None:
     """The device, model or workload that a parameter is of can be read."""
-    for name, read in (("device", device_of), ("model", model_of), ("workload", workload_of)):
-        if key in (name, f"{name}_set"):
+    for source in experiment.sources():
+        if key in (source.key, f"{source.key}_set"):
             try:
-                read(experiment)
+                source.read()
             except DescriptionError as error:
-                raise in_sweep(error, document, name) from None
+                places = StudySpec.overrides(document.data)
+                raise in_sweep(error, document, source.key, places) from None
 
 
 def _window_is_full(document: Document, experiment: ExperimentSpec, place: tuple[str, str]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.reports.table import Group, Row
 from sweeps.reports.trend import number
 from sweeps.results.figures import FIGURES, THROUGHPUT
-from sweeps.results.reading import Reading
+from sweeps.results.reading import RunParts
 from sweeps.results.statistics import Interval, interval, relative_gap
 from sweeps.results.store import Record, RunDirectory, to_yaml_flow
 from sweeps.studies.front import costs, front
@@ -174,7 +174,7 @@ def settings(record: Record) -> dict[str, Any]:
     return found
 
 
-def read_trials(directory: RunDirectory, run: Reading) -> Trials:
+def read_trials(directory: RunDirectory, run: RunParts) -> Trials:
     """Trials and finale as far as they can be read; what is wrong is added to the problems."""
     config = run.config
     objectives = [o for o in config.get("objectives") or [{}] if isinstance(o, dict)] or [{}]

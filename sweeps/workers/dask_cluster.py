@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
-from sweeps.workers.executor import Outcome, Work, attempt
+from sweeps.workers.outcome import Outcome, Work, attempt
 
 CONNECT_S = 30
 """How long a scheduler may take to answer (assumed)."""

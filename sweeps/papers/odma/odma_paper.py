@@ -110,6 +110,19 @@ class OdmaPaperSpec(Described):
     def seeds(self, replication: int) -> tuple[int, int]:
         return self.seed, EVALUATION_SEED + replication - 1
 
+    def measure(self, task: Task) -> dict[str, Any]:
+        return measure(task)
+
+    @classmethod
+    def rehearsals(cls, experiments: Iterable[OdmaPaperSpec]) -> list[OdmaPaperSpec]:
+        """The first experiment of each device and memory fidelity, with a few requests."""
+        found: dict[tuple[str, str], OdmaPaperSpec] = {}
+        for experiment in experiments:
+            small = experiment.model_copy(update={"requests": 20, "warmup_requests": 0})
+            key = f"{experiment.device} {experiment.device_set}"
+            found.setdefault((key, experiment.serving.memory.fidelity), small)
+        return list(found.values())
+
 
 class Prepared(NamedTuple):
     """What the replications of a point share: the solutions, what each policy is served with, and
@@ -123,16 +136,6 @@ class Prepared(NamedTuple):
 
 _PREPARED: dict[str, Prepared] = {}
 """By point, in this process."""
-
-
-def rehearsals(experiments: Iterable[OdmaPaperSpec]) -> list[OdmaPaperSpec]:
-    """The first experiment of each device and memory fidelity, with a few requests."""
-    found: dict[tuple[str, str], OdmaPaperSpec] = {}
-    for experiment in experiments:
-        small = experiment.model_copy(update={"requests": 20, "warmup_requests": 0})
-        key = f"{experiment.device} {experiment.device_set}"
-        found.setdefault((key, experiment.serving.memory.fidelity), small)
-    return list(found.values())
 
 
 def solve(spec: OdmaPaperSpec) -> tuple[Solution, Solution, list[Draw]]:

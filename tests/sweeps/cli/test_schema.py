@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 import yaml
 from hwmodel.description.description import DescriptionError
 from sweeps.cli.inspection import CHECKS
-from sweeps.cli.schema import KINDS, schema
+from sweeps.cli.schema import DESCRIPTIONS, schema
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,7 +25,7 @@ FREE = {"sources", "timing", "device_set", "model_set", "workload_set", "memory_
 
 @pytest.fixture(scope="module")
 def validators() -> dict[str, Draft202012Validator]:
-    found = {kind: Draft202012Validator(schema(kind)) for kind in KINDS}
+    found = {kind: Draft202012Validator(schema(kind)) for kind in DESCRIPTIONS}
     for validator in found.values():
         validator.check_schema(validator.schema)
     return found
@@ -37,7 +37,7 @@ def read(file: str) -> dict[str, Any]:
 
 
 def test_every_kind_that_is_checked_has_a_schema() -> None:
-    assert set(KINDS) == set(CHECKS)
+    assert set(DESCRIPTIONS) == set(CHECKS)
 
 
 @pytest.mark.parametrize("file", SHIPPED)
@@ -147,7 +147,7 @@ def test_the_command_prints_and_writes(tmp_path: Path) -> None:
     done = bankwise("schema", "--out", "schemas", cwd=tmp_path)
     assert done.stdout.splitlines()[0] == "wrote schemas/bankwise.json"
     names = {path.stem for path in (tmp_path / "schemas").iterdir()}
-    assert names == {"bankwise", *KINDS}
+    assert names == {"bankwise", *DESCRIPTIONS}
     assert json.loads((tmp_path / "schemas/bankwise.json").read_text()) == schema()
     text = refusal("schema", "acelerator", cwd=tmp_path)
     assert text == "no kind 'acelerator'; did you mean 'accelerator'?"

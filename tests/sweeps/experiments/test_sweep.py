@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from hwmodel.description.description import DescriptionError, names
+from sweeps.experiments.break_even import BreakEvenSpec
 from sweeps.experiments.sweep import Sweep, label, load_sweep
+from sweeps.experiments.what_if import WhatIfSpec
 from sweeps.results.store import to_yaml
 
 SMOKE = load_sweep("smoke").document.file
@@ -26,8 +28,10 @@ def policies(sweep: Sweep) -> list[str]:
 def test_every_shipped_sweep_lays_out_its_points(name: str) -> None:
     sweep = load_sweep(name)
     count = 1 + len(sweep.spec.controls)
-    count *= 1 + len(sweep.spec.changes) + len(sweep.spec.together)
-    for parameter in sweep.spec.break_even.values():
+    if isinstance(sweep.spec, WhatIfSpec):
+        count *= 1 + len(sweep.spec.changes) + len(sweep.spec.together)
+    parameters = sweep.spec.break_even if isinstance(sweep.spec, BreakEvenSpec) else {}
+    for parameter in parameters.values():
         count += len(parameter.choice) or 2  # the ends; what follows hangs on the results
     for values in sweep.spec.axes.values():
         count *= len(values)

@@ -21,7 +21,7 @@ from sweeps.studies.journal import Journal
 from sweeps.studies.sampler import best, ranking, unbeaten
 from sweeps.studies.study_run import Workers
 from sweeps.studies.study_spec import load_study
-from sweeps.workers.executor import Outcome
+from sweeps.workers.outcome import Outcome
 from tests.sweeps.studies.studies import QUIET, TINY, results, run, start, tiny
 
 

@@ -15,6 +15,7 @@ from sweeps.reports.contents import contents
 from sweeps.reports.table import read_table
 from sweeps.results.figures import THROUGHPUT
 from sweeps.results.store import CONFIG, RunDirectory, to_yaml
+from sweeps.studies.study_kind import StudyTable
 from sweeps.studies.trials import FINALE, importances, unbeaten
 from tests.sweeps.made import PROVENANCE
 
@@ -96,16 +97,18 @@ def test_without_a_finale_the_best_so_far_is_named_with_care(tmp_path: Path) -> 
 
 
 def test_importance_finds_the_parameter_that_matters(tmp_path: Path) -> None:
-    trials = read_table(RunDirectory(study(tmp_path))).trials
-    assert trials is not None
+    table = read_table(RunDirectory(study(tmp_path)))
+    assert isinstance(table, StudyTable)
+    trials = table.trials
     found = importances(trials)
     assert found["serving.policy.gamma"] > 0.9
     assert max(found["serving.policy.align"], found["serving.policy.order"]) < 0.2
 
 
 def test_the_front_keeps_what_no_other_beats(tmp_path: Path) -> None:
-    trials = read_table(RunDirectory(study(tmp_path))).trials
-    assert trials is not None
+    table = read_table(RunDirectory(study(tmp_path)))
+    assert isinstance(table, StudyTable)
+    trials = table.trials
     # both objectives grow with gamma, one wanted large and one small: no trial beats another
     assert len(unbeaten(trials)) == 18
     trials.objectives[1]["direction"] = "maximize"

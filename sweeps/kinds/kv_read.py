@@ -10,7 +10,7 @@ times (1 / efficiency - 1).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from policies.memory.probe_cache import simulate_once
 from policies.memory.step import Efficiency, StepModel
 from policies.requests.requests import IntArray
 from sweeps.experiments.experiment import Described, Task, device_of, model_of, seed_of
+from sweeps.reports.kind import Kind
+from sweeps.results.figures import KV_RATE, Rate
 
 
 class KvReadSpec(Described):
@@ -42,15 +44,28 @@ class KvReadSpec(Described):
     layout can cost. For that the weights are simulated."""
     gpu_memory_utilization: float = 0.9
 
+    policy_path: ClassVar[tuple[str, ...]] = ("batch", "policy")
+    rate: ClassVar[Rate | None] = Rate(KV_RATE, "KV read, GB/s", "GB/s")
 
-def rehearsals(experiments: Iterable[KvReadSpec]) -> list[KvReadSpec]:
-    """The first experiment of each policy, with a small batch."""
-    found: dict[str, KvReadSpec] = {}
-    for experiment in experiments:
-        small = {"sequences": 1, "context": 64, "age": 0}
-        batch = experiment.batch.model_copy(update=small)
-        found.setdefault(batch.policy.name, experiment.model_copy(update={"batch": batch}))
-    return list(found.values())
+    def measure(self, task: Task) -> dict[str, Any]:
+        return read_kv(task)
+
+    @classmethod
+    def rehearsals(cls, experiments: Iterable[KvReadSpec]) -> list[KvReadSpec]:
+        """The first experiment of each policy, with a small batch."""
+        found: dict[str, KvReadSpec] = {}
+        for experiment in experiments:
+            small = {"sequences": 1, "context": 64, "age": 0}
+            batch = experiment.batch.model_copy(update=small)
+            tried = experiment.model_copy(update={"batch": batch})
+            found.setdefault(batch.policy.name, tried)
+        return list(found.values())
+
+
+class KvRead(Kind):
+    """Which allocator's KV of one batch is read fastest."""
+
+    experiment = KvReadSpec
 
 
 def read_kv(task: Task) -> dict[str, Any]:

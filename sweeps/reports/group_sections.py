@@ -1,0 +1,89 @@
+"""The sections of groups of competitors: their charts and tables, and those of all together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from sweeps.render.section import Block, Grid, Say, Section
+from sweeps.reports.gallery import charts
+from sweeps.reports.gap import CONTROL
+from sweeps.reports.memory_map import memory_map
+from sweeps.reports.table import HEADINGS, Group, Table
+from sweeps.reports.trend import trends
+from sweeps.results.figures import THROUGHPUT
+
+_OPEN = 6
+"""Groups a page shows unfolded."""
+_MAPS = 6
+"""Maps of memory in a page, a few hundred KB each."""
+_NEWER = {
+    "latency distributions": ("quantiles",),
+    "curves over time": ("over_time",),
+}
+"""What a page shows, and the metrics it needs, which runs of older versions do not have."""
+
+
+def along(table: Table) -> list[Block]:
+    """Charts along the axes of numbers, where there are any."""
+    found = trends(table)
+    return [Section("Along the axes", list(found))] if found else []
+
+
+def group_sections(table: Table, groups: Sequence[Group], folded: bool = False) -> list[Block]:
+    """A section a group: its charts, its table, and what the intervals are; many are folded."""
+    many = len(groups) > _OPEN
+    return [
+        Section(
+            group.title,
+            [*charts(group), grid(table, group), Say(table.note + _control(table))],
+            folded or (many and i >= _OPEN),
+        )
+        for i, group in enumerate(groups)
+    ]
+
+
+def maps(table: Table) -> list[Block]:
+    """Maps of the points whose memory was recorded (`logs: [memory]`)."""
+    found = list(islice(_maps(table), _MAPS))
+    return [Section("Physical memory", found)] if found else []
+
+
+def _maps(table: Table) -> Iterator[Block]:
+    """Maps of the points whose memory was recorded (`logs: [memory]`)."""
+    for group in table.groups:
+        for row in group.main():
+            name = f"{group.title}, {row.name}"
+            chart = memory_map(table.path, name, row.point, min(row.replications))
+            if chart is not None:
+                yield chart
+
+
+def lacking(table: Table) -> Iterator[str]:
+    """Charts that these results cannot show, as older versions recorded less."""
+    found = [
+        metrics for group in table.groups for row in group.main() if row.values(THROUGHPUT)
+        for metrics in row.raw.values()
+    ]  # fmt: skip
+    version = table.provenance.get("version", "of unknown number")
+    for what, keys in _NEWER.items():
+        if found and not any(key in metrics for metrics in found for key in keys):
+            yield f"no {what}: version {version} did not record them"
+
+
+def grid(table: Table, group: Group, title: str = "") -> Grid:
+    """The figures of a group, a row a competitor; columns that nobody has are left out."""
+    rows = group.ordered()
+    cells = [row.cells() for row in rows]
+    shown = [i for i in range(len(HEADINGS)) if any(found[i] != "–" for found in cells)]
+    return Grid(
+        title, [table.compared, *(HEADINGS[i] for i in shown)],
+        [[row.title, *(found[i] for i in shown)] for row, found in zip(rows, cells, strict=True)],
+        frozenset(i for i, row in enumerate(rows) if row.control),
+    )  # fmt: skip
+
+
+def _control(table: Table) -> str:
+    if all(row.control != CONTROL for group in table.groups for row in group.rows):
+        return ""
+    return f" ({CONTROL}): the same point with memory of a fixed efficiency and no banks."

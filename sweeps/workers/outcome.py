@@ -1,0 +1,73 @@
+"""What becomes of a task, wherever it is done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from hwmodel.description.description import DescriptionError
+
+Work = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one task: a value, or why there is none."""
+
+    index: int
+    value: Any = None
+    error: str | None = None
+    at_fault: bool = False
+    """The user's input is what failed."""
+    wall_s: float = 0.0
+    lost: bool = False
+    """Its worker died, and the task may be tried again."""
+
+
+def attempt(work: Work, index: int, task: Any) -> Outcome:
+    """Do one task; an exception becomes an outcome that says why. Ctrl-C is none of them."""
+    start = time.perf_counter()
+    try:
+        with _interrupt_kept():
+            value = work(task)
+    except DescriptionError as error:
+        return Outcome(index, error=str(error), at_fault=True)
+    except MemoryError:
+        return Outcome(index, error="out of memory")
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(place.filename)}:{place.lineno}"
+        return Outcome(index, error=f"{type(error).__name__}: {error} (at {where})")
+    return Outcome(index, value, wall_s=time.perf_counter() - start)
+
+
+@contextmanager
+def _interrupt_kept() -> Iterator[None]:
+    """Ctrl-C is raised at the end if something on the way has swallowed it: what comes while the
+    compiler calls back into Python is printed and forgotten there."""
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    pressed = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if pressed:
+            raise KeyboardInterrupt

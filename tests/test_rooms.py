@@ -1,0 +1,94 @@
+"""Do imports go down only, between floors, rooms and files; and has every name one meaning?
+
+Imports are read, not run: those inside functions and for type checkers count as well.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from sweeps.run_kinds import DESIGNS, MEASURES, SEARCHES
+
+ROOT = Path(__file__).resolve().parents[1]
+FLOORS = ["hwmodel", "policies", "sweeps"]
+FILES = [file.relative_to(ROOT) for floor in FLOORS for file in (ROOT / floor).rglob("*.py")]
+MODULES = {".".join(f.with_suffix("").parts).removesuffix(".__init__"): f for f in FILES}
+
+
+def imported(module: str) -> set[str]:
+    """Our modules that this one names in its imports."""
+    found = set()
+    for node in ast.walk(ast.parse((ROOT / MODULES[module]).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= inner & MODULES.keys() or {str(node.module)}
+    return found & MODULES.keys() - {module}
+
+
+IMPORTS = {module: imported(module) for module in MODULES}
+
+
+def room(module: str) -> str:
+    return ".".join(module.split(".")[:2])
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """The nodes of a circle, if there is one."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_floors_import_downwards() -> None:
+    heights = {floor: i for i, floor in enumerate(FLOORS)}
+    for module, others in IMPORTS.items():
+        for other in others:
+            assert heights[other.split(".")[0]] <= heights[module.split(".")[0]], (module, other)
+
+
+def test_no_circle_of_rooms() -> None:
+    rooms: dict[str, set[str]] = {}
+    for module, others in IMPORTS.items():
+        rooms.setdefault(room(module), set()).update({room(o) for o in others} - {room(module)})
+    assert not circle(rooms)
+
+
+def test_no_circle_of_files() -> None:
+    assert not circle(IMPORTS)
+
+
+def test_no_two_modules_of_one_name() -> None:
+    names = Counter(file.stem for file in FILES if file.stem != "__init__")
+    assert not [name for name, count in names.items() if count > 1]
+
+
+def test_a_room_says_in_a_sentence_what_it_holds() -> None:
+    for file in FILES:
+        if file.stem == "__init__" and len(file.parts) > 2:
+            first, *rest = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
+            assert isinstance(first, ast.Expr), file
+            assert ast.literal_eval(first.value).strip().count(". ") == 0, file
+            exports = (ast.Import, ast.ImportFrom, ast.Assign)
+            assert all(isinstance(node, exports) for node in rest), file
+
+
+def test_the_oracle_shares_nothing_with_the_kernel() -> None:
+    for module, others in IMPORTS.items():
+        if room(module) == "hwmodel.oracle":
+            assert not [other for other in others if room(other) == "hwmodel.kernel"], module
+
+
+def test_only_the_registry_names_a_kind_of_run() -> None:
+    places = {**MEASURES, **DESIGNS, **SEARCHES}.values()
+    kinds = {place.split(":")[0] for place in places} - {"sweeps.reports.kind"}  # their base
+    assert kinds <= MODULES.keys()
+    for module, others in IMPORTS.items():
+        assert not others & kinds, module
