@@ -1,12 +1,21 @@
-"""Combinations of parameters of which the short suite runs a share, and the long suite all."""
+"""Parameters of which `make test` runs a share, and `make test-long` all."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
 import pytest
+
+LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+"""Whether this is `make test-long`."""
+
+
+def long(*values: Any) -> list[Any]:
+    """These values of one parameter run in the long suite alone."""
+    return [pytest.param(value, marks=pytest.mark.long) for value in values]
 
 
 def rotated(*axes: Sequence[Any]) -> list[Any]:

@@ -21,9 +21,8 @@ from hwmodel.oracle.reference import ReferenceResult, simulate
 from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, spec
-from tests.rotation import rotated
+from tests.rotation import LONG, rotated
 
-LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 EXAMPLES = int(os.environ.get("BANKWISE_EXAMPLES", "10000" if LONG else "200"))
 LONG_RUN = int(os.environ.get("BANKWISE_LONG_RUN", "400000" if LONG else "10000"))
 

@@ -16,6 +16,7 @@ from hwmodel.oracle.audit import audit
 from hwmodel.oracle.command_log import CODE
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import spec
+from tests.rotation import long
 
 INTERVALS = 40
 NAMES = ["lpddr5-6400-x16", "lpddr5-6400-x16-8b", "hbm2e-3.2", "ddr5-4800-x32"]
@@ -43,7 +44,7 @@ def requests(memory: MemorySpec, traffic: str) -> tuple[np.ndarray, np.ndarray, 
     return arrival, address, (chance.random(len(arrival)) < 0.3).astype(np.int64)
 
 
-POSTPONING = [0, 1, 8, *(pytest.param(count, marks=pytest.mark.long) for count in (2, 4))]
+POSTPONING = [0, 1, 8, *long(2, 4)]
 
 
 @pytest.mark.parametrize("traffic", TRAFFIC)

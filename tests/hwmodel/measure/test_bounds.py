@@ -16,6 +16,7 @@ from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.device import load_device
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import Case, cases
+from tests.rotation import LONG
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 BOUNDS = yaml.safe_load((REFERENCE / "read_bounds.yaml").read_text())
@@ -98,7 +99,7 @@ def test_no_run_of_a_shipped_memory_beats_its_own_bound(name: str, pattern: str)
         assert bound(run) > 0.75 * cycles, "the cycles of the one bank are most of what binds"
 
 
-@settings(max_examples=200)
+@settings(max_examples=200 if LONG else 60)
 @given(case=cases())
 def test_no_run_of_a_generated_memory_beats_its_own_bound(case: Case) -> None:
     tick, address, write = (
