@@ -17,7 +17,10 @@ test: $(DEV)
 	$(MAKE) --no-print-directory --jobs 2 lint warm
 	$(BIN)/python -m pytest -q -rs -m "not long" -n $(JOBS) --dist loadfile
 
-test-long: lint
+# Every case: all combinations, longer streams, 3,000 examples of each property.
+test-long: $(DEV)
+	@echo "make test-long: about an hour on two quiet cores"
+	$(MAKE) --no-print-directory --jobs 2 lint warm
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
 lint: $(DEV)

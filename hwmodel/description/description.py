@@ -11,7 +11,9 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -465,6 +467,15 @@ def _read(text: str, name: str) -> tuple[Any, Document]:
 
 def loads(text: str, name: str = "<text>") -> Document:
     """Read one YAML mapping from `text`. Raises DescriptionError with `name` and the line."""
+    known = _mapping_read(text, name)
+    return replace(
+        known, data=deepcopy(known.data), marks={**known.marks}, provenance={**known.provenance}
+    )
+
+
+@lru_cache(maxsize=256)
+def _mapping_read(text: str, name: str) -> Document:
+    """See `loads`. A sweep asks for the same files for every point, and parsing is slow."""
     value, document = _read(text, name)
     if not isinstance(value, dict):
         raise DescriptionError("expected a mapping of keys to values", name, 1)

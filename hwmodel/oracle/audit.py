@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.description.expression import evaluate
 from hwmodel.oracle.command_log import CODE, LEVEL_FIELDS, CommandLog, clocks_text
 from hwmodel.oracle.refresh_audit import bank_in_rank, debts, rank_in_channel, wrong_turns
 from hwmodel.specs.commands import COLUMN_COMMANDS, COMMANDS, RANK_COMMANDS
@@ -218,10 +219,11 @@ class _Auditor:
 
     def rows(self) -> None:
         """Each constraint row: B waits `delay` after the N-th last A in the same instance."""
+        clocks = self.memory.timing_clocks
         for number, row in enumerate(self.memory.constraints):
             after = [CODE[self.memory.reference(name)] for name in row.after]
             before = [CODE[self.memory.reference(name)] for name in row.before]
-            delay = self.memory.ticks(row.delay)
+            delay = self.memory.tick_clock.ticks(evaluate(row.delay, clocks))
             if delay <= 0:
                 continue
             here = self.entries(OTHER.get(row.scope, row.scope))
@@ -230,7 +232,8 @@ class _Auditor:
             earlier = here.key[np.isin(code, after)]
             if row.scope in OTHER:
                 earlier = self._siblings(here, np.isin(code, after), row)
-            self._row(number, earlier, later, delay, row.window or 1)
+            if len(earlier) and len(later):
+                self._row(number, earlier, later, delay, row.window or 1)
 
     def _siblings(self, here: _Entries, chosen: Flags, row: Row) -> Ints:
         """Keys of the other instances of the same parent, for commands `chosen` of `here`."""
@@ -252,12 +255,12 @@ class _Auditor:
         # a refresh of several banks is reported once
         index, first = np.unique(index[wrong], return_index=True)
         gap, cause = gap[wrong][first], cause[wrong][first]
-        rule = row_rule(self.memory, number)
 
         def text(place: int) -> str:
             since = (
                 f"{COMMANDS[self.log.command[cause[place]]]} at {int(self.log.tick[cause[place]])}"
             )
+            rule = row_rule(self.memory, number)
             return f"{rule}: {self.clocks(int(gap[place]))} ({since})"
 
         self.report(index, text, number)

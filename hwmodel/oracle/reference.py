@@ -131,12 +131,13 @@ class Channel(Refresh):
     def _column_command(self, port: Port, request: Request) -> str:
         """Page policy. RD/WR, or with `closed` RDA/WRA when nothing else wants the row."""
         name = "WR" if request.write else "RD"
+        if self.controller.page_policy != "closed" or request.reads_first:
+            return name
         wanted = any(
             other is not request and other.place == request.place and other.row == request.row
             for other in port.waiting
         )
-        closes = self.controller.page_policy == "closed" and not wanted and not request.reads_first
-        return name + "A" if closes else name
+        return name if wanted else name + "A"
 
     def _timeouts(self) -> Iterator[Candidate]:
         """Page policy, `timeout` and `adaptive`. PRE of open banks whose row nobody waits for."""

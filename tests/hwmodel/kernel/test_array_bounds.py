@@ -56,7 +56,11 @@ except IndexError:
 
 
 def test_kernels_stay_inside_their_arrays(tmp_path: Path) -> None:
-    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment = os.environ | {
+        "NUMBA_BOUNDSCHECK": "1",
+        "NUMBA_CACHE_DIR": str(tmp_path),
+        "NUMBA_OPT": "0",
+    }
     script = tmp_path / "script.py"
     script.write_text(SCRIPT, encoding="utf-8")
     done = subprocess.run(

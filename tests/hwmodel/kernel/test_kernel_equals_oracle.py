@@ -21,10 +21,10 @@ from hwmodel.oracle.reference import ReferenceResult, simulate
 from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, spec
+from tests.rotation import LONG, rotated
 
-LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
-EXAMPLES = int(os.environ.get("BANKWISE_EXAMPLES", "10000" if LONG else "300"))
-LONG_RUN = int(os.environ.get("BANKWISE_LONG_RUN", "400000" if LONG else "30000"))
+EXAMPLES = int(os.environ.get("BANKWISE_EXAMPLES", "10000" if LONG else "200"))
+LONG_RUN = int(os.environ.get("BANKWISE_LONG_RUN", "400000" if LONG else "10000"))
 
 
 def run_kernel(case: Case) -> Any:
@@ -100,9 +100,10 @@ def stream(
 PATTERNS = ["sequential", "random", "pages", "mixed"]
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("name", SHIPPED)
-@pytest.mark.parametrize("scheduler", ["frfcfs", "frfcfs_oldest_ready", "fcfs"])
+@pytest.mark.parametrize(
+    ("name", "pattern", "scheduler"),
+    rotated(SHIPPED, PATTERNS, ["frfcfs", "frfcfs_oldest_ready", "fcfs"]),
+)
 def test_kernel_and_oracle_issue_the_same_commands_on_shipped_memories(
     name: str, pattern: str, scheduler: str
 ) -> None:
@@ -110,7 +111,7 @@ def test_kernel_and_oracle_issue_the_same_commands_on_shipped_memories(
     if scheduler == "fcfs":
         changes["controller__activation_buffer"] = 0
     memory = spec(name, **changes)
-    arrival, address, write = stream(memory, pattern, 1500)
+    arrival, address, write = stream(memory, pattern, 1500 if LONG else 1000)
     requests = list(zip(arrival.tolist(), address.tolist(), write.tolist(), strict=True))
     assert_equal(Case(memory, requests, 0, 1))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +16,10 @@ from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.device import load_device
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import Case, cases
+from tests.rotation import LONG
 
-FACTS = Path(__file__).resolve().parents[4] / "shared" / "reference" / "device_facts.yaml"
+REFERENCE = Path(__file__).parents[2] / "reference"
+BOUNDS = yaml.safe_load((REFERENCE / "read_bounds.yaml").read_text())
 MEMORIES = {
     "LPDDR5-6400 BG BL16": "lpddr5-6400-x16",
     "LPDDR5-6400 BG BL32": "lpddr5-6400-x16-bl32",
@@ -30,7 +31,6 @@ MEMORIES = {
     "HBM2E-3.2 PC BL4": "hbm2e-3.2",
     "HBM3-6.4 PC BL8": "hbm3-6.4",
 }
-NOT_SHIPPED = {"LPDDR5X-8533 BG BL32"}
 OURS = {"banks": "banks", "faw": "tFAW", "rrd": "tRRD", "dq": "data bus", "ca": "ca"}
 DIFFERENT = {
     # 32 banks in two stack ids here, 16 of one there
@@ -43,28 +43,18 @@ DIFFERENT = {
 PATTERNS = ["sequential", "random", "pages", "one bank", "one row", "mixed"]
 
 
-def closed_forms() -> list[Any]:
-    if not FACTS.is_file():
-        return [pytest.param("", {}, marks=pytest.mark.skip(reason="../shared is absent"))]
-    return [
-        pytest.param(*item, id=item[0])
-        for item in yaml.safe_load(FACTS.read_text())["bounds"].items()
-    ]
-
-
-@pytest.mark.parametrize(("case", "fact"), closed_forms())
-def test_closed_forms_are_the_collected_ones(case: str, fact: dict[str, Any]) -> None:
+@pytest.mark.parametrize("case", BOUNDS)
+def test_closed_forms_are_the_collected_ones(case: str) -> None:
     kind, _, times = case.rsplit(" ", 2)
-    if kind in NOT_SHIPPED:
-        pytest.skip("no such memory is shipped: its data would be made of two others'")
+    fact = BOUNDS[case]
     memory = load_device(MEMORIES[kind], ["controller.refresh=none"]).memory
     pattern = {"x1": "random_1_burst", "x2": "random_2_bursts"}[times]
     found, each = read_bound(memory, pattern), memory.organisation.pseudochannels
-    assert found.gbps / each == pytest.approx(fact["bound"]["value"], rel=1e-3)
-    assert found.fraction == pytest.approx(fact["fraction"]["value"], rel=1e-3)
+    assert found.gbps / each == pytest.approx(fact["bound_gbps"], rel=1e-3)
+    assert found.fraction == pytest.approx(fact["fraction"], rel=1e-3)
     limits = {name: gbps / each for name, gbps in found.limits_gbps.items()}
     limits["ca"] = min(gbps for name, gbps in limits.items() if name.endswith("command bus"))
-    for theirs, gbps in fact["limits"]["value"].items():
+    for theirs, gbps in fact["limits_gbps"].items():
         expected = gbps * DIFFERENT.get((case, theirs), 1.0)
         assert limits[OURS[theirs]] == pytest.approx(expected, rel=1e-3), theirs
 
@@ -109,7 +99,7 @@ def test_no_run_of_a_shipped_memory_beats_its_own_bound(name: str, pattern: str)
         assert bound(run) > 0.75 * cycles, "the cycles of the one bank are most of what binds"
 
 
-@settings(max_examples=200)
+@settings(max_examples=200 if LONG else 60)
 @given(case=cases())
 def test_no_run_of_a_generated_memory_beats_its_own_bound(case: Case) -> None:
     tick, address, write = (

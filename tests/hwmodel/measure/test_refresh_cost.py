@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import pytest
 from typer.testing import CliRunner
 
-from hwmodel.measure.refresh_cost import Choice, choices, refresh_table
+from hwmodel.measure import refresh_cost
+from hwmodel.measure.refresh_cost import Choice, Cost, choices
 from hwmodel.specs.device import load_device
 from sweeps.cli.main import app
 
 SIZE = 1 << 20
+measured = refresh_cost.refresh_table
+
+
+@cache
+def table(name: str) -> list[Cost]:
+    return measured(load_device(name).memory, SIZE)
 
 
 @pytest.mark.parametrize("name", ["lpddr5-6400-x16", "hbm2e-3.2"])
 def test_refresh_costs_at_most_what_it_takes_from_a_channel_that_waits_for_it(name: str) -> None:
     memory = load_device(name).memory
-    found = refresh_table(memory, SIZE)
+    found = table(name)
     assert len(found) == 4 * len(choices(memory)) == 4 * 10
     for cost in found:
         if cost.choice == Choice("none"):
@@ -37,7 +45,8 @@ def test_a_memory_without_a_command_has_no_row_for_it() -> None:
     assert {choice.refresh for choice in choices(plain)} == {"none", "all_bank"}
 
 
-def test_the_command_prints_the_table_and_why() -> None:
+def test_the_command_prints_the_table_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refresh_cost, "refresh_table", lambda memory: table(memory.name))
     shown = CliRunner().invoke(app, ["bandwidth", "lpddr5-6400-x16", "--refresh"])
     assert shown.exit_code == 0
     assert "idle first" in shown.output and "per-bank wins" in shown.output

@@ -8,6 +8,7 @@ from hwmodel.oracle.audit import audit
 from hwmodel.oracle.reference import decode, simulate
 from tests.hwmodel.memories import Case, cases, command_log, spec
 from tests.hwmodel.oracle.toy import SYNC, TWO_STEP, figures, read, story, toy, write
+from tests.rotation import LONG
 
 
 def test_a_lone_read_takes_activation_latency_and_burst() -> None:
@@ -335,7 +336,7 @@ def test_lpddr5_reads_after_activation_cas_and_latency() -> None:
 
 
 @settings(
-    max_examples=150,
+    max_examples=150 if LONG else 50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -20,13 +20,15 @@ from policies.predictors.predictor import Prediction
 from policies.requests.requests import IntArray
 from tests.policies.allocators.contract import LAYOUT, Contract, build, cases, state
 from tests.policies.allocators.plugin import PluginAllocator
+from tests.rotation import LONG
 
 CASES = cases()
+EXAMPLES = 40 if LONG else 20
 SOME = Demand(100, 0, Prediction(50.0), output=50)
 
 
 def run(
-    options: PolicyOptions, examples: int = 40, phases: Collection[Phase] = tuple(Phase)
+    options: PolicyOptions, examples: int = EXAMPLES, phases: Collection[Phase] = tuple(Phase)
 ) -> None:
     machine = type("Machine", (Contract,), {"options": options})
     run_state_machine_as_test(

@@ -22,10 +22,14 @@ from policies.serving.metrics import Metrics
 from policies.serving.serving import admissible, build_replica, model_of_a_card, serve
 from tests.policies.allocators.contract import cases
 from tests.policies.small import MODEL, device, mixed, requests, run, spec
+from tests.rotation import rotated
 
 V0 = {"name": "v0", "max_model_len": 1024}
 ALIKE = {"watermark": 0.0, "cached_recompute": False, "free_list": "lifo"}
-CASES = cases()
+CASES = dict(cases())
+MANNERS: dict[str, dict[str, Any]] = {
+    "recompute": {}, "swap": {"preemption": "swap"}, "chunked": {"chunked_prefill": True}
+}  # fmt: skip
 
 
 class Scene:
@@ -245,12 +249,11 @@ def test_swapping_takes_the_time_of_the_link_to_the_host() -> None:
     assert share == pytest.approx(64 * MODEL.kv_token_bytes * 1e-6)
 
 
-@pytest.mark.parametrize("options", [c[1] for c in CASES], ids=[c[0] for c in CASES])
-@pytest.mark.parametrize("more", [{}, {"preemption": "swap"}, {"chunked_prefill": True}])
-def test_everybody_is_served_by_every_policy(options: Any, more: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("policy", "manner"), rotated([*CASES], [*MANNERS]))
+def test_everybody_is_served_by_every_policy(policy: str, manner: str) -> None:
     stream = mixed(200)
     changes = {
-        "policy": options.model_dump(), "engine": {**V0, **more},
+        "policy": CASES[policy].model_dump(), "engine": {**V0, **MANNERS[manner]},
         "predictor": {"kind": "lognormal", "sigma": 0.5},
     }  # fmt: skip
     result = run(4096, stream, **changes)

@@ -23,6 +23,7 @@ from policies.requests.workload import WorkloadSpec, generate, workload_document
 from policies.serving.serving import ServingSpec, serve
 from tests.policies.memory.agreement import Agreement, compare
 from tests.policies.small import MODEL, device, mixed, requests, run, spec
+from tests.rotation import long
 
 ENGINE = {"max_model_len": 1024}
 FOUR = MODEL.model_copy(update={"layers": 4})
@@ -34,7 +35,7 @@ def served(fidelity: str, policy: str, count: int = 50) -> Any:
     return serve(memory, FOUR, spec(**changes), mixed(count), seed=1).metrics
 
 
-@pytest.mark.parametrize("policy", ["paged", "odma"])
+@pytest.mark.parametrize("policy", ["odma", *long("paged")])
 def test_one_layer_stands_for_the_others(policy: str) -> None:
     full, exhaustive = (served(name, policy) for name in ("full", "exhaustive"))
     ratio = full["output_tokens_per_s"] / exhaustive["output_tokens_per_s"]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.policies.serving.plain import Life, serve
 from tests.policies.small import requests, run
+from tests.rotation import LONG
 
 POLICIES: dict[str, dict[str, Any]] = {
     "paged": {"name": "paged"},
@@ -22,7 +23,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=30, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=30 if LONG else 12, phases=(Phase.explicit, Phase.generate))
 @given(
     gaps=st.lists(st.sampled_from([0.0, 0.0, 1e-4, 7e-4, 5e-3, 0.1]), min_size=1, max_size=14),
     data=st.data(),

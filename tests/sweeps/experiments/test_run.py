@@ -22,6 +22,9 @@ from sweeps.workers.progress import Progress
 ROOT = Path(__file__).resolve().parents[3]
 MANY = ["replications=30", "requests=200"]
 QUIET = Progress(terminal=False)
+each_number_of_jobs = pytest.mark.parametrize(
+    "jobs", ["2", pytest.param("1", marks=pytest.mark.long)]
+)
 
 
 def results(path: Path) -> list[dict[str, Any]]:
@@ -86,7 +89,7 @@ def test_workers_do_not_change_results(whole: Path, tmp_path: Path) -> None:
     same(tmp_path / "run", whole)
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@each_number_of_jobs
 def test_kill_9_keeps_what_was_finished(jobs: str, whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = start(out, "--jobs", jobs)
@@ -119,7 +122,7 @@ def test_workers_do_not_outlive_a_killed_run(tmp_path: Path) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@each_number_of_jobs
 def test_ctrl_c_keeps_what_was_finished_and_says_so(jobs: str, whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = start(out, "--jobs", jobs)

@@ -67,7 +67,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_does_not_fit_is_the_inputs_fault(tmp_path: Path) -> None:
-    sweep = load_sweep("kv-dma", ["batch.sequences=9000", COSTS, *ONE])
+    sweep = load_sweep("kv-dma", ["batch.sequences=9000", "replications=1", COSTS, *ONE])
     run = run_sweep(sweep, tmp_path / "run", False, 1, Progress(terminal=False))
     assert run.at_fault and "9000 sequences of 2048 tokens do not fit" in run.failures[0]
 

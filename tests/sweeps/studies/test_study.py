@@ -22,6 +22,7 @@ from sweeps.studies.sampler import best, ranking, unbeaten
 from sweeps.studies.study_run import Workers
 from sweeps.studies.study_spec import load_study
 from sweeps.workers.outcome import Outcome
+from tests.rotation import long
 from tests.sweeps.studies.studies import QUIET, TINY, results, run, start, tiny
 
 
@@ -73,7 +74,7 @@ def test_more_trials_go_on_as_if_never_stopped(whole: Path, tmp_path: Path) -> N
     assert "trials: 10" in (out / "config.yaml").read_text()
 
 
-@pytest.mark.parametrize("lines", [3, 4, 6, 9, 12, 17, 22, 27])
+@pytest.mark.parametrize("lines", [3, 9, 17, *long(4, 6, 12, 22, 27)])
 def test_a_journal_cut_anywhere_comes_to_the_same(lines: int, whole: Path, tmp_path: Path) -> None:
     """Cut after so many whole lines, with a torn one behind them."""
     out = tmp_path / "run"
@@ -87,13 +88,12 @@ def test_a_journal_cut_anywhere_comes_to_the_same(lines: int, whole: Path, tmp_p
     same(out, whole)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *long(2, 3)])
 def test_kill_9_loses_and_repeats_nothing(seed: int, whole: Path, tmp_path: Path) -> None:
     killed(random.Random(seed), whole, tmp_path / "run")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(100, 200))
+@pytest.mark.parametrize("seed", long(*range(100, 200)))
 def test_kill_9_at_many_points(seed: int, whole: Path, tmp_path: Path) -> None:
     killed(random.Random(seed), whole, tmp_path / "run")
 
