@@ -18,7 +18,7 @@ from sweeps.experiments.sweep import label
 from sweeps.render.chart import Bar, Bars
 from sweeps.render.section import Block, Grid, Say, Section
 from sweeps.reports import phrases
-from sweeps.reports.facts import Change
+from sweeps.reports.facts import MetricChange
 from sweeps.reports.formats import said
 from sweeps.reports.table import Row, Table, read_table
 from sweeps.reports.verdict import judge
@@ -31,11 +31,11 @@ _CODE = ("version", "commit", "dirty", "python", "libraries")
 
 
 @dataclass(frozen=True)
-class Pair:
+class PointPair:
     """A point that both runs have."""
 
     title: str
-    changes: list[Change]
+    changes: list[MetricChange]
     same: bool
     """Whether every metric of every replication is the same, bit for bit."""
 
@@ -50,7 +50,7 @@ class Comparison:
     inputs: list[tuple[str, Any, Any]] = field(default_factory=list)
     """Dotted path, value in A, value in B."""
     code: list[tuple[str, Any, Any]] = field(default_factory=list)
-    pairs: list[Pair] = field(default_factory=list)
+    pairs: list[PointPair] = field(default_factory=list)
     alone: dict[str, list[str]] = field(default_factory=dict)
     """By run: titles of the points that only it has."""
 
@@ -113,12 +113,12 @@ def _at(base: Any, path: str) -> Any:
     return base
 
 
-def _pair(title: str, ours: Row, theirs: Row) -> Pair:
+def _pair(title: str, ours: Row, theirs: Row) -> PointPair:
     changes = [change for figure in FIGURES if (change := _change(figure, ours, theirs))]
-    return Pair(title, changes, ours.replications == theirs.replications)
+    return PointPair(title, changes, ours.replications == theirs.replications)
 
 
-def _change(figure: Figure, ours: Row, theirs: Row) -> Change | None:
+def _change(figure: Figure, ours: Row, theirs: Row) -> MetricChange | None:
     common = sorted(
         r for r in set(ours.replications) & set(theirs.replications)
         if ours.seeds.get(r) == theirs.seeds.get(r)
@@ -140,7 +140,7 @@ def _change(figure: Figure, ours: Row, theirs: Row) -> Change | None:
     else:
         found = difference(after, before)
     old, new = (math.fsum(values) / len(values) for values in (before, after))
-    return Change(figure, old, new, found, relative, paired)
+    return MetricChange(figure, old, new, found, relative, paired)
 
 
 def section(found: Comparison) -> Section:
@@ -174,7 +174,7 @@ def sentences(found: Comparison) -> list[str]:
     ]
 
 
-def throughput(pair: Pair) -> Change | None:
+def throughput(pair: PointPair) -> MetricChange | None:
     """The change that decides."""
     return next((c for c in pair.changes if c.figure.metric == THROUGHPUT), None)
 
@@ -205,9 +205,9 @@ def _charts(found: Comparison) -> Iterator[Bars]:
     bars = []
     for pair in found.pairs:
         if (change := throughput(pair)) is not None:
-            for name, value in zip(found.names, (change.ours, change.theirs), strict=True):
+            for i, value in enumerate((change.ours, change.theirs)):
                 mean = Interval(value, value, value, 0)
-                bars.append(Bar(f"{pair.title}: {name}", mean, name == found.names[0]))
+                bars.append(Bar(f"{pair.title}: {found.names[i]}", mean, i == 0))
     if bars:
         yield Bars("Output tokens/s, A pale and B dark", bars)
 
@@ -261,7 +261,7 @@ def record(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _metric(c: Change) -> dict[str, Any]:
+def _metric(c: MetricChange) -> dict[str, Any]:
     return {
         "metric": c.figure.metric, "a": c.ours, "b": c.theirs, "change": c.change.mean,
         "low": c.change.low, "high": c.change.high, "relative": c.relative, "paired": c.paired,

@@ -19,7 +19,7 @@ from sweeps.results.statistics import Interval
 if TYPE_CHECKING:
     from hwmodel.measure.racm import Condition
 
-Outcome = Literal["won", "undecided", "unbound", "alone"]
+GroupOutcome = Literal["won", "undecided", "unbound", "alone"]
 """Of a group: one leads all others significantly, does not lead all of them, leads where KV memory
 was not its limit, or is the only one with results."""
 RandomAccessAnswer = Literal["not random-access bound", "random-access bound", "undecided"]
@@ -75,7 +75,7 @@ class Verdict:
     """A group's outcome: its leader by the mean, and the gaps to the others, smallest first."""
 
     title: str
-    outcome: Outcome
+    outcome: GroupOutcome
     leader: str = ""
     rate: float = 0.0
     """The leader's: output tokens/s, or GB/s of KV where `reads`."""
@@ -222,7 +222,7 @@ class BreakEven:
 
 
 @dataclass(frozen=True)
-class Change:
+class MetricChange:
     """One metric of one point in two runs: its means, and the change from the first."""
 
     figure: Figure

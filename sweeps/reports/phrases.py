@@ -12,11 +12,11 @@ from sweeps.experiments.variant import AS_DESCRIBED
 from sweeps.reports.facts import (
     BreakEven,
     Cause,
-    Change,
     Crossing,
     Dependence,
     Edge,
     Gap,
+    MetricChange,
     RandomAccess,
     Sensitivity,
     StudyGain,
@@ -128,7 +128,7 @@ def _more(gaps: list[Gap], word: str = "more") -> str:
 def _kv_share(found: Verdict) -> str:
     if found.kv_share is None:
         return ""
-    return f" Reading KV takes {share(found.kv_share)} of the step, which scales the gain per step."
+    return f" Reading KV takes {share(found.kv_share)} of a step; the gap applies to that share."
 
 
 def _needed(found: Verdict) -> str:
@@ -383,7 +383,7 @@ _LISTED = 12
 
 
 def results(
-    count: int, same: bool, changes: list[tuple[str, Change]], b: str
+    count: int, same: bool, changes: list[tuple[str, MetricChange]], b: str
 ) -> Iterator[str]:  # fmt: skip
     """count: points in both; same: bit for bit; changes: of output tokens/s, by point."""
     if not count:
@@ -398,7 +398,7 @@ def results(
             yield f"Results: {len(changes) - _LISTED} more points are in the table."
 
 
-def _change(change: Change, b: str) -> str:
+def _change(change: MetricChange, b: str) -> str:
     means = f"{change.theirs:,.1f} output tokens/s in {b} against {change.ours:,.1f}"
     match change.certain:
         case "the same":

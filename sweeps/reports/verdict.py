@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from sweeps.reports import phrases
-from sweeps.reports.facts import Gap, Outcome, Verdict
+from sweeps.reports.facts import Gap, GroupOutcome, Verdict
 from sweeps.reports.gap import binds, gap, pairs
 from sweeps.reports.table import Group, Row
 from sweeps.results.figures import COMPUTE, KV_RATE, KV_SHARE, PREEMPTIONS_EACH, THROUGHPUT
@@ -55,7 +55,7 @@ def _of_reads(title: str, rows: list[Row]) -> Verdict:
             found = relative_gap(best.values(KV_RATE, among), other.values(KV_RATE, among))
             gaps.append(Gap(best.name, other.name, found))
     gaps.sort(key=_size)
-    outcome: Outcome = "undecided" if any(item.total.sign <= 0 for item in gaps) else "won"
+    outcome: GroupOutcome = "undecided" if any(item.total.sign <= 0 for item in gaps) else "won"
     rate, share = best.mean(KV_RATE) or 0.0, best.mean(KV_SHARE)
     return Verdict(title, outcome, best.name, rate, gaps, reads=True, kv_share=share)
 
