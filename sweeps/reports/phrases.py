@@ -162,9 +162,7 @@ def _layout(gaps: list[Gap]) -> str:
         return "The effect of memory layout is not known without the analytic control"
     sure = [f"{points(part)} against {other}" for other, part in parts if part.sign]
     unsure = [
-        f"{points(part)} against {other}".replace(" (", ", ").replace(") ", ", ")
-        for other, part in parts
-        if not part.sign
+        f"{aside(points(part))[1:-1]}, against {other}" for other, part in parts if not part.sign
     ]
     if not sure:
         return f"The effect of memory layout is not significant ({'; '.join(unsure)})"
@@ -253,19 +251,16 @@ def sensitivity(found: Sensitivity, compared: bool, alone: list[str]) -> str:
     alone: the changes that are not several together."""
     moved = {name: found.effects[name] for name in alone if name in found.effects}
     sure = sorted((name for name in moved if moved[name].sign), key=lambda n: -abs(moved[n].mean))
-    start = found.subject
+    text = found.subject
     if compared:
-        start += f" is {ratio(found.levels[AS_DESCRIBED])} as described. Effects on it"
+        text += f" is {ratio(found.levels[AS_DESCRIBED])} as described"
     if sure:
-        largest = ", the largest" if len(sure) > _SHOWN else ""
-        start += (
-            f"{largest}: {', '.join(f'{name} {effect(moved[name])}' for name in sure[:_SHOWN])}"
-        )
-    idle = len(moved) - len(sure)
-    counts = (
-        f"{idle} of {len(moved)} changes {'has' if idle == 1 else 'have'} no significant effect"
-    )
-    text = f"{start}. {counts}" if sure else f"{start}: {counts}"
+        text += ". Effects on it" if compared else ""
+        text += ", the largest: " if len(sure) > _SHOWN else ": "
+        text += ", ".join(f"{name} {effect(moved[name])}" for name in sure[:_SHOWN])
+    idle, mark = len(moved) - len(sure), ". " if sure or compared else ": "
+    have = "has" if idle == 1 else "have"
+    text += f"{mark}{idle} of {len(moved)} changes {have} no significant effect"
     return said(f"{text}; {_ranking(found)}" if compared else f"{text}.")
 
 

@@ -118,8 +118,8 @@ def paged_in_short(found: list[Effects]) -> str:
     capacities, layouts = [c for c, _ in known], [part for _, part in known]
     text = (
         f"The difference between paged and contiguous reservation is {_which(capacities, layouts)}:"
-        f" over {len(known)} pairs capacity changes throughput by {_range(capacities)}, layout by "
-        f"{_range(layouts)}, its KV bandwidth alone by {_range([e.kv for e in found])}."
+        f" over {len(known)} comparisons capacity changes throughput by {_range(capacities)},"
+        f" layout by {_range(layouts)}, its KV bandwidth alone by {_range([e.kv for e in found])}."
     )
     moved = [e.bandwidth for e in found if e.bandwidth is not None]
     return f"{text} Bandwidth changes the gaps by {_range(moved)}." if moved else text

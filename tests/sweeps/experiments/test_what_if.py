@@ -133,7 +133,7 @@ def test_sentences_say_what_changes_the_rates_and_the_ranking(tmp_path: Path) ->
     del config["changes"]["turning"]
     less = sentences(read_table(RunDirectory(planted(tmp_path / "less", config))))
     assert less[0].endswith(
-        "on it: 3 of 3 changes have no significant effect; none reverses the ranking."
+        "as described. 3 of 3 changes have no significant effect; none reverses the ranking."
     )
 
 

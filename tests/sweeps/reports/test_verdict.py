@@ -63,7 +63,7 @@ def test_the_winner_is_named_with_its_rate_and_its_gap() -> None:
     assert verdict.sentence == (
         "card: odma serves 130.0 output tokens/s, 30 % (95 % CI 30 to 30) more than static. Decided"
         " by capacity. The effect of memory layout is not significant (0.0 percentage points, 95 %"
-        " CI -0.5 to 0.5, against static); static runs 5.0 requests at once against 10.0 and uses"
+        " CI -0.6 to 0.6, against static); static runs 5.0 requests at once against 10.0 and uses"
         " 45 % of what it reserves against 90 %."
     )
 
@@ -226,7 +226,7 @@ def test_memory_that_did_not_bind_names_no_winner(share: float, outcome: str) ->
     if outcome == "unbound":
         assert verdict.limits == pytest.approx(limits) and not verdict.best
         assert verdict.sentence == (
-            "card: KV memory did not limit odma (2 % of the time, no preemptions, sequence cap"
+            "card: KV memory did not limit odma (3 % of the time, no preemptions, sequence cap"
             " 98 %), so there is no ranking."
         )
 

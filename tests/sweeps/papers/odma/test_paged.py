@@ -121,7 +121,7 @@ def test_policies_are_set_beside_the_first_card(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({}, "is capacity, not layout: over 3 pairs capacity changes throughput by +10.5 to"),
+        ({}, "is capacity, not layout: over 3 comparisons capacity changes throughput by +10.5 to"),
         ({"capacity": (0.01, 0, 0), "layout": (-0.3, -0.2, -0.1)}, "is layout, not capacity"),
         ({"capacity": (0.1, 0.1, 0.1), "layout": (-0.05, -0.05, -0.05)}, "is capacity more than"),
         ({"capacity": (0, 0, 0), "layout": (-0.01, 0, 0), "spread": 0.1},
