@@ -96,9 +96,8 @@ def _undecided(found: Verdict) -> str:
 
 def _unbound(found: Verdict) -> str:
     """KV memory did not limit the leader: what did, and whom it did limit all the same."""
-    preempted = f"{found.preemptions:.2g} preemptions per request" if found.preemptions else (
-        "no preemptions"
-    )  # fmt: skip
+    count = found.preemptions
+    preempted = f"{count:.2g} preemptions per request" if count else "no preemptions"
     rest = {name: part for name, part in found.limits.items() if name != KV_MEMORY}
     limits = [f"{share(found.limits.get(KV_MEMORY, 0.0))} of the time", preempted]
     if rest:
@@ -107,11 +106,8 @@ def _unbound(found: Verdict) -> str:
     text = f"KV memory did not limit {found.leader} ({', '.join(limits)}), so there is no ranking."
     if bound := [gap for gap in found.gaps if gap.bound]:
         names = listed(gap.other for gap in bound)
-        unsure = all(gap.total.sign > 0 for gap in bound)
-        text += (
-            f" It did limit {names}; {found.leader} serves {_more(bound)}"
-            f"{'' if unsure else ' (not all significant)'}."
-        )
+        note = "" if all(gap.total.sign > 0 for gap in bound) else " (not all significant)"
+        text += f" It did limit {names}; {found.leader} serves {_more(bound)}{note}."
     return text
 
 
@@ -166,10 +162,8 @@ def _layout(gaps: list[Gap]) -> str:
     ]
     if not sure:
         return f"The effect of memory layout is not significant ({'; '.join(unsure)})"
-    text = f"Memory layout accounts for {listed(sure)}"
-    return (
-        f"{text}; its other effects are not significant ({'; '.join(unsure)})" if unsure else text
-    )
+    rest = f"; its other effects are not significant ({'; '.join(unsure)})" if unsure else ""
+    return f"Memory layout accounts for {listed(sure)}{rest}"
 
 
 def _rest(gap: Gap) -> str:
