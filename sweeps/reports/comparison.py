@@ -17,57 +17,25 @@ from typing import Any
 from sweeps.experiments.sweep import label
 from sweeps.render.chart import Bar, Bars
 from sweeps.render.section import Block, Grid, Say, Section
+from sweeps.reports import phrases
+from sweeps.reports.facts import MetricChange
+from sweeps.reports.formats import said
 from sweeps.reports.table import Row, Table, read_table
-from sweeps.reports.verdict import judge, percent
+from sweeps.reports.verdict import judge
 from sweeps.results.figures import FIGURES, THROUGHPUT, Figure
 from sweeps.results.statistics import LEVEL, Interval, difference, grown, interval, log_ratios
 from sweeps.results.store import RunDirectory, differences
 
 _NOT_INPUTS = ("sha256", "name", "summary", "question")
 _CODE = ("version", "commit", "dirty", "python", "libraries")
-_SHOWN = 12
-"""Inputs that differ and points that are told in sentences; tables have them all."""
 
 
 @dataclass(frozen=True)
-class Change:
-    """One metric of one point: means in A and B, and the change from A to B."""
-
-    figure: Figure
-    ours: float
-    theirs: float
-    change: Interval
-    """Relative to A where `relative`, else a difference in the metric's own unit."""
-    relative: bool
-    paired: bool
-
-    @property
-    def text(self) -> str:
-        """The change with its interval."""
-        if self.relative:
-            return percent(self.change)
-        mean, low, high = (
-            self.figure.text(value) if math.isfinite(value) else "?"
-            for value in (self.change.mean, self.change.low, self.change.high)
-        )
-        return f"{mean} ({low} to {high})"
-
-    @property
-    def certain(self) -> str:
-        """Whether the interval leaves zero out, in a word."""
-        if self.change.low == self.change.high == 0:
-            return "the same"
-        if self.change.count < 2:
-            return "unknown"
-        return ("may be nothing", "more", "less")[self.change.sign]
-
-
-@dataclass(frozen=True)
-class Pair:
+class PointPair:
     """A point that both runs have."""
 
     title: str
-    changes: list[Change]
+    changes: list[MetricChange]
     same: bool
     """Whether every metric of every replication is the same, bit for bit."""
 
@@ -82,7 +50,7 @@ class Comparison:
     inputs: list[tuple[str, Any, Any]] = field(default_factory=list)
     """Dotted path, value in A, value in B."""
     code: list[tuple[str, Any, Any]] = field(default_factory=list)
-    pairs: list[Pair] = field(default_factory=list)
+    pairs: list[PointPair] = field(default_factory=list)
     alone: dict[str, list[str]] = field(default_factory=dict)
     """By run: titles of the points that only it has."""
 
@@ -145,12 +113,12 @@ def _at(base: Any, path: str) -> Any:
     return base
 
 
-def _pair(title: str, ours: Row, theirs: Row) -> Pair:
+def _pair(title: str, ours: Row, theirs: Row) -> PointPair:
     changes = [change for figure in FIGURES if (change := _change(figure, ours, theirs))]
-    return Pair(title, changes, ours.replications == theirs.replications)
+    return PointPair(title, changes, ours.replications == theirs.replications)
 
 
-def _change(figure: Figure, ours: Row, theirs: Row) -> Change | None:
+def _change(figure: Figure, ours: Row, theirs: Row) -> MetricChange | None:
     common = sorted(
         r for r in set(ours.replications) & set(theirs.replications)
         if ours.seeds.get(r) == theirs.seeds.get(r)
@@ -172,7 +140,7 @@ def _change(figure: Figure, ours: Row, theirs: Row) -> Change | None:
     else:
         found = difference(after, before)
     old, new = (math.fsum(values) / len(values) for values in (before, after))
-    return Change(figure, old, new, found, relative, paired)
+    return MetricChange(figure, old, new, found, relative, paired)
 
 
 def section(found: Comparison) -> Section:
@@ -191,81 +159,33 @@ def section(found: Comparison) -> Section:
 
 def sentences(found: Comparison) -> list[str]:
     """What differs in plain words: inputs, results, verdicts."""
-    return [_said_inputs(found), *_said_results(found), *_said_verdicts(found)]
+    asked = [
+        f"{path} {_short(old)} -> {_short(new)}"
+        for path, old, new in found.inputs
+        if not path.startswith("resolved.")
+    ]
+    programs = sorted({path.split(".")[0] for path, _, _ in found.code})
+    same = all(pair.same for pair in found.pairs)
+    changes = [(p.title, change) for p in found.pairs if (change := throughput(p)) is not None]
+    return [
+        phrases.inputs(asked, len(found.inputs), programs),
+        *map(said, phrases.results(len(found.pairs), same, changes, found.names[1])),
+        *_verdict_changes(found),
+    ]
 
 
-def _said_inputs(found: Comparison) -> str:
-    asked = [item for item in found.inputs if not item[0].startswith("resolved.")]
-    if not found.inputs:
-        text = "Inputs: the same"
-    elif not asked:
-        text = f"Inputs: asked the same, of descriptions that differ in {_many(found.inputs)}"
-    else:
-        told = (f"{path} {_short(old)} -> {_short(new)}" for path, old, new in asked[:_SHOWN])
-        more = f" and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
-        verb = "differs" if len(asked) == 1 else "differ"
-        text = f"Inputs: {_many(asked)} {verb}: {'; '.join(told)}{more}"
-    code = sorted({path.split(".")[0] for path, _, _ in found.code})
-    return f"{text}. The programs differ in {', '.join(code)}." if code else f"{text}."
-
-
-def _many(items: list[Any]) -> str:
-    return "1 place" if len(items) == 1 else f"{len(items)} places"
-
-
-def _said_results(found: Comparison) -> Iterator[str]:
-    b = found.names[1]
-    if not found.pairs:
-        yield "Results: the two have no point in common, so nothing of them can be compared."
-        return
-    if all(pair.same for pair in found.pairs):
-        yield f"Results: the same, bit for bit, in all {len(found.pairs)} points."
-        return
-    told = [(pair, change) for pair in found.pairs if (change := throughput(pair)) is not None]
-    if told and all(change.certain == "the same" for _, change in told):
-        yield f"Results: the same output tokens/s in every replication of {len(told)} points."
-        return
-    for pair, change in told[:_SHOWN]:
-        yield f"{pair.title}: {_said(change, b)}."
-    if len(told) > _SHOWN:
-        yield f"Results: {len(told) - _SHOWN} more points are in the table."
-
-
-def throughput(pair: Pair) -> Change | None:
+def throughput(pair: PointPair) -> MetricChange | None:
     """The change that decides."""
     return next((c for c in pair.changes if c.figure.metric == THROUGHPUT), None)
 
 
-def _said(change: Change, b: str) -> str:
-    means = f"{change.theirs:,.1f} output tokens/s in {b} against {change.ours:,.1f}"
-    match change.certain:
-        case "the same":
-            return f"{means}, the same in every replication"
-        case "unknown":
-            return f"{means}, {_hundred(change)} % more; one replication gives no interval"
-        case "may be nothing":
-            return f"{means}, {change.text} more, which may be nothing"
-    if change.certain == "more":
-        return f"{means}, {change.text} more"
-    return f"{means}, {percent(_turned(change.change))} less"
-
-
-def _hundred(change: Change) -> str:
-    return f"{100 * change.change.mean:.1f}"
-
-
-def _turned(found: Interval) -> Interval:
-    return Interval(-found.mean, -found.high, -found.low, found.count)
-
-
-def _said_verdicts(found: Comparison) -> Iterator[str]:
-    """Where another competitor wins, or nobody does any more."""
+def _verdict_changes(found: Comparison) -> Iterator[str]:
+    """Where another competitor wins, or none does any more."""
     after = {group.title: judge(group) for group in found.b.groups}
     for group in found.a.groups:
         ours, theirs = judge(group), after.get(group.title)
         if theirs is not None and (ours.outcome, ours.best) != (theirs.outcome, theirs.best):
-            a, b = found.names
-            yield f"{group.title}: the verdict changes: {ours.short} in {a}, {theirs.short} in {b}."
+            yield phrases.changed_winner("the outcome changes", ours, theirs, found.names)
 
 
 def _note(found: Comparison) -> str:
@@ -277,19 +197,17 @@ def _note(found: Comparison) -> str:
     }.get(frozenset(paired), "")
     return (
         f"{how}(a to b): {100 * LEVEL:.0f} % intervals. Of {count} points without any difference"
-        f" {(1 - LEVEL) * count:.1f} would seem to differ."
+        f" {(1 - LEVEL) * count:.1f} would differ by chance."
     )
 
 
 def _charts(found: Comparison) -> Iterator[Bars]:
     bars = []
     for pair in found.pairs:
-        for name, row in zip(found.names, (0, 1), strict=True):
-            if (change := throughput(pair)) is not None:
-                value = (change.ours, change.theirs)[row]
-                bars.append(
-                    Bar(f"{pair.title}: {name}", Interval(value, value, value, 0), row == 0)
-                )
+        if (change := throughput(pair)) is not None:
+            for i, value in enumerate((change.ours, change.theirs)):
+                mean = Interval(value, value, value, 0)
+                bars.append(Bar(f"{pair.title}: {found.names[i]}", mean, i == 0))
     if bars:
         yield Bars("Output tokens/s, A pale and B dark", bars)
 
@@ -343,7 +261,7 @@ def record(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _metric(c: Change) -> dict[str, Any]:
+def _metric(c: MetricChange) -> dict[str, Any]:
     return {
         "metric": c.figure.metric, "a": c.ours, "b": c.theirs, "change": c.change.mean,
         "low": c.change.low, "high": c.change.high, "relative": c.relative, "paired": c.paired,

@@ -30,9 +30,8 @@ def findings(directories: Sequence[Path]) -> str:
     first = [Say(f"{table.name}: {found[0]}", "verdict") for table in tables
              if (found := sentences(table))]  # fmt: skip
     about = Say(
-        "Made by `make findings` from run directories: no number here is typed. Of each run the "
-        "question, what its results say, and the tables; `bankwise report` shows the charts, all "
-        "inputs and every assumed number."
+        "Made by `make findings` from run directories. Of each run: the question, what its results "
+        "say, and the tables; `bankwise report` adds charts, all inputs and every assumed number."
     )
     short = Section("In short", list(first))
     return markdown([Section("Findings", [about, short, *map(_section, tables)])])

@@ -8,8 +8,9 @@ metrics of the two say what it is.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from sweeps.reports.facts import Cause, Gap
+from sweeps.reports.phrases import PHASE_WORDS
 from sweeps.reports.table import Group, Row
 from sweeps.results.figures import KV_MEMORY, PREEMPTIONS_EACH, PREFILL, THROUGHPUT
 from sweeps.results.statistics import Interval, grown, interval, log_ratios, relative_gap
@@ -19,80 +20,67 @@ FEWER = 0.9
 """Fewer requests fit where the mean batch is below this share of the other's (assumed)."""
 RECOMPUTES = 0.05
 """Preemptions a request from which recompute is a reason (assumed)."""
+BINDS = 0.05
+"""KV memory binds where it is the limit for at least this share of the time (assumed)."""
+PREEMPTS = 0.01
+"""... or where requests are preempted at least so often each (assumed)."""
 UNKNOWN = Interval(0.0, -math.inf, math.inf, 0)
 
 
-@dataclass(frozen=True)
-class Gap:
-    """`best` against `other`. All intervals are relative to the other's throughput: 0.8 is 80 %."""
-
-    best: Row
-    other: Row
-    total: Interval
-    analytic: Interval | None = None
-    """The gap in the control; None where there is no control for both."""
-    layout: Interval | None = None
-    """The total less the analytic gap."""
-
-    @property
-    def name(self) -> str:
-        return self.other.name
-
-    @property
-    def rest_counts(self) -> bool:
-        """Whether something besides memory layout puts the best ahead, as far as is known."""
-        return self.analytic is None or self.analytic.sign > 0
-
-    @property
-    def causes(self) -> list[str]:
-        """What the rest is: `reservation`, `recompute`, both, or else `load` or `compute`."""
-        found = []
-        if self.lower("batch", FEWER) and self.lower("utilization"):
-            found.append("reservation")
-        preempted = self.other.mean(PREEMPTIONS_EACH) or 0.0
-        if preempted >= RECOMPUTES and self.higher(PREFILL):
-            found.append("recompute")
-        if found:
-            return found
-        limits = self.other.limits()
-        main = max(limits, key=lambda name: limits[name], default=KV_MEMORY)
-        return ["compute" if main == KV_MEMORY else "load"]
-
-    def lower(self, metric: str, share: float = 1.0) -> bool:
-        """Whether the other's metric is below `share` of the best's."""
-        ours, theirs = self.best.mean(metric), self.other.mean(metric)
-        return ours is not None and theirs is not None and theirs < share * ours
-
-    def higher(self, metric: str) -> bool:
-        """Whether the other's metric is above the best's."""
-        ours, theirs = self.best.mean(metric), self.other.mean(metric)
-        return ours is not None and theirs is not None and theirs > ours
+def binds(row: Row) -> bool:
+    """Whether KV memory limited this competitor."""
+    preempted = row.mean(PREEMPTIONS_EACH) or 0.0
+    return row.limits().get(KV_MEMORY, 0.0) >= BINDS or preempted >= PREEMPTS
 
 
 def gap(group: Group, best: Row, other: Row) -> Gap:
     """`best` against `other` of the group, over the replications that both have."""
-    among = pairs([best, other])
-    if not among:
-        return Gap(best, other, UNKNOWN)
-    total = relative_gap(best.values(THROUGHPUT, among), other.values(THROUGHPUT, among))
-    control = group.control(CONTROL)
-    if best.name not in control or other.name not in control:
-        return Gap(best, other, total)
-    ours, theirs = control[best.name], control[other.name]
-    among = pairs([best, other, ours, theirs])
-    if not among:
-        return Gap(best, other, total)
-    main = _log_ratios(best, other, among)
-    plain = _log_ratios(ours, theirs, among)
+    total, among, control = UNKNOWN, pairs([best, other]), group.control(CONTROL)
+    analytic = layout = None
+    if among:
+        total = relative_gap(best.values(THROUGHPUT, among), other.values(THROUGHPUT, among))
+        if best.name in control and other.name in control:
+            analytic, layout = _parts(best, other, control[best.name], control[other.name])
+    return Gap(best.name, other.name, total, analytic, layout, causes(best, other), binds(other))
+
+
+def _parts(
+    best: Row, other: Row, ours: Row, theirs: Row
+) -> tuple[Interval | None, Interval | None]:
+    """(the gap in the control, layout's part of the whole)."""
+    if not (among := pairs([best, other, ours, theirs])):
+        return None, None
+    main = log_ratios(best.values(THROUGHPUT, among), other.values(THROUGHPUT, among))
+    plain = log_ratios(ours.values(THROUGHPUT, among), theirs.values(THROUGHPUT, among))
     analytic = interval(plain).mapped(grown)
     layout = interval([a - b for a, b in zip(main, plain, strict=True)]).mapped(grown)
     # (1 + total) = (1 + analytic) (1 + layout): in points of the whole, layout's factor times base
-    points = layout.mapped(lambda part: (1 + analytic.mean) * part)
-    return Gap(best, other, total, analytic, points)
+    return analytic, layout.mapped(lambda part: (1 + analytic.mean) * part)
 
 
-def _log_ratios(ours: Row, theirs: Row, among: list[int]) -> list[float]:
-    return log_ratios(ours.values(THROUGHPUT, among), theirs.values(THROUGHPUT, among))
+def causes(best: Row, other: Row) -> list[Cause]:
+    """What of the gap is not layout: reservation, recompute or both, else load or compute."""
+
+    def both(metric: str) -> tuple[float, float]:
+        return other.mean(metric) or 0.0, best.mean(metric) or 0.0
+
+    found = []
+    batch, used, prefill = both("batch"), both("utilization"), both(PREFILL)
+    if batch[0] < FEWER * batch[1] and used[0] < used[1]:
+        found.append(Cause("reservation", (*batch, *used)))
+    preempted = other.mean(PREEMPTIONS_EACH) or 0.0
+    if preempted >= RECOMPUTES and prefill[0] > prefill[1]:
+        found.append(Cause("recompute", (*prefill, preempted)))
+    if found:
+        return found
+    limits = other.limits()
+    main = max(limits, key=lambda name: limits[name], default=KV_MEMORY)
+    if main != KV_MEMORY:
+        return [Cause("load", (limits[main],), main)]
+    times = {phase: both(phase) for phase in PHASE_WORDS}
+    phase = max(times, key=lambda name: times[name][0] - times[name][1])
+    theirs, ours = times[phase]
+    return [Cause("compute", (theirs, ours) if theirs > ours else (), phase)]
 
 
 def pairs(rows: list[Row], metric: str = THROUGHPUT) -> list[int]:

@@ -19,12 +19,8 @@ from sweeps.results.store import Record, RunDirectory
 
 PAGED, CONTIGUOUS = "paged", "oracle"
 KV, LIMIT, SHARE = "kv_gbps", "layout_limit", "kv_share"
-LPDDR5, MODEL = "mlu370-x4", "deepseek-r1-distill-qwen-7b"
-AS_DESCRIBED = "16KiB", "100ns"
-"""Window and descriptor cost of mlu370-x4."""
-TENTH = 0.1
 NEAR = 0.02
-"""Two bandwidths are told apart from this relative difference on (assumed)."""
+"""Two bandwidths that differ by less are alike (assumed)."""
 
 
 class Cells:
@@ -65,8 +61,8 @@ def page(directories: list[Path]) -> Iterator[str]:
     yield ""
     yield (
         "One layer's KV read of one decode batch, simulated whole, where an allocator in use has"
-        " put it (`docs/experiments.md`). `paged` has blocks of 16 tokens unless it says otherwise,"
-        " `oracle` is one run a sequence. Rebuilt by `make physics`."
+        " put it (`docs/experiments.md`); `oracle` is one contiguous run per sequence. Rebuilt by"
+        " `make physics`."
     )
     yield ""
     yield from _answer(runs)
@@ -76,25 +72,32 @@ def page(directories: list[Path]) -> Iterator[str]:
 
 def _answer(runs: list[Cells]) -> Iterator[str]:
     """Where paging costs bandwidth, and how much."""
-    gains = [
-        (gain.mean, run, place)
+    gains = {
+        run.config["name"]: sorted(
+            (gain.mean, place) for place in run.rows if (gain := run.gain(place)) is not None
+        )
         for run in runs
-        for place in run.rows
-        if (gain := run.gain(place)) is not None
-    ]
-    worse = sorted(item for item in gains if item[0] < -NEAR)
+    }
+    means = [mean for found in gains.values() for mean, _ in found]
+    slower, faster = sum(mean < -NEAR for mean in means), sum(mean > NEAR for mean in means)
     yield (
-        f"Of {len(gains)} conditions paged reads {len(worse)} more than {NEAR:.0%} slower than one"
-        f" run a sequence, {sum(item[0] > NEAR for item in gains)} more than {NEAR:.0%} faster, and"
-        " the rest alike. The slowest of each sweep:"
+        f"In {slower} of {len(means)} conditions paged reads more than {NEAR:.0%} slower than one"
+        f" run per sequence, in {faster} more than {NEAR:.0%} faster. Bandwidth of paged over that"
+        " of one run per sequence:"
     )
     yield ""
-    firsts = {run.config["name"]: (mean, run, place) for mean, run, place in reversed(worse)}
-    for mean, run, place in firsts.values():
-        where = ", ".join(
-            f"{axis.split('.')[-1]} {value}" for axis, value in zip(run.axes, place, strict=True)
-        )
-        yield f"- {mean:+.0%}: {where} (`{run.config['name']}`)"
+    for run in runs:
+        if found := gains[run.config["name"]]:
+            (least, place), (most, _) = found[0], found[-1]
+            where = ", ".join(
+                f"{axis.split('.')[-1]} {value}"
+                for axis, value in zip(run.axes, place, strict=True)
+            )
+            conditions = f"{len(found)} conditions" if len(found) > 1 else "1 condition"
+            yield (
+                f"- `{run.config['name']}`: {1 + least:.2f} to {1 + most:.2f} over {conditions}, "
+                f"lowest with {where}"
+            )
     limits = [
         (metrics[LIMIT], metrics[SHARE], run, place)
         for run in runs
@@ -106,61 +109,14 @@ def _answer(runs: list[Cells]) -> Iterator[str]:
     ]
     if limits:
         limit, share, _, place = max(limits, key=lambda item: item[0])
-        least = min(limits, key=lambda item: item[0])
+        lowest = min(item[0] for item in limits)
         yield ""
         yield (
-            "A step is not all KV: no layout can gain or cost more than share x (1 / efficiency"
-            f" - 1) of the step's time, {least[0]:.1%} to {limit:.1%} over batch and context here"
+            "Layout cannot change the time of a step by more than the share of the KV read x (1 /"
+            f" efficiency - 1), here {lowest:.1%} to {limit:.1%}"
             f" (the most at {', '.join(place)}, where KV is {share:.0%} of the step)."
         )
     yield ""
-    yield from _conclusion({run.config["name"]: run for run in runs})
-
-
-def _conclusion(runs: dict[str, Cells]) -> Iterator[str]:
-    """Under which conditions paging costs throughput on LPDDR5, as far as the runs tell."""
-    if not {"kv-dma", "kv-interleave", "kv-memory", "kv-share"} <= set(runs):
-        return
-    dma, spread, memory = runs["kv-dma"], runs["kv-interleave"], runs["kv-memory"]
-    plain, heads = dma.gain(("slice", *AS_DESCRIBED)), dma.gain(("head", *AS_DESCRIBED))
-    if plain is None or heads is None:
-        return
-    kv = runs["kv-share"].rows[LPDDR5, MODEL, "16", "2048"]["paged"][0][SHARE]
-    yield (
-        "**When does paging cost throughput on LPDDR5?** As `mlu370-x4` is described, paged reads"
-        f" KV at {_times(plain)} of the rate of contiguous runs, and at {_times(heads)} where every"
-        " core reads one head (extents of 4 KiB). It costs bandwidth where setting up a copy takes"
-        f" long: {_first_cost(dma, 'slice')} with extents of 16 KiB,"
-        f" {_first_cost(dma, 'head')} with extents of 4 KiB."
-        " Interleaves from 256 B to 4 KiB, with and without rotation and bank hashes,"
-        f" give {_range(spread)}, bank modes, burst lengths and all refresh choices"
-        f" {_range(memory)}. Of a decode step of 16 sequences of 2,048 tokens reading KV is"
-        f" {kv:.0%}, so that even half the KV bandwidth costs {kv / (1 + kv):.0%} of the throughput"
-        " there; with more context it can cost more (`kv-share`). What could turn the answer is"
-        " assumed: the descriptor cost (100 ns), the DMA window below 8 KiB, whether cores read"
-        " single heads, and an interleave of 4 KiB without rotation."
-    )
-    yield ""
-
-
-def _first_cost(run: Cells, spread: str) -> str:
-    """From which descriptor cost on paging loses a tenth, at the window that is described."""
-    window = AS_DESCRIBED[0]
-    costs = [place for place in run.rows if place[:2] == (spread, window)]
-    for place in costs:
-        gain = run.gain(place)
-        if gain is not None and gain.mean < -TENTH:
-            return f"{_times(gain)} at {place[2]}"
-    return f"none lost a tenth up to {costs[-1][2]}"
-
-
-def _range(run: Cells) -> str:
-    means = [1 + gain.mean for place in run.rows if (gain := run.gain(place)) is not None]
-    return f"{min(means):.2f} to {max(means):.2f}"
-
-
-def _times(gain: Interval) -> str:
-    return f"{1 + gain.mean:.2f} (± {gain.half:.2f})"
 
 
 def _table(run: Cells) -> Iterator[str]:

@@ -7,14 +7,8 @@ from collections.abc import Iterator
 from html import escape
 
 from hwmodel.measure.racm import Curve, Level, descriptor_gbps
-from sweeps.reports.racm_report import (
-    Racm,
-    alpha_of,
-    condition_text,
-    difference_text,
-    sentences,
-    size_text,
-)
+from sweeps.reports.phrases import condition_text, difference_text, size_text
+from sweeps.reports.racm_report import Racm, alpha_of, sentences
 from sweeps.results.statistics import LEVEL, interval
 from sweeps.results.version import version
 

@@ -4,6 +4,7 @@ combinations."""
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,21 +18,32 @@ from sweeps.results.statistics import LEVEL, Interval
 
 _SHOWN = 12
 """Charts of one axis."""
-_FIGURES = {
-    THROUGHPUT: ("Output tokens/s", 1.0),
-    "ttft_s.p99": ("TTFT p99, s", 1.0),
-}
-
-_OF_READS = {KV_RATE: ("KV read, GB/s", 1.0)}
+_SERVED = {THROUGHPUT: "Output tokens/s", "ttft_s.p99": "TTFT p99, s"}
+_READ = {KV_RATE: "KV read, GB/s"}
 """Of sweeps in which nothing is served."""
 
 
 @dataclass(frozen=True)
-class _Along:
+class _Numbers:
     """An axis whose values are numbers: where a row lies on it."""
 
-    axis: Axis
+    drawn: Axis
     of: Callable[[Row], float | None]
+
+
+def along(table: Table, path: str) -> list[tuple[str, list[Group]]]:
+    """Groups that differ in this axis alone, with what they have in common, in words."""
+    parts: dict[str, list[Group]] = {}
+    for group in table.groups:
+        if path in group.others:
+            rest = {key: value for key, value in group.others.items() if key != path}
+            where = json.dumps(rest, sort_keys=True, default=str)
+            parts.setdefault(where, []).append(group)
+    return [(_where(groups[0], path), groups) for groups in parts.values()]
+
+
+def _where(group: Group, path: str) -> str:
+    return ", ".join(label(value) for key, value in group.others.items() if key != path)
 
 
 def trends(table: Table) -> list[Lines]:
@@ -40,62 +52,53 @@ def trends(table: Table) -> list[Lines]:
 
 
 def _trends(table: Table, path: str) -> Iterator[Lines]:
-    if path == table.config["compare"] or (along := _along(table, path)) is None:
+    if path == table.config["compare"] or (axis := _axis(table, path)) is None:
         return
-    parts: dict[str, list[Group]] = {}
-    for group in table.groups:
-        rest = {key: value for key, value in group.others.items() if key != path}
-        parts.setdefault(json.dumps(rest, sort_keys=True, default=str), []).append(group)
-    for key, groups in list(parts.items())[:_SHOWN]:
-        where = ", ".join(map(label, json.loads(key).values()))
+    for where, groups in along(table, path)[:_SHOWN]:
         served = any(row.values(THROUGHPUT) for group in groups for row in group.rows)
-        for metric, (name, scale) in (_FIGURES if served else _OF_READS).items():
-            series = list(_series(groups, along, metric, scale))
-            if series:
-                title = f"{name} against {along.axis.label.split(',')[0]}"
+        for metric, name in (_SERVED if served else _READ).items():
+            if series := list(_series(groups, axis, metric)):
+                title = f"{name} against {axis.drawn.label.split(',')[0]}"
                 yield Lines(
-                    f"{title}: {where}" if where else title, along.axis, Axis(name), series,
+                    f"{title}: {where}" if where else title, axis.drawn, Axis(name), series,
                     f"Bands: {100 * LEVEL:.0f} % intervals of the mean.",
                 )  # fmt: skip
 
 
-def _series(groups: list[Group], along: _Along, metric: str, scale: float) -> Iterator[Series]:
-    names = dict.fromkeys(row.name for group in groups for row in group.main())
-    for name in names:
-        points: list[tuple[float, Interval]] = []
-        for group in groups:
-            for row in group.main():
-                place = along.of(row) if row.name == name else None
-                found = row.interval(metric)
-                if place is not None and found is not None:
-                    points.append((place, found.mapped(lambda value: scale * value)))
-        points.sort(key=lambda point: point[0])
-        if len(points) > 1:
-            x = [place for place, _ in points]
-            y = [found.mean for _, found in points]
-            sure = all(found.count > 1 for _, found in points)
-            low, high = (
-                ([f.low for _, f in points], [f.high for _, f in points]) if sure else ((), ())
-            )
-            yield Series(name, x, y, low, high)
+def _series(groups: list[Group], axis: _Numbers, metric: str) -> Iterator[Series]:
+    points: dict[str, list[tuple[float, Interval]]] = {}
+    for row in (row for group in groups for row in group.main()):
+        place, found = axis.of(row), row.interval(metric)
+        if place is not None and found is not None:
+            points.setdefault(row.name, []).append((place, found))
+    for name, several in points.items():
+        several.sort(key=lambda point: point[0])
+        if len(several) > 1:
+            yield band(name, [place for place, _ in several], [each for _, each in several])
 
 
-def _along(table: Table, path: str) -> _Along | None:
+def band(name: str, x: list[float], found: list[Interval]) -> Series:
+    """A line with its intervals, where all points have one."""
+    sure = all(math.isfinite(each.half) for each in found)
+    low, high = ([e.low for e in found], [e.high for e in found]) if sure else ((), ())
+    return Series(name, x, [each.mean for each in found], low, high)
+
+
+def _axis(table: Table, path: str) -> _Numbers | None:
     """How rows lie along an axis, None where its values are no numbers."""
     values = table.config["axes"][path]
     if len(values) < 2:
         return None
     if path.split(".")[0] == "load":
-        return _Along(Axis("offered load, requests/s"), lambda row: row.rate_per_s)
+        return _Numbers(Axis("offered load, requests/s"), lambda row: row.rate_per_s)
     kinds = {_dimension(value) for value in values}
     if len(kinds) != 1 or None in kinds:
         return None
     (kind,) = kinds
     scale: Literal["bytes", "linear"] = "bytes" if kind == "size" else "linear"
     unit = {"": "", "size": "", "time": ", ns", "bandwidth": ", B/s"}.get(str(kind), f", {kind}")
-    return _Along(
-        Axis(f"{path}{unit}", scale, zero=False), lambda row: number(row.overrides.get(path))
-    )
+    drawn = Axis(f"{path}{unit}", scale, zero=False)
+    return _Numbers(drawn, lambda row: number(row.overrides.get(path)))
 
 
 def _dimension(value: Any) -> str | None:

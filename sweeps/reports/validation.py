@@ -31,8 +31,6 @@ def _measured(name: str) -> Iterator[str]:
     yield (
         "`of peak`: the share of the memory's bandwidth (decode) or of the FLOPs (prefill) that the"
         " measured time comes to, by the bytes and FLOPs that the model must move and compute."
-        " Nothing is fitted but the card's prefill efficiency, the mean of the two shares at 2,048"
-        " tokens."
     )
     yield ""
     yield "| | source | measured ms | model ms | model / measured | of peak |"

@@ -1,5 +1,5 @@
-"""What a run of the ODMA paper's table with `paged` beside it says: how much of the gap between
-paged and contiguous reservation is layout, how much capacity, and what bandwidth does to it.
+"""A run of the ODMA paper's table with `paged` beside it: how much of the gap between paged and
+contiguous reservation is layout, how much capacity, and what bandwidth does to it.
 
 All effects are logarithms of ratios of output tokens/s, taken in each replication (the same
 requests and arrivals), then their mean with its interval.
@@ -12,22 +12,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sweeps.experiments.sweep import label
+from sweeps.papers.odma import odma_words
 from sweeps.papers.odma.paper_verdict import given
 from sweeps.render.chart import Bar, Bars, Chart
+from sweeps.reports.formats import NONE, bare, between, mean_text, percent, share
 from sweeps.reports.gap import CONTROL, pairs
 from sweeps.reports.table import Group, Row, Table
-from sweeps.reports.verdict import listed, percent
 from sweeps.results.statistics import Interval, grown, interval, log_ratios
 
 PAGED = "paged"
 RATE, KV, KV_TIME, FLOPS = "throughput", "kv_gbps", "kv_time_share", "compute_share"
 SAME = 0.01
 """Peak bandwidths that differ by less than this are equal (assumed)."""
-DWARFS = 5.0
-"""One effect makes a gap rather than another where it is more than this many times as large
-(assumed)."""
 BOUND = 0.05
-"""Share of step time from which FLOPs are told to bind (assumed)."""
+"""Share of step time from which a policy is called compute-bound (assumed)."""
 EFFICIENCY = "_efficiency"
 """How the paths end of numbers that say which share of its FLOPs an accelerator reaches."""
 DEFINITIONS = (
@@ -42,7 +40,6 @@ DEFINITIONS = (
     "rest of layout is what else differs: prefill, migrations, and what small delays change in who "
     "is admitted and preempted when.",
     "Bandwidth: the gap on this card less the gap on the first.",
-    "odma is the paper's, with a pool for each bucket.",
 )
 
 
@@ -57,6 +54,33 @@ class Effects:
     kv: Interval
     bandwidth: Interval | None
     """None on the first card."""
+
+
+@dataclass(frozen=True)
+class CardEffects:
+    """One card instead of another."""
+
+    change: str
+    """Which."""
+    faster: dict[str, Interval]
+    """By policy."""
+    gaps: dict[str, Interval]
+    """Of paged's gap, by other policy."""
+    compute_bound: dict[str, float]
+    """Policy -> share of its step time on the card, where that is not small."""
+    assumed: list[str]
+    """The assumed numbers that say how fast FLOPs are."""
+
+
+@dataclass(frozen=True)
+class OtherControl:
+    """Capacity under a control besides the analytic one."""
+
+    control: str
+    changed: list[str]
+    """What it changes, in words."""
+    capacities: list[tuple[str, str, Interval, Interval]]
+    """(card, other policy, capacity under the analytic control, under this one)."""
 
 
 @dataclass(frozen=True)
@@ -95,14 +119,15 @@ def is_paged(table: Table) -> bool:
 
 def paged_sentences(table: Table) -> list[str]:
     """What all data sets say together, then each card's effects, then what bandwidth does."""
-    parts = [(_name(table, group), _cards(group)) for group in table.groups]
-    found = []
-    for name, cards in parts:
-        found += [f"{name}, {card.title}: {_card(card, cards[0])}" for card in cards]
-        found += [f"{name}: {text}." for text in _bandwidth(cards, _on(table))]
-        found += [f"{name}, {text}." for text in _otherwise(table, cards)]
-    everything = [each for _, cards in parts for each in _all(cards)]
-    return [_in_short(everything), *found] if everything else found
+    found, everything = [], []
+    for group in table.groups:
+        name, cards = _name(table, group), _cards(group)
+        for card in cards:
+            everything += (effects := _effects(card, cards[0]))
+            found.append(f"{name}, {card.title}: {odma_words.paged_card(effects)}")
+        found += [f"{name}: {odma_words.card_change(e)}" for e in _card_changes(table, cards)]
+        found += [f"{name}, {odma_words.other_control(o)}" for o in _other_controls(table, cards)]
+    return [odma_words.paged_in_short(everything), *found] if everything else found
 
 
 def effect_rows(table: Table) -> tuple[list[str], list[list[str]]]:
@@ -129,15 +154,13 @@ def policy_rows(table: Table) -> tuple[list[str], list[list[str]]]:
         for card in cards:
             for policy in _policies(card):
                 rate = card.main.interval(f"{RATE}.{policy}")
-                plain = card.control and card.control.mean(f"{RATE}.{policy}")
+                plain = card.control.mean(f"{RATE}.{policy}") if card.control else None
                 faster = None if card is cards[0] else _speedup(card, cards[0], policy)
-                shares = [
-                    f"{100 * card.mean(m, policy):.0f} %" for m in (KV_TIME, FLOPS, "prefill_share")
-                ]
+                shares = [share(card.mean(m, policy)) for m in (KV_TIME, FLOPS, "prefill_share")]
                 rows.append([
                     _name(table, group), card.title, policy, _rate(rate),
-                    "–" if plain is None else f"{plain:,.0f}",
-                    "–" if faster is None else percent(faster.mapped(grown)),
+                    mean_text(plain, 0),
+                    NONE if faster is None else bare(percent(faster.mapped(grown))),
                     *(f"{card.mean(m, policy):.0f}" for m in ("batch", KV)),
                     *shares,
                 ])  # fmt: skip
@@ -175,10 +198,6 @@ def _cards(group: Group) -> list[Card]:
 def _policies(card: Card) -> list[str]:
     metrics = next(iter(card.main.replications.values()))
     return [key.split(".", 1)[1] for key in metrics if key.startswith(f"{RATE}.")]
-
-
-def _all(cards: list[Card]) -> list[Effects]:
-    return [each for card in cards for each in _effects(card, cards[0])]
 
 
 def _effects(card: Card, first: Card) -> list[Effects]:
@@ -227,146 +246,61 @@ def _speedup(card: Card, first: Card, policy: str) -> Interval:
     return interval(log_ratios(*(c.main.values(f"{RATE}.{policy}", among) for c in (card, first))))
 
 
-def _in_short(found: list[Effects]) -> str:
-    """Which of capacity and layout makes the gaps, in ranges over all of them."""
-    known = [(e.capacity, e.layout) for e in found if e.capacity is not None and e.layout]
-    if not known:
-        return f"Without the {CONTROL} control this run does not say what layout does."
-    capacities, layouts = [c for c, _ in known], [part for _, part in known]
-    text = (
-        f"What sets paged apart from contiguous reservation is {_which(capacities, layouts)}: over "
-        f"{len(known)} pairs capacity moves its throughput by {_range(capacities)}, layout by "
-        f"{_range(layouts)}, of which its KV's bandwidth by itself {_range([e.kv for e in found])}"
-    )
-    moved = [e.bandwidth for e in found if e.bandwidth is not None]
-    if moved:
-        text += f". Bandwidth moves the gaps by {_range(moved)}"
-    return f"{text}."
-
-
-def _which(capacities: list[Interval], layouts: list[Interval]) -> str:
-    """The larger of the two at its largest, among those that are told apart from none."""
-    capacity, layout = (
-        max((abs(each.mean) for each in effects if each.sign), default=0.0)
-        for effects in (capacities, layouts)
-    )
-    if capacity == layout == 0:
-        return "undecided between capacity and layout"
-    names = ("capacity", "layout") if capacity > layout else ("layout", "capacity")
-    dwarfed = min(capacity, layout) * DWARFS < max(capacity, layout)
-    return f"{names[0]}, not {names[1]}" if dwarfed else f"{names[0]} more than {names[1]}"
-
-
-def _range(effects: list[Interval]) -> str:
-    """Means from the least to the most, and how many intervals touch zero."""
-    means = [100 * grown(each.mean) for each in effects]
-    text = f"{min(means):+.1f} to {max(means):+.1f} %"
-    undecided = sum(each.sign == 0 for each in effects)
-    return f"{text} ({undecided} of {len(effects)} undecided)" if undecided else text
-
-
-def _card(card: Card, first: Card) -> str:
-    return f"paged serves {'; '.join(_told(each) for each in _effects(card, first))}."
-
-
-def _told(e: Effects) -> str:
-    if e.gap.sign == 0:
-        text = f"neither more nor less than {e.other} for certain, {_percent(e.gap)}"
-    else:
-        text = f"{'more' if e.gap.sign > 0 else 'less'} than {e.other}, {_percent(e.gap)}"
-    if e.capacity is None or e.layout is None:
-        return text
-    return f"{text}: capacity {_decided(e.capacity)}, layout {_decided(e.layout)}"
-
-
-def _decided(effect: Interval) -> str:
-    return _percent(effect) + ("" if effect.sign else ", undecided")
-
-
-def _bandwidth(cards: list[Card], on: str) -> Iterator[str]:
+def _card_changes(table: Table, cards: list[Card]) -> Iterator[CardEffects]:
     """Each later card against the first, then cards of one bandwidth and different memories."""
+    names = {path for items in table.assumed.values() for path in items if EFFICIENCY in path}
     for i, card in enumerate(cards[1:], 1):
-        yield f"{card.title}, instead of {cards[0].title}: {_moved(card, cards[0], on)}"
+        change = f"{card.title}, instead of {cards[0].title}"
+        yield _card_effects(change, card, cards[0], sorted(names))
         for other in cards[1:i]:
             if abs(card.gbps / other.gbps - 1) < SAME and card.memory != other.memory:
-                yield (
-                    f"{card.memory} instead of {other.memory}, both at {card.gbps:.0f} GB/s: "
-                    f"{_moved(card, other, on)}"
-                )
+                both = f"both at {card.gbps:.0f} GB/s"
+                change = f"{card.memory} instead of {other.memory}, {both}"
+                yield _card_effects(change, card, other, sorted(names))
 
 
-def _otherwise(table: Table, cards: list[Card]) -> Iterator[str]:
-    """What capacity is under each control but the analytic one, against the best other policy; with
-    another sign the answer hangs on what that control changes."""
+def _card_effects(change: str, card: Card, first: Card, assumed: list[str]) -> CardEffects:
+    effects = _effects(card, first)
+    faster = {name: _speedup(card, first, name) for name in _policies(card)}
+    gaps = {e.other: e.bandwidth for e in effects if e.bandwidth is not None}
+    flops = {name: card.mean(FLOPS, name) for name in _policies(card)}
+    bound = {name: part for name, part in flops.items() if part >= BOUND}
+    return CardEffects(change, faster, gaps, bound, assumed)
+
+
+def _other_controls(table: Table, cards: list[Card]) -> Iterator[OtherControl]:
+    """Capacity under each control but the analytic one, over the best other policy."""
     controls = table.config.get("controls") or {}
     base = controls.get(CONTROL, {})
     for name in (each for each in controls if each != CONTROL):
-        told, turned = [], False
-        for card in cards:
-            if (found := _both_ways(card, name)) is not None:
-                other, here, there = found
-                turned |= here.sign != there.sign
-                told.append(
-                    f"{_decided(there)} over {other} on {card.title} (rather than {_decided(here)})"
-                )
-        if told:
-            changed = listed(
-                f"{path}={label(value)}"
-                for path, value in controls[name].items()
-                if base.get(path) != value
-            )
-            answer = "undecided: the answer changes with it; " if turned else ""
-            yield f"{name} ({changed}): {answer}capacity is {listed(told)}"
+        found = [each for card in cards if (each := _both_ways(card, name)) is not None]
+        changed = [
+            f"{path}={label(value)}"
+            for path, value in controls[name].items()
+            if base.get(path) != value
+        ]
+        if found:
+            yield OtherControl(name, changed, found)
 
 
-def _both_ways(card: Card, name: str) -> tuple[str, Interval, Interval] | None:
-    """(other, here, there): capacity over the best other policy, under the analytic control and
-    under the one named."""
+def _both_ways(card: Card, name: str) -> tuple[str, str, Interval, Interval] | None:
+    """Capacity over the best other policy, as `OtherControl.capacities` has it."""
     if card.control is None or (there := card.controls.get(name)) is None:
         return None
     if not (among := _shared(card.control, there)):
         return None
     other = max((p for p in _policies(card) if p != PAGED), key=lambda p: card.mean(RATE, p))
     here = interval(_gaps(card.control, other, among))
-    return other, here, interval(_gaps(there, other, among))
-
-
-def _moved(card: Card, first: Card, on: str) -> str:
-    """What the policies serve on one card rather than another, and what that does to the gaps."""
-    faster = listed(f"{name} {_percent(_speedup(card, first, name))}" for name in _policies(card))
-    gaps = listed(
-        f"over {e.other} by {_decided(e.bandwidth)}"
-        for e in _effects(card, first)
-        if e.bandwidth is not None
-    )
-    text = f"throughput moves by {faster}, so that paged's gap moves {gaps}"
-    bound = [name for name in _policies(card) if card.mean(FLOPS, name) >= BOUND]
-    if not bound:
-        return text
-    flops = listed(f"{100 * card.mean(FLOPS, name):.0f} % of {name}'s" for name in bound)
-    return f"{text}. FLOPs take longer than bytes for {flops} step time there{on}"
-
-
-def _on(table: Table) -> str:
-    """The assumed numbers that say how fast FLOPs are, on which the effect of bandwidth hangs."""
-    names = {path for items in table.assumed.values() for path in items if EFFICIENCY in path}
-    return f" (assumed: {listed(sorted(names))})" if names else ""
-
-
-def _percent(found: Interval) -> str:
-    sign = "+" if found.mean > 0 else ""
-    return sign + percent(found.mapped(grown))
+    return card.title, other, here, interval(_gaps(there, other, among))
 
 
 def _log(found: Interval | None) -> str:
     if found is None:
-        return "–"
-    if found.count < 2:
-        return f"{found.mean:+.3f}"
-    return f"{found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f})"
+        return NONE
+    return bare(between(f"{found.mean:+.3f}", found, lambda value: f"{value:+.3f}"))
 
 
 def _rate(found: Interval | None) -> str:
     if found is None:
-        return "–"
+        return NONE
     return f"{found.mean:,.0f}" + (f" ± {found.half:,.0f}" if found.count > 1 else "")

@@ -249,8 +249,8 @@ def test_alpha_above_the_threshold_everywhere_is_not_bound() -> None:
     found = made({32: around(0.3), 64: around(0.9)}, (WRITES, 0.8))
     assert found.verdict("channel").answer == "not random-access bound"
     assert sentences(found, "channel") == [
-        "Random extents of 64 B reach 0.90 (0.90 to 0.90) of sequential on one channel of "
-        "lpddr5-6400-x16 (read share 100 %, queues 32): not random-access bound.",
+        "Random extents of 64 B reach 0.90 (95 % CI 0.90 to 0.90) of sequential bandwidth on one "
+        "channel of lpddr5-6400-x16 (read share 100 %, queues 32): not random-access bound.",
         "The smallest extent that reaches 0.7 is 64 B.",
     ]
 
@@ -266,7 +266,9 @@ def test_a_condition_that_answers_otherwise_is_named() -> None:
     verdict = found.verdict("channel")
     assert verdict.answer == "undecided" and [c for c, _ in verdict.flipping] == [DEEP]
     text = sentences(found, "channel")[0]
-    assert text.endswith("undecided against 0.7, for it is 0.80 (0.80 to 0.80) with queues 64.")
+    assert text.endswith(
+        "undecided at a threshold of 0.7, because it is 0.80 (0.80 to 0.80) with queues 64."
+    )
 
 
 def test_a_condition_whose_interval_straddles_is_named_too() -> None:
@@ -276,7 +278,9 @@ def test_a_condition_whose_interval_straddles_is_named_too() -> None:
 def test_an_interval_that_straddles_the_threshold_decides_nothing() -> None:
     found = made({64: (0.6, 0.7, 0.8)}, (WRITES, 0.4))
     assert found.verdict("channel").answer == "undecided"
-    assert sentences(found, "channel")[0].endswith("undecided, for the interval straddles 0.7.")
+    assert sentences(found, "channel")[0].endswith(
+        "undecided, because the interval contains the threshold of 0.7."
+    )
 
 
 def test_the_smallest_extent_is_that_of_the_described_condition() -> None:

@@ -278,7 +278,8 @@ def test_report_and_compare_as_json_markdown_and_pages(tmp_path: Path) -> None:
     done = bankwise("compare", "a", "b", cwd=tmp_path)
     assert done.returncode == 0
     assert (
-        "card, odma: 159.1 output tokens/s in b against 132.6, 20 % (20 to 20) more." in done.stdout
+        "card, odma: 159.1 output tokens/s in b against 132.6, 20 % (95 % CI 20 to 20) more."
+        in done.stdout
     )
     told = json.loads(bankwise("compare", "a", "b", "--json", cwd=tmp_path).stdout)
     assert told["inputs"] == [] and len(told["points"]) == 8

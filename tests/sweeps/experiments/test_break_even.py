@@ -16,9 +16,10 @@ from sweeps.experiments.experiment import Task
 from sweeps.experiments.sweep import load_sweep
 from sweeps.experiments.sweep_run import Interrupted, run_sweep
 from sweeps.render.section import Grid
-from sweeps.reports.break_even_verdict import Finding, findings
+from sweeps.reports.break_even_verdict import searches
 from sweeps.reports.conclusion import sentences
 from sweeps.reports.contents import contents
+from sweeps.reports.facts import BreakEven
 from sweeps.reports.table import Table, read_table
 from sweeps.results.statistics import Interval
 from sweeps.results.store import RunDirectory
@@ -60,8 +61,9 @@ def run(path: Path, monkeypatch: pytest.MonkeyPatch, *more: str, **changes: Any)
     return read_table(RunDirectory(path))
 
 
-def of(table: Table, name: str) -> Finding:
-    return next(each for each in findings(table, {}) if each.name == name)
+def of(table: Table, name: str) -> BreakEven:
+    (search,) = searches(table)
+    return next(each for each in search.found if each.name == name)
 
 
 def curve(parameter: Parameter, answer: Any) -> dict[Any, Interval]:
@@ -99,12 +101,12 @@ def test_whole_numbers_end_where_nothing_lies_between() -> None:
     assert set(found) <= set(range(1, 9)) and {5, 6} <= set(found)
 
 
-def test_a_planted_crossing_is_told_with_its_interval(
+def test_a_planted_crossing_is_found_with_its_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = run(tmp_path / "run", monkeypatch)
     found = of(table, "cost")
-    assert found.outcome == "turns" and found.crossing is not None and found.crossing.falls
+    assert found.outcome == "crosses" and found.crossing is not None and found.crossing.falls
     logs = [math.log(factor) for factor in NOISE]
     mean = sum(logs) / 3
     half = 4.302653 * math.sqrt(sum((x - mean) ** 2 for x in logs) / 2 / 3)
@@ -113,45 +115,39 @@ def test_a_planted_crossing_is_told_with_its_interval(
     assert number(found.crossing.at) == pytest.approx(truth[1], rel=0.02)
     assert truth[0] / step <= number(found.crossing.low) <= truth[0] * 1.01
     assert truth[2] * 0.99 <= number(found.crossing.high) <= truth[2] * step
+    assert of(table, "hash").outcome == "no crossing"
     said = sentences(table)
-    at = f"{found.crossing.at} ({found.crossing.low} to {found.crossing.high})"
-    assert said[0].startswith("paged / static is 1.48 (1.39 to 1.58) as described; of 2 assumed ")
-    assert "numbers 1 crosses the break-even where plausible: cost." in said[0]
-    assert said[1].startswith(f"cost: paged is ahead below {at}, static above; paged / static is ")
-    assert of(table, "hash").outcome == "never"
-    assert len(said) == 3 and said[2].startswith(
-        "as described: "
-    )  # what never turns it is in the table
+    assert said[0] == (
+        "paged / static is 1.48 (95 % CI 1.39 to 1.58) as described. 1 of 2 assumed parameters "
+        "crosses break-even within its plausible range: cost."
+    )
+    at = f"{found.crossing.at} (95 % CI {found.crossing.low} to {found.crossing.high})"
+    assert said[1].startswith(f"cost: paged leads below {at}, static above; paged / static is ")
+    # what does not cross is in the table
+    assert len(said) == 3 and said[2].startswith("as described: ")
 
 
-def test_never_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_crossing_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = run(tmp_path / "run", monkeypatch, at=1e6)
     found = of(table, "cost")
-    assert (found.outcome, found.crossing, len(found.found)) == ("never", None, 2)
-    said = sentences(table)
-    assert said[0].endswith("; of 2 assumed numbers none crosses the break-even where plausible.")
-    assert said[1].startswith(
-        "cost: never from 10ns to 10240ns: paged / static is 6.33 (5.95 to 6.74) as described, "
-    )
+    assert (found.outcome, found.crossing, len(found.found)) == ("no crossing", None, 2)
+    assert math.exp(found.ends["as described"].mean) == pytest.approx(6.33, abs=0.01)
     assert len(RunDirectory(tmp_path / "run").records()) == 4 * 2 * 3
 
 
-def test_what_is_undecided_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_end_is_undecided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = run(tmp_path / "run", monkeypatch, at=10400.0)
     found = of(table, "cost")  # 1.006 at its most, within the noise
-    assert found.outcome == "open" and found.undecided == ["at 10240ns"]
-    assert "somewhere undecided: cost" in sentences(table)[0]
+    assert found.outcome == "undecided" and found.undecided == ["at 10240ns"]
     assert found.edge is not None and found.edge.ahead and not found.edge.above
     logs = [math.log(factor) for factor in NOISE]
     mean = sum(logs) / 3
     half = 4.302653 * math.sqrt(sum((x - mean) ** 2 for x in logs) / 2 / 3)
     truth = 10400 * math.exp(5 * (mean - half))
     assert truth / 1024 ** (2**-HALVINGS) <= number(found.edge.at) <= truth * 1.01
-    assert f"paged is surely ahead below {found.edge.at}: " in sentences(table)[1]
     wide = run(tmp_path / "wide", monkeypatch, noise=(0.1, 1.0, 10.0))
     crossing = of(wide, "cost").crossing
     assert crossing is not None and (crossing.low, crossing.high) == (None, None)
-    assert "(undecided all along)" in sentences(wide)[1]
 
 
 def test_another_ratio_may_be_sought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,15 +155,15 @@ def test_another_ratio_may_be_sought(tmp_path: Path, monkeypatch: pytest.MonkeyP
     crossing = of(table, "cost").crossing
     assert crossing is not None
     assert number(crossing.at) == pytest.approx(700 * 0.8**-5 * 1.0094**5, rel=0.1)
-    assert sentences(table)[1].startswith(f"cost: paged / static is below 0.8 from {crossing.at} (")
 
 
 def test_both_ends_on_one_side_and_the_described_value_on_the_other_is_a_turn() -> None:
     parameter = Parameter(path="x", why="y", range=[1, 2])
     found = {1: Interval(0.2, 0.1, 0.3, 3), 2: Interval(0.2, 0.1, 0.3, 3)}
-    assert Finding("x", parameter, found, Interval(0.1, 0.05, 0.2, 3)).outcome == "never"
-    assert Finding("x", parameter, found, Interval(-0.1, -0.2, -0.05, 3)).outcome == "turns"
-    assert Finding("x", parameter, found, Interval(0.1, -0.2, 0.3, 3)).outcome == "open"
+    bases = {"no crossing": (0.05, 0.2), "crosses": (-0.2, -0.05), "undecided": (-0.2, 0.3)}
+    for outcome, (low, high) in bases.items():
+        base = Interval((low + high) / 2, low, high, 3)
+        assert BreakEven("x", parameter, found, base).outcome == outcome
 
 
 def test_each_place_has_its_own_search_and_only_the_one_that_has_it_is_changed() -> None:
@@ -253,7 +249,7 @@ def test_a_failure_ends_the_search_until_it_is_mended(
     done = run_sweep(sweep, tmp_path / "run", False, 1, QUIET)
     assert len(done.failures) == 2 and len(done.records) == 4 * 2 * 3 - 2
     table = read_table(RunDirectory(tmp_path / "run"))
-    assert of(table, "hash").outcome == "unfinished" and "still searched: " in sentences(table)[0]
+    assert of(table, "hash").outcome == "unfinished"
     assert table.done < table.total
     monkeypatch.setattr(run_module, "measure", planted)
     run_sweep(load_sweep("smoke", SETS), tmp_path / "run", True, 1, QUIET)
@@ -284,7 +280,7 @@ def test_the_report_has_break_evens_charts_and_every_value(
     assert cost[:4] == ["cost", "100ns", "10ns", "10240ns"] and "paged / static at most" in (
         grid.columns
     )
-    assert hashed[:4] == ["hash", "rotate", "none", "–"] and hashed[6] == "never"
+    assert hashed[:4] == ["hash", "rotate", "none", "–"] and hashed[6] == "no crossing"
     titles = [block.title for block in section.walk() if hasattr(block, "title")]
     assert "paged / static against cost" in titles and "as described" in titles
     report([tmp_path / "run"])

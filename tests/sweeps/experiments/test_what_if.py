@@ -92,48 +92,49 @@ def test_a_change_may_be_an_option_of_the_policy_that_an_axis_names() -> None:
 
 def test_planted_effects_are_found_and_ranked(tmp_path: Path) -> None:
     (found,) = what_ifs(read_table(RunDirectory(planted(tmp_path / "run"))))
-    assert [e.name for e in found.effects] == ["large", "all", "turning", "small", "idle"]
-    assert math.exp(found.answers["odma"].mean) == pytest.approx(1.1)
-    effects = {effect.name: effect for effect in found.effects}
+    assert found.changes == ["large", "all", "turning", "small", "idle"]
+    (rates, others), (answer,) = found.rates, found.answers
+    assert (rates.subject, answer.subject) == ("paged", "paged / odma")
+    assert math.exp(answer.levels["as described"].mean) == pytest.approx(1.1)
     for name, (paged, odma) in list(FACTORS.items())[1:]:
-        gains, turn = effects[name].gains, effects[name].turns["odma"]
-        assert gains["paged"].mean == pytest.approx(math.log(paged), abs=2e-4)
-        assert gains["odma"].mean == pytest.approx(math.log(odma), abs=2e-4)
-        assert turn.mean == pytest.approx(math.log(paged / odma), abs=1e-9)
+        assert rates.effects[name].mean == pytest.approx(math.log(paged), abs=2e-4)
+        assert others.effects[name].mean == pytest.approx(math.log(odma), abs=2e-4)
+        assert answer.effects[name].mean == pytest.approx(math.log(paged / odma), abs=1e-9)
         if name != "idle":
-            assert gains["paged"].half == pytest.approx(0, abs=1e-9)
+            assert rates.effects[name].half == pytest.approx(0, abs=1e-9)
     # ln(0.98), ln(1), ln(1.02): Student's t of two degrees of freedom is 4.3027
     noise = [math.log(1 + i / 50) for i in (-1, 0, 1)]
     mean = sum(noise) / 3
     spread = math.sqrt(sum((x - mean) ** 2 for x in noise) / 2)
-    idle = effects["idle"].gains["paged"]
+    idle = rates.effects["idle"]
     assert idle.half == pytest.approx(4.302653 * spread / math.sqrt(3), rel=1e-5)
-    assert idle.sign == 0 and effects["idle"].turns["odma"].half == pytest.approx(0, abs=1e-9)
+    assert idle.sign == 0 and answer.effects["idle"].half == pytest.approx(0, abs=1e-9)
     # each alone would make 1.2 x 0.5 of paged
-    excess = effects["all"].excess
-    assert excess is not None and excess.mean == pytest.approx(math.log(0.72 / 0.6))
+    (several,) = found.together
+    assert several.excess is not None and several.excess.mean == pytest.approx(math.log(0.72 / 0.6))
 
 
-def test_sentences_say_what_moves_the_rates_and_what_turns_the_answer(tmp_path: Path) -> None:
+def test_sentences_say_what_changes_the_rates_and_the_ranking(tmp_path: Path) -> None:
     said = sentences(read_table(RunDirectory(planted(tmp_path / "run"))))
     assert said[-1].startswith("as described: paged serves")
+    assert said[0] == (
+        "paged / odma is 1.1 (95 % CI 1.1 to 1.1) as described. Effects on it: turning -33 % (95 %"
+        " CI -33 to -33). 3 of 4 changes have no significant effect; turning reverses the ranking."
+    )
     assert said[1] == (
-        "paged is moved by large -50 % (-50 to -50); turning -20 % (-20 to -20); small +20 % (20 to"
-        " 20); 1 of 4 changes may do nothing."
+        "paged: large -50 % (95 % CI -50 to -50), turning -20 % (-20 to -20), small +20 % (20 to"
+        " 20). 1 of 4 changes has no significant effect."
     )
-    assert said[2].startswith("odma is moved by large -50 %")
-    assert (
-        "paged over odma is 1.1 (1.1 to 1.1) as described; it is moved by turning -33 %" in said[0]
-    )
-    assert said[0].endswith("Turned by turning.")
     assert said[3] == (
-        "all (small, large): paged -28 % (-28 to -28), odma -45 % (-45 to -45); for paged more than"
-        " each alone would make it (+20 % (20 to 20))."
+        "all (small, large): paged -28 % (95 % CI -28 to -28), odma -45 % (-45 to -45); the ratio"
+        " of paged is larger than the product of its parts' ratios (+20 %, 20 to 20)."
     )
     config = copy.deepcopy(CONFIG)
     del config["changes"]["turning"]
     less = sentences(read_table(RunDirectory(planted(tmp_path / "less", config))))
-    assert "None of the changes turns it." in less[0]
+    assert less[0].endswith(
+        "as described. 3 of 3 changes have no significant effect; none reverses the ranking."
+    )
 
 
 def test_tables_and_charts_have_the_effects(
@@ -160,7 +161,7 @@ def test_a_half_written_run_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
     (run / "provenance.json").unlink()
     table = read_table(RunDirectory(run))
     (found,) = what_ifs(table)
-    assert [list(effect.gains) for effect in found.effects] == [["paged"]]
+    assert [list(rate.effects) for rate in found.rates] == [["small"], []]
     assert what_if_rows(table, found)[1][1][:3] == ["small", "–", "–"]
     assert "unfinished: 8 of 36 results" in table.state
     (run / "results.jsonl").write_text("".join(lines[6:]))  # no base: no effects

@@ -36,20 +36,21 @@ def test_a_change_in_one_point_is_told_with_its_interval(tmp_path: Path) -> None
     change = throughput(odma)
     assert change is not None and change.certain == "more" and change.paired
     assert change.change.mean == pytest.approx(0.2)  # 156 / 130 in each replication
-    assert "card, odma: 159.1 output tokens/s in b against 132.6, 20 % (20 to 20) more." in said(
-        found
+    assert (
+        "card, odma: 159.1 output tokens/s in b against 132.6, 20 % (95 % CI 20 to 20) more."
+        in said(found)
     )
     assert "card, paged: 102.0 output tokens/s in b against 102.0, the same in every" in said(found)
     less = compare(tmp_path / "b", tmp_path / "a")
-    assert "132.6 output tokens/s in a against 159.1, 17 % (17 to 17) less." in said(less)
+    assert "132.6 output tokens/s in a against 159.1, 17 % (95 % CI 17 to 17) less." in said(less)
 
 
-def test_other_seeds_do_not_pair_and_noise_may_be_nothing(tmp_path: Path) -> None:
+def test_other_seeds_do_not_pair_and_noise_is_not_significant(tmp_path: Path) -> None:
     found = both(tmp_path, odma=130.5, seed=2)
     odma = next(pair for pair in found.pairs if pair.title == "card, odma")
     change = throughput(odma)
-    assert change is not None and change.certain == "may be nothing" and not change.paired
-    assert "more, which may be nothing." in said(found)
+    assert change is not None and change.certain == "not significant" and not change.paired
+    assert ", not significantly different (+0.4 %, 95 % CI " in said(found)
     assert "independent samples" in markdown([section(found)])
 
 
@@ -62,7 +63,7 @@ def test_inputs_that_differ_are_named(tmp_path: Path) -> None:
 
 
 def test_another_winner_is_a_change_of_the_verdict(tmp_path: Path) -> None:
-    assert "card: the verdict changes: odma wins in a, paged wins in b." in said(both(tmp_path, 50))
+    assert "card: the outcome changes (a: odma wins; b: paged wins)." in said(both(tmp_path, 50))
 
 
 def test_an_axis_of_one_run_meets_the_base_of_the_other(tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_one_replication_is_not_certain(tmp_path: Path) -> None:
         lines = (path / RESULTS).read_text().splitlines()
         kept = [line for line in lines if json.loads(line)["replication"] == 1]
         (path / RESULTS).write_text("\n".join(kept) + "\n")
-    assert "10.0 % more; one replication gives no interval" in said(compare(ours, theirs))
+    assert "(+10.0 %); one replication gives no interval" in said(compare(ours, theirs))
 
 
 def test_all_forms_say_the_same(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sweeps.reports.conclusion import sentences
 from sweeps.reports.table import read_table
 from sweeps.results.figures import LIMITS
@@ -38,7 +40,7 @@ def run_of(path: Path, axis: str, rates: Rates, controls: dict[str, Any] | None 
 
 def test_the_same_winner_everywhere_is_said_once(tmp_path: Path) -> None:
     text = "\n".join(sentences(read_table(RunDirectory(made(tmp_path)))))
-    assert "odma serves the most whatever the device (card, other)." in text
+    assert "odma serves the most for every device (card, other)." in text
 
 
 def test_another_winner_on_another_device_is_a_finding(tmp_path: Path) -> None:
@@ -55,21 +57,19 @@ def test_another_winner_at_another_assumed_number_is_undecided(tmp_path: Path) -
     rates = {("0ns", "paged"): 200.0, ("0ns", "odma"): 100.0,
              ("2us", "paged"): 50.0, ("2us", "odma"): 80.0}  # fmt: skip
     text = run_of(tmp_path / "a", axis, rates)
-    assert f"undecided: the answer changes with {axis} (0ns: paged wins; 2us: odma wins)." in text
+    assert f"undecided: the winner changes with {axis} (0ns: paged wins; 2us: odma wins)." in text
     rates["2us", "paged"] = 90.0
     text = run_of(tmp_path / "b", axis, rates)
-    assert (
-        f"paged serves the most whatever the {axis} (0ns, 2us)." in text and "undecided" not in text
-    )
+    assert f"paged serves the most for every {axis} (0ns, 2us)." in text and "undecided" not in text
 
 
-def test_a_control_that_turns_the_answer_leaves_it_open(tmp_path: Path) -> None:
+def test_another_winner_under_a_control_is_undecided(tmp_path: Path) -> None:
     rates = {("a", "paged"): 200.0, ("a", "odma"): 100.0,
              ("a", "paged/cheap"): 50.0, ("a", "odma/cheap"): 80.0}  # fmt: skip
     changed = {"cheap": {"serving.memory.efficiency": 0.5}}
     text = run_of(tmp_path / "a", "device", rates, changed)
-    said = "undecided: the answer changes with serving.memory.efficiency=0.5"
-    assert f"a: {said} (paged wins without, odma wins with it)." in text
+    said = "undecided: the winner changes with serving.memory.efficiency=0.5"
+    assert f"a: {said} (without: paged wins; with: odma wins)." in text
     rates["a", "odma/cheap"] = 40.0
     assert said not in run_of(tmp_path / "b", "device", rates, changed)
 
@@ -77,13 +77,15 @@ def test_a_control_that_turns_the_answer_leaves_it_open(tmp_path: Path) -> None:
 def test_memory_that_did_not_bind_names_no_winner(tmp_path: Path) -> None:
     free = {LIMITS: {"kv_memory": 0.0, "offered_load": 1.0}, "preemptions": 0}
     text = "\n".join(sentences(read_table(RunDirectory(made(tmp_path, **free)))))
-    assert "card: KV memory did not bind for odma" in text and "wins" not in text
+    assert "card: KV memory did not limit odma" in text and "wins" not in text
 
 
-def test_noise_is_named_with_the_replications_that_would_tell(tmp_path: Path) -> None:
+def test_the_replications_that_would_resolve_a_gap_are_estimated() -> None:
     from tests.sweeps.reports.test_verdict import group, judge, row
 
-    near = judge(group(row("odma", 101, wobble=0.01), row("paged", 100))).sentence
-    assert "What leaves it open is the noise of 3 replications; --set replications=" in near
-    far = judge(group(row("odma", 100.01, wobble=0.05), row("paged", 100))).sentence
-    assert "more would hardly help" in far
+    near = judge(group(row("odma", 101, wobble=0.01), row("paged", 100)))
+    # the half-width of 0.0248 shrinks to 0.00992 with the root of the number
+    assert near.needed == pytest.approx(3 * (0.0248 / 0.00992) ** 2, rel=0.05)
+    assert "--set replications=20 would, if it holds." in near.sentence
+    far = judge(group(row("odma", 100.01, wobble=0.05), row("paged", 100)))
+    assert far.needed > 200 and "do not resolve the difference, nor would 200." in far.sentence

@@ -79,7 +79,7 @@ def test_the_report_is_written_beside_the_results(
 ) -> None:
     report([made(tmp_path)])
     shown = capsys.readouterr().out
-    said = "card: odma serves 132.6 output tokens/s, 30 % (30 to 30) more than paged."
+    said = "card: odma serves 132.6 output tokens/s, 30 % (95 % CI 30 to 30) more than paged."
     text = (tmp_path / "report.md").read_text()
     page = words(tmp_path / "report.html")
     for place in (shown, text, page):
@@ -153,7 +153,7 @@ def test_one_page_for_several_runs(tmp_path: Path) -> None:
 def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
     text = text_of(read_table(RunDirectory(made(tmp_path, skip=3))))
     assert "unfinished: 15 of 24 results" in text
-    assert "card: nothing to compare yet." in text
+    assert "card: no results yet." in text
 
 
 def test_a_metric_that_is_missing_is_a_dash(tmp_path: Path) -> None:
@@ -204,8 +204,8 @@ def test_a_sweep_of_kv_reads_says_who_reads_fastest(tmp_path: Path) -> None:
                         "metrics": found})  # fmt: skip
     run.release()
     text = text_of(read_table(RunDirectory(tmp_path)))
-    assert "oracle reads fastest whatever the device_set.dma.window (4KiB, 8KiB)." in text
-    assert "4KiB: oracle reads KV fastest, at 150.0 GB/s, 50 % (50 to 50) more than paged. " in text
-    assert "Reading KV is 20 % of the step" in text
+    assert "oracle reads fastest for every device_set.dma.window (4KiB, 8KiB)." in text
+    assert "4KiB: oracle reads KV at 150.0 GB/s, 50 % (95 % CI 50 to 50) faster than paged." in text
+    assert "Reading KV takes 20 % of a step" in text
     assert "**KV read, GB/s against device_set.dma.window**" in text
     assert "TTFT" not in text and "> no curves" not in text

@@ -1,4 +1,4 @@
-"""Does the sentence follow the results, whatever they are?"""
+"""Does the verdict follow the results, whatever they are?"""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from sweeps.reports.gap import FEWER, RECOMPUTES
+from sweeps.reports.facts import Cause, Verdict
+from sweeps.reports.gap import BINDS, FEWER, PREEMPTS, RECOMPUTES
 from sweeps.reports.table import Group, Row
-from sweeps.reports.verdict import BINDS, PREEMPTS, Verdict, judge
-from sweeps.results.figures import LIMITS, PREEMPTIONS_EACH, THROUGHPUT
+from sweeps.reports.verdict import judge
+from sweeps.results.figures import LIMITS, PREEMPTIONS_EACH, PREFILL, THROUGHPUT
 
 NOISE = (0.99, 1.0, 1.01)
 BOUND = {"kv_memory": 0.9, "offered_load": 0.1}
@@ -50,11 +51,21 @@ def pair(
     return judge(found)
 
 
+def kinds(verdict: Verdict, of: int = 0) -> list[str]:
+    return [cause.kind for cause in verdict.gaps[of].causes]
+
+
 def test_the_winner_is_named_with_its_rate_and_its_gap() -> None:
     verdict = pair(0.30, 0.30)
     assert (verdict.outcome, verdict.best) == ("won", "odma")
-    start = "card: odma serves 130.0 output tokens/s, 30 % (30 to 30) more than static. "
-    assert verdict.sentence.startswith(start)
+    assert verdict.rate == pytest.approx(130.0, rel=1e-5)
+    assert verdict.gaps[0].total.mean == pytest.approx(0.3, abs=0.001)
+    assert verdict.sentence == (
+        "card: odma serves 130.0 output tokens/s, 30 % (95 % CI 30 to 30) more than static. Decided"
+        " by capacity. The effect of memory layout is not significant (0.0 percentage points, 95 %"
+        " CI -0.6 to 0.6, against static); static runs 5.0 requests at once against 10.0 and uses"
+        " 45 % of what it reserves against 90 %."
+    )
 
 
 def test_layouts_part_is_what_the_control_lacks() -> None:
@@ -63,20 +74,16 @@ def test_layouts_part_is_what_the_control_lacks() -> None:
         layout = verdict.gaps[0].layout
         assert layout is not None
         assert 100 * layout.mean == pytest.approx(points, abs=0.01)
-        assert f"{points}.0 points" in verdict.sentence
-    assert "Memory layout accounts for 20.0 points (" in pair(0.30, 0.10).sentence
 
 
-def test_a_part_whose_interval_holds_zero_may_be_none() -> None:
-    found = pair(0.30, 0.29, wobble=0.02).sentence
-    assert "Memory layout may account for none of it: 1.0 points (" in found
+def test_a_part_whose_interval_holds_zero_is_not_significant() -> None:
+    layout = pair(0.30, 0.29, wobble=0.02).gaps[0].layout
+    assert layout is not None and layout.sign == 0
 
 
 def test_fewer_requests_at_once_is_reservation() -> None:
     verdict = pair(0.30, 0.30, figures=HALF)
-    assert verdict.gaps[0].causes == ["reservation"]
-    said = "static fits 5.0 requests at once against 10.0, using 45 % of what it reserves"
-    assert f"{said} against 90 %." in verdict.sentence
+    assert verdict.gaps[0].causes == [Cause("reservation", pytest.approx((5.0, 10.0, 0.45, 0.9)))]
 
 
 @pytest.mark.parametrize(
@@ -86,30 +93,24 @@ def test_as_many_requests_or_reserving_no_more_is_not_reservation(
     figures: dict[str, float],
 ) -> None:
     verdict = pair(0.30, 0.30, figures=figures)
-    assert verdict.gaps[0].causes == ["compute"]
-    assert "at once against" not in verdict.sentence
+    assert kinds(verdict) == ["compute"]
 
 
 def test_prefill_after_preemption_is_recompute() -> None:
     verdict = pair(0.30, 0.30, figures=REDOES)
-    assert verdict.gaps[0].causes == ["recompute"]
-    said = "static spends 79 % of its time on prefill against 10 %, with 4.6 preemptions a request."
-    assert said in verdict.sentence
+    assert verdict.gaps[0].causes == [Cause("recompute", pytest.approx((0.79, 0.1, 4.6)))]
 
 
 def test_few_preemptions_are_no_reason() -> None:
     seldom = {**REDOES, PREEMPTIONS_EACH: RECOMPUTES / 2}
     verdict = pair(0.30, 0.30, figures=seldom)
-    assert verdict.gaps[0].causes == ["compute"]
-    assert "spends 79 % of its time on prefill against 10 %" in verdict.sentence
-    assert "preemptions a request" not in verdict.sentence
+    assert verdict.gaps[0].causes == [Cause("compute", pytest.approx((0.79, 0.1)), PREFILL)]
 
 
 def test_both_reasons_are_given_where_both_hold() -> None:
     both = {**REDOES, "batch": 5.0, "utilization": 0.45}
     verdict = pair(0.30, 0.30, figures=both)
-    assert verdict.gaps[0].causes == ["reservation", "recompute"]
-    assert "requests at once" in verdict.sentence and "preemptions a request" in verdict.sentence
+    assert kinds(verdict) == ["reservation", "recompute"]
 
 
 def test_another_limit_than_memory_is_named() -> None:
@@ -119,21 +120,22 @@ def test_another_limit_than_memory_is_named() -> None:
         row("odma", 130, "analytic"), row("static", 100, "analytic"),
     )  # fmt: skip
     verdict = judge(found)
-    assert verdict.gaps[0].causes == ["load"]
+    assert verdict.gaps[0].causes == [Cause("load", pytest.approx((0.7,)), "sequence_cap")]
     said = "static was limited by sequence cap for 70 % of the time, not by KV memory"
     assert said in verdict.sentence
 
 
 def test_where_only_layout_puts_it_ahead_no_other_reason_is_given() -> None:
-    found = pair(0.10, -0.10).sentence
-    assert "on memory without banks odma is not ahead of static (-10 % (" in found
-    assert "requests at once" not in found
+    verdict = pair(0.10, -0.10)
+    assert verdict.decided_by == ["layout"]
+    assert "on memory without banks odma does not lead static (-10 %, " in verdict.sentence
+    assert "requests at once" not in verdict.sentence
 
 
-def test_the_other_one_ahead_turns_the_sentence() -> None:
+def test_the_other_one_may_lead() -> None:
     verdict = pair(-0.2, -0.2)
     assert verdict.best == "static"
-    assert "25 % (25 to 25) more than odma" in verdict.sentence
+    assert verdict.gaps[0].total.mean == pytest.approx(0.25, abs=0.001)
 
 
 def test_two_rivals_have_their_parts_and_reasons_apart() -> None:
@@ -141,17 +143,21 @@ def test_two_rivals_have_their_parts_and_reasons_apart() -> None:
         row("odma", 180), row("paged", 90, figures=REDOES), row("static", 100, figures=HALF),
         row("odma", 180, "analytic"), row("paged", 100, "analytic"), row("static", 110, "analytic"),
     )  # fmt: skip
-    text = judge(found).sentence
-    assert "80 % (80 to 80) more than static and 100 % (100 to 100) more than paged" in text
-    assert "16.4 points (16.4 to 16.4) against static and 20.0 points" in text
-    assert text.index("static fits 5.0") < text.index("paged spends 79 %")
+    verdict = judge(found)
+    assert [(gap.other, round(gap.total.mean, 3)) for gap in verdict.gaps] == [
+        ("static", 0.8), ("paged", 1.0)
+    ]  # fmt: skip
+    layouts = [gap.layout.mean for gap in verdict.gaps if gap.layout is not None]
+    assert layouts == [pytest.approx(0.164, abs=0.001), pytest.approx(0.2)]
+    assert kinds(verdict, 0) == ["reservation"] and kinds(verdict, 1) == ["recompute"]
 
 
 def test_an_interval_across_zero_is_undecided() -> None:
     verdict = pair(0.01, 0.01, wobble=0.05)
     assert (verdict.outcome, verdict.best) == ("undecided", "")
-    assert "undecided between odma and static: odma serves 0.9 % (" in verdict.sentence
-    assert "more than static, which may be nothing" in verdict.sentence
+    assert verdict.sentence.startswith(
+        "card: odma and static do not differ significantly (+0.9 %, 95 % CI "
+    )
     assert "at once" not in verdict.sentence
 
 
@@ -163,18 +169,21 @@ def test_one_undecided_pair_still_says_who_is_behind_and_why() -> None:
     )  # fmt: skip
     verdict = judge(found)
     assert verdict.outcome == "undecided"
-    assert "; it serves 102 % (" in verdict.sentence
-    assert "static fits 5.0 requests at once against 10.0" in verdict.sentence
+    assert [gap.other for gap in verdict.close] == ["paged"]
+    assert [gap.other for gap in verdict.behind] == ["static"]
+    assert "; odma serves 102 % (" in verdict.sentence
+    assert "static runs 5.0 requests at once against 10.0" in verdict.sentence
 
 
-def test_layouts_part_is_told_of_an_undecided_pair_too() -> None:
+def test_an_undecided_pair_has_layouts_part_too() -> None:
     found = group(
         row("odma", 101, wobble=0.05), row("paged", 100),
         row("odma", 81, "analytic", wobble=0.05), row("paged", 100, "analytic"),
     )  # fmt: skip
     verdict = judge(found)
     assert verdict.outcome == "undecided"
-    assert "Memory layout accounts for 20.0 points (20.0 to 20.0) of it." in verdict.sentence
+    said = "Memory layout accounts for 20.0 percentage points (95 % CI 20.0 to 20.0) against paged."
+    assert said in verdict.sentence
 
 
 def test_noise_that_all_share_does_not_hide_a_gap() -> None:
@@ -186,11 +195,8 @@ def test_noise_that_all_share_does_not_hide_a_gap() -> None:
 def test_without_a_control_nothing_is_claimed_of_layout() -> None:
     verdict = judge(group(row("odma", 130), row("static", 100, figures=HALF)))
     assert verdict.gaps[0].layout is None
-    assert "Without the analytic control this run does not say what memory layout does" in (
-        verdict.sentence
-    )
-    assert "points" not in verdict.sentence
-    assert "requests at once" in verdict.sentence  # what the metrics show, they show
+    assert kinds(verdict) == ["reservation"]  # what the metrics show, they show
+    assert "layout is not known without the analytic control; static" in verdict.sentence
 
 
 def test_one_replication_decides_nothing() -> None:
@@ -218,10 +224,11 @@ def test_memory_that_did_not_bind_names_no_winner(share: float, outcome: str) ->
     verdict = judge(group(row("odma", 130, limits=limits), row("paged", 100, limits=limits)))
     assert verdict.outcome == outcome
     if outcome == "unbound":
-        assert "KV memory did not bind for odma" in verdict.sentence
-        assert "sequence cap was the limit for 98 %" in verdict.sentence
-        assert "names no winner" in verdict.sentence
-        assert "more than" not in verdict.sentence
+        assert verdict.limits == pytest.approx(limits) and not verdict.best
+        assert verdict.sentence == (
+            "card: KV memory did not limit odma (3 % of the time, no preemptions, sequence cap"
+            " 98 %), so there is no ranking."
+        )
 
 
 @pytest.mark.parametrize(
@@ -234,14 +241,14 @@ def test_preemptions_say_that_memory_bound(each: float, outcome: str) -> None:
     assert judge(group(ours, row("paged", 100))).outcome == outcome
 
 
-def test_whom_memory_did_bind_is_said_where_it_left_the_best_alone() -> None:
+def test_those_that_memory_did_limit_are_named_where_it_left_the_best_alone() -> None:
     free = {"kv_memory": 0.0, "offered_load": 1.0}
     verdict = judge(group(row("odma", 130, limits=free), row("static", 100)))
     assert verdict.outcome == "unbound"
-    said = "It did bind for static; odma serves 30 % (30 to 30) more than static."
-    assert said in verdict.sentence
+    assert [gap.other for gap in verdict.gaps if gap.bound] == ["static"]
+    assert "odma serves 30 % (95 % CI 30 to 30) more than static." in verdict.sentence
     close = judge(group(row("odma", 101, limits=free, wobble=0.05), row("static", 100)))
-    assert close.sentence.endswith("more than static, which may be nothing.")
+    assert close.sentence.endswith("more than static (not all significant).")
 
 
 def test_nothing_to_compare() -> None:
@@ -259,4 +266,4 @@ def test_it_is_said_where_compute_evens_them_out() -> None:
             )
         )
         assert verdict.outcome == "undecided"
-        assert ("FLOPs, not bytes, bound 50 %" in verdict.sentence) is said
+        assert (verdict.compute is not None) is said

@@ -77,11 +77,11 @@ def said(path: Path) -> str:
 def test_gains_are_those_of_the_finale(tmp_path: Path) -> None:
     text = said(study(tmp_path))
     assert (
-        "On 3 replications that the search never saw, trial 17 has 156.4 output tokens/s: " in text
+        "On 3 replications not used in the search, trial 17 has 156.4 output tokens/s: 34 % (95 %"
+        " CI 34 to 34) against base; 146 % (146 to 146) against static" in text
     )
-    assert "34 % (34 to 34) against base; 146 % (146 to 146) against static" in text
     # (147.5 - 110) / (160 - 110)
-    assert "Of the gap from the base to oracle, 75 % (75 to 75) is closed." in text
+    assert "Of the gap from the base to oracle, 75 % (95 % CI 75 to 75) is closed." in text
 
 
 def test_other_results_other_sentences(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_other_results_other_sentences(tmp_path: Path) -> None:
 
 def test_without_a_finale_the_best_so_far_is_named_with_care(tmp_path: Path) -> None:
     text = said(study(tmp_path, finale=False))
-    assert "Best so far: trial 17, 147.5 output tokens/s on the replications that it was" in text
+    assert "Best so far: trial 17, 147.5 output tokens/s on the replications of the search" in text
 
 
 def test_importance_finds_the_parameter_that_matters(tmp_path: Path) -> None:
@@ -149,18 +149,20 @@ def test_studies_are_compared_by_their_contenders(tmp_path: Path) -> None:
 
     ours = study(tmp_path / "a")
     text = "\n".join(told(compare(ours, study(tmp_path / "b", {"trial 17": 155.0}))))
-    assert "best: 164.3 output tokens/s in b against 156.3, 5.1 % (5.1 to 5.1) more." in text
+    assert (
+        "best: 164.3 output tokens/s in b against 156.3, 5.1 % (95 % CI 5.1 to 5.1) more." in text
+    )
     assert "base: 116.6 output tokens/s in b against 116.6, the same in every" in text
     assert to_yaml(CONFIG_OF_STUDY)
 
 
-def test_the_limit_of_known_lengths_is_told(tmp_path: Path) -> None:
+def test_the_limit_of_known_lengths_is_named(tmp_path: Path) -> None:
     path = study(tmp_path)
-    assert "Were every length known" not in said(path)
+    assert "With all output lengths known" not in said(path)
     unused = {"least": 0.1, "chosen": 0.2, "base": 0.3}
     limit = {"bounds": [64, 128], "levels": [0.5, 1.0], "unused": unused}
     (path / "limit.json").write_text(json.dumps(limit))
     assert (
-        "2 buckets would leave at least 10.0% of what they reserve for output unused over time"
-        " (bounds 64, 128 tokens); the quantiles of trial 17 leave 20.0%, those of the base 30.0%."
+        "2 buckets would leave at least 10.0 % of the output reservation unused over time (bounds"
+        " 64, 128 tokens); the quantiles of trial 17 leave 20.0 %, those of the base 30.0 %."
     ) in said(path)

@@ -121,13 +121,13 @@ def test_policies_are_set_beside_the_first_card(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({}, "is capacity, not layout: over 3 pairs capacity moves its throughput by +10.5 to"),
+        ({}, "is capacity, not layout: over 3 comparisons capacity changes throughput by +10.5 to"),
         ({"capacity": (0.01, 0, 0), "layout": (-0.3, -0.2, -0.1)}, "is layout, not capacity"),
         ({"capacity": (0.1, 0.1, 0.1), "layout": (-0.05, -0.05, -0.05)}, "is capacity more than"),
         ({"capacity": (0, 0, 0), "layout": (-0.01, 0, 0), "spread": 0.1},
          "is undecided between capacity and layout"),
-        ({"spread": 0.03}, "layout by -3.0 to -2.0 % (3 of 3 undecided)"),
-        ({"control": False}, "Without the analytic control this run does not say what layout does"),
+        ({"spread": 0.03}, "layout by -3.0 to -2.0 % (3 of 3 not significant)"),
+        ({"control": False}, "The effect of layout is not known without the analytic control"),
     ],
 )  # fmt: skip
 def test_what_sets_paged_apart_follows_the_numbers(
@@ -136,45 +136,46 @@ def test_what_sets_paged_apart_follows_the_numbers(
     assert told in sentences(planted(tmp_path / "run", **changes))[0]
 
 
-def test_cards_are_told_more_less_or_undecided(tmp_path: Path) -> None:
+def test_effects_of_a_card_have_their_significance(tmp_path: Path) -> None:
     layout = (-0.02, -0.4, 0.0)
     found = sentences(planted(tmp_path / "a", capacity=(0.4, 0.1, 0.0), layout=layout))
     assert found[1] == (
-        "alpaca, lpddr, 300 GB/s: paged serves more than static, +46 % (46 to 46): capacity "
-        "+49 % (49 to 49), layout -2.0 % (-2.0 to -2.0)."
+        "alpaca, lpddr, 300 GB/s: throughput of paged relative to static: +46 % (95 % CI 46 to "
+        "46), through capacity +49 % (49 to 49), through layout -2.0 % (-2.0 to -2.0)."
     )
-    assert "less than static, -26 % (-26 to -26)" in found[2]
+    assert "static: -26 % (95 % CI -26 to -26)" in found[2]
     open_ = sentences(planted(tmp_path / "b", capacity=(0, 0, 0), layout=(0, 0, 0), spread=0.1))
-    assert "neither more nor less than static for certain" in open_[1]
+    assert "; not significant), through capacity" in open_[1]
 
 
 def test_bandwidth_is_told_of_cards_and_of_memories(tmp_path: Path) -> None:
     found = sentences(planted(tmp_path / "run", flops=0.6))
     more = next(line for line in found if "instead of lpddr, 300 GB/s" in line)
-    assert "static +100 % (100 to 100) and paged +48 % (48 to 48)" in more
-    assert "gap moves over static by -26 % (-26 to -26)" in more  # e^-0.3
-    assert more.endswith("FLOPs take longer than bytes for 60 % of paged's step time there.")
+    assert "+100 % (95 % CI 100 to 100) for static and +48 % (48 to 48) for paged" in more
+    assert "the gap of paged by -26 % (-26 to -26) over static" in more  # e^-0.3
+    assert more.endswith("On it 60 % of paged's step time is compute-bound.")
     kinds = next(line for line in found if "hbm instead of lpddr, both at 600 GB/s" in line)
-    assert "over static by -1.0 % (-1.0 to -1.0)" in kinds  # -0.03 against -0.02
-    assert not any("FLOPs" in line for line in sentences(planted(tmp_path / "none")))
+    assert "-1.0 % (-1.0 to -1.0) over static" in kinds  # -0.03 against -0.02
+    assert not any("compute-bound" in line for line in sentences(planted(tmp_path / "none")))
     plain = planted(tmp_path / "bytes", assumed="compute.decode_efficiency")
     assert not any("assumed" in line for line in sentences(plain))
     table = planted(tmp_path / "flops", flops=0.6, assumed="compute.decode_efficiency")
     assert any(
-        line.endswith("there (assumed: compute.decode_efficiency).") for line in sentences(table)
+        line.endswith("compute-bound (assumed: compute.decode_efficiency).")
+        for line in sentences(table)
     )
 
 
-def test_another_control_is_told_and_whether_it_turns_the_answer(tmp_path: Path) -> None:
+def test_another_control_is_compared_with_the_analytic_one(tmp_path: Path) -> None:
     last = sentences(planted(tmp_path / "same", fast=0.2))[-1]
     assert last == (
-        "alpaca, fast (device_set.compute.fp16=1PFLOPS): capacity is +22 % (22 to 22) over static "
-        "on lpddr, 300 GB/s (rather than +49 % (49 to 49)), +22 % (22 to 22) over static on lpddr, "
-        "600 GB/s (rather than +11 % (11 to 11)) and +22 % (22 to 22) over static on hbm, 600 GB/s "
-        "(rather than +11 % (11 to 11))."
+        "alpaca, fast (device_set.compute.fp16=1PFLOPS): capacity is +22 % (95 % CI 22 to 22) over "
+        "static on lpddr, 300 GB/s (rather than +49 % (49 to 49)), +22 % (22 to 22) over static on "
+        "lpddr, 600 GB/s (rather than +11 % (11 to 11)) and +22 % (22 to 22) over static on hbm, "
+        "600 GB/s (rather than +11 % (11 to 11))."
     )
     turned = sentences(planted(tmp_path / "turned", fast=-0.2))[-1]
-    assert "(device_set.compute.fp16=1PFLOPS): undecided: the answer changes with it" in turned
+    assert "(device_set.compute.fp16=1PFLOPS): undecided: the sign changes with it" in turned
     assert not any("fast" in line for line in sentences(planted(tmp_path / "none")))
 
 
@@ -185,7 +186,11 @@ def test_the_findings_page_is_the_report_without_its_charts(tmp_path: Path) -> N
     assert page.startswith("# Findings\n")
     for text in sentences(table):
         assert f"- {text}\n" in page
-    assert page.index("- planted: What sets") < page.index("## planted") < page.index("## made")
+    assert (
+        page.index("- planted: The difference between")
+        < page.index("## planted")
+        < page.index("## made")
+    )
     assert "| alpaca | lpddr, 300 GB/s | static | +0.380 (+0.380 to +0.380) |" in page
     whole = markdown([contents(table)])
     for line in page.split("## planted\n")[1].split("\nFrom bankwise")[0].splitlines():
