@@ -51,11 +51,16 @@ class Progress:
 
         told = TextColumn("{task.description} {task.fields[note]}", markup=False)
         columns = (MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        with Bars(told, *columns, console=Console(stderr=True, markup=False)) as bars:
+        # workers are forked: no thread that refreshes, and the streams stay what they are
+        bars = Bars(
+            told, *columns, console=Console(stderr=True, markup=False),
+            auto_refresh=False, redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+        with bars:
             task = bars.add_task(name, total=total, completed=done, note="")
 
             def step(note: str = "") -> None:
-                bars.update(task, advance=1, note=note)
+                bars.update(task, advance=1, note=note, refresh=True)
 
             self._bars = bars
             try:
