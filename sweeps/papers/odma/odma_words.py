@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from sweeps.papers.odma.odma_facts import (
+    EDGE,
+    INSIDE,
+    OUTSIDE,
+    CardEffects,
+    DatasetResult,
+    Effects,
+    OtherControl,
+    Placement,
+)
 from sweeps.reports.formats import effect, hundred, listed, percent, said, share
 from sweeps.results.statistics import Interval, grown
 
-if TYPE_CHECKING:
-    from sweeps.papers.odma.paged_verdict import CardEffects, Effects, OtherControl
-    from sweeps.papers.odma.paper_verdict import DatasetResult, Placement
-
-INSIDE, EDGE, OUTSIDE = "inside the band", "within a 95 % CI of the band", "outside the band"
-"""Where a figure of the paper may lie; the band is of means over assumptions."""
 MIGRATIONS = 0.005
 """The paper's bound on requests that migrate."""
 DWARFS = 5.0

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from sweeps.experiments.sweep import label
 from sweeps.papers.odma import odma_words
+from sweeps.papers.odma.odma_facts import CardEffects, Effects, OtherControl
 from sweeps.papers.odma.paper_verdict import given
 from sweeps.render.chart import Bar, Bars, Chart
 from sweeps.reports.formats import NONE, bare, between, mean_text, percent, share
@@ -41,46 +42,6 @@ DEFINITIONS = (
     "is admitted and preempted when.",
     "Bandwidth: the gap on this card less the gap on the first.",
 )
-
-
-@dataclass(frozen=True)
-class Effects:
-    """Of paged over one other policy on one card; None where a run of it is missing."""
-
-    other: str
-    gap: Interval
-    capacity: Interval | None
-    layout: Interval | None
-    kv: Interval
-    bandwidth: Interval | None
-    """None on the first card."""
-
-
-@dataclass(frozen=True)
-class CardEffects:
-    """One card instead of another."""
-
-    change: str
-    """Which."""
-    faster: dict[str, Interval]
-    """By policy."""
-    gaps: dict[str, Interval]
-    """Of paged's gap, by other policy."""
-    compute_bound: dict[str, float]
-    """Policy -> share of its step time on the card, where that is not small."""
-    assumed: list[str]
-    """The assumed numbers that say how fast FLOPs are."""
-
-
-@dataclass(frozen=True)
-class OtherControl:
-    """Capacity under a control besides the analytic one."""
-
-    control: str
-    changed: list[str]
-    """What it changes, in words."""
-    capacities: list[tuple[str, str, Interval, Interval]]
-    """(card, other policy, capacity under the analytic control, under this one)."""
 
 
 @dataclass(frozen=True)

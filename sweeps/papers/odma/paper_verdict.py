@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeps.papers.odma import odma_words
-from sweeps.papers.odma.odma_words import EDGE, INSIDE, OUTSIDE, with_interval
+from sweeps.papers.odma.odma_facts import EDGE, INSIDE, OUTSIDE, DatasetResult, Placement
+from sweeps.papers.odma.odma_words import with_interval
 from sweeps.render.chart import Axis, Bar, Bars, Chart, Lines
 from sweeps.reports.formats import bare
 from sweeps.reports.table import Group, Row, Table
@@ -44,51 +45,6 @@ class Case:
         """What it differs in from the centre, option by option."""
         keys = sorted({*self.assumption, *centre.assumption} - {"name"})
         return [key for key in keys if self.assumption.get(key) != centre.assumption.get(key)]
-
-
-@dataclass(frozen=True)
-class Placement:
-    """One of the paper's figures against the band of means over the assumptions."""
-
-    words: str
-    paper: float
-    centre: Interval | None
-    low: float
-    high: float
-    count: int
-    """Assumptions."""
-    place: str
-    """INSIDE, EDGE or OUTSIDE."""
-    moved: tuple[str, float] | None
-    """The single change that moves it most, and by how much."""
-
-
-@dataclass(frozen=True)
-class DatasetResult:
-    """What is found on one data set."""
-
-    name: str
-    gain: float
-    """The paper's: throughput of odma over static, less 1."""
-    static_utilization: float
-    s3_accuracy: float
-    count: int
-    """Assumptions, of which `missed` do not reach the two targets."""
-    missed: list[str]
-    scale: float
-    spread: float
-    placements: list[Placement]
-    migrations: tuple[str, float]
-    """The assumption with most, and its share of requests."""
-    loads: list[tuple[float, float]]
-    """(load, gain) of the centre."""
-    means: dict[str, float]
-    """Gain by assumption, at the centre's load."""
-
-    @property
-    def goal(self) -> str:
-        """The paper's gain, written."""
-        return f"{100 * self.gain:+.0f} %"
 
 
 def paper_sentences(table: Table) -> list[str]:
