@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hwmodel.specs.transformer import load_model
 from tests.sweeps.cli.test_memory_commands import bankwise, found
 from tests.sweeps.cli.test_mistakes import mistakes
 
@@ -46,10 +47,26 @@ def test_a_step_moves_what_its_sequences_have_stored(tmp_path: Path) -> None:
     with np.load(tmp_path / "a.npz") as arrays:
         assert len(np.unique(arrays["address"][arrays["write"] == 1])) == done["writes"]
         assert (np.diff(arrays["picosecond"]) >= 0).all() and arrays["picosecond"][0] > 0
-    whole = found("export", *ONE, "--steps", "30", "--layers", "all", "--phase", "all",
-                  "--at-once", "--format", "gem5", "--out", tmp_path / "b")  # fmt: skip
-    assert whole["bytes"] > done["bytes"]
-    assert {line.split(",")[3] for line in (tmp_path / "b").read_text().splitlines()} == {"0"}
+
+
+def test_weights_go_round_the_channels_and_times_may_be_left_out(tmp_path: Path) -> None:
+    asked = (
+        "--phase",
+        "weights",
+        "--channel",
+        "0",
+        "--at-once",
+        "--format",
+        "gem5",
+        "--steps",
+        "1",
+    )
+    done = found("export", *ONE, *asked, "--out", tmp_path / "w")
+    weights = load_model("llama-2-7b").layer_weight_bytes
+    assert done["bytes"] == pytest.approx(weights / 24, rel=1e-3) and done["writes"] == 0
+    lines = (tmp_path / "w").read_text().splitlines()
+    assert {line.split(",")[3] for line in lines} == {"0"}
+    assert sum(int(line.split(",")[2]) for line in lines) == done["bytes"]
 
 
 def test_a_run_directory_offers_what_its_run_offered(tmp_path: Path) -> None:
