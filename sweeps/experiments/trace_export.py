@@ -248,9 +248,7 @@ def _point(sweep: Sweep, index: int | None) -> Point:
     raise DescriptionError(f"expected one of the points: {listed}{more}", "--point")
 
 
-def _rate_per_s(
-    sweep: Sweep, point: Point, known: dict[str, float], jobs: int
-) -> float | None:  # fmt: skip
+def _rate_per_s(sweep: Sweep, point: Point, known: dict[str, float], jobs: int) -> float | None:
     """The rate that the run offers the point, measured as the run does where it is not known."""
     capacities, load = dict(known), load_of(point.experiment)
     if load is not None and load.goodput is not None:
