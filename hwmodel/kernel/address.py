@@ -44,3 +44,16 @@ def decode(memory: MemorySpec, local: Int) -> tuple[Int, Int, Int]:
     for row_bit, mask, left in c["hashes"][: c["n_hashes"]]:
         bank ^= ((row >> row_bit) & mask) << left
     return bank, row, column
+
+
+def encode(memory: MemorySpec, bank: Int, row: Int, column: Int) -> Int:
+    """Local byte addresses of (flat bank, row, column), as wide as they are: the inverse of
+    `decode`."""
+    c = lower(memory)[0]
+    bank = bank.copy()
+    for row_bit, mask, left in c["hashes"][: c["n_hashes"]]:
+        bank ^= ((row >> row_bit) & mask) << left
+    burst = np.zeros_like(bank)
+    for right, mask, left, destination in c["fields"][: c["n_fields"]]:
+        burst |= (((column, bank, row)[destination] >> left) & mask) << right
+    return burst * memory.organisation.burst_bytes

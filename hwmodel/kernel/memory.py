@@ -333,27 +333,46 @@ def simulate_system(
     Both are rounded up to whole rounds. Raises ValueError for extents outside the memory or
     unknown engines.
     """
+    tick_ns = device.memory.tick_clock.ns_of_ticks(1)
+    last = FOREVER if math.isinf(measure_ns) else math.ceil((warmup_ns + measure_ns) / tick_ns)
+    run = prepare(device, descriptors, math.ceil(warmup_ns / tick_ns), last)
+    finished = bool(run_system(*run))
+    return _result(descriptors, run.states, run.system[0], finished, tick_ns)
+
+
+class Prepared(NamedTuple):
+    """The arguments of `run_system`, nothing simulated yet."""
+
+    constants: NDArray[np.void]
+    system: NDArray[np.void]
+    engines: NDArray[np.void]
+    states: NDArray[np.void]
+    start: Int
+    size: Int
+    write: Int
+    first: Int
+    completions: Int
+
+
+def prepare(device: Device, descriptors: Descriptors, warm: int, stop: int) -> Prepared:
+    """Idle channels and engines that have `descriptors` to move until tick `stop`; bytes are noted
+    from tick `warm` on. Raises ValueError as `simulate_system` does."""
     _check(device, descriptors)
-    a, clock = device.accelerator, device.memory.tick_clock
+    a = device.accelerator
     assert a is not None
-    tick_ns = clock.ns_of_ticks(1)
     constants = lower(device.memory)
     states = idle_channels(device.memory, constants, a.channels, response_ticks(device))
     states["stream_closed"] = 1
     engines, start, size, write = _engines(a.dma.engines, descriptors)
-    last = FOREVER if math.isinf(measure_ns) else math.ceil((warmup_ns + measure_ns) / tick_ns)
     first = np.ones(len(start), np.int64)
     if a.dma.strided:
         first = descriptor_starts(engines["end"].copy(), start, size, write, a.dma.window)
-    system = _system(device, math.ceil(warmup_ns / tick_ns), last)
+    system = _system(device, warm, stop)
     p = system[0]
     longest = 2 * (p["round"] + p["request_latency"]) + int(constants["data_end"].max())
     ring = 1 << int(longest + response_ticks(device)).bit_length()
     completions = np.zeros((a.dma.engines, ring), np.int64)
-    finished = bool(
-        run_system(constants, system, engines, states, start, size, write, first, completions)
-    )
-    return _result(descriptors, states, p, finished, tick_ns)
+    return Prepared(constants, system, engines, states, start, size, write, first, completions)
 
 
 def _result(

@@ -61,7 +61,7 @@ def replay(
 def _feed(run: OpenLoop, device: Device, trace: Path, single_channel: bool) -> None:
     limit = device.memory.organisation.capacity_bytes if single_channel else device.capacity_bytes
     done = 0
-    for address, kind in read_trace(trace, device.memory.organisation.burst_bytes):
+    for address, kind in read_trace(trace, device, single_channel):
         if address.max() >= limit:
             at = int(np.argmax(address >= limit))
             raise DescriptionError(

@@ -1,8 +1,8 @@
-"""Access traces: text (`R 0x1f40`, `W 0x1f40`; plain or gzip) or `.npz` (`address`, `write` and,
-if it likes, `size`), in chunks.
+"""Access traces, read in chunks: text in any of `trace_formats`, plain or gzip, whose format is
+that of its first line; or `.npz` (`address`, `write` and, if it likes, `size`).
 
-An access is one burst, an address inside it is aligned down; with `size`, an access is that many
-bytes of a burst, and a write of less than a burst is a partial write.
+An access is one burst, an address inside it is aligned down; with a size, it is that many bytes (in
+`.npz` of one burst), and a write of less than a burst is a partial write.
 """
 
 from __future__ import annotations
@@ -18,6 +18,19 @@ from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ, WRITE
+from hwmodel.kernel.timing import Int
+from hwmodel.measure.trace_formats import (
+    FORMATS,
+    MOST_BYTES,
+    Accesses,
+    Format,
+    format_of,
+    kinds,
+    level_sizes,
+    to_addresses,
+    to_bursts,
+)
+from hwmodel.specs.device import Device
 
 CHUNK = 1 << 20
 """Accesses read at once."""
@@ -25,8 +38,9 @@ Chunk = tuple[NDArray[np.int64], NDArray[np.int64]]
 """(byte addresses, kinds: READ, WRITE or PARTIAL_WRITE), both shape (n,)."""
 
 
-def read_trace(path: str | Path, burst_bytes: int) -> Iterator[Chunk]:
-    """Yield the accesses of a trace in chunks. Raises DescriptionError with file and line."""
+def read_trace(path: str | Path, device: Device, single_channel: bool) -> Iterator[Chunk]:
+    """Yield the accesses of a trace in chunks; addresses are the device's, or local to a channel.
+    Raises DescriptionError with file and line."""
     file = Path(path)
     if file.is_dir():
         raise DescriptionError("is a directory; expected a trace", file)
@@ -35,9 +49,9 @@ def read_trace(path: str | Path, burst_bytes: int) -> Iterator[Chunk]:
     if file.stat().st_size == 0:
         raise DescriptionError("is empty; expected lines such as 'R 0x1f40'", file)
     if file.suffix == ".npz":
-        yield from _read_npz(file, burst_bytes)
+        yield from _read_npz(file, device.memory.organisation.burst_bytes)
     else:
-        yield from _read_text(file)
+        yield from _Text(file, device, single_channel).chunks()
 
 
 def _read_npz(file: Path, burst_bytes: int) -> Iterator[Chunk]:
@@ -86,46 +100,95 @@ def _check_size(
         )
 
 
-def _read_text(file: Path) -> Iterator[Chunk]:
-    with file.open("rb") as raw:
-        zipped = raw.read(2) == b"\x1f\x8b"
-    line, found = 0, False
-    with gzip.open(file, "rb") if zipped else file.open("rb") as text:
-        while True:
+class _Text:
+    """A trace in one of the text formats."""
+
+    def __init__(self, file: Path, device: Device, single_channel: bool) -> None:
+        self._file, self._device, self._single = file, device, single_channel
+        self._format: Format | None = None
+        self._levels = level_sizes(device, single_channel)
+
+    def chunks(self) -> Iterator[Chunk]:
+        with self._file.open("rb") as raw:
+            zipped = raw.read(2) == b"\x1f\x8b"
+        line = 0
+        with gzip.open(self._file, "rb") if zipped else self._file.open("rb") as text:
+            while True:
+                try:
+                    lines = text.readlines(CHUNK * 8)
+                except (EOFError, OSError, zlib.error) as error:
+                    raise DescriptionError(
+                        f"truncated or damaged gzip: {error}", self._file, line + 1
+                    ) from None
+                if not lines:
+                    break
+                yield from self._accesses(lines, line)
+                line += len(lines)
+        if self._format is None:
+            raise DescriptionError("holds no accesses", self._file)
+
+    def _accesses(self, lines: list[bytes], before: int) -> Iterator[Chunk]:
+        """The accesses of lines that `before` others precede."""
+        numbers, kind, size, place = self._parse(lines, before)
+        if self._format is None or not place:
+            return
+        address = self._addresses(numbers, place)
+        if not self._format.sized:
+            yield address, np.array(kind, np.int64)
+            return
+        burst = self._device.memory.organisation.burst_bytes
+        write, sizes = np.array(kind, np.int64), np.array(size, np.int64)
+        ends = np.cumsum(sizes // burst + 2)  # of the bursts at most
+        for at in range(0, int(ends[-1]) + 1, CHUNK):
+            part = slice(*np.searchsorted(ends, (at, at + CHUNK)))
+            if part.start < part.stop:
+                each = Accesses(address[part], write[part], sizes[part], write[part], write[part])
+                one = to_bursts(each, burst)
+                yield one.address, kinds(one.write, one.size, burst)
+
+    def _parse(
+        self, lines: list[bytes], before: int
+    ) -> tuple[list[list[int]], list[int], list[int], list[int]]:
+        """Of each access: the numbers of its address, its kind, its bytes, its line."""
+        numbers: list[list[int]] = []
+        kind: list[int] = []
+        size: list[int] = []
+        place: list[int] = []
+        for at, text in enumerate(lines, before + 1):
+            bare = text.strip()
+            if not bare or bare.startswith(b"#"):
+                continue
+            form = self._format = self._format or format_of(bare)
             try:
-                lines = text.readlines(CHUNK * 8)
-            except (EOFError, OSError, zlib.error) as error:
-                raise DescriptionError(
-                    f"truncated or damaged gzip: {error}", file, line + 1
-                ) from None
-            if not lines:
-                break
-            chunk = _parse(lines, file, line)
-            line += len(lines)
-            if len(chunk[0]):
-                found = True
-                yield chunk
-    if not found:
-        raise DescriptionError("holds no accesses", file)
+                found = form.parse(bare.split(form.separator))  # type: ignore[union-attr]
+            except (ValueError, KeyError, AttributeError):
+                raise self._unlike(bare, at) from None
+            if any(number < 0 for number in found[0]):
+                raise DescriptionError("negative address", self._file, at)
+            numbers.append(found[0])
+            kind.append(found[1])
+            size.append(found[2])
+            place.append(at)
+        return numbers, kind, size, place
 
+    def _unlike(self, line: bytes, at: int) -> DescriptionError:
+        shown = line.decode(errors="replace")[:40]
+        known = FORMATS if self._format is None else (self._format,)
+        forms = " or ".join(f"{each.example!r} ({each.name})" for each in known)
+        return DescriptionError(f"expected {forms}; got {shown!r}", self._file, at)
 
-def _parse(lines: list[bytes], file: Path, before: int) -> Chunk:
-    address, write = np.empty(len(lines), np.int64), np.empty(len(lines), np.int64)
-    n = 0
-    for i, text in enumerate(lines):
-        parts = text.split()
-        if not parts or parts[0].startswith(b"#"):
-            continue
-        try:
-            kind, number = parts
-            address[n] = int(number, 0)
-            write[n] = {b"R": READ, b"r": READ, b"W": WRITE, b"w": WRITE}[kind]
-        except (ValueError, KeyError, OverflowError):
-            shown = text.decode(errors="replace").strip()[:40]
-            raise DescriptionError(
-                f"expected 'R 0x1f40' or 'W 0x1f40'; got {shown!r}", file, before + i + 1
-            ) from None
-        if address[n] < 0:
-            raise DescriptionError("negative address", file, before + i + 1)
-        n += 1
-    return address[:n], write[:n]
+    def _addresses(self, numbers: list[list[int]], place: list[int]) -> Int:
+        """Byte addresses. Raises DescriptionError where a number is out of range."""
+        most = [np.iinfo(np.int64).max - 2 * MOST_BYTES]
+        if self._format is not None and self._format.vector:
+            most = self._levels
+        for row, at in zip(numbers, place, strict=True):
+            if len(row) != len(most) or any(map(int.__ge__, row, most)):
+                if most is self._levels:
+                    sizes = ",".join(map(str, most))
+                    what = f"expected {len(most)} numbers below {sizes}; got {str(row)[1:-1]}"
+                else:
+                    what = f"address {row[0]:#x} is beyond any memory"
+                raise DescriptionError(what, self._file, at)
+        found = np.array(numbers, np.int64)
+        return to_addresses(self._device, found, self._single) if len(most) > 1 else found[:, 0]

@@ -42,7 +42,7 @@ def run(
     from sweeps.results.store import default_directory
     from sweeps.workers.progress import Progress
 
-    workers = _workers(jobs, cluster)
+    workers = worker_count(jobs, cluster)
     loaded = load_sweep(sweep, assignments(set))
     directory = default_directory(loaded.spec.name, resume) if out is None else Path(out)
     done = run_sweep(loaded, directory, resume, workers, Progress(), cluster)
@@ -72,7 +72,7 @@ def study(
     from sweeps.studies.study_spec import load_study
     from sweeps.workers.progress import Progress
 
-    workers = Workers(_workers(jobs, cluster), cluster)
+    workers = Workers(worker_count(jobs, cluster), cluster)
     given = {"trials": trials, "sampler.name": sampler}
     more = {path: value for path, value in given.items() if value is not None}
     loaded = load_study(study, [*assignments(set), *assignments(more)])
@@ -122,7 +122,7 @@ def assignments(set: Set) -> list[str]:
     return list(set or ())
 
 
-def _workers(jobs: int | None, cluster: str | None) -> int:
+def worker_count(jobs: int | None, cluster: str | None) -> int:
     """How many processes work here. Raises DescriptionError."""
     from hwmodel.description.description import DescriptionError
 

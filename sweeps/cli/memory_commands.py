@@ -141,7 +141,8 @@ def replay(
     trace: Annotated[
         Path,
         typer.Argument(
-            help="Lines `R 0x1f40` or `W 0x1f40` (also gzip), or .npz with address, write."
+            help="Lines `R 0x1f40`, or of Ramulator, DRAMsim3 or gem5 (docs/export.md), also gzip; "
+            "or .npz with address, write."
         ),
     ],
     channel: Annotated[

@@ -36,7 +36,7 @@ class Calibration:
         load = point.experiment.offered
         if load is None or load.relative is None:
             return None if load is None else load.rate_per_s
-        return load.relative * max(self.capacities[key] for key in _rivals(sweep, point))
+        return load.relative * max(self.capacities[key] for key in rivals(sweep, point))
 
 
 def capacity_key(experiment: Described) -> str:
@@ -76,7 +76,7 @@ def _refuse(point: Point, outcome: Outcome) -> None:
     raise CapacityFailed(f"failed: capacity of {where}: {outcome.error}")
 
 
-def _rivals(sweep: Sweep, point: Point) -> set[str]:
+def rivals(sweep: Sweep, point: Point) -> set[str]:
     """Keys of the points that set this one's load: its group within its control, or itself."""
     load = point.experiment.offered
     if load is not None and load.of == "own":

@@ -24,6 +24,7 @@ from policies.requests.arrivals import Arrivals
 from policies.requests.requests import Requests
 from policies.requests.slo import Slo
 from policies.requests.workload import WorkloadSpec, generate, workload_document
+from policies.serving.recorder import Recorder
 from policies.serving.serving import ServingResult, ServingSpec, serve
 from sweeps.experiments.logs import LogKind, recorder
 from sweeps.results.figures import THROUGHPUT, Rate
@@ -280,16 +281,24 @@ def run_task(task: Task) -> dict[str, Any]:
     """Serve one replication and return its metrics. Raises DescriptionError."""
     experiment = task.experiment
     requests = requests_of(experiment, task.replication, task.rate_per_s, workload_of(experiment))
-    result = serve(
+    logs = recorder(experiment.logs, task.logs, _cut(experiment, requests))
+    result = serve_requests(experiment, task.replication, requests, logs)
+    return {**result.metrics, **_attainment(experiment, requests, result)}
+
+
+def serve_requests(
+    experiment: ExperimentSpec, replication: int, requests: Requests, logs: Recorder | None
+) -> ServingResult:
+    """Serve the requests of a replication. Raises DescriptionError."""
+    return serve(
         device_of(experiment),
         model_of(experiment),
         experiment.serving,
         requests,
-        seed=_one_number(seed_of(experiment, task.replication)),
+        seed=_one_number(seed_of(experiment, replication)),
         warmup_requests=experiment.warmup_requests,
-        recorder=recorder(experiment.logs, task.logs, _cut(experiment, requests)),
+        recorder=logs,
     )
-    return {**result.metrics, **_attainment(experiment, requests, result)}
 
 
 def _cut(experiment: ExperimentSpec, requests: Requests) -> Requests:

@@ -1,0 +1,61 @@
+"""What a step moves, phase by phase: its descriptors as the memory model simulates them.
+
+First the migrations of all layers, which the step waits for, then of each layer the weights, the
+chunks of prefill and the attention of what decodes. Swaps and collectives have no stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from hwmodel.kernel.memory import Descriptors
+from hwmodel.specs.device import Device
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.allocator import Allocator
+from policies.engines.engine import Step
+from policies.memory import traffic
+from policies.memory.traffic import Extent, Spread
+
+PHASES = ("migration", "weights", "prefill", "attention")
+
+
+class StepStreams:
+    """Streams of the steps of a run. model: what the card holds; tile_bytes: of the weights."""
+
+    def __init__(self, device: Device, model: TransformerSpec, tile_bytes: int) -> None:
+        assert device.accelerator is not None
+        self._dma = device.accelerator.dma
+        self._reading = traffic.reading(device, model)
+        self._model, self._tile_bytes = model, tile_bytes
+
+    def of(
+        self, step: Step, allocator: Allocator, layers: Iterable[int], phases: Iterable[str]
+    ) -> Iterator[Descriptors]:
+        """Those of these layers and phases, while the step has its memory; none is empty."""
+        layers, chosen = list(layers), [name for name in PHASES if name in phases]
+        for group in (["migration"], [name for name in chosen if name != "migration"]):
+            for layer in layers:
+                for phase in group:
+                    if phase in chosen and self._has(step, phase):
+                        spread: Spread = self._reading.spread
+                        spread = {"migration": "slice", "weights": "split"}.get(phase, spread)  # type: ignore[assignment]
+                        extents = self._extents(step, allocator, layer, phase)
+                        yield traffic.deal(extents, self._dma.engines, spread, self._dma.request)
+
+    def _has(self, step: Step, phase: str) -> bool:
+        return {
+            "migration": bool(step.migrations or step.copies),
+            "weights": True,
+            "prefill": bool(step.chunks),
+            "attention": len(step.decode) > 0,
+        }[phase]
+
+    def _extents(self, step: Step, allocator: Allocator, layer: int, phase: str) -> Extent:
+        if phase == "migration":
+            window = self._dma.window
+            return traffic.migration(allocator, step.migrations, layer, window, step.copies)
+        if phase == "weights":
+            return traffic.weights(self._model, layer, self._tile_bytes)
+        if phase == "prefill":
+            return traffic.prefill(allocator, step.chunks, layer, self._reading)
+        return traffic.attention(allocator, step.decode, layer, self._reading)

@@ -1,0 +1,110 @@
+"""Does `export` write what a run's steps move, in every format, and answer mistakes?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.specs.transformer import load_model
+from tests.sweeps.cli.test_memory_commands import bankwise, found
+from tests.sweeps.cli.test_mistakes import mistakes
+
+FORMATS = ("ramulator", "ramulator-vector", "dramsim3", "gem5")
+SMALL = (
+    "--jobs", "1", "--set", "serving.memory.efficiency=1", "--set", "model_set.layers=2",
+    "--set", "warmup_requests=0", "--set", "requests=10",
+)  # fmt: skip
+ONE = ("smoke", *SMALL, "--set", "policy=paged", "--set", "load={rate_per_s: 100}")
+REPLAY_ALIKE = ("requests", "bytes", "cycles", "row_hits", "row_misses", "row_conflicts")
+
+
+def test_each_format_of_a_step_replays_alike(tmp_path: Path) -> None:
+    asked = (*ONE, "--steps", "30", "--channel", "5")
+    ours = found("export", *asked, "--out", tmp_path / "ours.npz")
+    assert (ours["device"], ours["channel"], ours["format"]) == ("mlu370-x4", 5, "bankwise")
+    assert [step["step"] for step in ours["steps"]] == [30]
+    replayed = found("replay", "mlu370-x4", tmp_path / "ours.npz", "--channel")
+    assert replayed["requests"] == ours["accesses"]
+    for name in FORMATS:
+        file = tmp_path / f"{name}.trace.gz"
+        other = found("export", *asked, "--format", name, "--out", file)
+        same = ("accesses", "writes", "bytes", "memory_ns", "steps")
+        assert [other[key] for key in same] == [ours[key] for key in same]
+        again = found("replay", "mlu370-x4", file, "--channel")
+        assert [again[key] for key in REPLAY_ALIKE] == [replayed[key] for key in REPLAY_ALIKE]
+
+
+def test_a_step_moves_what_its_sequences_have_stored(tmp_path: Path) -> None:
+    done = found("export", *ONE, "--steps", "29:31", "--out", tmp_path / "a.npz")
+    each = 2 * 32 * 128 * 2  # bytes of K and V of a token in a layer of llama-2-7b
+    tokens = sum(step["context_tokens"] + step["decode"] for step in done["steps"])
+    assert done["bytes"] == tokens * each
+    assert done["writes"] * 32 == sum(step["decode"] for step in done["steps"]) * each
+    with np.load(tmp_path / "a.npz") as arrays:
+        assert len(np.unique(arrays["address"][arrays["write"] == 1])) == done["writes"]
+        assert (np.diff(arrays["picosecond"]) >= 0).all() and arrays["picosecond"][0] > 0
+
+
+def test_weights_go_round_the_channels_and_times_may_be_left_out(tmp_path: Path) -> None:
+    asked = (
+        "--phase",
+        "weights",
+        "--channel",
+        "0",
+        "--at-once",
+        "--format",
+        "gem5",
+        "--steps",
+        "1",
+    )
+    done = found("export", *ONE, *asked, "--out", tmp_path / "w")
+    weights = load_model("llama-2-7b").layer_weight_bytes
+    assert done["bytes"] == pytest.approx(weights / 24, rel=1e-3) and done["writes"] == 0
+    lines = (tmp_path / "w").read_text().splitlines()
+    assert {line.split(",")[3] for line in lines} == {"0"}
+    assert sum(int(line.split(",")[2]) for line in lines) == done["bytes"]
+
+
+def test_a_run_directory_offers_what_its_run_offered(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert bankwise("run", "smoke", *SMALL, "--set", "replications=1", "--out", run).code == 0
+    lines = (run / "results.jsonl").read_text().splitlines()
+    assert all(json.loads(line)["rate_per_s"] > 0 for line in lines)
+    of: dict[str, Any] = {}
+    for name, given in (("run", (run,)), ("sweep", ("smoke", *SMALL))):
+        of[name] = found(
+            "export", *given, "--point", "1", "--out", tmp_path / "t.gz", "--jobs", "1"
+        )
+    assert of["run"] == of["sweep"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--format", "ramulater"), "unknown format 'ramulater'; did you mean 'ramulator'?"),
+        (("--format", "gem5", "--out", "t.npz"), "--format: .npz is of format bankwise; got gem5"),
+        (("--steps", "100000"), " steps, 0 to "),
+        (("--steps", "9:3"), "--steps: expected a first below the end; got 9:3"),
+        (("--steps", "last"), "--steps: expected N, A:B, A: or all; got 'last'"),
+        (("--layers", "2"), "--layers: expected a first below the end of 0 to 1; got 2"),
+        (("--phase", "decode"), "--phase: unknown phase 'decode'"),
+        (("--phase", "migration"), "--phase: steps 100 move nothing in this phase"),
+        (("--channel", "24"), "--channel: expected 0 to 23 of mlu370-x4; got 24"),
+        (("--replication", "3"), "--replication: expected 1 to 2; got 3"),
+        (("--set", "policy=pagged"), "did you mean 'paged'?"),
+        (("--set", "policy=[paged,static]"), "expected one of the points: 0 is paged; 1 is static"),
+        (("--out", "none/t"), "none/t: cannot be written: No such file or directory"),
+    ],
+)
+def test_mistakes(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    lines = mistakes(tmp_path, "export", *ONE, "--out", "t", *arguments)
+    assert message in lines[-1]
+
+
+def test_only_sweeps_that_serve_have_steps(tmp_path: Path) -> None:
+    (line,) = mistakes(tmp_path, "export", "kv-extent", "--point", "0", "--out", "t")
+    assert "kv-extent: measures kv_read; only a sweep that serves requests has steps" in line
