@@ -34,6 +34,20 @@ def to_channel(device: Device, address: Int) -> tuple[Int, Int]:
     return place, row * size + within
 
 
+def to_device(device: Device, channel: Int, local: Int) -> Int:
+    """Device byte addresses of (channel, local byte address): the inverse of `to_channel`."""
+    if device.accelerator is None:
+        return local
+    size, count = device.accelerator.interleave, device.channels
+    row, within = np.divmod(local, size)
+    place = channel
+    if device.accelerator.channel_hash == "rotate":
+        place = (channel - row) % count
+    elif device.accelerator.channel_hash == "xor":
+        place = channel ^ (row & (count - 1))
+    return (row * count + place) * size + within
+
+
 def decode(memory: MemorySpec, local: Int) -> tuple[Int, Int, Int]:
     """(flat bank, row, column) of local byte addresses; banks numbered pseudo-channel outermost."""
     c = lower(memory)[0]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ, WRITE
 from hwmodel.kernel.timing import Int
-from hwmodel.measure.trace_formats import (
+from hwmodel.measure.simulator_traces import (
     FORMATS,
     MOST_BYTES,
     Accesses,

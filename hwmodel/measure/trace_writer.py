@@ -19,7 +19,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.address import to_device
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ
 from hwmodel.measure.issued import Issued
-from hwmodel.measure.trace_formats import Accesses, Format, to_bursts, to_vectors
+from hwmodel.measure.simulator_traces import Accesses, Format, to_bursts, to_vectors
 from hwmodel.specs.device import Device
 
 CHUNK = 1 << 16

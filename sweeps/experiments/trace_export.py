@@ -12,7 +12,7 @@ from typing import Any
 
 from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.measure.issued import Issuer
-from hwmodel.measure.trace_formats import FORMATS, Format
+from hwmodel.measure.simulator_traces import FORMATS, Format
 from hwmodel.measure.trace_writer import TraceWriter, trace_writer
 from hwmodel.specs.device import Device
 from policies.allocators.allocator import Allocator
@@ -25,7 +25,6 @@ from sweeps.experiments.capacity import Calibration, calibrate, rivals, wanted
 from sweeps.experiments.experiment import (
     ExperimentSpec,
     device_of,
-    load_of,
     model_of,
     requests_of,
     serve_requests,
@@ -250,7 +249,7 @@ def _point(sweep: Sweep, index: int | None) -> Point:
 
 def _rate_per_s(sweep: Sweep, point: Point, known: dict[str, float], jobs: int) -> float | None:
     """The rate that the run offers the point, measured as the run does where it is not known."""
-    capacities, load = dict(known), load_of(point.experiment)
+    capacities, load = dict(known), point.experiment.offered
     if load is not None and load.goodput is not None:
         key = goodput_key(point.experiment)
         for _, rate in search({key: searched(sweep)[key]}, capacities, jobs):

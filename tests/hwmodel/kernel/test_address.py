@@ -7,28 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodel.kernel.address import Int, decode, to_channel
-from hwmodel.specs.device import Device, load_device
+from hwmodel.kernel.address import decode, to_channel, to_device
+from hwmodel.specs.device import load_device
 
 DEVICES = {
     (name, form): load_device(name, [f"channel_hash={form}"])
     for name in ("mlu370-x4", "a100-80gb")
     for form in ("none", "rotate")
 }
-
-
-def to_device(device: Device, channel: Int, local: Int) -> Int:
-    """Device byte addresses of (channel, local byte address): the inverse of `to_channel`."""
-    if device.accelerator is None:
-        return local
-    size, count = device.accelerator.interleave, device.channels
-    row, within = np.divmod(local, size)
-    place = channel
-    if device.accelerator.channel_hash == "rotate":
-        place = (channel - row) % count
-    elif device.accelerator.channel_hash == "xor":
-        place = channel ^ (row & (count - 1))
-    return (row * count + place) * size + within
 
 
 @pytest.mark.parametrize("key", DEVICES)
