@@ -56,11 +56,7 @@ except IndexError:
 
 
 def test_kernels_stay_inside_their_arrays(tmp_path: Path) -> None:
-    environment = os.environ | {
-        "NUMBA_BOUNDSCHECK": "1",
-        "NUMBA_CACHE_DIR": str(tmp_path),
-        "NUMBA_OPT": "0",
-    }
+    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     script = tmp_path / "script.py"
     script.write_text(SCRIPT, encoding="utf-8")
     done = subprocess.run(
