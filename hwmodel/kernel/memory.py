@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from hwmodel.kernel.address import CHANNEL_HASHES, HASH_ROTATE, HASH_XOR
 from hwmodel.kernel.channel import advance
-from hwmodel.kernel.channel_state import FOREVER, INBOX, idle_channels
-from hwmodel.kernel.jit import kernel
+from hwmodel.kernel.channel_state import INBOX, NO_LOG, idle_channels
+from hwmodel.kernel.jit import kernel, simulation
 from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, WRITE, Record
-from hwmodel.kernel.timing import Int, lower
+from hwmodel.kernel.timing import FOREVER, Int, lower
 from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.device import Device
 
@@ -105,7 +105,7 @@ class SystemResult:
         return self.row_hits / max(1, self.row_hits + self.row_misses + self.row_conflicts)
 
 
-@kernel
+@simulation
 def _push(p: Record, s: Record, tick: int, local: int, size: int, tag: int) -> None:
     """Put a run of bursts into a channel's inbox, in order of arrival."""
     first = local // p.burst
@@ -122,7 +122,7 @@ def _push(p: Record, s: Record, tick: int, local: int, size: int, tag: int) -> N
     s.tail += 1
 
 
-@kernel
+@simulation
 def _run_engine(
     p: Record, states: Any, e: Record, engine: int, until: int,
     start: Int, size: Int, write: Int, first: Int, completions: Int,
@@ -189,7 +189,7 @@ def _run_engine(
         e.collected += 1
 
 
-@kernel
+@simulation
 def _moved(p: Record, states: Any) -> int:
     """Bytes that engines have read and written: on DQ for them, or answered from a write queue."""
     total = 0
@@ -199,20 +199,19 @@ def _moved(p: Record, states: Any) -> int:
     return total
 
 
-@kernel
+@simulation
 def run_system(
     constants: Any, system: Any, engines: Any, states: Any,
-    start: Int, size: Int, write: Int, first: Int, completions: Int,
+    start: Int, size: Int, write: Int, first: Int, completions: Int, log: Int,
 ) -> bool:  # fmt: skip
     """Run rounds until tick `stop` or until all is done; True if all was done.
 
     `system` (1,) _SYSTEM, `engines` (E,) _ENGINE and `states` (channels,) CHANNEL records,
     modified in place; `start`, `size`, `write` (n,) extents; `first` (n,) 1 where a
-    descriptor begins, else 0; `completions` (E, ring) zeros.
+    descriptor begins, else 0; `completions` (E, ring) zeros; `log` of shape (0, 5).
     Bytes are noted at the first round past tick `warm`.
     """
     c, p = constants[0], system[0]
-    log = np.zeros((0, 5), np.int64)
     while p.now < p.stop:
         until = p.now + p.round
         busy = False
@@ -351,7 +350,9 @@ def simulate_system(
     ring = 1 << int(longest + response_ticks(device)).bit_length()
     completions = np.zeros((a.dma.engines, ring), np.int64)
     finished = bool(
-        run_system(constants, system, engines, states, start, size, write, first, completions)
+        run_system(
+            constants, system, engines, states, start, size, write, first, completions, NO_LOG
+        )
     )
     return _result(descriptors, states, p, finished, tick_ns)
 

@@ -29,7 +29,7 @@ from hwmodel.kernel.channel_state import (
     Q_SEQ,
     Q_TIME,
 )
-from hwmodel.kernel.timing import NEVER, PAGE_TIMEOUT, Int
+from hwmodel.kernel.timing import DQ_TICKS, NEVER, PAGE_TIMEOUT, Int
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.specs.memory_spec import MemorySpec
 
@@ -42,7 +42,7 @@ _COUNTERS = (
     "latency_sum", "commands", "bank_commands", "latency", "refresh_due",
 )  # fmt: skip
 _CLOCKS = (
-    "end", "next_due", "earliest", "bus_free", "sync_until", "ring", "pair_deadline",
+    "end", "next_due", "ready", "floor", "bus_free", "sync_until", "ring", "pair_deadline",
     "last_use", "active_since",
 )  # fmt: skip
 
@@ -158,7 +158,8 @@ def _key(run: OpenLoop, rows: int) -> bytes:
     pair = [slots.index(int(p)) if b >= 0 else -1 for b, p in zip(
         s["pair_bank"], s["pair_slot"], strict=True)]  # fmt: skip
     parts: list[Int] = [
-        np.maximum(s["earliest"] - now, 0), np.maximum(s["bus_free"] - now, 0),
+        np.maximum(s["ready"] - now, 0), np.maximum(s["floor"] - now, 0),
+        np.maximum(s["bus_free"] - now, 0),
         np.maximum(s["sync_until"] - now, -1), _windows(run, now), _data_bus(run, now),
         np.where(is_open, (s["open_row"] - rows) % size, -1),
         np.minimum(s["streak"], c["hit_limit"]), s["mode"], s["pair_bank"], np.array(pair),
@@ -196,16 +197,10 @@ def _windows(run: OpenLoop, now: int) -> Int:
 
 
 def _data_bus(run: OpenLoop, now: int) -> Int:
-    """Column commands whose data may still collide, oldest first; nothing where none can."""
-    s, c = run.states[0], run._constants[0]
-    if int(c["check_dq"]) == 0:
-        return np.zeros(0, np.int64)
-    longest = int(c["data_end"].max())
-    rings = [np.roll(ring, -int(at), axis=0) for ring, at in zip(s["dq"], s["dq_at"], strict=True)]
-    return np.array([
-        [max(int(tick) - now, -longest), kind if tick - now > -longest else 0]
-        for ring in rings for tick, kind in ring
-    ])  # fmt: skip
+    """Whether DQ is taken (1) at each tick from now on; 0 where bursts cannot collide."""
+    s = run.states[0]
+    ticks = np.arange(now, now + DQ_TICKS)
+    return (s["dq"][:, ticks % DQ_TICKS] == ticks).astype(np.int64)
 
 
 def _counters(run: OpenLoop) -> Past:
@@ -232,13 +227,12 @@ def _skip(run: OpenLoop, past: Past, times: int, rows: int) -> None:
     for name in _CLOCKS:
         value = s[name]
         s[name] = np.where((value > NEVER) & (value != -1), value + ticks, value)
-    s["dq"][:, :, 0] = np.where(s["dq"][:, :, 0] > NEVER, s["dq"][:, :, 0] + ticks, NEVER)
+    s["dq"] = np.roll(np.where(s["dq"] > NEVER, s["dq"] + ticks, NEVER), ticks % DQ_TICKS, axis=1)
     s["slot"][:, Q_TIME] += ticks
     size = run.memory.organisation.rows
     for name in ("open_row", "timed_out_row"):
         s[name] = np.where(s[name] >= 0, (s[name] + rows) % size, s[name])
     s["slot"][:, Q_ROW] = (s["slot"][:, Q_ROW] + rows) % size
-    s["close_bound"], s["open_bound"] = NEVER, NEVER
 
 
 def _debt_grows(past: list[Past]) -> bool:
