@@ -214,10 +214,10 @@ def _requests(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -
     pending &= ~(s.in_order[pc, kind] if c.scheduler == OLDEST_READY else hits)
     closing = pending & s.open_banks[pc] & ~s.active_banks[pc]
     best = _rows(c, s, pc, kind, closing, PRE, order, pair_open, best)
-    if c.activation_buffer == 0 or s.active_count[pc] < c.activation_buffer:
-        if s.pair_bank[pc] < 0:
-            opening = pending & ~s.open_banks[pc] & ~s.held[pc]
-            best = _rows(c, s, pc, kind, opening, c.first, order, pair_open, best)
+    room = c.activation_buffer == 0 or s.active_count[pc] < c.activation_buffer
+    if room and s.pair_bank[pc] < 0:
+        opening = pending & ~s.open_banks[pc] & ~s.held[pc]
+        best = _rows(c, s, pc, kind, opening, c.first, order, pair_open, best)
     return best
 
 

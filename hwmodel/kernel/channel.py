@@ -28,7 +28,6 @@ from hwmodel.kernel.queues import enter, set_modes
 from hwmodel.kernel.refresh import update_refresh
 from hwmodel.kernel.timing import FOREVER, Int
 
-
 _FED_AT_ONCE = 256
 """Requests of a stream given to a channel between two looks at it, of the INBOX it has."""
 
@@ -102,8 +101,8 @@ def feed(
 
     `arrival` (n,) ticks, or (1,) for a stream that arrives as fast as it is taken; `burst` (n,)
     burst indices; `kind` (n,) READ, WRITE or PARTIAL_WRITE; `completions` of shape (1, 1).
-    Returns (outcome, requests taken): WANTS_INPUT when all were taken and the stream is not closed, LOG_FULL when `log` has to be
-    emptied first, DRAINED at the end.
+    Returns (outcome, requests taken): WANTS_INPUT when all were taken and the stream is not closed,
+    LOG_FULL when `log` has to be emptied first, DRAINED at the end.
     """
     c, s = constants[0], states[channel]
     timed = arrival.shape[0] == burst.shape[0]

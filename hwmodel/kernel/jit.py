@@ -61,25 +61,26 @@ def _without_wraparound() -> None:
 _without_wraparound()
 
 
+_njit: Any = numba.njit
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
 def part(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function that is inlined into every kernel that calls it. It allocates nothing, and
     counts no references to the arrays that pass through it."""
-    return numba.njit(forceinline=True, _nrt=False, **_OPTIONS)(function)
+    return _njit(forceinline=True, _nrt=False, **_OPTIONS)(function)
 
 
 def rare(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function as a part that is called, for what kernels seldom need."""
-    return numba.njit(_nrt=False, **_OPTIONS)(function)
+    return _njit(_nrt=False, **_OPTIONS)(function)
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a kernel: no Python objects, no lock, cached on disk, integer arithmetic."""
-    return numba.njit(**_OPTIONS)(function)
+    return _njit(**_OPTIONS)(function)
 
 
 def simulation(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a kernel that allocates nothing, so that no reference has to be counted."""
-    return numba.njit(_nrt=False, **_OPTIONS)(function)
+    return _njit(_nrt=False, **_OPTIONS)(function)

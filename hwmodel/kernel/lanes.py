@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from llvmlite import ir
-from numba import types
+from numba import extending, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
 from hwmodel.kernel.jit import part, rare
@@ -31,6 +30,7 @@ _UPPER = (1 << (64 - LANES)) - 1
 _INT = ir.IntType(64)
 _VECTOR = ir.VectorType(_INT, LANES)
 _BITS = ir.IntType(LANES)
+intrinsic = cast(Any, extending.intrinsic)
 
 
 @intrinsic
@@ -147,9 +147,9 @@ def _postpone_all(typingctx: Any, values: Any, delays: Any, tick: Any) -> Any:
     return types.void(values, delays, types.int64), generate
 
 
-lowest_bit: Callable[[int], int] = cast(Any, _lowest_bit)
+lowest_bit: Callable[[int], int] = _lowest_bit
 """Index of the lowest set bit of a non-zero int64; for kernels only."""
-postpone_all: Callable[[Int, Int, int], None] = cast(Any, _postpone_all)
+postpone_all: Callable[[Int, Int, int], None] = _postpone_all
 """values (LANES,) become at least `tick` + delays (LANES,); for kernels only."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hwmodel.kernel.channel_state import (
     INBOX,
-    WRITE_KEYS,
     Q_BANK,
     Q_COLUMN,
     Q_FLAGS,
@@ -15,6 +14,7 @@ from hwmodel.kernel.channel_state import (
     Q_SEQ,
     Q_TAG,
     Q_TIME,
+    WRITE_KEYS,
 )
 from hwmodel.kernel.jit import part
 from hwmodel.kernel.kernel_names import FLAG_MASKED, FLAG_RMW, PARTIAL_WRITE, READ, Record
@@ -187,11 +187,27 @@ def _decode_high(c: Record, s: Record, high: int) -> None:
 
 
 @part
+def _stays(c: Record, s: Record, asked: int) -> bool:
+    """Whether the head finds no room and no write to answer it, as far as is known without its
+    place."""
+    if c.one_queue == 0 or asked == PARTIAL_WRITE:
+        return False
+    if asked == READ:
+        writes = s.waiting[0, 1] + s.active_count[0]
+        return s.waiting[0, 0] >= c.queue[0] and (c.forwarding == 0 or writes == 0)
+    return s.waiting[0, 1] + s.reserved[0] >= c.queue[1]
+
+
+@part
 def enter(c: Record, s: Record, completions: Int) -> None:
     """Let arrived requests into the queues, in order, while there is room."""
     while s.stalled == 0 and s.head != s.tail:
         place = s.head & (INBOX - 1)
         if s.inbox[0, place] > s.now:
+            return
+        asked = s.inbox[3, place] & 3
+        if _stays(c, s, asked):
+            s.stalled = 1
             return
         burst = s.inbox[1, place] + s.offset
         if burst >> LOW_BITS != s.high:
@@ -200,7 +216,6 @@ def enter(c: Record, s: Record, completions: Int) -> None:
         column = s.high_column | c.low[low, 0]
         bank = s.high_bank ^ c.low[low, 1]
         row = s.high_row | c.low[low, 2]
-        asked = s.inbox[3, place] & 3
         engine = s.inbox[3, place] >> 2
         pc = c.pc_of[bank]
         answered = asked != READ  # a posted write is done for its engine when it is taken

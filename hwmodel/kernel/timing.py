@@ -60,6 +60,7 @@ _SCALARS = {
     "page_policy": "PAGE_OPEN, PAGE_CLOSED, PAGE_TIMEOUT or PAGE_ADAPTIVE",
     "page_timeout": "ticks until an unwanted row is closed",
     "queue_per_bank": "1: each bank has queues of its own",
+    "one_queue": "1: a single read queue and a single write queue serve the channel",
     "shared_queue": "1: reads and writes wait in one queue",
     "forwarding": "1: waiting writes answer reads",
     "read_modify_write": "1: partial writes read first, 0: they are masked",
@@ -146,8 +147,8 @@ def _delays(memory: MemorySpec, levels: list[str]) -> tuple[Int, Int]:
             a, b = (COMMANDS.index(memory.reference(name)) for name in (after, before))
             table[level, a, b] = max(table[level, a, b], memory.ticks(row.delay))
     for table in (own, other):
-        for i, level in enumerate(levels):
-            _as_waited_for(memory, level, table[i])
+        for name, delay in zip(levels, table, strict=True):
+            _as_waited_for(memory, name, delay)
     return own, other
 
 
@@ -206,7 +207,8 @@ def _segments(memory: MemorySpec) -> Int:
 
 
 def _gap(memory: MemorySpec, first: str, then: str) -> int:
-    """Ticks that rows keep between two column commands of a pseudo-channel, whichever their banks."""
+    """Ticks that rows keep between two column commands of a pseudo-channel, whatever their
+    banks."""
     o = memory.organisation
 
     def longest(scope: str) -> int:
@@ -398,6 +400,8 @@ def _scalars(memory: MemorySpec, r: np.void) -> None:
         "scheduler": schedulers[c.scheduler], "page_policy": pages[c.page_policy],
         "page_timeout": memory.tick_clock.ticks(memory.tick_clock.clocks_of_ns(c.page_timeout)),
         "queue_per_bank": c.queue_scope == "bank", "shared_queue": c.queues == "shared",
+        "one_queue": o.pseudochannels == 1
+        and c.queue_scope == "channel" and c.queues == "separate",
         "forwarding": c.write_forwarding,
         "read_modify_write": c.partial_write == "read_modify_write", "hit_limit": c.row_hit_limit,
         "activation_buffer": c.activation_buffer, "refresh": refresh[c.refresh],
