@@ -1,8 +1,8 @@
 """The kernel of one DRAM channel: event-driven, one call a simulation, no allocation inside.
 
 Semantics: docs/controller.md, held against `hwmodel.oracle.reference` command by command. The
-kernel never ticks: each decision computes, for every bank with work, the earliest tick at which its
-next command is legal, and jumps to the smallest. `c` is a CONSTANTS record, `s` a CHANNEL record
+kernel never ticks: the earliest tick of each command at each bank is kept as commands are issued,
+and each decision jumps to the first candidate's. `c` is a CONSTANTS record, `s` a CHANNEL record
 (modified in place).
 """
 

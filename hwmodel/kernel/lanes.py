@@ -26,10 +26,12 @@ AGE_BITS = 49
 FAR = 1 << 13
 """Ticks of waiting that fit above AGE_BITS."""
 NOTHING = (1 << 63) - 1
+"""Above every key."""
 _UPPER = (1 << (64 - LANES)) - 1
 _INT = ir.IntType(64)
 _VECTOR = ir.VectorType(_INT, LANES)
 _BITS = ir.IntType(LANES)
+
 intrinsic = cast(Any, extending.intrinsic)
 
 

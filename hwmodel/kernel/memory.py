@@ -35,34 +35,34 @@ from hwmodel.specs.device import Device
 FRACTION = 1 << 10
 """Engine times are kept in 1/1024 ticks, so that port rates need no rounding to ticks."""
 
-_SYSTEM = np.dtype(
-    [
-        (name, np.int64)
-        for name in [
-            "channels",
-            "interleave",
-            "hash",
-            "request",
-            "window",
-            "descriptor_cost",
-            "byte_time",
-            "request_latency",
-            "burst",
-            "now",
-            "stop",
-            "warm",
-            "warm_bytes",
-            "bytes",
-            "round",
-        ]
-    ]
-)
-_ENGINE = np.dtype(
-    [
-        (name, np.int64)
-        for name in ["cursor", "end", "offset", "in_flight", "ready", "collected", "started"]
-    ]
-)
+_SYSTEM_SCALARS = {
+    "channels": "of the device",
+    "interleave": "bytes of a block",
+    "hash": "HASH_NONE, HASH_ROTATE or HASH_XOR",
+    "request": "bytes of a request at most",
+    "window": "bytes in flight of an engine at most",
+    "descriptor_cost": "1/FRACTION ticks",
+    "byte_time": "1/FRACTION ticks a byte of an engine's port",
+    "request_latency": "ticks from an engine to a channel",
+    "burst": "bytes",
+    "now": "tick up to which engines have run",
+    "stop": "tick at which the simulation ends",
+    "warm": "tick at which the measured window begins",
+    "warm_bytes": "moved before that; -1 until then",
+    "bytes": "moved",
+    "round": "ticks that engines and channels run apart",
+}
+_ENGINE_SCALARS = {
+    "cursor": "extent being issued",
+    "end": "the engine's last extent + 1",
+    "offset": "bytes of the extent that were issued",
+    "in_flight": "bytes issued and not complete",
+    "ready": "when the next request may go, 1/FRACTION ticks",
+    "collected": "tick up to which completions were collected",
+    "started": "1: the descriptor of the extent is paid for",
+}
+_SYSTEM = np.dtype([(name, np.int64) for name in _SYSTEM_SCALARS])
+_ENGINE = np.dtype([(name, np.int64) for name in _ENGINE_SCALARS])
 
 
 class Descriptors(NamedTuple):

@@ -44,7 +44,6 @@ DQ_TICKS = 1024
 """Ticks of DQ that a channel remembers; more than from a command to the end of its data."""
 
 _SCALARS = {
-    "banks": "banks of the channel",
     "pcs": "pseudo-channels",
     "ranks": "ranks of all pseudo-channels",
     "banks_per_pc": "banks of a pseudo-channel",
@@ -290,8 +289,9 @@ _MOST_LOWERED = 64
 
 
 def lower(memory: MemorySpec) -> NDArray[np.void]:
-    """`memory` as one CONSTANTS record, shape (1,), which nobody changes. Raises nothing: the spec
-    has been checked. Kept for the last memories: a probe would spend milliseconds on it."""
+    """`memory` as one CONSTANTS record, shape (1,), which is never changed; kept for the last
+    memories, for it takes milliseconds. Raises ValueError where bursts can collide on DQ and last
+    longer than DQ_TICKS, latency included."""
     known = _lowered.get(id(memory))
     if known is None:
         if len(_lowered) >= _MOST_LOWERED:
@@ -388,7 +388,7 @@ def _scalars(memory: MemorySpec, r: np.void) -> None:
     r["queue"] = c.read_queue, c.write_queue
     r["data_end"] = r["segments"].max(axis=(1, 2))
     values = {
-        "banks": o.banks, "pcs": o.pseudochannels, "ranks": o.pseudochannels * o.ranks,
+        "pcs": o.pseudochannels, "ranks": o.pseudochannels * o.ranks,
         "banks_per_pc": o.banks // o.pseudochannels,
         "banks_per_rank": o.banks // (o.pseudochannels * o.ranks),
         "first": COMMANDS.index("ACT1" if memory.activate.steps == 2 else "ACT"),
@@ -415,3 +415,5 @@ def _scalars(memory: MemorySpec, r: np.void) -> None:
     }  # fmt: skip
     for name, value in values.items():
         r[name] = int(value)
+    if r["check_dq"] and r["data_end"].max() >= DQ_TICKS:
+        raise ValueError(f"{memory.name}: data {DQ_TICKS} ticks or more after its command")
