@@ -1,8 +1,8 @@
 """The kernel of one DRAM channel: event-driven, one call a simulation, no allocation inside.
 
 Semantics: docs/controller.md, held against `hwmodel.oracle.reference` command by command. The
-kernel never ticks: each decision computes, for every bank with work, the earliest tick at which its
-next command is legal, and jumps to the smallest. `c` is a CONSTANTS record, `s` a CHANNEL record
+kernel never ticks: the earliest tick of each command at each bank is kept as commands are issued,
+and each decision jumps to the first candidate's. `c` is a CONSTANTS record, `s` a CHANNEL record
 (modified in place).
 """
 
@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from hwmodel.kernel.candidates import choose
-from hwmodel.kernel.channel_state import FOREVER, INBOX, Q_COLUMN, Q_ROW
+from hwmodel.kernel.channel_state import INBOX, Q_COLUMN, Q_ROW
 from hwmodel.kernel.issue import apply
-from hwmodel.kernel.jit import kernel, part
+from hwmodel.kernel.jit import part, simulation
 from hwmodel.kernel.kernel_names import (
     ACT2,
     DRAINED,
@@ -28,7 +26,10 @@ from hwmodel.kernel.kernel_names import (
 )
 from hwmodel.kernel.queues import enter, set_modes
 from hwmodel.kernel.refresh import update_refresh
-from hwmodel.kernel.timing import Int
+from hwmodel.kernel.timing import FOREVER, Int
+
+_FED_AT_ONCE = 256
+"""Requests of a stream given to a channel between two looks at it, of the INBOX it has."""
 
 
 @part
@@ -40,7 +41,16 @@ def _write_log(s: Record, line: Int, tick: int, command: int, bank: int, slot: i
         line[3], line[4] = s.slot[slot, Q_ROW], s.slot[slot, Q_COLUMN]
 
 
-@kernel
+@part
+def _idle(c: Record, s: Record) -> bool:
+    """Whether no request waits."""
+    waiting = 0
+    for pc in range(c.pcs):
+        waiting += s.waiting[pc, 0] + s.waiting[pc, 1] + s.active_count[pc]
+    return waiting == 0
+
+
+@simulation
 def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int:
     """Run the channel up to (not including) tick `until`.
 
@@ -58,15 +68,10 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
         if s.now >= s.next_due:
             update_refresh(c, s)
         set_modes(c, s)
-        idle = True
-        for pc in range(c.pcs):
-            if s.waiting[pc, 0] + s.waiting[pc, 1] + s.active_count[pc] > 0:
-                idle = False
-        if idle and empty and s.stream_closed == 1:
+        if empty and _idle(c, s):
             return DRAINED
-        choose(c, s)
-        tick = s.best_key >> 3
-        command, bank, slot = s.best_command, s.best_bank, s.best_slot
+        key, _, command, bank, slot = choose(c, s)
+        tick = key >> 3
         event = s.next_due
         if not empty:
             arrival = s.inbox[0, s.head & (INBOX - 1)]
@@ -84,26 +89,27 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
             _write_log(s, log[s.logged], tick, command, bank, slot)
             s.logged += 1
         s.now = tick
-        apply(c, s, command, bank, slot, tick, completions)
+        apply(c, s, command, key & 7, bank, slot, completions)
 
 
-@kernel
+@simulation
 def feed(
     constants: Any, states: Any, channel: int, arrival: Int, burst: Int, kind: Int, start: int,
-    log: Int,
+    log: Int, completions: Int,
 ) -> tuple[int, int]:  # fmt: skip
     """Give an open-loop stream to one channel, from request `start` on, and run it.
 
     `arrival` (n,) ticks, or (1,) for a stream that arrives as fast as it is taken; `burst` (n,)
-    burst indices; `kind` (n,) READ, WRITE or PARTIAL_WRITE. Returns (outcome, requests taken):
-    WANTS_INPUT when all were taken and the stream is not closed, LOG_FULL when `log` has to be
-    emptied first, DRAINED at the end.
+    burst indices; `kind` (n,) READ, WRITE or PARTIAL_WRITE; `completions` of shape (1, 1).
+    Returns (outcome, requests taken): WANTS_INPUT when all were taken and the stream is not closed,
+    LOG_FULL when `log` has to be emptied first, DRAINED at the end.
     """
     c, s = constants[0], states[channel]
-    completions = np.zeros((1, 1), np.int64)
     timed = arrival.shape[0] == burst.shape[0]
     while True:
-        while start < burst.shape[0] and s.tail - s.head < INBOX:
+        if s.head == s.tail:
+            s.head, s.tail = 0, 0  # the start of the inbox stays in the cache
+        while start < burst.shape[0] and s.tail - s.head < _FED_AT_ONCE:
             place = s.tail & (INBOX - 1)
             s.inbox[0, place] = arrival[start] if timed else 0
             s.inbox[1, place] = burst[start]

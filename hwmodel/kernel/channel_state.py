@@ -10,9 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.kernel.lanes import PADDING
 from hwmodel.kernel.timing import (
+    DQ_TICKS,
+    FOREVER,
+    LANES,
     MAX_BANKS,
-    MAX_NODES,
     MAX_PCS,
     MAX_RANKS,
     N_COMMANDS,
@@ -22,85 +25,79 @@ from hwmodel.kernel.timing import (
 from hwmodel.specs.commands import MAX_REQUESTS, MAX_WINDOW, MAX_WINDOW_INSTANCES, MAX_WINDOWS
 from hwmodel.specs.memory_spec import MemorySpec
 
-FOREVER = 1 << 60
-"""An instant after every other."""
 INBOX = 1 << 12
 """Runs of bursts that may wait before a channel's queues (a power of two)."""
 LATENCY_BINS = 2048
-DQ_MEMORY = 16
-"""Column commands remembered for the DQ check; more than fit between a command and its data."""
+WRITE_KEYS = 512
+"""Counts of waiting writes, by a hash of their burst (a power of two)."""
 MAX_SLOTS = MAX_REQUESTS * MAX_PCS
+BANKS = MAX_BANKS + PADDING
+"""Length of a row of banks that `hwmodel.kernel.lanes` reads."""
 
 # fields of a queue slot
 Q_ROW, Q_COLUMN, Q_BANK, Q_SEQ, Q_TIME, Q_FLAGS, Q_TAG, Q_NEXT, Q_PREV, Q_KIND = range(10)
-# of the whole queue, whatever the bank
-Q_YOUNGER, Q_OLDER = 10, 11
-SLOT_FIELDS = 12
+SLOT_FIELDS = 10
 
-_SCALARS = [
-    "now",
-    "seq",
-    "end",
-    "hits",
-    "misses",
-    "conflicts",
-    "bytes",
-    "requests",
-    "forwarded",
-    "rmw_reads",
-    "reads",
-    "latency_sum",
-    "latency_max",
-    "head",
-    "tail",
-    "offset",
-    "stream_closed",
-    "logged",
-    "next_due",
-    "urgent",
-    "postponed",
-    "high",
-    "high_column",
-    "high_bank",
-    "high_row",
-    "best_key",
-    "best_seq",
-    "best_command",
-    "best_bank",
-    "best_slot",
-    "phase",
-    "response",
-]
-
-_PER_PC = [
-    "mode",
-    "active_banks",
-    "active_count",
-    "blocked",
-    "held",
-    "pair_bank",
-    "pair_slot",
-    "pair_deadline",
-    "open_banks",
-    "close_bound",
-    "open_bound",
-    "dq_at",
-    "free_count",
-    "reserved",
-    "above_high",
-    "at_low",
-]
+_SCALARS = {
+    "now": "tick",
+    "seq": "requests that entered a queue: the age of the next",
+    "end": "tick at which the last data beat so far ends",
+    "hits": "requests served without a row command",
+    "misses": "requests served after an ACT",
+    "conflicts": "requests served after a PRE",
+    "bytes": "moved on DQ",
+    "requests": "served, without the reads before partial writes",
+    "forwarded": "reads answered by a waiting write",
+    "rmw_reads": "reads served before partial writes",
+    "reads": "reads served whose latency counts",
+    "latency_sum": "ticks",
+    "latency_max": "ticks",
+    "head": "runs of the inbox taken",
+    "tail": "runs put into the inbox",
+    "offset": "bursts of the head run that were taken",
+    "stream_closed": "1: nothing follows what is in the inbox",
+    "stalled": "1: the head has arrived and finds no room, until a request leaves",
+    "pairs": "banks between their ACT1 and ACT2",
+    "logged": "lines of the log written",
+    "next_due": "tick at which refreshes are looked at again",
+    "urgent": "ranks whose refresh is urgent, a bit mask",
+    "postponed": "ranks that owe a refresh, not yet urgent, a bit mask",
+    "high": "upper bits of the burst index decoded last, or -1",
+    "high_column": "what these bits give",
+    "high_bank": "the same",
+    "high_row": "the same",
+    "phase": "ticks by which refreshes are shifted",
+    "response": "ticks from the end of data to its engine",
+}
+"""Scalars of CHANNEL, and what they count."""
+_PER_PC = {
+    "mode": "0: reads are served, 1: writes",
+    "active_banks": "banks with an activation-buffer request, a bit mask",
+    "active_count": "activation-buffer requests",
+    "blocked": "banks blocked by an urgent refresh, a bit mask",
+    "held": "banks that may not open, a bit mask",
+    "pair_bank": "bank between its ACT1 and ACT2, or -1",
+    "pair_slot": "its request",
+    "pair_deadline": "last tick for its ACT2",
+    "open_banks": "banks with an open row, a bit mask",
+    "spent": "banks that served their limit of row hits, a bit mask",
+    "free_count": "free slots",
+    "reserved": "places held in the write queue",
+    "above_high": "write queues of a bank above the high watermark",
+    "at_low": "write queues of a bank that are not below the low watermark",
+}
+"""What a pseudo-channel has one of, and what it counts."""
 
 CHANNEL = np.dtype(
     [(name, np.int64) for name in _SCALARS]
     + [(name, np.int64, (MAX_PCS,)) for name in _PER_PC]
     + [
         ("waiting", np.int64, (MAX_PCS, 2)),  # requests in the read and write queues
-        ("oldest", np.int64, (MAX_PCS, 2)),  # slot of each kind, or -1
-        ("youngest", np.int64, (MAX_PCS, 2)),
         ("pending", np.int64, (MAX_PCS, 2)),  # banks with queued requests, a bit mask
         ("hit_banks", np.int64, (MAX_PCS, 2)),  # banks with a queued hit, a bit mask
-        ("earliest", np.int64, (MAX_NODES, N_COMMANDS)),  # tick of each command at each node
+        ("in_order", np.int64, (MAX_PCS, 2)),  # those whose oldest request is the hit, a bit mask
+        ("ready", np.int64, (N_COMMANDS, BANKS)),  # earliest tick by rows of less than a pc
+        ("floor", np.int64, (MAX_PCS, LANES)),  # of each command by rows that all its banks share
         ("bus_free", np.int64, (4 * MAX_PCS,)),  # tick from which a bus is free
         ("sync_until", np.int64, (MAX_RANKS,)),  # last tick at which the data clock runs
         ("refresh_issued", np.int64, (MAX_RANKS,)),
@@ -116,7 +113,7 @@ CHANNEL = np.dtype(
             (MAX_WINDOWS, MAX_WINDOW_INSTANCES, MAX_WINDOW),
         ),  # last N of each window
         ("ring_at", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES)),
-        ("dq", np.int64, (MAX_PCS, DQ_MEMORY, 2)),  # last column commands: tick, kind
+        ("dq", np.int64, (MAX_PCS, DQ_TICKS)),  # a ring of ticks at which DQ is taken
         ("commands", np.int64, (N_COMMANDS,)),  # commands issued
         ("open_row", np.int64, (MAX_BANKS,)),  # or -1
         ("bank_commands", np.int64, (MAX_BANKS, 3)),  # activations, reads, writes
@@ -130,7 +127,10 @@ CHANNEL = np.dtype(
         ("first", np.int64, (2, MAX_BANKS)),  # oldest queued slot of each kind, or -1
         ("last", np.int64, (2, MAX_BANKS)),  # youngest
         ("hit", np.int64, (2, MAX_BANKS)),  # oldest slot that hits the open row, or -1
+        ("first_age", np.int64, (2, BANKS)),  # packed age of `first` where there is one
+        ("hit_age", np.int64, (2, BANKS)),  # of `hit`
         ("slot", np.int64, (MAX_SLOTS, SLOT_FIELDS)),  # queue entries by the Q_ names
+        ("writes", np.int64, (WRITE_KEYS,)),  # waiting writes that fill their burst, by hash
         ("free", np.int64, (MAX_PCS, MAX_REQUESTS)),  # free slots
         ("latency", np.int64, (LATENCY_BINS,)),  # reads by latency in ticks, the last bin open
         (
@@ -142,6 +142,12 @@ CHANNEL = np.dtype(
 )
 
 
+NO_LOG = np.zeros((0, 5), np.int64)
+"""In place of a log, where commands are not wanted."""
+NO_COMPLETIONS = np.zeros((1, 1), np.int64)
+"""In place of completions, where no engine waits."""
+
+
 def idle_channels(
     memory: MemorySpec, constants: NDArray[np.void], channels: int, response_ticks: int = 0
 ) -> NDArray[np.void]:
@@ -150,9 +156,9 @@ def idle_channels(
     state = np.zeros(channels, CHANNEL)
     c = constants[0]
     state["high"] = -1
-    for name in ("earliest", "ring", "dq", "sync_until", "close_bound", "open_bound"):
+    for name in ("ready", "floor", "ring", "dq", "sync_until"):
         state[name] = NEVER
-    unset = ["oldest", "youngest", "open_row", "first", "last", "hit", "active", "pair_bank"]
+    unset = ["open_row", "first", "last", "hit", "active", "pair_bank"]
     for name in [*unset, "refresh_set", "active_since", "timed_out_row"]:
         state[name] = -1
     state["timeout"] = c["page_timeout"]

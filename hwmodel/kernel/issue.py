@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hwmodel.kernel.channel_state import (
-    DQ_MEMORY,
     LATENCY_BINS,
     Q_FLAGS,
     Q_KIND,
@@ -12,7 +11,7 @@ from hwmodel.kernel.channel_state import (
     Q_TAG,
     Q_TIME,
 )
-from hwmodel.kernel.jit import part
+from hwmodel.kernel.jit import part, rare
 from hwmodel.kernel.kernel_names import (
     ACT2,
     CAS,
@@ -24,49 +23,15 @@ from hwmodel.kernel.kernel_names import (
     RD,
     RDA,
     REFPB,
+    TIMEOUT,
     WRA,
     Record,
 )
 from hwmodel.kernel.pages import close_row, open_row, shorten_timeout
-from hwmodel.kernel.queues import find_hit, link, queue_of, set_hit, unlink
-from hwmodel.kernel.ready import note_row
+from hwmodel.kernel.queues import count_write, find_hit, link, queue_of, set_hit, unlink
+from hwmodel.kernel.ready import delay, delay_banks, take_dq
 from hwmodel.kernel.refresh import bank_of, refreshed
-from hwmodel.kernel.timing import N_COMMANDS, Int
-
-
-@part
-def _issue(c: Record, s: Record, command: int, bank: int, tick: int) -> None:
-    """Book the rows, windows and bus of `command` to `bank` (any bank of its rank for rank
-    commands)."""
-    for r in range(c.n_rules[command]):
-        level, n = c.rules[command, r, 0], c.rules[command, r, 1]
-        node = c.ancestors[bank, level]
-        at = tick + c.rules[command, r, 2]
-        if at > s.earliest[node, n]:
-            s.earliest[node, n] = at
-    for r in range(c.n_sibling_rules[command]):
-        level, n = c.sibling_rules[command, r, 0], c.sibling_rules[command, r, 1]
-        node = c.ancestors[bank, level]
-        at = tick + c.sibling_rules[command, r, 2]
-        for other in range(c.sibling_range[node, 0], c.sibling_range[node, 1]):
-            if other != node and at > s.earliest[other, n]:
-                s.earliest[other, n] = at
-    for w in range(c.windows):
-        if (c.window[w, 3] >> command) & 1:
-            level = c.window[w, 0]
-            node = c.ancestors[bank, level]
-            instance = node - c.level_start[level]
-            place = s.ring_at[w, instance]
-            s.ring[w, instance, place] = tick
-            place = place + 1 if place + 1 < c.window[w, 1] else 0
-            s.ring_at[w, instance] = place
-            at = s.ring[w, instance, place] + c.window[w, 2]
-            for n in range(N_COMMANDS):
-                if (c.window[w, 4] >> n) & 1 and at > s.earliest[node, n]:
-                    s.earliest[node, n] = at
-    bus = c.bus[c.pc_of[bank], command]
-    s.bus_free[bus] = tick + c.slots[command]
-    s.commands[command] += 1
+from hwmodel.kernel.timing import Int
 
 
 @part
@@ -80,6 +45,7 @@ def _activate(c: Record, s: Record, pc: int, bank: int, slot: int, tick: int) ->
         s.active_banks[pc] |= bit
         s.active_count[pc] += 1
     if c.steps == 2:
+        s.pairs += 1
         s.pair_bank[pc] = bank
         s.pair_slot[pc] = slot
         s.pair_deadline[pc] = tick + c.max_gap
@@ -120,10 +86,7 @@ def _data(
         rank = c.rank_of[bank]
         s.sync_until[rank] = max(s.sync_until[rank], tick + c.hold[1 + kind])
     if c.check_dq == 1:
-        at = s.dq_at[pc]
-        s.dq[pc, at, 0] = tick
-        s.dq[pc, at, 1] = kind
-        s.dq_at[pc] = at + 1 if at + 1 < DQ_MEMORY else 0
+        take_dq(c, s, pc, kind, tick)
 
 
 @part
@@ -133,16 +96,13 @@ def _leave(c: Record, s: Record, pc: int, bank: int, bit: int, slot: int) -> Non
         s.active[bank] = -1
         s.active_banks[pc] &= ~bit
         s.active_count[pc] -= 1
-        note_row(c, s, pc, bank)
         return
     queue = queue_of(c, s.slot[slot, Q_KIND])
-    was_oldest = s.first[queue, bank] == slot
-    later = s.slot[slot, Q_NEXT]
+    hit = s.hit[queue, bank]
+    if hit == slot:
+        hit = find_hit(s, s.slot[slot, Q_NEXT], s.open_row[bank])
     unlink(c, s, pc, bit, slot)
-    if s.hit[queue, bank] == slot:
-        set_hit(s, pc, queue, bank, bit, find_hit(s, later, s.open_row[bank]))
-    if s.hit[queue, bank] < 0 or (was_oldest and s.hit[queue, bank] != s.first[queue, bank]):
-        note_row(c, s, pc, bank)
+    set_hit(s, pc, queue, bank, bit, hit)
 
 
 @part
@@ -152,12 +112,13 @@ def _serve(
 ) -> None:  # fmt: skip
     """The column command of `slot` is issued: book its data and let it go."""
     bit = 1 << (bank - pc * c.banks_per_pc)
+    count_write(s, slot, -1)
     _data(c, s, pc, bank, slot, tick, completions)
     s.streak[bank] += 1
     s.last_use[bank] = tick
     _leave(c, s, pc, bank, bit, slot)
-    if c.hit_limit > 0 and s.streak[bank] >= c.hit_limit:
-        note_row(c, s, pc, bank)
+    if s.streak[bank] == c.hit_limit:
+        s.spent[pc] |= bit
     if command == RDA or command == WRA:
         close_row(c, s, pc, bank)
     if s.slot[slot, Q_FLAGS] & FLAG_RMW:  # its write follows, in the place that was held for it
@@ -165,48 +126,55 @@ def _serve(
         if c.shared_queue == 0:
             s.reserved[pc] -= 1
             s.bank_reserved[bank] -= 1
+            s.stalled = 0
         link(c, s, pc, 1, bank, bit, slot)
         return
     s.free[pc, s.free_count[pc]] = slot
     s.free_count[pc] += 1
 
 
+@rare
+def _apply_to_rank(c: Record, s: Record, command: int, bank: int, slot: int, tick: int) -> None:
+    """What PREA, CAS, REFPB and REFAB change; of a refresh, `slot` is -1 - its set."""
+    rank = c.rank_of[bank]
+    if command == PREA:
+        for other in range(bank, bank + c.banks_per_rank):
+            close_row(c, s, c.pc_of[bank], other)
+    elif command == CAS:
+        s.sync_until[rank] = max(s.sync_until[rank], tick + c.hold[0])
+    else:
+        if command == REFPB:
+            for i in range(1, c.set_size):  # rows of the other banks of its set
+                other = bank_of(c, rank, -1 - slot, i)
+                delay_banks(c, s, REFPB, other, tick, c.n_own_rules[REFPB])
+        refreshed(c, s, rank, -1 - slot)
+
+
 @part
 def apply(
-    c: Record, s: Record, command: int, bank: int, slot: int, tick: int, completions: Int
+    c: Record, s: Record, command: int, order: int, bank: int, slot: int, completions: Int
 ) -> None:  # fmt: skip
-    """Issue the chosen command and change the state of banks, queues and refresh."""
+    """Issue a command of class `order` now and change the state of banks, queues and refresh."""
+    tick = s.now
     pc = c.pc_of[bank]
-    if command == REFPB:
-        for i in range(1, c.set_size):  # rows of the other banks of its set
-            other = bank_of(c, c.rank_of[bank], -1 - slot, i)
-            for r in range(c.n_rules[REFPB]):
-                level, n = c.rules[REFPB, r, 0], c.rules[REFPB, r, 1]
-                at = tick + c.rules[REFPB, r, 2]
-                node = c.ancestors[other, level]
-                if at > s.earliest[node, n]:
-                    s.earliest[node, n] = at
-    _issue(c, s, command, bank, tick)
+    delay(c, s, command, bank, tick)
+    s.bus_free[c.bus[pc, command]] = tick + c.slots[command]
+    s.commands[command] += 1
     if command >= RD and command <= WRA:
         _serve(c, s, pc, bank, slot, command, tick, completions)
         return
     if command == c.first:
         _activate(c, s, pc, bank, slot, tick)
     elif command == ACT2:
+        s.pairs -= 1
         s.pair_bank[pc] = -1
         open_row(c, s, pc, bank, s.slot[slot, Q_ROW])
     elif command == PRE:
         if slot >= 0:
             s.slot[slot, Q_FLAGS] |= FLAG_PRECHARGED
             shorten_timeout(c, s, bank)
-        elif s.best_key & 7 == 7:
+        elif order == TIMEOUT:
             s.timed_out_row[bank] = s.open_row[bank]
         close_row(c, s, pc, bank)
-    elif command == PREA:
-        for other in range(bank, bank + c.banks_per_rank):
-            close_row(c, s, pc, other)
-    elif command == CAS:
-        rank = c.rank_of[bank]
-        s.sync_until[rank] = max(s.sync_until[rank], tick + c.hold[0])
     else:
-        refreshed(c, s, c.rank_of[bank], -1 - slot)
+        _apply_to_rank(c, s, command, bank, slot, tick)

@@ -10,12 +10,10 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numba
-from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 from numba.np import arrayobj
 
 _PACKAGE = "".join(f"{len(part)}{part}" for part in __package__.split("."))
@@ -63,25 +61,26 @@ def _without_wraparound() -> None:
 _without_wraparound()
 
 
+_njit: Any = numba.njit
+_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+
+
 def part(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function that is inlined into every kernel that calls it."""
-    return numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(function)
+    """Compile a function that is inlined into every kernel that calls it. It allocates nothing, and
+    counts no references to the arrays that pass through it."""
+    return _njit(forceinline=True, _nrt=False, **_OPTIONS)(function)
+
+
+def rare(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function as a part that is called, for what kernels seldom need."""
+    return _njit(_nrt=False, **_OPTIONS)(function)
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a kernel: no Python objects, no lock, cached on disk, integer arithmetic."""
-    return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    return _njit(**_OPTIONS)(function)
 
 
-@intrinsic
-def _lowest_bit(typingctx: Any, mask: Any) -> Any:
-    """Index of the lowest set bit of a non-zero int64 (LLVM cttz)."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.int64), generate
-
-
-lowest_bit: Callable[[int], int] = cast(Any, _lowest_bit)
-"""Index of the lowest set bit of a non-zero int64; for kernels only."""
+def simulation(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a kernel that allocates nothing, so that no reference has to be counted."""
+    return _njit(_nrt=False, **_OPTIONS)(function)

@@ -1,4 +1,4 @@
-"""Names that the kernels share: commands as numbers, outcomes, the type of a record."""
+"""Names that the kernels share: commands as numbers, classes, outcomes, the type of a record."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ ACT, ACT1, ACT2, RD, RDA, WR, WRA, PRE, PREA, REFPB, REFAB, CAS = range(N_COMMAN
 assert COMMANDS == (
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "PRE", "PREA", "REFPB", "REFAB", "CAS",
 )  # fmt: skip
+# classes of candidates, the first before the others at the same tick (docs/controller.md: choice)
+EAGER_ACT2, BUFFERED, URGENT_REFRESH, COLUMN, ROW, LAZY_ACT2, OWED_REFRESH, TIMEOUT = range(8)
 FLAG_ACTIVATED, FLAG_PRECHARGED, FLAG_MASKED, FLAG_RMW = 1, 2, 4, 8
 """Marks of a request; MASKED: a write of less than a burst, RMW: the read before one."""
 READ, WRITE, PARTIAL_WRITE = 0, 1, 2

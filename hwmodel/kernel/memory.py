@@ -25,44 +25,44 @@ from numpy.typing import NDArray
 
 from hwmodel.kernel.address import CHANNEL_HASHES, HASH_ROTATE, HASH_XOR
 from hwmodel.kernel.channel import advance
-from hwmodel.kernel.channel_state import FOREVER, INBOX, idle_channels
-from hwmodel.kernel.jit import kernel
+from hwmodel.kernel.channel_state import INBOX, NO_LOG, idle_channels
+from hwmodel.kernel.jit import kernel, simulation
 from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, WRITE, Record
-from hwmodel.kernel.timing import Int, lower
+from hwmodel.kernel.timing import FOREVER, Int, lower
 from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.device import Device
 
 FRACTION = 1 << 10
 """Engine times are kept in 1/1024 ticks, so that port rates need no rounding to ticks."""
 
-_SYSTEM = np.dtype(
-    [
-        (name, np.int64)
-        for name in [
-            "channels",
-            "interleave",
-            "hash",
-            "request",
-            "window",
-            "descriptor_cost",
-            "byte_time",
-            "request_latency",
-            "burst",
-            "now",
-            "stop",
-            "warm",
-            "warm_bytes",
-            "bytes",
-            "round",
-        ]
-    ]
-)
-_ENGINE = np.dtype(
-    [
-        (name, np.int64)
-        for name in ["cursor", "end", "offset", "in_flight", "ready", "collected", "started"]
-    ]
-)
+_SYSTEM_SCALARS = {
+    "channels": "of the device",
+    "interleave": "bytes of a block",
+    "hash": "HASH_NONE, HASH_ROTATE or HASH_XOR",
+    "request": "bytes of a request at most",
+    "window": "bytes in flight of an engine at most",
+    "descriptor_cost": "1/FRACTION ticks",
+    "byte_time": "1/FRACTION ticks a byte of an engine's port",
+    "request_latency": "ticks from an engine to a channel",
+    "burst": "bytes",
+    "now": "tick up to which engines have run",
+    "stop": "tick at which the simulation ends",
+    "warm": "tick at which the measured window begins",
+    "warm_bytes": "moved before that; -1 until then",
+    "bytes": "moved",
+    "round": "ticks that engines and channels run apart",
+}
+_ENGINE_SCALARS = {
+    "cursor": "extent being issued",
+    "end": "the engine's last extent + 1",
+    "offset": "bytes of the extent that were issued",
+    "in_flight": "bytes issued and not complete",
+    "ready": "when the next request may go, 1/FRACTION ticks",
+    "collected": "tick up to which completions were collected",
+    "started": "1: the descriptor of the extent is paid for",
+}
+_SYSTEM = np.dtype([(name, np.int64) for name in _SYSTEM_SCALARS])
+_ENGINE = np.dtype([(name, np.int64) for name in _ENGINE_SCALARS])
 
 
 class Descriptors(NamedTuple):
@@ -105,7 +105,7 @@ class SystemResult:
         return self.row_hits / max(1, self.row_hits + self.row_misses + self.row_conflicts)
 
 
-@kernel
+@simulation
 def _push(p: Record, s: Record, tick: int, local: int, size: int, tag: int) -> None:
     """Put a run of bursts into a channel's inbox, in order of arrival."""
     first = local // p.burst
@@ -122,7 +122,7 @@ def _push(p: Record, s: Record, tick: int, local: int, size: int, tag: int) -> N
     s.tail += 1
 
 
-@kernel
+@simulation
 def _run_engine(
     p: Record, states: Any, e: Record, engine: int, until: int,
     start: Int, size: Int, write: Int, first: Int, completions: Int,
@@ -189,7 +189,7 @@ def _run_engine(
         e.collected += 1
 
 
-@kernel
+@simulation
 def _moved(p: Record, states: Any) -> int:
     """Bytes that engines have read and written: on DQ for them, or answered from a write queue."""
     total = 0
@@ -199,20 +199,19 @@ def _moved(p: Record, states: Any) -> int:
     return total
 
 
-@kernel
+@simulation
 def run_system(
     constants: Any, system: Any, engines: Any, states: Any,
-    start: Int, size: Int, write: Int, first: Int, completions: Int,
+    start: Int, size: Int, write: Int, first: Int, completions: Int, log: Int,
 ) -> bool:  # fmt: skip
     """Run rounds until tick `stop` or until all is done; True if all was done.
 
     `system` (1,) _SYSTEM, `engines` (E,) _ENGINE and `states` (channels,) CHANNEL records,
     modified in place; `start`, `size`, `write` (n,) extents; `first` (n,) 1 where a
-    descriptor begins, else 0; `completions` (E, ring) zeros.
+    descriptor begins, else 0; `completions` (E, ring) zeros; `log` of shape (0, 5).
     Bytes are noted at the first round past tick `warm`.
     """
     c, p = constants[0], system[0]
-    log = np.zeros((0, 5), np.int64)
     while p.now < p.stop:
         until = p.now + p.round
         busy = False
@@ -352,6 +351,7 @@ class Prepared(NamedTuple):
     write: Int
     first: Int
     completions: Int
+    log: Int
 
 
 def prepare(device: Device, descriptors: Descriptors, warm: int, stop: int) -> Prepared:
@@ -372,7 +372,9 @@ def prepare(device: Device, descriptors: Descriptors, warm: int, stop: int) -> P
     longest = 2 * (p["round"] + p["request_latency"]) + int(constants["data_end"].max())
     ring = 1 << int(longest + response_ticks(device)).bit_length()
     completions = np.zeros((a.dma.engines, ring), np.int64)
-    return Prepared(constants, system, engines, states, start, size, write, first, completions)
+    return Prepared(
+        constants, system, engines, states, start, size, write, first, completions, NO_LOG
+    )
 
 
 def _result(

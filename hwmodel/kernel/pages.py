@@ -6,7 +6,6 @@ from hwmodel.kernel.channel_state import Q_BANK, Q_FLAGS, Q_NEXT, Q_ROW
 from hwmodel.kernel.jit import part
 from hwmodel.kernel.kernel_names import FLAG_RMW, Record
 from hwmodel.kernel.queues import find_hit, set_hit
-from hwmodel.kernel.ready import note_row
 from hwmodel.kernel.timing import PAGE_ADAPTIVE
 
 
@@ -20,7 +19,7 @@ def open_row(c: Record, s: Record, pc: int, bank: int, row: int) -> None:
     s.open_banks[pc] |= bit
     for kind in range(2):
         set_hit(s, pc, kind, bank, bit, find_hit(s, s.first[kind, bank], row))
-    note_row(c, s, pc, bank)
+    s.spent[pc] &= ~bit
     s.bank_commands[bank, 0] += 1
     rank = c.rank_of[bank]
     if s.rank_open[rank] == 0:
@@ -40,11 +39,10 @@ def close_row(c: Record, s: Record, pc: int, bank: int) -> None:
     s.open_row[bank] = -1
     bit = 1 << (bank - pc * c.banks_per_pc)
     s.open_banks[pc] &= ~bit
-    s.hit[0, bank] = -1
-    s.hit[1, bank] = -1
-    s.hit_banks[pc, 0] &= ~bit
-    s.hit_banks[pc, 1] &= ~bit
-    note_row(c, s, pc, bank)
+    for queue in range(2):
+        s.hit[queue, bank] = -1
+        s.hit_banks[pc, queue] &= ~bit
+        s.in_order[pc, queue] &= ~bit
     rank = c.rank_of[bank]
     s.rank_open[rank] -= 1
     if s.rank_open[rank] == 0:

@@ -9,17 +9,16 @@ from hwmodel.kernel.channel_state import (
     Q_FLAGS,
     Q_KIND,
     Q_NEXT,
-    Q_OLDER,
     Q_PREV,
     Q_ROW,
     Q_SEQ,
     Q_TAG,
     Q_TIME,
-    Q_YOUNGER,
+    WRITE_KEYS,
 )
 from hwmodel.kernel.jit import part
 from hwmodel.kernel.kernel_names import FLAG_MASKED, FLAG_RMW, PARTIAL_WRITE, READ, Record
-from hwmodel.kernel.ready import forget_rows, note_row
+from hwmodel.kernel.lanes import lowest_bit, packed_age, put
 from hwmodel.kernel.timing import LOW_BITS, Int
 
 
@@ -32,12 +31,25 @@ def find_hit(s: Record, start: int, row: int) -> int:
 
 
 @part
-def set_hit(s: Record, pc: int, kind: int, bank: int, bit: int, found: int) -> None:
-    s.hit[kind, bank] = found
+def put_age(ages: Int, bank: int, bit: int, seq: int) -> None:
+    """A bank's request that counts is the one of this order of entry."""
+    number = lowest_bit(bit)
+    put(ages, bank - number, bit, packed_age(seq, number))
+
+
+@part
+def set_hit(s: Record, pc: int, queue: int, bank: int, bit: int, found: int) -> None:
+    """The bank's oldest hit in a queue is `found`, or none (-1)."""
+    s.hit[queue, bank] = found
     if found >= 0:
-        s.hit_banks[pc, kind] |= bit
+        s.hit_banks[pc, queue] |= bit
+        put_age(s.hit_age[queue], bank, bit, s.slot[found, Q_SEQ])
     else:
-        s.hit_banks[pc, kind] &= ~bit
+        s.hit_banks[pc, queue] &= ~bit
+    if found >= 0 and found == s.first[queue, bank]:
+        s.in_order[pc, queue] |= bit
+    else:
+        s.in_order[pc, queue] &= ~bit
 
 
 @part
@@ -51,6 +63,8 @@ def _count(c: Record, s: Record, pc: int, queue: int, bank: int, change: int) ->
     """Book that a queue has one request more (`change` 1) or less (-1)."""
     s.waiting[pc, queue] += change
     s.queued[queue, bank] += change
+    if change < 0:
+        s.stalled = 0
     if c.queue_per_bank == 1 and queue == 1:
         # the write queues on each side of the watermarks
         held = s.queued[1, bank] - (1 if change > 0 else 0)  # the smaller of before and after
@@ -75,20 +89,13 @@ def link(c: Record, s: Record, pc: int, kind: int, bank: int, bit: int, slot: in
         s.slot[before, Q_NEXT] = slot
     else:
         s.first[queue, bank] = slot
+        put_age(s.first_age[queue], bank, bit, s.seq - 1)
         s.pending[pc, queue] |= bit
-        note_row(c, s, pc, bank)
     s.last[queue, bank] = slot
-    before = s.youngest[pc, queue]
-    s.slot[slot, Q_YOUNGER] = -1
-    s.slot[slot, Q_OLDER] = before
-    if before >= 0:
-        s.slot[before, Q_YOUNGER] = slot
-    else:
-        s.oldest[pc, queue] = slot
-    s.youngest[pc, queue] = slot
     if s.hit[queue, bank] < 0 and s.open_row[bank] == s.slot[slot, Q_ROW]:
         set_hit(s, pc, queue, bank, bit, slot)
     _count(c, s, pc, queue, bank, 1)
+    count_write(s, slot, 1)
 
 
 @part
@@ -102,20 +109,27 @@ def unlink(c: Record, s: Record, pc: int, bit: int, slot: int) -> None:
         s.first[queue, bank] = after
         if after < 0:
             s.pending[pc, queue] &= ~bit
+        else:
+            put_age(s.first_age[queue], bank, bit, s.slot[after, Q_SEQ])
     if after >= 0:
         s.slot[after, Q_PREV] = before
     else:
         s.last[queue, bank] = before
-    before, after = s.slot[slot, Q_OLDER], s.slot[slot, Q_YOUNGER]
-    if before >= 0:
-        s.slot[before, Q_YOUNGER] = after
-    else:
-        s.oldest[pc, queue] = after
-    if after >= 0:
-        s.slot[after, Q_OLDER] = before
-    else:
-        s.youngest[pc, queue] = before
     _count(c, s, pc, queue, bank, -1)
+
+
+@part
+def write_key(bank: int, row: int, column: int) -> int:
+    """Where the waiting writes of a burst are counted; bursts may share a count."""
+    return (column + 37 * bank + 17 * row) & (WRITE_KEYS - 1)
+
+
+@part
+def count_write(s: Record, slot: int, change: int) -> None:
+    """Book that a write that fills its burst waits (`change` 1) or was served (-1)."""
+    if s.slot[slot, Q_KIND] == 1 and s.slot[slot, Q_FLAGS] & FLAG_MASKED == 0:
+        key = write_key(s.slot[slot, Q_BANK], s.slot[slot, Q_ROW], s.slot[slot, Q_COLUMN])
+        s.writes[key] += change
 
 
 @part
@@ -152,7 +166,10 @@ def _waiting_write(c: Record, s: Record, bank: int, row: int, column: int) -> bo
 
 @part
 def _decode_high(c: Record, s: Record, high: int) -> None:
-    """Column, flat bank and row by the upper bits of a burst index; kept for the next burst."""
+    """Column, flat bank and row by the upper bits of a burst index; kept for the next burst.
+
+    The bank is hashed with these bits of the row; the lower ones are part of `low`.
+    """
     s.high = high
     s.high_column, s.high_bank, s.high_row = 0, 0, 0
     burst = high << LOW_BITS
@@ -165,32 +182,47 @@ def _decode_high(c: Record, s: Record, high: int) -> None:
             s.high_bank |= bits
         else:
             s.high_row |= bits
+    for h in range(c.n_hashes):
+        s.high_bank ^= ((s.high_row >> c.hashes[h, 0]) & c.hashes[h, 1]) << c.hashes[h, 2]
+
+
+@part
+def _stays(c: Record, s: Record, asked: int) -> bool:
+    """Whether the head finds no room and no write to answer it, as far as is known without its
+    place."""
+    if c.one_queue == 0 or asked == PARTIAL_WRITE:
+        return False
+    if asked == READ:
+        writes = s.waiting[0, 1] + s.active_count[0]
+        return s.waiting[0, 0] >= c.queue[0] and (c.forwarding == 0 or writes == 0)
+    return s.waiting[0, 1] + s.reserved[0] >= c.queue[1]
 
 
 @part
 def enter(c: Record, s: Record, completions: Int) -> None:
     """Let arrived requests into the queues, in order, while there is room."""
-    while s.head != s.tail:
+    while s.stalled == 0 and s.head != s.tail:
         place = s.head & (INBOX - 1)
         if s.inbox[0, place] > s.now:
+            return
+        asked = s.inbox[3, place] & 3
+        if _stays(c, s, asked):
+            s.stalled = 1
             return
         burst = s.inbox[1, place] + s.offset
         if burst >> LOW_BITS != s.high:
             _decode_high(c, s, burst >> LOW_BITS)
         low = burst & ((1 << LOW_BITS) - 1)
         column = s.high_column | c.low[low, 0]
-        bank = s.high_bank | c.low[low, 1]
+        bank = s.high_bank ^ c.low[low, 1]
         row = s.high_row | c.low[low, 2]
-        for h in range(c.n_hashes):
-            bank ^= ((row >> c.hashes[h, 0]) & c.hashes[h, 1]) << c.hashes[h, 2]
-        asked = s.inbox[3, place] & 3
         engine = s.inbox[3, place] >> 2
         pc = c.pc_of[bank]
         answered = asked != READ  # a posted write is done for its engine when it is taken
         if (
             asked == READ
             and c.forwarding == 1
-            and (s.first[queue_of(c, 1), bank] >= 0 or s.active[bank] >= 0)
+            and s.writes[write_key(bank, row, column)] > 0
             and _waiting_write(c, s, bank, row, column)
         ):
             s.forwarded += 1
@@ -202,9 +234,11 @@ def enter(c: Record, s: Record, completions: Int) -> None:
                 flags = FLAG_MASKED
                 if c.read_modify_write == 1:
                     if c.shared_queue == 0 and _full(c, s, pc, 1, bank):
+                        s.stalled = 1
                         return
                     kind, flags = 0, FLAG_RMW
             if _full(c, s, pc, queue_of(c, kind), bank):
+                s.stalled = 1
                 return
             if flags == FLAG_RMW and c.shared_queue == 0:
                 s.reserved[pc] += 1
@@ -231,6 +265,8 @@ def set_modes(c: Record, s: Record) -> None:
     """Serve reads or writes: watermarks of the (fullest) write queue."""
     for pc in range(c.pcs):
         reads, writes, mode = s.waiting[pc, 0], s.waiting[pc, 1], s.mode[pc]
+        if writes == 0 and mode == 0:
+            continue
         if c.queue_per_bank == 1:
             high, low = s.above_high[pc] > 0, s.at_low[pc] == 0 and c.drain_low > 0
         else:
@@ -238,7 +274,5 @@ def set_modes(c: Record, s: Record) -> None:
         if mode == 0:
             if high or (reads == 0 and writes > 0):
                 s.mode[pc] = 1
-                forget_rows(s, pc)
         elif (low and reads > 0) or writes == 0:
             s.mode[pc] = 0
-            forget_rows(s, pc)

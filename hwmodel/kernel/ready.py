@@ -2,73 +2,94 @@
 
 from __future__ import annotations
 
-from hwmodel.kernel.channel_state import DQ_MEMORY
+from hwmodel.kernel.channel_state import DQ_TICKS
 from hwmodel.kernel.jit import part
-from hwmodel.kernel.kernel_names import ACT2, PRE, Record
-from hwmodel.kernel.timing import MAX_SEGMENTS, NEVER
-
-
-@part
-def ready(c: Record, s: Record, bank: int, command: int) -> int:
-    """Earliest tick of `command` to `bank` by its rows alone."""
-    at = s.earliest[c.ancestors[bank, 0], command]
-    for level in range(1, c.levels):
-        other = s.earliest[c.ancestors[bank, level], command]
-        if other > at:
-            at = other
-    return at
-
-
-@part
-def rank_ready(c: Record, s: Record, bank: int, command: int) -> int:
-    """Earliest tick of a rank command, by its rows alone."""
-    at = NEVER
-    for level in range(c.levels):
-        if c.rank_level[level] == 1:
-            at = max(at, s.earliest[c.ancestors[bank, level], command])
-    return at
-
-
-@part
-def own(c: Record, s: Record, bank: int, command: int, at: int) -> int:
-    """`at`, or later by the rows of the levels that the banks of a pseudo-channel do not share."""
-    for level in range(c.shared_level):
-        at = max(at, s.earliest[c.ancestors[bank, level], command])
-    return at
+from hwmodel.kernel.kernel_names import ACT2, Record
+from hwmodel.kernel.lanes import lowest_bit, postpone, postpone_all
 
 
 @part
 def floor(c: Record, s: Record, pc: int, command: int) -> int:
     """Earliest tick of `command` in a pseudo-channel by what all its banks share."""
-    at = max(s.now, s.bus_free[c.bus[pc, command]])
-    bank = pc * c.banks_per_pc
-    for level in range(c.shared_level, c.levels):
-        at = max(at, s.earliest[c.ancestors[bank, level], command])
-    return at
+    return max(s.now, s.bus_free[c.bus[pc, command]], s.floor[pc, command])
+
+
+@part
+def ready(c: Record, s: Record, bank: int, command: int) -> int:
+    """Earliest tick of `command` to `bank` (of a rank command: any bank of the rank) by its rows
+    alone."""
+    return max(s.ready[command, bank], s.floor[c.pc_of[bank], command])
+
+
+@part
+def delay_banks(c: Record, s: Record, command: int, bank: int, tick: int, rules: int) -> None:
+    """Book the first `rules` rows of `command` to `bank` that some banks of a pseudo-channel alone
+    feel."""
+    start = c.pc_of[bank] * c.banks_per_pc
+    for r in range(rules):
+        scope, then = c.bank_rules[command, r, 0], c.bank_rules[command, r, 1]
+        at = tick + c.bank_rules[command, r, 2]
+        postpone(s.ready[then], start, c.reach[scope, bank], at)
+
+
+@part
+def delay_windows(c: Record, s: Record, command: int, bank: int, tick: int) -> None:
+    """Book `command` in the activation windows that count it."""
+    pc = c.pc_of[bank]
+    for w in range(c.windows):
+        if (c.window[w, 2] >> command) & 1 == 0:
+            continue
+        scope, length, waiting = c.window[w, 0], c.window[w, 1], c.window[w, 3]
+        instance = c.instance[scope, bank]
+        place = s.ring_at[w, instance]
+        s.ring[w, instance, place] = tick
+        place = place + 1 if place + 1 < length else 0
+        s.ring_at[w, instance] = place
+        oldest = s.ring[w, instance, place]
+        if scope >= c.bank_levels:
+            for other in range(c.pcs):
+                if c.instance[scope, other * c.banks_per_pc] == instance:
+                    postpone_all(s.floor[other], c.window_delay[w], oldest)
+            continue
+        while waiting != 0:
+            then = lowest_bit(waiting)
+            waiting &= waiting - 1
+            at = oldest + c.window_delay[w, then]
+            postpone(s.ready[then], pc * c.banks_per_pc, c.reach[scope, bank], at)
+
+
+@part
+def delay(c: Record, s: Record, command: int, bank: int, tick: int) -> None:
+    """Book the rows and windows of `command` to `bank`."""
+    pc = c.pc_of[bank]
+    postpone_all(s.floor[pc], c.pc_delay[command], tick)
+    if c.pcs > 1:
+        postpone_all(s.floor[1 - pc], c.channel_delay[command], tick)
+    delay_banks(c, s, command, bank, tick, c.n_bank_rules[command])
+    if (c.counted >> command) & 1:
+        delay_windows(c, s, command, bank, tick)
 
 
 @part
 def dq_free(c: Record, s: Record, pc: int, kind: int, tick: int) -> int:
-    """Earliest tick >= `tick` at which a burst of `kind` finds its DQ segments free."""
-    moved = True
-    while moved:
-        moved = False
-        for i in range(DQ_MEMORY):
-            at, other = s.dq[pc, i, 0], s.dq[pc, i, 1]
-            if at == NEVER:
-                continue
-            for x in range(MAX_SEGMENTS):
-                for y in range(MAX_SEGMENTS):
-                    mine, theirs = c.segments[kind, x, 0], c.segments[other, y, 0]
-                    if mine == NEVER or theirs == NEVER:
-                        continue
-                    if (
-                        tick + mine < at + c.segments[other, y, 1]
-                        and at + theirs < tick + c.segments[kind, x, 1]
-                    ):
-                        tick = at + c.segments[other, y, 1] - mine
-                        moved = True
+    """Earliest tick >= `tick` at which a burst of `kind` finds its beats of DQ free."""
+    x = 0
+    while x < c.n_segments[kind]:
+        x += 1
+        for beat in range(tick + c.segments[kind, x - 1, 0], tick + c.segments[kind, x - 1, 1]):
+            if s.dq[pc, beat & (DQ_TICKS - 1)] == beat:
+                tick += 1
+                x = 0
+                break
     return tick
+
+
+@part
+def take_dq(c: Record, s: Record, pc: int, kind: int, tick: int) -> None:
+    """A burst of `kind` whose command is issued at `tick` takes its beats of DQ."""
+    for x in range(c.n_segments[kind]):
+        for beat in range(tick + c.segments[kind, x, 0], tick + c.segments[kind, x, 1]):
+            s.dq[pc, beat & (DQ_TICKS - 1)] = beat
 
 
 @part
@@ -82,19 +103,3 @@ def fits(c: Record, s: Record, command: int, pc: int, tick: int) -> bool:
             if mine == pair and tick + c.slots[command] > s.pair_deadline[other]:
                 return False
     return True
-
-
-@part
-def note_row(c: Record, s: Record, pc: int, bank: int) -> None:
-    """The bank may have a new row command to offer: lower the bounds on when the first can be."""
-    if s.open_row[bank] >= 0:
-        s.close_bound[pc] = min(s.close_bound[pc], own(c, s, bank, PRE, NEVER))
-    else:
-        s.open_bound[pc] = min(s.open_bound[pc], own(c, s, bank, c.first, NEVER))
-
-
-@part
-def forget_rows(s: Record, pc: int) -> None:
-    """Any bank may have new row commands to offer."""
-    s.close_bound[pc] = NEVER
-    s.open_bound[pc] = NEVER

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from hwmodel.kernel.channel_state import FOREVER
-from hwmodel.kernel.jit import part
+from hwmodel.kernel.jit import part, rare
 from hwmodel.kernel.kernel_names import PRE, PREA, REFAB, REFPB, Record
-from hwmodel.kernel.ready import fits, forget_rows, rank_ready, ready
-from hwmodel.kernel.timing import REFRESH_ALL_BANK
+from hwmodel.kernel.ready import fits, ready
+from hwmodel.kernel.timing import FOREVER, REFRESH_ALL_BANK
 
 
 @part
@@ -56,12 +55,12 @@ def _settle(c: Record, s: Record, rank: int) -> int:
 
 
 @part
-def _banks_of_rank(c: Record) -> int:
+def banks_of_rank(c: Record) -> int:
     """All banks of a rank, a bit mask."""
     return (1 << c.banks_per_rank) - 1 if c.banks_per_rank < 64 else -1
 
 
-@part
+@rare
 def update_refresh(c: Record, s: Record) -> None:
     """Book what has fallen due or become urgent, settle its set, block its banks, hold its rank."""
     while _due(c, s, s.refresh_due + 1) <= s.now:
@@ -86,13 +85,11 @@ def update_refresh(c: Record, s: Record) -> None:
                 blocked |= 1 << (bank_of(c, rank, which, i) - pc * c.banks_per_pc)
             second = _due(c, s, s.refresh_issued[rank] + 2) + c.patience
             if second <= s.now:
-                held |= _banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)
+                held |= banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)
             else:
                 s.next_due = min(s.next_due, second)
-        if blocked != s.blocked[pc] or held != s.held[pc]:
-            s.blocked[pc] = blocked
-            s.held[pc] = held
-            forget_rows(s, pc)
+        s.blocked[pc] = blocked
+        s.held[pc] = held
 
 
 @part
@@ -135,7 +132,7 @@ def refresh_candidate(
         if busy:
             return FOREVER, REFAB, base
         command = PREA if opened else REFAB
-        at = max(at, rank_ready(c, s, base, command))
+        at = max(at, ready(c, s, base, command))
     else:
         if opened or busy:
             return best, PRE, best_bank

@@ -1,71 +1,87 @@
 """Lowering of a memory description to the integer arrays that the channel kernel reads.
 
-Scopes with the same instances fall together into one level; every instance of a level is a *node*.
-A command to a bank concerns one node a level: `ancestors[bank, level]`. Issuing a command
-max-merges its rules (level, next command, delay) into the nodes' earliest ticks.
+Scopes with the same instances fall together into one level. The kernel keeps the earliest tick of
+each command at each bank, and at each pseudo-channel for what all its banks share; issuing a
+command postpones those of the banks that a row's scope reaches.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.specs.commands import COLUMN_COMMANDS, COMMANDS, LEVELS, MAX_WINDOWS
+from hwmodel.specs.commands import (
+    COLUMN_COMMANDS,
+    COMMANDS,
+    LEVELS,
+    MAX_WINDOWS,
+    RANK_COMMANDS,
+)
 from hwmodel.specs.memory_spec import MemorySpec
 
 Int = NDArray[np.int64]
 NEVER = -(1 << 60)
 """An instant before every other."""
+FOREVER = 1 << 60
+"""An instant after every other."""
 N_COMMANDS = len(COMMANDS)
+LANES = 16
+"""Numbers that the kernel handles at once: banks, or all commands."""
 
 FRFCFS, OLDEST_READY, FCFS = 0, 1, 2
 REFRESH_NONE, REFRESH_ALL_BANK, REFRESH_PER_BANK = 0, 1, 2
 PAGE_OPEN, PAGE_CLOSED, PAGE_TIMEOUT, PAGE_ADAPTIVE = 0, 1, 2, 3
 
-MAX_BANKS, MAX_PCS, MAX_RANKS, MAX_LEVELS, MAX_NODES = 128, 2, 16, 6, 320
+MAX_BANKS, MAX_PCS, MAX_RANKS, MAX_LEVELS = 128, 2, 16, 6
 LOW_BITS = 8
 MAX_RULES = MAX_LEVELS * N_COMMANDS
 MAX_SEGMENTS, MAX_FIELDS, MAX_HASHES = 4, 24, 8
 
-_SCALARS = [
-    "banks",
-    "pcs",
-    "ranks",
-    "banks_per_pc",
-    "banks_per_rank",
-    "levels",
-    "first",
-    "steps",
-    "lazy",
-    "max_gap",
-    "drain_high",
-    "drain_low",
-    "scheduler",
-    "page_policy",
-    "page_timeout",
-    "queue_per_bank",
-    "shared_queue",
-    "forwarding",
-    "read_modify_write",
-    "hit_limit",
-    "activation_buffer",
-    "refresh",
-    "refresh_interval",
-    "refresh_sets",
-    "idle_first",
-    "patience",
-    "set_size",
-    "sync",
-    "check_dq",
-    "burst_bytes",
-    "windows",
-    "one_bus",
-    "n_fields",
-    "shared_level",
-    "n_hashes",
-]
+DQ_TICKS = 1024
+"""Ticks of DQ that a channel remembers; more than from a command to the end of its data."""
+
+_SCALARS = {
+    "pcs": "pseudo-channels",
+    "ranks": "ranks of all pseudo-channels",
+    "banks_per_pc": "banks of a pseudo-channel",
+    "banks_per_rank": "banks of a rank",
+    "bank_levels": "levels smaller than a pseudo-channel",
+    "first": "number of the command that opens a row: ACT or ACT1",
+    "steps": "commands of an activation: 1 or 2",
+    "lazy": "1: ACT2 yields to other commands",
+    "max_gap": "ticks from ACT1 to ACT2 at most",
+    "drain_high": "writes above which reads yield",
+    "drain_low": "writes below which writes yield",
+    "scheduler": "FRFCFS, OLDEST_READY or FCFS",
+    "page_policy": "PAGE_OPEN, PAGE_CLOSED, PAGE_TIMEOUT or PAGE_ADAPTIVE",
+    "page_timeout": "ticks until an unwanted row is closed",
+    "queue_per_bank": "1: each bank has queues of its own",
+    "one_queue": "1: a single read queue and a single write queue serve the channel",
+    "shared_queue": "1: reads and writes wait in one queue",
+    "forwarding": "1: waiting writes answer reads",
+    "read_modify_write": "1: partial writes read first, 0: they are masked",
+    "hit_limit": "column commands of an opened row before an older request; 0: no limit",
+    "activation_buffer": "requests that activated and may wait outside their queue; 0: none",
+    "refresh": "REFRESH_NONE, REFRESH_ALL_BANK or REFRESH_PER_BANK",
+    "refresh_interval": "ticks of a round of refreshes",
+    "refresh_sets": "refreshes of a round",
+    "idle_first": "1: the least wanted set is refreshed first, 0: sets in turn",
+    "patience": "ticks from due to urgent",
+    "set_size": "banks refreshed by a REFPB",
+    "sync": "1: the data clock stops, and CAS starts it",
+    "check_dq": "1: rows leave room for bursts to collide on DQ",
+    "plain_columns": "1: the queue alone says which column command a request needs",
+    "burst_bytes": "bytes of a burst",
+    "windows": "activation windows",
+    "counted": "commands that a window counts, a bit mask",
+    "one_bus": "1: all commands of the channel share a bus",
+    "n_fields": "bit moves from a burst index to a place",
+    "n_hashes": "hashes of rows into banks",
+}
+"""Scalars of CONSTANTS, and what they count."""
 
 # What the channel kernel reads and never writes; times in ticks. One record, so that it passes
 # as one pointer.
@@ -74,26 +90,29 @@ CONSTANTS = np.dtype(
     + [
         ("queue", np.int64, (2,)),  # read and write queue entries a pseudo-channel
         ("data_end", np.int64, (2,)),  # from a read or write to the end of its data
-        # of each issued command: level, next command, delay
-        ("rules", np.int64, (N_COMMANDS, MAX_RULES, 3)),
-        ("n_rules", np.int64, (N_COMMANDS,)),
-        # the same for every other node of the level in the same parent
-        ("sibling_rules", np.int64, (N_COMMANDS, MAX_RULES, 3)),
-        ("n_sibling_rules", np.int64, (N_COMMANDS,)),
+        # from a command to each in its pseudo-channel, and in the other one; NEVER where no row is
+        ("pc_delay", np.int64, (N_COMMANDS, LANES)),
+        ("channel_delay", np.int64, (N_COMMANDS, LANES)),
+        # from a command to those of some banks of the pseudo-channel: scope, next command, delay;
+        # the rows of `other_` scopes come last
+        ("bank_rules", np.int64, (N_COMMANDS, MAX_RULES, 3)),
+        ("n_bank_rules", np.int64, (N_COMMANDS,)),
+        ("n_own_rules", np.int64, (N_COMMANDS,)),  # without those of `other_` scopes
+        # of a scope (level, or MAX_LEVELS + level for `other_`), the banks, a bit mask
+        ("reach", np.int64, (2 * MAX_LEVELS, MAX_BANKS)),
+        ("instance", np.int64, (MAX_LEVELS, MAX_BANKS)),  # number of a bank's instance of a level
         ("pc_of", np.int64, (MAX_BANKS,)),  # pseudo-channel of a bank
         ("rank_of", np.int64, (MAX_BANKS,)),  # rank of a bank, flat over pseudo-channels
-        ("ancestors", np.int64, (MAX_BANKS, MAX_LEVELS)),  # node of each bank at each level
-        ("sibling_range", np.int64, (MAX_NODES, 2)),  # the nodes [from, to) of a node's parent
-        ("level_start", np.int64, (MAX_LEVELS,)),  # first node of a level
-        ("rank_level", np.int64, (MAX_LEVELS,)),  # 1 where the level contains whole ranks
         ("bus", np.int64, (MAX_PCS, N_COMMANDS)),  # bus of a command in a pseudo-channel
         ("slots", np.int64, (N_COMMANDS,)),  # ticks a command holds its bus
         ("segments", np.int64, (2, MAX_SEGMENTS, 2)),  # DQ of reads, writes; latency included
+        ("n_segments", np.int64, (2,)),
         ("hold", np.int64, (3,)),  # data clock runs on after CAS, a read, a write
         ("sets", np.int64, (MAX_BANKS, MAX_BANKS)),  # banks (in a rank) refreshed together
-        ("window", np.int64, (MAX_WINDOWS, 5)),  # level, N, delay, counted, waiting (bit masks)
+        ("window", np.int64, (MAX_WINDOWS, 4)),  # level, N, counted, waiting (bit masks)
+        ("window_delay", np.int64, (MAX_WINDOWS, LANES)),  # to each waiting command, or NEVER
         ("fields", np.int64, (MAX_FIELDS, 4)),  # right shift, mask, left shift, destination
-        ("low", np.int64, (1 << LOW_BITS, 3)),  # column, bank, row of the lowest burst bits
+        ("low", np.int64, (1 << LOW_BITS, 3)),  # column, hashed bank, row of the lowest burst bits
         ("hashes", np.int64, (MAX_HASHES, 3)),  # row bit, mask, left shift into the flat bank
     ]
 )
@@ -110,43 +129,71 @@ def _levels(memory: MemorySpec) -> list[str]:
 
 
 def _delays(memory: MemorySpec, levels: list[str]) -> tuple[Int, Int]:
+    """Delay from each command to each, shape (levels, commands, commands), by rows of each level
+    and by those of `other_` instances; NEVER where no row is."""
     shape = (len(levels), N_COMMANDS, N_COMMANDS)
-    own, sibling = np.full(shape, NEVER, np.int64), np.full(shape, NEVER, np.int64)
+    own, other = np.full(shape, NEVER, np.int64), np.full(shape, NEVER, np.int64)
     counts = [memory.organisation.count(level) for level in levels]
     for row in memory.constraints:
         if row.window is not None:
             continue
-        other = row.scope.startswith("other_")
-        if other and getattr(memory.organisation, row.scope.removeprefix("other_") + "s") == 1:
+        name = row.scope.removeprefix("other_")
+        if name != row.scope and getattr(memory.organisation, name + "s") == 1:
             continue
-        level = counts.index(memory.organisation.count(row.scope.removeprefix("other_")))
-        table = sibling if other else own
-        ticks = memory.ticks(row.delay)
-        for after in row.after:
-            for before in row.before:
-                a = COMMANDS.index(memory.reference(after))
-                b = COMMANDS.index(memory.reference(before))
-                table[level, a, b] = max(table[level, a, b], ticks)
-    return own, sibling
+        table = own if name == row.scope else other
+        level = counts.index(memory.organisation.count(name))
+        for after, before in product(row.after, row.before):
+            a, b = (COMMANDS.index(memory.reference(name)) for name in (after, before))
+            table[level, a, b] = max(table[level, a, b], memory.ticks(row.delay))
+    for table in (own, other):
+        for name, delay in zip(levels, table, strict=True):
+            _as_waited_for(memory, name, delay)
+    return own, other
 
 
-def _nodes(memory: MemorySpec, levels: list[str]) -> tuple[Int, Int]:
-    """Nodes of each bank, and the range of siblings of each node."""
+def _as_waited_for(memory: MemorySpec, level: str, delay: Int) -> None:
+    """Change delays of a level to each command, shape (..., commands), to what the controller
+    waits for. ACT1 waits so that ACT2 may follow at once; what is never issued, and rank commands
+    by rows of less than a rank, wait for nothing."""
+    if memory.activate.steps == 2:
+        slots = memory.tick_clock.ticks(Fraction(str(memory.commands["ACT1"].slots)))
+        first, second = COMMANDS.index("ACT1"), COMMANDS.index("ACT2")
+        follows = np.where(delay[..., second] > NEVER, delay[..., second] - slots, NEVER)
+        delay[..., first] = np.maximum(delay[..., first], follows)
+    o, c = memory.organisation, memory.controller
+    idle = {
+        "RDA": c.page_policy != "closed", "WRA": c.page_policy != "closed",
+        "REFPB": c.refresh != "per_bank",
+        "REFAB": c.refresh != "all_bank", "PREA": c.refresh != "all_bank",
+        "CAS": memory.sync is None or memory.sync.always_on,
+    }  # fmt: skip
+    for name in COMMANDS:
+        small = name in RANK_COMMANDS and o.count(level) > o.count("rank")
+        if idle.get(name, False) or small:
+            delay[..., COMMANDS.index(name)] = NEVER
+
+
+def _reach(memory: MemorySpec, levels: list[str]) -> tuple[Int, Int]:
+    """Banks of the pseudo-channel, a bit mask, in the scope of a command to a bank, shape
+    (2 MAX_LEVELS, banks), and the instance of each level that a bank is in, shape (levels,
+    banks)."""
     o = memory.organisation
-    counts = [o.count(level) for level in levels]
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    ancestors = np.empty((o.banks, len(levels)), np.int64)
-    for i, count in enumerate(counts):
-        ancestors[:, i] = offsets[i] + np.arange(o.banks) // (o.banks // count)
-    ranges = np.empty((int(offsets[-1]), 2), np.int64)
+    bank, per_pc = np.arange(o.banks), o.banks // o.pseudochannels
     every = {o.count(level) for level in LEVELS}
-    for i in range(len(levels)):
-        parents = max((count for count in every if count < counts[i]), default=counts[i])
-        siblings = counts[i] // parents
-        index = np.arange(counts[i])
-        ranges[offsets[i] : offsets[i + 1], 0] = offsets[i] + index // siblings * siblings
-        ranges[offsets[i] : offsets[i + 1], 1] = offsets[i] + (index // siblings + 1) * siblings
-    return ancestors, ranges
+    reach = np.zeros((2 * MAX_LEVELS, o.banks), np.int64)
+    instance = np.zeros((len(levels), o.banks), np.int64)
+    for i, count in enumerate(o.count(level) for level in levels):
+        instance[i] = bank // (o.banks // count)
+        if count <= o.pseudochannels:
+            continue
+        parents = max(other for other in every if other < count)
+        own = instance[i][:, None] == instance[i]
+        parent = bank // (o.banks // parents)
+        siblings = (parent[:, None] == parent) & ~own
+        for scope, inside in ((i, own), (MAX_LEVELS + i, siblings)):
+            bits = np.uint64(1) << (bank % per_pc).astype(np.uint64)
+            reach[scope] = (inside * bits).sum(axis=1, dtype=np.uint64).view(np.int64)
+    return reach, instance
 
 
 def _segments(memory: MemorySpec) -> Int:
@@ -158,42 +205,63 @@ def _segments(memory: MemorySpec) -> Int:
     return result
 
 
+def _gap(memory: MemorySpec, first: str, then: str) -> int:
+    """Ticks that rows keep between two column commands of a pseudo-channel, whatever their
+    banks."""
+    o = memory.organisation
+
+    def longest(scope: str) -> int:
+        return max(
+            (
+                memory.ticks(row.delay)
+                for row in memory.constraints
+                if row.window is None and row.scope == scope
+                if first in row.after and then in row.before
+            ),
+            default=0,
+        )
+
+    gap = longest("bank")
+    for inner, count, outer in (
+        ("bank", o.banks_per_group, "bankgroup"), ("bankgroup", o.bankgroups, "stack"),
+        ("stack", o.stacks, "rank"), ("rank", o.ranks, "pseudochannel"),
+    ):  # fmt: skip
+        apart = gap if count == 1 else min(gap, longest("other_" + inner))
+        gap = max(longest(outer), apart)
+    one_bus = memory.commands[first].bus == memory.commands[then].bus
+    return max(gap, longest("channel"), int(one_bus))
+
+
 def _dq_can_collide(memory: MemorySpec, segments: Int) -> bool:
     """Whether rows of the pseudo-channel leave room for two bursts to overlap on DQ."""
     spans = [{t for a, b in kind if a != NEVER for t in range(int(a), int(b))} for kind in segments]
-    wide = [
-        row
-        for row in memory.constraints
-        if row.window is None
-        and memory.organisation.count(row.scope.removeprefix("other_"))
-        <= memory.organisation.pseudochannels
-        and not row.scope.startswith("other_")
-    ]
-    for first in COLUMN_COMMANDS:
-        for then in COLUMN_COMMANDS:
-            gap = max(
-                (memory.ticks(r.delay) for r in wide if first in r.after and then in r.before),
-                default=1,
-            )
-            a, b = spans[first.startswith("WR")], spans[then.startswith("WR")]
-            for shift in range(max(gap, 0), max(a) - min(b) + 1):
-                if any(t + shift in a for t in b):
-                    return True
+    columns = [name for name in COLUMN_COMMANDS if name in memory.commands]
+    for first, then in product(columns, columns):
+        a, b = spans[first.startswith("WR")], spans[then.startswith("WR")]
+        for shift in range(_gap(memory, first, then), max(a) - min(b) + 1):
+            if any(t + shift in a for t in b):
+                return True
     return False
 
 
-def _windows(memory: MemorySpec, levels: list[str]) -> list[list[int]]:
+def _windows(memory: MemorySpec, levels: list[str]) -> tuple[list[list[int]], list[Int]]:
+    """Activation windows as CONSTANTS holds them, and their delays to each command."""
     counts = [memory.organisation.count(level) for level in levels]
-    rows = []
+    rows, delays = [], []
     for row in memory.constraints:
         if row.window is not None:
             level = counts.index(memory.organisation.count(row.scope))
-            masks = [
-                sum(1 << COMMANDS.index(memory.reference(c)) for c in set(commands))
-                for commands in (row.after, row.before)
-            ]
-            rows.append([level, row.window, memory.ticks(row.delay), *masks])
-    return rows
+            counted, waiting = (
+                {COMMANDS.index(memory.reference(name)) for name in names}
+                for names in (row.after, row.before)
+            )
+            delay = np.full(LANES, NEVER, np.int64)
+            delay[list(waiting)] = memory.ticks(row.delay)
+            _as_waited_for(memory, levels[level], delay)
+            masks = [counted, np.flatnonzero(delay > NEVER).tolist()]
+            rows.append([level, row.window, *(sum(1 << i for i in mask) for mask in masks)])
+            delays.append(delay)
+    return rows, delays
 
 
 def _address_fields(memory: MemorySpec) -> tuple[list[list[int]], list[list[int]]]:
@@ -221,8 +289,9 @@ _MOST_LOWERED = 64
 
 
 def lower(memory: MemorySpec) -> NDArray[np.void]:
-    """`memory` as one CONSTANTS record, shape (1,), which nobody changes. Raises nothing: the spec
-    has been checked. Kept for the last memories: a probe would spend milliseconds on it."""
+    """`memory` as one CONSTANTS record, shape (1,), which is never changed; kept for the last
+    memories, for it takes milliseconds. Raises ValueError where bursts can collide on DQ and last
+    longer than DQ_TICKS, latency included."""
     known = _lowered.get(id(memory))
     if known is None:
         if len(_lowered) >= _MOST_LOWERED:
@@ -235,22 +304,14 @@ def _lower(memory: MemorySpec) -> NDArray[np.void]:
     levels = _levels(memory)
     result = np.zeros(1, CONSTANTS)
     r = result[0]
-    delay, sibling = _delays(memory, levels)
-    ancestors, ranges = _nodes(memory, levels)
-    depth, o = len(levels), memory.organisation
-    for name, table in (("rules", delay), ("sibling_rules", sibling)):
-        for level, issued, then in np.argwhere(table > NEVER):
-            at = r["n_" + name][issued]
-            r[name][issued, at] = level, then, table[level, issued, then]
-            r["n_" + name][issued] += 1
-    r["ancestors"][: o.banks, :depth] = ancestors
+    o = memory.organisation
+    _lower_rows(memory, levels, r)
+    reach, instance = _reach(memory, levels)
+    r["reach"][:, : o.banks] = reach
+    r["instance"][: len(levels), : o.banks] = instance
     bank = np.arange(o.banks)
     r["pc_of"][: o.banks] = bank // (o.banks // o.pseudochannels)
     r["rank_of"][: o.banks] = bank // (o.banks // (o.pseudochannels * o.ranks))
-    r["sibling_range"][: len(ranges)] = ranges
-    counts = [o.count(level) for level in levels]
-    r["level_start"][:depth] = np.cumsum([0, *counts[:-1]])
-    r["rank_level"][:depth] = [count <= o.pseudochannels * o.ranks for count in counts]
     buses = list(memory.buses)
     for name, command in memory.commands.items():
         shared = memory.buses[command.bus].scope == "channel"
@@ -259,6 +320,7 @@ def _lower(memory: MemorySpec) -> NDArray[np.void]:
         r["bus"][:, i] = buses.index(command.bus) * MAX_PCS + own
         r["slots"][i] = memory.tick_clock.ticks(Fraction(str(command.slots)))
     r["segments"] = _segments(memory)
+    r["n_segments"] = (r["segments"][:, :, 0] > NEVER).sum(axis=1)
     if memory.sync:
         hold = memory.sync.hold
         r["hold"] = [memory.ticks(e) for e in (hold.CAS, hold.RD, hold.WR)]
@@ -271,12 +333,38 @@ def _lower(memory: MemorySpec) -> NDArray[np.void]:
     low = np.arange(1 << LOW_BITS)
     for right, mask, left, where in r["fields"][: r["n_fields"]]:
         r["low"][:, where] |= ((low >> right) & mask) << left
-    windows = _windows(memory, levels)
+    for row_bit, mask, left in r["hashes"][: r["n_hashes"]]:
+        r["low"][:, 1] ^= ((r["low"][:, 2] >> row_bit) & mask) << left
+    windows, delays = _windows(memory, levels)
     r["windows"] = len(windows)
     if windows:
         r["window"][: len(windows)] = windows
-    _scalars(memory, r, depth)
+        r["window_delay"][: len(windows)] = delays
+        r["counted"] = np.bitwise_or.reduce(r["window"][:, 2])
+    _scalars(memory, r)
     return result
+
+
+def _lower_rows(memory: MemorySpec, levels: list[str], r: np.void) -> None:
+    """Lower the rows: those that every bank of a pseudo-channel feels to tables of delays."""
+    o = memory.organisation
+    own, other = _delays(memory, levels)
+    counts = np.array([o.count(level) for level in levels])
+    r["bank_levels"] = (counts > o.pseudochannels).sum()
+    r["pc_delay"], r["channel_delay"] = NEVER, NEVER
+    for count, delay in zip(counts, own, strict=True):
+        if count <= o.pseudochannels:
+            r["pc_delay"][:, :N_COMMANDS] = np.maximum(r["pc_delay"][:, :N_COMMANDS], delay)
+        if count == 1 < o.pseudochannels:
+            r["channel_delay"][:, :N_COMMANDS] = delay
+    for table, scope in ((own, 0), (other, MAX_LEVELS)):
+        for level, issued, then in np.argwhere(table > NEVER):
+            if counts[level] > o.pseudochannels:
+                at = r["n_bank_rules"][issued]
+                r["bank_rules"][issued, at] = scope + level, then, table[level, issued, then]
+                r["n_bank_rules"][issued] += 1
+        if scope == 0:
+            r["n_own_rules"] = r["n_bank_rules"]
 
 
 def _patience(memory: MemorySpec) -> int:
@@ -289,7 +377,7 @@ def _patience(memory: MemorySpec) -> int:
     return max(0, c.refresh_postpone * interval - interval // 8 - extra)
 
 
-def _scalars(memory: MemorySpec, r: np.void, depth: int) -> None:
+def _scalars(memory: MemorySpec, r: np.void) -> None:
     o, c = memory.organisation, memory.controller
     refresh = {"none": REFRESH_NONE, "all_bank": REFRESH_ALL_BANK, "per_bank": REFRESH_PER_BANK}
     pages = {"open": PAGE_OPEN, "closed": PAGE_CLOSED, "timeout": PAGE_TIMEOUT,
@@ -300,9 +388,9 @@ def _scalars(memory: MemorySpec, r: np.void, depth: int) -> None:
     r["queue"] = c.read_queue, c.write_queue
     r["data_end"] = r["segments"].max(axis=(1, 2))
     values = {
-        "banks": o.banks, "pcs": o.pseudochannels, "ranks": o.pseudochannels * o.ranks,
+        "pcs": o.pseudochannels, "ranks": o.pseudochannels * o.ranks,
         "banks_per_pc": o.banks // o.pseudochannels,
-        "banks_per_rank": o.banks // (o.pseudochannels * o.ranks), "levels": depth,
+        "banks_per_rank": o.banks // (o.pseudochannels * o.ranks),
         "first": COMMANDS.index("ACT1" if memory.activate.steps == 2 else "ACT"),
         "steps": memory.activate.steps, "lazy": memory.activate.second == "lazy",
         "max_gap": memory.ticks(memory.activate.max_gap) if memory.activate.max_gap else 0,
@@ -312,6 +400,8 @@ def _scalars(memory: MemorySpec, r: np.void, depth: int) -> None:
         "scheduler": schedulers[c.scheduler], "page_policy": pages[c.page_policy],
         "page_timeout": memory.tick_clock.ticks(memory.tick_clock.clocks_of_ns(c.page_timeout)),
         "queue_per_bank": c.queue_scope == "bank", "shared_queue": c.queues == "shared",
+        "one_queue": o.pseudochannels == 1
+        and c.queue_scope == "channel" and c.queues == "separate",
         "forwarding": c.write_forwarding,
         "read_modify_write": c.partial_write == "read_modify_write", "hit_limit": c.row_hit_limit,
         "activation_buffer": c.activation_buffer, "refresh": refresh[c.refresh],
@@ -320,11 +410,10 @@ def _scalars(memory: MemorySpec, r: np.void, depth: int) -> None:
         "set_size": len(sets[0]),
         "sync": memory.sync is not None and not memory.sync.always_on,
         "check_dq": _dq_can_collide(memory, r["segments"]), "burst_bytes": o.burst_bytes,
-        "shared_level": min(
-            [i for i, level in enumerate(_levels(memory)) if o.count(level) <= o.pseudochannels],
-            default=depth,
-        ),
+        "plain_columns": c.page_policy != "closed" and c.queues != "shared",
         "one_bus": o.pseudochannels == 1 and one_bus,
     }  # fmt: skip
     for name, value in values.items():
         r[name] = int(value)
+    if r["check_dq"] and r["data_end"].max() >= DQ_TICKS:
+        raise ValueError(f"{memory.name}: data {DQ_TICKS} ticks or more after its command")

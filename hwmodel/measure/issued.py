@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from hwmodel.kernel.address import to_channel
-from hwmodel.kernel.channel_state import FOREVER, INBOX
+from hwmodel.kernel.channel_state import INBOX
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE
 from hwmodel.kernel.memory import Descriptors, prepare, run_system
-from hwmodel.kernel.timing import Int
+from hwmodel.kernel.timing import FOREVER, Int
 from hwmodel.specs.device import Device
 
 _AT_ONCE = 1 << 16

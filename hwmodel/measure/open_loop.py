@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.kernel.channel import feed
-from hwmodel.kernel.channel_state import LATENCY_BINS, idle_channels
+from hwmodel.kernel.channel_state import LATENCY_BINS, NO_COMPLETIONS, NO_LOG, idle_channels
 from hwmodel.kernel.kernel_names import LOG_FULL
 from hwmodel.kernel.timing import lower
 from hwmodel.oracle.command_log import CommandLog
@@ -27,7 +27,6 @@ Part = tuple[int, Int, Int, Int]
 """(channel, arrival ticks, burst indices, kinds)."""
 LOG_LINES = 1 << 16
 _AT_ONCE = np.zeros(1, np.int64)
-_NO_LOG = np.zeros((0, 5), np.int64)
 _NOTHING = np.zeros(0, np.int64)
 
 
@@ -67,12 +66,12 @@ class OpenLoop:
     def __post_init__(self) -> None:
         self._constants = lower(self.memory)
         self.states = idle_channels(self.memory, self._constants, self.channels)
-        self._lines = _NO_LOG if self.log is None else np.empty((LOG_LINES, 5), np.int64)
+        self._lines = NO_LOG if self.log is None else np.empty((LOG_LINES, 5), np.int64)
         most = self.threads or os.cpu_count() or 1
         self.threads = 1 if self.log is not None else min(most, self.channels)
         warm = idle_channels(self.memory, self._constants, 1)
         warm["stream_closed"] = 1
-        feed(self._constants, warm, 0, _AT_ONCE, _NOTHING, _NOTHING, 0, _NO_LOG)  # compile
+        feed(self._constants, warm, 0, _AT_ONCE, _NOTHING, _NOTHING, 0, NO_LOG, NO_COMPLETIONS)
 
     def feed(self, channel: int, local: Int, kind: Int, arrival: Int | None = None) -> None:
         """Give a channel its next requests: local byte addresses, READ, WRITE or PARTIAL_WRITE,
@@ -109,7 +108,15 @@ class OpenLoop:
         start, outcome = 0, LOG_FULL
         while outcome == LOG_FULL:
             outcome, start = feed(
-                self._constants, self.states, channel, arrival, burst, kind, start, self._lines
+                self._constants,
+                self.states,
+                channel,
+                arrival,
+                burst,
+                kind,
+                start,
+                self._lines,
+                NO_COMPLETIONS,
             )
             self._flush(channel)
 

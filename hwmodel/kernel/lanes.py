@@ -1,0 +1,216 @@
+"""Instructions on the banks of a pseudo-channel at once, without branches: sixteen at a time in
+vector lanes, which banks by a bit mask.
+
+`values` is a row of a state array with a number for each bank, `start` the pseudo-channel's first
+bank in it. Rows are PADDING longer than banks, for the last sixteen may start at the last bank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from llvmlite import ir
+from numba import extending, types
+from numba.core import cgutils
+from numba.np.arrayobj import make_array
+
+from hwmodel.kernel.jit import part, rare
+from hwmodel.kernel.timing import LANES, NEVER, Int
+
+PADDING = LANES
+BANKS_OF_PC = 64
+"""Banks of a pseudo-channel, at most."""
+AGE_BITS = 49
+"""Of the order of entry (below 2 ** 43) and the bank of a request."""
+FAR = 1 << 13
+"""Ticks of waiting that fit above AGE_BITS."""
+NOTHING = (1 << 63) - 1
+"""Above every key."""
+_UPPER = (1 << (64 - LANES)) - 1
+_INT = ir.IntType(64)
+_VECTOR = ir.VectorType(_INT, LANES)
+_BITS = ir.IntType(LANES)
+
+intrinsic = cast(Any, extending.intrinsic)
+
+
+@intrinsic
+def _lowest_bit(typingctx: Any, mask: Any) -> Any:
+    """Index of the lowest set bit of a non-zero int64 (LLVM cttz)."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), generate
+
+
+def _load(context: Any, builder: Any, kind: Any, array: Any, start: Any) -> tuple[Any, Any]:
+    """(pointer, LANES values) from element `start` of an array on."""
+    data = builder.gep(make_array(kind)(context, builder, array).data, [start])
+    pointer = builder.bitcast(data, _VECTOR.as_pointer())
+    return pointer, builder.load(pointer, align=8)
+
+
+def _splat(builder: Any, value: Any) -> Any:
+    """`value` in every lane."""
+    undefined = ir.Constant(_VECTOR, ir.Undefined)
+    one = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
+    order = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    return builder.shuffle_vector(one, undefined, order)
+
+
+def _chosen(builder: Any, mask: Any) -> Any:
+    """The lowest LANES bits of `mask`, one a lane."""
+    return builder.bitcast(builder.trunc(mask, _BITS), ir.VectorType(ir.IntType(1), LANES))
+
+
+def _larger(builder: Any, one: Any, other: Any) -> Any:
+    return builder.select(builder.icmp_signed(">", one, other), one, other)
+
+
+def _least(builder: Any, vector: Any) -> Any:
+    """The least of LANES values."""
+    kind, name = ir.FunctionType(_INT, [_VECTOR]), f"llvm.vector.reduce.smin.v{LANES}i64"
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [vector])
+
+
+@intrinsic
+def _first_of_lanes(typingctx: Any, ready: Any, age: Any, start: Any, mask: Any, at: Any) -> Any:
+    """The least key (ticks from `at` to readiness, age) of LANES banks."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        ticks = _load(context, builder, signature.args[0], args[0], args[2])[1]
+        ages = _load(context, builder, signature.args[1], args[1], args[2])[1]
+        ticks = builder.sub(ticks, _splat(builder, args[4]))
+        far, now = _splat(builder, _INT(FAR)), _splat(builder, _INT(0))
+        ticks = _larger(builder, ticks, now)
+        ticks = builder.select(builder.icmp_signed("<", ticks, far), ticks, far)
+        keys = builder.or_(builder.shl(ticks, _splat(builder, _INT(AGE_BITS))), ages)
+        nothing = _splat(builder, _INT(NOTHING))
+        return _least(builder, builder.select(_chosen(builder, args[3]), keys, nothing))
+
+    number = types.int64
+    return number(ready, age, number, number, number), generate
+
+
+@intrinsic
+def _least_of_lanes(typingctx: Any, values: Any, start: Any, mask: Any) -> Any:
+    """The least of the values of LANES banks."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = _load(context, builder, signature.args[0], args[0], args[1])[1]
+        nothing = _splat(builder, _INT(NOTHING))
+        return _least(builder, builder.select(_chosen(builder, args[2]), vector, nothing))
+
+    return types.int64(values, types.int64, types.int64), generate
+
+
+@intrinsic
+def _put_lanes(typingctx: Any, values: Any, start: Any, mask: Any, value: Any) -> Any:
+    """As `put`, of LANES values."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer, vector = _load(context, builder, signature.args[0], args[0], args[1])
+        value = _splat(builder, args[3])
+        builder.store(builder.select(_chosen(builder, args[2]), value, vector), pointer, align=8)
+        return context.get_dummy_value()
+
+    return types.void(values, types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def _postpone_lanes(typingctx: Any, values: Any, start: Any, mask: Any, at: Any) -> Any:
+    """As `postpone`, of LANES values."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer, vector = _load(context, builder, signature.args[0], args[0], args[1])
+        never = _splat(builder, _INT(NEVER))
+        at = builder.select(_chosen(builder, args[2]), _splat(builder, args[3]), never)
+        # a store of all lanes: what a masked one stored would be slow to load
+        builder.store(_larger(builder, vector, at), pointer, align=8)
+        return context.get_dummy_value()
+
+    return types.void(values, types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def _postpone_all(typingctx: Any, values: Any, delays: Any, tick: Any) -> Any:
+    """LANES values: each at least its delay after `tick`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        zero = _INT(0)
+        pointer, vector = _load(context, builder, signature.args[0], args[0], zero)
+        _, delay = _load(context, builder, signature.args[1], args[1], zero)
+        at = builder.add(delay, _splat(builder, args[2]))
+        builder.store(_larger(builder, vector, at), pointer, align=8)
+        return context.get_dummy_value()
+
+    return types.void(values, delays, types.int64), generate
+
+
+lowest_bit: Callable[[int], int] = _lowest_bit
+"""Index of the lowest set bit of a non-zero int64; for kernels only."""
+postpone_all: Callable[[Int, Int, int], None] = _postpone_all
+"""values (LANES,) become at least `tick` + delays (LANES,); for kernels only."""
+
+
+@part
+def least(values: Int, start: int, mask: int) -> int:
+    """The least of the values of the banks of a mask that is not empty."""
+    found = NOTHING
+    while mask != 0:
+        found = min(found, _least_of_lanes(values, start, mask))
+        mask = (mask >> LANES) & _UPPER
+        start += LANES
+    return found
+
+
+@rare
+def _far_ready(ready: Int, age: Int, start: int, mask: int) -> tuple[int, int]:
+    """As `first_ready`, where that is far from now."""
+    tick, oldest, bank = NOTHING, NOTHING, -1
+    while mask != 0:
+        other = start + lowest_bit(mask)
+        mask &= mask - 1
+        if ready[other] < tick or (ready[other] == tick and age[other] < oldest):
+            tick, oldest, bank = ready[other], age[other], other
+    return tick, bank
+
+
+@part
+def first_ready(ready: Int, age: Int, start: int, mask: int, at: int) -> tuple[int, int]:
+    """(tick, bank): the earliest of max(ready, `at`) over the banks of a mask that is not empty,
+    and of the banks that have it the one of the least age (`packed_age`)."""
+    key, first, rest = NOTHING, start, mask
+    while rest != 0:
+        key = min(key, _first_of_lanes(ready, age, first, rest, at))
+        rest = (rest >> LANES) & _UPPER
+        first += LANES
+    if key >> AGE_BITS == FAR:
+        return _far_ready(ready, age, start, mask)
+    return at + (key >> AGE_BITS), start + (key & (BANKS_OF_PC - 1))
+
+
+@part
+def packed_age(seq: int, bank: int) -> int:
+    """Order of entry and bank (in the pseudo-channel) of a request, in AGE_BITS."""
+    return seq * BANKS_OF_PC + bank
+
+
+@part
+def put(values: Int, start: int, mask: int, value: int) -> None:
+    """Set the values of the banks of a mask."""
+    while mask != 0:
+        _put_lanes(values, start, mask, value)
+        mask = (mask >> LANES) & _UPPER
+        start += LANES
+
+
+@part
+def postpone(values: Int, start: int, mask: int, at: int) -> None:
+    """The values of the banks of a mask become at least `at`."""
+    while mask != 0:
+        _postpone_lanes(values, start, mask, at)
+        mask = (mask >> LANES) & _UPPER
+        start += LANES
