@@ -21,6 +21,7 @@ from sweeps.cli.options import (
     Jobs,
     Json,
     Markdown,
+    Out,
     Set,
 )
 
@@ -101,10 +102,7 @@ def run(
     sweep: Annotated[
         str, typer.Argument(help="A shipped sweep, or a YAML file (also a run's config.yaml).")
     ],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Run directory; runs/NAME-N by default."),
-    ] = None,
+    out: Out = None,
     jobs: Jobs = None,
     cluster: Cluster = None,
     resume: Annotated[
@@ -146,10 +144,7 @@ def study(
     study: Annotated[
         str, typer.Argument(help="A shipped study, or a YAML file (also a study's config.yaml).")
     ],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Run directory; runs/NAME-N by default."),
-    ] = None,
+    out: Out = None,
     jobs: Jobs = None,
     cluster: Cluster = None,
     trials: Annotated[
