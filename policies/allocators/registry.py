@@ -18,14 +18,9 @@ from policies.allocators.s3 import S3Allocator
 from policies.allocators.static import StaticAllocator
 
 POLICIES: dict[str, type[Allocator]] = {
-    "static": StaticAllocator,
-    "paged": PagedAllocator,
-    "odma": OdmaAllocator,
-    "orca": OrcaAllocator,
-    "s3": S3Allocator,
-    "oracle": OracleAllocator,
-    "ideal": IdealAllocator,
-}
+    "static": StaticAllocator, "paged": PagedAllocator, "odma": OdmaAllocator,
+    "orca": OrcaAllocator, "s3": S3Allocator, "oracle": OracleAllocator, "ideal": IdealAllocator,
+}  # fmt: skip
 
 
 def _options(value: Any) -> Any:

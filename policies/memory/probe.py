@@ -71,13 +71,9 @@ class Probe:
         self._window_bytes = (self._measure_ns + self._warmup_ns) * peak
 
     def measure(
-        self,
-        layer: Callable[[int], Extent],
-        layers: int,
-        spread: Spread,
-        rng: np.random.Generator,
+        self, layer: Callable[[int], Extent], layers: int, spread: Spread, rng: np.random.Generator,
         calibrate: bool = False,
-    ) -> Probed:
+    ) -> Probed:  # fmt: skip
         """What a phase does that moves `layer(i)` in layer i: an estimate of what `whole` would
         find for the mean layer.
 

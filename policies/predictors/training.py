@@ -48,12 +48,9 @@ def train(path: str | Path) -> dict[str, Any]:
     wall_s = time.perf_counter() - begin
     law = model.predict(unseen.texts)
     report = {
-        "file": Path(path).name,
-        "trained_on": len(seen.texts),
-        "held_out": len(unseen.texts),
-        **judge(model, law, unseen.output_tokens),
-        "train_wall_s": wall_s,
-    }
+        "file": Path(path).name, "trained_on": len(seen.texts), "held_out": len(unseen.texts),
+        **judge(model, law, unseen.output_tokens), "train_wall_s": wall_s,
+    }  # fmt: skip
     inference = inference_s(model, unseen)
     each_s = {batch: seconds / int(batch) for batch, seconds in inference.items()}
     table = calibration(model, law, unseen.output_tokens, Path(path).name)

@@ -19,16 +19,8 @@ from sweeps.results.version import version
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LIBRARIES = [
-    "numpy",
-    "numba",
-    "llvmlite",
-    "scipy",
-    "PyYAML",
-    "optuna",
-    "pydantic",
-    "typer",
-    "rich",
-]
+    "numpy", "numba", "llvmlite", "scipy", "PyYAML", "optuna", "pydantic", "typer", "rich",
+]  # fmt: skip
 
 
 def provenance(run: Planned, resolved: dict[str, Any], argv: list[str]) -> dict[str, Any]:

@@ -20,15 +20,10 @@ from sweeps.results.figures import (
 from sweeps.results.statistics import LEVEL
 
 PARTS = {
-    "weights": "weights",
-    "attention": "KV of decoding",
-    "prefill": "prefill",
-    "migration": "migration",
-    "overhead": "overhead",
-    "copy": "copy on write",
-    "swap": "swap",
+    "weights": "weights", "attention": "KV of decoding", "prefill": "prefill",
+    "migration": "migration", "overhead": "overhead", "copy": "copy on write", "swap": "swap",
     "all_reduce": "all-reduce",
-}
+}  # fmt: skip
 """Phases of a step, in words."""
 _LATENCIES = {
     "ttft_s": ("Time to first token", 1.0, "s"),

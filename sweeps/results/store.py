@@ -248,13 +248,9 @@ def to_yaml(data: Any) -> str:
 def to_yaml_flow(value: Any) -> str:
     """`value` as strict YAML on one line."""
     text: str = yaml.dump(
-        value,
-        Dumper=_Dumper,
-        sort_keys=False,
-        allow_unicode=True,
-        default_flow_style=True,
+        value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=True,
         width=10**9,
-    )
+    )  # fmt: skip
     return text.removesuffix("\n").removesuffix("\n...")
 
 
