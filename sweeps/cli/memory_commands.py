@@ -19,8 +19,7 @@ def devices(
     overrides: Set = None,
 ) -> None:
     """List devices with peak, capacity, bound and simulated bandwidth."""
-    from sweeps.cli.catalogue import catalogue
-    from sweeps.cli.tightness_table import add_simulated, show_simulated
+    from sweeps.cli.catalogue import add_simulated, catalogue, show_simulated
     from sweeps.render.screen import print_json, show_devices
 
     found = catalogue(overrides or [])

@@ -41,13 +41,12 @@ class Run:
 class Interrupted(Exception):
     """Ctrl-C; what was finished is kept."""
 
+    exit_code = 130
+
     def __init__(self, run: Run, total: int) -> None:
-        kept = len(run.records)
-        super().__init__(
-            f"{kept} of {total} results are kept in {run.directory.path}; --resume goes on"
-            if kept
-            else "nothing was finished, nothing was written"
-        )
+        kept = f"{len(run.records)} of {total} results are kept in {run.directory.path}"
+        nothing = "nothing was finished, nothing was written"
+        super().__init__(f"{kept}; --resume goes on" if run.records else nothing)
         self.run, self.total = run, total
 
 

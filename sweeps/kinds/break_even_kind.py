@@ -36,7 +36,7 @@ from sweeps.reports.table import Table
 from sweeps.reports.trend import band
 from sweeps.reports.verdict import judge
 from sweeps.results.statistics import LEVEL, Interval
-from sweeps.results.store import Record
+from sweeps.results.store import Record, at
 
 
 @dataclass(frozen=True)
@@ -203,9 +203,8 @@ def described(table: Table, parameter: Parameter) -> str:
 
 
 def _at(data: Any, keys: list[str]) -> str:
-    for key in keys:
-        data = data.get(key) if isinstance(data, dict) else None
-    return NONE if data is None or isinstance(data, (dict, list)) else label(data)
+    found = at(data, *keys)
+    return NONE if found is None or isinstance(found, (dict, list)) else label(found)
 
 
 def _chart(search: Search, each: BreakEven) -> Lines:
