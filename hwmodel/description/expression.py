@@ -11,11 +11,8 @@ from functools import lru_cache
 from math import ceil
 
 _BINARY: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+}  # fmt: skip
 _CALLS: dict[str, Callable[..., Fraction]] = {
     "max": lambda *values: max(values),
     "min": lambda *values: min(values),

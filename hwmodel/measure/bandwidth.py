@@ -42,13 +42,8 @@ class Pattern:
 
 
 _SIZES = (
-    ("32B", 32),
-    ("64B", 64),
-    ("512B", 512),
-    ("4KiB", 4096),
-    ("16KiB", 16384),
-    ("128KiB", 131072),
-)
+    ("32B", 32), ("64B", 64), ("512B", 512), ("4KiB", 4096), ("16KiB", 16384), ("128KiB", 131072),
+)  # fmt: skip
 PATTERNS: dict[str, Pattern] = {
     "sequential": Pattern("reads in address order", None, 0.0, "sequential"),
     "sequential_w25": Pattern("address order, every fourth KiB written", None, 0.25),

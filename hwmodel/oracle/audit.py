@@ -52,13 +52,9 @@ def row_rule(memory: MemorySpec, number: int) -> str:
 
 
 def audit(
-    memory: MemorySpec,
-    commands: CommandLog,
-    *,
-    end_tick: int | None = None,
-    refresh: bool = True,
+    memory: MemorySpec, commands: CommandLog, *, end_tick: int | None = None, refresh: bool = True,
     limit: int = 100,
-) -> list[Violation]:
+) -> list[Violation]:  # fmt: skip
     """Everything illegal in a log of one channel, by position; at most `limit` violations.
 
     `end_tick`: end of the run for the refresh debt (the last command where it is None). `refresh`:

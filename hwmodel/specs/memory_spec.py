@@ -128,14 +128,8 @@ class MemorySpec(Strict):
         """Bits that each address field needs in this memory."""
         o = self.organisation
         sizes = (
-            o.columns,
-            o.banks_per_group,
-            o.bankgroups,
-            o.stacks,
-            o.ranks,
-            o.pseudochannels,
-            o.rows,
-        )
+            o.columns, o.banks_per_group, o.bankgroups, o.stacks, o.ranks, o.pseudochannels, o.rows,
+        )  # fmt: skip
         return {name: size.bit_length() - 1 for name, size in zip(FIELDS, sizes, strict=True)}
 
     def resolved_address_map(self) -> list[tuple[str, int]]:

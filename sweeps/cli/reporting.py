@@ -143,14 +143,11 @@ def show_comparison(found: comparison.Comparison) -> None:
         if moved:
             rows = [
                 [
-                    c.figure.heading,
-                    c.figure.text(c.ours),
-                    c.figure.text(c.theirs),
-                    c.text,
+                    c.figure.heading, c.figure.text(c.ours), c.figure.text(c.theirs), c.text,
                     c.certain,
                 ]
                 for c in moved
-            ]
+            ]  # fmt: skip
             print(f"\n{pair.title}")
             print_table(["", "A", "B", "change", "certain"], rows, "<>>><")
     for name, titles in found.alone.items():

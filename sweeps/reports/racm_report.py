@@ -68,13 +68,14 @@ class Racm:
             if answer != "undecided"
             and self.answer(found := alpha_of(curve.at(self.extent))) != answer
         ]
-        reached = (p.extent_bytes for p in described.points if self._reaches(p))
+        points = described.points
+        reached = (p.extent_bytes for p in points if alpha_of(p).mean >= self.threshold)
         name = self.device.name
         return RandomAccess(
             name if level == "device" else f"one channel of {name}",
             self.extent, self.threshold, described.condition, alpha,
             "undecided" if flipping else answer, flipping, next(reached, None),
-            described.points[-1].extent_bytes, self._descriptors(described),
+            points[-1].extent_bytes, self._descriptors(described),
         )  # fmt: skip
 
     def _descriptors(self, described: Curve) -> tuple[int, float] | None:
@@ -92,9 +93,6 @@ class Racm:
         if alpha.low >= self.threshold:
             return "not random-access bound"
         return "random-access bound" if alpha.high < self.threshold else "undecided"
-
-    def _reaches(self, point: Point) -> bool:
-        return alpha_of(point).mean >= self.threshold
 
 
 def racm(name: str, overrides: list[str], extent: str, threshold: float) -> Racm:

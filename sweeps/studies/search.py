@@ -234,14 +234,10 @@ class _Batch:
     def _tell(self, number: int, outcomes: list[Outcome]) -> None:
         params = self.asked[number - self.begin]
         record: Record = {
-            "trial": number,
-            "batch": self.index,
-            "overrides": self.study.space.overrides(params),
-            "params": params,
-            "rate_per_s": self.run.rate_per_s,
-            "efficiency": self.table or None,
+            "trial": number, "batch": self.index, "overrides": self.study.space.overrides(params),
+            "params": params, "rate_per_s": self.run.rate_per_s, "efficiency": self.table or None,
             **_judged(self.study, outcomes),
-        }
+        }  # fmt: skip
         values = record["values"]
         if record["state"] == "failed":
             text = f"failed: trial {number}: {shortened(record['error'])}"

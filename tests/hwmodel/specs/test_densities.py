@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hwmodel.measure.open_loop import simulate_channel
 from hwmodel.specs.device import device_names, load_device
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import SHIPPED, spec
+from tests.hwmodel.one_channel import simulate_channel
 
 DENSITIES = [(name, density) for name in SHIPPED for density in spec(name).densities]
 SYNCED = [name for name in SHIPPED if "tWCKENL_RD" in spec(name).timing]
