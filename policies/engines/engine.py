@@ -328,8 +328,7 @@ class Engine(ABC):
         total, demand = self._total(request), self._demand(request)
         cached = 0
         if self._caching is not None:
-            # never the last token: the next one follows from computing it
-            cached = self._caching.cached(request, total - 1, demand)
+            cached = self._caching.cached(request, self._findable(request, total), demand)
         tokens = self._first_chunk(total - cached, budget)
         if not tokens:
             return "token_budget", None
@@ -350,6 +349,11 @@ class Engine(ABC):
             return (0,)
         place = self._place_in_line(begun)
         return () if place < 0 else (place,)
+
+    def _findable(self, request: int, total: int) -> int:
+        """How many of a request's first `total` tokens may be cached: the last one is always
+        computed, since the next token follows from it."""
+        return total - 1
 
     @abstractmethod
     def _token_budget(self) -> int:

@@ -45,6 +45,8 @@ def export(
 
     `bankwise replay` reads every format back.
     """
+    from dataclasses import asdict
+
     from sweeps.cli.api import worker_count
     from sweeps.experiments.trace_export import Wanted
     from sweeps.experiments.trace_export import export as perform
@@ -54,7 +56,7 @@ def export(
     workers = worker_count(jobs, None)
     found = perform(sweep, out, wanted, overrides or (), point, replication, workers)
     if json:
-        print_json(found.record())
+        print_json(asdict(found))
     else:
         _show(found, out)
 

@@ -74,7 +74,10 @@ def compared(a: Table, b: Table) -> Comparison:
     ours, theirs = _points(a, axes), _points(b, axes)
     for key, (title, row) in ours.items():
         if key in theirs:
-            found.pairs.append(_pair(title, row, theirs[key][1]))
+            other = theirs[key][1]
+            changes = [each for figure in FIGURES if (each := _change(figure, row, other))]
+            same = row.replications == other.replications
+            found.pairs.append(PointPair(title, changes, same))
     for name, mine, others in zip(found.names, (ours, theirs), (theirs, ours), strict=True):
         found.alone[name] = [title for key, (title, _) in mine.items() if key not in others]
     return found
@@ -106,11 +109,6 @@ def _named(value: Any) -> Any:
     if isinstance(value, dict) and set(value) == {"name"}:
         value = value["name"]
     return label(value) if isinstance(value, str) else value
-
-
-def _pair(title: str, ours: Row, theirs: Row) -> PointPair:
-    changes = [change for figure in FIGURES if (change := _change(figure, ours, theirs))]
-    return PointPair(title, changes, ours.replications == theirs.replications)
 
 
 def _change(figure: Figure, ours: Row, theirs: Row) -> MetricChange | None:

@@ -129,17 +129,13 @@ def _near_descriptors(device: Device, point: Point) -> bool:
 def record(racm: Racm) -> dict[str, Any]:
     """The result as JSON has it."""
     return {
-        "device": racm.device.name,
-        "version": version(),
-        "digest": racm.device.digest,
-        "peak_gbps": racm.device.peak_gbps,
-        "extent_bytes": racm.extent,
+        "device": racm.device.name, "version": version(), "digest": racm.device.digest,
+        "peak_gbps": racm.device.peak_gbps, "extent_bytes": racm.extent,
         "threshold": racm.threshold,
-        "seeds": [[SEED, replication] for replication in range(REPLICATIONS)],
-        "confidence": LEVEL,
+        "seeds": [[SEED, replication] for replication in range(REPLICATIONS)], "confidence": LEVEL,
         "verdicts": [_verdict_record(racm, level) for level in racm.levels()],
         "curves": [_curve_record(curve, racm) for curve in racm.curves],
-    }
+    }  # fmt: skip
 
 
 def _verdict_record(racm: Racm, level: Level) -> dict[str, Any]:

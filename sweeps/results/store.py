@@ -200,6 +200,11 @@ def at(data: Any, *keys: str) -> Any:
     return data
 
 
+def is_number(value: Any) -> bool:
+    """Whether this is a number, and not a truth value."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def plain(value: Any) -> Any:
     """`value` in JSON's types: numpy scalars to numbers, what is not finite to None."""
     if isinstance(value, dict):
