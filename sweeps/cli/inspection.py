@@ -16,6 +16,7 @@ from hwmodel.description.description import (
     names,
     nearest,
 )
+from hwmodel.specs.plausible import described_plausible
 from sweeps.results.place import shortened
 
 TRACES = (".csv", ".gz")
@@ -48,6 +49,8 @@ def _print_assumed(file: str) -> None:
     for path, provenance in document.assumed().items():
         note = f"  ({provenance.note})" if provenance.note else ""
         print(f"  assumed: {path} = {provenance.value}{note}")
+    for line in described_plausible(document):
+        print(f"  plausible: {line}")
 
 
 def _files(targets: list[str]) -> list[str]:

@@ -40,6 +40,12 @@ def bandwidth(
         list[str] | None,
         typer.Option("--pattern", help="An access pattern; repeatable. All by default."),
     ] = None,
+    plausible: Annotated[
+        bool,
+        typer.Option(
+            "--plausible", help="Add least and most over the device's plausible variants."
+        ),
+    ] = False,
     racm: Annotated[
         bool,
         typer.Option(
@@ -73,6 +79,8 @@ def bandwidth(
     given = [option for option, on in kinds.items() if on]
     if len(given) > 1:
         raise DescriptionError(f"does not go with {given[0]}", given[1])
+    if plausible and (racm or refresh):
+        raise DescriptionError(f"does not go with {given[0]}", "--plausible")
     if racm:
         _racm(device, overrides or [], extent, threshold, html, json)
         return
@@ -81,6 +89,9 @@ def bandwidth(
             raise DescriptionError("needs --racm", option)
     if refresh:
         _refresh(device, overrides or [], json)
+        return
+    if plausible:
+        _plausible(device, overrides or [], pattern, json)
         return
     _patterns(device, overrides or [], pattern, json)
 
@@ -96,6 +107,17 @@ def _patterns(device: str, overrides: list[str], asked: list[str] | None, json: 
         print_json(found)
     else:
         show_bandwidth(loaded, found)
+
+
+def _plausible(device: str, overrides: list[str], asked: list[str] | None, json: bool) -> None:
+    from sweeps.cli.plausible_table import measured, show
+    from sweeps.render.screen import print_json
+
+    found = measured(device, overrides, asked or ())
+    if json:
+        print_json(found)
+    else:
+        show(found)
 
 
 def _refresh(device: str, overrides: list[str], json: bool) -> None:

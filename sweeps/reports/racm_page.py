@@ -8,7 +8,7 @@ from html import escape
 
 from hwmodel.measure.racm import Curve, Level, descriptor_gbps
 from sweeps.reports.phrases import condition_text, difference_text, size_text
-from sweeps.reports.racm_report import Racm, alpha_of, sentences
+from sweeps.reports.racm_report import Racm, alpha_of, plausible_grid, sentences
 from sweeps.results.statistics import LEVEL, interval
 from sweeps.results.version import version
 
@@ -92,6 +92,7 @@ def _body(racm: Racm, title: str) -> Iterator[str]:
         yield f'<p class="sentence">{_prose(" ".join(sentences(racm, level)))}</p>'
     for level in racm.levels():
         yield from _level(racm, level)
+    yield from _plausible(racm)
     yield from _origin(racm)
 
 
@@ -199,6 +200,22 @@ def _table(curves: list[Curve]) -> str:
         '<div class="wide" tabindex="0"><table>'
         f"<tr><th>extent</th>{heads}</tr>{''.join(rows)}</table></div>"
     )
+
+
+def _plausible(racm: Racm) -> Iterator[str]:
+    """alpha of the plausible variants, and why each is plausible."""
+    if not racm.plausible:
+        return
+    grid = plausible_grid(racm)
+    reasons = {name: variant.why for name, variant in racm.device.plausible.items()}
+    yield f'<h2>Plausible variants</h2><p class="dim">{escape(grid.title)}.</p>'
+    heads = "".join(f"<th>{escape(head)}</th>" for head in [*grid.columns, "why"])
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in [*row, reasons.get(row[0], "")])
+        + "</tr>"
+        for row in grid.rows
+    )  # fmt: skip
+    yield f'<div class="wide" tabindex="0"><table><tr>{heads}</tr>{rows}</table></div>'
 
 
 def _origin(racm: Racm) -> Iterator[str]:
