@@ -5,8 +5,9 @@ Mappings are merged key by key, `null` leaves out what the base has, anything el
 whole. `constraint_changes` edits the constraints row by row.
 
 An accelerator borrows what no data sheet states, as assumed values: interleave, hash,
-controller, how DMA engines work, how attention is spread, efficiencies and overheads. Never
-borrowed are facts that every data sheet has: memory, channels, capacity, engines, peaks, links.
+controller, how DMA engines work, how attention is spread, efficiencies and overheads; with the same
+memory also its plausible variants. Never borrowed are facts that every data sheet has: memory,
+channels, capacity, engines, peaks, links.
 """
 
 from __future__ import annotations
@@ -137,6 +138,9 @@ def _constrained(row: Any) -> object:
 
 def _borrow(accelerator: Document, base: Document) -> None:
     """Put what is missing in its place, as assumed."""
+    same_memory = accelerator.data.get("memory") == base.data.get("memory")
+    if same_memory and "plausible" in base.data and "plausible" not in accelerator.data:
+        accelerator.graft(("plausible",), base, ("plausible",))
     for path in _paths(base):
         group = accelerator.get(path[:1])
         fits = len(path) == 1 or group is None or isinstance(group, dict)

@@ -228,13 +228,18 @@ def _list_index(items: list[Any], part: str | int, document: Document, path: Key
     return int(text)
 
 
+def key_path(text: str) -> KeyPath:
+    """The keys of a dotted path; `a.b[0]` is `a`, `b`, `0`."""
+    return tuple(part for part in re.split(r"[.\[\]]+", text.strip()) if part)
+
+
 def parse_assignment(assignment: str) -> tuple[KeyPath, Any]:
     """Split `dotted.path=value`; the value is read as strict YAML. Raises DescriptionError."""
     name, equals, text = assignment.partition("=")
     place = f"--set {assignment}"
     if not equals or not name.strip():
         raise DescriptionError("expected dotted.path=value", place)
-    path: KeyPath = tuple(part for part in re.split(r"[.\[\]]+", name.strip()) if part)
+    path = key_path(name)
     if not path:
         raise DescriptionError("expected dotted.path=value", place)
     try:

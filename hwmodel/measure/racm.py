@@ -155,18 +155,32 @@ def curves(
     described = load_device(name, overrides)
     asked = list(conditions(described) if only is None else only)
     sizes = list(extent_sizes(described.memory) if extents is None else extents)
-    for size in sizes:
-        check_extent(described.memory, size)
     devices = {c.settings: load_device(name, [*overrides, *c.settings]) for c in asked}
+    return _curves({c: devices[c.settings] for c in asked}, sizes, replications)
+
+
+def described_curves(
+    device: Device, extents: Sequence[int], *, replications: int = REPLICATIONS
+) -> list[Curve]:
+    """alpha over `extents` under the described condition of each level. Raises ValueError as
+    `curves` does."""
+    first = {condition.level: condition for condition in reversed(conditions(device))}
+    return _curves(dict.fromkeys(first.values(), device), list(extents), replications)
+
+
+def _curves(devices: dict[Condition, Device], sizes: list[int], replications: int) -> list[Curve]:
+    for device in devices.values():
+        for size in sizes:
+            check_extent(device.memory, size)
     runs = [
-        _Run(devices[condition.settings], condition, size, replication)
-        for condition in asked
+        _Run(device, condition, size, replication)
+        for condition, device in devices.items()
         for size in (None, *sizes)
         for replication in range(replications)
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # the kernels hold no lock
         measured = dict(zip(map(_key, runs), pool.map(_measure, runs), strict=True))
-    return [_curve(condition, sizes, replications, measured) for condition in asked]
+    return [_curve(condition, sizes, replications, measured) for condition in devices]
 
 
 def check_extent(memory: MemorySpec, extent: int | Fraction) -> None:

@@ -10,6 +10,7 @@ from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.description.units import BytesPerSecond, FlopsPerSecond, Nanoseconds, PositiveBytes
 from hwmodel.description.written import KeysOf
 from hwmodel.specs.controller import Controller
+from hwmodel.specs.plausible import Plausible
 from hwmodel.specs.transformer import BITS, DataType
 
 Positive = Annotated[int, Field(ge=1)]
@@ -141,6 +142,8 @@ class AcceleratorSpec(Strict):
     work: Work = Work()
     host: Host | None = None
     link: Link | None = None
+    plausible: dict[str, Plausible] = {}
+    """Name -> what it may be instead, where its vendor publishes nothing."""
 
     @model_validator(mode="after")
     def _consistent(self) -> AcceleratorSpec:

@@ -12,8 +12,9 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hwmodel.description.based_on import complete
 from hwmodel.description.description import (
@@ -31,11 +32,13 @@ from hwmodel.description.description import (
 )
 from hwmodel.specs.accelerator import AcceleratorSpec
 from hwmodel.specs.memory_spec import MemorySpec
+from hwmodel.specs.plausible import Override, Variant, take_variants
 
-_MEMORY_KEYS = set(MemorySpec.model_fields) - {"kind", "name", "summary", "sources", "based_on"}
+_MEMORY_KEYS = set(MemorySpec.model_fields) - {
+    "kind", "name", "summary", "sources", "based_on", "plausible",
+}  # fmt: skip
 _FIRST = (("based_on",), ("constraint_changes",), ("density",))
 """Overrides of a memory that say what its description is, before others change it."""
-Override = tuple[KeyPath, Any, Mark]
 _TIMING_ALIASES = {
     "tCL": "RL", "nCL": "RL", "tCWL": "WL", "nCWL": "WL", "tRPpb": "tRP", "nRPpb": "tRP",
     "tRCpb": "tRC", "nRCpb": "tRC", "tCCD": "tCCD_S", "nCCD": "tCCD_S", "tCCD_S": "tCCD",
@@ -56,6 +59,8 @@ class Device:
     """The descriptions as resolved: {"accelerator": ..., "memory": ...}."""
     confidence: dict[str, str] = field(default_factory=dict)
     """Dotted path in the memory -> A to D, for every number that states how sure it is."""
+    plausible: dict[str, Variant] = field(default_factory=dict)
+    """Name -> what the device may be instead; no part of `config`."""
 
     def confidence_of(self, path: str) -> str | None:
         """The confidence of a number of the memory, or of the nearest group that states one."""
@@ -92,19 +97,68 @@ def device_names() -> list[str]:
 def load_device(name_or_path: str, overrides: Iterable[str] = ()) -> Device:
     """Read, override and check a device. Raises DescriptionError.
 
-    `name_or_path`: a shipped accelerator or memory, or a YAML file of either kind.
+    `name_or_path`: a shipped accelerator or memory, or a YAML file of either kind. As described,
+    without overrides, its plausible variants are checked as well.
     """
     document = load(_find_device(name_or_path))
+    given = _parsed(overrides)
+    device = _resolved(document, given)
+    if device.plausible and not given:
+        _check_variants(document.file, document.digest)
+    return device
+
+
+class Variants(NamedTuple):
+    """The plausible variants of a device under overrides."""
+
+    devices: dict[str, Device]
+    left_out: dict[str, str]
+    """Name -> why it does not go with the overrides."""
+
+
+def load_variants(name_or_path: str, overrides: Iterable[str] = ()) -> Variants:
+    """The plausible variants of a device, each laid over its overrides.
+
+    Left out are those that vary what an override states, or that do not fit the device so
+    overridden. Raises DescriptionError as `load_device` does.
+    """
+    file, given = _find_device(name_or_path), _parsed(overrides)
+    found = Variants({}, {})
+    for name, variant in _resolved(load(file), given).plausible.items():
+        if stated := variant.settled_by(given):
+            found.left_out[name] = f"{stated} states it"
+            continue
+        try:
+            found.devices[name] = _resolved(load(file), [*given, *variant.overrides])
+        except DescriptionError as error:
+            if not given:
+                raise
+            found.left_out[name] = error.message
+    return found
+
+
+@cache
+def _check_variants(file: str, digest: str) -> None:
+    """Check the variants of a file of this content once."""
+    load_variants(file)
+
+
+def _parsed(overrides: Iterable[str]) -> list[Override]:
+    return [(*parse_assignment(text), Mark(f"--set {text}")) for text in overrides]
+
+
+def _resolved(document: Document, overrides: list[Override]) -> Device:
     if document.data.get("kind") == "accelerator":
-        return _accelerator(document, list(overrides))
+        return _accelerator(document, overrides)
     if document.data.get("kind") != "memory":
         raise document.error(
             f"expected kind: accelerator or memory; got {document.data.get('kind')!r}", ("kind",)
         )
-    _override(document, [(*parse_assignment(text), Mark(f"--set {text}")) for text in overrides])
+    _override(document, overrides)
     memory = document.build(MemorySpec)
+    plausible = take_variants(document)
     assumed, config = _assumed(document, ""), {"memory": document.data}
-    return Device(memory.name, memory, None, assumed, config, _confidence(document))
+    return Device(memory.name, memory, None, assumed, config, _confidence(document), plausible)
 
 
 def _find_device(name_or_path: str) -> Path:
@@ -117,23 +171,15 @@ def _find_device(name_or_path: str) -> Path:
     raise DescriptionError(f"no shipped device {name_or_path!r}; {hint}")
 
 
-def _accelerator(document: Document, overrides: list[str]) -> Device:
-    parsed = [(*parse_assignment(assignment), assignment) for assignment in overrides]
-    own = [item for item in parsed if item[0][0] not in _MEMORY_KEYS]
-    for path, value, assignment in own:
-        document.put(path, value, Mark(f"--set {assignment}"))
+def _accelerator(document: Document, overrides: list[Override]) -> Device:
+    for path, value, mark in overrides:
+        if path[0] not in _MEMORY_KEYS:
+            document.put(path, value, mark)
     complete(document)
     accelerator = document.build(AcceleratorSpec)
     memory_document = load(find("memories", accelerator.memory, document.file))
-    _override(
-        memory_document,
-        _overlaid(document)
-        + [
-            (path, value, Mark(f"--set {assignment}"))
-            for path, value, assignment in parsed
-            if path[0] in _MEMORY_KEYS
-        ],
-    )
+    of_memory = [override for override in overrides if override[0][0] in _MEMORY_KEYS]
+    _override(memory_document, _overlaid(document) + of_memory)
     memory = memory_document.build(MemorySpec)
     held = accelerator.channels * memory.organisation.capacity_bytes
     if accelerator.capacity > held:
@@ -146,11 +192,13 @@ def _accelerator(document: Document, overrides: list[str]) -> Device:
         raise document.error("must be a multiple of a burst", ("interleave",))
     if accelerator.dma.request % memory.organisation.burst_bytes:
         raise document.error("must be a multiple of a burst", ("dma", "request"))
+    plausible = take_variants(memory_document) | take_variants(document)
     assumed = _assumed(document, "") | _assumed(memory_document, "memory:")
     config = {"accelerator": document.data, "memory": memory_document.data}
     return Device(
-        accelerator.name, memory, accelerator, assumed, config, _confidence(memory_document)
-    )
+        accelerator.name, memory, accelerator, assumed, config, _confidence(memory_document),
+        plausible,
+    )  # fmt: skip
 
 
 def _overlaid(accelerator: Document) -> list[Override]:
@@ -177,7 +225,7 @@ def _override(memory: Document, overrides: list[Override]) -> None:
     choose_density(memory)
     for path, value, mark in overrides:
         if path not in _FIRST:
-            memory.put(_canonical(path, memory), value, mark)
+            memory.put(_canonical(path, memory, mark), value, mark)
 
 
 def choose_density(memory: Document) -> None:
@@ -199,7 +247,7 @@ def choose_density(memory: Document) -> None:
     del memory.data["density"]
 
 
-def _canonical(path: KeyPath, document: Document) -> KeyPath:
+def _canonical(path: KeyPath, document: Document, mark: Mark) -> KeyPath:
     """`timing.nRCD` means `timing.tRCD` where the memory spells it so, and the like."""
     if len(path) != 2 or path[0] != "timing":
         return path
@@ -209,8 +257,9 @@ def _canonical(path: KeyPath, document: Document) -> KeyPath:
     for candidate in (name, swapped, _TIMING_ALIASES.get(name, "")):
         if candidate in known:
             return ("timing", candidate)
+    hint = nearest(name, list(known))
     raise DescriptionError(
-        f"this memory has no such timing; {nearest(name, list(known))}", f"--set {dotted(path)}"
+        f"this memory has no such timing; {hint}", mark.file, mark.line, dotted(path)
     )
 
 

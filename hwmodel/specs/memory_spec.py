@@ -34,6 +34,7 @@ from hwmodel.specs.memory_fields import (
     Sync,
     Timing,
 )
+from hwmodel.specs.plausible import Plausible
 
 
 class MemorySpec(Strict):
@@ -65,6 +66,8 @@ class MemorySpec(Strict):
     controller: Controller = Controller()
     address_map: AddressMap
     bank_hash: list[Hash] = []
+    plausible: dict[str, Plausible] = {}
+    """Name -> what it may be instead, where its vendor publishes nothing."""
 
     @property
     def tick_clock(self) -> Clock:

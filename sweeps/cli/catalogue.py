@@ -49,6 +49,7 @@ def _entry(device: Device) -> dict[str, Any]:
             for name, bound in bounds(device.memory).items()
         },
         "assumed": len(device.assumed),
+        "plausible": {name: variant.why for name, variant in device.plausible.items()},
     }
 
 

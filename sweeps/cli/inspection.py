@@ -18,6 +18,7 @@ from hwmodel.description.description import (
     nearest,
 )
 from hwmodel.specs.device import load_device
+from hwmodel.specs.plausible import described_plausible
 from hwmodel.specs.transformer import load_model
 from policies.memory.measured import load_measurements
 from policies.predictors.confusion import ConfusionTable
@@ -61,6 +62,8 @@ def _print_assumed(file: str) -> None:
     for path, provenance in document.assumed().items():
         note = f"  ({provenance.note})" if provenance.note else ""
         print(f"  assumed: {path} = {provenance.value}{note}")
+    for line in described_plausible(document):
+        print(f"  plausible: {line}")
 
 
 def _files(targets: list[str]) -> list[str]:

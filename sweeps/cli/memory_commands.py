@@ -39,6 +39,12 @@ def bandwidth(
         list[str] | None,
         typer.Option("--pattern", help="An access pattern; repeatable. All by default."),
     ] = None,
+    plausible: Annotated[
+        bool,
+        typer.Option(
+            "--plausible", help="Add least and most over the device's plausible variants."
+        ),
+    ] = False,
     racm: Annotated[
         bool,
         typer.Option("--racm", help="Compare random extents with sequential access instead."),
@@ -66,6 +72,8 @@ def bandwidth(
     from hwmodel.measure.bandwidth import measure_patterns
     from hwmodel.measure.refresh_cost import refresh_table
     from hwmodel.specs.device import load_device
+    from sweeps.cli.plausible_table import measured
+    from sweeps.cli.plausible_table import show as show_ranges
     from sweeps.cli.refresh_table import record, show
     from sweeps.render.screen import print_json, show_bandwidth
 
@@ -74,6 +82,8 @@ def bandwidth(
     given = [option for option, on in kinds.items() if on]
     if len(given) > 1:
         raise DescriptionError(f"does not go with {given[0]}", given[1])
+    if plausible and (racm or refresh):
+        raise DescriptionError(f"does not go with {given[0]}", "--plausible")
     if racm:
         _racm(device, overrides or [], extent, threshold, html, json)
         return
@@ -84,6 +94,9 @@ def bandwidth(
     if refresh:
         costs = refresh_table(loaded.memory)
         print_json(record(loaded, costs)) if json else show(loaded, costs)
+    elif plausible:
+        ranges = measured(device, overrides or [], pattern or ())
+        print_json(ranges) if json else show_ranges(ranges)
     else:
         found = measure_patterns(loaded, pattern or ())
         print_json(found) if json else show_bandwidth(loaded, found)

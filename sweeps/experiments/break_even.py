@@ -19,9 +19,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from hwmodel.description.description import Document, Strict, nearest
+from hwmodel.description.description import Document, KeyPath, Strict, nearest
+from hwmodel.description.written import Also
+from hwmodel.specs.device import load_device
 from sweeps.experiments.sweep import SweepSpec, experiment_of
 from sweeps.experiments.variant import AS_DESCRIBED, Change, Variant
 from sweeps.results.place import Override
@@ -32,6 +34,9 @@ PARAMETER, VALUE = "parameter", "value"
 """The keys of a result's overrides that name its parameter and the value of it."""
 HALVINGS = 6
 """A bracket is halved until it is the range over 2 to this; a break-even is then interpolated."""
+PLAUSIBLE = "plausible"
+"""`choice: plausible` stands for the plausible variants of the device."""
+DEVICE_SET = "device_set"
 _DIGITS = 3
 """Significant digits of a value between the ends."""
 
@@ -45,8 +50,15 @@ Found = Mapping[Value, Interval]
 Curve = Callable[[Interval], bool]
 
 
+def _short_form(choice: Any) -> Any:
+    return {PLAUSIBLE: {}} if choice == PLAUSIBLE else choice
+
+
 class Parameter(Strict):
-    """A number that is assumed, with its plausible `range`, or a `choice` with its other values."""
+    """A number that is assumed, with its plausible `range`, or a `choice` with its other values.
+
+    At the path `device_set` a value is a mapping of overrides, laid over the device one by one.
+    """
 
     path: str
     """Dotted path of the experiment."""
@@ -58,8 +70,10 @@ class Parameter(Strict):
     """Bisect the logarithm."""
     unit: str | None = None
     """Written behind the number: `KiB`, `ns`."""
-    choice: dict[str, Any] = {}
-    """Name -> value."""
+    choice: Annotated[
+        dict[str, Any], BeforeValidator(_short_form), Also((("const", PLAUSIBLE),))
+    ] = {}
+    """Name -> value; `plausible`, at the path `device_set`: the device's plausible variants."""
     of: str | None = None
     """The competitor that has it; None: both."""
     given: dict[str, Any] = {}
@@ -74,6 +88,10 @@ class Parameter(Strict):
             raise ValueError("expected one of range and choice, not empty")
         if self.range and (len(self.range) != 2 or self.range[0] >= self.range[1]):
             raise ValueError(f"range: expected [least, most]; got {self.range}")
+        if self.path == DEVICE_SET and not all(isinstance(v, dict) for v in self.choice.values()):
+            raise ValueError(f"choice: a value of {DEVICE_SET} is a mapping of overrides")
+        if PLAUSIBLE in self.choice and self.path != DEVICE_SET:
+            raise ValueError(f"choice: {PLAUSIBLE} goes with path: {DEVICE_SET}")
         if self.choice and (self.log or self.unit):
             raise ValueError("log and unit belong to range")
         if self.log and self.range[0] <= 0:
@@ -234,10 +252,18 @@ class BreakEvenSpec(SweepSpec):
         yield from super().overrides(data)
         for name, parameter in data["break_even"].items():
             at = ("break_even", name)
-            choices = [(*at, "choice", each) for each in parameter.get("choice", ())]
+            choice = parameter.get("choice")
+            choices = [(*at, "choice", e) for e in choice] if isinstance(choice, dict) else []
             yield Override(parameter["path"], (*at, "path"), choices)
             for path in parameter.get("given", ()):
                 yield Override(path, (*at, "given", path), [(*at, "given", path)])
+
+    @classmethod
+    def complete(cls, document: Document) -> None:
+        for name, parameter in document.data["break_even"].items():
+            place = ("break_even", name, "choice")
+            if parameter.get("choice") == PLAUSIBLE:
+                document.put(place, _plausible(document, place), document.mark(place))
 
     def variants(self, document: Document) -> list[Variant]:
         return [Variant({PARAMETER: AS_DESCRIBED}, [])]
@@ -272,11 +298,25 @@ def evaluations(config: Mapping[str, Any], records: Iterable[Record]) -> Evaluat
 
 
 def _changes(name: str, parameter: Parameter, value: Value, document: Document) -> list[Change]:
-    at = ("break_even", name)
+    at, meant = ("break_even", name), parameter.meant(value)
+    mark = document.mark((*at, "path"))
     given = [
         (path, each, document.mark((*at, "given", path))) for path, each in parameter.given.items()
     ]
-    return [*given, (parameter.path, parameter.meant(value), document.mark((*at, "path")))]
+    if parameter.path == DEVICE_SET:
+        return [*given, *((f"{DEVICE_SET}.{path}", each, mark) for path, each in meant.items())]
+    return [*given, (parameter.path, meant, mark)]
+
+
+def _plausible(document: Document, place: KeyPath) -> dict[str, Any]:
+    """The plausible variants of the base's device, by name: what each sets."""
+    base = document.data["base"]
+    if not isinstance(base.get("device"), str):
+        raise document.error(f"{PLAUSIBLE} needs one device, in base", place)
+    variants = load_device(base["device"]).plausible
+    if not variants:
+        raise document.error(f"{base['device']} lists no plausible variants", place)
+    return {name: variant.set for name, variant in variants.items()}
 
 
 def total(

@@ -138,6 +138,10 @@ class SweepSpec(RunSpec):
             yield Override(path, ("axes", path), [("axes", path, i) for i in range(len(values))])
         yield from super().overrides(data)
 
+    @classmethod
+    def complete(cls, document: Document) -> None:
+        """Replace short forms by what they stand for. Raises DescriptionError."""
+
     def variants(self, document: Document) -> list[Variant]:
         """What each control is laid out with."""
         return [Variant({}, [])]
@@ -200,7 +204,9 @@ def load_sweep(given: Given, overrides: Iterable[str] = ()) -> Sweep:
     _built(document)
     for assignment in overrides:
         _assign(document, assignment)
-    absolute_paths(document, type(_built(document)))
+    design = type(_built(document))
+    absolute_paths(document, design)
+    design.complete(document)
     spec = _built(document)
     sweep = Sweep(spec, document, _points(spec, document))
     sweep.points.extend(further(sweep, []))

@@ -71,6 +71,9 @@ def show_devices(found: dict[str, Any]) -> None:
     print_table([*fixed, *(name.replace("_", " ") for name in patterns)], rows, "<<>")
     for name, why in found["left_out"].items():
         print(f"left out: {name}, {why}")
+    for device in found["devices"]:
+        if device["plausible"]:
+            print(f"plausible variants of {device['name']}: {', '.join(device['plausible'])}")
     print("\nAfter GiB: closed-form bounds, GB/s. Also shipped:")
     for kind in ("models", "workloads", "predictors", "sweeps", "studies"):
         print(f"  {kind}: {', '.join(found[kind])}")

@@ -290,3 +290,7 @@ class RandomAccess:
     """The largest simulated extent."""
     descriptors: tuple[int, float] | None
     """The largest extent at which the DMA engines are the limit, and ns per descriptor."""
+    plausible: dict[str, Interval] = field(default_factory=dict)
+    """alpha of each plausible variant."""
+    turning: list[str] = field(default_factory=list)
+    """Variants that do not give the answer of the described device, where that has one."""

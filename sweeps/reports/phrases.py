@@ -459,7 +459,8 @@ def random_access(found: RandomAccess) -> list[str]:
     """The answer, what changes it, where alpha reaches the threshold, what else limits."""
     lines = [
         f"Random extents of {size_text(found.extent)} reach {alpha_text(found.alpha)} of sequential"
-        f" bandwidth on {found.place} ({condition_text(found.condition)}): {found.answer}"
+        f" bandwidth on {found.place} ({condition_text(found.condition)}){_range(found)}:"
+        f" {found.answer}"
         f"{_reason(found)}."
     ]
     if found.reached_at is None:
@@ -476,14 +477,28 @@ def random_access(found: RandomAccess) -> list[str]:
     return list(map(said, lines))
 
 
+def _range(found: RandomAccess) -> str:
+    """Least to most over the plausible variants and the device as described, and which they are."""
+    if not found.plausible:
+        return ""
+    every = {AS_DESCRIBED: found.alpha.mean}
+    every |= {name: alpha.mean for name, alpha in found.plausible.items()}
+    least, most = min(every, key=every.__getitem__), max(every, key=every.__getitem__)
+    return (
+        f", {every[least]:.2f} ({least}) to {every[most]:.2f} ({most}) over"
+        f" {counted(len(found.plausible), 'plausible variant')}"
+    )
+
+
 def _reason(found: RandomAccess) -> str:
     """Why it is undecided, where it is."""
-    if found.flipping:
-        texts = listed(
-            f"{alpha_text(alpha)} with {difference_text(condition, found.condition)}"
-            for condition, alpha in found.flipping
-        )
-        return f" at a threshold of {found.threshold:g}, because it is {texts}"
+    texts = [
+        f"{alpha_text(alpha)} with {difference_text(condition, found.condition)}"
+        for condition, alpha in found.flipping
+    ]
+    texts += [f"{alpha_text(found.plausible[name])} with {name}" for name in found.turning]
+    if texts:
+        return f" at a threshold of {found.threshold:g}, because it is {listed(texts)}"
     if found.answer == "undecided":
         return f", because the interval contains the threshold of {found.threshold:g}"
     return ""

@@ -11,7 +11,7 @@ from sweeps.render import page as pages
 from sweeps.render.chart import Axis, Lines, Series
 from sweeps.render.section import Block, Grid, Listing, Say, Section
 from sweeps.reports.phrases import condition_text, difference_text, size_text
-from sweeps.reports.racm_report import Racm, alpha_of, sentences
+from sweeps.reports.racm_report import Racm, alpha_of, plausible_grid, sentences
 from sweeps.reports.trend import band
 from sweeps.results.statistics import LEVEL, interval
 from sweeps.results.version import version
@@ -36,10 +36,20 @@ def page(racm: Racm) -> str:
         Say(about),
         *(Say(" ".join(sentences(racm, level)), "verdict") for level in levels),
         *(_level(racm, level) for level in levels),
+        *_plausible(racm),
         Section(f"Assumed numbers: {len(device.assumed)}", [Listing("", device.assumed)]),
         Say(origin),
     ]
     return pages.page([Section(f"{device.name}: what random access costs", blocks)])
+
+
+def _plausible(racm: Racm) -> Iterator[Section]:
+    """alpha of the plausible variants, and why each is plausible."""
+    if racm.plausible:
+        grid = plausible_grid(racm)
+        why = {name: variant.why for name, variant in racm.device.plausible.items()}
+        rows = [[*row, why.get(row[0], "")] for row in grid.rows]
+        yield Section("Plausible variants", [Grid(grid.title, [*grid.columns, "why"], rows)])
 
 
 def _level(racm: Racm, level: Level) -> Section:

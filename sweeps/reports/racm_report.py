@@ -1,13 +1,14 @@
 """RACM curves as results: intervals over replications, and the verdict in words.
 
 Is a device bound by random access at the extents of its KV cache? It is not where alpha there is
-at least the threshold, under the described condition and under all others; undecided where an
-interval straddles the threshold or another condition answers otherwise.
+at least the threshold, under the described condition and under all others, and with each plausible
+variant of the device; undecided where an interval straddles the threshold or another condition or
+variant answers otherwise.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
@@ -21,11 +22,14 @@ from hwmodel.measure.racm import (
     Point,
     check_extent,
     curves,
+    described_curves,
     descriptor_gbps,
     extent_sizes,
 )
-from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.device import Device, load_device, load_variants
+from sweeps.experiments.variant import AS_DESCRIBED
 from sweeps.render.screen import print_table
+from sweeps.render.section import Grid
 from sweeps.reports import phrases
 from sweeps.reports.facts import RandomAccess, RandomAccessAnswer
 from sweeps.reports.phrases import condition_text, difference_text, size_text
@@ -48,6 +52,10 @@ class Racm:
     extent: int
     threshold: float
     curves: list[Curve]
+    plausible: dict[str, list[Curve]] = field(default_factory=dict)
+    """Plausible variant -> its described condition at each level, at `extent` alone."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Variants that do not go with the overrides or the extent, and why."""
 
     def levels(self) -> list[Level]:
         """The device's levels, the device before its channel."""
@@ -62,6 +70,17 @@ class Racm:
         described, *others = self.of(level)
         alpha = alpha_of(described.at(self.extent))
         answer = self.answer(alpha)
+        plausible = {
+            name: alpha_of(curve.at(self.extent))
+            for name, found in self.plausible.items()
+            for curve in found
+            if curve.condition.level == level
+        }
+        turning = [
+            name
+            for name, found in plausible.items()
+            if answer != "undecided" and self.answer(found) != answer
+        ]
         flipping = [
             (curve.condition, found)
             for curve in others
@@ -74,8 +93,8 @@ class Racm:
         return RandomAccess(
             name if level == "device" else f"one channel of {name}",
             self.extent, self.threshold, described.condition, alpha,
-            "undecided" if flipping else answer, flipping, next(reached, None),
-            points[-1].extent_bytes, self._descriptors(described),
+            "undecided" if flipping or turning else answer, flipping, next(reached, None),
+            points[-1].extent_bytes, self._descriptors(described), plausible, turning,
         )  # fmt: skip
 
     def _descriptors(self, described: Curve) -> tuple[int, float] | None:
@@ -107,7 +126,15 @@ def racm(name: str, overrides: list[str], extent: str, threshold: float) -> Racm
     if not 0 < threshold <= 1:
         raise DescriptionError(f"expected more than 0, at most 1; got {threshold:g}", "--threshold")
     sizes = extent_sizes(device.memory, int(size))
-    return Racm(device, int(size), threshold, curves(name, overrides, extents=sizes))
+    found = Racm(device, int(size), threshold, curves(name, overrides, extents=sizes))
+    variants = load_variants(name, overrides)
+    found.left_out.update(variants.left_out)
+    for variant, other in variants.devices.items():
+        try:
+            found.plausible[variant] = described_curves(other, [int(size)])
+        except ValueError as error:
+            found.left_out[variant] = str(error)
+    return found
 
 
 def alpha_of(point: Point) -> Interval:
@@ -134,6 +161,7 @@ def record(racm: Racm) -> dict[str, Any]:
         "threshold": racm.threshold,
         "seeds": [[SEED, replication] for replication in range(REPLICATIONS)], "confidence": LEVEL,
         "verdicts": [_verdict_record(racm, level) for level in racm.levels()],
+        "left_out": racm.left_out,
         "curves": [_curve_record(curve, racm) for curve in racm.curves],
     }  # fmt: skip
 
@@ -148,6 +176,10 @@ def _verdict_record(racm: Racm, level: Level) -> dict[str, Any]:
         "flipped_by": [
             {**_condition_record(condition), **_alpha_record(alpha)}
             for condition, alpha in found.flipping
+        ],
+        "plausible": [
+            {"variant": name, "why": racm.device.plausible[name].why, **_alpha_record(alpha)}
+            for name, alpha in found.plausible.items()
         ],
         "text": " ".join(sentences(racm, level)),
     }
@@ -195,6 +227,25 @@ def show_racm(racm: Racm) -> None:
         print(f"{racm.device.name}, {place}: alpha by extent; {condition_text(described)}\n")
         print_table(["extent", *heads], [*rows, ["GB/s seq.", *base]], "<>")
         print()
+    if racm.plausible:
+        grid = plausible_grid(racm)
+        print(f"{grid.title}\n")
+        print_table(grid.columns, grid.rows, "<>")
+        print()
+    for name, why in racm.left_out.items():
+        print(f"left out: {name}, {why}")
     for level in racm.levels():
         for line in sentences(racm, level):
             print(line)
+
+
+def plausible_grid(racm: Racm) -> Grid:
+    """alpha of every plausible variant at the extent asked about, a column a level."""
+    verdicts = [racm.verdict(level) for level in racm.levels()]
+    heads = ["all channels" if level == "device" else "one channel" for level in racm.levels()]
+    rows = [
+        [name, *(f"{found.plausible.get(name, found.alpha).mean:.3f}" for found in verdicts)]
+        for name in (AS_DESCRIBED, *racm.plausible)
+    ]
+    title = f"{racm.device.name}, plausible variants: alpha at {size_text(racm.extent)}"
+    return Grid(title, ["variant", *heads], rows)

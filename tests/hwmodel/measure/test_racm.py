@@ -24,6 +24,7 @@ from hwmodel.measure.racm import (
 from hwmodel.measure.stream import TILE, bursts, kinds, random_starts, rotating, sequential_starts
 from hwmodel.measure.tightness import SIMULATED, tightness
 from hwmodel.specs.device import load_device
+from sweeps.reports.racm_page import page
 from sweeps.reports.racm_report import Racm, racm, record, sentences
 
 KIB = 1024
@@ -281,6 +282,34 @@ def test_an_interval_that_straddles_the_threshold_decides_nothing() -> None:
     assert sentences(found, "channel")[0].endswith(
         "undecided, because the interval contains the threshold of 0.7."
     )
+
+
+def test_variants_are_a_range_and_one_that_answers_otherwise_is_named() -> None:
+    found = made({64: around(0.9)}, (WRITES, 0.8))
+    same = replace(found, plausible={"deep": made({64: around(0.95)}).curves})
+    assert same.verdict("channel").answer == "not random-access bound"
+    assert (
+        ", 0.90 (as described) to 0.95 (deep) over 1 plausible variant: not"
+        in (sentences(same, "channel")[0])
+    )
+    other = replace(found, plausible={**same.plausible, "flat": made({64: around(0.6)}).curves})
+    verdict = other.verdict("channel")
+    assert (verdict.answer, verdict.turning) == ("undecided", ["flat"])
+    assert sentences(other, "channel")[0].endswith("because it is 0.60 (0.60 to 0.60) with flat.")
+
+
+def test_the_variants_of_a_device_are_simulated_at_the_extent_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sweeps.reports.racm_report.extent_sizes", lambda *_: [16 * KIB])
+    monkeypatch.setattr("hwmodel.measure.racm.conditions", lambda d: conditions(d)[:1])
+    found = racm(DEVICE, ["controller.read_queue=32"], "16KiB", 0.7)
+    names = ["two banks a piece", "8-bank mode", "no bank hash", "no channel hash"]
+    assert list(found.plausible) == names and len(found.left_out) == 2
+    assert all(len(each.points) == 1 for (each,) in found.plausible.values())
+    alpha = record(found)["verdicts"][0]["plausible"]
+    assert alpha[1]["variant"] == "8-bank mode" and alpha[1]["alpha"] > 0.97
+    assert "8-bank mode" in page(found) and "pages of 4 KiB" in page(found)
 
 
 def test_the_smallest_extent_is_that_of_the_described_condition() -> None:

@@ -274,3 +274,34 @@ def test_check_lists_what_a_description_assumes() -> None:
     shown = bankwise("check", MEMORY, "--assumed")
     assert shown.code == 0 and "assumed: controller.scheduler = frfcfs" in shown.out
     assert "assumed:" not in bankwise("check", MEMORY).out
+
+
+def test_patterns_as_ranges_over_the_plausible_variants() -> None:
+    """As described they are what `bandwidth` says; what is set is no longer varied."""
+    asked = ("bandwidth", "mlu370-x4", "--pattern", "random_16KiB")
+    ranges = found(*asked, "--plausible", "--json")
+    (row,) = ranges["patterns"]
+    assert row["gbps"]["as described"] == found(*asked, "--json")[0]["bandwidth_gbps"]
+    assert row["most"] == {"variant": "8-bank mode", "gbps": max(row["gbps"].values())}
+    assert row["least"]["gbps"] == min(row["gbps"].values())
+    assert ranges["variants"]["queues of 64"]["set"]["controller.read_queue"] == 64
+    done = bankwise(*asked, "--plausible", "--set", "memory=lpddr5-6400-x16-8b")
+    assert "left out: 8-bank mode, --set memory=lpddr5-6400-x16-8b states it" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((MEMORY,), f"--plausible: {MEMORY} lists no plausible variants"),
+        (("mlu370-x4", "--racm"), "--plausible: does not go with --racm"),
+    ],
+)
+def test_plausible_does_not_go_with_everything(arguments: tuple[str, ...], said: str) -> None:
+    done = bankwise("bandwidth", *arguments, "--plausible")
+    assert (done.code, done.out) == (2, "") and done.err.startswith(said)
+
+
+def test_variants_are_listed_with_what_is_assumed() -> None:
+    assert "  plausible: 8-bank mode: memory = lpddr5-6400-x16-8b  (the standard" in (
+        bankwise("check", "mlu370-x4", "--assumed").out
+    )

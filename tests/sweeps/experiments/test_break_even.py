@@ -332,3 +332,33 @@ def test_the_shipped_searches_have_reasons() -> None:
         assert isinstance(sweep.spec, BreakEvenSpec)
         assert all(parameter.why for parameter in sweep.spec.break_even.values())
         assert sweep.points[0].experiment.replications >= 5
+
+
+MAPS = "break_even={maps: {path: device_set, choice: plausible, why: x}}"
+
+
+def test_the_plausible_variants_of_the_device_are_choices() -> None:
+    """Each is laid over what axes and base set; a100-80gb has its own."""
+    more = ["break_even.maps.choice=plausible", "axes.device_set.dma.window=[8KiB]"]
+    sweep = load_sweep("smoke", [MAPS, *SETS[1:], *more, "device_set={capacity: 20GiB}"])
+    choices = sweep.config["break_even"]["maps"]["choice"]
+    assert choices["8-bank mode"] == {"memory": "lpddr5-6400-x16-8b"}
+    mode, *_ = [p for p in sweep.points if p.overrides.get("value") == "8-bank mode"]
+    assert mode.experiment.device_set == {
+        "capacity": "20GiB", "dma": {"window": "8KiB"}, "memory": "lpddr5-6400-x16-8b",
+    }  # fmt: skip
+    other = load_sweep("smoke", [MAPS, *SETS[1:], "device=a100-80gb"])
+    assert "queues of 128" in other.config["break_even"]["maps"]["choice"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("break_even.maps.path=device_set.memory", "plausible goes with path: device_set"),
+        ("break_even.maps.choice={x: 1}", "a value of device_set is a mapping of overrides"),
+        ("device=ddr5-4800-x32", "ddr5-4800-x32 lists no plausible variants"),
+    ],
+)
+def test_mistakes_with_plausible_choices(setting: str, said: str, tmp_path: Path) -> None:
+    given = [part for text in [MAPS, *SETS[1:], setting] for part in ("--set", text)]
+    assert said in mistakes(tmp_path, "run", "smoke", *given)[0]
