@@ -239,8 +239,8 @@ PLANTED = {
     ),
     "a write of HBM3 too soon after the other stack id": (
         HBM3,
-        "0 ACT b0 r1; 20 ACT b0 s1 r1; 200 WR b0 r1 c0; 205 WR b0 s1 r1 c0",
-        "other_stack (WR|WRA -> WR|WRA) tCCD_R",
+        "0 ACT b0 r1; 20 ACT b0 s1 r1; 200 WR b0 r1 c0; 203 WR b0 s1 r1 c0",
+        "pseudochannel (WR|WRA -> WR|WRA) tCCD_S = 2 nCK: 1.5 ",
     ),
     "a command in the last half clock of an activation": (
         HBM3,
@@ -295,6 +295,10 @@ LEGAL = {
         BL32,
         "0 ACT1 b0 r5; 1 ACT2 b0 r5; 4 ACT1 b4 r5; 5 ACT2 b4 r5; 19 CAS; "
         "20 RD b0 r5 c1; 22 RD b4 r5 c1",
+    ),
+    "writes of HBM3 to two stack ids, tCCD_S apart": (
+        HBM3,
+        "0 ACT b0 r1; 20 ACT b0 s1 r1; 200 WR b0 r1 c0; 204 WR b0 s1 r1 c0",
     ),
     "half clocks on the buses of HBM3": (
         HBM3,
