@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from hwmodel.description.based_on import complete
 from hwmodel.description.description import (
     DescriptionError,
+    Mark,
     Strict,
     find,
     load,
@@ -213,6 +215,10 @@ def test_settings_reach_the_part_that_has_the_key() -> None:
 
 def test_rows_that_could_hold_an_open_pair_for_ever_are_refused() -> None:
     document = load(find("memories", "lpddr5-6400-x16"))
+    lazy = copy.deepcopy(document)
+    lazy.put(("activate", "second"), "lazy", Mark("test"))
+    with pytest.raises(DescriptionError, match="REFPB must hold up ACT1"):
+        lazy.build(MemorySpec)
     rows = document.data["constraints"]
     rows.append({"scope": "rank", "after": "RD", "before": "ACT", "delay": 100})
     with pytest.raises(DescriptionError, match="must hold up ACT1, not ACT2"):
