@@ -77,8 +77,9 @@ class MemorySpec(Strict):
         return bits / 8 * self.clock.beats_per_ck / float(self.clock.tCK)
 
     def clocks(self, expression: str) -> Fraction:
-        """Value of a timing expression in clocks (names rounded up to ticks first)."""
-        return evaluate(expression, self.timing_clocks)
+        """Value of a timing expression in clocks (names rounded up to ticks first, but not inside
+        `ceil()` and `floor()`)."""
+        return evaluate(expression, self.timing_clocks, self.exact_clocks)
 
     def ticks(self, expression: str) -> int:
         """Value of a timing expression in ticks, rounded up."""
@@ -90,6 +91,14 @@ class MemorySpec(Strict):
         clock = self.tick_clock
         return {
             name: value if unit == "nCK" else clock.clocks_of_ns(value)
+            for name, (unit, value) in self.timing.items()
+        }
+
+    @property
+    def exact_clocks(self) -> dict[str, Fraction]:
+        """Every timing in clocks, not rounded."""
+        return {
+            name: value if unit == "nCK" else value / self.clock.tCK
             for name, (unit, value) in self.timing.items()
         }
 

@@ -153,6 +153,11 @@ def test_expressions_are_read_and_nothing_else_is() -> None:
     values = {"RL": Fraction(17), "WL": Fraction(9), "nBL": Fraction(2)}
     assert evaluate("RL + nBL + 2 - WL", values) == 12
     assert evaluate("max(RL, 2 * WL) + ceil(nBL / 4)", values) == 19
+    exact = {"tODTon": Fraction(6, 5)}
+    rounded = {"tODTon": Fraction(2)}
+    assert evaluate("floor(tODTon) + tODTon", rounded, exact) == 3
+    assert evaluate("floor(tODTon + 1) + ceil(2 * tODTon)", rounded, exact) == 5
+    assert evaluate("floor(max(tODTon, 1))", rounded) == 2
     for bad in ("__import__('os')", "RL.real", "RL if WL else 0", "RL +", "f(RL)"):
         with pytest.raises(ValueError, match=r"expression|function"):
             names_in(bad)
