@@ -22,7 +22,7 @@ from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, document, 
 LPDDR5 = spec("lpddr5-6400-x16")
 HBM2E = spec("hbm2e-3.2")
 SINGLE_STEP = spec("hbm2e-3.2", organisation__pseudochannels=1, address_map=[
-    "column:1", "bankgroup:2", "column:4", "bank:2", "row",
+    "column:1", "bankgroup:2", "column:4", "bank:2", "stack:1", "row",
 ])  # fmt: skip
 HOLE = spec("lpddr5-6400-x16", data__read={"latency": "RL", "segments": [[0, 2], [4, 6]]})
 HALF_CLOCKS = spec("hbm2e-3.2", clock__ticks_per_ck=2)
