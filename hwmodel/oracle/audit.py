@@ -215,11 +215,11 @@ class _Auditor:
 
     def rows(self) -> None:
         """Each constraint row: B waits `delay` after the N-th last A in the same instance."""
-        clocks = self.memory.timing_clocks
+        clocks, exact = self.memory.timing_clocks, self.memory.exact_clocks
         for number, row in enumerate(self.memory.constraints):
             after = [CODE[self.memory.reference(name)] for name in row.after]
             before = [CODE[self.memory.reference(name)] for name in row.before]
-            delay = self.memory.tick_clock.ticks(evaluate(row.delay, clocks))
+            delay = self.memory.tick_clock.ticks(evaluate(row.delay, clocks, exact))
             if delay <= 0:
                 continue
             here = self.entries(OTHER.get(row.scope, row.scope))

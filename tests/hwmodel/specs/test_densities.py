@@ -66,6 +66,21 @@ def test_a_later_data_clock_puts_cas_further_ahead() -> None:
     assert (after_cas(memory, "RD"), after_cas(memory, "WR")) == (4, 3)
 
 
+@pytest.mark.parametrize(
+    ("name", "odt", "clocks"),
+    [
+        ("lpddr5-6400-x16", 1, [17, 15]),
+        ("lpddr5-6400-x16", 0, [14, 12]),
+        ("lpddr5x-8533-x16", 1, [21, 19]),
+    ],
+)
+def test_read_to_write_is_the_one_of_public_drivers(name: str, odt: int, clocks: list[int]) -> None:
+    """Within a bank group and across; 17 and 21 are the figures of the Renesas driver."""
+    memory = load_device(name, [f"timing.DQ_ODT={odt}nCK"]).memory
+    rows = [r for r in memory.constraints if "RD" in r.after and "WR" in r.before]
+    assert [memory.ticks(r.delay) for r in rows if r.scope != "other_rank"] == clocks
+
+
 def test_link_ecc_puts_off_read_data_and_the_writes_behind_it() -> None:
     ends = []
     for clocks in (0, 3):
