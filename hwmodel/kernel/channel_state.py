@@ -54,6 +54,7 @@ _SCALARS = {
     "latency_max": "ticks",
     "head": "runs of the inbox taken",
     "tail": "runs put into the inbox",
+    "released": "runs taken that engines know of, where the inbox is finite",
     "offset": "bursts of the head run that were taken",
     "stream_closed": "1: nothing follows what is in the inbox",
     "stalled": "1: the head has arrived and finds no room, until a request leaves",

@@ -8,10 +8,18 @@ most `port_bandwidth`, and stops while its bytes in flight fill `dma.window`. A 
 channel after `request_latency`; a read is complete `response_latency` after its last data beat, a
 (posted) write `response_latency` after it has entered the write queue.
 
+Where the accelerator has `dies`, engine e of E is on die e * dies // E, and channels likewise. A
+request to a channel of another die takes `crossing_latency` longer each way, and the data that come
+into a die (read by its engines, written to its channels) pass one after the other at
+`crossing_bandwidth`. Where it has a finite `inbox`, an engine stalls while so many requests to the
+channel of its next one are under way or wait there; it knows of one that the queues took
+`response_latency` later.
+
 Simulation alternates engines and channels in rounds of request + response latency: nothing that
 happens in one round can be felt on the other side before the next (conservative lookahead), so
 each side runs on its own and the result is that of one global event queue, with ties at a channel
-broken by engine number.
+broken by engine number. Engines that share crossings or inboxes go through a round together, tick
+by tick; crossings only add latency, so that rounds stay as long.
 """
 
 from __future__ import annotations
@@ -27,7 +35,7 @@ from hwmodel.kernel.address import CHANNEL_HASHES, HASH_ROTATE, HASH_XOR
 from hwmodel.kernel.channel import advance
 from hwmodel.kernel.channel_state import INBOX, NO_LOG, idle_channels
 from hwmodel.kernel.jit import kernel, simulation
-from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, WRITE, Record
+from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, READ, WRITE, Record
 from hwmodel.kernel.timing import FOREVER, Int, lower
 from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.device import Device
@@ -45,6 +53,11 @@ _SYSTEM_SCALARS = {
     "byte_time": "1/FRACTION ticks a byte of an engine's port",
     "request_latency": "ticks from an engine to a channel",
     "burst": "bytes",
+    "engines": "of the device",
+    "dies": "that share engines and channels",
+    "crossing_latency": "ticks from a die to another",
+    "crossing_byte_time": "1/FRACTION ticks a byte into a die",
+    "inbox": "requests to a channel at most; 0: no limit",
     "now": "tick up to which engines have run",
     "stop": "tick at which the simulation ends",
     "warm": "tick at which the measured window begins",
@@ -123,9 +136,44 @@ def _push(p: Record, s: Record, tick: int, local: int, size: int, tag: int) -> N
 
 
 @simulation
+def _has_room(p: Record, s: Record, tick: int) -> bool:
+    """Whether a channel takes another request, as an engine knows at `tick`."""
+    if p.inbox == 0:
+        return s.tail - s.head < INBOX
+    while s.released < s.head and s.inbox[0, s.released & (INBOX - 1)] + s.response <= tick:
+        s.released += 1
+    return s.tail - s.released < p.inbox
+
+
+@simulation
+def _cross(p: Record, crossings: Int, die: int, tick: int, size: int) -> int:
+    """Bring data that are ready at `tick` into a die; the tick at which they are there."""
+    begin = max(crossings[die], tick * FRACTION)
+    crossings[die] = begin + size * p.crossing_byte_time
+    return (crossings[die] + FRACTION - 1) // FRACTION + p.crossing_latency
+
+
+@simulation
+def _bring_back(p: Record, tick: int, crossings: Int, completions: Int) -> None:
+    """Pass what reached the edge of its channel's die at `tick` on to engines of other dies."""
+    ring = completions.shape[1] - 1
+    for engine in range(p.engines):
+        read, written = engine + p.engines, engine + 2 * p.engines
+        done = completions[read, tick & ring]
+        if done > 0:
+            completions[read, tick & ring] = 0
+            there = _cross(p, crossings, engine * p.dies // p.engines, tick, done)
+            completions[engine, there & ring] += done
+        done = completions[written, tick & ring]
+        if done > 0:
+            completions[written, tick & ring] = 0
+            completions[engine, (tick + p.crossing_latency) & ring] += done
+
+
+@simulation
 def _run_engine(
     p: Record, states: Any, e: Record, engine: int, until: int,
-    start: Int, size: Int, write: Int, first: Int, completions: Int,
+    start: Int, size: Int, write: Int, first: Int, completions: Int, crossings: Int,
 ) -> None:  # fmt: skip
     """Let one engine issue until tick `until` (exclusive)."""
     ring = completions.shape[1] - 1
@@ -171,11 +219,20 @@ def _run_engine(
         elif p.hash == HASH_XOR:
             channel ^= row & (p.channels - 1)
         s = states[channel]
-        if s.tail - s.head >= INBOX:
+        if not _has_room(p, s, tick):
             e.ready = (tick + 1) * FRACTION
             continue
         local = row * p.interleave + address % p.interleave
-        _push(p, s, tick + p.request_latency, local, piece, engine * 4 + kind)
+        there, row_of_engine = tick, engine  # of `completions`
+        die = channel * p.dies // p.channels
+        if die != engine * p.dies // p.engines:
+            if kind == READ:
+                row_of_engine += p.engines
+                there += p.crossing_latency
+            else:
+                row_of_engine += 2 * p.engines
+                there = _cross(p, crossings, die, tick, piece)
+        _push(p, s, there + p.request_latency, local, piece, row_of_engine * 4 + kind)
         e.in_flight += moved
         e.offset += piece
         e.ready = max(e.ready, tick * FRACTION) + piece * p.byte_time
@@ -202,24 +259,35 @@ def _moved(p: Record, states: Any) -> int:
 @simulation
 def run_system(
     constants: Any, system: Any, engines: Any, states: Any,
-    start: Int, size: Int, write: Int, first: Int, completions: Int, log: Int,
+    start: Int, size: Int, write: Int, first: Int, completions: Int, crossings: Int, log: Int,
 ) -> bool:  # fmt: skip
     """Run rounds until tick `stop` or until all is done; True if all was done.
 
     `system` (1,) _SYSTEM, `engines` (E,) _ENGINE and `states` (channels,) CHANNEL records,
     modified in place; `start`, `size`, `write` (n,) extents; `first` (n,) 1 where a
-    descriptor begins, else 0; `completions` (E, ring) zeros; `log` of shape (0, 5).
+    descriptor begins, else 0; `completions` (E, ring) zeros, with dies (3 E, ring), of data and of
+    acknowledgements from other dies behind each engine's own; `crossings` (dies,) zeros, when each
+    die can take more data, 1/FRACTION ticks; `log` of shape (0, 5).
     Bytes are noted at the first round past tick `warm`.
     """
     c, p = constants[0], system[0]
     while p.now < p.stop:
         until = p.now + p.round
         busy = False
-        for engine in range(engines.shape[0]):
-            _run_engine(
-                p, states, engines[engine], engine, until, start, size, write, first, completions
-            )
+        if p.dies > 1 or p.inbox > 0:
+            for tick in range(p.now, until):
+                if p.dies > 1:
+                    _bring_back(p, tick, crossings, completions)
+                for engine in range(p.engines):
+                    _run_engine(
+                        p, states, engines[engine], engine, tick + 1,
+                        start, size, write, first, completions, crossings,
+                    )  # fmt: skip
+        for engine in range(p.engines):
             e = engines[engine]
+            _run_engine(
+                p, states, e, engine, until, start, size, write, first, completions, crossings
+            )
             busy = busy or e.cursor < e.end or e.in_flight > 0
         for channel in range(p.channels):
             s = states[channel]
@@ -306,7 +374,12 @@ def _system(device: Device, warm: int, stop: int) -> NDArray[np.void]:
         "request_latency": request, "burst": device.memory.organisation.burst_bytes,
         "stop": stop, "warm": warm, "warm_bytes": -1 if warm else 0,
         "round": request + response_ticks(device),
+        "engines": a.dma.engines, "dies": 1, "inbox": a.inbox or 0,
     }  # fmt: skip
+    if a.dies is not None:
+        values["dies"] = a.dies.count
+        values["crossing_latency"] = math.ceil(a.dies.crossing_latency / tick_ns - 1e-9)
+        values["crossing_byte_time"] = round(1e9 / a.dies.crossing_bandwidth / tick_ns * FRACTION)
     for name, value in values.items():
         system[name] = value
     return system
@@ -351,6 +424,7 @@ class Prepared(NamedTuple):
     write: Int
     first: Int
     completions: Int
+    crossings: Int
     log: Int
 
 
@@ -370,10 +444,25 @@ def prepare(device: Device, descriptors: Descriptors, warm: int, stop: int) -> P
     system = _system(device, warm, stop)
     p = system[0]
     longest = 2 * (p["round"] + p["request_latency"]) + int(constants["data_end"].max())
+    if a.dies is not None:  # all that engines may have under way may wait at one crossing
+        waiting = a.dma.engines * (a.dma.window + a.dma.request)
+        longest += 2 * p["crossing_latency"] + int(waiting * p["crossing_byte_time"]) // FRACTION
     ring = 1 << int(longest + response_ticks(device)).bit_length()
-    completions = np.zeros((a.dma.engines, ring), np.int64)
+    rows = a.dma.engines * (1 if a.dies is None else 3)
+    completions = np.zeros((rows, ring), np.int64)
+    crossings = np.zeros(p["dies"], np.int64)
     return Prepared(
-        constants, system, engines, states, start, size, write, first, completions, NO_LOG
+        constants,
+        system,
+        engines,
+        states,
+        start,
+        size,
+        write,
+        first,
+        completions,
+        crossings,
+        NO_LOG,
     )
 
 

@@ -112,6 +112,17 @@ class Link(Strict):
         return messages * (size_bytes / cards / self.bandwidth + self.latency * 1e-9)
 
 
+class Dies(Strict):
+    """Dies that share the engines and the channels evenly, in their order, and what lies between
+    them."""
+
+    count: Annotated[int, Field(ge=2, le=16)]
+    crossing_latency: Nanoseconds
+    """From a die to another, one way, beside the latencies of `dma`."""
+    crossing_bandwidth: BytesPerSecond
+    """Of all data that comes into a die: read by its engines, written to its channels."""
+
+
 class AcceleratorSpec(Strict):
     """One accelerator, as `yaml/accelerators/*.yaml` describes it."""
 
@@ -138,6 +149,10 @@ class AcceleratorSpec(Strict):
     address_map: list[str] | None = None
     """Overrides the memory's."""
     dma: Dma
+    dies: Dies | None = None
+    inbox: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Requests on their way to a channel or waiting before its queues, at most; while it has so
+    many, engines whose next request goes there stall. None: no limit."""
     compute: Compute
     work: Work = Work()
     host: Host | None = None
@@ -151,4 +166,7 @@ class AcceleratorSpec(Strict):
             raise ValueError("interleave: must be a power of two")
         if self.channel_hash == "xor" and self.channels & (self.channels - 1):
             raise ValueError("channel_hash: xor needs a power of two of channels; use rotate")
+        for key, many in (("dma.engines", self.dma.engines), ("channels", self.channels)):
+            if self.dies is not None and many % self.dies.count:
+                raise ValueError(f"dies.count: must divide {key}, {many}")
         return self

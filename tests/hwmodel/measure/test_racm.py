@@ -301,7 +301,7 @@ def test_variants_are_a_range_and_one_that_answers_otherwise_is_named() -> None:
 def test_the_variants_of_a_device_are_simulated_at_the_extent_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sweeps.reports.racm_report.extent_sizes", lambda *_: [16 * KIB])
+    monkeypatch.setattr("sweeps.reports.racm_report.extent_sizes", lambda *_: [4 * KIB, 16 * KIB])
     monkeypatch.setattr("hwmodel.measure.racm.conditions", lambda d: conditions(d)[:1])
     found = racm(DEVICE, ["controller.read_queue=32"], "16KiB", 0.7)
     names = ["two banks a piece", "8-bank mode", "no bank hash", "no channel hash"]
