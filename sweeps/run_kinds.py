@@ -17,7 +17,7 @@ MEASURES = {
 }
 """By what a sweep measures at each point (`measure`); the first where it names none."""
 DESIGNS = {
-    "break_even": "sweeps.kinds.break_even_kind:BreakEven",
+    "break_even": "sweeps.kinds.break_even_kind:BreakEvenKind",
     "changes": "sweeps.kinds.what_if_kind:WhatIf",
 }
 """By the key of a sweep that adds points to those of its axes, whatever it measures."""

@@ -8,18 +8,16 @@ import threading
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil
+from math import ceil, floor
 
 _BINARY: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+}  # fmt: skip
 _CALLS: dict[str, Callable[..., Fraction]] = {
     "max": lambda *values: max(values),
     "min": lambda *values: min(values),
     "ceil": lambda value: Fraction(ceil(value)),
+    "floor": lambda value: Fraction(floor(value)),
 }
 
 
@@ -28,7 +26,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 MAX_LENGTH = 300
-"""Characters of an expression; those that ship have 85 at most."""
+"""Characters of an expression; those that ship have 122 at most."""
 
 
 @lru_cache(maxsize=4096)
@@ -54,7 +52,7 @@ def names_in(text: str) -> list[str]:
             visit(node.right)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
             if node.func.id not in _CALLS or not node.args:
-                raise ValueError(f"unknown function in {text!r}; known: max, min, ceil")
+                raise ValueError(f"unknown function in {text!r}; known: {', '.join(_CALLS)}")
             for argument in node.args:
                 visit(argument)
         elif not (isinstance(node, ast.Constant) and type(node.value) in (int, float)):
@@ -64,19 +62,24 @@ def names_in(text: str) -> list[str]:
     return found
 
 
-def evaluate(text: str, values: Mapping[str, Fraction]) -> Fraction:
-    """Value of `text` in clocks, exactly. Raises ValueError, KeyError for an unknown name,
-    ZeroDivisionError."""
+def evaluate(
+    text: str, values: Mapping[str, Fraction], exact: Mapping[str, Fraction] | None = None
+) -> Fraction:
+    """Value of `text` in clocks. `values`: the timings, rounded up to ticks. `exact`: the same not
+    rounded, which names inside `ceil()` and `floor()` stand for; without it they are `values`.
+    Raises ValueError, KeyError for an unknown name, ZeroDivisionError."""
 
-    def visit(node: ast.expr) -> Fraction:
+    def visit(node: ast.expr, known: Mapping[str, Fraction]) -> Fraction:
         if isinstance(node, ast.Name):
-            return values[node.id]
+            return known[node.id]
         if isinstance(node, ast.Constant):
             return Fraction(str(node.value))
         if isinstance(node, ast.BinOp):
-            return _BINARY[type(node.op)](visit(node.left), visit(node.right))
+            return _BINARY[type(node.op)](visit(node.left, known), visit(node.right, known))
         assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        return _CALLS[node.func.id](*(visit(argument) for argument in node.args))
+        if exact is not None and node.func.id in ("ceil", "floor"):
+            known = exact
+        return _CALLS[node.func.id](*(visit(argument, known) for argument in node.args))
 
     names_in(text)
-    return visit(_parse(text))
+    return visit(_parse(text), values)

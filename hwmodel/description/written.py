@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, GetJsonSchemaHandler, WithJsonSchema
+from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from hwmodel.description.description import nearest
 
 
 def text(pattern: str, example: str) -> WithJsonSchema:
@@ -53,10 +55,28 @@ class KeysOf:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The options of one of several, distinguished by `name`; by its name alone where `short`."""
+    """The options of one of several `kind`s, distinguished by `name`, or `default` where there is
+    none; by its name alone where `short`."""
 
+    kind: str
     models: Callable[[], dict[str, type[BaseModel]]]
+    default: str | None = None
     short: bool = False
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._options, handler(source))
+
+    def _options(self, value: Any) -> Any:
+        """`{name: paged, ...}` -> the options of that one."""
+        if not isinstance(value, dict) or ("name" not in value and self.default is None):
+            return value
+        models, name = self.models(), value.get("name", self.default)
+        if name not in models:
+            hint = {"kind": self.kind, "hint": nearest(str(name), list(models))}
+            raise PydanticCustomError("unknown_choice", "unknown {kind}; {hint}", hint)
+        return models[name].model_validate(value)
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler

@@ -42,13 +42,8 @@ class Pattern:
 
 
 _SIZES = (
-    ("32B", 32),
-    ("64B", 64),
-    ("512B", 512),
-    ("4KiB", 4096),
-    ("16KiB", 16384),
-    ("128KiB", 131072),
-)
+    ("32B", 32), ("64B", 64), ("512B", 512), ("4KiB", 4096), ("16KiB", 16384), ("128KiB", 131072),
+)  # fmt: skip
 PATTERNS: dict[str, Pattern] = {
     "sequential": Pattern("reads in address order", None, 0.0, "sequential"),
     "sequential_w25": Pattern("address order, every fourth KiB written", None, 0.25),
@@ -141,23 +136,13 @@ def _on_system(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
     parts = energy_parts(memory, commands, found.simulated_ns, found.active_ns, device.channels)
     measured = found.elapsed_ns / found.simulated_ns  # of the energy, by its share of the time
     return {
-        "device": device.name,
-        "pattern": pattern,
-        "channels": device.channels,
-        "requests": found.bursts,
-        "bytes": found.bytes_measured,
+        "device": device.name, "pattern": pattern, "channels": device.channels,
+        "requests": found.bursts, "bytes": found.bytes_measured,
         "cycles": round(found.elapsed_ns / float(memory.clock.tCK)),
-        "tck_ns": float(memory.clock.tCK),
-        "bandwidth_gbps": found.gbps,
-        "peak_gbps": device.peak_gbps,
-        "utilization": found.gbps / device.peak_gbps,
-        "bound_gbps": _bound(device, spec),
-        "row_hits": found.row_hits,
-        "row_misses": found.row_misses,
-        "row_conflicts": found.row_conflicts,
-        "commands": commands,
-        "latency_ns": None,
-        "threads": 1,
-        "wall_s": wall,
+        "tck_ns": float(memory.clock.tCK), "bandwidth_gbps": found.gbps,
+        "peak_gbps": device.peak_gbps, "utilization": found.gbps / device.peak_gbps,
+        "bound_gbps": _bound(device, spec), "row_hits": found.row_hits,
+        "row_misses": found.row_misses, "row_conflicts": found.row_conflicts, "commands": commands,
+        "latency_ns": None, "threads": 1, "wall_s": wall,
         **energy_figures(device, {name: nj * measured for name, nj in parts.items()}),
     }  # fmt: skip

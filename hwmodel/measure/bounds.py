@@ -19,11 +19,8 @@ from hwmodel.specs.memory_fields import DataSlots
 from hwmodel.specs.memory_spec import MemorySpec
 
 BURSTS_PER_ROW = {
-    "sequential": None,
-    "random_1_burst": 1,
-    "random_2_bursts": 2,
-    "random_4_bursts": 4,
-}
+    "sequential": None, "random_1_burst": 1, "random_2_bursts": 2, "random_4_bursts": 4,
+}  # fmt: skip
 """Bursts an activation of each pattern; None: whole rows."""
 Counts = Any
 """How often: an int, or an array of ints."""

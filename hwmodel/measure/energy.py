@@ -31,12 +31,9 @@ UNSTATED = "unstated"
 
 
 def energy_parts(
-    memory: MemorySpec,
-    commands: Mapping[str, float],
-    elapsed_ns: float,
-    active_ns: float,
+    memory: MemorySpec, commands: Mapping[str, float], elapsed_ns: float, active_ns: float,
     channels: int = 1,
-) -> dict[str, float]:
+) -> dict[str, float]:  # fmt: skip
     """Energy by part, nJ, of `channels` channels that issued `commands` in all over `elapsed_ns`.
 
     `active_ns`: time with a bank open, summed over the ranks of every pseudo-channel. The

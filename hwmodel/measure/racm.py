@@ -142,13 +142,9 @@ def extent_sizes(memory: MemorySpec, also: int | None = None) -> list[int]:
 
 
 def curves(
-    name: str,
-    overrides: Sequence[str] = (),
-    *,
-    extents: Sequence[int] | None = None,
-    only: Iterable[Condition] | None = None,
-    replications: int = REPLICATIONS,
-) -> list[Curve]:
+    name: str, overrides: Sequence[str] = (), *, extents: Sequence[int] | None = None,
+    only: Iterable[Condition] | None = None, replications: int = REPLICATIONS,
+) -> list[Curve]:  # fmt: skip
     """Simulate alpha over `extents` (default: `extent_sizes`) under each of `conditions`, or `only`
     under those given.
 

@@ -17,11 +17,8 @@ BYTES = 8 << 20
 POSTPONE = (0, 4, 8)
 _SEED = 20250704
 _EXTENTS: dict[str, int | None] = {
-    "sequential": None,
-    "random 1KiB": 1024,
-    "random 512B": 512,
-    "random burst": 0,
-}
+    "sequential": None, "random 1KiB": 1024, "random 512B": 512, "random burst": 0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

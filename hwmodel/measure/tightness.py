@@ -35,7 +35,7 @@ def tightness(memory: MemorySpec) -> dict[str, Tightness]:
     for pattern in SIMULATED:
         per_row = BURSTS_PER_ROW[pattern]
         if per_row is None:
-            order = _in_order(memory)
+            order = np.arange(0, BYTES, memory.organisation.burst_bytes, dtype=np.int64)
             in_turn = _with_controller(memory, refresh=ideal.controller.refresh)
             found[pattern] = Tightness(_reads(in_turn, order), _reads(memory, order))
         else:
@@ -56,10 +56,6 @@ def _ideal(memory: MemorySpec) -> MemorySpec:
 
 def _with_controller(memory: MemorySpec, **changes: str) -> MemorySpec:
     return memory.model_copy(update={"controller": memory.controller.model_copy(update=changes)})
-
-
-def _in_order(memory: MemorySpec) -> NDArray[np.int64]:
-    return np.arange(0, BYTES, memory.organisation.burst_bytes, dtype=np.int64)
 
 
 def _at_random(memory: MemorySpec, per_row: int) -> NDArray[np.int64]:

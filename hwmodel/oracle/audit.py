@@ -52,13 +52,9 @@ def row_rule(memory: MemorySpec, number: int) -> str:
 
 
 def audit(
-    memory: MemorySpec,
-    commands: CommandLog,
-    *,
-    end_tick: int | None = None,
-    refresh: bool = True,
+    memory: MemorySpec, commands: CommandLog, *, end_tick: int | None = None, refresh: bool = True,
     limit: int = 100,
-) -> list[Violation]:
+) -> list[Violation]:  # fmt: skip
     """Everything illegal in a log of one channel, by position; at most `limit` violations.
 
     `end_tick`: end of the run for the refresh debt (the last command where it is None). `refresh`:
@@ -219,11 +215,11 @@ class _Auditor:
 
     def rows(self) -> None:
         """Each constraint row: B waits `delay` after the N-th last A in the same instance."""
-        clocks = self.memory.timing_clocks
+        clocks, exact = self.memory.timing_clocks, self.memory.exact_clocks
         for number, row in enumerate(self.memory.constraints):
             after = [CODE[self.memory.reference(name)] for name in row.after]
             before = [CODE[self.memory.reference(name)] for name in row.before]
-            delay = self.memory.tick_clock.ticks(evaluate(row.delay, clocks))
+            delay = self.memory.tick_clock.ticks(evaluate(row.delay, clocks, exact))
             if delay <= 0:
                 continue
             here = self.entries(OTHER.get(row.scope, row.scope))

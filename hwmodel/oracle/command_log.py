@@ -61,13 +61,9 @@ def csv_columns(memory: MemorySpec, channels: bool) -> list[str]:
 
 
 def write_csv(
-    file: IO[str],
-    memory: MemorySpec,
-    log: CommandLog,
-    channel: int | None = None,
-    *,
+    file: IO[str], memory: MemorySpec, log: CommandLog, channel: int | None = None, *,
     header: bool = True,
-) -> None:
+) -> None:  # fmt: skip
     """Append `log` to `file`; `channel` where it holds several; `header` for the first chunk."""
     columns = csv_columns(memory, channel is not None)
     if header:

@@ -319,12 +319,9 @@ def decode(memory: MemorySpec, address: int) -> tuple[Place, int, int]:
 
 
 def simulate(
-    memory: MemorySpec,
-    requests: Sequence[tuple[int, int, int]],
-    *,
-    channel: int = 0,
+    memory: MemorySpec, requests: Sequence[tuple[int, int, int]], *, channel: int = 0,
     channels: int = 1,
-) -> ReferenceResult:
+) -> ReferenceResult:  # fmt: skip
     """Serve `requests` (arrival tick, byte address in the channel, kind) and log every command.
 
     kind: 0 a read, 1 a write, 2 a write of less than the burst. `channel` of `channels` sets the
@@ -364,15 +361,10 @@ def simulate(
             raise RuntimeError(f"no command becomes legal after tick {last}: {offers[:3]}")
     figures = model.figures
     return ReferenceResult(
-        commands=model.log,
-        end_tick=model.end_tick,
-        row_hits=figures["hit"],
-        row_misses=figures["miss"],
-        row_conflicts=figures["conflict"],
-        read_latency_ticks=model.latencies,
-        forwarded=model.forwarded,
-        rmw_reads=model.rmw_reads,
-    )
+        commands=model.log, end_tick=model.end_tick, row_hits=figures["hit"],
+        row_misses=figures["miss"], row_conflicts=figures["conflict"],
+        read_latency_ticks=model.latencies, forwarded=model.forwarded, rmw_reads=model.rmw_reads,
+    )  # fmt: skip
 
 
 def _idle_until(model: Channel, arrival: int) -> int:

@@ -40,19 +40,10 @@ _MEMORY_KEYS = set(MemorySpec.model_fields) - {
 _FIRST = (("based_on",), ("constraint_changes",), ("density",))
 """Overrides of a memory that say what its description is, before others change it."""
 _TIMING_ALIASES = {
-    "tCL": "RL",
-    "nCL": "RL",
-    "tCWL": "WL",
-    "nCWL": "WL",
-    "tRPpb": "tRP",
-    "nRPpb": "tRP",
-    "tRCpb": "tRC",
-    "nRCpb": "tRC",
-    "tCCD": "tCCD_S",
-    "nCCD": "tCCD_S",
-    "tCCD_S": "tCCD",
+    "tCL": "RL", "nCL": "RL", "tCWL": "WL", "nCWL": "WL", "tRPpb": "tRP", "nRPpb": "tRP",
+    "tRCpb": "tRC", "nRCpb": "tRC", "tCCD": "tCCD_S", "nCCD": "tCCD_S", "tCCD_S": "tCCD",
     "nCCD_S": "tCCD",
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

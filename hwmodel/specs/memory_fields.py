@@ -112,13 +112,8 @@ class Organisation(Strict):
     def count(self, level: str) -> int:
         """Instances of `level` in a channel."""
         sizes = (
-            1,
-            self.pseudochannels,
-            self.ranks,
-            self.stacks,
-            self.bankgroups,
-            self.banks_per_group,
-        )
+            1, self.pseudochannels, self.ranks, self.stacks, self.bankgroups, self.banks_per_group,
+        )  # fmt: skip
         total = 1
         for name, size in zip(LEVELS, sizes, strict=True):
             total *= size

@@ -80,8 +80,9 @@ class MemorySpec(Strict):
         return bits / 8 * self.clock.beats_per_ck / float(self.clock.tCK)
 
     def clocks(self, expression: str) -> Fraction:
-        """Value of a timing expression in clocks (names rounded up to ticks first)."""
-        return evaluate(expression, self.timing_clocks)
+        """Value of a timing expression in clocks (names rounded up to ticks first, but not inside
+        `ceil()` and `floor()`)."""
+        return evaluate(expression, self.timing_clocks, self.exact_clocks)
 
     def ticks(self, expression: str) -> int:
         """Value of a timing expression in ticks, rounded up."""
@@ -93,6 +94,14 @@ class MemorySpec(Strict):
         clock = self.tick_clock
         return {
             name: value if unit == "nCK" else clock.clocks_of_ns(value)
+            for name, (unit, value) in self.timing.items()
+        }
+
+    @property
+    def exact_clocks(self) -> dict[str, Fraction]:
+        """Every timing in clocks, not rounded."""
+        return {
+            name: value if unit == "nCK" else value / self.clock.tCK
             for name, (unit, value) in self.timing.items()
         }
 
@@ -131,14 +140,8 @@ class MemorySpec(Strict):
         """Bits that each address field needs in this memory."""
         o = self.organisation
         sizes = (
-            o.columns,
-            o.banks_per_group,
-            o.bankgroups,
-            o.stacks,
-            o.ranks,
-            o.pseudochannels,
-            o.rows,
-        )
+            o.columns, o.banks_per_group, o.bankgroups, o.stacks, o.ranks, o.pseudochannels, o.rows,
+        )  # fmt: skip
         return {name: size.bit_length() - 1 for name, size in zip(FIELDS, sizes, strict=True)}
 
     def resolved_address_map(self) -> list[tuple[str, int]]:
@@ -268,13 +271,14 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
     if memory.activate.steps != 2 or memory.activate.max_gap is None:
         return
     longest = memory.ticks(memory.activate.max_gap)
+    harmless_to_rank = {"PREA", "REFAB"} | ({"REFPB"} if _second_step_at_once(memory) else set())
     for i, row in enumerate(memory.constraints):
         after = {memory.reference(command) for command in row.after}
         before = {memory.reference(command) for command in row.before}
         if "ACT2" not in before:
             continue
         # while a pair is open its bank takes no other command, and its rank no PREA or REFAB
-        harmless = {"ACT1", "ACT2"} | ({"PREA", "REFAB"} if row.scope == "rank" else set())
+        harmless = {"ACT1", "ACT2"} | (harmless_to_rank if row.scope == "rank" else set())
         stray = sorted(after - harmless)
         if stray and row.scope != "bank":
             raise ValueError(f"constraints[{i}]: {stray[0]} must hold up ACT1, not ACT2")
@@ -287,6 +291,18 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
     shared = memory.organisation.pseudochannels > 1 and memory.buses[second.bus].scope == "channel"
     if shared and first.bus == second.bus and second.slots > first.slots:
         raise ValueError("commands.ACT2: holds its bus longer than ACT1")
+
+
+def _second_step_at_once(memory: MemorySpec) -> bool:
+    """Whether no REFPB comes between ACT1 and ACT2: eager, on a bus of one pseudo-channel that
+    all three need."""
+    buses = {c.bus for name, c in memory.commands.items() if name in ("ACT1", "ACT2", "REFPB")}
+    own = memory.organisation.pseudochannels == 1
+    return (
+        memory.activate.second == "eager"
+        and len(buses) == 1
+        and (own or all(memory.buses[bus].scope == "pseudochannel" for bus in buses))
+    )
 
 
 def _sync_hold_too_short(memory: MemorySpec) -> bool:

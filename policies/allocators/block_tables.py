@@ -141,18 +141,9 @@ def _rounds(
 
 @kernel
 def _advance(
-    table: NDArray[np.int64],
-    count: IntArray,
-    tokens: IntArray,
-    runs: IntArray,
-    owner: IntArray,
-    rows: IntArray,
-    block: int,
-    rounds: int,
-    blocks: IntArray,
-    stored: IntArray,
-    reserved: IntArray,
-) -> None:
+    table: NDArray[np.int64], count: IntArray, tokens: IntArray, runs: IntArray, owner: IntArray,
+    rows: IntArray, block: int, rounds: int, blocks: IntArray, stored: IntArray, reserved: IntArray,
+) -> None:  # fmt: skip
     """See `BlockTables.advance`. Modifies table, count, tokens, runs, stored and reserved."""
     taken = done = 0
     while taken < len(blocks):

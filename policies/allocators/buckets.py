@@ -37,18 +37,10 @@ class Buckets:
     """
 
     def __init__(
-        self,
-        count: int,
-        longest: int,
-        window: int = 10_000,
-        refresh: int = 1_000,
-        align: int = 64,
-        *,
-        levels: Sequence[float] = (),
-        first: Sequence[float] = (),
-        delay_s: float = 0.0,
+        self, count: int, longest: int, window: int = 10_000, refresh: int = 1_000, align: int = 64,
+        *, levels: Sequence[float] = (), first: Sequence[float] = (), delay_s: float = 0.0,
         most: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.count = count
         self.refresh = refresh
         self.align = align

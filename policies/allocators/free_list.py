@@ -155,11 +155,8 @@ class Sorted(FreeList):
 
 
 FREE_LISTS: dict[str, type[FreeList]] = {
-    "fifo": Queue,
-    "lifo": Stack,
-    "split": SplitQueue,
-    "sorted": Sorted,
-}
+    "fifo": Queue, "lifo": Stack, "split": SplitQueue, "sorted": Sorted,
+}  # fmt: skip
 
 
 @kernel

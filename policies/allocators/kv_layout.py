@@ -155,14 +155,9 @@ class KvLayout:
         return (None,) if together else (0, 1)
 
     def extents(
-        self,
-        units: Units,
-        layer: int,
-        half: int | None,
-        first: int = 0,
-        last: int | None = None,
+        self, units: Units, layer: int, half: int | None, first: int = 0, last: int | None = None,
         head: int | None = None,
-    ) -> Extents:
+    ) -> Extents:  # fmt: skip
         """Byte runs that hold tokens [first, last) of a request in one layer's K (half 0), V (1) or
         both (None), of one KV head or of all (None); in the layout's own order."""
         before = np.cumsum(units.tokens) - units.tokens
@@ -282,12 +277,9 @@ def _joined(start: IntArray, size: IntArray, group: IntArray) -> tuple[Extents, 
 
 
 def kv_layout(
-    device: Device,
-    model: TransformerSpec,
-    gpu_memory_utilization: float = 0.9,
-    dims: Dims = LAYOUTS["layer_kv_token"],
-    kept_bytes: int = 0,
-) -> KvLayout:
+    device: Device, model: TransformerSpec, gpu_memory_utilization: float = 0.9,
+    dims: Dims = LAYOUTS["layer_kv_token"], kept_bytes: int = 0,
+) -> KvLayout:  # fmt: skip
     """The KV region of a device that holds a model: its share of the capacity less the weights and
     `kept_bytes`, for others.
 

@@ -174,16 +174,9 @@ class PartitionedPools:
     """
 
     def __init__(
-        self,
-        slots: int,
-        kept: int,
-        sizes: Sequence[int],
-        *,
-        split: Split = "slots",
-        repartition: Repartition = "on_refresh",
-        align: int = 1,
-        fit: Fit = "first",
-    ) -> None:
+        self, slots: int, kept: int, sizes: Sequence[int], *, split: Split = "slots",
+        repartition: Repartition = "on_refresh", align: int = 1, fit: Fit = "first",
+    ) -> None:  # fmt: skip
         self.repartition = repartition
         weights = list(sizes) if split == "blocks" else [1] * len(sizes)
         self._pools: list[BlockPool] = []

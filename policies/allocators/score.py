@@ -53,19 +53,11 @@ class Score:
     def __init__(self) -> None:
         self._counts = dict.fromkeys(
             (
-                "ended",
-                "exact",
-                "raw",
-                "final",
-                "large",
-                "larger",
-                "moves",
-                "output",
-                "used",
+                "ended", "exact", "raw", "final", "large", "larger", "moves", "output", "used",
                 "held",
             ),
             0,
-        )
+        )  # fmt: skip
         self._before = self._counts.copy()
         self._rows: list[dict[str, Any]] = []
         self._lengths: list[int] = []

@@ -125,13 +125,9 @@ class Engine(ABC):
     produce."""
 
     def __init__(
-        self,
-        spec: Any,
-        allocator: Allocator,
-        requests: Requests,
-        output_tokens: IntArray,
+        self, spec: Any, allocator: Allocator, requests: Requests, output_tokens: IntArray,
         predicted: Predictions,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.spec = spec
         self.allocator = allocator
         self.budget = self._token_budget()
@@ -275,15 +271,9 @@ class Engine(ABC):
         self.changes += len(chunks) + len(migrations) + preempted + (swapped > 0)
         context = int(self.allocator.stored[decode].sum()) - self._sequences(decode)
         step = Step(
-            decode,
-            context,
-            chunks,
-            migrations,
-            preempted,
-            limit,
-            self._cached_tokens,
+            decode, context, chunks, migrations, preempted, limit, self._cached_tokens,
             swapped=swapped,
-        )
+        )  # fmt: skip
         if not self._several:
             return step
         others = self.samples[decode] - 1
@@ -405,14 +395,10 @@ class Engine(ABC):
     def _demand(self, request: int) -> Demand:
         own, output = self._requests, int(self.output[request])
         return Demand(
-            int(self.prompt[request]),
-            output - int(self.left[request]),
-            self._predicted[request],
-            int(own.prefix_id[request]),
-            int(own.prefix_tokens[request]),
-            int(self.samples[request]),
-            output,
-        )
+            int(self.prompt[request]), output - int(self.left[request]), self._predicted[request],
+            int(own.prefix_id[request]), int(own.prefix_tokens[request]),
+            int(self.samples[request]), output,
+        )  # fmt: skip
 
     def _never_fits(self, request: int) -> DescriptionError:
         return DescriptionError(

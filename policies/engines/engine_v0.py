@@ -71,13 +71,9 @@ class EngineV0(Engine):
     spec: EngineV0Spec
 
     def __init__(
-        self,
-        spec: EngineV0Spec,
-        allocator: Allocator,
-        requests: Requests,
-        output_tokens: IntArray,
+        self, spec: EngineV0Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
         predicted: Predictions,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(spec, allocator, requests, output_tokens, predicted)
         self._swaps = allocator if isinstance(allocator, Swaps) else None
         if spec.preemption == "swap" and self._swaps is None:

@@ -14,13 +14,9 @@ from policies.memory.step import Efficiency
 
 
 def memory_model(
-    spec: FidelitySpec,
-    device: Device,
-    model: TransformerSpec,
-    layout: KvLayout,
-    seed: int | tuple[int, ...],
-    simulate: Simulate | None = None,
-) -> Memory:
+    spec: FidelitySpec, device: Device, model: TransformerSpec, layout: KvLayout,
+    seed: int | tuple[int, ...], simulate: Simulate | None = None,
+) -> Memory:  # fmt: skip
     """The memory of a run, its weights measured if they are not given.
 
     simulate: instead of `policies.memory.probe_cache.simulate_once`.

@@ -71,13 +71,9 @@ class Probe:
         self._window_bytes = (self._measure_ns + self._warmup_ns) * peak
 
     def measure(
-        self,
-        layer: Callable[[int], Extent],
-        layers: int,
-        spread: Spread,
-        rng: np.random.Generator,
+        self, layer: Callable[[int], Extent], layers: int, spread: Spread, rng: np.random.Generator,
         calibrate: bool = False,
-    ) -> Probed:
+    ) -> Probed:  # fmt: skip
         """What a phase does that moves `layer(i)` in layer i: an estimate of what `whole` would
         find for the mean layer.
 
@@ -226,7 +222,8 @@ def contiguous_stream(
     The mean of `_DRAWS` batches that lie at random in the KV region, so that no single alignment
     of the engines' extents decides. Measured once a process and device.
     """
-    key = (device.digest, layout, _window(spec), spread, simulate)
+    window = (spec.probe_bytes, spec.warmup, spec.measure)
+    key = (device.digest, layout, window, spread, simulate)
     if key not in _known:
         probe, rng = Probe(device, spec, simulate), np.random.default_rng(0)
         engines, align = probe.engines, layout.half_bytes
@@ -239,7 +236,3 @@ def contiguous_stream(
         mean = math.fsum(each.at_peak_ns / each.elapsed_ns for each in found) / len(found)
         _known[key] = Measured(mean, transfer(device.memory, [each.result for each in found]))
     return _known[key]
-
-
-def _window(spec: FidelitySpec) -> tuple[Any, ...]:
-    return spec.probe_bytes, spec.warmup, spec.measure

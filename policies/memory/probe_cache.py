@@ -31,12 +31,9 @@ _FIELDS = {field.name for field in fields(SystemResult)}
 
 
 def simulate_once(
-    device: Device,
-    descriptors: Descriptors,
-    *,
-    warmup_ns: float = 0.0,
+    device: Device, descriptors: Descriptors, *, warmup_ns: float = 0.0,
     measure_ns: float = math.inf,
-) -> SystemResult:
+) -> SystemResult:  # fmt: skip
     """As `hwmodel.kernel.memory.simulate_system`, computed unless its result is known."""
     folder = _folder(os.environ.get(PLACE))
     if folder is None:

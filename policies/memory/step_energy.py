@@ -34,13 +34,9 @@ def transfer(memory: MemorySpec, results: Iterable[Any]) -> Transfer:
 
 
 def serving_energy(
-    device: Device,
-    moved_bytes: Mapping[str, int],
-    transfers: Mapping[str, Transfer],
-    busy_s: float,
-    idle_s: float,
-    tokens: int,
-) -> dict[str, Any] | None:
+    device: Device, moved_bytes: Mapping[str, int], transfers: Mapping[str, Transfer],
+    busy_s: float, idle_s: float, tokens: int,
+) -> dict[str, Any] | None:  # fmt: skip
     """Energy for each of `tokens` output tokens, mJ, by part, and how sure it is; None where a
     phase moved bytes whose stream was never simulated, or no token came out.
 

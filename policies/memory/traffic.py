@@ -169,12 +169,9 @@ def _passes(
 
 
 def migration(
-    allocator: Allocator,
-    moves: Sequence[Migration],
-    layer: int,
-    piece_bytes: int,
+    allocator: Allocator, moves: Sequence[Migration], layer: int, piece_bytes: int,
     copies: Sequence[Migration] = (),
-) -> Extent:
+) -> Extent:  # fmt: skip
     """One layer of contiguous copies, in pieces: each is read from the old place and written to the
     new. moves: from an old reservation to the one that its request has now; copies: on write, from
     block to block."""

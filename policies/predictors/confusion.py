@@ -87,7 +87,9 @@ class ConfusionTable(Strict):
         """Predictions of these lengths, int64 (n,); uniform: float64 (n,) from [0, 1), a draw
         each."""
         counts = np.array(self.counts, np.float64)
-        edges = self._scaled(output_tokens, counts) if scale == "levels" else self._edges()
+        edges = np.maximum(np.array(self.edges, np.float64), 0.5)
+        if scale == "levels":
+            edges = self._scaled(output_tokens, counts)
         bins = np.searchsorted(edges[1:], output_tokens, side="left")
         bins = np.minimum(bins, len(counts) - 1)
         below = np.cumsum(counts, axis=1) / counts.sum(axis=1, keepdims=True)
@@ -97,9 +99,6 @@ class ConfusionTable(Strict):
         shares[~given] = 1
         laws = [BinnedPrediction(edges.tolist(), row.tolist()) for row in shares]
         return ClassPredictions(laws, np.minimum(classes, len(laws) - 1))
-
-    def _edges(self) -> FloatArray:
-        return np.maximum(np.array(self.edges, np.float64), 0.5)
 
     def _scaled(self, output_tokens: IntArray, counts: FloatArray) -> FloatArray:
         """The bins' edges at the same quantile levels of other lengths."""

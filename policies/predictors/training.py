@@ -48,17 +48,15 @@ def train(path: str | Path) -> dict[str, Any]:
     wall_s = time.perf_counter() - begin
     law = model.predict(unseen.texts)
     report = {
-        "file": Path(path).name,
-        "trained_on": len(seen.texts),
-        "held_out": len(unseen.texts),
-        **judge(model, law, unseen.output_tokens),
-        "train_wall_s": wall_s,
-    }
+        "file": Path(path).name, "trained_on": len(seen.texts), "held_out": len(unseen.texts),
+        **judge(model, law, unseen.output_tokens), "train_wall_s": wall_s,
+    }  # fmt: skip
     inference = inference_s(model, unseen)
+    each_s = {batch: seconds / int(batch) for batch, seconds in inference.items()}
     table = calibration(model, law, unseen.output_tokens, Path(path).name)
     return {
         "kind": "trained_predictor",
-        "report": {**report, "inference_s_per_request": _each(inference)},
+        "report": {**report, "inference_s_per_request": each_s},
         "inference_s": inference,
         "calibration": table.model_dump(mode="json", exclude_none=True),
         "model": model.dump(),
@@ -222,7 +220,3 @@ def _like(
     true = np.searchsorted(np.quantile(output_tokens, levels), output_tokens, side="left")
     own = _accuracy(np.diff(whole, axis=1), true.astype(np.int64))
     return {"accuracy": own, "bert": table.accuracy()}
-
-
-def _each(inference: dict[str, float]) -> dict[str, float]:
-    return {batch: seconds / int(batch) for batch, seconds in inference.items()}

@@ -82,13 +82,9 @@ class Arrivals(Strict):
 
 
 def arrival_times(
-    arrivals: Arrivals,
-    trace: Trace | None,
-    count: int,
-    rate_per_s: float | None,
-    rng: np.random.Generator,
-    stretch: int = 0,
-) -> FloatArray:
+    arrivals: Arrivals, trace: Trace | None, count: int, rate_per_s: float | None,
+    rng: np.random.Generator, stretch: int = 0,
+) -> FloatArray:  # fmt: skip
     """Times of `count` requests, float64 (count,), seconds.
 
     `stretch`: with `trace` arrivals, the how many-th run of `count` requests of the trace (from 0).

@@ -156,13 +156,9 @@ def _interpolate(levels: FloatArray, points: IntArray, uniform: FloatArray) -> I
 
 
 def fit(
-    trace: Trace | Requests,
-    windows: int = 1,
-    prompt_classes: int = 4,
-    quantiles: Sequence[float] = QUANTILES,
-    source: str | None = None,
-    made_by: str | None = None,
-) -> LengthTable:
+    trace: Trace | Requests, windows: int = 1, prompt_classes: int = 4,
+    quantiles: Sequence[float] = QUANTILES, source: str | None = None, made_by: str | None = None,
+) -> LengthTable:  # fmt: skip
     """The length table of a trace.
 
     Windows are equal spans of time, or of requests where the trace has no times. Prompt classes are
@@ -203,12 +199,9 @@ def _windows(trace: Trace | Requests, windows: int) -> tuple[IntArray, float | N
 
 
 def _classes(
-    trace: Trace | Requests,
-    rows: NDArray[np.bool_],
-    k: int,
-    classes: int,
+    trace: Trace | Requests, rows: NDArray[np.bool_], k: int, classes: int,
     quantiles: Sequence[float],
-) -> list[PromptClass]:
+) -> list[PromptClass]:  # fmt: skip
     if classes < 1:
         raise ValueError(f"expected at least 1 prompt class; got {classes}")
     prompts, outputs = trace.prompt_tokens[rows], trace.output_tokens[rows]

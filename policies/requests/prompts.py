@@ -56,7 +56,8 @@ def read_prompts(path: str | Path) -> Prompts:
                     texts += [f"{text[0]}{text[1]}"] * len(tokens)
                     prompts += [known.setdefault(text[1], len(known))] * len(tokens)
                     outputs += tokens
-                    held += [_held_out(text[1])] * len(tokens)
+                    digest = hashlib.sha256(text[1].encode()).digest()
+                    held += [digest[0] < HELD_OUT] * len(tokens)
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise DescriptionError(f"cannot be read: {error}", path) from None
     columns = np.array(prompts, np.int64), np.array(outputs, np.int64)
@@ -80,7 +81,3 @@ def _row(line: str, path: Path, number: int) -> tuple[tuple[str, str], list[int]
     if not all(type(count) is int and 1 <= count <= MAX_TOKENS for count in answers):
         raise DescriptionError("output_tokens: expected whole numbers above 0", path, number)
     return (f"model:{row['model']}\n" if "model" in row else "", prompt), answers
-
-
-def _held_out(prompt: str) -> bool:
-    return hashlib.sha256(prompt.encode()).digest()[0] < HELD_OUT

@@ -230,12 +230,9 @@ def _trace_document(name_or_path: str, relative_to: str | Path | None) -> Docume
 
 
 def generate(
-    spec: WorkloadSpec,
-    count: int,
-    rate_per_s: float | None = None,
-    seed: Seed = 0,
+    spec: WorkloadSpec, count: int, rate_per_s: float | None = None, seed: Seed = 0,
     stretch: int = 0,
-) -> Requests:
+) -> Requests:  # fmt: skip
     """`count` requests of a workload at `rate_per_s` requests a second on average.
 
     `seed` is an int, or several (experiment, replication; trailing zeros do not count). Neither

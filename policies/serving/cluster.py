@@ -62,7 +62,9 @@ class Manager:
     def place(self, request: int, now_s: float) -> int:
         """The card that a request which arrives at `now_s` goes to."""
         while self._leaving and self._leaving[0][0] <= now_s:
-            self._forget(heapq.heappop(self._leaving)[1])
+            left = heapq.heappop(self._leaving)[1]
+            self.count[self.card_of[left]] -= 1
+            self.tokens[self.card_of[left]] -= self._tokens[left]
         card = self._choose()
         self.card_of[request] = card
         self.count[card] += 1
@@ -73,11 +75,6 @@ class Manager:
         """These leave their cards at `at_s`, the end of a step; until then they count."""
         for request in requests:
             heapq.heappush(self._leaving, (at_s, request))
-
-    def _forget(self, request: int) -> None:
-        card = self.card_of[request]
-        self.count[card] -= 1
-        self.tokens[card] -= self._tokens[request]
 
     def _choose(self) -> int:
         if self._spec.placement == "round_robin":

@@ -113,14 +113,9 @@ class Metrics:
         self.close = (now, self.sums.output_tokens)
 
     def steps(
-        self,
-        step: Step,
-        times: StepTimes,
-        allocator: Allocator,
-        running: IntArray,
-        begin_s: float,
+        self, step: Step, times: StepTimes, allocator: Allocator, running: IntArray, begin_s: float,
         reserved: int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Add consecutive equal steps, from `begin_s` on; `reserved` slots in the first of them,
         `allocator` as it is at the end of the last."""
         sums, rounds, batch = self.sums, len(times.total_s), step.tokens

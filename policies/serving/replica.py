@@ -34,14 +34,9 @@ class Replica:
     """`now_s`: when its last step ended. `together`: False advances a step at a time, for tests."""
 
     def __init__(
-        self,
-        engine: Engine,
-        steps: StepModel,
-        memory: Memory,
-        metrics: Metrics,
-        together: bool = True,
-        recorder: Recorder | None = None,
-    ) -> None:
+        self, engine: Engine, steps: StepModel, memory: Memory, metrics: Metrics,
+        together: bool = True, recorder: Recorder | None = None,
+    ) -> None:  # fmt: skip
         self.engine = engine
         self.memory = memory
         self.metrics = metrics

@@ -85,17 +85,10 @@ class ServingResult:
 
 
 def serve(
-    device: Device,
-    model: TransformerSpec,
-    spec: ServingSpec,
-    requests: Requests,
-    *,
-    seed: int,
-    warmup_requests: int = 0,
-    progress: Callable[[int, int], None] | None = None,
-    simulate: Simulate | None = None,
-    recorder: Recorder | None = None,
-) -> ServingResult:
+    device: Device, model: TransformerSpec, spec: ServingSpec, requests: Requests, *, seed: int,
+    warmup_requests: int = 0, progress: Callable[[int, int], None] | None = None,
+    simulate: Simulate | None = None, recorder: Recorder | None = None,
+) -> ServingResult:  # fmt: skip
     """Serve `requests` on `device` until the last has its last token.
 
     warmup_requests: how many requests at the start do not count.
@@ -114,16 +107,10 @@ def serve(
 
 
 def _serve(
-    device: Device,
-    model: TransformerSpec,
-    spec: ServingSpec,
-    requests: Requests,
-    seed: int,
-    warmup_requests: int,
-    progress: Callable[[int, int], None] | None,
-    simulate: Simulate | None,
+    device: Device, model: TransformerSpec, spec: ServingSpec, requests: Requests, seed: int,
+    warmup_requests: int, progress: Callable[[int, int], None] | None, simulate: Simulate | None,
     recorder: Recorder | None,
-) -> ServingResult:
+) -> ServingResult:  # fmt: skip
     part = model_of_a_card(spec, model)
     outputs = np.minimum(requests.output_tokens, spec.engine.max_tokens or np.iinfo(np.int64).max)
     cards = spec.cluster.cards
@@ -203,16 +190,10 @@ def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpe
 
 
 def build_replica(
-    device: Device,
-    part: TransformerSpec,
-    spec: ServingSpec,
-    requests: Requests,
-    predicted: Predictions,
-    metrics: Metrics,
-    seed: int | tuple[int, ...],
-    simulate: Simulate | None = None,
-    recorder: Recorder | None = None,
-) -> Replica:
+    device: Device, part: TransformerSpec, spec: ServingSpec, requests: Requests,
+    predicted: Predictions, metrics: Metrics, seed: int | tuple[int, ...],
+    simulate: Simulate | None = None, recorder: Recorder | None = None,
+) -> Replica:  # fmt: skip
     """A replica for any of `requests`, with its memory empty.
 
     part: the shard on each of its cards (see `model_of_a_card`).

@@ -22,14 +22,9 @@ Set = Mapping[str, Any] | Iterable[str] | None
 
 
 def run(
-    sweep: Given,
-    *,
-    set: Set = None,
-    out: str | Path | None = None,
-    jobs: int | None = None,
-    cluster: str | None = None,
-    resume: bool = False,
-) -> Result:
+    sweep: Given, *, set: Set = None, out: str | Path | None = None, jobs: int | None = None,
+    cluster: str | None = None, resume: bool = False,
+) -> Result:  # fmt: skip
     """Run a sweep into a run directory (`out`, else `runs/NAME-N`), as `bankwise run` does.
 
     jobs: worker processes, a core each by default; cluster: a Dask scheduler's address instead.
@@ -50,16 +45,10 @@ def run(
 
 
 def study(
-    study: Given,
-    *,
-    set: Set = None,
-    out: str | Path | None = None,
-    jobs: int | None = None,
-    cluster: str | None = None,
-    trials: int | None = None,
-    sampler: str | None = None,
+    study: Given, *, set: Set = None, out: str | Path | None = None, jobs: int | None = None,
+    cluster: str | None = None, trials: int | None = None, sampler: str | None = None,
     resume: bool = False,
-) -> Result:
+) -> Result:  # fmt: skip
     """Search the space of a study, as `bankwise study` does; the result's table is its finale.
 
     Raises DescriptionError, `study_run.StudyInterrupted` on Ctrl-C, `study_run.StudyFailed` and

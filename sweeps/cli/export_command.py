@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.cli.options import FOUND, Jobs, Json, Set
+from sweeps.cli.options import Jobs, Json, Set
 
 if TYPE_CHECKING:
     from sweeps.experiments.trace_export import Exported
@@ -46,21 +45,18 @@ def export(
 
     `bankwise replay` reads every format back.
     """
+    from dataclasses import asdict
+
     from sweeps.cli.api import worker_count
-    from sweeps.experiments.capacity import CapacityFailed
     from sweeps.experiments.trace_export import Wanted
     from sweeps.experiments.trace_export import export as perform
     from sweeps.render.screen import print_json
 
     wanted = Wanted(steps, layers, phase, channel, format, at_once)
     workers = worker_count(jobs, None)
-    try:
-        found = perform(sweep, out, wanted, overrides or (), point, replication, workers)
-    except CapacityFailed as failure:
-        print(failure, file=sys.stderr)
-        raise typer.Exit(FOUND) from None
+    found = perform(sweep, out, wanted, overrides or (), point, replication, workers)
     if json:
-        print_json(found.record())
+        print_json(asdict(found))
     else:
         _show(found, out)
 

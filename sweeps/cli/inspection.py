@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from hwmodel.description.based_on import complete
@@ -11,14 +10,28 @@ from hwmodel.description.description import (
     FOLDERS,
     LIBRARY,
     DescriptionError,
+    Document,
+    Strict,
     find,
     load,
     names,
     nearest,
 )
+from hwmodel.specs.device import load_device
 from hwmodel.specs.plausible import described_plausible
+from hwmodel.specs.transformer import load_model
+from policies.memory.measured import load_measurements
+from policies.predictors.confusion import ConfusionTable
+from policies.requests.requests import load_trace
+from policies.requests.workload import WorkloadSpec, workload_document
+from sweeps.experiments.provenance import resolve
+from sweeps.experiments.sweep import load_sweep
 from sweeps.results.place import shortened
+from sweeps.studies.study_spec import load_study
 
+KINDS = [
+    "memory", "accelerator", "model", "workload", "measurement", "predictor", "sweep", "study",
+]  # fmt: skip
 TRACES = (".csv", ".gz")
 """Endings of trace files, which are checked too."""
 
@@ -78,81 +91,32 @@ def _named(target: str) -> list[str]:
 
 def _check(file: str, overrides: list[str]) -> str:
     if file.endswith(TRACES):
-        from policies.requests.requests import load_trace
-
         load_trace(file)
         return "trace"
     document = load(file)
-    given = document.data.get("kind")
-    kind = str(given)
-    if kind not in CHECKS:
-        raise document.error(f"unknown kind {given!r}; {nearest(kind, list(CHECKS))}", ("kind",))
-    CHECKS[kind](file, overrides)
+    path = file if "/" in file else f"./{file}"
+    match kind := str(document.data.get("kind")):
+        case "memory" | "accelerator":
+            load_device(path, overrides)
+        case "model":
+            load_model(path, overrides)
+        case "measurement":
+            load_measurements(path)
+        case "workload":
+            _build(workload_document(path), WorkloadSpec, overrides)
+        case "predictor":
+            _build(document, ConfusionTable, overrides)
+        case "sweep":
+            resolve(load_sweep(path, overrides))
+        case "study":
+            resolve(load_study(path, overrides))
+        case _:
+            given = document.data.get("kind")
+            raise document.error(f"unknown kind {given!r}; {nearest(kind, KINDS)}", ("kind",))
     return kind
 
 
-def _device(file: str, overrides: list[str]) -> None:
-    from hwmodel.specs.device import load_device
-
-    load_device(_path(file), overrides)
-
-
-def _model(file: str, overrides: list[str]) -> None:
-    from hwmodel.specs.transformer import load_model
-
-    load_model(_path(file), overrides)
-
-
-def _workload(file: str, overrides: list[str]) -> None:
-    from policies.requests.workload import WorkloadSpec, workload_document
-
-    document = workload_document(_path(file))
+def _build(document: Document, spec: type[Strict], overrides: list[str]) -> None:
     for assignment in overrides:
         document.override(assignment)
-    document.build(WorkloadSpec)
-
-
-def _predictor(file: str, overrides: list[str]) -> None:
-    from policies.predictors.confusion import ConfusionTable
-
-    document = load(file)
-    for assignment in overrides:
-        document.override(assignment)
-    document.build(ConfusionTable)
-
-
-def _sweep(file: str, overrides: list[str]) -> None:
-    from sweeps.experiments.provenance import resolve
-    from sweeps.experiments.sweep import load_sweep
-
-    resolve(load_sweep(_path(file), overrides))
-
-
-def _measurement(file: str, overrides: list[str]) -> None:
-    from policies.memory.measured import load_measurements
-
-    load_measurements(_path(file))
-
-
-def _study(file: str, overrides: list[str]) -> None:
-    from sweeps.experiments.provenance import resolve
-    from sweeps.studies.study_spec import load_study
-
-    resolve(load_study(_path(file), overrides))
-
-
-def _path(file: str) -> str:
-    return file if "/" in file else f"./{file}"
-
-
-CHECKS: dict[str, Callable[[str, list[str]], None]] = {
-    "memory": _device,
-    "accelerator": _device,
-    "model": _model,
-    "workload": _workload,
-    "measurement": _measurement,
-    "predictor": _predictor,
-    "sweep": _sweep,
-    "study": _study,
-}
-"""What reads each kind of description."""
+    document.build(spec)

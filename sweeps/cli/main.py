@@ -21,6 +21,7 @@ from sweeps.cli.options import (
     Jobs,
     Json,
     Markdown,
+    Out,
     Set,
 )
 
@@ -101,10 +102,7 @@ def run(
     sweep: Annotated[
         str, typer.Argument(help="A shipped sweep, or a YAML file (also a run's config.yaml).")
     ],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Run directory; runs/NAME-N by default."),
-    ] = None,
+    out: Out = None,
     jobs: Jobs = None,
     cluster: Cluster = None,
     resume: Annotated[
@@ -119,17 +117,8 @@ def run(
     continues).
     """
     from sweeps.cli.api import run as perform
-    from sweeps.experiments.capacity import CapacityFailed
-    from sweeps.experiments.sweep_run import Interrupted
 
-    try:
-        done = perform(sweep, set=overrides, out=out, jobs=jobs, cluster=cluster, resume=resume)
-    except Interrupted as stop:
-        print(f"interrupted: {stop}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
-    except CapacityFailed as failure:
-        print(failure, file=sys.stderr)
-        raise typer.Exit(FOUND) from None
+    done = perform(sweep, set=overrides, out=out, jobs=jobs, cluster=cluster, resume=resume)
     if done.records:
         for sentence in done.sentences:
             print(sentence)
@@ -146,10 +135,7 @@ def study(
     study: Annotated[
         str, typer.Argument(help="A shipped study, or a YAML file (also a study's config.yaml).")
     ],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Run directory; runs/NAME-N by default."),
-    ] = None,
+    out: Out = None,
     jobs: Jobs = None,
     cluster: Cluster = None,
     trials: Annotated[
@@ -173,20 +159,11 @@ def study(
     """
     from sweeps.cli.api import study as perform
     from sweeps.cli.reporting import report as write
-    from sweeps.experiments.capacity import CapacityFailed
-    from sweeps.studies.study_run import StudyFailed, StudyInterrupted
 
-    try:
-        done = perform(
-            study, set=overrides, out=out, jobs=jobs, cluster=cluster, trials=trials,
-            sampler=sampler, resume=resume,
-        )  # fmt: skip
-    except StudyInterrupted as stop:
-        print(f"interrupted: {stop}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
-    except (CapacityFailed, StudyFailed) as failure:
-        print(failure, file=sys.stderr)
-        raise typer.Exit(FOUND) from None
+    done = perform(
+        study, set=overrides, out=out, jobs=jobs, cluster=cluster, trials=trials,
+        sampler=sampler, resume=resume,
+    )  # fmt: skip
     for path in write([done.path]):
         print(f"wrote {path}")
 
@@ -293,6 +270,9 @@ def main(arguments: list[str] | None = None) -> Any:
         print("interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except Exception as error:
+        if (code := getattr(error, "exit_code", None)) is not None:
+            print("interrupted: " * (code == INTERRUPTED) + str(error), file=sys.stderr)
+            sys.exit(code)
         text = _failure(error)
         if text is None:
             raise

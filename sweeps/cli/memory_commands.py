@@ -19,8 +19,7 @@ def devices(
     overrides: Set = None,
 ) -> None:
     """List devices with peak, capacity, bound and simulated bandwidth."""
-    from sweeps.cli.catalogue import catalogue
-    from sweeps.cli.tightness_table import add_simulated, show_simulated
+    from sweeps.cli.catalogue import add_simulated, catalogue, show_simulated
     from sweeps.render.screen import print_json, show_devices
 
     found = catalogue(overrides or [])
@@ -48,10 +47,7 @@ def bandwidth(
     ] = False,
     racm: Annotated[
         bool,
-        typer.Option(
-            "--racm",
-            help="Compare random extents with sequential access instead.",
-        ),
+        typer.Option("--racm", help="Compare random extents with sequential access instead."),
     ] = False,
     refresh: Annotated[
         bool,
@@ -73,6 +69,13 @@ def bandwidth(
 ) -> None:
     """Simulated bandwidth and closed-form bound of a device, by access pattern."""
     from hwmodel.description.description import DescriptionError
+    from hwmodel.measure.bandwidth import measure_patterns
+    from hwmodel.measure.refresh_cost import refresh_table
+    from hwmodel.specs.device import load_device
+    from sweeps.cli.plausible_table import measured
+    from sweeps.cli.plausible_table import show as show_ranges
+    from sweeps.cli.refresh_table import record, show
+    from sweeps.render.screen import print_json, show_bandwidth
 
     asked = {"--extent": extent, "--threshold": threshold, "--html": html}
     kinds = {"--pattern": bool(pattern), "--racm": racm, "--refresh": refresh}
@@ -87,61 +90,22 @@ def bandwidth(
     for option, value in asked.items():
         if value is not None:
             raise DescriptionError("needs --racm", option)
+    loaded = load_device(device, overrides or [])
     if refresh:
-        _refresh(device, overrides or [], json)
-        return
-    if plausible:
-        _plausible(device, overrides or [], pattern, json)
-        return
-    _patterns(device, overrides or [], pattern, json)
-
-
-def _patterns(device: str, overrides: list[str], asked: list[str] | None, json: bool) -> None:
-    from hwmodel.measure.bandwidth import measure_patterns
-    from hwmodel.specs.device import load_device
-    from sweeps.render.screen import print_json, show_bandwidth
-
-    loaded = load_device(device, overrides)
-    found = measure_patterns(loaded, asked or ())
-    if json:
-        print_json(found)
+        costs = refresh_table(loaded.memory)
+        print_json(record(loaded, costs)) if json else show(loaded, costs)
+    elif plausible:
+        ranges = measured(device, overrides or [], pattern or ())
+        print_json(ranges) if json else show_ranges(ranges)
     else:
-        show_bandwidth(loaded, found)
-
-
-def _plausible(device: str, overrides: list[str], asked: list[str] | None, json: bool) -> None:
-    from sweeps.cli.plausible_table import measured, show
-    from sweeps.render.screen import print_json
-
-    found = measured(device, overrides, asked or ())
-    if json:
-        print_json(found)
-    else:
-        show(found)
-
-
-def _refresh(device: str, overrides: list[str], json: bool) -> None:
-    from hwmodel.measure.refresh_cost import refresh_table
-    from hwmodel.specs.device import load_device
-    from sweeps.cli.refresh_table import record, show
-    from sweeps.render.screen import print_json
-
-    loaded = load_device(device, overrides)
-    found = refresh_table(loaded.memory)
-    if json:
-        print_json(record(loaded, found))
-    else:
-        show(loaded, found)
+        found = measure_patterns(loaded, pattern or ())
+        print_json(found) if json else show_bandwidth(loaded, found)
 
 
 def _racm(
-    device: str,
-    overrides: list[str],
-    extent: str | None,
-    threshold: float | None,
-    html: Path | None,
-    json: bool,
-) -> None:
+    device: str, overrides: list[str], extent: str | None, threshold: float | None,
+    html: Path | None, json: bool,
+) -> None:  # fmt: skip
     from sweeps.render.screen import print_json
     from sweeps.reports.racm_page import page
     from sweeps.reports.racm_report import EXTENT, THRESHOLD, racm, record, show_racm
@@ -205,9 +169,7 @@ def kv_read(
     whole: Annotated[
         str,
         typer.Option(
-            "--whole",
-            metavar="SIZE",
-            help="Largest layer simulated in full; larger: a window.",
+            "--whole", metavar="SIZE", help="Largest layer simulated in full; larger: a window."
         ),
     ] = "64MiB",
     json: Json = False,
@@ -244,9 +206,6 @@ def audit(
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
-    "devices": devices,
-    "bandwidth": bandwidth,
-    "replay": replay,
-    "kv-read": kv_read,
+    "devices": devices, "bandwidth": bandwidth, "replay": replay, "kv-read": kv_read,
     "audit": audit,
-}
+}  # fmt: skip

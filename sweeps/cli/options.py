@@ -22,6 +22,9 @@ Cluster = Annotated[
     str | None,
     typer.Option("--cluster", metavar="ADDRESS", help="Use the workers of this Dask scheduler."),
 ]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Run directory; runs/NAME-N by default.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page to FILE.")]
 Markdown = Annotated[

@@ -31,16 +31,13 @@ def show(device: Device, found: list[Cost]) -> None:
             f"{cost.gbps:.2f} GB/s" if choice.refresh == "none" else f"{cost.relative:.1%}"
             for cost in costs
         ]
-        rows.append([*_name(choice), *shares, f"{costs[0].refreshing:.1%}"])
+        order = choice.order.replace("_", " ") if choice.refresh == "per_bank" else ""
+        postpone = "" if choice.refresh == "none" else str(choice.postpone)
+        name = [choice.refresh.replace("_", " "), order, postpone]
+        rows.append([*name, *shares, f"{costs[0].refreshing:.1%}"])
     print_table(["refresh", "order", "postpone", *patterns, "bank refreshing"], rows, "<<>")
     for line in _why(by, patterns):
         print(f"\n{line}")
-
-
-def _name(choice: Choice) -> list[str]:
-    order = choice.order.replace("_", " ") if choice.refresh == "per_bank" else ""
-    postpone = "" if choice.refresh == "none" else str(choice.postpone)
-    return [choice.refresh.replace("_", " "), order, postpone]
 
 
 def _why(by: dict[tuple[Choice, str], Cost], patterns: list[str]) -> list[str]:

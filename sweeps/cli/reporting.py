@@ -9,7 +9,7 @@ from hwmodel.description.description import DescriptionError
 from sweeps.render.markdown import markdown
 from sweeps.render.page import page
 from sweeps.render.screen import print_json, print_table
-from sweeps.render.section import Grid, Section, as_json
+from sweeps.render.section import Section, as_json
 from sweeps.reports import comparison
 from sweeps.reports.conclusion import sentences
 from sweeps.reports.contents import contents, record
@@ -103,7 +103,9 @@ def show(table: Table) -> None:
     for problem in table.problems:
         print(f"problem: {problem}")
     if found := table.kind.grids(table):
-        _show_grids(found)
+        for grid in found:
+            print(f"\n{grid.title}" if grid.title else "")
+            print_table(grid.columns, grid.rows, "<<>")
     else:
         _show_groups(table)
     print()
@@ -111,12 +113,6 @@ def show(table: Table) -> None:
         print(sentence)
     assumed = sum(len(items) for items in table.assumed.values())
     print(f"\n{table.note}\n{assumed} numbers behind this are assumed; the report lists them.")
-
-
-def _show_grids(found: list[Grid]) -> None:
-    for grid in found:
-        print(f"\n{grid.title}" if grid.title else "")
-        print_table(grid.columns, grid.rows, "<<>")
 
 
 def _show_groups(table: Table) -> None:
@@ -143,14 +139,11 @@ def show_comparison(found: comparison.Comparison) -> None:
         if moved:
             rows = [
                 [
-                    c.figure.heading,
-                    c.figure.text(c.ours),
-                    c.figure.text(c.theirs),
-                    c.text,
+                    c.figure.heading, c.figure.text(c.ours), c.figure.text(c.theirs), c.text,
                     c.certain,
                 ]
                 for c in moved
-            ]
+            ]  # fmt: skip
             print(f"\n{pair.title}")
             print_table(["", "A", "B", "change", "certain"], rows, "<>>><")
     for name, titles in found.alone.items():

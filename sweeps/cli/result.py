@@ -11,13 +11,13 @@ from sweeps.cli.picture import Picture, picture, pictures
 from sweeps.cli.reporting import comparison
 from sweeps.render.frame import Frame
 from sweeps.render.section import Block, Say, Section
-from sweeps.render.shown import Shown
+from sweeps.render.shown import Shown, save
 from sweeps.reports.conclusion import sentences
 from sweeps.reports.contents import contents, record
 from sweeps.reports.group_sections import grid
 from sweeps.reports.table import Row, Table, read_table
 from sweeps.results.figures import FIGURES, limit_text
-from sweeps.results.store import Record, RunDirectory
+from sweeps.results.store import Record, RunDirectory, is_number
 
 
 class Result(Shown):
@@ -72,10 +72,7 @@ class Result(Shown):
         """The names of all metrics that are numbers."""
         rows = (row for group in self.read().groups for row in group.rows)
         found = (metrics for row in rows for metrics in row.replications.values())
-        names = dict.fromkeys(
-            name for each in found for name, value in each.items() if _is_number(value)
-        )
-        return list(names)
+        return list(dict.fromkeys(name for each in found for name in each if is_number(each[name])))
 
     def _known(self, metrics: Iterable[str] | None) -> list[str]:
         known = self.metrics
@@ -106,23 +103,13 @@ class Result(Shown):
 
     def save(self, file: str | Path) -> Path:
         """Write the whole report as a page (.html) or Markdown (.md)."""
-        return _Whole(self.read()).save(file)
+        return save([contents(self.read())], Path(file))
 
     def __str__(self) -> str:
         return "\n".join([*self.sentences, "", str(self.table())])
 
     def __repr__(self) -> str:
         return f"Result({str(self.path)!r})"
-
-
-class _Whole(Shown):
-    """The report of a run."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
-    def sections(self) -> list[Section]:
-        return [contents(self._table)]
 
 
 class Compared(Shown):
@@ -153,7 +140,3 @@ def _row(row: Row, metrics: Iterable[str]) -> dict[str, Any]:
         if interval is not None and interval.count > 1:
             found |= {f"{name}.low": interval.low, f"{name}.high": interval.high}
     return found | {"limit": limit_text(row.limits()) or None}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

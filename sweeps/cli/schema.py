@@ -10,7 +10,7 @@ import ast
 import inspect
 import itertools
 import json
-import sys
+import textwrap
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -94,8 +94,13 @@ def _all() -> JsonSchemaValue:
 
 def _moved(found: JsonSchemaValue, to: str) -> JsonSchemaValue:
     """A schema as part of another, with its references following it."""
-    text = json.dumps({key: value for key, value in found.items() if key != "$schema"})
-    moved: JsonSchemaValue = json.loads(text.replace('"#/$defs/', f'"{to}/$defs/'))
+    part = {key: value for key, value in found.items() if key != "$schema"}
+    return _referring(part, f"{to}/$defs/")
+
+
+def _referring(found: JsonSchemaValue, to: str) -> JsonSchemaValue:
+    """A schema whose definitions are elsewhere."""
+    moved: JsonSchemaValue = json.loads(json.dumps(found).replace('"#/$defs/', f'"{to}'))
     return moved
 
 
@@ -118,7 +123,8 @@ class _Editor(GenerateJsonSchema):
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         found = super().model_schema(schema)
-        told = _docstrings(schema["cls"])
+        cls: type[BaseModel] = schema["cls"]
+        told = _docstrings(cls)
         for name, item in found.get("properties", {}).items():
             found["properties"][name] = _property(item, told.get(name))
         return found
@@ -186,39 +192,22 @@ def _sourced(value: JsonSchemaValue) -> JsonSchemaValue:
     return {"anyOf": [value, with_source]}
 
 
+@cache
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
     """Field -> the docstring under it, of the class and of those it is made from."""
     found: dict[str, str] = {}
     for cls in reversed(model.__mro__):
-        found |= _classes(cls.__module__).get(cls.__name__, {})
+        if cls.__module__.split(".")[0] in _OURS:
+            (node,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+            assert isinstance(node, ast.ClassDef)
+            for pair in itertools.pairwise(node.body):
+                match pair:
+                    case (
+                        ast.AnnAssign(target=ast.Name(id=name)),
+                        ast.Expr(value=ast.Constant(value=str(text))),
+                    ):
+                        found[name] = " ".join(text.split())
     return found
-
-
-@cache
-def _classes(module: str) -> dict[str, dict[str, str]]:
-    """The docstrings under the fields of a module's classes, by class."""
-    if module.split(".")[0] not in _OURS:
-        return {}
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
-    return {
-        node.name: {
-            name: told
-            for before, after in itertools.pairwise(node.body)
-            for name, told in _told(before, after).items()
-        }
-        for node in tree.body
-        if isinstance(node, ast.ClassDef)
-    }
-
-
-def _told(field: ast.stmt, after: ast.stmt) -> dict[str, str]:
-    """A field and the docstring that follows it, if that is what these are."""
-    if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
-        return {}
-    value = after.value if isinstance(after, ast.Expr) else None
-    if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
-        return {}
-    return {field.target.id: " ".join(value.value.split())}
 
 
 def _describe_sweep(found: JsonSchemaValue) -> None:
@@ -260,17 +249,13 @@ def _describe_study(found: JsonSchemaValue) -> None:
 
 
 def _part(
-    found: JsonSchemaValue,
-    name: str,
-    spec: type[BaseModel],
+    found: JsonSchemaValue, name: str, spec: type[BaseModel],
     generator: type[GenerateJsonSchema] = _Partial,
-) -> JsonSchemaValue:
+) -> JsonSchemaValue:  # fmt: skip
     """Add the partial schema of an experiment or a device to the definitions; where it is."""
     base = _of(spec, generator)
     inner = base.pop("$defs", {})
-    moved = json.loads(
-        json.dumps({"base": base, **inner}).replace('"#/$defs/', f'"#/$defs/{name}.')
-    )
+    moved = _referring({"base": base, **inner}, f"#/$defs/{name}.")
     found.setdefault("$defs", {}).update({f"{name}.{key}": item for key, item in moved.items()})
     return {"$ref": f"#/$defs/{name}.base"}
 

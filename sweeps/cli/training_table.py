@@ -16,14 +16,11 @@ def show_training(report: dict[str, Any]) -> None:
     rivals = report["accuracy_of"]
     rows = [
         [
-            f"{classes} equal classes",
-            _share(right),
-            _share(rivals["always_the_median"][classes]),
-            _share(rivals["lognormal_of_the_same_spread"][classes]),
-            "–",
+            f"{classes} equal classes", _share(right), _share(rivals["always_the_median"][classes]),
+            _share(rivals["lognormal_of_the_same_spread"][classes]), "–",
         ]
         for classes, right in report["accuracy"].items()
-    ]
+    ]  # fmt: skip
     rows += [
         [f"classes of {name}", _share(item["accuracy"]), "–", "–", _share(item["bert"])]
         for name, item in report["like_bert"].items()

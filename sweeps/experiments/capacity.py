@@ -24,6 +24,8 @@ _NOT_PART = {"load", "replications", "logs"}
 class CapacityFailed(Exception):
     """A capacity could not be measured, through no fault of the input."""
 
+    exit_code = 1
+
 
 @dataclass
 class Calibration:

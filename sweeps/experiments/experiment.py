@@ -119,7 +119,9 @@ class Described(Strict):
         name = _named(self.device, self.device_set)
         yield Source("device", "devices", name, lambda: _device_record(device_of(self)))
         name = _named(self.model, self.model_set)
-        yield Source("model", "models", name, lambda: _record(model_of(self)))
+        yield Source(
+            "model", "models", name, lambda: _hashed(model_of(self).model_dump(mode="json"))
+        )
 
     def documents(self) -> list[Document]:
         """The descriptions beside the device whose assumed numbers it rests on."""
@@ -236,10 +238,6 @@ def _named(name: str, overrides: dict[str, Any]) -> str:
     return " ".join([name, *assignments(overrides)])
 
 
-def _record(spec: Strict) -> dict[str, Any]:
-    return _hashed(spec.model_dump(mode="json"))
-
-
 def _device_record(device: Device) -> dict[str, Any]:
     return {"sha256": device.digest, **plain(device.config)}
 
@@ -290,15 +288,11 @@ def serve_requests(
     experiment: ExperimentSpec, replication: int, requests: Requests, logs: Recorder | None
 ) -> ServingResult:
     """Serve the requests of a replication. Raises DescriptionError."""
+    seed = np.random.SeedSequence(seed_of(experiment, replication)).generate_state(1)
     return serve(
-        device_of(experiment),
-        model_of(experiment),
-        experiment.serving,
-        requests,
-        seed=_one_number(seed_of(experiment, replication)),
-        warmup_requests=experiment.warmup_requests,
-        recorder=logs,
-    )
+        device_of(experiment), model_of(experiment), experiment.serving, requests,
+        seed=int(seed[0]), warmup_requests=experiment.warmup_requests, recorder=logs,
+    )  # fmt: skip
 
 
 def _cut(experiment: ExperimentSpec, requests: Requests) -> Requests:
@@ -322,20 +316,11 @@ def _attainment(
     return {"slo": {**found, "attainment": float(attained.mean())}}
 
 
-def _one_number(seed: tuple[int, int]) -> int:
-    return int(np.random.SeedSequence(seed).generate_state(1)[0])
-
-
 def with_memory(experiment: ExperimentSpec, **changes: Any) -> ExperimentSpec:
     """The experiment with these fields of `serving.memory` changed."""
     memory = experiment.serving.memory.model_copy(update=changes)
     serving = experiment.serving.model_copy(update={"memory": memory})
     return experiment.model_copy(update={"serving": serving})
-
-
-def with_analytic_memory(experiment: ExperimentSpec) -> ExperimentSpec:
-    """The experiment on memory of a fixed efficiency."""
-    return with_memory(experiment, fidelity="analytic")
 
 
 def capacity_task(experiment: ExperimentSpec) -> float:
@@ -344,7 +329,8 @@ def capacity_task(experiment: ExperimentSpec) -> float:
     The larger of two estimates, so that a load relative to it is not too small: over the makespan,
     and from the output tokens while somebody waits over the mean output. Raises DescriptionError.
     """
-    changed = with_analytic_memory(experiment).model_copy(update={"arrivals": ALL_AT_ONCE})
+    changed = with_memory(experiment, fidelity="analytic")
+    changed = changed.model_copy(update={"arrivals": ALL_AT_ONCE})
     metrics = run_task(Task(changed, CALIBRATION, None))
     outputs = requests_of(changed, CALIBRATION, None, workload_of(changed)).output_tokens
     served = outputs[changed.warmup_requests :]

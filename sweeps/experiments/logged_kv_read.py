@@ -99,21 +99,17 @@ class BlockReplay:
         read = ~extents.write
         peak = self.device.peak_gbps
         return {
-            "time_s": step.time_s,
-            "line": step.line,
-            "sequences": len(units),
-            "tokens": int(step.tokens.sum()),
-            "blocks": sum(map(len, step.blocks)),
+            "time_s": step.time_s, "line": step.line, "sequences": len(units),
+            "tokens": int(step.tokens.sum()), "blocks": sum(map(len, step.blocks)),
             "runs": sum(_runs(blocks) for blocks in step.blocks),
             "extent_bytes": float(extents.size[read].mean()) if read.any() else 0.0,
-            "layer_bytes": int(extents.size.sum()),
-            "kv_gbps": peak * _share(logged),
+            "layer_bytes": int(extents.size.sum()), "kv_gbps": peak * _share(logged),
             "row_hit_rate": logged.result.row_hit_rate,
             "contiguous_gbps": peak * _share(contiguous),
             "contiguous_row_hit_rate": contiguous.result.row_hit_rate,
             "of_contiguous": _share(logged) / _share(contiguous),
             "whole": logged.exact and contiguous.exact,
-        }
+        }  # fmt: skip
 
     def _somewhere(self, index: int, step: LoggedStep) -> int:
         """A first slot for the contiguous batch: another one in each step, so that no single

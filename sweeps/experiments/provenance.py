@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from hwmodel.description.description import DescriptionError, Document
+from hwmodel.description.description import DescriptionError
 from sweeps.experiments.experiment import Described, device_of
 from sweeps.experiments.sweep import Planned
 from sweeps.results.place import in_sweep
@@ -18,17 +18,9 @@ from sweeps.results.store import differences
 from sweeps.results.version import version
 
 _ROOT = Path(__file__).resolve().parents[2]
-_LIBRARIES = (
-    "numpy",
-    "numba",
-    "llvmlite",
-    "scipy",
-    "PyYAML",
-    "optuna",
-    "pydantic",
-    "typer",
-    "rich",
-)
+_LIBRARIES = [
+    "numpy", "numba", "llvmlite", "scipy", "PyYAML", "optuna", "pydantic", "typer", "rich",
+]  # fmt: skip
 
 
 def provenance(run: Planned, resolved: dict[str, Any], argv: list[str]) -> dict[str, Any]:
@@ -93,12 +85,9 @@ def _assumed(experiments: list[Described]) -> dict[str, dict[str, str]]:
         device = device_of(experiment)
         found[device.name] = {**device.assumed, **found.get(device.name, {})}
         for document in experiment.documents():
-            found[_title(document)] = {k: str(p.value) for k, p in document.assumed().items()}
+            name = str(document.data.get("name", document.file))
+            found[name] = {k: str(p.value) for k, p in document.assumed().items()}
     return {name: items for name, items in found.items() if items}
-
-
-def _title(document: Document) -> str:
-    return str(document.data.get("name", document.file))
 
 
 def _library(name: str) -> str | None:

@@ -379,7 +379,8 @@ def experiment_with(
     document: Document, spec: type[Described], changes: Iterable[Change]
 ) -> Described:
     """The `base` of a document, changed at these paths in turn. Raises DescriptionError."""
-    experiment = _experiment_document(document)
+    marks = {path[1:]: mark for path, mark in document.marks.items() if path[:1] == ("base",)}
+    experiment = Document(copy.deepcopy(document.data["base"]), document.file, marks)
     for change in changes:
         _put(spec, experiment, *change)
     _fill(spec, experiment)
@@ -401,11 +402,6 @@ def _fill_policy(spec: type[Described], experiment: Document) -> None:
     place = spec.policy_path
     if isinstance(name := experiment.get(place), str):
         experiment.put((*place, "name"), name, experiment.mark(place))
-
-
-def _experiment_document(document: Document) -> Document:
-    marks = {path[1:]: mark for path, mark in document.marks.items() if path[:1] == ("base",)}
-    return Document(copy.deepcopy(document.data["base"]), document.file, marks)
 
 
 def _put(spec: type[Described], experiment: Document, path: str, value: Any, mark: Mark) -> None:

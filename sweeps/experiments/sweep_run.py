@@ -41,13 +41,12 @@ class Run:
 class Interrupted(Exception):
     """Ctrl-C; what was finished is kept."""
 
+    exit_code = 130
+
     def __init__(self, run: Run, total: int) -> None:
-        kept = len(run.records)
-        super().__init__(
-            f"{kept} of {total} results are kept in {run.directory.path}; --resume goes on"
-            if kept
-            else "nothing was finished, nothing was written"
-        )
+        kept = f"{len(run.records)} of {total} results are kept in {run.directory.path}"
+        nothing = "nothing was finished, nothing was written"
+        super().__init__(f"{kept}; --resume goes on" if run.records else nothing)
         self.run, self.total = run, total
 
 
@@ -82,7 +81,9 @@ def run_sweep(
             refused = _search(sweep, calibration, jobs, cluster, progress)
             left = _offered(left, refused, run)
             _run(sweep, run, left, calibration, config, jobs, cluster, progress)
-        _settle(sweep, run)
+        run.records.sort(key=_key)
+        if run.records:
+            run.directory.settle(run.records, summarise(run.records))
     return run
 
 
@@ -224,15 +225,9 @@ def _rate_per_s(sweep: Sweep, point: Point, calibration: Calibration) -> float |
 
 
 def _run(
-    sweep: Sweep,
-    run: Run,
-    left: list[tuple[Point, int]],
-    calibration: Calibration,
-    config: dict[str, Any],
-    jobs: int,
-    cluster: str | None,
-    progress: Progress,
-) -> None:
+    sweep: Sweep, run: Run, left: list[tuple[Point, int]], calibration: Calibration,
+    config: dict[str, Any], jobs: int, cluster: str | None, progress: Progress,
+) -> None:  # fmt: skip
     if run.directory.is_open:
         run.directory.write_calibration(calibration.capacities)
     logged = any(getattr(point.experiment, "logs", None) for point, _ in left)
@@ -252,7 +247,7 @@ def _run(
                         run.directory.create(config, record, calibration.capacities)
                     if logs is not None:
                         keep(logs, stem_of(point.index, replication), run.directory.path)
-                    record = _record(sweep, point, replication, tasks[outcome.index], outcome)
+                    record = _record(point, replication, tasks[outcome.index], outcome)
                     run.directory.append(record)
                     run.records.append(record)
                 done()
@@ -274,19 +269,14 @@ def _note(run: Run, outcome: Outcome, point: Point, replication: int, progress: 
     progress.say(text)
 
 
-def _record(sweep: Sweep, point: Point, replication: int, task: Task, outcome: Outcome) -> Record:
+def _record(point: Point, replication: int, task: Task, outcome: Outcome) -> Record:
     metrics, walls = apart(outcome.value)
     return {
-        "point": point.index,
-        "control": point.control,
-        "overrides": point.overrides,
-        "replication": replication,
-        "seed": list(seed_of(point.experiment, replication)),
-        "rate_per_s": task.rate_per_s,
-        "metrics": metrics,
-        "wall_s": round(outcome.wall_s, 3),
+        "point": point.index, "control": point.control, "overrides": point.overrides,
+        "replication": replication, "seed": list(seed_of(point.experiment, replication)),
+        "rate_per_s": task.rate_per_s, "metrics": metrics, "wall_s": round(outcome.wall_s, 3),
         "walls": walls,
-    }
+    }  # fmt: skip
 
 
 def apart(metrics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
@@ -308,13 +298,6 @@ def title(overrides: dict[str, Any], control: str) -> str:
     """A point in a few words."""
     words = [named(*item) for item in overrides.items()]
     return ", ".join([*words, control] if control else words)
-
-
-def _settle(sweep: Sweep, run: Run) -> None:
-    """Put results in their order and write the summary, where there is anything."""
-    run.records.sort(key=_key)
-    if run.records:
-        run.directory.settle(run.records, summarise(run.records))
 
 
 def summarise(records: list[Record]) -> list[Record]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +74,6 @@ class Exported:
     bytes: int = 0
     memory_ns: float = 0.0
 
-    def record(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
-
 
 class _Enough(Exception):
     """The last step that is wanted is there."""
@@ -127,19 +123,15 @@ def export(
     chosen = _point(sweep, point)
     experiment = chosen.experiment
     if not isinstance(experiment, ExperimentSpec):
-        raise DescriptionError(
-            f"measures {sweep.spec.measure}; only a sweep that serves requests has steps", given
-        )
+        why = f"measures {sweep.spec.measure}; only a sweep that serves requests has steps"
+        raise DescriptionError(why, given)
     if not 1 <= replication <= experiment.replications:
-        raise DescriptionError(
-            f"expected 1 to {experiment.replications}; got {replication}", "--replication"
-        )
+        why = f"expected 1 to {experiment.replications}; got {replication}"
+        raise DescriptionError(why, "--replication")
     device, part = device_of(experiment), model_of_a_card(experiment.serving, model_of(experiment))
     if wanted.channel is not None and not 0 <= wanted.channel < device.channels:
-        raise DescriptionError(
-            f"expected 0 to {device.channels - 1} of {device.name}; got {wanted.channel}",
-            "--channel",
-        )
+        why = f"expected 0 to {device.channels - 1} of {device.name}; got {wanted.channel}"
+        raise DescriptionError(why, "--channel")
     layers = _span(wanted.layers, "--layers", part.layers)
     rate = _rate_per_s(sweep, chosen, known, jobs)
     streams = StepStreams(device, part, experiment.serving.memory.weight_tile)

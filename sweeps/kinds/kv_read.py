@@ -104,14 +104,9 @@ def read_kv(task: Task) -> dict[str, Any]:
 
 
 def _step(
-    device: Device,
-    model: TransformerSpec,
-    spec: KvReadSpec,
-    steps: StepModel,
-    allocator: Allocator,
-    batch: IntArray,
-    efficiency: float,
-) -> dict[str, float]:
+    device: Device, model: TransformerSpec, spec: KvReadSpec, steps: StepModel,
+    allocator: Allocator, batch: IntArray, efficiency: float,
+) -> dict[str, float]:  # fmt: skip
     """Times of the whole step."""
     weights = weights_efficiency(device, model, spec.memory, simulate_once)
     context = int(allocator.stored[batch].sum()) - len(batch)

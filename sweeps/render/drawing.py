@@ -103,13 +103,17 @@ def _bars(chart: Bars) -> str:
     for bar in chart.bars:
         digits = 0 if abs(bar.value.mean) >= 1000 else chart.digits
         text = f"{bar.value.mean:,.{digits}f}"
-        kind = ' class="control"' if bar.dim else ""
-        label = escape(f"{bar.name}: {text}")
-        lines.append(
-            f'<span{kind}>{_name(bar.name)}</span><svg role="img" aria-label="{label}">'
-            f"{_bar(bar, top)}</svg><span{kind}>{text}</span>"
-        )
+        lines.append(_line(bar.name, text, text, _bar(bar, top), bar.dim))
     return f'<div class="bars">{"".join(lines)}</div>'
+
+
+def _line(name: str, text: str, label: str, drawn: str, dim: bool = False) -> str:
+    kind = ' class="control"' if dim else ""
+    label = escape(f"{name}: {label}")
+    return (
+        f'<span{kind}>{_name(name)}</span><svg role="img" aria-label="{label}">{drawn}</svg>'
+        f"<span{kind}>{text}</span>"
+    )
 
 
 def _tornado(chart: Tornado) -> str:
@@ -125,12 +129,7 @@ def _tornado(chart: Tornado) -> str:
     for bar in chart.bars:
         digits = 0 if abs(bar.value.mean) >= 0.1 else 1
         text = f"{round(100 * bar.value.mean, digits) + 0.0:+,.{digits}f} %"
-        kind = ' class="control"' if bar.dim else ""
-        lines.append(
-            f'<span{kind}>{_name(bar.name)}</span><svg role="img" '
-            f'aria-label="{escape(f"{bar.name}: {text}")}">{_swing(bar, place)}</svg>'
-            f"<span{kind}>{text}</span>"
-        )
+        lines.append(_line(bar.name, text, text, _swing(bar, place), bar.dim))
     return f'<div class="bars">{"".join(lines)}</div>'
 
 
@@ -161,13 +160,10 @@ def _bar(bar: Bar, top: float) -> str:
     kind = "bar control" if bar.dim else "bar"
     width = 100 * max(bar.value.mean, 0.0) / top
     drawn = f'<rect class="{kind}" y="2" height="14" width="{width:.2f}%"/>'
-    return drawn + _whisker(bar.value, top)
-
-
-def _whisker(found: Interval, top: float) -> str:
-    if not math.isfinite(found.half) or found.half == 0:
-        return ""
-    return _between(*(f"{100 * max(value, 0) / top:.2f}%" for value in (found.low, found.high)))
+    ends = (bar.value.low, bar.value.high)
+    if not math.isfinite(bar.value.half) or bar.value.half == 0:
+        return drawn
+    return drawn + _between(*(f"{100 * max(value, 0) / top:.2f}%" for value in ends))
 
 
 def _between(low: str, high: str) -> str:
@@ -187,10 +183,7 @@ def _stacks(chart: Stacks) -> str:
         text = "" if chart.share else f"{totals[name]:,.{chart.digits}f}"
         whole = (totals[name] or 1.0) if chart.share else top
         label = ", ".join(f"{chart.parts[i]} {values[i] / whole:.1%}" for i in used)
-        lines.append(
-            f'<span>{_name(name)}</span><svg role="img" aria-label="{escape(name)}: '
-            f'{escape(label)}">{_stack(chart, values, whole)}</svg><span>{text}</span>'
-        )
+        lines.append(_line(name, text, label, _stack(chart, values, whole)))
     keys = "".join(
         _key(chart.parts[i], f'<rect width="100%" height="100%" {_fill(i)}/>') for i in used
     )

@@ -62,14 +62,11 @@ def show_devices(found: dict[str, Any]) -> None:
         bounds = [device["bounds"].get(name) for name in patterns]
         rows.append(
             [
-                device["name"],
-                device["kind"],
-                str(device["channels"]),
-                f"{device['peak_gbps']:,.1f}",
-                f"{device['capacity_bytes'] / 2**30:,.2f}",
+                device["name"], device["kind"], str(device["channels"]),
+                f"{device['peak_gbps']:,.1f}", f"{device['capacity_bytes'] / 2**30:,.2f}",
                 *(f"{bound['gbps']:,.1f}" if bound else "–" for bound in bounds),
             ]
-        )
+        )  # fmt: skip
     fixed = ["device", "kind", "channels", "peak GB/s", "GiB"]
     print_table([*fixed, *(name.replace("_", " ") for name in patterns)], rows, "<<>")
     for name, why in found["left_out"].items():

@@ -30,10 +30,14 @@ class Shown(ABC):
 
     def save(self, file: str | Path) -> Path:
         """Write it as a page (.html) or Markdown (.md). Raises DescriptionError for others."""
-        path = Path(file)
-        forms = {".html": page, ".md": markdown}
-        if path.suffix not in forms:
-            raise DescriptionError(f"expected a name that ends in {' or '.join(forms)}", path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, forms[path.suffix](self.sections()))
-        return path
+        return save(self.sections(), Path(file))
+
+
+def save(sections: list[Section], path: Path) -> Path:
+    """Write sections as a page (.html) or Markdown (.md). Raises DescriptionError for others."""
+    forms = {".html": page, ".md": markdown}
+    if path.suffix not in forms:
+        raise DescriptionError(f"expected a name that ends in {' or '.join(forms)}", path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, forms[path.suffix](sections))
+    return path

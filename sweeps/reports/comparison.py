@@ -24,7 +24,7 @@ from sweeps.reports.table import Row, Table, read_table
 from sweeps.reports.verdict import judge
 from sweeps.results.figures import FIGURES, THROUGHPUT, Figure
 from sweeps.results.statistics import LEVEL, Interval, difference, grown, interval, log_ratios
-from sweeps.results.store import RunDirectory, differences
+from sweeps.results.store import RunDirectory, at, differences
 
 _NOT_INPUTS = ("sha256", "name", "summary", "question")
 _CODE = ("version", "commit", "dirty", "python", "libraries")
@@ -74,7 +74,10 @@ def compared(a: Table, b: Table) -> Comparison:
     ours, theirs = _points(a, axes), _points(b, axes)
     for key, (title, row) in ours.items():
         if key in theirs:
-            found.pairs.append(_pair(title, row, theirs[key][1]))
+            other = theirs[key][1]
+            changes = [each for figure in FIGURES if (each := _change(figure, row, other))]
+            same = row.replications == other.replications
+            found.pairs.append(PointPair(title, changes, same))
     for name, mine, others in zip(found.names, (ours, theirs), (theirs, ours), strict=True):
         found.alone[name] = [title for key, (title, _) in mine.items() if key not in others]
     return found
@@ -93,7 +96,8 @@ def _points(table: Table, axes: list[str]) -> dict[str, tuple[str, Row]]:
     found = {}
     for group in table.groups:
         for row in group.rows:
-            values = [row.overrides.get(axis, _at(table.config["base"], axis)) for axis in axes]
+            base = table.config["base"]
+            values = [row.overrides.get(axis, at(base, *axis.split("."))) for axis in axes]
             key = json.dumps([row.control, *map(_named, values)], sort_keys=True, default=str)
             words = [label(value) for value in row.overrides.values()] or [table.name]
             found[key] = (", ".join([*words, row.control] if row.control else words), row)
@@ -105,17 +109,6 @@ def _named(value: Any) -> Any:
     if isinstance(value, dict) and set(value) == {"name"}:
         value = value["name"]
     return label(value) if isinstance(value, str) else value
-
-
-def _at(base: Any, path: str) -> Any:
-    for key in path.split("."):
-        base = base.get(key) if isinstance(base, dict) else None
-    return base
-
-
-def _pair(title: str, ours: Row, theirs: Row) -> PointPair:
-    changes = [change for figure in FIGURES if (change := _change(figure, ours, theirs))]
-    return PointPair(title, changes, ours.replications == theirs.replications)
 
 
 def _change(figure: Figure, ours: Row, theirs: Row) -> MetricChange | None:

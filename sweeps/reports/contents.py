@@ -30,16 +30,11 @@ def answer(table: Table) -> list[Block]:
 def record(table: Table) -> dict[str, Any]:
     """A run's verdicts and figures in JSON's types, beside its sections."""
     return {
-        "run": str(table.path),
-        "name": table.name,
-        "question": table.question,
-        "done": table.done,
-        "total": table.total,
-        "problems": [*table.problems, *table.kind.lacking(table)],
-        "sentences": sentences(table),
-        "groups": [_record(group) for group in table.groups],
+        "run": str(table.path), "name": table.name, "question": table.question, "done": table.done,
+        "total": table.total, "problems": [*table.problems, *table.kind.lacking(table)],
+        "sentences": sentences(table), "groups": [_record(group) for group in table.groups],
         "assumed": table.assumed,
-    }
+    }  # fmt: skip
 
 
 def _record(group: Group) -> dict[str, Any]:

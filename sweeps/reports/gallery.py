@@ -18,17 +18,13 @@ from sweeps.results.figures import (
     limit_word,
 )
 from sweeps.results.statistics import LEVEL
+from sweeps.results.store import at
 
 PARTS = {
-    "weights": "weights",
-    "attention": "KV of decoding",
-    "prefill": "prefill",
-    "migration": "migration",
-    "overhead": "overhead",
-    "copy": "copy on write",
-    "swap": "swap",
+    "weights": "weights", "attention": "KV of decoding", "prefill": "prefill",
+    "migration": "migration", "overhead": "overhead", "copy": "copy on write", "swap": "swap",
     "all_reduce": "all-reduce",
-}
+}  # fmt: skip
 """Phases of a step, in words."""
 _LATENCIES = {
     "ttft_s": ("Time to first token", 1.0, "s"),
@@ -138,7 +134,7 @@ def _quantiles(row: Row, name: str) -> list[float]:
     found = [
         points
         for metrics in row.raw.values()
-        if numbers(points := _in(metrics, "quantiles", name)) and points
+        if numbers(points := at(metrics, "quantiles", name)) and points
     ]
     if not found or len({len(points) for points in found}) > 1:
         return []
@@ -159,7 +155,7 @@ def over_time(group: Group) -> Iterator[Chart]:
 
 
 def _timed(row: Row, name: str, scale: float) -> tuple[list[float], list[float]]:
-    width, values = (_in(_first(row), "over_time", key) for key in ("width_s", name))
+    width, values = (at(_first(row), "over_time", key) for key in ("width_s", name))
     if not isinstance(width, (int, float)) or not isinstance(values, list):
         return [], []
     known = [(i, v) for i, v in enumerate(values) if isinstance(v, (int, float))]
@@ -169,7 +165,7 @@ def _timed(row: Row, name: str, scale: float) -> tuple[list[float], list[float]]
 def _warm_note(group: Group) -> str:
     times = []
     for row in group.main():
-        warm = _in(_first(row), "over_time", "warm_s")
+        warm = at(_first(row), "over_time", "warm_s")
         if isinstance(warm, (int, float)) and warm > 0:
             times.append(f"{row.name} {warm:,.4g} s")
     return f"First replication. Warm-up ends at: {', '.join(times)}." if times else ""
@@ -182,7 +178,7 @@ def bandwidth(group: Group) -> Iterator[Chart]:
         points = sorted(
             tuple(point)
             for metrics in row.raw.values()
-            for point in _in(metrics, "memory", "phases", "attention", "by_extent") or ()
+            for point in at(metrics, "memory", "phases", "attention", "by_extent") or ()
             if numbers(point) and len(point) == 2
         )
         if points:
@@ -227,7 +223,7 @@ def energy(group: Group) -> Iterator[Chart]:
 def buckets(group: Group) -> Iterator[Chart]:
     """Bucket bounds as they drift, over the lengths that were realised."""
     for row in group.main():
-        rows = [r for r in _in(_first(row), "policy", "over_time") or () if isinstance(r, dict)]
+        rows = [r for r in at(_first(row), "policy", "over_time") or () if isinstance(r, dict)]
         rows = [r for r in rows if numbers(r.get("lengths")) and numbers(r.get("bounds"))]
         if not rows:
             continue
@@ -267,13 +263,6 @@ def _stacks(
 
 def _first(row: Row) -> dict[str, Any]:
     return row.raw[min(row.raw)] if row.raw else {}
-
-
-def _in(value: Any, *keys: str) -> Any:
-    """What lies under these keys, None where nothing does."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 def numbers(value: Any) -> bool:

@@ -28,7 +28,8 @@ def memory_map(run: Path, name: str, point: int, replication: int) -> Patches | 
         return None
     if rows.shape[1] != len(MemoryLog.COLUMNS):
         return None
-    begin_s, end_s, top = float(rows[:, 3].min()), float(rows[:, 4].max()), int(_top(rows))
+    begin_s, end_s = float(rows[:, 3].min()), float(rows[:, 4].max())
+    top = int((rows[:, 1] + rows[:, 2]).max())
     stay_s = float((rows[:, 4] - rows[:, 3]).mean())
     end_s = min(end_s, begin_s + max(_STAYS * stay_s, 1e-9))
     holders = _grid(rows, begin_s, end_s, top)
@@ -44,11 +45,6 @@ def memory_map(run: Path, name: str, point: int, replication: int) -> Patches | 
         "request", f"From the record of replication {replication}: the holder at the middle of each"
         f" of {_ACROSS} x {_UP} places. Eight colours, in turn by request; what is blank is free.",
     )  # fmt: skip
-
-
-def _top(rows: np.ndarray) -> float:
-    """The first slot above all that were held."""
-    return float((rows[:, 1] + rows[:, 2]).max())
 
 
 def _grid(rows: np.ndarray, begin_s: float, end_s: float, top: int) -> IntArray:

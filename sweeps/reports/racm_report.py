@@ -87,13 +87,14 @@ class Racm:
             if answer != "undecided"
             and self.answer(found := alpha_of(curve.at(self.extent))) != answer
         ]
-        reached = (p.extent_bytes for p in described.points if self._reaches(p))
+        points = described.points
+        reached = (p.extent_bytes for p in points if alpha_of(p).mean >= self.threshold)
         name = self.device.name
         return RandomAccess(
             name if level == "device" else f"one channel of {name}",
             self.extent, self.threshold, described.condition, alpha,
             "undecided" if flipping or turning else answer, flipping, next(reached, None),
-            described.points[-1].extent_bytes, self._descriptors(described), plausible, turning,
+            points[-1].extent_bytes, self._descriptors(described), plausible, turning,
         )  # fmt: skip
 
     def _descriptors(self, described: Curve) -> tuple[int, float] | None:
@@ -111,9 +112,6 @@ class Racm:
         if alpha.low >= self.threshold:
             return "not random-access bound"
         return "random-access bound" if alpha.high < self.threshold else "undecided"
-
-    def _reaches(self, point: Point) -> bool:
-        return alpha_of(point).mean >= self.threshold
 
 
 def racm(name: str, overrides: list[str], extent: str, threshold: float) -> Racm:
@@ -158,18 +156,14 @@ def _near_descriptors(device: Device, point: Point) -> bool:
 def record(racm: Racm) -> dict[str, Any]:
     """The result as JSON has it."""
     return {
-        "device": racm.device.name,
-        "version": version(),
-        "digest": racm.device.digest,
-        "peak_gbps": racm.device.peak_gbps,
-        "extent_bytes": racm.extent,
+        "device": racm.device.name, "version": version(), "digest": racm.device.digest,
+        "peak_gbps": racm.device.peak_gbps, "extent_bytes": racm.extent,
         "threshold": racm.threshold,
-        "seeds": [[SEED, replication] for replication in range(REPLICATIONS)],
-        "confidence": LEVEL,
+        "seeds": [[SEED, replication] for replication in range(REPLICATIONS)], "confidence": LEVEL,
         "verdicts": [_verdict_record(racm, level) for level in racm.levels()],
         "left_out": racm.left_out,
         "curves": [_curve_record(curve, racm) for curve in racm.curves],
-    }
+    }  # fmt: skip
 
 
 def _verdict_record(racm: Racm, level: Level) -> dict[str, Any]:

@@ -63,17 +63,13 @@ class Figure:
 
 
 FIGURES = (
-    Figure(THROUGHPUT, "output tokens/s"),
-    Figure("ttft_s.p50", "TTFT p50 s", 2),
-    Figure("ttft_s.p99", "TTFT p99 s", 2),
-    Figure("tpot_s.mean", "TPOT ms", 1, 1000),
-    Figure("utilization", "utilisation %", 1, 100),
-    Figure("preemptions", "preemptions", 0),
-    Figure("migrations", "migrations", 0),
-    Figure("kv_gbps", "KV GB/s"),
+    Figure(THROUGHPUT, "output tokens/s"), Figure("ttft_s.p50", "TTFT p50 s", 2),
+    Figure("ttft_s.p99", "TTFT p99 s", 2), Figure("tpot_s.mean", "TPOT ms", 1, 1000),
+    Figure("utilization", "utilisation %", 1, 100), Figure("preemptions", "preemptions", 0),
+    Figure("migrations", "migrations", 0), Figure("kv_gbps", "KV GB/s"),
     Figure("memory.phases.attention.row_hit_rate", "row hits %", 1, 100),
     Figure(ENERGY, "DRAM mJ/token", 2, terminal=False),
-)
+)  # fmt: skip
 
 Shares = dict[str, float]
 

@@ -193,6 +193,18 @@ def _json(value: Any, indent: int | None = None) -> str:
     return json.dumps(plain(value), indent=indent, allow_nan=False)
 
 
+def at(data: Any, *keys: str) -> Any:
+    """What lies under these keys, None where nothing does."""
+    for key in keys:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
+
+
+def is_number(value: Any) -> bool:
+    """Whether this is a number, and not a truth value."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def plain(value: Any) -> Any:
     """`value` in JSON's types: numpy scalars to numbers, what is not finite to None."""
     if isinstance(value, dict):
@@ -248,13 +260,9 @@ def to_yaml(data: Any) -> str:
 def to_yaml_flow(value: Any) -> str:
     """`value` as strict YAML on one line."""
     text: str = yaml.dump(
-        value,
-        Dumper=_Dumper,
-        sort_keys=False,
-        allow_unicode=True,
-        default_flow_style=True,
+        value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=True,
         width=10**9,
-    )
+    )  # fmt: skip
     return text.removesuffix("\n").removesuffix("\n...")
 
 

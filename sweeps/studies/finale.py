@@ -49,7 +49,11 @@ def run_finale(run: StudyRun) -> Finale | None:
     tried = [Contender(f"trial {t.number}", t.user_attrs[RESULT]["overrides"]) for t in top]
     if len(tried) > 1:
         _serve(run, tried, choosing, "choice")
-    chosen = _chosen(run.study, tried, choosing) if len(tried) > 1 else tried[0]
+    chosen = tried[0]
+    if len(tried) > 1:
+        objective = run.study.spec.objectives[0]
+        sign = -1 if objective.direction == "maximize" else 1
+        chosen = min(tried, key=lambda each: sign * each.mean(objective.metric, choosing))
     others = [Contender(point.control, point.overrides) for point in run.study.points]
     known = limit(run.study, chosen.overrides)
     if known is not None:
@@ -59,12 +63,6 @@ def run_finale(run: StudyRun) -> Finale | None:
     found = Finale(chosen, others, tried, choosing, judging)
     _write(run, found)
     return found
-
-
-def _chosen(study: Study, tried: list[Contender], among: range) -> Contender:
-    objective = study.spec.objectives[0]
-    sign = -1 if objective.direction == "maximize" else 1
-    return min(tried, key=lambda contender: sign * contender.mean(objective.metric, among))
 
 
 def _serve(run: StudyRun, contenders: list[Contender], among: range, stage: str) -> None:

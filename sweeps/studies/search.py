@@ -25,6 +25,7 @@ from sweeps.results.store import (
     CONFIG,
     Record,
     RunDirectory,
+    is_number,
     to_yaml,
     write_atomically,
 )
@@ -104,7 +105,7 @@ def _rehearse(study: Study, progress: Progress) -> None:
     outcome = attempt(measure, 0, Task(_on(study, small, EVEN), 1, None))
     if outcome.error is not None:
         raise DescriptionError(outcome.error)
-    known = [name for name, value in flat(outcome.value).items() if _is_number(value)]
+    known = [name for name, value in flat(outcome.value).items() if is_number(value)]
     asked: dict[str, Sequence[Objective | Constraint]] = {
         "objectives": study.spec.objectives,
         "constraints": study.spec.constraints,
@@ -114,10 +115,6 @@ def _rehearse(study: Study, progress: Progress) -> None:
             if item.metric not in known:
                 hint = nearest(item.metric, known)
                 raise study.document.error(f"no metric {item.metric!r} here; {hint}", (key, i))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _on(study: Study, experiment: ExperimentSpec, table: dict[str, float]) -> ExperimentSpec:
@@ -234,14 +231,10 @@ class _Batch:
     def _tell(self, number: int, outcomes: list[Outcome]) -> None:
         params = self.asked[number - self.begin]
         record: Record = {
-            "trial": number,
-            "batch": self.index,
-            "overrides": self.study.space.overrides(params),
-            "params": params,
-            "rate_per_s": self.run.rate_per_s,
-            "efficiency": self.table or None,
+            "trial": number, "batch": self.index, "overrides": self.study.space.overrides(params),
+            "params": params, "rate_per_s": self.run.rate_per_s, "efficiency": self.table or None,
             **_judged(self.study, outcomes),
-        }
+        }  # fmt: skip
         values = record["values"]
         if record["state"] == "failed":
             text = f"failed: trial {number}: {shortened(record['error'])}"
@@ -322,7 +315,7 @@ def _judged(study: Study, outcomes: list[Outcome]) -> Record:
     means = {
         name: interval([metrics[name] for metrics in found]).mean
         for name in found[0]
-        if all(_is_number(metrics.get(name)) for metrics in found)
+        if all(is_number(metrics.get(name)) for metrics in found)
     }
     wanted: list[Objective | Constraint] = [*study.spec.objectives, *study.spec.constraints]
     asked = [item.metric for item in wanted]

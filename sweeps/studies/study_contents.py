@@ -10,7 +10,7 @@ from sweeps.reports.gallery import charts
 from sweeps.reports.table import HEADINGS, Table
 from sweeps.results.figures import FIGURES
 from sweeps.results.statistics import Interval, interval
-from sweeps.results.store import Record, to_yaml_flow
+from sweeps.results.store import Record, at, to_yaml_flow
 from sweeps.studies.trials import BASE, Trials, broken, importances, settings, unbeaten, words
 
 _SLICES = 16
@@ -32,18 +32,11 @@ def study_blocks(table: Table, trials: Trials) -> list[Block]:
 
 def _settings(table: Table, best: Record) -> Grid:
     rows = [
-        [path, _written(_at(table, path)), _written(value)]
+        [path, _written(at(table.config["base"], *path.split("."))), _written(value)]
         for path, value in best["overrides"].items()
     ]
     marked = frozenset(i for i, row in enumerate(rows) if row[1] != row[2])
     return Grid("", ["input", BASE, f"trial {best['trial']}"], rows, marked=marked, text=True)
-
-
-def _at(table: Table, path: str) -> object:
-    value = table.config["base"]
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 def _written(value: object) -> str:

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeps.render.section import Block
+from sweeps.reports import phrases
+from sweeps.reports.facts import StudyGain
 from sweeps.reports.kind import Kind, in_words
 from sweeps.reports.table import Table
 from sweeps.results.reading import RunParts, Shape
 from sweeps.results.store import Record, RunDirectory
 from sweeps.studies.study_contents import study_blocks
 from sweeps.studies.study_spec import StudySpec
-from sweeps.studies.study_verdict import study_sentences
-from sweeps.studies.trials import Trials, finale_groups, read_trials
+from sweeps.studies.trials import BASE, Trials, finale_groups, read_trials
 
 
 @dataclass(kw_only=True)
@@ -63,7 +64,7 @@ class StudyKind(Kind):
         return asked if isinstance(asked, int) else len(records)
 
     def sentences(self, table: Table) -> list[str]:
-        return study_sentences(_trials(table))
+        return _sentences(_trials(table))
 
     def sections(self, table: Table) -> list[Block]:
         return study_blocks(table, _trials(table))
@@ -79,3 +80,27 @@ class StudyKind(Kind):
 def _trials(table: Table) -> Trials:
     assert isinstance(table, StudyTable)
     return table.trials
+
+
+def _sentences(trials: Trials) -> list[str]:
+    """What was gained, against whom, how sure that is, and how much of the gap it closes."""
+    best = trials.best()
+    if best is None:
+        failed = sum(trials.values(record) is None for record in trials.records)
+        return [phrases.no_trial(len(trials.records), failed)]
+    if not trials.contenders:
+        return [phrases.best_so_far(best["trial"], trials.first(best), trials.words)]
+    return list(phrases.study(_gain(trials)))
+
+
+def _gain(trials: Trials) -> StudyGain:
+    """What the finale says of the chosen trial."""
+    best, *others = trials.contenders
+    gains = {row.name: gain for row in others if (gain := trials.gain(row)) is not None}
+    over_base = trials.sign * gains[BASE].sign if BASE in gains else None
+    ceilings = ((name, trials.contender(name)) for name in trials.ceilings)
+    closed = {name: trials.closed(row) for name, row in ceilings if row is not None}
+    mean, count = best.mean(trials.metric) or 0.0, len(best.replications)
+    return StudyGain(
+        trials.chosen, trials.words, mean, count, gains, over_base, closed, trials.limit
+    )

@@ -26,9 +26,13 @@ RETRIES = 2
 class StudyFailed(Exception):
     """The study cannot go on, through no fault of the input."""
 
+    exit_code = 1
+
 
 class StudyInterrupted(Exception):
     """Ctrl-C; what was finished is kept."""
+
+    exit_code = 130
 
 
 @dataclass

@@ -33,6 +33,7 @@ RANGES = {
     "nBL": (1, 4), "RL": (2, 20), "WL": (1, 12), "tRCD": (2, 16), "tRP": (2, 16), "tRAS": (4, 30),
     "tRC": (6, 40), "tWR": (1, 16), "tFAW": (4, 30), "tRFC": (5, 40), "tpbR2pbR": (2, 25),
     "nRBTP": (0, 6), "nWCKPST": (0, 3), "tCCD_S": (1, 4), "tPPD": (0, 4), "tAAD": (5, 12),
+    "DQ_ODT": (0, 1),
 }  # fmt: skip
 
 

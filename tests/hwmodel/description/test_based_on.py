@@ -97,6 +97,7 @@ commands: {CAS: null}
 constraint_changes:
   - {scope: rank, after: [WRA, WR], before: [RD, RDA], delay: 20}
   - {scope: rank, after: [RD, RDA], before: [WR, WRA], delay: 11}
+  - {scope: bankgroup, after: [RD, RDA], before: [WR, WRA], delay: 13}
   - {scope: rank, after: CAS, before: [RD, RDA], delay: null}
   - {scope: rank, after: CAS, before: [WR, WRA], delay: null}
   - {scope: other_rank, after: [RD, RDA], before: [WR, WRA], delay: 12}
@@ -113,10 +114,14 @@ def test_a_memory_is_its_base_but_for_what_it_states(tmp_path: Path) -> None:
     assert (ours.organisation, ours.energy) == (theirs.organisation, theirs.energy)
     assert ours.controller == theirs.controller
     changed = {i for i, row in enumerate(theirs.constraints) if row not in ours.constraints}
-    assert len(changed) == 6 and len(ours.constraints) == len(theirs.constraints) - 2 + 1
+    assert len(changed) == 7 and len(ours.constraints) == len(theirs.constraints) - 2 + 1
     assert ours.constraints[-1].delay == "3"
     assert ours.constraints[0] == theirs.constraints[0]
-    turn = next(i for i, row in enumerate(theirs.constraints) if "nBL + 2 - WL" in row.delay)
+    turn = next(
+        i
+        for i, row in enumerate(theirs.constraints)
+        if row.scope == "rank" and "RD" in row.after and "WR" in row.before
+    )
     assert ours.constraints[turn].delay == "11"
     assert "timing.tRCD" in device.assumed and "timing.nLECC" not in device.assumed
     assert device.assumed["controller.scheduler"] == "frfcfs"
@@ -154,7 +159,7 @@ def test_the_digest_follows_the_base(tmp_path: Path) -> None:
         ("based_on: lpddr5-6400-x16\n", "", ":11: constraint_changes: stands only beside"),
         ("nLECC", "nLEC", ":7: timing.nLEC: the base has no such key to leave out; did you mean"),
         ("sync: null", "sync: 3", ":10: sync: expected a mapping"),
-        ("after: CAS", "after: PREA", ":15: constraint_changes[2]: the base has no such row"),
+        ("after: CAS", "after: PREA", ":16: constraint_changes[3]: the base has no such row"),
         ("delay: 11", "delay: RL + tQ", "unknown timing 'tQ'"),
         ("delay: 11", "dely: 11", ":14: constraints["),
         ("constraint_changes:\n", "constraint_changes: 3\nbuses:\n", "expected a list of rows"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from hwmodel.description.based_on import complete
 from hwmodel.description.description import (
     DescriptionError,
+    Mark,
     Strict,
     find,
     load,
@@ -151,6 +153,11 @@ def test_expressions_are_read_and_nothing_else_is() -> None:
     values = {"RL": Fraction(17), "WL": Fraction(9), "nBL": Fraction(2)}
     assert evaluate("RL + nBL + 2 - WL", values) == 12
     assert evaluate("max(RL, 2 * WL) + ceil(nBL / 4)", values) == 19
+    exact = {"tODTon": Fraction(6, 5)}
+    rounded = {"tODTon": Fraction(2)}
+    assert evaluate("floor(tODTon) + tODTon", rounded, exact) == 3
+    assert evaluate("floor(tODTon + 1) + ceil(2 * tODTon)", rounded, exact) == 5
+    assert evaluate("floor(max(tODTon, 1))", rounded) == 2
     for bad in ("__import__('os')", "RL.real", "RL if WL else 0", "RL +", "f(RL)"):
         with pytest.raises(ValueError, match=r"expression|function"):
             names_in(bad)
@@ -213,6 +220,10 @@ def test_settings_reach_the_part_that_has_the_key() -> None:
 
 def test_rows_that_could_hold_an_open_pair_for_ever_are_refused() -> None:
     document = load(find("memories", "lpddr5-6400-x16"))
+    lazy = copy.deepcopy(document)
+    lazy.put(("activate", "second"), "lazy", Mark("test"))
+    with pytest.raises(DescriptionError, match="REFPB must hold up ACT1"):
+        lazy.build(MemorySpec)
     rows = document.data["constraints"]
     rows.append({"scope": "rank", "after": "RD", "before": "ACT", "delay": 100})
     with pytest.raises(DescriptionError, match="must hold up ACT1, not ACT2"):

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from hwmodel.measure.open_loop import simulate_channel
 from hwmodel.oracle.audit import audit
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.oracle.reference import ReferenceResult, simulate
 from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, spec
+from tests.hwmodel.one_channel import simulate_channel
 from tests.rotation import LONG, rotated
 
 EXAMPLES = int(os.environ.get("BANKWISE_EXAMPLES", "10000" if LONG else "200"))

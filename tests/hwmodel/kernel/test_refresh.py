@@ -11,11 +11,11 @@ import itertools
 import numpy as np
 import pytest
 
-from hwmodel.measure.open_loop import simulate_channel
 from hwmodel.oracle.audit import audit
 from hwmodel.oracle.command_log import CODE
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import spec
+from tests.hwmodel.one_channel import simulate_channel
 from tests.rotation import long
 
 INTERVALS = 40

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hwmodel.measure.open_loop import simulate_channel
 from hwmodel.oracle.audit import audit
 from hwmodel.specs.device import device_names, load_device
+from tests.hwmodel.one_channel import simulate_channel
 
 NAMES = [name for name in device_names() if load_device(name).accelerator is None]
 RANKED = [

@@ -34,6 +34,8 @@ MEMORIES = {
 OURS = {"banks": "banks", "faw": "tFAW", "rrd": "tRRD", "dq": "data bus", "ca": "ca"}
 DIFFERENT = {
     # 32 banks in two stack ids here, 16 of one there
+    ("HBM2E-3.2 PC BL4 32B x1", "banks"): 2.0,
+    ("HBM2E-3.2 PC BL4 32B x2", "banks"): 2.0,
     ("HBM3-6.4 PC BL8 32B x1", "banks"): 2.0,
     ("HBM3-6.4 PC BL8 32B x2", "banks"): 2.0,
     # the row bus alone there; here also the column bus, which two pseudo-channels share and fill

@@ -22,7 +22,7 @@ from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, document, 
 LPDDR5 = spec("lpddr5-6400-x16")
 HBM2E = spec("hbm2e-3.2")
 SINGLE_STEP = spec("hbm2e-3.2", organisation__pseudochannels=1, address_map=[
-    "column:1", "bankgroup:2", "column:4", "bank:2", "row",
+    "column:1", "bankgroup:2", "column:4", "bank:2", "stack:1", "row",
 ])  # fmt: skip
 HOLE = spec("lpddr5-6400-x16", data__read={"latency": "RL", "segments": [[0, 2], [4, 6]]})
 HALF_CLOCKS = spec("hbm2e-3.2", clock__ticks_per_ck=2)
@@ -239,8 +239,8 @@ PLANTED = {
     ),
     "a write of HBM3 too soon after the other stack id": (
         HBM3,
-        "0 ACT b0 r1; 20 ACT b0 s1 r1; 200 WR b0 r1 c0; 205 WR b0 s1 r1 c0",
-        "other_stack (WR|WRA -> WR|WRA) tCCD_R",
+        "0 ACT b0 r1; 20 ACT b0 s1 r1; 200 WR b0 r1 c0; 203 WR b0 s1 r1 c0",
+        "pseudochannel (WR|WRA -> WR|WRA) tCCD_S = 2 nCK: 1.5 ",
     ),
     "a command in the last half clock of an activation": (
         HBM3,
@@ -250,7 +250,17 @@ PLANTED = {
     "a fifth activation of HBM3 in the window, half a clock early": (
         HBM3,
         "0 ACT b0 r1; 10 ACT b4 r1; 20 ACT b8 r1; 30 ACT b12 r1; 47 ACT b1 r1",
-        "pseudochannel (window 4, ACT -> ACT) tFAW = 24 nCK: 23.5 ",
+        "pseudochannel (window 4, ACT|REFPB -> ACT|REFPB) tFAW = 24 nCK: 23.5 ",
+    ),
+    "an activation of HBM3 in the window that began with a refresh": (
+        HBM3,
+        "0 REFPB b0; 26 ACT b4 r1; 34 ACT b8 r1; 42 ACT b12 r1; 47 ACT b5 r1",
+        "tFAW = 24 nCK: 23.5 ",
+    ),
+    "a refresh of HBM3 too soon after an activation in its bank group": (
+        HBM3,
+        "0 ACT b0 r1; 9 REFPB b1",
+        "bankgroup (ACT -> ACT|REFPB) tRRD_L = 5 nCK: 4.5 ",
     ),
     "two refreshes of sets too close": (
         LPDDR5,
@@ -295,6 +305,15 @@ LEGAL = {
         BL32,
         "0 ACT1 b0 r5; 1 ACT2 b0 r5; 4 ACT1 b4 r5; 5 ACT2 b4 r5; 19 CAS; "
         "20 RD b0 r5 c1; 22 RD b4 r5 c1",
+    ),
+    "a refresh that covers two banks, once in the window": (
+        LPDDR5,
+        "0 REFPB b0; 6 ACT1 b1 r1; 7 ACT2 b1 r1; 10 ACT1 b5 r1; 11 ACT2 b5 r1; 14 ACT1 b6 r1; "
+        "15 ACT2 b6 r1",
+    ),
+    "writes of HBM3 to two stack ids, tCCD_S apart": (
+        HBM3,
+        "0 ACT b0 r1; 20 ACT b0 s1 r1; 200 WR b0 r1 c0; 204 WR b0 s1 r1 c0",
     ),
     "half clocks on the buses of HBM3": (
         HBM3,

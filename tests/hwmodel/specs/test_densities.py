@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hwmodel.measure.open_loop import simulate_channel
 from hwmodel.specs.device import device_names, load_device
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import SHIPPED, spec
+from tests.hwmodel.one_channel import simulate_channel
 
 DENSITIES = [(name, density) for name in SHIPPED for density in spec(name).densities]
 SYNCED = [name for name in SHIPPED if "tWCKENL_RD" in spec(name).timing]
@@ -64,6 +64,21 @@ def test_other_read_latency_sets_keep_cas_one_slot_ahead(latency: str, enable: s
 def test_a_later_data_clock_puts_cas_further_ahead() -> None:
     memory = spec("lpddr5-6400-x16", timing__tWCKENL_RD="10nCK", timing__tWCKENL_WR="6nCK")
     assert (after_cas(memory, "RD"), after_cas(memory, "WR")) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "odt", "clocks"),
+    [
+        ("lpddr5-6400-x16", 1, [17, 15]),
+        ("lpddr5-6400-x16", 0, [14, 12]),
+        ("lpddr5x-8533-x16", 1, [21, 19]),
+    ],
+)
+def test_read_to_write_is_the_one_of_public_drivers(name: str, odt: int, clocks: list[int]) -> None:
+    """Within a bank group and across; 17 and 21 are the figures of the Renesas driver."""
+    memory = load_device(name, [f"timing.DQ_ODT={odt}nCK"]).memory
+    rows = [r for r in memory.constraints if "RD" in r.after and "WR" in r.before]
+    assert [memory.ticks(r.delay) for r in rows if r.scope != "other_rank"] == clocks
 
 
 def test_link_ecc_puts_off_read_data_and_the_writes_behind_it() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
-from policies.engines.engine import Engine, EngineSpec
+from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.predictors.prediction import LognormalPredictions
 from policies.requests.requests import Requests
 from tests.policies.small import MODEL
@@ -63,8 +63,8 @@ class Scheduler:
         longest = int(trace["prompt"].max() + trace["output"].max())
         policy = PagedOptions.model_validate(case["bankwise"]["policy"])
         self.allocator = PagedAllocator(layout, count, Limits(longest, longest), policy)
-        self.engine = Engine(
-            EngineSpec.model_validate(case["bankwise"]["engine"]), self.allocator, requests,
+        self.engine = EngineV1(
+            EngineV1Spec.model_validate(case["bankwise"]["engine"]), self.allocator, requests,
             trace["output"], LognormalPredictions(trace["output"].astype(np.float64)),
         )  # fmt: skip
         self._block = block

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 import yaml
 from hwmodel.description.description import DescriptionError
-from sweeps.cli.inspection import CHECKS
+from sweeps.cli.inspection import KINDS
 from sweeps.cli.schema import DESCRIPTIONS, schema
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 
@@ -37,7 +37,7 @@ def read(file: str) -> dict[str, Any]:
 
 
 def test_every_kind_that_is_checked_has_a_schema() -> None:
-    assert set(DESCRIPTIONS) == set(CHECKS)
+    assert set(DESCRIPTIONS) == set(KINDS)
 
 
 @pytest.mark.parametrize("file", SHIPPED)

@@ -15,8 +15,8 @@ from sweeps.experiments.break_even import HALVINGS, BreakEvenSpec, Parameter, ah
 from sweeps.experiments.experiment import Task
 from sweeps.experiments.sweep import load_sweep
 from sweeps.experiments.sweep_run import Interrupted, run_sweep
+from sweeps.kinds.break_even_kind import searches
 from sweeps.render.section import Grid
-from sweeps.reports.break_even_verdict import searches
 from sweeps.reports.conclusion import sentences
 from sweeps.reports.contents import contents
 from sweeps.reports.facts import BreakEven

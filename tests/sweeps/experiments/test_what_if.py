@@ -13,11 +13,11 @@ from hwmodel.description.description import DescriptionError
 from sweeps.cli.reporting import show
 from sweeps.experiments.sweep import load_sweep
 from sweeps.experiments.sweep_run import run_sweep
+from sweeps.kinds.what_if_kind import what_if_rows, what_ifs
 from sweeps.render.chart import Tornado
 from sweeps.reports.conclusion import sentences
 from sweeps.reports.contents import contents
 from sweeps.reports.table import read_table
-from sweeps.reports.what_if_verdict import what_if_rows, what_ifs
 from sweeps.results.store import RunDirectory
 from sweeps.workers.progress import Progress
 from tests.sweeps.cli.test_mistakes import SWEEP, mistakes, write
