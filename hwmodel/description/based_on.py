@@ -29,7 +29,7 @@ _OWN = ("kind", "name", "summary")
 """Keys of a memory that are never inherited."""
 _BORROWED: tuple[KeyPath, ...] = (
     ("interleave",), ("channel_hash",), ("controller", "*"), ("work", "*"),
-    *(("dma", key) for key in ("window", "request", "descriptor_cost", "strided",
+    *(("dma", key) for key in ("window", "request", "minimum_access", "descriptor_cost", "strided",
                                "port_bandwidth", "request_latency", "response_latency")),
     *(("compute", key) for key in ("prefill_efficiency", "decode_efficiency", "overlap",
                                    "step_overhead", "layer_overhead")),

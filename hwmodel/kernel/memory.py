@@ -360,6 +360,30 @@ def _engines(count: int, d: Descriptors) -> tuple[NDArray[np.void], Int, Int, In
     return (engines, *columns)  # type: ignore[return-value]
 
 
+def _widened(
+    access: int, engines: NDArray[np.void], start: Int, size: Int, write: Int, first: Int
+) -> tuple[Int, Int, Int, Int]:
+    """Extents grown to whole accesses of `access` bytes; before a write come reads of those that it
+    does not fill. `engines` is changed in place to where each engine's extents are then."""
+    low, high = start // access * access, -(-(start + size) // access) * access
+    head = (write == WRITE) & (low < start)
+    tail = (write == WRITE) & (start + size < high) & ~(head & (high - low == access))
+    one = np.full_like(start, access)
+    kept = np.stack((head, tail, np.ones_like(head)), axis=1)
+    places = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    for name in ("cursor", "end"):
+        engines[name] = places[engines[name]]
+    begins = np.zeros(places[-1], np.int64)
+    begins[places[:-1]] = first
+    grown = (
+        np.stack(columns, axis=1)[kept]
+        for columns in (
+            (low, high - access, low), (one, one, high - low), (0 * write, 0 * write, write)
+        )
+    )  # fmt: skip
+    return (*grown, begins)
+
+
 def _system(device: Device, warm: int, stop: int) -> NDArray[np.void]:
     a, clock = device.accelerator, device.memory.tick_clock
     assert a is not None
@@ -409,7 +433,7 @@ def simulate_system(
     last = FOREVER if math.isinf(measure_ns) else math.ceil((warmup_ns + measure_ns) / tick_ns)
     run = prepare(device, descriptors, math.ceil(warmup_ns / tick_ns), last)
     finished = bool(run_system(*run))
-    return _result(descriptors, run.states, run.system[0], finished, tick_ns)
+    return _result(int(descriptors.size.sum()), run, finished, tick_ns)
 
 
 class Prepared(NamedTuple):
@@ -441,6 +465,9 @@ def prepare(device: Device, descriptors: Descriptors, warm: int, stop: int) -> P
     first = np.ones(len(start), np.int64)
     if a.dma.strided:
         first = descriptor_starts(engines["end"].copy(), start, size, write, a.dma.window)
+    access = a.dma.minimum_access
+    if access is not None and access > device.memory.organisation.burst_bytes:
+        start, size, write, first = _widened(access, engines, start, size, write, first)
     system = _system(device, warm, stop)
     p = system[0]
     longest = 2 * (p["round"] + p["request_latency"]) + int(constants["data_end"].max())
@@ -466,17 +493,15 @@ def prepare(device: Device, descriptors: Descriptors, warm: int, stop: int) -> P
     )
 
 
-def _result(
-    d: Descriptors, states: NDArray[np.void], p: Any, finished: bool, tick_ns: float
-) -> SystemResult:
+def _result(total: int, run: Prepared, finished: bool, tick_ns: float) -> SystemResult:
+    states, p = run.states, run.system[0]
     end = int(states["end"].max()) if finished else int(p["now"])
     warm = int(p["warm"]) if p["warm_bytes"] >= 0 else 0
     moved = int(p["bytes"]) - max(0, int(p["warm_bytes"]))
-    total = int(d.size.sum())
     if moved <= 0 or end <= warm:  # all was over before the warm-up was
         warm, moved = 0, int(p["bytes"])
     # extents that do not fill their first or last burst move more than they asked for
-    covered = (d.start + d.size - 1) // p["burst"] - d.start // p["burst"] + 1
+    covered = (run.start + run.size - 1) // p["burst"] - run.start // p["burst"] + 1
     useful = total / max(1, int(covered.sum()) * int(p["burst"]))
     elapsed = (end - warm) * tick_ns
     last = end if finished else end + int(p["request_latency"])  # channels run ahead of engines

@@ -25,6 +25,10 @@ class Dma(Strict):
     """Bytes an engine may have outstanding."""
     request: PositiveBytes
     """Largest piece an engine sends at once."""
+    minimum_access: PositiveBytes | None = None
+    """Reads fetch whole aligned blocks of so many bytes. Before a write come reads of the blocks
+    that it does not fill, for which it does not wait; it then fills them. None, or no more than a
+    burst: bursts."""
     descriptor_cost: Nanoseconds
     """Time an engine spends on each descriptor before its first request."""
     strided: bool = False
@@ -38,9 +42,11 @@ class Dma(Strict):
     """From memory controller back to the engine."""
 
     @model_validator(mode="after")
-    def _window_holds_a_request(self) -> Dma:
+    def _sizes_fit(self) -> Dma:
         if self.window < self.request:
             raise ValueError("window is smaller than one request")
+        if (least := self.minimum_access) is not None and least & (least - 1):
+            raise ValueError("minimum_access must be a power of two")
         return self
 
 

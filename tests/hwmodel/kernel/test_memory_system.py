@@ -45,11 +45,12 @@ def test_a_ragged_extent_moves_the_bursts_that_cover_it() -> None:
         np.zeros(1, bool),
     )
     found = simulate_system(device, one)
-    assert found.bursts == (599 // 32 - 500 // 32 + 1) and found.total_bytes == 100
+    assert found.bursts == 2 * (599 // 64 - 500 // 64 + 1) and found.total_bytes == 100
 
 
 def test_the_latency_of_a_lone_burst_is_the_sum_of_its_parts() -> None:
-    device = load_device("mlu370-x4", ["controller.refresh=none", "dma.descriptor_cost=0ns"])
+    settings = ["controller.refresh=none", "dma.descriptor_cost=0ns", "dma.minimum_access=32B"]
+    device = load_device("mlu370-x4", settings)
     one = Descriptors(
         np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([32], np.int64), np.zeros(1, bool)
     )
@@ -153,19 +154,34 @@ def ragged_writes(device: Device) -> Descriptors:
 
 
 def test_bursts_that_a_write_does_not_fill_are_read_first() -> None:
-    settings = ["dma.engines=64", "controller.partial_write="]
-    masked = load_device("mlu370-x4", [settings[0], settings[1] + "masked"])
+    settings = ["dma.engines=64", "dma.minimum_access=32B", "controller.partial_write="]
+    masked = load_device("mlu370-x4", [*settings[:2], settings[2] + "masked"])
     whole = simulate_system(masked, ragged_writes(masked))
     assert whole.finished and whole.total_bytes == 5000
     assert whole.commands["RD"] == 0 and whole.commands["WR"] == 200
-    modify = load_device("mlu370-x4", [settings[0], settings[1] + "read_modify_write"])
+    modify = load_device("mlu370-x4", [*settings[:2], settings[2] + "read_modify_write"])
     found = simulate_system(modify, ragged_writes(modify))
     assert found.finished and found.bytes_measured == whole.bytes_measured
     assert found.commands["RD"] == 100 and found.commands["WR"] == 200
 
 
+def test_accesses_below_the_least_are_widened_and_writes_read_first() -> None:
+    device = load_device("mlu370-x4", ["dma.engines=64"])
+    ragged = simulate_system(device, ragged_writes(device))  # two blocks of 64 B each, both partial
+    assert ragged.finished and ragged.total_bytes == ragged.bytes_measured == 5000
+    assert (ragged.commands["RD"], ragged.commands["WR"]) == (200, 200)
+    start = np.arange(100, dtype=np.int64) * 4096
+    extents = Descriptors(start // 4096 % 64, start + 32, np.full(100, 32), start < 0)
+    half = simulate_system(device, extents)
+    assert half.finished and half.commands["RD"] == 200 and half.bytes_measured == 3200
+    whole = simulate_system(
+        device, extents._replace(start=start, size=extents.size * 2, write=start >= 0)
+    )
+    assert (whole.commands["RD"], whole.commands["WR"]) == (0, 200)
+
+
 def test_a_read_behind_a_write_to_the_same_burst_is_answered_from_it() -> None:
-    device = load_device("mlu370-x4", ["controller.write_drain_high=1"])
+    device = load_device("mlu370-x4", ["controller.write_drain_high=1", "dma.minimum_access=32B"])
     one = np.zeros(64, np.int64)
     reads_and_writes = Descriptors(
         one, np.repeat(np.arange(32) * 32, 2), one + 32, np.arange(64) % 2 == 0

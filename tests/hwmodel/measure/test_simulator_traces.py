@@ -81,7 +81,7 @@ def test_channels_given_the_issued_requests_at_their_ticks_do_what_the_system_di
 
 
 def test_every_byte_that_is_written_is_there_with_its_size() -> None:
-    device, descriptors = load_device(DEVICE), stream(8)
+    device, descriptors = load_device(DEVICE, ["dma.minimum_access=32B"]), stream(8)
     issued = issue(device, descriptors)
     partial = issued.kind == PARTIAL_WRITE
     assert partial.any() and (issued.size[partial] < 32).all()
@@ -125,7 +125,7 @@ def test_every_format_gives_the_same_figures(
 
 
 def test_writes_of_less_than_a_burst_are_kept_where_there_are_sizes(tmp_path: Path) -> None:
-    device = load_device(DEVICE)
+    device = load_device(DEVICE, ["dma.minimum_access=32B"])
     issued = issue(device, stream(8))
     files = {"a.npz": "bankwise", "b": "gem5", "c": "dramsim3"}
     for file, form in files.items():
