@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hwmodel.kernel.channel_state import Q_BANK, Q_KIND, Q_SEQ
+from hwmodel.kernel.channel_state import Q_BANK, Q_FLAGS, Q_KIND, Q_SEQ
 from hwmodel.kernel.jit import part, rare
 from hwmodel.kernel.kernel_names import (
     ACT2,
@@ -10,13 +10,16 @@ from hwmodel.kernel.kernel_names import (
     CAS,
     COLUMN,
     EAGER_ACT2,
+    FLAG_MASKED,
     LAZY_ACT2,
+    MWR,
     OWED_REFRESH,
     PRE,
     RD,
     ROW,
     TIMEOUT,
     URGENT_REFRESH,
+    WR,
     Record,
 )
 from hwmodel.kernel.lanes import BANKS_OF_PC, first_ready, least, lowest_bit
@@ -58,6 +61,9 @@ def _column_candidate(c: Record, s: Record, pc: int, slot: int, pair_open: bool)
     if c.page_policy == PAGE_CLOSED and not wanted_again(s, slot):
         command += 1
     rows = ready(c, s, bank, command)
+    if c.masked_writes == 1 and s.slot[slot, Q_FLAGS] & FLAG_MASKED:
+        command += MWR - WR
+        rows = max(rows, ready(c, s, bank, command))
     tick = max(now, rows, s.bus_free[c.bus[pc, command]])
     if c.check_dq == 1:
         tick = dq_free(c, s, pc, kind, tick)
@@ -111,7 +117,7 @@ def _hits_of_rank(
     c: Record, s: Record, pc: int, kind: int, mask: int, pair_open: bool, best: Candidate
 ) -> Candidate:
     """The column commands, or CAS, of the oldest hits of banks of one data clock."""
-    if c.plain_columns == 0:
+    if c.plain_columns == 0 or (kind == 1 and s.masked > 0):
         return _each_column(c, s, pc, s.hit[kind], mask, COLUMN, pair_open, best)
     start, command = pc * c.banks_per_pc, RD + 2 * kind
     at = floor(c, s, pc, command)

@@ -18,10 +18,10 @@ from hwmodel.kernel.kernel_names import (
     ACT2,
     DRAINED,
     LOG_FULL,
+    MWRA,
     RD,
     REACHED,
     WANTS_INPUT,
-    WRA,
     Record,
 )
 from hwmodel.kernel.queues import enter, set_modes
@@ -37,7 +37,7 @@ def _write_log(s: Record, line: Int, tick: int, command: int, bank: int, slot: i
     line[0], line[1], line[2], line[3], line[4] = tick, command, bank, -1, -1
     if slot >= 0 and command <= ACT2:
         line[3] = s.slot[slot, Q_ROW]
-    elif command >= RD and command <= WRA:
+    elif command >= RD and command <= MWRA:
         line[3], line[4] = s.slot[slot, Q_ROW], s.slot[slot, Q_COLUMN]
 
 

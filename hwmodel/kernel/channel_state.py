@@ -49,6 +49,7 @@ _SCALARS = {
     "requests": "served, without the reads before partial writes",
     "forwarded": "reads answered by a waiting write",
     "rmw_reads": "reads served before partial writes",
+    "masked": "waiting writes that take MWR or MWRA",
     "reads": "reads served whose latency counts",
     "latency_sum": "ticks",
     "latency_max": "ticks",
@@ -117,7 +118,7 @@ CHANNEL = np.dtype(
         ("dq", np.int64, (MAX_PCS, DQ_TICKS)),  # a ring of ticks at which DQ is taken
         ("commands", np.int64, (N_COMMANDS,)),  # commands issued
         ("open_row", np.int64, (MAX_BANKS,)),  # or -1
-        ("bank_commands", np.int64, (MAX_BANKS, 3)),  # activations, reads, writes
+        ("bank_commands", np.int64, (MAX_BANKS, 4)),  # ACT, RD, WR, MWR (A forms too)
         ("queued", np.int64, (2, MAX_BANKS)),  # requests in the queues, by kind and bank
         ("bank_reserved", np.int64, (MAX_BANKS,)),  # places held for writes of partial writes
         ("last_use", np.int64, (MAX_BANKS,)),  # last column command, or when the row opened

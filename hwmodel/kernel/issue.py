@@ -18,13 +18,12 @@ from hwmodel.kernel.kernel_names import (
     FLAG_ACTIVATED,
     FLAG_PRECHARGED,
     FLAG_RMW,
+    MWRA,
     PRE,
     PREA,
     RD,
-    RDA,
     REFPB,
     TIMEOUT,
-    WRA,
     Record,
 )
 from hwmodel.kernel.pages import close_row, open_row, shorten_timeout
@@ -55,7 +54,8 @@ def _activate(c: Record, s: Record, pc: int, bank: int, slot: int, tick: int) ->
 
 @part
 def _data(
-    c: Record, s: Record, pc: int, bank: int, slot: int, tick: int, completions: Int
+    c: Record, s: Record, pc: int, bank: int, slot: int, command: int, tick: int,
+    completions: Int,
 ) -> None:  # fmt: skip
     """Book the data of the column command of `slot`: figures, data clock, DQ, completion."""
     kind, flags = s.slot[slot, Q_KIND], s.slot[slot, Q_FLAGS]
@@ -68,7 +68,7 @@ def _data(
     else:
         s.hits += 1
     s.bytes += c.burst_bytes
-    s.bank_commands[bank, 1 + kind] += 1
+    s.bank_commands[bank, 1 + ((command - RD) >> 1)] += 1
     if flags & FLAG_RMW:
         s.rmw_reads += 1
     else:
@@ -112,14 +112,14 @@ def _serve(
 ) -> None:  # fmt: skip
     """The column command of `slot` is issued: book its data and let it go."""
     bit = 1 << (bank - pc * c.banks_per_pc)
-    count_write(s, slot, -1)
-    _data(c, s, pc, bank, slot, tick, completions)
+    count_write(c, s, slot, -1)
+    _data(c, s, pc, bank, slot, command, tick, completions)
     s.streak[bank] += 1
     s.last_use[bank] = tick
     _leave(c, s, pc, bank, bit, slot)
     if s.streak[bank] == c.hit_limit:
         s.spent[pc] |= bit
-    if command == RDA or command == WRA:
+    if (command - RD) & 1:  # an A form
         close_row(c, s, pc, bank)
     if s.slot[slot, Q_FLAGS] & FLAG_RMW:  # its write follows, in the place that was held for it
         s.slot[slot, Q_FLAGS] = 0
@@ -160,7 +160,7 @@ def apply(
     delay(c, s, command, bank, tick)
     s.bus_free[c.bus[pc, command]] = tick + c.slots[command]
     s.commands[command] += 1
-    if command >= RD and command <= WRA:
+    if command >= RD and command <= MWRA:
         _serve(c, s, pc, bank, slot, command, tick, completions)
         return
     if command == c.first:

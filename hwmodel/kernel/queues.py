@@ -95,7 +95,7 @@ def link(c: Record, s: Record, pc: int, kind: int, bank: int, bit: int, slot: in
     if s.hit[queue, bank] < 0 and s.open_row[bank] == s.slot[slot, Q_ROW]:
         set_hit(s, pc, queue, bank, bit, slot)
     _count(c, s, pc, queue, bank, 1)
-    count_write(s, slot, 1)
+    count_write(c, s, slot, 1)
 
 
 @part
@@ -125,9 +125,13 @@ def write_key(bank: int, row: int, column: int) -> int:
 
 
 @part
-def count_write(s: Record, slot: int, change: int) -> None:
-    """Book that a write that fills its burst waits (`change` 1) or was served (-1)."""
-    if s.slot[slot, Q_KIND] == 1 and s.slot[slot, Q_FLAGS] & FLAG_MASKED == 0:
+def count_write(c: Record, s: Record, slot: int, change: int) -> None:
+    """Book that a write waits (`change` 1) or was served (-1): by its burst if it fills that."""
+    if s.slot[slot, Q_KIND] == 0:
+        return
+    if s.slot[slot, Q_FLAGS] & FLAG_MASKED:
+        s.masked += change * c.masked_writes
+    else:
         key = write_key(s.slot[slot, Q_BANK], s.slot[slot, Q_ROW], s.slot[slot, Q_COLUMN])
         s.writes[key] += change
 

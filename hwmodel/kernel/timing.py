@@ -19,6 +19,7 @@ from hwmodel.specs.commands import (
     LEVELS,
     MAX_WINDOWS,
     RANK_COMMANDS,
+    WRITE_COMMANDS,
 )
 from hwmodel.specs.memory_spec import MemorySpec
 
@@ -63,6 +64,7 @@ _SCALARS = {
     "shared_queue": "1: reads and writes wait in one queue",
     "forwarding": "1: waiting writes answer reads",
     "read_modify_write": "1: partial writes read first, 0: they are masked",
+    "masked_writes": "1: partial writes take MWR or MWRA instead of WR or WRA",
     "hit_limit": "column commands of an opened row before an older request; 0: no limit",
     "activation_buffer": "requests that activated and may wait outside their queue; 0: none",
     "refresh": "REFRESH_NONE, REFRESH_ALL_BANK or REFRESH_PER_BANK",
@@ -130,7 +132,8 @@ def _levels(memory: MemorySpec) -> list[str]:
 
 def _delays(memory: MemorySpec, levels: list[str]) -> tuple[Int, Int]:
     """Delay from each command to each, shape (levels, commands, commands), by rows of each level
-    and by those of `other_` instances; NEVER where no row is."""
+    and by those of `other_` instances; NEVER where no row is. To a masked write, by the rows that
+    name it alone: it waits for those of a write as well, which are not repeated."""
     shape = (len(levels), N_COMMANDS, N_COMMANDS)
     own, other = np.full(shape, NEVER, np.int64), np.full(shape, NEVER, np.int64)
     counts = [memory.organisation.count(level) for level in levels]
@@ -142,8 +145,9 @@ def _delays(memory: MemorySpec, levels: list[str]) -> tuple[Int, Int]:
             continue
         table = own if name == row.scope else other
         level = counts.index(memory.organisation.count(name))
-        for after, before in product(row.after, row.before):
-            a, b = (COMMANDS.index(memory.reference(name)) for name in (after, before))
+        before = [memory.reference(name) for name in row.before]
+        for pair in product(memory.in_rows(row.after), before):
+            a, b = map(COMMANDS.index, pair)
             table[level, a, b] = max(table[level, a, b], memory.ticks(row.delay))
     for table in (own, other):
         for name, delay in zip(levels, table, strict=True):
@@ -163,6 +167,8 @@ def _as_waited_for(memory: MemorySpec, level: str, delay: Int) -> None:
     o, c = memory.organisation, memory.controller
     idle = {
         "RDA": c.page_policy != "closed", "WRA": c.page_policy != "closed",
+        "MWR": not memory.masked_writes,
+        "MWRA": c.page_policy != "closed" or not memory.masked_writes,
         "REFPB": c.refresh != "per_bank",
         "REFAB": c.refresh != "all_bank", "PREA": c.refresh != "all_bank",
         "CAS": memory.sync is None or memory.sync.always_on,
@@ -216,7 +222,7 @@ def _gap(memory: MemorySpec, first: str, then: str) -> int:
                 memory.ticks(row.delay)
                 for row in memory.constraints
                 if row.window is None and row.scope == scope
-                if first in row.after and then in row.before
+                if first in memory.in_rows(row.after) and then in memory.in_rows(row.before)
             ),
             default=0,
         )
@@ -237,7 +243,7 @@ def _dq_can_collide(memory: MemorySpec, segments: Int) -> bool:
     spans = [{t for a, b in kind if a != NEVER for t in range(int(a), int(b))} for kind in segments]
     columns = [name for name in COLUMN_COMMANDS if name in memory.commands]
     for first, then in product(columns, columns):
-        a, b = spans[first.startswith("WR")], spans[then.startswith("WR")]
+        a, b = spans[first in WRITE_COMMANDS], spans[then in WRITE_COMMANDS]
         for shift in range(_gap(memory, first, then), max(a) - min(b) + 1):
             if any(t + shift in a for t in b):
                 return True
@@ -252,11 +258,11 @@ def _windows(memory: MemorySpec, levels: list[str]) -> tuple[list[list[int]], li
         if row.window is not None:
             level = counts.index(memory.organisation.count(row.scope))
             counted, waiting = (
-                {COMMANDS.index(memory.reference(name)) for name in names}
-                for names in (row.after, row.before)
+                [COMMANDS.index(name) for name in names]
+                for names in (memory.in_rows(row.after), map(memory.reference, row.before))
             )
             delay = np.full(LANES, NEVER, np.int64)
-            delay[list(waiting)] = memory.ticks(row.delay)
+            delay[waiting] = memory.ticks(row.delay)
             _as_waited_for(memory, levels[level], delay)
             masks = [counted, np.flatnonzero(delay > NEVER).tolist()]
             rows.append([level, row.window, *(sum(1 << i for i in mask) for mask in masks)])
@@ -403,7 +409,8 @@ def _scalars(memory: MemorySpec, r: np.void) -> None:
         "one_queue": o.pseudochannels == 1
         and c.queue_scope == "channel" and c.queues == "separate",
         "forwarding": c.write_forwarding,
-        "read_modify_write": c.partial_write == "read_modify_write", "hit_limit": c.row_hit_limit,
+        "read_modify_write": c.partial_write == "read_modify_write",
+        "masked_writes": memory.masked_writes, "hit_limit": c.row_hit_limit,
         "activation_buffer": c.activation_buffer, "refresh": refresh[c.refresh],
         "refresh_interval": memory.refresh_ticks(), "refresh_sets": memory.refreshes_per_round,
         "idle_first": c.refresh_order == "idle_first", "patience": _patience(memory),

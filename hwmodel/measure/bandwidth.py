@@ -18,7 +18,7 @@ from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.kernel.memory import Descriptors, simulate_system
 from hwmodel.measure.bounds import read_bound
 from hwmodel.measure.energy import energy_figures, energy_parts
-from hwmodel.measure.open_loop import OpenLoop
+from hwmodel.measure.open_loop import OpenLoop, stated
 from hwmodel.measure.replay import figures
 from hwmodel.specs.device import Device
 
@@ -132,7 +132,7 @@ def _on_system(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
     )
     wall = time.perf_counter() - begun
     memory = device.memory
-    commands = {name: n for name, n in found.commands.items() if name in memory.commands}
+    commands = stated(memory, found.commands)
     parts = energy_parts(memory, commands, found.simulated_ns, found.active_ns, device.channels)
     measured = found.elapsed_ns / found.simulated_ns  # of the energy, by its share of the time
     return {

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.memory_fields import DataSlots
 from hwmodel.specs.memory_spec import MemorySpec
 
@@ -48,8 +49,8 @@ def row_delay(
         for row in memory.constraints
         if row.scope in scopes
         and (row.window == window or (window == -1 and row.window is not None))
-        and a in [memory.reference(c) for c in row.after]
-        and b in [memory.reference(c) for c in row.before]
+        and a in memory.in_rows(row.after)
+        and b in memory.in_rows(row.before)
     ]
     return max(delays, default=0)
 
@@ -151,19 +152,21 @@ def least_cycles(
     """(clocks, what binds): no legal run with these command counts is shorter, from tick 0 to the
     end of its data.
 
-    `commands`: of one channel, or of several at once, (channels,) each. `bank_commands` (banks, 3)
-    or (channels, banks, 3): activations, reads and writes of every flat bank; without it they are
-    taken to be spread evenly. The largest of DQ beats of a pseudo-channel, command slots, every
-    rule between commands of a kind (n - 1 of them apart, n / N - 1 windows of N: tRRD, tFAW, tCCD)
-    in the instance of its scope that had most of them, and the cycles of the busiest bank.
+    `commands`: of one channel, or of several at once, (channels,) each. `bank_commands` (banks, 4)
+    or (channels, banks, 4): activations, reads, writes and masked writes of every flat bank;
+    without it they are taken to be spread evenly. The largest of DQ beats of a pseudo-channel,
+    command slots, every rule between commands of a kind (n - 1 of them apart, n / N - 1 windows of
+    N: tRRD, tFAW, tCCD) in the instance of its scope that had most of them, and the cycles of the
+    busiest bank.
     """
     o = memory.organisation
     if bank_commands is None:
-        kinds = (("ACT", "ACT2"), ("RD", "RDA"), ("WR", "WRA"))
+        kinds = (("ACT", "ACT2"), ("RD", "RDA"), ("WR", "WRA"), ("MWR", "MWRA"))
         totals = [sum(np.asarray(commands.get(name, 0)) for name in names) for names in kinds]
         bank_commands = np.repeat(np.stack(totals, -1)[..., None, :] / o.banks, o.banks, -2)
     limits = _bus_limits(memory, commands)
-    data = np.array([0, _beats(memory.data.read, memory), _beats(memory.data.write, memory)])
+    read, write = _beats(memory.data.read, memory), _beats(memory.data.write, memory)
+    data = np.array([0, read, write, write])
     limits["data bus"] = float((_each(memory, bank_commands, "pseudochannel") @ data).max())
     for name, limit in _row_limits(memory, bank_commands):
         limits[name] = max(limit, limits.get(name, 0.0))
@@ -178,9 +181,9 @@ def _beats(slots: DataSlots, memory: MemorySpec) -> int:
 
 
 def _each(memory: MemorySpec, bank_commands: Counts, level: str) -> NDArray[np.float64]:
-    """Counts (instances, 3) in every instance of a level, of all channels."""
-    instances = bank_commands.size // (3 * memory.organisation.banks)
-    shape = (instances * memory.organisation.count(level), -1, 3)
+    """Counts (instances, 4) in every instance of a level, of all channels."""
+    instances = bank_commands.size // (4 * memory.organisation.banks)
+    shape = (instances * memory.organisation.count(level), -1, 4)
     return bank_commands.reshape(shape).sum(axis=1, dtype=np.float64)
 
 
@@ -199,14 +202,16 @@ def _bus_limits(memory: MemorySpec, commands: Mapping[str, Counts]) -> dict[str,
 def _row_limits(memory: MemorySpec, bank_commands: Counts) -> Iterator[tuple[str, float]]:
     """(name, ticks) of every rule between two commands of a kind."""
     of = {
-        "ACT": np.array([1, 0, 0]), "ACT1": np.array([1, 0, 0]), "ACT2": np.array([1, 0, 0]),
-        "RD": np.array([0, 1, 0]), "WR": np.array([0, 0, 1]), "RD WR": np.array([0, 1, 1]),
+        "ACT": np.array([1, 0, 0, 0]), "ACT1": np.array([1, 0, 0, 0]),
+        "ACT2": np.array([1, 0, 0, 0]), "RD": np.array([0, 1, 0, 0]),
+        "WR": np.array([0, 0, 1, 1]), "RD WR": np.array([0, 1, 1, 1]),
+        "MWR": np.array([0, 0, 0, 1]),
     }  # fmt: skip
     yield "banks", 0.0
     for row in memory.constraints:
         if row.scope.startswith("other_"):
             continue
-        both = {memory.reference(c) for c in row.after} & {memory.reference(c) for c in row.before}
+        both = memory.in_rows(row.after) & memory.in_rows(row.before)
         for kind, counted in of.items():
             wanted = {name + auto for name in kind.split() for auto in ("", "A")}
             wanted &= set(memory.commands)
@@ -226,8 +231,8 @@ def _bank_limit(memory: MemorySpec, bank_commands: Counts) -> float:
     column command to the next, and b = min(tRC, tRCD - c + the way from the last column command to
     the next activation), for one that no column command followed still took tRC.
     """
-    columns = [name for name in ("RD", "WR", "RDA", "WRA") if name in memory.commands]
-    plain = [name for name in columns if name in ("RD", "WR")]
+    columns = [name for name in COLUMN_COMMANDS if name in memory.commands]
+    plain = [name for name in columns if not name.endswith("A")]
     c = min(row_delay(memory, a, b, SAME_BANK) for a in plain for b in columns)
     first = min(row_delay(memory, "ACT", name, SAME_BANK) for name in columns)
     closing = [name for name in ("PRE", "PREA") if name in memory.commands]
@@ -239,7 +244,7 @@ def _bank_limit(memory: MemorySpec, bank_commands: Counts) -> float:
     again += [_reopening(memory, name) for name in columns if name not in plain]
     b = min(row_delay(memory, "ACT", "ACT", SAME_BANK), first - c + min(again))
     counts = _each(memory, bank_commands, "bank")
-    activations, used = counts[:, 0], counts[:, 1] + counts[:, 2]
+    activations, used = counts[:, 0], counts[:, 1:].sum(axis=1)
     return float(((activations - 1) * b + (used - 1) * c).max())
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hwmodel.specs.commands import READ_COMMANDS, WRITE_COMMANDS
 from hwmodel.specs.device import Device
 from hwmodel.specs.memory_spec import MemorySpec
 
@@ -41,8 +42,8 @@ def energy_parts(
     """
     e, o = memory.energy, memory.organisation
     activations = commands.get("ACT", 0) + commands.get("ACT2", 0)
-    reads = commands.get("RD", 0) + commands.get("RDA", 0)
-    writes = commands.get("WR", 0) + commands.get("WRA", 0)
+    reads = sum(commands.get(name, 0) for name in READ_COMMANDS)
+    writes = sum(commands.get(name, 0) for name in WRITE_COMMANDS)
     ranks = o.pseudochannels * o.ranks
     refreshed = commands.get("REFAB", 0) * (o.banks // ranks)
     refreshed += commands.get("REFPB", 0) * len(memory.refresh_sets()[0])

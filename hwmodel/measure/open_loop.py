@@ -17,7 +17,7 @@ from hwmodel.kernel.channel_state import LATENCY_BINS, NO_COMPLETIONS, NO_LOG, i
 from hwmodel.kernel.kernel_names import LOG_FULL
 from hwmodel.kernel.timing import lower
 from hwmodel.oracle.command_log import CommandLog
-from hwmodel.specs.commands import COMMANDS, RANK_COMMANDS
+from hwmodel.specs.commands import COMMANDS, MASKED_WRITES, RANK_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 
 Int = NDArray[np.int64]
@@ -42,6 +42,13 @@ def command_log(memory: MemorySpec, lines: Int) -> CommandLog:
     for part in (stack, group, bank):
         part[whole] = -1
     return CommandLog(tick, command, pseudochannel, rank, stack, group, bank, row, column)
+
+
+def stated(memory: MemorySpec, counts: dict[str, int]) -> dict[str, int]:
+    """Of the counts of all commands, those that results state: of every command of the memory, of
+    masked writes where there were any."""
+    always = set(memory.commands) - set(MASKED_WRITES.values())
+    return {name: n for name, n in counts.items() if n or name in always}
 
 
 @dataclass
@@ -137,13 +144,9 @@ class OpenLoop:
 
     @property
     def commands(self) -> dict[str, int]:
-        """Commands issued, by name, over all channels."""
+        """Commands issued, as in `stated`, over all channels."""
         counts = self.states["commands"].sum(axis=0).tolist()
-        return {
-            name: n
-            for name, n in zip(COMMANDS, counts, strict=True)
-            if name in self.memory.commands
-        }
+        return stated(self.memory, dict(zip(COMMANDS, counts, strict=True)))
 
     @property
     def active_ns(self) -> float:

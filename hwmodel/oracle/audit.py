@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 from hwmodel.description.expression import evaluate
 from hwmodel.oracle.command_log import CODE, LEVEL_FIELDS, CommandLog, clocks_text
 from hwmodel.oracle.refresh_audit import bank_in_rank, debts, rank_in_channel, wrong_turns
-from hwmodel.specs.commands import COLUMN_COMMANDS, COMMANDS, RANK_COMMANDS
+from hwmodel.specs.commands import (
+    COLUMN_COMMANDS,
+    COMMANDS,
+    RANK_COMMANDS,
+    READ_COMMANDS,
+    WRITE_COMMANDS,
+)
 from hwmodel.specs.memory_fields import Row
 from hwmodel.specs.memory_spec import MemorySpec
 
@@ -217,8 +223,8 @@ class _Auditor:
         """Each constraint row: B waits `delay` after the N-th last A in the same instance."""
         clocks, exact = self.memory.timing_clocks, self.memory.exact_clocks
         for number, row in enumerate(self.memory.constraints):
-            after = [CODE[self.memory.reference(name)] for name in row.after]
-            before = [CODE[self.memory.reference(name)] for name in row.before]
+            after = [CODE[name] for name in self.memory.in_rows(row.after)]
+            before = [CODE[name] for name in self.memory.in_rows(row.before)]
             delay = self.memory.tick_clock.ticks(evaluate(row.delay, clocks, exact))
             if delay <= 0:
                 continue
@@ -282,8 +288,9 @@ class _Auditor:
     def data(self) -> None:
         """Segments on DQ of a pseudo-channel do not overlap; the later command is at fault."""
         lists = []
-        for kind, slots in (("RD", self.memory.data.read), ("WR", self.memory.data.write)):
-            index = np.flatnonzero(self.mask(kind, kind + "A"))
+        data = self.memory.data
+        for commands, slots in ((READ_COMMANDS, data.read), (WRITE_COMMANDS, data.write)):
+            index = np.flatnonzero(self.mask(*commands))
             latency = self.memory.ticks(slots.latency)
             for a, b in slots.segments:
                 start = self.log.tick[index] + latency + self.memory.ticks(a)
@@ -316,9 +323,8 @@ class _Auditor:
         """Columns need their row open, ACT and refresh a closed bank, PRE an open one."""
         index, bank = self._bank_events()
         code, row = self.log.command[index], self.log.row[index]
-        changes = np.isin(
-            code, [CODE[c] for c in ("ACT", "ACT1", "ACT2", "PRE", "PREA", "RDA", "WRA")]
-        )
+        closing = ("PRE", "PREA", "RDA", "WRA", "MWRA")
+        changes = np.isin(code, [CODE[c] for c in ("ACT", "ACT1", "ACT2", *closing)])
         place = np.arange(len(index))
         last = np.maximum.accumulate(np.where(changes, place, -1))
         last = np.concatenate([[-1], last[:-1]]).astype(np.int64) if len(last) else last
@@ -388,10 +394,10 @@ class _Auditor:
         if sync is None or sync.always_on:
             return
         hold = np.zeros(len(COMMANDS), dtype=np.int64)
-        for name in ("CAS", *COLUMN_COMMANDS):
-            hold[CODE[name]] = self.memory.ticks(
-                getattr(sync.hold, name[:2] if name != "CAS" else name)
-            )
+        held = sync.hold
+        kinds = ((held.CAS, ("CAS",)), (held.RD, READ_COMMANDS), (held.WR, WRITE_COMMANDS))
+        for ticks, commands in kinds:
+            hold[[CODE[name] for name in commands]] = self.memory.ticks(ticks)
         rank = self._rank()
         for number in range(self.sizes[0] * self.sizes[1]):
             index = np.flatnonzero((rank == number) & self.mask("CAS", *COLUMN_COMMANDS))

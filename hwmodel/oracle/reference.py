@@ -129,8 +129,11 @@ class Channel(Refresh):
         return Candidate(group, (request.seq,), command, (request.place,), request)
 
     def _column_command(self, port: Port, request: Request) -> str:
-        """Page policy. RD/WR, or with `closed` RDA/WRA when nothing else wants the row."""
-        name = "WR" if request.write else "RD"
+        """Partial writes, Page policy. RD, WR or MWR; with `closed` their A forms when nothing else
+        wants the row."""
+        name = "RD"
+        if request.write:
+            name = "MWR" if request.partial and "MWR" in self.memory.commands else "WR"
         if self.controller.page_policy != "closed" or request.reads_first:
             return name
         wanted = any(

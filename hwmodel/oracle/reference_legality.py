@@ -27,8 +27,8 @@ class Lowered:
         self.rows = [
             (
                 row.scope,
-                {memory.reference(name) for name in row.after},
-                {memory.reference(name) for name in row.before},
+                memory.in_rows(row.after),
+                memory.in_rows(row.before),
                 memory.ticks(row.delay),
                 row.window or 1,
             )
@@ -50,8 +50,8 @@ class Lowered:
 
 
 def kind_of(command: str) -> str:
-    """RD for RD and RDA, WR for WR and WRA."""
-    return command[:2]
+    """RD for RD and RDA; WR for WR and WRA, masked or not."""
+    return "RD" if command.startswith("RD") else "WR"
 
 
 def _instances(scope: str, places: Sequence[Place]) -> set[Place]:

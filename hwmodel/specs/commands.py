@@ -10,6 +10,13 @@ MAX_WINDOW, MAX_WINDOWS, MAX_WINDOW_INSTANCES = 32, 4, 32
 """Largest activation windows that the kernel's fixed arrays hold."""
 MAX_TICKS, MAX_CAPACITY = 2**40, 2**44
 """Longest delay in ticks, and largest channel in bytes: sums of many stay within 64 bits."""
-COMMANDS = ("ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "PRE", "PREA", "REFPB", "REFAB", "CAS")
+COMMANDS = (
+    "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
+    "PRE", "PREA", "REFPB", "REFAB", "CAS",
+)  # fmt: skip
 RANK_COMMANDS = ("PREA", "REFAB", "CAS")
-COLUMN_COMMANDS = ("RD", "RDA", "WR", "WRA")
+READ_COMMANDS = ("RD", "RDA")
+MASKED_WRITES = {"WR": "MWR", "WRA": "MWRA"}
+"""The form of each write that masks some of its bytes."""
+WRITE_COMMANDS = (*MASKED_WRITES, *MASKED_WRITES.values())
+COLUMN_COMMANDS = READ_COMMANDS + WRITE_COMMANDS

@@ -24,8 +24,9 @@ from hwmodel.description.written import TEXT_TOO, WithJsonSchema, text
 from hwmodel.specs.commands import LEVELS, MAX_CAPACITY, MAX_WINDOW
 
 CommandName = Literal[
-    "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "PRE", "PREA", "REFPB", "REFAB", "CAS"
-]
+    "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
+    "PRE", "PREA", "REFPB", "REFAB", "CAS",
+]  # fmt: skip
 Scope = Literal[
     "channel", "pseudochannel", "rank", "stack", "bankgroup", "bank", "other_rank", "other_stack"
 ]
@@ -243,7 +244,8 @@ class Refresh(Strict):
 
 
 class Row(Strict):
-    """A minimum delay between two commands in a scope; with `window` N, after the N-th last."""
+    """A minimum delay between two commands in a scope; with `window` N, after the N-th last. What
+    its names stand for: `MemorySpec.in_rows`."""
 
     scope: Scope
     after: CommandList

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Literal
 
@@ -13,6 +14,7 @@ from hwmodel.description.units import Clock
 from hwmodel.specs.commands import (
     COLUMN_COMMANDS,
     COMMANDS,
+    MASKED_WRITES,
     MAX_REQUESTS,
     MAX_TICKS,
     MAX_WINDOW_INSTANCES,
@@ -131,6 +133,18 @@ class MemorySpec(Strict):
         """The command that `ACT` stands for in rows; others stand for themselves."""
         return self.activate.reference if command == "ACT" else command
 
+    def in_rows(self, names: Iterable[str]) -> set[str]:
+        """The commands that names in a row stand for: ACT as in `reference`, a write for its masked
+        form as well where the memory has it."""
+        found = {self.reference(name) for name in names}
+        masked = {MASKED_WRITES[name] for name in found if name in MASKED_WRITES}
+        return found | (masked & set(self.commands))
+
+    @property
+    def masked_writes(self) -> bool:
+        """Whether partial writes take commands of their own (MWR, MWRA)."""
+        return "MWR" in self.commands and self.controller.partial_write == "masked"
+
     @model_validator(mode="after")
     def _complete(self) -> MemorySpec:
         _check(self)
@@ -197,6 +211,8 @@ def _commands(memory: MemorySpec) -> None:
         wanted |= {"REFPB"}
     if memory.sync:
         wanted |= {"CAS"}
+    if "MWRA" in memory.commands:
+        wanted |= {"MWR"}
     if missing := sorted(wanted - set(memory.commands)):
         raise ValueError(f"commands: {', '.join(missing)} missing")
     for name, command in memory.commands.items():
@@ -252,8 +268,9 @@ def _controller(memory: MemorySpec) -> None:
         raise ValueError("controller.refresh: this memory does not describe refresh.per_bank")
     if memory.controller.refresh == "all_bank" and not memory.refresh.all_bank:
         raise ValueError("controller.refresh: this memory does not describe refresh.all_bank")
-    if memory.controller.page_policy == "closed" and not {"RDA", "WRA"} <= set(memory.commands):
-        raise ValueError("controller.page_policy: closed needs commands RDA and WRA")
+    closing = ["RDA", "WRA", *(["MWRA"] if memory.masked_writes else [])]
+    if memory.controller.page_policy == "closed" and not {*closing} <= set(memory.commands):
+        raise ValueError(f"controller.page_policy: closed needs commands {', '.join(closing)}")
     if memory.controller.refresh != "none" and memory.refresh_ticks() < memory.refreshes_per_round:
         raise ValueError("refresh.derating: leaves less than a tick between refreshes")
 
@@ -273,8 +290,7 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
     longest = memory.ticks(memory.activate.max_gap)
     harmless_to_rank = {"PREA", "REFAB"} | ({"REFPB"} if _second_step_at_once(memory) else set())
     for i, row in enumerate(memory.constraints):
-        after = {memory.reference(command) for command in row.after}
-        before = {memory.reference(command) for command in row.before}
+        after, before = memory.in_rows(row.after), memory.in_rows(row.before)
         if "ACT2" not in before:
             continue
         # while a pair is open its bank takes no other command, and its rank no PREA or REFAB

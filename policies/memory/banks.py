@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.device import Device
 
 NAMES = (
@@ -31,7 +32,7 @@ def bank_activity(device: Device, results: Sequence[Any]) -> dict[str, float]:
     for result in results:
         commands.update(result.commands)
     o = device.memory.organisation
-    bursts = sum(commands[name] for name in ("RD", "RDA", "WR", "WRA"))
+    bursts = sum(commands[name] for name in COLUMN_COMMANDS)
     channel_ns = simulated_ns * device.channels
     active_ns = sum(result.active_ns for result in results)
     moved_kib = max(bursts, 1) * o.burst_bytes / 1024

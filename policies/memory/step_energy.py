@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hwmodel.measure.energy import confidence, energy_parts, inputs
+from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.device import Device
 from hwmodel.specs.memory_spec import MemorySpec
 
@@ -25,7 +26,7 @@ def transfer(memory: MemorySpec, results: Iterable[Any]) -> Transfer:
     commands: Counter[str] = Counter()
     for result in results:
         commands.update(result.commands)
-    bursts = sum(commands[name] for name in ("RD", "RDA", "WR", "WRA"))
+    bursts = sum(commands[name] for name in COLUMN_COMMANDS)
     if not bursts:
         return {}
     parts = energy_parts(memory, commands, 0.0, 0.0)

@@ -27,6 +27,7 @@ from hwmodel.specs.memory_spec import MemorySpec
 GENERATED = Mark("generated")
 SHIPPED = names("memories")
 COLUMN = ["RD", "RDA", "WR", "WRA"]
+MASKED = ["MWR", "MWRA"]
 
 # Clocks, by the head of a timing's name; the rest are drawn from 1 to 10.
 RANGES = {
@@ -130,15 +131,17 @@ def _buses(draw: st.DrawFn, made: Document, ticks_per_ck: int) -> None:
     split = draw(st.booleans())
     made.put(("buses",), {"row": {"scope": scope}, "column": {"scope": scope}}, GENERATED)
     slots = st.sampled_from([0.5, 1.0, 1.0, 1.5, 2.0])
-    columns, others = draw(slots), draw(slots)
+    columns, masked, others = draw(slots), draw(slots), draw(slots)
     first = draw(slots)
     second = draw(slots)
     if scope == "channel":
         second = min(first, second)  # or two pairs could leave each other's ACT2 no place
     for name in list(made.data["commands"]):
         length = {"ACT": first, "ACT1": first, "ACT2": second}.get(name, others)
-        bus = "column" if split and name in (*COLUMN, "CAS") else "row"
-        value = {"bus": bus, "slots": columns if name in COLUMN else length}
+        bus = "column" if split and name in (*COLUMN, *MASKED, "CAS") else "row"
+        if name in (*COLUMN, *MASKED):
+            length = masked if name in MASKED else columns
+        value = {"bus": bus, "slots": length}
         made.put(("commands", name), value, GENERATED)
 
 
@@ -255,7 +258,7 @@ def _extra_rows(draw: st.DrawFn, made: Document) -> None:
         if "ACT" in row["before"] and reference == "ACT2" and after != ["ACT"]:
             row["before"] = ["ACT1"]  # a column command must not keep ACT2 past its deadline
         window = draw(st.sampled_from([None, None, 1, 2, 4]))
-        if scope.startswith("other_") or sum("window" in r for r in rows) == MAX_WINDOWS:
+        if scope.startswith("other_") or sum("window" in r for r in rows) >= MAX_WINDOWS:
             window = None
         delay = draw(st.integers(0, 8)) * (window or 1)
         rows.append(
@@ -350,11 +353,33 @@ def _every_command(made: Document) -> None:
             made.put(("commands", name), {"bus": "row"}, GENERATED)
 
 
+def _masked_writes(draw: st.DrawFn, made: Document) -> None:
+    """Masked writes as commands of their own or not, and rows that name them."""
+    rows = [row for row in made.data["constraints"] if "MWR" not in _listed(row["before"])]
+    commands = {k: v for k, v in made.data["commands"].items() if k not in MASKED}
+    if draw(st.booleans()):
+        commands |= {name: {"bus": "row"} for name in MASKED}
+        kinds = [MASKED, MASKED, ["MWR"], ["WR", "WRA"], ["RD", "RDA"]]
+        for _ in range(draw(st.integers(0, 3))):
+            after, before = draw(st.sampled_from(kinds)), draw(st.sampled_from(kinds[:3]))
+            if draw(st.booleans()):
+                after, before = before, after
+            scope = draw(st.sampled_from(["bank", "bank", "bankgroup", "rank", "other_rank"]))
+            row = {"scope": scope, "after": after, "before": before}
+            row["delay"] = draw(st.integers(1, 30))
+            if scope in ("bankgroup", "rank") and draw(st.booleans()):
+                row["window"] = draw(st.integers(1, 3))
+            rows.append(row)
+    made.put(("constraints",), rows, GENERATED)
+    made.put(("commands",), commands, GENERATED)
+
+
 @st.composite
 def memories(draw: st.DrawFn) -> MemorySpec:
     """A memory with its controller."""
     made = document(draw(st.sampled_from(SHIPPED)))
     _every_command(made)
+    _masked_writes(draw, made)
     _organisation(draw, made)
     _timings(draw, made)
     _controller(draw, made)

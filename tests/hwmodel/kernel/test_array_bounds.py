@@ -27,7 +27,8 @@ CONTROLLERS = [
      "controller.partial_write=read_modify_write", "controller.page_policy=closed"],
     ["controller.scheduler=frfcfs_oldest_ready", "controller.activation_buffer=3",
      "controller.refresh_postpone=8", "controller.refresh_order=idle_first"],
-    ["controller.scheduler=fcfs", "controller.activation_buffer=0", "controller.refresh=all_bank"],
+    ["controller.scheduler=fcfs", "controller.activation_buffer=0", "controller.refresh=all_bank",
+     "controller.page_policy=closed"],
 ]
 for name in ("lpddr5-6400-x16", "hbm2e-3.2", "ramulator-lpddr5-6400-x16"):
     for settings in CONTROLLERS:

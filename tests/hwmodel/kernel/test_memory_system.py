@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hwmodel.kernel.memory import Descriptors, SystemResult, descriptor_starts, simulate_system
+from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.device import Device, load_device
 
 KIB = 1024
@@ -32,7 +33,7 @@ def test_every_byte_asked_for_is_moved_once() -> None:
     found = run([], write=0.3)
     assert found.finished
     assert found.total_bytes == 600 * 16 * KIB == found.bursts * 32
-    assert sum(found.commands[n] for n in ("RD", "WR", "RDA", "WRA")) == found.bursts
+    assert sum(found.commands[n] for n in COLUMN_COMMANDS) == found.bursts
     assert found.row_hits + found.row_misses + found.row_conflicts == found.bursts
 
 
@@ -158,11 +159,12 @@ def test_bursts_that_a_write_does_not_fill_are_read_first() -> None:
     masked = load_device("mlu370-x4", [*settings[:2], settings[2] + "masked"])
     whole = simulate_system(masked, ragged_writes(masked))
     assert whole.finished and whole.total_bytes == 5000
-    assert whole.commands["RD"] == 0 and whole.commands["WR"] == 200
+    assert whole.commands["RD"] == 0 and whole.commands["WR"] == whole.commands["MWR"] == 100
     modify = load_device("mlu370-x4", [*settings[:2], settings[2] + "read_modify_write"])
     found = simulate_system(modify, ragged_writes(modify))
     assert found.finished and found.bytes_measured == whole.bytes_measured
     assert found.commands["RD"] == 100 and found.commands["WR"] == 200
+    assert found.commands["MWR"] == 0
 
 
 def test_accesses_below_the_least_are_widened_and_writes_read_first() -> None:

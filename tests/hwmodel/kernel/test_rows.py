@@ -90,7 +90,7 @@ def reported(
 
 def pairs(memory: MemorySpec, number: int) -> list[tuple[str, str]]:
     row = memory.constraints[number]
-    after, before = map(memory.reference, row.after), map(memory.reference, row.before)
+    after, before = sorted(memory.in_rows(row.after)), sorted(memory.in_rows(row.before))
     return list(itertools.product(after, before))
 
 

@@ -82,7 +82,9 @@ def test_time_with_a_bank_open_is_that_of_the_command_log(name: str, settings: l
 def test_every_command_and_each_standby_has_its_energy() -> None:
     memory = load_device(LPDDR5).memory
     e, burst = memory.energy, memory.organisation.burst_bytes
-    commands = {"ACT1": 7, "ACT2": 7, "RD": 20, "RDA": 3, "WR": 4, "WRA": 1, "CAS": 9, "PRE": 3}
+    commands = {
+        "ACT1": 7, "ACT2": 7, "RD": 20, "RDA": 3, "WR": 2, "WRA": 1, "MWR": 2, "CAS": 9, "PRE": 3,
+    }  # fmt: skip
     parts = energy_parts(memory, commands, 1000.0, 400.0)
     assert parts == pytest.approx(
         {

@@ -95,6 +95,9 @@ def found(memory: MemorySpec, text: str, refresh: bool = False) -> list[Violatio
 OPEN = "0 ACT1 b0 r5; 1 ACT2 b0 r5; 15 CAS; 16 RD b0 r5 c0; "
 """A legal beginning: bank 0 of LPDDR5 open at row 5, data clock running."""
 
+OPEN_MASKED = "0 ACT1 b0 r5; 1 ACT2 b0 r5; 16 CAS; 17 MWR b0 r5 c0; "
+"""The same with a masked write."""
+
 PLANTED = {
     "a column command to a closed bank": (LPDDR5, "15 CAS; 16 RD b0 r5 c0", "to a closed bank"),
     "a column command to another row": (LPDDR5, OPEN + "20 RD b0 r6 c0", "row that is not open"),
@@ -153,6 +156,37 @@ PLANTED = {
         "0 ACT p0 b0 r1; 1 ACT p1 b0 r1",
         "bus row_command: occupied",
     ),
+    "a masked write too soon after another": (
+        LPDDR5,
+        OPEN_MASKED + "28 CAS; 32 MWR b0 r5 c1",
+        "bank (MWR|MWRA -> MWR|MWRA) tCCDMW = 16 nCK: 15 ",
+    ),
+    "a masked write where a write is too soon": (
+        LPDDR5,
+        "0 ACT1 b0 r5; 1 ACT2 b0 r5; 14 CAS; 15 MWR b0 r5 c0",
+        "bank (ACT -> RD|RDA|WR|WRA) tRCD = 15 nCK: 14 ",
+    ),
+    "a read too soon after a masked write": (
+        LPDDR5,
+        OPEN_MASKED + "30 CAS; 31 RD b0 r5 c1",
+        "bankgroup (WR|WRA -> RD|RDA)",
+    ),
+    "a write after MWRA": (
+        LPDDR5,
+        OPEN_MASKED + "28 CAS; 33 MWRA b0 r5 c1; 37 WR b0 r5 c2",
+        "to a closed bank",
+    ),
+    "the burst of a masked write upon a burst": (
+        LPDDR5,
+        OPEN + "24 MWR b0 r5 c1",
+        "data: DQ overlaps",
+    ),
+    "a masked write without CAS": (
+        LPDDR5,
+        OPEN_MASKED + "37 MWR b0 r5 c1",
+        "CAS is missing",
+    ),
+    "a masked write that the memory lacks": (HBM2E, "0 MWR b0 r5 c1", "no such command"),
     "a burst upon a burst": (LPDDR5, OPEN + "24 WR b0 r5 c1", "data: DQ overlaps"),
     "a burst upon the burst of a later command": (
         LPDDR5,
@@ -324,6 +358,8 @@ LEGAL = {
         "0 ACT1 b0 r5; 1 ACT2 b0 r5; 4 ACT1 b0 k1 r5; 5 ACT2 b0 k1 r5; 18 CAS; 19 CAS k1; "
         "20 RD b0 r5 c0; 24 RD b0 k1 r5 c0",
     ),
+    "masked writes far enough apart": (LPDDR5, OPEN_MASKED + "28 CAS; 33 MWR b0 r5 c1"),
+    "a write after a masked write": (LPDDR5, OPEN_MASKED + "21 WR b0 r5 c1"),
     "an ACT2 at its deadline": (LPDDR5, "0 ACT1 b0 r5; 8 ACT2 b0 r5"),
     "a pair that is open at the end": (LPDDR5, OPEN + "20 ACT1 b1 r5"),
     "an activation beside a refresh": (LPDDR5, "0 REFPB b0; 6 ACT1 b1 r1; 7 ACT2 b1 r1"),

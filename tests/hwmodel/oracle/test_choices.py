@@ -6,7 +6,16 @@ Ticks are worked out by hand from docs/controller.md and the toy memory's timing
 from __future__ import annotations
 
 from hwmodel.oracle.reference import simulate
-from tests.hwmodel.oracle.toy import figures, partial, read, story, toy, write
+from tests.hwmodel.oracle.toy import (
+    MASKED,
+    MASKED_APART,
+    figures,
+    partial,
+    read,
+    story,
+    toy,
+    write,
+)
 
 
 def test_a_read_is_answered_from_a_waiting_write() -> None:
@@ -50,6 +59,33 @@ def test_a_partial_write_holds_its_place_among_the_writes() -> None:
     memory = toy(controller__partial_write="read_modify_write", controller__write_queue=1)
     result = simulate(memory, [partial(0, 1), write(1, 1)])
     assert story(result) == "0 ACT b0, 5 RD b0.c0, 11 WR b0.c0, 12 ACT b1, 17 WR b1.c0"
+
+
+def test_masked_writes_keep_their_own_distance_in_a_bank() -> None:
+    requests = [partial(0, 1), partial(0, 1, 1), partial(1, 1), write(0, 1, 2)]
+    # 9 from one masked write of b0 to the next; b1's goes between, a whole write needs only tCCD
+    assert story(simulate(toy(MASKED_APART, **MASKED), requests)) == (
+        "0 ACT b0, 2 ACT b1, 5 MWR b0.c0, 7 MWR b1.c0, 14 MWR b0.c1, 16 WR b0.c2"
+    )
+    assert story(simulate(toy(), requests)) == (
+        "0 ACT b0, 2 ACT b1, 5 WR b0.c0, 7 WR b0.c1, 9 WR b1.c0, 11 WR b0.c2"
+    )
+    whole_first = [write(0, 1), partial(0, 1, 1)]
+    assert story(simulate(toy(MASKED_APART, **MASKED), whole_first)).endswith("7 MWR b0.c1")
+
+
+def test_rows_of_writes_hold_for_masked_writes() -> None:
+    masked = simulate(toy(**MASKED), [partial(0, 1), write(0, 2), read(1, 1, 0, 6)])
+    whole = simulate(toy(), [write(0, 1), write(0, 2), read(1, 1, 0, 6)])
+    # WL + nBL + tWR = 9 to PRE, WL + nBL + tWTR = 8 to RD
+    assert story(masked) == (
+        "0 ACT b0, 5 MWR b0.c0, 6 ACT b1, 13 RD b1.c0, 14 PRE b0, 18 ACT b0, 23 WR b0.c0"
+    )
+    assert story(whole) == story(masked).replace("MWR", "WR")
+    closed = toy(**MASKED, controller__page_policy="closed")
+    assert story(simulate(closed, [partial(0, 1)])) == "0 ACT b0, 5 MWRA b0.c0"
+    modify = toy(**MASKED, controller__partial_write="read_modify_write")
+    assert story(simulate(modify, [partial(0, 1)])) == "0 ACT b0, 5 RD b0.c0, 11 WR b0.c0"
 
 
 def test_a_full_queue_of_a_bank_holds_back_requests_for_others() -> None:

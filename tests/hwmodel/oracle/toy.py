@@ -86,9 +86,17 @@ TWO_STEP = {
 SYNC = {"sync": {"hold": {"CAS": 10, "RD": 10, "WR": 10}}, "commands__CAS": {"bus": "command"}}
 
 
-def toy(**changes: Any) -> MemorySpec:
-    """The toy memory with changes; `controller__refresh="none"` is the path controller.refresh."""
+MASKED = {"commands__MWR": {"bus": "command"}, "commands__MWRA": {"bus": "command"}}
+MASKED_APART = {
+    "scope": "bank", "after": ["MWR", "MWRA"], "before": ["MWR", "MWRA"], "delay": 9,
+}  # fmt: skip
+
+
+def toy(*rows: dict[str, Any], **changes: Any) -> MemorySpec:
+    """The toy memory with more rows and changes; `controller__refresh="none"` is the path
+    controller.refresh."""
     document = loads(TOY, "toy")
+    document.data["constraints"] += rows
     for path, value in changes.items():
         document.put(tuple(path.split("__")), value, Mark("test"))
     return document.build(MemorySpec)
