@@ -72,7 +72,7 @@ def show_devices(found: dict[str, Any]) -> None:
     for name, why in found["left_out"].items():
         print(f"left out: {name}, {why}")
     print("\nAfter GiB: closed-form bounds, GB/s. Also shipped:")
-    for kind in ("models", "workloads", "predictors", "sweeps", "studies"):
+    for kind in ("models", "formats", "workloads", "predictors", "sweeps", "studies"):
         print(f"  {kind}: {', '.join(found[kind])}")
 
 
