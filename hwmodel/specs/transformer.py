@@ -61,10 +61,17 @@ class TransformerSpec(Strict):
         if self.heads % self.kv_heads:
             raise ValueError(f"kv_heads: must divide heads ({self.heads}); got {self.kv_heads}")
         try:
-            assert self.kv_head_bytes
+            number_format(self.kv).vector_bytes(self.head_dim)
         except DescriptionError as error:
             raise ValueError(str(error)) from None
         return self
+
+    def stored_as(self, weights: str | None, kv: str | None) -> TransformerSpec:
+        """The model in other formats; None: its own. Raises DescriptionError where a format does
+        not divide a head."""
+        found = self.model_copy(update={"weights": weights or self.weights, "kv": kv or self.kv})
+        number_format(found.kv).vector_bytes(found.head_dim)
+        return found
 
     @property
     def weight_bits(self) -> float:

@@ -184,11 +184,9 @@ def _serve_one(
 
 
 def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpec:
-    """The shard of the model on each card of a replica, in the types it is served in. Raises
-    DescriptionError if it cannot be split."""
-    types = {"weights": spec.weights, "kv": spec.kv}
-    given = {name: kind for name, kind in types.items() if kind is not None}
-    return shard(model.model_copy(update=given), spec.tensor_parallel)
+    """The shard of the model on each card of a replica, in the formats it is served in. Raises
+    DescriptionError if it cannot be split, or stored so."""
+    return shard(model.stored_as(spec.weights, spec.kv), spec.tensor_parallel)
 
 
 def build_replica(

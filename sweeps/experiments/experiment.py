@@ -129,8 +129,9 @@ class Described(Strict):
     def formats(self) -> list[str]:
         """The formats that weights and KV are stored in. Raises DescriptionError."""
         model, serving = model_of(self), getattr(self, "serving", None)
-        given = (serving.weights, serving.kv) if isinstance(serving, ServingSpec) else (None, None)
-        return [given[0] or model.weights, given[1] or model.kv]
+        if isinstance(serving, ServingSpec):
+            model = model.stored_as(serving.weights, serving.kv)
+        return [model.weights, model.kv]
 
     def documents(self) -> list[Document]:
         """The descriptions beside the device whose assumed numbers it rests on."""
