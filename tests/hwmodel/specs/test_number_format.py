@@ -1,7 +1,8 @@
-"""Do formats give the sizes that were measured, the FLOPs their type has, and are mistakes named?"""
+"""Do formats give the measured sizes and the FLOPs of their type, and are mistakes named?"""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def test_blocks_of_a_row_are_rounded_up() -> None:
 
 def test_layers_of_a_mix_differ_as_its_rule_says() -> None:
     edges = stored(LLAMA_2_7B, "q4_k_m").layer_weight_edges
-    sizes = [after - before for before, after in zip(edges, edges[1:], strict=False)]
+    sizes = [after - before for before, after in pairwise(edges)]
     wide = [layer for layer, size in enumerate(sizes) if size == max(sizes)]
     assert wide == [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31]
     assert len(set(sizes)) == 2
@@ -98,9 +99,9 @@ def test_shards_hold_their_part_of_the_scales(weights: str) -> None:
 @pytest.mark.parametrize(
     ("name", "head", "size"),
     [
-        ("fp16", 128, 256), ("fp8_e4m3", 128, 128), ("int8", 128, 128), ("int8_token_head", 128, 132),
-        ("int8_token_head", 64, 68), ("int4_token_head", 128, 68), ("q8_0", 128, 136),
-        ("q4_0", 64, 36),
+        ("fp16", 128, 256), ("fp8_e4m3", 128, 128), ("int8", 128, 128),
+        ("int8_token_head", 128, 132), ("int8_token_head", 64, 68), ("int4_token_head", 128, 68),
+        ("q8_0", 128, 136), ("q4_0", 64, 36),
     ],
 )  # fmt: skip
 def test_bytes_of_a_heads_kv(name: str, head: int, size: int) -> None:
@@ -163,9 +164,7 @@ def test_a_format_that_does_not_divide_a_head_is_refused() -> None:
         load_model("llama-2-7b", ["head_dim=80", "kv=q8_0"])
     with pytest.raises(DescriptionError, match=why):
         load_model("llama-2-7b", ["head_dim=80"]).stored_as(None, "q8_0")
-    with pytest.raises(
-        DescriptionError, match="kv: int4_token_head takes 292 bits for head_dim 65"
-    ):
+    with pytest.raises(DescriptionError, match="int4_token_head takes 292 bits for head_dim 65"):
         load_model("llama-2-7b", ["head_dim=65", "kv=int4_token_head"])
 
 
