@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -10,8 +10,8 @@ from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.description.units import BytesPerSecond, FlopsPerSecond, Nanoseconds, PositiveBytes
 from hwmodel.description.written import KeysOf
 from hwmodel.specs.controller import Controller
+from hwmodel.specs.number_format import ComputeType, number_format
 from hwmodel.specs.plausible import Plausible
-from hwmodel.specs.transformer import BITS, DataType
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -67,6 +67,7 @@ class Compute(Strict):
     bf16: FlopsPerSecond | None = None
     fp32: FlopsPerSecond | None = None
     fp8: FlopsPerSecond | None = None
+    fp4: FlopsPerSecond | None = None
     int8: FlopsPerSecond | None = None
     """Integer operations count as FLOPs."""
     prefill_efficiency: Share
@@ -76,19 +77,22 @@ class Compute(Strict):
     step_overhead: Nanoseconds
     layer_overhead: Nanoseconds
 
-    def peak(self, kind: DataType) -> float:
-        """FLOPs/s of matrix products in which one operand is stored in this type.
+    def peak(self, stored: str) -> float:
+        """FLOPs/s of matrix products in which one operand is stored in this format.
 
-        8-bit types run at their own peak where there is one (the other operand is then quantised
-        as it is made). Without it, and for int4, numbers are converted to fp16 as they are loaded
+        They run at the peak of the format's `compute` type where there is one (the other operand is
+        then quantised as it is made). Without it numbers are converted to fp16 as they are loaded
         and multiplied at that peak; the conversion costs nothing (assumed; vLLM's Marlin kernels do
-        so on cards without fp8). Raises DescriptionError for wider types without a peak.
+        so on cards without fp8). Raises DescriptionError for wide formats without a peak.
         """
-        own: float | None = getattr(self, kind, None)
+        found = number_format(stored)
+        kind = found.compute
+        own: float | None = getattr(self, kind)
         if own is not None:
             return own
-        if BITS[kind] >= 16:
-            known = [name for name in BITS if getattr(self, name, None) is not None]
+        if found.bits >= 16:
+            types = get_args(ComputeType)
+            known = [name for name in types if getattr(self, name) is not None]
             raise DescriptionError(
                 f"compute.{kind}: the accelerator does not compute in {kind}, it has "
                 f"{', '.join(known)}; give compute.{kind}, or another type of weights"

@@ -9,6 +9,7 @@ one matrix.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -21,13 +22,16 @@ from hwmodel.description.description import (
     load,
     parse_assignment,
 )
+from hwmodel.specs.number_format import (
+    ComputeType,
+    KvFormat,
+    Matrix,
+    NumberFormat,
+    WeightFormat,
+    number_format,
+)
 
 Count = Annotated[int, Field(ge=1)]
-
-DataType = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4"]
-KvType = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
-BITS: dict[str, int] = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4}
-"""Bits of a number; scales of quantised ones are not counted (assumed: below 1 %)."""
 
 
 class TransformerSpec(Strict):
@@ -48,33 +52,48 @@ class TransformerSpec(Strict):
     """Longest context, tokens."""
     qkv_bias: bool
     tied_embeddings: bool
-    weights: DataType = "fp16"
-    kv: KvType = "fp16"
+    weights: WeightFormat = "fp16"
+    """Format of the weights: of `yaml/formats`, or the path of one."""
+    kv: KvFormat = "fp16"
 
     @model_validator(mode="after")
     def _grouped(self) -> TransformerSpec:
         if self.heads % self.kv_heads:
             raise ValueError(f"kv_heads: must divide heads ({self.heads}); got {self.kv_heads}")
+        try:
+            number_format(self.kv).vector_bytes(self.head_dim)
+        except DescriptionError as error:
+            raise ValueError(str(error)) from None
         return self
 
-    @property
-    def weight_bits(self) -> int:
-        return BITS[self.weights]
+    def stored_as(self, weights: str | None, kv: str | None) -> TransformerSpec:
+        """The model in other formats; None: its own. Raises DescriptionError where a format does
+        not divide a head."""
+        found = self.model_copy(update={"weights": weights or self.weights, "kv": kv or self.kv})
+        number_format(found.kv).vector_bytes(found.head_dim)
+        return found
 
     @property
-    def kv_bits(self) -> int:
-        return BITS[self.kv]
+    def weight_bits(self) -> float:
+        """Effective bits of a parameter: scales and wider parts included."""
+        return 8 * self.weight_bytes / self.parameters
 
     @property
-    def activations(self) -> DataType:
-        """Type of what flows between layers: the weights' own, or fp16 where that is a quantised
-        one (assumed)."""
-        return self.weights if self.weight_bits >= 16 else "fp16"
+    def kv_bits(self) -> float:
+        """Effective bits of a number of K or V, scales included."""
+        return 8 * self.kv_head_bytes / self.head_dim
+
+    @property
+    def activations(self) -> ComputeType:
+        """Type of what flows between layers: the weights' own, or fp16 where those are quantised
+        (assumed)."""
+        stored = number_format(self.weights)
+        return stored.compute if stored.bits >= 16 else "fp16"
 
     @property
     def activation_bytes(self) -> int:
         """Hidden state of one token."""
-        return self.hidden * BITS[self.activations] // 8
+        return self.hidden * number_format(self.activations).bits // 8
 
     @property
     def query_width(self) -> int:
@@ -87,10 +106,18 @@ class TransformerSpec(Strict):
         return self.kv_heads * self.head_dim
 
     @property
+    def matrices(self) -> dict[Matrix, tuple[int, int]]:
+        """(outputs, inputs) of each matrix of a layer: its rows and columns."""
+        hidden, middle, query, kv = self.hidden, self.intermediate, self.query_width, self.kv_width
+        return {
+            "q": (query, hidden), "k": (kv, hidden), "v": (kv, hidden), "o": (hidden, query),
+            "gate": (middle, hidden), "up": (middle, hidden), "down": (hidden, middle),
+        }  # fmt: skip
+
+    @property
     def layer_matrix_parameters(self) -> int:
         """Matrix weights of a layer: Q, K, V, O projections and the three matrices of the MLP."""
-        attention = 2 * self.hidden * self.query_width + 2 * self.hidden * self.kv_width
-        return attention + 3 * self.hidden * self.intermediate
+        return sum(rows * columns for rows, columns in self.matrices.values())
 
     @property
     def layer_parameters(self) -> int:
@@ -113,19 +140,39 @@ class TransformerSpec(Strict):
         )
 
     @property
+    def layer_weight_edges(self) -> list[int]:
+        """Byte at which each layer's weights begin, and that at which the last one's end."""
+        stored = number_format(self.weights)
+        plain, mixed = self._layer_bytes(stored, False), self._layer_bytes(stored, True)
+        sizes = (mixed if stored.applies(n, self.layers) else plain for n in range(self.layers))
+        return list(accumulate(sizes, initial=0))
+
+    def _layer_bytes(self, stored: NumberFormat, mixed: bool) -> int:
+        """A layer, its matrices with the formats of the format's `parts` or without."""
+        vectors = self.layer_parameters - self.layer_matrix_parameters
+        bits = vectors * stored.part("vectors").bits
+        for name, shape in self.matrices.items():
+            bits += (stored.part(name) if mixed else stored).matrix_bits(*shape)
+        return bits // 8
+
+    @property
     def layer_weight_bytes(self) -> int:
-        return self.layer_parameters * self.weight_bits // 8
+        """Of a layer; their mean where the format mixes others from layer to layer."""
+        return self.layer_weight_edges[-1] // self.layers
 
     @property
     def head_weight_bytes(self) -> int:
         """The output head and the final norm: read once in every step."""
-        return (self.embedding_parameters + self.hidden) * self.weight_bits // 8
+        stored = number_format(self.weights)
+        head = stored.part("head").matrix_bits(self.vocabulary, self.hidden)
+        return (head + self.hidden * stored.part("vectors").bits) // 8
 
     @property
     def embedding_weight_bytes(self) -> int:
         """The embedding table as far as it is not the head; a step gathers only a few rows of
         it."""
-        return 0 if self.tied_embeddings else self.embedding_parameters * self.weight_bits // 8
+        table = number_format(self.weights).part("embedding")
+        return 0 if self.tied_embeddings else table.matrix_bits(self.vocabulary, self.hidden) // 8
 
     @property
     def weight_bytes(self) -> int:
@@ -135,12 +182,13 @@ class TransformerSpec(Strict):
     @property
     def step_weight_bytes(self) -> int:
         """Weight bytes that one step reads: everything but the embedding table."""
-        return self.layers * self.layer_weight_bytes + self.head_weight_bytes
+        return self.layer_weight_edges[-1] + self.head_weight_bytes
 
     @property
     def kv_head_bytes(self) -> int:
-        """K (or V) of one token in one head of one layer."""
-        return self.head_dim * self.kv_bits // 8
+        """K (or V) of one token in one head of one layer, scales included. Raises DescriptionError
+        where the format does not divide it."""
+        return number_format(self.kv).vector_bytes(self.head_dim)
 
     @property
     def kv_half_bytes(self) -> int:

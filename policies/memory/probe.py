@@ -203,7 +203,8 @@ def weights_stream(
     No window stands for it: engines that read in step fall out of it over a whole layer.
     """
     layers = model.layers if spec.fidelity == "exhaustive" else 1
-    key = (device.digest, model.layer_weight_bytes, layers, spec.weight_tile, simulate)
+    edges = tuple(model.layer_weight_edges[: layers + 1])
+    key = (device.digest, edges, spec.weight_tile, simulate)
     if key not in _known:
         probe = Probe(device, spec, simulate)
         share, result = probe.whole(

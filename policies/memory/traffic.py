@@ -210,10 +210,10 @@ def _at(runs: Extents, offset: IntArray) -> IntArray:
 
 def weights(model: TransformerSpec, layer: int, tile_bytes: int) -> Extent:
     """One layer's weights in tiles, in order; layers lie one after another from address 0."""
-    whole = np.array([model.layer_weight_bytes], np.int64)
-    offset, size = _pieces(whole, tile_bytes)
+    start, end = model.layer_weight_edges[layer : layer + 2]
+    offset, size = _pieces(np.array([end - start], np.int64), tile_bytes)
     reads = np.zeros(len(size), np.bool_)
-    return Extent(layer * whole + offset, size, reads, np.zeros(len(size), np.int64))
+    return Extent(start + offset, size, reads, np.zeros(len(size), np.int64))
 
 
 def contiguous(start: int, size: int, parts: int) -> Extent:

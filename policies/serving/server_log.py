@@ -25,7 +25,8 @@ from pydantic import Field
 
 from hwmodel.description.description import DescriptionError, Document, Strict, nearest
 from hwmodel.specs.device import load_device
-from hwmodel.specs.transformer import KvType, load_model
+from hwmodel.specs.number_format import KvFormat
+from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import LAYOUTS, KvOrder, Units, kv_layout
 from policies.allocators.paged import PagedAllocator, PagedOptions
@@ -53,8 +54,8 @@ class BlockLogHeader(Strict):
     """Blocks of the whole KV cache; None: as many as the device has room for."""
     model: str | None = None
     """A shipped model, or the path of one."""
-    kv: KvType | None = None
-    """Type of the KV; None: the model's."""
+    kv: KvFormat | None = None
+    """Format of the KV; None: the model's."""
     kv_layout: KvOrder = LAYOUTS["layer_kv_token"]
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
     """Cards that the server spanned; block numbers are those of each of them."""

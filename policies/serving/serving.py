@@ -11,7 +11,8 @@ from pydantic import Field, model_validator
 
 from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.specs.device import Device
-from hwmodel.specs.transformer import DataType, KvType, TransformerSpec, load_model, shard
+from hwmodel.specs.number_format import KvFormat, WeightFormat
+from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.capabilities import Learns, report_of
 from policies.allocators.kv_layout import LAYOUTS, KvOrder, kv_layout
@@ -50,11 +51,12 @@ class ServingSpec(Strict):
     kv_layout: KvOrder = LAYOUTS["layer_kv_token"]
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of the capacity for weights and KV (vLLM's default)."""
-    weights: DataType | None = None
-    """Type of the weights. None: the model's. See `hwmodel.specs.accelerator.Compute.peak` for what
-    the device computes in."""
-    kv: KvType | None = None
-    """Type of the KV; attention converts it to the type of the activations. None: the model's."""
+    weights: WeightFormat | None = None
+    """Format of the weights. None: the model's. See `hwmodel.specs.accelerator.Compute.peak` for
+    what the device computes in."""
+    kv: KvFormat | None = None
+    """Format of the KV; attention converts it to the type of the activations. None: the
+    model's."""
     cluster: ClusterSpec = ClusterSpec()
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
     """Cards that the replica spans."""
@@ -182,11 +184,9 @@ def _serve_one(
 
 
 def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpec:
-    """The shard of the model on each card of a replica, in the types it is served in. Raises
-    DescriptionError if it cannot be split."""
-    types = {"weights": spec.weights, "kv": spec.kv}
-    given = {name: kind for name, kind in types.items() if kind is not None}
-    return shard(model.model_copy(update=given), spec.tensor_parallel)
+    """The shard of the model on each card of a replica, in the formats it is served in. Raises
+    DescriptionError if it cannot be split, or stored so."""
+    return shard(model.stored_as(spec.weights, spec.kv), spec.tensor_parallel)
 
 
 def build_replica(

@@ -12,11 +12,11 @@ from hwmodel.measure.tightness import tightness
 from hwmodel.specs.device import Device, device_names, load_device
 from sweeps.render.screen import print_table
 
-OTHERS = ("models", "workloads", "predictors", "sweeps", "studies")
+OTHERS = ("models", "formats", "workloads", "predictors", "sweeps", "studies")
 
 
 def catalogue(overrides: list[str]) -> dict[str, Any]:
-    """Devices (each a dict); names of models, workloads, predictors, sweeps and studies.
+    """Devices (each a dict); names of models, formats, workloads, predictors, sweeps and studies.
 
     Devices that overrides do not fit are `left_out`, with the reason. Raises DescriptionError when
     that leaves none.

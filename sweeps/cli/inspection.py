@@ -18,6 +18,7 @@ from hwmodel.description.description import (
     nearest,
 )
 from hwmodel.specs.device import load_device
+from hwmodel.specs.number_format import NumberFormat
 from hwmodel.specs.plausible import described_plausible
 from hwmodel.specs.transformer import load_model
 from policies.memory.measured import load_measurements
@@ -30,7 +31,8 @@ from sweeps.results.place import shortened
 from sweeps.studies.study_spec import load_study
 
 KINDS = [
-    "memory", "accelerator", "model", "workload", "measurement", "predictor", "sweep", "study",
+    "memory", "accelerator", "model", "format", "workload", "measurement", "predictor", "sweep",
+    "study",
 ]  # fmt: skip
 TRACES = (".csv", ".gz")
 """Endings of trace files, which are checked too."""
@@ -100,6 +102,8 @@ def _check(file: str, overrides: list[str]) -> str:
             load_device(path, overrides)
         case "model":
             load_model(path, overrides)
+        case "format":
+            _build(document, NumberFormat, overrides)
         case "measurement":
             load_measurements(path)
         case "workload":

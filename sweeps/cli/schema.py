@@ -22,6 +22,7 @@ from pydantic_core import core_schema
 from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.specs.accelerator import AcceleratorSpec
 from hwmodel.specs.memory_spec import MemorySpec
+from hwmodel.specs.number_format import NumberFormat
 from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.measured import MeasurementSpec
 from policies.predictors.confusion import ConfusionTable
@@ -37,8 +38,8 @@ ALL = "bankwise"
 """Name of the schema that has every kind in it."""
 _SPECS: dict[str, type[BaseModel]] = {
     "memory": MemorySpec, "accelerator": AcceleratorSpec, "model": TransformerSpec,
-    "workload": WorkloadSpec, "predictor": ConfusionTable, "measurement": MeasurementSpec,
-    "sweep": SweepSpec, "study": StudySpec,
+    "format": NumberFormat, "workload": WorkloadSpec, "predictor": ConfusionTable,
+    "measurement": MeasurementSpec, "sweep": SweepSpec, "study": StudySpec,
 }  # fmt: skip
 DESCRIPTIONS = tuple(_SPECS)
 _OURS = ("hwmodel", "policies", "sweeps")

@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hwmodel.description.description import Document, Strict, find, load
+from hwmodel.specs import number_format
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model
 from policies.predictors.confusion import load_table
@@ -122,10 +123,20 @@ class Described(Strict):
         yield Source(
             "model", "models", name, lambda: _hashed(model_of(self).model_dump(mode="json"))
         )
+        for name, document in number_format.documents(self.formats()):
+            yield Source("model", "formats", name, partial(_document_record, document))
+
+    def formats(self) -> list[str]:
+        """The formats that weights and KV are stored in. Raises DescriptionError."""
+        model, serving = model_of(self), getattr(self, "serving", None)
+        if isinstance(serving, ServingSpec):
+            model = model.stored_as(serving.weights, serving.kv)
+        return [model.weights, model.kv]
 
     def documents(self) -> list[Document]:
         """The descriptions beside the device whose assumed numbers it rests on."""
-        return [load(find("models", self.model))]
+        formats = [document for _, document in number_format.documents(self.formats())]
+        return [load(find("models", self.model)), *formats]
 
 
 class ExperimentSpec(Described):
@@ -245,6 +256,10 @@ def _device_record(device: Device) -> dict[str, Any]:
 def _workload_record(experiment: ExperimentSpec) -> dict[str, Any]:
     workload = workload_of(experiment.model_copy(update={"arrivals": None}))
     return _hashed(workload.model_dump(mode="json", exclude_none=True), workload.lengths.trace)
+
+
+def _document_record(document: Document) -> dict[str, Any]:
+    return {"sha256": document.digest, **plain(document.data)}
 
 
 def _predictor_record(file: str, whole: bool) -> dict[str, Any]:

@@ -46,6 +46,7 @@ ALIASES = {"fidelity": ("serving", "memory", "fidelity")}
 DESCRIBED = {
     "device": "accelerators", "model": "models", "workload": "workloads",
     "serving.predictor.table": "predictors", "serving.predictor.model": "predictors",
+    "serving.weights": "formats", "serving.kv": "formats",
 }  # fmt: skip
 """Keys of an experiment that name a description, and the folder of the library they name it in."""
 NAMED = ("dataset", "assumption")

@@ -75,7 +75,7 @@ def show_devices(found: dict[str, Any]) -> None:
         if device["plausible"]:
             print(f"plausible variants of {device['name']}: {', '.join(device['plausible'])}")
     print("\nAfter GiB: closed-form bounds, GB/s. Also shipped:")
-    for kind in ("models", "workloads", "predictors", "sweeps", "studies"):
+    for kind in ("models", "formats", "workloads", "predictors", "sweeps", "studies"):
         print(f"  {kind}: {', '.join(found[kind])}")
 
 

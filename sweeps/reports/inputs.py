@@ -9,7 +9,9 @@ from typing import Any
 from sweeps.render.section import Block, Grid, Listing, Section
 from sweeps.reports.table import Table
 
-_TITLES = {"devices": "Devices", "models": "Models", "workloads": "Workloads"}
+_TITLES = {
+    "devices": "Devices", "models": "Models", "formats": "Number formats", "workloads": "Workloads",
+}  # fmt: skip
 _LONG = 80
 
 

@@ -29,13 +29,13 @@ def half_start(layout: KvLayout, layer: int, half: int) -> int:
     return layout.base + (2 * layer + half) * layout.slots * layout.half_bytes
 
 
-def layout(order: str) -> KvLayout:
-    return KvLayout(4096, 8192, 2, 2, 16, LAYOUTS[order])
+def layout(order: str, head_bytes: int = 16) -> KvLayout:
+    return KvLayout(4096, 8192, 2, 2, head_bytes, LAYOUTS[order])
 
 
-def filled(options: Any, order: str = "layer_kv_token") -> Any:
+def filled(options: Any, order: str = "layer_kv_token", head_bytes: int = 16) -> Any:
     """Five requests; the third came later into what two released ones left."""
-    allocator = build(options, layout(order))
+    allocator = build(options, layout(order, head_bytes))
     for request, tokens in enumerate([40, 20, *STORED]):
         assert allocator.reserve(request, Demand(tokens, 0, Prediction(20.0), output=20), tokens)
         if request == 3:
@@ -123,6 +123,36 @@ def test_weights_are_tiles_in_order_at_the_bottom_dealt_in_turn() -> None:
     dealt = traffic.deal(extents, 32, "split", 512)
     tile = (dealt.start - extents.start[0]) // (16 << 10)
     assert (dealt.engine == tile % 32).all()
+
+
+def test_weights_of_a_mixed_format_lie_one_layer_after_another() -> None:
+    model = load_model("llama-2-7b", ["weights=q4_k_m"])
+    layers = [traffic.weights(model, layer, 16 << 10) for layer in range(model.layers)]
+    start, size = (np.concatenate([each[field] for each in layers]) for field in (0, 1))
+    assert start[0] == 0 and (start[1:] == (start + size)[:-1]).all()
+    assert size.sum() == model.step_weight_bytes - model.head_weight_bytes
+    # q4_k, half the layers' V and down matrices in q6_k, norms in fp32
+    bits = 32 * (model.layer_matrix_parameters * 4.5 + 2 * 4096 * 32)
+    assert 8 * size.sum() == bits + 16 * (4096 * 4096 + 4096 * 11008) * (6.5625 - 4.5)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("kind", ["int8_token_head", "int4_token_head"])
+def test_scales_lie_with_their_vectors_in_every_layout(kind: str, order: str) -> None:
+    head_bytes = load_model("llama-2-7b", [f"kv={kind}", "head_dim=32"]).kv_head_bytes
+    assert head_bytes == {"int8_token_head": 32 + 4, "int4_token_head": 16 + 4}[kind]
+    allocator = filled(POLICIES["paged"].Options(name="paged"), order, head_bytes)
+    requests = np.arange(2, 7)
+    whole = traffic.attention(allocator, requests, 1)
+    heads = traffic.attention(allocator, requests, 1, traffic.Reading("head"))
+    assert whole.size[~whole.write].sum() == 4 * head_bytes * (sum(STORED) - 5)
+    assert whole.size[whole.write].sum() == 4 * head_bytes * 5
+    moved = covered(whole, np.ones(len(whole.start), bool))
+    assert len(moved) == len(set(moved))
+    assert sorted(moved) == sorted(covered(heads, np.ones(len(heads.start), bool)))
+    # an engine that reads one head reads whole vectors, the scales of no other
+    assert (heads.size % head_bytes == 0).all()
+    assert ((heads.start - allocator.layout.base) % head_bytes == 0).all()
 
 
 def test_contiguous_kv_is_one_run_an_engine_whatever_the_spread() -> None:

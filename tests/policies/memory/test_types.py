@@ -152,3 +152,25 @@ def test_a_description_names_types_and_cards() -> None:
     stream = mixed(100)
     wide = run(2048, stream).metrics["kv_capacity_tokens"]
     assert run(2048, stream, kv="fp8").metrics["kv_capacity_tokens"] == 2 * wide
+    # 16 numbers of a head are 20 bytes with their scale and zero point: 160 bytes a token
+    scaled = run(2048, stream, kv="int8_token_head").metrics["kv_capacity_tokens"]
+    assert scaled == 2048 * 256 // 160 // 64 * 64
+
+
+def test_scales_are_read_and_other_types_computed_in() -> None:
+    device = load_device("a100-80gb")
+    step = Step(np.arange(1), 1024, [], [], 0, "offered_load")
+    full, q8 = (
+        StepModel(device, LLAMA.stored_as(*kinds)).times(step, 1, Efficiency())
+        for kinds in ((None, None), ("q8_0", "int8_token_head"))
+    )
+    weights = LLAMA.stored_as("q8_0", None).step_weight_bytes / LLAMA.step_weight_bytes
+    assert weights == pytest.approx(8.5 / 16, rel=1e-3)
+    assert q8.weights_s == pytest.approx(full.weights_s * weights)
+    assert q8.attention_s == pytest.approx(full.attention_s * 8.25 / 16)
+    large = Step(np.arange(4096), 4096, [], [], 0, "offered_load")
+    full, int8, int4 = (
+        StepModel(device, LLAMA.stored_as(kind, None)).times(large, 1, Efficiency()).weights_s
+        for kind in ("fp16", "int8_w8a8", "w4a16")
+    )
+    assert (int8, int4) == (pytest.approx(full / 2), pytest.approx(full))

@@ -210,8 +210,27 @@ def test_a_failing_point_says_why_and_the_others_go_on(
 
 def test_provenance_says_where_results_come_from(whole: Path) -> None:
     known = json.loads((whole / "provenance.json").read_text())
-    assert set(known["inputs"]) == {"sweep", "devices", "models", "workloads"}
+    assert set(known["inputs"]) == {"sweep", "devices", "models", "formats", "workloads"}
     assert len(known["inputs"]["devices"]["mlu370-x4"]) == 64
     assert "dma.window" in known["assumed"]["mlu370-x4"]
     assert known["seeds"] == [[1, 30]]
     assert known["libraries"]["numpy"]
+
+
+def test_the_formats_that_are_served_are_inputs(tmp_path: Path) -> None:
+    wanted = ["serving.weights=q4_k_m", "serving.kv=int8_token_head", "fidelity=analytic"]
+    run_sweep(load_sweep("smoke", [*wanted, "replications=1"]), tmp_path, False, 1, QUIET)
+    known = json.loads((tmp_path / "provenance.json").read_text())
+    assert set(known["inputs"]["formats"]) == {"q4_k_m", "q6_k", "fp32", "int8_token_head"}
+    assert "scale_bits" in known["assumed"]["int8_token_head"]
+    resolved = RunDirectory(tmp_path).config()["resolved"]["formats"]
+    assert resolved["q4_k_m"]["parts"]["down"] == "q6_k" and resolved["fp32"]["bits"] == 32
+
+
+def test_formats_that_do_not_fit_are_refused_before_a_run(tmp_path: Path) -> None:
+    overrides = ["serving.kv=q8_0", "model_set.head_dim=80"]
+    with pytest.raises(DescriptionError, match="blocks of 32 numbers, which do not divide head"):
+        run_sweep(load_sweep("smoke", overrides), tmp_path / "run", False, 1, QUIET)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(DescriptionError, match=r"serving.weights: no shipped format 'q9_0'"):
+        load_sweep("smoke", ["serving.weights=q9_0"])

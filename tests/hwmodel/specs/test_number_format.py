@@ -1,0 +1,192 @@
+"""Do formats give the measured sizes and the FLOPs of their type, and are mistakes named?"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hwmodel.description.description import DescriptionError, names
+from hwmodel.specs.device import load_device
+from hwmodel.specs.number_format import NumberFormat, number_format
+from hwmodel.specs.transformer import TransformerSpec, load_model, shard
+
+LLAMA_2_7B = load_model("llama-2-7b")
+LLAMA_2_13B = LLAMA_2_7B.model_copy(
+    update={"layers": 40, "hidden": 5120, "heads": 40, "kv_heads": 40, "intermediate": 13824}
+)
+LLAMA_31_8B = LLAMA_2_7B.model_copy(
+    update={"kv_heads": 8, "intermediate": 14336, "vocabulary": 128256}
+)
+LLAMA_33_70B = LLAMA_31_8B.model_copy(
+    update={"layers": 80, "hidden": 8192, "heads": 64, "intermediate": 28672}
+)
+QWEN = load_model("deepseek-r1-distill-qwen-7b")
+
+
+def stored(model: TransformerSpec, weights: str) -> TransformerSpec:
+    return model.stored_as(weights, None)
+
+
+@pytest.mark.parametrize(
+    ("model", "weights", "bits", "digits"),
+    [
+        # bits a weight of llama.cpp's files (tools/quantize/README.md and its older editions)
+        (LLAMA_31_8B, "q8_0", 8.5008, 4),
+        (LLAMA_31_8B, "q4_k_m", 4.8944, 4),
+        (LLAMA_2_7B, "q4_k_m", 4.84, 2),
+        (LLAMA_2_13B, "q4_k_m", 4.83, 2),
+        # (16 x tables + 4.156 x rest) / all
+        (LLAMA_31_8B, "w4a16", 5.71, 2),
+        (LLAMA_33_70B, "w4a16", 4.51, 2),
+    ],
+)
+def test_effective_bits_of_whole_models(
+    model: TransformerSpec, weights: str, bits: float, digits: int
+) -> None:
+    assert round(stored(model, weights).weight_bits, digits) == bits
+
+
+@pytest.mark.parametrize(
+    ("model", "weights", "gib"), [(QWEN, "q8_0", 7.54), (LLAMA_2_7B, "q4_0", 3.56)]
+)
+def test_sizes_of_published_files(model: TransformerSpec, weights: str, gib: float) -> None:
+    # llama.cpp's benchmarks of Qwen2.5-Coder-7B (the same shape) and of Llama-2-7B
+    assert round(stored(model, weights).weight_bytes / 2**30, 2) == gib
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [
+        ("fp8", 8), ("fp8_block_128x128", 8 + 32 / 128**2), ("int8_w8a8", 8 + 16 / 4096),
+        ("w4a16", 4 + 20 / 128), ("w4a16_symmetric", 4 + 16 / 128), ("q8_0", 8.5), ("q4_0", 4.5),
+        ("q4_k", 4.5), ("q6_k", 6.5625), ("mxfp4", 4.25), ("nvfp4", 4.5 + 32 / 4096**2),
+    ],
+)  # fmt: skip
+def test_bits_of_a_matrix(name: str, bits: float) -> None:
+    assert number_format(name).matrix_bits(4096, 4096) == bits * 4096**2
+
+
+def test_blocks_of_a_row_are_rounded_up() -> None:
+    # 2752 columns, a quarter of Llama-2-7B's MLP, are 21.5 groups of 128
+    assert number_format("w4a16").matrix_bits(10, 2752) == 10 * (2752 * 4 + 22 * 20)
+    assert number_format("q8_0").matrix_bits(3, 33) == 3 * 2 * 34 * 8
+    assert number_format("fp8_block_128x128").matrix_bits(129, 129) == 129 * 129 * 8 + 4 * 32
+
+
+def test_layers_of_a_mix_differ_as_its_rule_says() -> None:
+    edges = stored(LLAMA_2_7B, "q4_k_m").layer_weight_edges
+    sizes = [after - before for before, after in pairwise(edges)]
+    wide = [layer for layer, size in enumerate(sizes) if size == max(sizes)]
+    assert wide == [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31]
+    assert len(set(sizes)) == 2
+    extra = 4096 * 4096 + 4096 * 11008  # V and down at 6.5625 instead of 4.5 bits
+    assert max(sizes) - min(sizes) == extra * (6.5625 - 4.5) / 8
+
+
+@pytest.mark.parametrize("weights", ["q8_0", "w4a16", "q4_k_m", "nvfp4"])
+def test_shards_hold_their_part_of_the_scales(weights: str) -> None:
+    whole = stored(LLAMA_31_8B, weights)
+    part = shard(whole, 2)
+    scale = number_format(weights)
+    norms = (2 * 32 + 1) * 4096 * scale.part("vectors").bits // 8
+    own = 7 * 32 * scale.tensor_bits // 8  # of a whole matrix: on every card
+    assert 2 * (part.weight_bytes - norms - own) == whole.weight_bytes - norms - own
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "size"),
+    [
+        ("fp16", 128, 256), ("fp8_e4m3", 128, 128), ("int8", 128, 128),
+        ("int8_token_head", 128, 132), ("int8_token_head", 64, 68), ("int4_token_head", 128, 68),
+        ("q8_0", 128, 136), ("q4_0", 64, 36),
+    ],
+)  # fmt: skip
+def test_bytes_of_a_heads_kv(name: str, head: int, size: int) -> None:
+    model = load_model("llama-2-7b", [f"kv={name}", f"head_dim={head}"])
+    assert model.kv_head_bytes == size
+    assert model.kv_token_bytes == 2 * 32 * 32 * size
+    assert shard(model, 4).kv_token_bytes * 4 == model.kv_token_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "tflops"),
+    [
+        ("fp8_block_128x128", 312), ("int8_w8a8", 624), ("w4a16", 312), ("q8_0", 624),
+        ("q4_k_m", 624), ("mxfp4", 312), ("nvfp4", 312),
+    ],
+)  # fmt: skip
+def test_the_type_a_format_computes_in(name: str, tflops: float) -> None:
+    accelerator = load_device("a100-80gb").accelerator
+    assert accelerator is not None
+    assert accelerator.compute.peak(name) == tflops * 1e12
+    newer = accelerator.compute.model_copy(update={"fp8": 1e15, "fp4": 2e15})
+    own = {"fp8_block_128x128": 1e15, "mxfp4": 2e15, "nvfp4": 2e15}
+    assert newer.peak(name) == own.get(name, tflops * 1e12)
+
+
+def test_the_table_of_the_documentation_is_the_data() -> None:
+    text = Path(__file__).parents[3].joinpath("docs/engines.md").read_text(encoding="utf-8")
+    for name in names("formats"):
+        found = number_format(name)
+        weights = "weights" in found.stores
+        bits = found.matrix_bits(4096, 4096) / 4096**2 if weights else found.vector_bytes(128) / 16
+        parts = ", ".join(f"{part} {kind}" for part, kind in found.parts.items())
+        stores = ", ".join(found.stores).replace("kv", "KV")
+        compute = found.compute if weights else ""
+        row = f"| `{name}` | {stores} | {round(bits, 3):g} | {compute} | {parts} |"
+        assert row in text, row
+
+
+def test_formats_have_the_names_of_their_files() -> None:
+    assert [number_format(name).name for name in names("formats")] == names("formats")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("weights=q9_0", r"weights: no shipped format 'q9_0'; did you mean 'q8_0'"),
+        ("weights=int8_token_head", r"weights: expected a format of weights, and this is one of"),
+        ("kv=w4a16", r"kv: expected a format of kv, .*known: bf16, .*q8_0; got 'w4a16'"),
+        ("weights=llama-2-7b", r"no shipped format 'llama-2-7b'; it is a shipped model"),
+    ],
+)
+def test_a_mistaken_format_is_answered(override: str, message: str) -> None:
+    with pytest.raises(DescriptionError, match=message):
+        load_model("llama-2-7b", [override])
+
+
+def test_a_format_that_does_not_divide_a_head_is_refused() -> None:
+    why = "kv: q8_0 has blocks of 32 numbers, which do not divide head_dim 80"
+    with pytest.raises(DescriptionError, match=why):
+        load_model("llama-2-7b", ["head_dim=80", "kv=q8_0"])
+    with pytest.raises(DescriptionError, match=why):
+        load_model("llama-2-7b", ["head_dim=80"]).stored_as(None, "q8_0")
+    with pytest.raises(DescriptionError, match="int4_token_head takes 292 bits for head_dim 65"):
+        load_model("llama-2-7b", ["head_dim=65", "kv=int4_token_head"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scale_bits": 16}, "block: expected one"),
+        ({"block": 32}, "scale_bits: expected"),
+        ({"block": 32, "scale_bits": 8, "block_rows": 2}, "scales: blocks of several rows"),
+        ({"stores": ["kv"], "scales": "beside"}, "scales: those of KV are inline"),
+        ({"parts": {"head": "q5"}}, "parts.head: no shipped format 'q5'"),
+    ],
+)
+def test_a_format_that_contradicts_itself_is_refused(changes: dict[str, Any], message: str) -> None:
+    plain = {"kind": "format", "name": "f", "summary": "", "stores": ["weights"], "bits": 4}
+    with pytest.raises(ValueError, match=message):
+        NumberFormat.model_validate({**plain, **changes})
+
+
+def test_a_format_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "q5.yaml"
+    file.write_text(
+        "{kind: format, name: q5, summary: '', stores: [kv], bits: 5, block: 32, scale_bits: 16}"
+    )
+    assert load_model("llama-2-7b", [f"kv={file}"]).kv_bits == 5.5
