@@ -39,8 +39,7 @@ bench: $(DEV)
 	$(BIN)/python -m pytest -q tests/bench -o addopts=--import-mode=importlib --benchmark-only
 
 validation: $(DEV)
-	$(BIN)/python -m sweeps.reports.validation > docs/validation.md.new
-	mv docs/validation.md.new docs/validation.md
+	$(BIN)/python -m sweeps.reports.validation docs
 
 PHYSICS := kv-extent kv-dma kv-interleave kv-streams kv-memory kv-share
 

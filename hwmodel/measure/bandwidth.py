@@ -18,8 +18,9 @@ from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.kernel.memory import Descriptors, simulate_system
 from hwmodel.measure.bounds import read_bound
 from hwmodel.measure.energy import energy_figures, energy_parts
-from hwmodel.measure.open_loop import OpenLoop, stated
+from hwmodel.measure.open_loop import Int, OpenLoop, stated
 from hwmodel.measure.replay import figures
+from hwmodel.measure.stream import bursts
 from hwmodel.specs.device import Device
 
 SEED = 20240607
@@ -104,13 +105,19 @@ def _on_channel(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
     o = device.memory.organisation
     extent = max(spec.extent or 1024, o.burst_bytes)
     start, written = _extents(spec, extent, CHANNEL_BYTES, o.capacity_bytes)
-    offsets = np.arange(0, extent, o.burst_bytes, dtype=np.int64)
+    kind = np.repeat(written, extent // o.burst_bytes).astype(np.int64)
+    address = bursts(start, extent, o.burst_bytes)
+    return channel_figures(device, pattern, address, kind, _bound(device, spec))
+
+
+def channel_figures(
+    device: Device, pattern: str, address: Int, kind: Int, bound_gbps: float | None
+) -> dict[str, Any]:
+    """The figures of one channel on local addresses and kinds, shape (n,), in that order."""
     run = OpenLoop(device.memory)
-    run.feed(
-        0, (start[:, None] + offsets).ravel(), np.repeat(written, len(offsets)).astype(np.int64)
-    )
+    run.feed(0, address, kind)
     run.finish()
-    return figures(device, run, 1, pattern, _bound(device, spec))
+    return figures(device, run, 1, pattern, bound_gbps)
 
 
 def _on_system(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
@@ -126,10 +133,17 @@ def _on_system(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
     tile = max(1, _TILE // extent) if spec.extent is None else 1
     engine = np.arange(len(start), dtype=np.int64) // tile % engines
     size = np.full(len(start), extent, np.int64)
+    descriptors = Descriptors(engine, start, size, written)
+    return system_figures(device, pattern, descriptors, _bound(device, spec))
+
+
+def system_figures(
+    device: Device, pattern: str, descriptors: Descriptors, bound_gbps: float | None,
+    warmup_ns: float = WARMUP_NS, measure_ns: float = DEVICE_NS,
+) -> dict[str, Any]:  # fmt: skip
+    """The figures of an accelerator's engines and channels over a window."""
     begun = time.perf_counter()
-    found = simulate_system(
-        device, Descriptors(engine, start, size, written), warmup_ns=WARMUP_NS, measure_ns=DEVICE_NS
-    )
+    found = simulate_system(device, descriptors, warmup_ns=warmup_ns, measure_ns=measure_ns)
     wall = time.perf_counter() - begun
     memory = device.memory
     commands = stated(memory, found.commands)
@@ -141,7 +155,7 @@ def _on_system(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
         "cycles": round(found.elapsed_ns / float(memory.clock.tCK)),
         "tck_ns": float(memory.clock.tCK), "bandwidth_gbps": found.gbps,
         "peak_gbps": device.peak_gbps, "utilization": found.gbps / device.peak_gbps,
-        "bound_gbps": _bound(device, spec), "row_hits": found.row_hits,
+        "bound_gbps": bound_gbps, "row_hits": found.row_hits,
         "row_misses": found.row_misses, "row_conflicts": found.row_conflicts, "commands": commands,
         "latency_ns": None, "threads": 1, "wall_s": wall,
         **energy_figures(device, {name: nj * measured for name, nj in parts.items()}),

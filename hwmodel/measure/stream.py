@@ -58,10 +58,10 @@ def rotating(memory: MemorySpec, per_row: int, count: int) -> Int:
     rest, place = np.arange(count, dtype=np.int64), {}
     for name in ("pseudochannel", "column", "bankgroup", "bank", "stack", "rank", "row"):
         rest, place[name] = np.divmod(rest, sizes[name])
-    return _encode(memory, place)
+    return local_address(memory, place)
 
 
-def _encode(memory: MemorySpec, place: dict[str, Int]) -> Int:
+def local_address(memory: MemorySpec, place: dict[str, Int]) -> Int:
     """Local addresses of places given by field, each shape (n,); without bank hashes."""
     shift = memory.organisation.burst_bytes.bit_length() - 1
     taken = dict.fromkeys(place, 0)

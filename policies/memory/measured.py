@@ -1,137 +1,269 @@
-"""Step times against public measurements: what share of the peaks real systems reach.
+"""Public measurements as data, each held against the model: within its tolerance, or refuted.
 
-A decode step is simulated as `sweeps` would: weights' efficiency from the DRAM model, KV's from one
-whole layer of the batch, in blocks of 16 tokens placed by an allocator in use.
+A cell is one measured figure with its set-up, tolerance and source. The YAML's `prediction` was
+written down before the comparison; `cause` and `agrees` after it.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+import json
+import os
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
 
-import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, model_validator
 
-from hwmodel.description.description import Strict, find, load
-from hwmodel.description.units import Nanoseconds
+from hwmodel.description.description import (
+    DescriptionError,
+    Document,
+    KeyPath,
+    Strict,
+    find,
+    load,
+    nearest,
+)
+from hwmodel.description.units import Nanoseconds, PositiveBytes
+from hwmodel.description.written import text
+from hwmodel.measure.pattern import Pattern, Row, bandwidth, channel_latency, device_latency
 from hwmodel.specs.device import Device, load_device
-from hwmodel.specs.transformer import TransformerSpec, load_model, shard
-from policies.allocators.allocator import Limits
-from policies.allocators.kv_layout import kv_layout
-from policies.allocators.paged import PagedAllocator, PagedOptions
-from policies.engines.engine import Chunk, Step
-from policies.memory import traffic
-from policies.memory.batch import BatchSpec, place
-from policies.memory.fidelity import FidelitySpec
-from policies.memory.probe import weights_efficiency
-from policies.memory.probe_cache import simulate_once
-from policies.memory.step import Efficiency, StepModel
+from hwmodel.specs.transformer import load_model
+from policies.memory.measured_steps import Decode, Prefill, decode_time, prefill_time
 
-Count = Annotated[int, Field(ge=1)]
+UNITS = {
+    "bandwidth": ("GB/s", "%", "x"), "latency": ("ns",), "energy": ("pJ/bit",), "decode": ("ms",),
+    "prefill": ("ms",),
+}  # fmt: skip
+"""Kind of a cell -> the units it may have; % of the device's peak, x the other set-up's."""
+Verdict = Literal["within", "refuted", "lower limit", "input"]
+Settings = dict[str, Any]
+"""Dotted path -> value, as `--set` has them."""
 
 
-class Decode(Strict):
-    """A measured decode step."""
+class Figure(NamedTuple):
+    """A number and its unit."""
 
-    batch: Count
-    context: Count
-    """Mean tokens of a sequence while it was measured."""
-    cards: Count = 1
-    time: Nanoseconds
+    value: float
+    unit: str
+
+    def __str__(self) -> str:
+        number = f"{self.value:,.0f}" if self.value >= 1000 else f"{self.value:.4g}"
+        return number + " " * (self.unit not in "%x") + self.unit
+
+
+def _figure(value: object) -> object:
+    units = "|".join(dict.fromkeys(unit for known in UNITS.values() for unit in known))
+    found = re.fullmatch(rf"\s*([0-9]+(?:\.[0-9]+)?)\s*({units})\s*", str(value))
+    if found is None or not float(found[1]):
+        raise ValueError(f"expected a number with its unit, {units}; got {value!r}")
+    return Figure(float(found[1]), found[2])
+
+
+Written = Annotated[Figure, BeforeValidator(_figure), text(r"^\s*[0-9.]+\s*\S+$", "13.27GB/s")]
+
+
+class Tolerance(Strict):
+    """How far the model may be from a measurement: a share of it, or in its unit."""
+
+    within: Written
+    reason: str
+
+    def around(self, measured: Figure) -> float:
+        """Half the width of the interval, in the measurement's unit."""
+        share = self.within.unit == "%"
+        return self.within.value / 100 * measured.value if share else self.within.value
+
+
+class Latency(Strict):
+    """An idle, dependent read: on a channel by the state of its row, on a device anywhere in a
+    window of its memory."""
+
+    row: Row | None = None
+    window: PositiveBytes | None = None
+
+
+class Cell(Strict):
+    """One measured figure; exactly one of the keys of `UNITS` says of what."""
+
+    what: str
+    bandwidth: Pattern | None = None
+    latency: Latency | None = None
+    energy: Pattern | None = None
+    decode: Decode | None = None
+    prefill: Prefill | None = None
+    setup: str | None = None
+    over: str | None = None
+    """The set-up that the figure is divided by, in x."""
+    measured: Written
+    tolerance: str
     source: str
+    confidence: Literal["A", "B", "C"]
+    prediction: Written | None = None
+    stands: Literal["measured", "lower_limit", "input"] = "measured"
+    """lower_limit: the requester, not the memory, bound it. input: the description was made of
+    it."""
+    agrees: bool = False
+    """The model was found to agree, and must go on doing so."""
+    cause: str = ""
+    """Why the model is refuted, as far as is known."""
     note: str = ""
 
+    @property
+    def kind(self) -> str:
+        return next(kind for kind in UNITS if getattr(self, kind) is not None)
 
-class Prefill(Strict):
-    """The measured time to the first token of one prompt."""
-
-    tokens: Count
-    time: Nanoseconds
-    source: str
-    note: str = ""
+    @model_validator(mode="after")
+    def _one_kind(self) -> Cell:
+        given = [kind for kind in UNITS if getattr(self, kind) is not None]
+        if len(given) != 1:
+            raise ValueError(f"expected one of {', '.join(UNITS)}; got {' and '.join(given)}")
+        units = UNITS[given[0]]
+        for name, figure in (("measured", self.measured), ("prediction", self.prediction)):
+            if figure is not None and figure.unit not in units:
+                known = " or ".join(units)
+                raise ValueError(f"{name}: a {given[0]} is in {known}; got {figure.unit}")
+        if (self.measured.unit == "x") != (self.over is not None):
+            raise ValueError("over: stands with a figure in x, and only there")
+        return self
 
 
 class MeasurementSpec(Strict):
-    """Public measurements of one model on one device, as `yaml/measurements/*.yaml` has them."""
+    """Public measurements of one device, or of some described alike."""
 
     kind: Literal["measurement"]
     name: str
     summary: str
     sources: dict[str, str]
     device: str
-    model: str
-    decode: list[Decode] = []
-    prefill: list[Prefill] = []
+    model: str | None = None
+    """Of decode and prefill."""
+    set: Settings = {}
+    """Overrides of the device."""
+    setups: dict[str, Settings] = {}
+    """More of them, by the name that cells use."""
+    candidates: dict[str, Settings] = {}
+    """Other descriptions of the device that `make validation` holds against the same cells."""
+    requester: Nanoseconds = 0.0
+    """What the requester adds to a channel's latency."""
+    tolerances: dict[str, Tolerance]
+    cells: list[Cell]
 
 
-class Compared(NamedTuple):
-    """A measurement beside the model's figure."""
+@dataclass(frozen=True)
+class Compared:
+    """A cell beside the model's figure, both in the cell's unit."""
 
-    what: str
-    source: str
-    measured_ms: float
-    model_ms: float
-    share: float
-    """Of a peak that the measurement reached: of the memory's bandwidth in decode, of the FLOPs in
+    cell: Cell
+    model: float
+    tolerance: float
+    share: float | None = None
+    """Of a peak that a step time comes to: of the memory's bandwidth in decode, of the FLOPs in
     prefill; by the bytes and FLOPs that the model must move and compute."""
 
     @property
-    def ratio(self) -> float:
-        """The model's time over the measured one."""
-        return self.model_ms / self.measured_ms
+    def error(self) -> float:
+        return self.model / self.cell.measured.value - 1
+
+    @property
+    def verdict(self) -> Verdict:
+        off = self.model - self.cell.measured.value
+        if self.cell.stands == "input":
+            return "input"
+        if self.cell.stands == "lower_limit":
+            return "lower limit" if off >= -self.tolerance else "refuted"
+        return "within" if abs(off) <= self.tolerance else "refuted"
+
+    @property
+    def lost(self) -> bool:
+        """Whether an agreement that was found is gone."""
+        return self.cell.agrees and self.verdict == "refuted"
 
 
 def load_measurements(name_or_path: str) -> MeasurementSpec:
-    """Shipped measurements by name, or a YAML file. Raises DescriptionError."""
-    return load(find("measurements", name_or_path)).build(MeasurementSpec)
+    """Shipped measurements by name, or a YAML file. Raises DescriptionError, also for names that
+    are not in the file and for set-ups that are no device."""
+    document = load(find("measurements", name_or_path))
+    spec = document.build(MeasurementSpec)
+    for i, cell in enumerate(spec.cells):
+        place: KeyPath = ("cells", i)
+        _known(document, (*place, "tolerance"), cell.tolerance, spec.tolerances)
+        _known(document, (*place, "source"), cell.source, spec.sources)
+        for key in ("setup", "over"):
+            if (name := getattr(cell, key)) is not None:
+                _known(document, (*place, key), name, spec.setups)
+        if cell.kind in ("decode", "prefill") and spec.model is None:
+            raise document.error(f"a {cell.kind} needs a model in the file", place)
+    for path, settings in _described(spec):
+        try:
+            device = load_device(spec.device, _assignments(spec.set | settings))
+        except DescriptionError as error:
+            raise document.error(f"{spec.device}: {error}", path) from None
+    for i, cell in enumerate(spec.cells):
+        needed = "row" if device.accelerator is None else "window"
+        if cell.latency is not None and getattr(cell.latency, needed) is None:
+            raise document.error(f"{spec.device} needs {needed}", ("cells", i, "latency"))
+    return spec
 
 
-def compare(spec: MeasurementSpec) -> list[Compared]:
-    """Every measurement beside the model, in the file's order. Raises DescriptionError."""
-    device, model = load_device(spec.device), load_model(spec.model)
-    found = [_decode(device, model, item) for item in spec.decode]
-    return found + [_prefill(device, model, item) for item in spec.prefill]
+def _known(document: Document, path: KeyPath, name: str, known: dict[str, Any]) -> None:
+    if name not in known:
+        raise document.error(f"no {path[-1]} {name!r}; {nearest(name, list(known))}", path)
 
 
-def _decode(device: Device, model: TransformerSpec, item: Decode) -> Compared:
-    part = shard(model, item.cards)
-    steps = StepModel(device, part, item.cards)
-    step = Step(np.arange(item.batch), item.batch * item.context, [], [], 0, "offered_load")
-    efficiency = Efficiency(_weights(device, part), _attention(device, part, item))
-    model_ms = float(steps.times(step, 1, efficiency).total_s[0]) * 1e3
-    moved = part.step_weight_bytes + item.batch * (item.context + 1) * part.kv_token_bytes
-    share = moved / (item.time * 1e-9) / steps.bandwidth
-    cards = f", {item.cards} cards" if item.cards > 1 else ""
-    what = f"decode, batch {item.batch}, context {item.context:,}{cards}"
-    return Compared(what, item.source, item.time * 1e-6, model_ms, share)
+def _described(spec: MeasurementSpec) -> Iterator[tuple[KeyPath, Settings]]:
+    yield ("device",) if not spec.set else ("set",), {}
+    yield from ((("setups", name), settings) for name, settings in spec.setups.items())
+    yield from ((("candidates", name), settings) for name, settings in spec.candidates.items())
 
 
-def _prefill(device: Device, model: TransformerSpec, item: Prefill) -> Compared:
-    steps = StepModel(device, model)
-    chunks = [Chunk(0, 0, item.tokens, True)]
-    step = Step(np.zeros(0, np.int64), 0, chunks, [], 0, "offered_load")
-    times = steps.times(step, 1, Efficiency(_weights(device, model)))
-    attended = item.tokens * (item.tokens + 1) // 2
-    flops = item.tokens * model.layer_flops + model.head_flops + attended * model.attention_flops
-    assert device.accelerator is not None
-    share = flops / (item.time * 1e-9) / device.accelerator.compute.peak(model.weights)
-    what = f"prefill, {item.tokens:,} tokens"
-    return Compared(what, item.source, item.time * 1e-6, float(times.total_s[0]) * 1e3, share)
+def _assignments(settings: Settings) -> list[str]:
+    return [f"{path}={json.dumps(value)}" for path, value in settings.items()]
 
 
-def _weights(device: Device, model: TransformerSpec) -> float:
-    return weights_efficiency(device, model, FidelitySpec(), simulate_once)
+def compare(
+    spec: MeasurementSpec, candidate: str | None = None, overrides: list[str] | None = None
+) -> list[Compared]:
+    """Every cell beside the model, in the file's order; under a candidate's settings or with
+    overrides of the device where given. Raises DescriptionError."""
+    last = spec.candidates[candidate] if candidate else {}
+
+    def device(setup: str | None) -> Device:
+        settings = spec.set | (spec.setups[setup] if setup else {}) | last
+        return load_device(spec.device, [*_assignments(settings), *(overrides or [])])
+
+    described = {name: device(name) for name in (None, *spec.setups)}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # the kernels hold no lock
+        return list(pool.map(lambda cell: _compare(spec, described, cell), spec.cells))
 
 
-def _attention(device: Device, model: TransformerSpec, item: Decode) -> float:
-    """Efficiency of one layer's KV read, of 0 to 1."""
-    assert device.accelerator is not None
-    batch = BatchSpec(sequences=item.batch, context=item.context, age=300)
-    layout = kv_layout(device, model)
-    limits = Limits(item.context, 2 * item.context)
-    allocator = PagedAllocator(layout, batch.requests(), limits, PagedOptions())
-    placed = place(allocator, batch, np.random.default_rng(0))
-    dma = device.accelerator.dma
-    reading = traffic.reading(device, model)
-    extents = traffic.attention(allocator, placed, 0, reading)
-    stream = traffic.deal(extents, dma.engines, reading.spread, dma.request)
-    return simulate_once(device, stream).gbps / device.peak_gbps
+def _compare(spec: MeasurementSpec, described: dict[str | None, Device], cell: Cell) -> Compared:
+    tolerance = spec.tolerances[cell.tolerance].around(cell.measured)
+    device = described[cell.setup]
+    if cell.decode is not None or cell.prefill is not None:
+        model = load_model(str(spec.model))
+        if cell.decode is not None:
+            step = decode_time(device, model, cell.decode)
+        else:
+            assert cell.prefill is not None
+            step = prefill_time(device, model, cell.prefill)
+        return Compared(cell, step.ms, tolerance, step.peak_ms / cell.measured.value)
+    return Compared(cell, _simulated(spec, described, cell), tolerance)
+
+
+def _simulated(spec: MeasurementSpec, described: dict[str | None, Device], cell: Cell) -> float:
+    device = described[cell.setup]
+    if cell.latency is not None:
+        if cell.latency.row is not None:
+            return channel_latency(device, cell.latency.row) + spec.requester
+        assert cell.latency.window is not None
+        return device_latency(device, cell.latency.window)
+    if cell.energy is not None:
+        found = bandwidth(device, cell.energy)
+        return float(found["energy_nj"] * 1e3 / found["bytes"] / 8)
+    assert cell.bandwidth is not None
+    gbps = float(bandwidth(device, cell.bandwidth)["bandwidth_gbps"])
+    if cell.over is not None:
+        return gbps / float(bandwidth(described[cell.over], cell.bandwidth)["bandwidth_gbps"])
+    return 100 * gbps / device.peak_gbps if cell.measured.unit == "%" else gbps

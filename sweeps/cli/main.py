@@ -24,6 +24,7 @@ from sweeps.cli.options import (
     Out,
     Set,
 )
+from sweeps.cli.validate_command import validate
 
 app = typer.Typer(
     name="bankwise",
@@ -56,6 +57,7 @@ def _main(
 for _name, _command in memory_commands.COMMANDS.items():
     app.command(_name)(_command)
 app.command()(export)
+app.command()(validate)
 
 
 @app.command()

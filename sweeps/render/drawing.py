@@ -7,7 +7,7 @@ width: letters keep their size on a phone. Series differ in colour and in dashes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from urllib.parse import quote
 
@@ -117,7 +117,13 @@ def _line(name: str, text: str, label: str, drawn: str, dim: bool = False) -> st
 
 
 def _tornado(chart: Tornado) -> str:
-    """Gains to the right of a line and losses to its left, one scale for all."""
+    lines = (_line(bar.name, text, text, drawn, bar.dim) for bar, text, drawn in swings(chart))
+    return f'<div class="bars">{"".join(lines)}</div>'
+
+
+def swings(chart: Tornado) -> Iterator[tuple[Bar, str, str]]:
+    """Each bar with its value as text and its drawing, as wide as what it stands in and 18 px high:
+    gains to the right of a line and losses to its left, one scale for all."""
     ends = [end for bar in chart.bars for end in _ends_of(bar.value)]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     span = (high - low) or 1.0
@@ -125,12 +131,10 @@ def _tornado(chart: Tornado) -> str:
     def place(log: float) -> float:
         return 100 * (log - low) / span
 
-    lines = []
     for bar in chart.bars:
         digits = 0 if abs(bar.value.mean) >= 0.1 else 1
         text = f"{round(100 * bar.value.mean, digits) + 0.0:+,.{digits}f} %"
-        lines.append(_line(bar.name, text, text, _swing(bar, place), bar.dim))
-    return f'<div class="bars">{"".join(lines)}</div>'
+        yield bar, text, _swing(bar, place)
 
 
 def _ends_of(found: Interval) -> list[float]:

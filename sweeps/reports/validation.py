@@ -1,62 +1,164 @@
-"""The validation page: figures of the models beside those of papers, peers and machines.
+"""The models' figures beside measured ones: the tables of `bankwise validate`, and the page.
 
-    python -m sweeps.reports.validation > docs/validation.md
+    python -m sweeps.reports.validation DIR   # writes validation.md and validation.svg there
 
 Every number on the page is computed by that run, or is a published one with its source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, get_args
 
-from policies.memory.measured import compare, load_measurements
+from hwmodel.description.description import names
+from policies.memory.measured import (
+    Compared,
+    Figure,
+    MeasurementSpec,
+    Verdict,
+    compare,
+    load_measurements,
+)
+from sweeps.render.chart import Bar, Tornado
+from sweeps.render.markdown import markdown
+from sweeps.render.section import Block, Grid, Listing, Say, Section
+from sweeps.render.svg import svg
+from sweeps.results.statistics import Interval
+from sweeps.results.store import write_atomically
 
-MEASURED = ("llama-2-7b-a100-80gb",)
+Found = dict[str, list[Compared]]
+"""Name of the measurements -> its cells."""
 
 
-def page() -> Iterator[str]:
-    """The page's lines, in Markdown."""
-    yield "# Validation"
-    yield ""
-    yield "Rebuilt by `make validation`; every number is of that run, or has its source beside it."
-    for name in MEASURED:
-        yield from _measured(name)
+def summary(found: Iterable[Compared]) -> str:
+    """How many cells have which verdict."""
+    counts = Counter(item.verdict for item in found)
+    parts = (f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict))
+    return f"{counts.total()} cells: " + ", ".join(parts)
 
 
-def _measured(name: str) -> Iterator[str]:
-    spec = load_measurements(name)
-    yield ""
-    yield f"## {spec.model} on {spec.device}: step times"
-    yield ""
-    yield (
-        "`of peak`: the share of the memory's bandwidth (decode) or of the FLOPs (prefill) that the"
-        " measured time comes to, by the bytes and FLOPs that the model must move and compute."
+def grid(found: list[Compared]) -> Grid:
+    """A row a cell."""
+    columns = ["cell", "predicted", "measured", "model", "error", "tolerance", "verdict", "source"]
+    rows = [
+        [
+            item.cell.what, str(item.cell.prediction or "–"), str(item.cell.measured),
+            _model(item), f"{item.error:+.1%}", f"±{item.tolerance / item.cell.measured.value:.1%}",
+            item.verdict + ", LOST" * item.lost, f"{item.cell.source} ({item.cell.confidence})",
+        ]
+        for item in found
+    ]  # fmt: skip
+    if any(item.share is not None for item in found):
+        columns.append("of peak")
+        for row, item in zip(rows, found, strict=True):
+            row.append("–" if item.share is None else f"{item.share:.0%}")
+    return Grid("", columns, rows)
+
+
+def causes(found: list[Compared]) -> dict[str, str]:
+    """The likely causes of what is refuted, where one is given, by cell."""
+    refuted = [item.cell for item in found if item.verdict == "refuted" and item.cell.cause]
+    return {cell.what: cell.cause for cell in refuted}
+
+
+def tolerances(spec: MeasurementSpec) -> dict[str, str]:
+    """Name -> how much, and why."""
+    return {name: f"{item.within}: {item.reason}" for name, item in spec.tolerances.items()}
+
+
+def record(spec: MeasurementSpec, found: list[Compared]) -> dict[str, Any]:
+    """The same in JSON's types; figures in each cell's `unit`."""
+    cells = [
+        {
+            "what": item.cell.what, "kind": item.cell.kind, "unit": item.cell.measured.unit,
+            "measured": item.cell.measured.value, "model": item.model,
+            "prediction": item.cell.prediction and item.cell.prediction.value,
+            "error": item.error, "tolerance": item.tolerance, "verdict": item.verdict,
+            "agrees": item.cell.agrees, "share_of_peak": item.share, "source": item.cell.source,
+            "confidence": item.cell.confidence, "cause": item.cell.cause, "note": item.cell.note,
+        }
+        for item in found
+    ]  # fmt: skip
+    return {"name": spec.name, "device": spec.device, "sources": spec.sources, "cells": cells}
+
+
+def errors(found: Found) -> Tornado:
+    """Relative errors; a whisker is the tolerance, and reaches none where the model is within."""
+    bars = []
+    for name, items in found.items():
+        for item in items:
+            measured = item.cell.measured.value
+            low = item.model / (measured + item.tolerance) - 1
+            high = item.model / max(measured - item.tolerance, 1e-9) - 1
+            aside = item.verdict in ("lower limit", "input")
+            bars.append(Bar(f"{name}: {item.cell.what}", Interval(item.error, low, high, 1), aside))
+    title = "Model over measured, less 1; whiskers: tolerance; grey: lower limits and inputs"
+    return Tornado(title, bars)
+
+
+def _model(item: Compared) -> str:
+    return str(Figure(item.model, item.cell.measured.unit))
+
+
+def _section(spec: MeasurementSpec, found: list[Compared]) -> Section:
+    blocks: list[Block] = [Say(f"{spec.summary}. Device: {spec.device}. {summary(found)}.")]
+    blocks.append(grid(found))
+    listed = {
+        "Likely causes of what is refuted": causes(found),
+        "Notes": {item.cell.what: item.cell.note for item in found if item.cell.note},
+        "Tolerances": tolerances(spec),
+        "Sources": spec.sources,
+    }
+    blocks += [Listing(title, items) for title, items in listed.items() if items]
+    if spec.candidates:
+        blocks.append(_candidates(spec, found))
+    return Section(spec.name, blocks)
+
+
+def _candidates(spec: MeasurementSpec, shipped: list[Compared]) -> Section:
+    """The same cells under other descriptions of the device."""
+    columns = {"as shipped": shipped, **{name: compare(spec, name) for name in spec.candidates}}
+    rows = [
+        [cells[0].cell.what, str(cells[0].cell.measured)]
+        + [_model(item) + "!" * (item.verdict == "refuted") for item in cells]
+        for cells in zip(*columns.values(), strict=True)
+    ]
+    refuted = [sum(item.verdict == "refuted" for item in cells) for cells in columns.values()]
+    rows.append(["refuted (!)", "", *map(str, refuted)])
+    settings = {
+        name: "; ".join(f"{path}: {_text(value)}" for path, value in item.items())
+        for name, item in spec.candidates.items()
+    }
+    table = Grid("", ["cell", "measured", *columns], rows)
+    return Section("Candidates", [table, Listing("Settings", settings)])
+
+
+def _text(value: Any) -> str:
+    return f"[{', '.join(map(_text, value))}]" if isinstance(value, list) else str(value)
+
+
+def main(folder: Path) -> None:
+    """Compare all that ships and write the page and its picture."""
+    specs = {name: load_measurements(name) for name in names("measurements")}
+    found = {name: compare(spec) for name, spec in specs.items()}
+    total = summary(item for items in found.values() for item in items)
+    intro = (
+        "Rebuilt by `make validation`; `bankwise validate [NAME]` prints the same tables. Every"
+        " model figure is of that run; measured ones have their source beside them. Predictions"
+        " were committed before the comparison. `within`: inside the tolerance; `lower limit`: the"
+        " requester bound the measurement and the model is not below it; `input`: the description"
+        " was made of it. `of peak`: the share of the memory's bandwidth (decode) or of the FLOPs"
+        " (prefill) that the measured time comes to, by what the model must move and compute."
     )
-    yield ""
-    yield "| | source | measured ms | model ms | model / measured | of peak |"
-    yield "|---|---|---|---|---|---|"
-    found = compare(spec)
-    for item in found:
-        yield (
-            f"| {item.what} | {item.source} | {item.measured_ms:.1f} | {item.model_ms:.1f} |"
-            f" {item.ratio:.2f} | {item.share:.0%} |"
-        )
-    yield ""
-    yield "Sources: " + "; ".join(f"{key}: {text}" for key, text in spec.sources.items()) + "."
-    decode = [item.ratio for item in found if item.what.startswith("decode")]
-    prefill = [item.ratio for item in found if item.what.startswith("prefill")]
-    yield ""
-    yield (
-        f"The model's decode takes {min(decode):.2f} to {max(decode):.2f} of the measured time and"
-        f" its prefill {min(prefill):.2f} to {max(prefill):.2f}."
-    )
-
-
-def main() -> None:
-    """Print the page."""
-    for line in page():
-        print(line)
+    sections = [_section(spec, found[name]) for name, spec in specs.items()]
+    picture = Say("![Errors of all cells](validation.svg)")
+    page = Section("Validation", [Say(intro), Say(f"{total}."), picture, *sections])
+    write_atomically(folder / "validation.svg", svg(errors(found)))
+    write_atomically(folder / "validation.md", markdown([page]))
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]))

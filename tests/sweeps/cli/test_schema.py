@@ -76,6 +76,7 @@ def test_a_misspelt_key_is_not(file: str, validators: dict[str, Draft202012Valid
         "references",
         "controls",
         "plausible",
+        "tolerances",
     }  # whose keys are names too
     for path, changed in _misspelt(data):
         if "_set." not in path and (path.split(".")[0] not in names or "." not in path):

@@ -1,0 +1,51 @@
+"""`bankwise validate`: the models' figures beside measured ones."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sweeps.cli.options import FOUND, Json, Set
+
+
+def validate(
+    name: Annotated[
+        str | None, typer.Argument(help="Shipped measurements or a YAML file; all by default.")
+    ] = None,
+    json: Json = False,
+    overrides: Set = None,
+) -> None:
+    """Compare the models with public measurements: within tolerance, or refuted.
+
+    Exit code 0: done, also where a cell is refuted; 1: a cell marked `agrees` is refuted; 2:
+    invalid input.
+    """
+    from hwmodel.description.description import names
+    from policies.memory.measured import compare, load_measurements
+    from sweeps.render.screen import print_json, print_table
+    from sweeps.reports import validation
+
+    specs = [load_measurements(each) for each in ([name] if name else names("measurements"))]
+    every, records = [], []
+    for spec in specs:
+        found = compare(spec, overrides=overrides)
+        every += found
+        if json:
+            records.append(validation.record(spec, found))
+            continue
+        table = validation.grid(found)
+        print(f"{spec.name}: {spec.summary}\n")
+        print_table(table.columns, table.rows, "<>>>><<<")
+        print()
+        for title, items in (("tolerance", validation.tolerances(spec)),
+                             ("cause", validation.causes(found))):  # fmt: skip
+            for key, text in items.items():
+                print(f"{title}: {key}: {text}")
+        print()
+    if json:
+        print_json(records)
+    else:
+        print(validation.summary(every))
+    if any(item.lost for item in every):
+        raise typer.Exit(FOUND)

@@ -1,0 +1,65 @@
+"""What does `bankwise validate` print, and how does it end?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sweeps.cli.main import main
+
+FILE = """kind: measurement
+name: mine
+summary: one channel
+sources: {s: somewhere}
+device: hbm2-2.0
+tolerances: {near: {within: 3%, reason: assumed}}
+cells:
+  - {what: near, bandwidth: {size: 1KiB}, measured: 15.9GB/s, tolerance: near, source: s,
+     confidence: A, agrees: true}
+  - {what: far, bandwidth: {size: 1KiB}, measured: 20GB/s, tolerance: near, source: s,
+     confidence: B, prediction: 16GB/s, cause: there is no such channel}
+"""
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main(["validate", *arguments])
+    out, err = capsys.readouterr()
+    return int(end.value.code or 0), out, err
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    file = tmp_path / "mine.yaml"
+    file.write_text(FILE)
+    return file
+
+
+def test_the_table_has_verdicts_and_causes(capsys: pytest.CaptureFixture[str], mine: Path) -> None:
+    one_group = ["--set", "address_map=[column:5, row, bank:2, bankgroup:2, pseudochannel:1]",
+                 "--set", "controller.refresh=none", "--set", "bank_hash=[]"]  # fmt: skip
+    code, out, _ = run(capsys, str(mine), *one_group)
+    assert (code, "LOST" in out) == (1, True)
+    groups = ["--set", "address_map=[bankgroup:2, column:5, bank:2, row, pseudochannel:1]"]
+    code, out, _ = run(capsys, str(mine), *one_group, *groups)
+    assert code == 0 and "2 cells: 1 within, 1 refuted" in out
+    assert "cause: far: there is no such channel" in out
+
+
+def test_json_has_every_cell(capsys: pytest.CaptureFixture[str], mine: Path) -> None:
+    _, out, _ = run(capsys, str(mine), "--json")
+    near, far = json.loads(out)[0]["cells"]
+    assert (far["verdict"], far["prediction"], far["unit"]) == ("refuted", 16, "GB/s")
+    assert near["model"] == far["model"] and near["agrees"] is True
+
+
+def test_mistakes_exit_with_2(capsys: pytest.CaptureFixture[str], mine: Path) -> None:
+    code, _, err = run(capsys, "u280-hbm-channel")
+    assert code == 2 and "did you mean 'u280-hbm2-channel'?" in err
+    code, _, err = run(capsys, str(mine), "--set", "clock.tck=1ns")
+    assert code == 2 and "tCK" in err
+    mine.write_text(FILE.replace("source: s,", "source: q,"))
+    code, _, err = run(capsys, str(mine))
+    assert code == 2 and "mine.yaml:8: cells[0].source: no source 'q'" in err
