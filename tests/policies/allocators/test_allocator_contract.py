@@ -195,4 +195,4 @@ def test_the_contract_catches(monkeypatch: pytest.MonkeyPatch, faulty: type[Allo
     name = faulty.Options.model_fields["name"].default
     monkeypatch.setitem(POLICIES, name, faulty)
     with pytest.raises(AssertionError):
-        run(faulty.Options.model_validate({"name": name}), 40, phases=[Phase.generate])
+        run(faulty.Options.model_validate({"name": name}), 300, phases=[Phase.generate])
