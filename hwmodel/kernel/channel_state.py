@@ -129,6 +129,7 @@ CHANNEL = np.dtype(
         ("first", np.int64, (2, MAX_BANKS)),  # oldest queued slot of each kind, or -1
         ("last", np.int64, (2, MAX_BANKS)),  # youngest
         ("hit", np.int64, (2, MAX_BANKS)),  # oldest slot that hits the open row, or -1
+        ("_line", np.int64, (5,)),  # unused: what follows begins a cache line
         ("first_age", np.int64, (2, BANKS)),  # packed age of `first` where there is one
         ("hit_age", np.int64, (2, BANKS)),  # of `hit`
         ("slot", np.int64, (MAX_SLOTS, SLOT_FIELDS)),  # queue entries by the Q_ names

@@ -118,8 +118,8 @@ def test_no_run_of_a_generated_memory_beats_its_own_bound(case: Case) -> None:
 
 def test_the_busiest_bank_binds_where_others_rest() -> None:
     memory = load_device("lpddr5-6400-x16").memory
-    counts = np.zeros((memory.organisation.banks, 3), np.int64)
-    counts[3] = 101, 101, 0
+    counts = np.zeros((memory.organisation.banks, 4), np.int64)
+    counts[3] = 101, 101, 0, 0
     cycles, what = least_cycles(memory, {"ACT1": 101, "ACT2": 101, "RD": 101}, counts)
     assert what == "banks" and cycles == 100 * 49
 
