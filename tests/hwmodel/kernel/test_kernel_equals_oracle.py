@@ -23,8 +23,8 @@ from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, spec
 from tests.hwmodel.one_channel import simulate_channel
 from tests.rotation import LONG, rotated
 
-EXAMPLES = int(os.environ.get("BANKWISE_EXAMPLES", "10000" if LONG else "200"))
-LONG_RUN = int(os.environ.get("BANKWISE_LONG_RUN", "400000" if LONG else "10000"))
+EXAMPLES = int(os.environ.get("BANKWISE_EXAMPLES", "10000" if LONG else "100"))
+LONG_RUN = int(os.environ.get("BANKWISE_LONG_RUN", "400000" if LONG else "4000"))
 
 
 def run_kernel(case: Case) -> Any:
@@ -111,7 +111,7 @@ def test_kernel_and_oracle_issue_the_same_commands_on_shipped_memories(
     if scheduler == "fcfs":
         changes["controller__activation_buffer"] = 0
     memory = spec(name, **changes)
-    arrival, address, write = stream(memory, pattern, 1500 if LONG else 1000)
+    arrival, address, write = stream(memory, pattern, 1500 if LONG else 500)
     requests = list(zip(arrival.tolist(), address.tolist(), write.tolist(), strict=True))
     assert_equal(Case(memory, requests, 0, 1))
 

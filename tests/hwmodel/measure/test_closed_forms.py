@@ -14,6 +14,7 @@ from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.replay import figures
 from hwmodel.specs.device import device_names, load_device
 from hwmodel.specs.memory_spec import MemorySpec
+from tests.rotation import rotated
 
 CHANNELS = [name for name in device_names() if load_device(name).accelerator is None]
 NO_REFRESH = "controller.refresh=none"
@@ -148,8 +149,7 @@ def test_all_bank_refresh_costs_a_sequential_stream_what_the_closed_form_says(na
     assert run(name, address, settings)["bandwidth_gbps"] == pytest.approx(limit, rel=share)
 
 
-@pytest.mark.parametrize("name", CHANNELS)
-@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize(("name", "pattern"), rotated(CHANNELS, list(PATTERNS)))
 def test_no_run_is_faster_than_its_own_command_counts_allow(name: str, pattern: str) -> None:
     device = load_device(name)
     found = measure(device, pattern)
