@@ -149,10 +149,11 @@ def main(folder: Path) -> None:
     intro = (
         "Rebuilt by `make validation`; `bankwise validate [NAME]` prints the same tables. Every"
         " model figure is of that run; measured ones have their source beside them. Predictions,"
-        " where there are any, were committed before the comparison. `within`: inside the tolerance; `lower limit`: the"
-        " requester bound the measurement and the model is not below it; `input`: the description"
-        " was made of it. `of peak`: the share of the memory's bandwidth (decode) or of the FLOPs"
-        " (prefill) that the measured time comes to, by what the model must move and compute."
+        " where there are any, were committed before the comparison. `within`: inside the"
+        " tolerance; `lower limit`: the requester bound the measurement and the model is not"
+        " below it; `input`: the description was made of it. `of peak`: the share of the"
+        " memory's bandwidth (decode) or of the FLOPs (prefill) that the measured time comes to,"
+        " by what the model must move and compute."
     )
     sections = [_section(spec, found[name]) for name, spec in specs.items()]
     picture = Say("![Errors of all cells](validation.svg)")
