@@ -7,7 +7,7 @@ from html import escape
 from sweeps.render.chart import Tornado
 from sweeps.render.drawing import swings
 
-_WIDTH, _NAMES, _VALUES, _LINE = 960, 400, 80, 22
+_WIDTH, _NAMES, _VALUES, _LINE = 1000, 440, 80, 22
 _STYLE = """svg { background: #fff } text { font: 13px system-ui, sans-serif; fill: #1c2024 }
 .title { font-weight: 600 } .end { text-anchor: end } .dim { fill: #565f6a }
 .bar { fill: #0063a6 } .bar.loss { fill: #c04a00 } .bar.control { fill: #aebccd }

@@ -133,7 +133,8 @@ def _candidates(spec: MeasurementSpec, shipped: list[Compared]) -> Section:
         for name, item in spec.candidates.items()
     }
     table = Grid("", ["cell", "measured", *columns], rows)
-    return Section("Candidates", [table, Listing("Settings", settings)])
+    chosen = Say("Chosen after the comparison: what could explain it, not a test of it.")
+    return Section("Candidates", [chosen, table, Listing("Settings", settings)])
 
 
 def _text(value: Any) -> str:
@@ -147,11 +148,12 @@ def main(folder: Path) -> None:
     total = summary(item for items in found.values() for item in items)
     intro = (
         "Rebuilt by `make validation`; `bankwise validate [NAME]` prints the same tables. Every"
-        " model figure is of that run; measured ones have their source beside them. Predictions"
-        " were committed before the comparison. `within`: inside the tolerance; `lower limit`: the"
-        " requester bound the measurement and the model is not below it; `input`: the description"
-        " was made of it. `of peak`: the share of the memory's bandwidth (decode) or of the FLOPs"
-        " (prefill) that the measured time comes to, by what the model must move and compute."
+        " model figure is of that run; measured ones have their source beside them. Predictions,"
+        " where there are any, were committed before the comparison. `within`: inside the"
+        " tolerance; `lower limit`: the requester bound the measurement and the model is not"
+        " below it; `input`: the description was made of it. `of peak`: the share of the"
+        " memory's bandwidth (decode) or of the FLOPs (prefill) that the measured time comes to,"
+        " by what the model must move and compute."
     )
     sections = [_section(spec, found[name]) for name, spec in specs.items()]
     picture = Say("![Errors of all cells](validation.svg)")
