@@ -139,8 +139,8 @@ CHANNEL = np.dtype(
         (
             "inbox",
             np.int64,
-            (4, INBOX),
-        ),  # a ring of runs: tick, first burst, bursts, engine x 4 + kind
+            (5, INBOX),
+        ),  # a ring of runs: tick, first burst, bursts, engine x 4 + kind, tick taken
     ]
 )
 

@@ -140,7 +140,7 @@ def _has_room(p: Record, s: Record, tick: int) -> bool:
     """Whether a channel takes another request, as an engine knows at `tick`."""
     if p.inbox == 0:
         return s.tail - s.head < INBOX
-    while s.released < s.head and s.inbox[0, s.released & (INBOX - 1)] + s.response <= tick:
+    while s.released < s.head and s.inbox[4, s.released & (INBOX - 1)] + s.response <= tick:
         s.released += 1
     return s.tail - s.released < p.inbox
 

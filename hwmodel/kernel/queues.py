@@ -261,7 +261,7 @@ def enter(c: Record, s: Record, completions: Int) -> None:
         s.offset += 1
         if s.offset == s.inbox[2, place]:
             s.offset = 0
-            s.inbox[0, place] = s.now  # when it was taken, for engines that wait for room
+            s.inbox[4, place] = s.now  # for engines that wait for room
             s.head += 1
 
 

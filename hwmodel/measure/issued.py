@@ -78,7 +78,7 @@ class Issuer:
         count = states["tail"] - seen
         channel = np.repeat(np.arange(len(count)), count)
         nth = np.arange(len(channel)) - np.repeat(np.cumsum(count) - count, count)
-        inbox = states["inbox"][channel, :, (seen[channel] + nth) & (INBOX - 1)]
+        inbox = states["inbox"][channel, :4, (seen[channel] + nth) & (INBOX - 1)]
         order = np.lexsort((inbox[:, 3] >> 2, inbox[:, 0]))
         return np.insert(inbox, 1, channel, axis=1)[order]
 

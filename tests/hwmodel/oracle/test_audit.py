@@ -574,9 +574,9 @@ def test_csv_holds_channels_written_in_chunks(tmp_path: Path) -> None:
         write_csv(out, HBM2E, log, 1, header=False)
         write_csv(out, HBM2E, log.take(np.array([2])), 3, header=False)
     assert file.read_text().splitlines()[:3] == [
-        "channel,pseudochannel,cycle,command,rank,bankgroup,bank,row,column",
-        "3,1,0,ACT,0,1,1,9,",
-        "3,1,40,RD,0,1,1,9,3",
+        "channel,pseudochannel,cycle,command,rank,stack,bankgroup,bank,row,column",
+        "3,1,0,ACT,0,0,1,1,9,",
+        "3,1,40,RD,0,0,1,1,9,3",
     ]
     back = read_csv(HBM2E, file)
     assert [channel for channel, _ in back] == [1, 3]
