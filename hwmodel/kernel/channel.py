@@ -55,7 +55,7 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
     """Run the channel up to (not including) tick `until`.
 
     `completions` (engines, ring size) collects bytes returned to each engine by tick modulo the
-    ring; shape (1, 1) where nobody waits. Returns REACHED, WANTS_INPUT (inbox empty and the stream
+    ring; shape (1, 1) where none waits. Returns REACHED, WANTS_INPUT (inbox empty and the stream
     not closed), LOG_FULL or DRAINED.
     """
     while True:

@@ -143,7 +143,7 @@ class Channel(Refresh):
         return name if wanted else name + "A"
 
     def _timeouts(self) -> Iterator[Candidate]:
-        """Page policy, `timeout` and `adaptive`. PRE of open banks whose row nobody waits for."""
+        """Page policy, `timeout` and `adaptive`. PRE of open banks whose row is not waited for."""
         if self.controller.page_policy not in ("timeout", "adaptive"):
             return
         for place, bank in self.banks.items():

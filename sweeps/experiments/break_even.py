@@ -63,7 +63,7 @@ class Parameter(Strict):
     path: str
     """Dotted path of the experiment."""
     why: str
-    """Where the range comes from; `assumed` where nobody gives it."""
+    """Where the range comes from; `assumed` where none is given."""
     range: list[Number] = []
     """Least and most; whole numbers for a whole parameter."""
     log: bool = False

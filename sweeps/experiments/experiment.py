@@ -342,7 +342,7 @@ def capacity_task(experiment: ExperimentSpec) -> float:
     """Requests a second with every request there from the start and analytic memory.
 
     The larger of two estimates, so that a load relative to it is not too small: over the makespan,
-    and from the output tokens while somebody waits over the mean output. Raises DescriptionError.
+    and from the output tokens while a request waits over the mean output. Raises DescriptionError.
     """
     changed = with_memory(experiment, fidelity="analytic")
     changed = changed.model_copy(update={"arrivals": ALL_AT_ONCE})

@@ -177,7 +177,7 @@ class Stacks:
 
 @dataclass(frozen=True)
 class Patches:
-    """Rectangles over two axes, each somebody's: (x, width, y, height, whose)."""
+    """Rectangles over two axes, each with an owner: (x, width, y, height, owner)."""
 
     title: str
     x: Axis

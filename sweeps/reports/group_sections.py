@@ -72,7 +72,7 @@ def lacking(table: Table) -> Iterator[str]:
 
 
 def grid(table: Table, group: Group, title: str = "") -> Grid:
-    """The figures of a group, a row a competitor; columns that nobody has are left out."""
+    """The figures of a group, a row a competitor; columns without a value are left out."""
     rows = group.ordered()
     cells = [row.cells() for row in rows]
     shown = [i for i in range(len(HEADINGS)) if any(found[i] != "–" for found in cells)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 THROUGHPUT = "output_tokens_per_s"
-"""Over the makespan: every policy then does exactly the same work. A window that ends when nobody
+"""Over the makespan: every policy then does exactly the same work. A window that ends when none
 waits leaves out what is still running, which is more for a policy that runs more at once."""
 LIMITS = "limit_share"
 """Metric: limit -> share of the time it bound; the shares sum to 1."""

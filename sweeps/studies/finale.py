@@ -2,7 +2,7 @@
 replications that the search never saw.
 
 The best of the top trials is chosen on the first of those replications, and gains are measured on
-the ones after them, so that being chosen flatters nobody.
+the ones after them, so that the choice does not bias the gain.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 One process owns it: it asks for a batch, has it evaluated, and tells it in the order of numbers. A
 trial hangs on the study's YAML and its number alone: on the sampler's seed for that number, on the
 trials of the batches before, and on the efficiencies noted for its batch. Those are measured for
-the best of all batches but the one under way, so that nobody waits for them.
+the best of all batches but the one under way, so that no trial waits for them.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class _Batch:
                 places.append((number, replication))
                 tasks.append(task)
         ahead = self._ahead()
-        if ahead is not None:  # first, so that nobody waits for it
+        if ahead is not None:  # first, so that no trial waits for it
             tasks.insert(0, ahead[1])
             places.insert(0, (-1, 0))
         self._tell_ready(left, step)
@@ -264,7 +264,7 @@ class _Batch:
         return table
 
     def _ahead(self) -> tuple[FrozenTrial | None, Task] | None:
-        """What to measure for the next batch; None where that is known, or where nobody asks."""
+        """What to measure for the next batch; None where that is known, or where no trial asks."""
         after = self.index + 1
         if self.study.spec.memory != "table" or self.end >= self.run.total:
             return None

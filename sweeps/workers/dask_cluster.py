@@ -18,7 +18,7 @@ CONNECT_S = 30
 def execute_on(address: str, work: Work, tasks: Sequence[Any]) -> Generator[Outcome, None, None]:
     """Do every task on the scheduler's workers and yield outcomes as they come.
 
-    Raises DescriptionError if Dask is not installed or nobody answers at the address.
+    Raises DescriptionError if Dask is not installed or nothing answers at the address.
     """
     try:
         from distributed import Client, as_completed
