@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any
 
@@ -16,6 +16,14 @@ LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 def long(*values: Any) -> list[Any]:
     """These values of one parameter run in the long suite alone."""
     return [pytest.param(value, marks=pytest.mark.long) for value in values]
+
+
+def shared(values: Iterable[Any]) -> list[Any]:
+    """Every second value runs in `make test`; the others in the long suite alone."""
+    return [
+        pytest.param(value, marks=pytest.mark.long if turn % 2 else ())
+        for turn, value in enumerate(values)
+    ]
 
 
 def rotated(*axes: Sequence[Any]) -> list[Any]:

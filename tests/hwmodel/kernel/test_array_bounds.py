@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = """
 import numpy as np
 from hwmodel.specs.device import load_device
@@ -56,6 +58,7 @@ except IndexError:
 """
 
 
+@pytest.mark.long
 def test_kernels_stay_inside_their_arrays(tmp_path: Path) -> None:
     environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     script = tmp_path / "script.py"

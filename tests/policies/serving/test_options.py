@@ -19,6 +19,7 @@ from policies.requests.requests import Requests
 from policies.serving.cluster import ClusterSpec
 from policies.serving.serving import ServingSpec, serve
 from tests.policies.small import MODEL, FakeMemory, device, mixed, run, spec
+from tests.rotation import shared
 
 STREAM = mixed(300)
 SHARED = dataclasses.replace(
@@ -229,7 +230,7 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("option", MOVES)
+@pytest.mark.parametrize("option", shared(MOVES))
 def test_it_moves_its_number(option: str) -> None:
     before, after, name = MOVES[option]
     assert figure(before, name) != figure(after, name)

@@ -11,6 +11,7 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from tests.policies.allocators.contract import cases
 from tests.policies.small import MODEL, FakeMemory, mixed, requests, run
+from tests.rotation import shared
 
 STREAM = mixed(400)
 CASES = cases()
@@ -30,7 +31,7 @@ def flat(value: Any, name: str = "") -> dict[str, float]:
     return {k: v for key, part in value.items() for k, v in flat(part, f"{name}.{key}").items()}
 
 
-@pytest.mark.parametrize("options", [c[1] for c in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize("options", shared(c[1] for c in CASES), ids=[c[0] for c in CASES])
 class TestEveryPolicy:
     def test_steps_advanced_together_are_the_single_steps(self, options: Any) -> None:
         changes = {

@@ -22,6 +22,7 @@ ONE = ("smoke", *SMALL, "--set", "policy=paged", "--set", "load={rate_per_s: 100
 REPLAY_ALIKE = ("requests", "bytes", "cycles", "row_hits", "row_misses", "row_conflicts")
 
 
+@pytest.mark.long
 def test_each_format_of_a_step_replays_alike(tmp_path: Path) -> None:
     asked = (*ONE, "--steps", "30", "--channel", "5")
     ours = found("export", *asked, "--out", tmp_path / "ours.npz")
@@ -69,6 +70,7 @@ def test_weights_go_round_the_channels_and_times_may_be_left_out(tmp_path: Path)
     assert sum(int(line.split(",")[2]) for line in lines) == done["bytes"]
 
 
+@pytest.mark.long
 def test_a_run_directory_offers_what_its_run_offered(tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert bankwise("run", "smoke", *SMALL, "--set", "replications=1", "--out", run).code == 0
