@@ -61,6 +61,10 @@ class EngineOptions(Strict):
     too_long: Literal["error", "drop"] = "error"
     """What to do with requests that can never fit (assumed)."""
 
+    def token_budget(self, longest: int) -> int:
+        """Most tokens of one step, where the longest request has `longest`."""
+        raise NotImplementedError
+
     @model_validator(mode="after")
     def _one_order_of_the_line(self) -> EngineOptions:
         if self.packing != "arrival" and self.batching != "any":

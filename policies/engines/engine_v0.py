@@ -57,6 +57,10 @@ class EngineV0Spec(EngineOptions):
     swap_space: PositiveBytes = 4 << 30
     """Host memory for swapped KV, of each card."""
 
+    def token_budget(self, longest: int) -> int:
+        default = CHUNKED_BUDGET if self.chunked_prefill else max(longest, LEAST_BUDGET)
+        return self.max_num_batched_tokens or default
+
     @model_validator(mode="after")
     def _budget_covers_running(self) -> EngineV0Spec:
         given = self.max_num_batched_tokens
@@ -121,9 +125,9 @@ class EngineV0(Engine):
         return self._step(decode, chunks, moves, preempted, limit, self._swapping)
 
     def _token_budget(self) -> int:
-        given, longest = self.spec.max_num_batched_tokens, self.allocator.limits.max_model_len
+        longest = self.allocator.limits.max_model_len
         chunked, most = self.spec.chunked_prefill, self.spec.max_num_seqs
-        budget = given or (CHUNKED_BUDGET if chunked else max(longest, LEAST_BUDGET))
+        budget = self.spec.token_budget(longest)
         if budget < most:
             raise DescriptionError(
                 f"engine.max_num_seqs: {most} sequences decode a token each, and a step computes "

@@ -27,6 +27,9 @@ class EngineV1Spec(EngineOptions):
     """What must fit for a request to be admitted: all its tokens to prefill (vLLM's
     `scheduler_reserve_full_isl`, on by default), or the chunk of this step (before that)."""
 
+    def token_budget(self, longest: int) -> int:
+        return self.max_num_batched_tokens
+
     @model_validator(mode="after")
     def _budget_covers_running(self) -> EngineV1Spec:
         if self.max_num_batched_tokens < self.max_num_seqs:

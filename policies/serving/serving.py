@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.description.units import Bytes
 from hwmodel.specs.device import Device
 from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
@@ -30,6 +31,7 @@ from policies.predictors.inference import infer
 from policies.predictors.prediction import Predictions
 from policies.predictors.predictor import PredictorSpec, predict
 from policies.requests.requests import FloatArray, IntArray, Requests
+from policies.serving.activations import peak_activation_bytes
 from policies.serving.cluster import ClusterSpec, Manager, Node, mean_of
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder
@@ -50,7 +52,10 @@ class ServingSpec(Strict):
     memory: FidelitySpec = FidelitySpec()
     kv_layout: KvOrder = LAYOUTS["layer_kv_token"]
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Share of the capacity for weights and KV (vLLM's default)."""
+    """Share of the capacity for weights, activations and KV (vLLM's default)."""
+    activation_bytes: Bytes | None = None
+    """Memory of each card kept for activations. None: the peak of the largest step, see
+    `policies.serving.activations`."""
     weights: WeightFormat | None = None
     """Format of the weights. None: the model's. See `hwmodel.specs.accelerator.Compute.peak` for
     what the device computes in."""
@@ -189,6 +194,16 @@ def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpe
     return shard(model.stored_as(spec.weights, spec.kv), spec.tensor_parallel)
 
 
+def activation_bytes(spec: ServingSpec, part: TransformerSpec) -> int:
+    """Memory that each card keeps for activations; `part` is its shard of the model."""
+    if spec.activation_bytes is not None:
+        return spec.activation_bytes
+    engine = spec.engine
+    longest = min(engine.max_model_len or part.max_position, part.max_position)
+    tokens = engine.token_budget(longest)
+    return peak_activation_bytes(part, spec.tensor_parallel, tokens, engine.max_num_seqs)
+
+
 def build_replica(
     device: Device, part: TransformerSpec, spec: ServingSpec, requests: Requests,
     predicted: Predictions, metrics: Metrics, seed: int | tuple[int, ...],
@@ -200,9 +215,8 @@ def build_replica(
     predicted: of all requests. metrics: collects what the replica does.
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
-    layout = kv_layout(
-        device, part, spec.gpu_memory_utilization, spec.kv_layout, spec.predictor.on_card_bytes
-    )
+    kept = spec.predictor.on_card_bytes + activation_bytes(spec, part)
+    layout = kv_layout(device, part, spec.gpu_memory_utilization, spec.kv_layout, kept)
     outputs = metrics.output
     limits = Limits(
         int(spec.engine.max_tokens or outputs.max(initial=1)),

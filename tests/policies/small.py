@@ -37,9 +37,10 @@ def requests(arrival_s: Any, prompt: Any, output: Any) -> Requests:
 
 
 def spec(**changes: Any) -> ServingSpec:
-    """Paged, efficiency 1, all memory used; `changes` are keys of a serving description."""
+    """Paged, efficiency 1, no memory for activations; `changes` are keys of a description."""
     base: dict[str, Any] = {
-        "model": "small", "gpu_memory_utilization": 1.0, "memory": {"efficiency": 1.0}
+        "model": "small", "gpu_memory_utilization": 1.0, "activation_bytes": "0B",
+        "memory": {"efficiency": 1.0},
     }  # fmt: skip
     return ServingSpec.model_validate({**base, **changes})
 

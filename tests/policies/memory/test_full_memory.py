@@ -109,7 +109,7 @@ class Case(NamedTuple):
 
     def options(self, **memory: Any) -> ServingSpec:
         engine = {
-            "max_num_seqs": 4096, "max_num_batched_tokens": 4096, "max_tokens": self.most,
+            "max_num_batched_tokens": 4096, "max_tokens": self.most,
             "too_long": "drop",
         }  # fmt: skip
         return ServingSpec.model_validate(

@@ -64,7 +64,7 @@ def test_the_config_lays_out_the_same_points(tmp_path: Path) -> None:
 
 def test_the_config_writes_defaults_out() -> None:
     base = load_sweep("smoke").config["base"]
-    assert base["serving"]["engine"]["max_num_seqs"] == 2048
+    assert base["serving"]["engine"]["max_num_seqs"] == 256
     assert "max_num_batched_tokens" in base["serving"]["engine"]
     assert base["serving"]["gpu_memory_utilization"] == 0.9
 

@@ -1,0 +1,33 @@
+"""Memory that a server keeps for activations: what its largest step needs beside weights and KV.
+
+vLLM runs such a step before it sizes the KV cache and keeps the peak; so does any server that must
+not run out of memory. The peak is the larger of two moments of the step:
+
+- in a layer, for each token of the budget: the hidden state twice (residual and input) and the
+  outputs of gate, up and their product;
+- in the sampler, for each sequence: the logits of the whole vocabulary and what sampling makes of
+  them, `SAMPLER_BYTES` a number.
+"""
+
+from __future__ import annotations
+
+from hwmodel.specs.number_format import number_format
+from hwmodel.specs.transformer import TransformerSpec
+
+SAMPLER_BYTES = 40
+"""Of a sequence and a number of the vocabulary: logits as computed and in fp32 (2 + 4), sorted with
+indices (4 + 8), softmax, cumulative sums, mask, scattered back, probabilities, log-probabilities
+(about 22). Measured: 41 (Llama-3-8B, 256 sequences, 1.26 GiB, with one card and with two;
+vllm-project/vllm pull request 10511) and 39 (Qwen2.5-7B, 1.42 GiB; issue 13882, 256 assumed)."""
+
+
+def peak_activation_bytes(part: TransformerSpec, cards: int, tokens: int, sequences: int) -> int:
+    """Peak of activations on each of `cards` that share a model, bytes.
+
+    part: the shard of a card. tokens: the most in one step. sequences: the most that sample in one
+    step. Every card samples from the whole vocabulary.
+    """
+    number = number_format(part.activations).bits // 8
+    layer = tokens * (2 * part.hidden + 3 * part.intermediate) * number
+    sampler = min(sequences, tokens) * part.vocabulary * cards * SAMPLER_BYTES
+    return max(layer, sampler)
