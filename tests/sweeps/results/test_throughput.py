@@ -20,9 +20,11 @@ def test_policies_are_compared_on_the_same_work() -> None:
                 "model": "deepseek-r1-distill-qwen-7b",
                 "policy": {"name": policy},
                 "engine": {
+                    "max_num_seqs": 4096,
                     "max_num_batched_tokens": 4096,
                     "max_tokens": 8192,
                 },
+                "activation_bytes": "0B",
                 "memory": {"fidelity": "analytic", "efficiency": 0.9},
             }
         )
