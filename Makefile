@@ -41,7 +41,7 @@ bench: $(DEV)
 validation: $(DEV)
 	$(BIN)/python -m sweeps.reports.validation docs
 
-PHYSICS := kv-extent kv-dma kv-interleave kv-streams kv-memory kv-share
+PHYSICS := kv-extent kv-dma kv-interleave kv-streams kv-memory kv-share kv-camping
 
 physics: $(RUN)
 	for sweep in $(PHYSICS); do $(BIN)/bankwise run $$sweep --out runs/$$sweep || exit; done

@@ -53,9 +53,10 @@ class Dma(Strict):
 class Work(Strict):
     """How attention is spread over the cores, an engine each."""
 
-    spread: Literal["slice", "sequence", "split", "head"] = "slice"
+    spread: Literal["slice", "sequence", "split", "head", "head_major"] = "slice"
     """What an engine gets of a batch: an equal slice of all bytes, whole sequences, extents in
-    turn, or single KV heads of a sequence; see `policies.memory.traffic`."""
+    turn, or single KV heads of a sequence, sequence by sequence or head by head; see
+    `policies.memory.traffic`."""
     grouped: bool = True
     """Query heads that share a KV head are served by one read of it; else each reads it again."""
 

@@ -17,11 +17,11 @@ from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptio
 from policies.allocators.arena import Arena, Fit
 from policies.allocators.capabilities import Caches, OnDemand, Swaps
 from policies.allocators.kv_layout import KvLayout, Units
-from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.reservation import ReservingAllocator, RunOptions
 from policies.requests.requests import IntArray
 
 
-class OracleOptions(PolicyOptions):
+class OracleOptions(RunOptions):
     """Options of `oracle`."""
 
     name: Literal["oracle"] = "oracle"
@@ -43,7 +43,8 @@ class OracleAllocator(ReservingAllocator):
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
     ) -> IntArray:
-        return _stored(prompt, output, samples)
+        needed: IntArray = _stored(prompt, output, samples) + self.slack
+        return needed
 
     def size(self, request: int, demand: Demand) -> int:
         return int(_stored(demand.prompt, demand.output, demand.samples))

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from policies.allocators.allocator import Demand, Limits, PolicyOptions
+from policies.allocators.allocator import Demand, Limits
 from policies.allocators.arena import Fit
 from policies.allocators.buckets import Buckets, align_up
 from policies.allocators.capabilities import Classifies, Learns, Migrates, Migration, Reports
@@ -28,7 +28,7 @@ from policies.allocators.pools import (
     SharedPools,
     Split,
 )
-from policies.allocators.reservation import ContiguousAllocator
+from policies.allocators.reservation import ContiguousAllocator, RunOptions
 from policies.allocators.score import Guess, Outcome, Score
 from policies.predictors.prediction import Predictive, entropy
 from policies.requests.requests import IntArray
@@ -43,7 +43,7 @@ CONSTANT = 0.5
 """Uncertainty of everything where it is constant (assumed)."""
 
 
-class OdmaOptions(PolicyOptions):
+class OdmaOptions(RunOptions):
     """Options of `odma`; the paper's values where it gives one."""
 
     name: Literal["odma"] = "odma"
@@ -145,7 +145,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         self._blocks: Buckets | None = None
         if options.pool == "partitioned" and options.bucket_on == "output":
             self._blocks = _buckets(options, limits.max_model_len, [])
-        self._pools = _pools(layout.slots, options, (self._blocks or self.buckets).bounds)
+        self._pools = _pools(layout.slots, options, self._sizes)
         self._refreshes = 0  # that the pools have seen
         self._tags = np.zeros(requests, np.int64)
         self._held = np.zeros(requests, np.int64)  # of all places of this residence
@@ -177,6 +177,11 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         return "last" if self.options.large_full == "preempt_last" else "itself"
 
     @property
+    def _sizes(self) -> list[int]:
+        """Slots of a block of each pool."""
+        return [bound + self.slack for bound in (self._blocks or self.buckets).bounds]
+
+    @property
     def bounds(self) -> tuple[int, ...]:
         return self.buckets.bounds
 
@@ -192,7 +197,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         if self.options.large == "prompt_plus_max_tokens":
             longest = np.minimum(longest, prompt + self.limits.max_tokens)
         slots = prompt + samples * (longest - prompt)
-        return -(-slots // self.options.align) * self.options.align
+        return -(-slots // self.options.align) * self.options.align + self.slack
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
@@ -208,10 +213,11 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
             raw = self._slots(demand, decision.raw)
             if decision.raw < self.options.buckets:
                 raw = self._pools.size(raw) or raw
+            raw, asked, held = (s - self.slack for s in (raw, decision.slots, place.size))
+            large = decision.bucket == self.options.buckets
             self._guesses[request] = Guess(
-                self.buckets.bounds, decision.raw, raw, decision.slots, place.size,
-                decision.bucket == self.options.buckets,
-            )  # fmt: skip
+                self.buckets.bounds, decision.raw, raw, asked, held, large
+            )
         return True
 
     def migrate(self, request: int) -> Migration | None:
@@ -278,7 +284,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         """Resize the pools after the bounds changed, on this card or another."""
         if self._refreshes != self.buckets.refreshes:
             self._refreshes = self.buckets.refreshes
-            self._pools.resize((self._blocks or self.buckets).bounds)
+            self._pools.resize(self._sizes)
 
     def _large(self, demand: Demand) -> int:
         """Slots of a large reservation."""
@@ -286,7 +292,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         if self.options.large == "prompt_plus_max_tokens":
             longest = min(longest, demand.prompt + self.limits.max_tokens)
         slots = demand.prompt + demand.samples * (longest - demand.prompt)
-        return align_up(slots, self.options.align)
+        return align_up(slots, self.options.align) + self.slack
 
     def _slots(self, demand: Demand, bucket: int) -> int:
         """Slots that a request needs in a bucket, or in the large pool where no bucket serves."""
@@ -297,7 +303,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         if self.options.bucket_on == "total":
             output -= demand.prompt
         slots = align_up(demand.prompt + demand.samples * output, self.options.align)
-        return min(slots, large)
+        return min(slots + self.slack, large)
 
     def _uncertainty(self, predicted: Predictive, bounds: list[int]) -> float:
         """u of a prediction; `bounds` are those of the output."""
@@ -322,7 +328,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         held = self._pools.size(slots)
         # a request that already filled its bucket is large, as is one that its pool can never hold
         needed = demand.prompt + demand.samples * (demand.generated + 1)
-        outgrown = demand.generated > 0 and held < needed
+        outgrown = demand.generated > 0 and held - self.slack < needed
         if unsure > options.tau or outgrown or not held or bucket == options.buckets:
             return _Decision(raw, options.buckets, self._slots(demand, options.buckets))
         return _Decision(raw, bucket, held)
@@ -344,7 +350,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
             return None
         place = self._pools.place_large(large)
         if place is None and self.options.large_full == "next_larger":
-            needed = self.stored[request] + self.width[request]
+            needed = self.stored[request] + self.width[request] + self.slack
             choices = (self._slots(demand, bucket) for bucket in range(self.options.buckets))
             tried = (self._pools.place(slots) for slots in choices if slots >= needed)
             place = next((found for found in tried if found), None)
@@ -361,7 +367,7 @@ def _buckets(options: OdmaOptions, longest: int, first: list[int]) -> Buckets:
     )  # fmt: skip
 
 
-def _pools(slots: int, options: OdmaOptions, sizes: tuple[int, ...]) -> Pools:
+def _pools(slots: int, options: OdmaOptions, sizes: list[int]) -> Pools:
     partitioned = options.pool == "partitioned"
     share = options.pool_share
     if share is None:

@@ -7,14 +7,24 @@ only decide how large it is.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
+from pydantic import Field
 
-from policies.allocators.allocator import Allocator, Demand, Limits
+from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.capabilities import Swaps
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.requests.requests import IntArray
+
+
+class RunOptions(PolicyOptions):
+    """What policies with one run a request have in common; `orca` has it not, as a buddy's blocks
+    begin at multiples of their size."""
+
+    stagger: Annotated[int, Field(ge=0)] = 0
+    """Slots of a reservation that stay empty behind its run, so that runs of equal size do not all
+    begin at multiples of a power of two, and meet in the same banks (docs/traffic.md)."""
 
 
 class Space(Protocol):
@@ -45,6 +55,8 @@ class ContiguousAllocator(Allocator, Swaps):
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: Any) -> None:
         super().__init__(layout, requests, limits, options)
         self.start = np.full(requests, -1, np.int64)
+        self.slack = options.stagger if isinstance(options, RunOptions) else 0
+        """Slots at the end of each reservation that no token may take."""
         self._demands: dict[int, Demand] = {}
         self._away: dict[int, _Away] = {}
 
@@ -54,13 +66,14 @@ class ContiguousAllocator(Allocator, Swaps):
 
     def grow(self, request: int, tokens: int) -> bool:
         self._require(request)
-        if self.stored[request] + tokens > self.reserved[request]:
+        if self.stored[request] + tokens > self.reserved[request] - self.slack:
             return False
         self.stored[request] += tokens
         return True
 
     def headroom(self, requests: IntArray, limit: int) -> int:
-        room = (self.reserved[requests] - self.stored[requests]) // self.width[requests]
+        free = self.reserved[requests] - self.slack - self.stored[requests]
+        room = free // self.width[requests]
         return min(limit, int(room.min(initial=limit)))
 
     def advance(self, requests: IntArray, rounds: int) -> None:
@@ -116,7 +129,7 @@ class ReservingAllocator(ContiguousAllocator):
 
     @abstractmethod
     def size(self, request: int, demand: Demand) -> int:
-        """Slots to reserve for a request that is admitted now, or again."""
+        """Slots for the tokens of a request that is admitted now, or again."""
 
     @property
     def free_slots(self) -> int:
@@ -129,7 +142,7 @@ class ReservingAllocator(ContiguousAllocator):
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
-        size = self.size(request, demand)
+        size = self.size(request, demand) + self.slack
         start = self._space.take(size)
         if start is None:
             return False

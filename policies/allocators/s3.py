@@ -18,17 +18,17 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from policies.allocators.allocator import Demand, Limits, PolicyOptions
+from policies.allocators.allocator import Demand, Limits
 from policies.allocators.arena import Arena, Fit
 from policies.allocators.capabilities import Classifies, Remembers, Reports
 from policies.allocators.kv_layout import KvLayout
-from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.reservation import ReservingAllocator, RunOptions
 from policies.requests.requests import IntArray
 
 Count = Annotated[int, Field(ge=1)]
 
 
-class S3Options(PolicyOptions):
+class S3Options(RunOptions):
     """Options of `s3`. The histogram is `lengths`, or else the first `profile` lengths, or else
     nothing but the longest output is known."""
 
@@ -89,7 +89,7 @@ class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
     ) -> IntArray:
         longest = np.minimum(self.limits.max_tokens, self.limits.max_model_len - prompt)
-        return prompt + samples * longest
+        return prompt + samples * longest + self.slack
 
     def size(self, request: int, demand: Demand) -> int:
         return demand.prompt + demand.samples * self._output_room(request, demand)
@@ -102,7 +102,7 @@ class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
         self._room[request] = room
         if request not in self._admissions:
             predicted = self._class(demand)
-            slots = int(self.reserved[request])
+            slots = int(self.reserved[request]) - self.slack
             self._admissions[request] = _Admission(self._bounds, predicted, slots)
         return True
 

@@ -10,14 +10,14 @@ from typing import Literal
 
 import numpy as np
 
-from policies.allocators.allocator import Demand, Limits, PolicyOptions
+from policies.allocators.allocator import Demand, Limits
 from policies.allocators.arena import Arena, Fit
 from policies.allocators.kv_layout import KvLayout
-from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.reservation import ReservingAllocator, RunOptions
 from policies.requests.requests import IntArray
 
 
-class StaticOptions(PolicyOptions):
+class StaticOptions(RunOptions):
     """Options of `static`."""
 
     name: Literal["static"] = "static"
@@ -44,7 +44,7 @@ class StaticAllocator(ReservingAllocator):
         longest = np.full(len(prompt), self.limits.max_model_len, np.int64)
         if self.options.reserve == "prompt_plus_max_tokens":
             longest = np.minimum(longest, prompt + self.limits.max_tokens)
-        return prompt + samples * (longest - prompt)
+        return prompt + samples * (longest - prompt) + self.slack
 
     def size(self, request: int, demand: Demand) -> int:
         longest = self.limits.max_model_len

@@ -10,10 +10,14 @@ dealt to engines is `spread` (assumed: kernels differ):
 - `split`: extents in turn, one to each engine.
 - `head`: each KV head of each sequence by itself, the longest first to the engine with the least
   bytes; where heads lie beside one another in a token, each engine reads strided pieces.
+- `head_major`: as `head`, but the first head of all sequences comes before their second, so that
+  engines beside one another read the same head of several sequences. So FlashAttention-2's grid is
+  numbered: (row blocks, batch, heads) with the first index fastest, where it does not split the KV
+  (Dao-AILab/flash-attention 01afd16, csrc/flash_attn/src/flash_fwd_launch_template.h).
 
 Where query heads that share a KV head are not served by one read (`grouped: false`), every read of
-K and V comes as often as query heads share it: one after the other, or with `head` each for an
-engine of its own.
+K and V comes as often as query heads share it: one after the other, or with `head` and `head_major`
+each for an engine of its own.
 
 Weights are dealt in tiles in turn, whatever `spread` is: the tiles of a matrix product go round the
 cores, and a core does not own a slice of the layer.
@@ -37,7 +41,7 @@ from policies.allocators.kv_layout import Extents, KvLayout, Parts, Units
 from policies.engines.engine import Chunk
 from policies.requests.requests import IntArray
 
-Spread = Literal["slice", "sequence", "split", "head"]
+Spread = Literal["slice", "sequence", "split", "head", "head_major"]
 
 
 class Reading(NamedTuple):
@@ -50,7 +54,7 @@ class Reading(NamedTuple):
     @property
     def by_head(self) -> bool:
         """Whether each KV head is a part of its own."""
-        return self.spread == "head"
+        return self.spread in ("head", "head_major")
 
 
 def reading(device: Device, model: TransformerSpec) -> Reading:
@@ -158,14 +162,18 @@ def _passes(
     unit, turn = unit[held], turn[held]
     half = None if layout.passes == (None,) else np.array([each.half for each in order])[turn]
     head = np.array([each.head for each in order])[turn] if reading.by_head else None
-    parts = Parts(
+    chosen = Parts(
         flat.start[unit], flat.size[unit], low[held], (high - low)[held], half, head, span[held]
     )
-    runs, group = layout.runs(parts, layer)
+    runs, group = layout.runs(chosen, layer)
     sequence, turn = group // len(order), group % len(order)
-    return Extent(
-        runs.start, runs.size, write[turn] == 1, sequence * (owner.max() + 1) + owner[turn]
-    )
+    parts = int(owner.max()) + 1
+    found = Extent(runs.start, runs.size, write[turn] == 1, sequence * parts + owner[turn])
+    if reading.spread != "head_major":
+        return found
+    place = owner[turn] * len(units) + sequence
+    by = np.argsort(place, kind="stable")
+    return Extent(found.start[by], found.size[by], found.write[by], place[by])
 
 
 def migration(

@@ -17,7 +17,7 @@ from sweeps.experiments.sweep import label
 from sweeps.results.statistics import Interval, grown, interval, log_ratios
 from sweeps.results.store import Record, RunDirectory
 
-PAGED, CONTIGUOUS = "paged", "oracle"
+PAGED, CAMPING = "paged", "kv-camping"
 KV, LIMIT, SHARE = "kv_gbps", "layout_limit", "kv_share"
 NEAR = 0.02
 """Two bandwidths that differ by less are alike (assumed)."""
@@ -46,12 +46,22 @@ class Cells:
 
     def gain(self, place: tuple[str, ...]) -> Interval | None:
         """Paged over contiguous bandwidth, less 1, paired; None where one is missing."""
+        paged = next((name for name in self.rows[place] if name.startswith(PAGED)), None)
+        return None if paged is None else self.ratio(place, paged, self.contiguous)
+
+    @property
+    def contiguous(self) -> str:
+        """The first policy with one run a sequence."""
+        return next((name for name in self.policies() if not name.startswith(PAGED)), "")
+
+    def ratio(self, place: tuple[str, ...], ours: str, theirs: str) -> Interval | None:
+        """Bandwidth of one policy over that of another, less 1, paired; None where one is
+        missing."""
         row = self.rows[place]
-        paged = next((name for name in row if name.startswith(PAGED)), None)
-        if paged is None or CONTIGUOUS not in row:
+        if ours not in row or theirs not in row:
             return None
-        ours, theirs = ([m[KV] for m in row[name]] for name in (paged, CONTIGUOUS))
-        return interval(log_ratios(ours, theirs)).mapped(grown)
+        values = ([m[KV] for m in row[name]] for name in (ours, theirs))
+        return interval(log_ratios(*values)).mapped(grown)
 
 
 def page(directories: list[Path]) -> Iterator[str]:
@@ -76,8 +86,8 @@ def _answer(runs: list[Cells]) -> Iterator[str]:
         run.config["name"]: sorted(
             (gain.mean, place) for place in run.rows if (gain := run.gain(place)) is not None
         )
-        for run in runs
-    }
+        for run in runs if run.config["name"] != CAMPING
+    }  # fmt: skip
     means = [mean for found in gains.values() for mean, _ in found]
     slower, faster = sum(mean < -NEAR for mean in means), sum(mean > NEAR for mean in means)
     yield (
@@ -87,7 +97,7 @@ def _answer(runs: list[Cells]) -> Iterator[str]:
     )
     yield ""
     for run in runs:
-        if found := gains[run.config["name"]]:
+        if found := gains.get(run.config["name"]):
             (least, place), (most, _) = found[0], found[-1]
             where = ", ".join(
                 f"{axis.split('.')[-1]} {value}"
@@ -119,14 +129,52 @@ def _answer(runs: list[Cells]) -> Iterator[str]:
     yield ""
 
 
+def _camping(run: Cells) -> Iterator[str]:
+    """What equal runs lose to shuffled blocks, on memories and on one whose rows cost nothing, and
+    what staggering them gives back."""
+    staggered = run.policies()[-1]
+    found = {place: gain for place in run.rows if (gain := run.gain(place)) is not None}
+    free = [gain.mean for place, gain in found.items() if _no_memory(place)]
+    real = {place: gain for place, gain in found.items() if not _no_memory(place)}
+    lost = [p for p, gain in real.items() if gain.sign > 0 and gain.mean > NEAR]
+    yield (
+        f"Equal runs of a power of two read significantly slower than shuffled blocks, by more "
+        f"than {NEAR:.0%}, in {len(lost)} of {len(real)} conditions. Of each where they do, "
+        "bandwidth over that of the equal runs, of shuffled blocks and of the same runs staggered:"
+    )
+    yield ""
+    for place in sorted(lost, key=lambda place: -real[place].mean):
+        back = run.ratio(place, staggered, run.contiguous)
+        moved = "–" if back is None else f"{1 + back.mean:.2f}"
+        yield f"- {', '.join(place)}: {1 + real[place].mean:.2f} and {moved}"
+    if free:
+        yield ""
+        yield (
+            "On a memory that replaces rows at once shuffled blocks have "
+            f"{1 + min(free):.2f} to {1 + max(free):.2f} of the bandwidth of equal runs."
+        )
+    yield ""
+
+
+def _no_memory(place: tuple[str, ...]) -> bool:
+    """Whether rows cost no time there."""
+    return any("tRC=" in value for value in place)
+
+
 def _table(run: Cells) -> Iterator[str]:
     policies = run.policies()
     yield f"## {run.config['name']}"
     yield ""
     yield f"{run.config['question']} `bankwise run {run.config['name']}`; mean GB/s."
     yield ""
+    if run.config["name"] == CAMPING:
+        yield from _camping(run)
     shared = run.config["name"] == "kv-share"
-    extra = ["KV share of the step", "limit of layout"] if shared else ["paged / oracle"]
+    extra = (
+        ["KV share of the step", "limit of layout"]
+        if shared
+        else [f"paged / {run.contiguous.split()[0]}"]
+    )
     yield "| " + " | ".join([*(axis.split(".")[-1] for axis in run.axes), *policies, *extra]) + " |"
     yield "|" + "---|" * (len(run.axes) + len(policies) + len(extra))
     for place, row in run.rows.items():
@@ -145,7 +193,7 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(map(_text, value)) or "none"
     if isinstance(value, dict) and "name" not in value:
-        return " ".join(f"{key}={item}" for key, item in value.items())
+        return " ".join(f"{key}={_text(item)}" for key, item in value.items())
     return label(value) if not isinstance(value, (bool, float)) else json.dumps(value)
 
 

@@ -51,6 +51,9 @@ def cases() -> list[tuple[str, PolicyOptions]]:
             elif info.annotation is bool:
                 options = allocator.Options.model_validate({"name": name, key: not info.default})
                 found.append((f"{name}-{key}-{not info.default}", options))
+            elif key == "stagger":
+                options = allocator.Options.model_validate({"name": name, key: 5})
+                found.append((f"{name}-{key}", options))
     return found
 
 

@@ -142,7 +142,7 @@ def streams(
     policy=st.sampled_from(sorted(POLICIES)),
     model=st.sampled_from(sorted(MODELS)),
     name=st.sampled_from(sorted(LAYOUTS)),
-    spread=st.sampled_from(["slice", "sequence", "split", "head"]),
+    spread=st.sampled_from(["slice", "sequence", "split", "head", "head_major"]),
     reads=st.sampled_from([1, 7]),
     seed=st.integers(0, 99),
 )

@@ -41,6 +41,30 @@ def test_reserves_its_size_and_room_for_all_samples(
     assert allocator.headroom(np.array([0, 1]), 1000) == min(slots - 100, (of_three - 100) // 3)
 
 
+@pytest.mark.parametrize("name", ["static", "s3", "oracle", "odma"])
+def test_staggered_runs_begin_that_much_later_and_leave_the_slots_between_empty(name: str) -> None:
+    plain, moved = build(name), build(name, stagger=5)
+    for request in range(3):
+        assert plain.reserve(request, SOME, 100) and moved.reserve(request, SOME, 100)
+        before, after = plain.units(request), moved.units(request)
+        assert after.start[0] == before.start[0] + 5 * request
+        assert after.size[0] == before.size[0] + 5
+    requests = np.arange(3)
+    # as many tokens as before fit: the slack takes none, and is charged
+    assert plain.headroom(requests, 1000) == moved.headroom(requests, 1000)
+    room = int(moved.reserved[0] - 100) - 5
+    assert not moved.grow(0, room + 1) and moved.grow(0, room)
+    assert moved.reserved_total == plain.reserved_total + 15
+    assert moved.free_slots == plain.free_slots - 15
+    lengths = np.array([100]), np.array([50])
+    assert moved.needs(*lengths) == plain.needs(*lengths) + 5
+
+
+def test_a_buddy_has_no_stagger() -> None:
+    with pytest.raises(ValueError, match="stagger"):
+        build("orca", stagger=5)
+
+
 @pytest.mark.parametrize("name", ["static", "orca", "s3", "oracle"])
 def test_nothing_is_needed_beyond_what_can_be_asked_for(name: str) -> None:
     allocator = build(name)

@@ -43,7 +43,7 @@ def test_the_control_has_one_efficiency_for_weights_and_one_for_all_kv() -> None
 
 def test_the_control_is_blind_to_the_layout_and_to_the_spread() -> None:
     found = set()
-    for spread in ("slice", "sequence", "split", "head"):
+    for spread in ("slice", "sequence", "split", "head", "head_major"):
         big = device(4096, f"work.spread={spread}")
         layout = kv_layout(big, MODEL, 1.0)
         found.add(memory_model(FidelitySpec(), big, MODEL, layout, 1, FakeMemory()).efficiency[1])

@@ -25,7 +25,7 @@ from policies.serving import serving
 from tests.policies.small import mixed, run
 
 ENGINES = 7
-SPREADS: tuple[traffic.Spread, ...] = ("slice", "sequence", "split", "head")
+SPREADS: tuple[traffic.Spread, ...] = ("slice", "sequence", "split", "head", "head_major")
 ORDERS = list(LAYOUTS.values())
 
 
@@ -103,6 +103,8 @@ def _inside(
         first = np.flatnonzero(np.concatenate(([True], start[1:] > end[:-1])))
         start, end = start[first], end[np.concatenate((first[1:] - 1, [len(end) - 1]))]
         own = extents.owner // parts == place
+        if reading.spread == "head_major":
+            own = extents.owner % len(requests) == place
         at = np.searchsorted(start, extents.start[own], side="right") - 1
         assert (at >= 0).all()
         assert ((extents.start + extents.size)[own] <= end[at]).all()

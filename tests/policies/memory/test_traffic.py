@@ -203,6 +203,24 @@ def test_query_heads_that_read_for_themselves_are_parts_of_their_own(order: str)
     assert sorted(np.bincount(dealt.engine, dealt.size, 12)) == sorted(read + written)
 
 
+def test_head_major_is_head_with_the_first_head_of_all_sequences_first() -> None:
+    allocator = filled(POLICIES["static"].Options(name="static"))
+    requests = np.array([2, 4, 6])
+    plain, major = (
+        traffic.attention(allocator, requests, 1, traffic.Reading(spread))
+        for spread in ("head", "head_major")
+    )  # fmt: skip
+    # 3 sequences x 2 heads: owner = sequence x heads + head, and head x sequences + sequence
+    assert (np.diff(major.owner) >= 0).all() and major.owner.max() == plain.owner.max() == 5
+    for sequence in range(3):
+        for head in range(2):
+            ours, theirs = plain.owner == 2 * sequence + head, major.owner == 3 * head + sequence
+            assert plain.start[ours].tolist() == major.start[theirs].tolist()
+            assert plain.write[ours].tolist() == major.write[theirs].tolist()
+    first = {traffic.deal(e, 3, "head", 1).start[0] for e in (plain, major)}
+    assert len(first) == 1
+
+
 def test_contiguous_requests_need_fewer_descriptors_than_scattered_blocks() -> None:
     paged = POLICIES["paged"].Options.model_validate({"name": "paged", "free_list": "fifo"})
     counts = []

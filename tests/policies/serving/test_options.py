@@ -86,6 +86,15 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "policy.static.fit": (
         STATIC, {"policy": {"name": "static", "fit": "best"}}, "external_fragmentation",
     ),
+    "policy.static.stagger": (
+        STATIC, {"policy": {"name": "static", "stagger": 100}}, "utilization",
+    ),
+    "policy.odma.stagger": (odma(), odma(stagger=100), "utilization"),
+    "policy.s3.stagger": (s3(), s3(stagger=100), "utilization"),
+    "policy.oracle.stagger": (
+        {"policy": {"name": "oracle"}}, {"policy": {"name": "oracle", "stagger": 100}},
+        "utilization",
+    ),
     "policy.paged.block": ({}, {"policy": {"name": "paged", "block": 64}}, "utilization"),
     "policy.paged.free_list": (
         {}, {"policy": {"name": "paged", "free_list": "sorted"}}, "mean_run_tokens",

@@ -61,6 +61,21 @@ def test_the_page_has_the_means_and_the_paired_gain(directory: Path) -> None:
     assert f"- `kv-dma`: {1 + slow.mean:.2f} to " in text and "descriptor_cost 3us\n" in text
 
 
+def test_equal_runs_are_set_against_blocks_and_against_staggered_ones(tmp_path: Path) -> None:
+    small = ["batch.sequences=4", "batch.context=16", "batch.age=9", "model_set.max_position=64"]
+    axes = ["axes.device=[mlu370-x4]", "axes.device_set.work.spread=[sequence]", "replications=2"]
+    sweep = load_sweep("kv-camping", [*small, *axes])
+    assert not run_sweep(sweep, tmp_path / "run", False, 1, Progress(terminal=False)).failures
+    cells = Cells(tmp_path / "run")
+    text = "\n".join(page([tmp_path / "run"]))
+    assert "of 3 conditions. Of each where they do" in text  # the fourth is no memory
+    assert "On a memory that replaces rows at once" in text and "paged / static |" in text
+    for place in cells.rows:
+        gain = cells.gain(place)
+        assert gain is not None and f"{1 + gain.mean:.3f}" in text
+        assert cells.ratio(place, cells.policies()[-1], cells.contiguous) is not None
+
+
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DescriptionError, match="no such directory"):
         list(page([tmp_path / "nothing"]))
