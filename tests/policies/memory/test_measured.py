@@ -49,8 +49,9 @@ def test_verdicts_by_hand() -> None:
     assert verdict(0.09) == verdict(-0.09, agrees=True) == ("within", False)
     assert verdict(0.11) == ("refuted", False)
     assert verdict(-0.11, agrees=True) == ("refuted", True)
-    assert verdict(0.5, "lower_limit") == verdict(-0.09, "lower_limit") == ("lower limit", False)
-    assert verdict(-0.11, "lower_limit") == ("refuted", False)
+    # a lower limit of a rate is an upper limit of a time
+    assert verdict(-0.5, "lower_limit") == verdict(0.09, "lower_limit") == ("lower limit", False)
+    assert verdict(0.11, "lower_limit") == ("refuted", False)
     assert verdict(0.5, "input") == ("input", False)
 
 
