@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.description.units import BytesPerSecond, FlopsPerSecond, Nanoseconds, PositiveBytes
-from hwmodel.description.written import KeysOf
+from hwmodel.description.written import Also, KeysOf
 from hwmodel.specs.controller import Controller
 from hwmodel.specs.number_format import ComputeType, number_format
 from hwmodel.specs.plausible import Plausible
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
+
+
+def _overlap(value: object) -> object:
+    share = {"max": 1.0, "sum": 0.0}.get(value, value) if isinstance(value, str) else value
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise ValueError(f"expected max, sum or a share of 0 to 1; got {value!r}")
+    return share
+
+
+Overlap = Annotated[float, BeforeValidator(_overlap), Also((("enum", ["max", "sum"]),))]
 
 
 class Dma(Strict):
@@ -73,8 +83,9 @@ class Compute(Strict):
     """Integer operations count as FLOPs."""
     prefill_efficiency: Share
     decode_efficiency: Share
-    overlap: Literal["max", "sum"]
-    """How compute and memory time of one phase combine."""
+    overlap: Overlap
+    """Share of the shorter of a phase's compute and memory times that the longer one hides: `max`
+    all of it, `sum` none."""
     step_overhead: Nanoseconds
     layer_overhead: Nanoseconds
 

@@ -29,12 +29,21 @@ from hwmodel.description.units import Nanoseconds, PositiveBytes
 from hwmodel.description.written import text
 from hwmodel.measure.pattern import Pattern, Row, bandwidth, channel_latency, device_latency
 from hwmodel.specs.device import Device, load_device
-from hwmodel.specs.transformer import load_model
-from policies.memory.measured_steps import Decode, Prefill, decode_time, prefill_time
+from hwmodel.specs.transformer import TransformerSpec, load_model
+from policies.memory.measured_steps import (
+    Decode,
+    Prefill,
+    Rate,
+    Runtime,
+    decode_time,
+    kv_rate,
+    measured_rate,
+    prefill_time,
+)
 
 UNITS = {
-    "bandwidth": ("GB/s", "%", "x"), "latency": ("ns",), "energy": ("pJ/bit",), "decode": ("ms",),
-    "prefill": ("ms",),
+    "bandwidth": ("GB/s", "%", "x"), "latency": ("ns",), "energy": ("pJ/bit",),
+    "decode": ("ms", "GB/s"), "prefill": ("ms",),
 }  # fmt: skip
 """Kind of a cell -> the units it may have; % of the device's peak, x the other set-up's."""
 Verdict = Literal["within", "refuted", "lower limit", "input"]
@@ -94,6 +103,8 @@ class Cell(Strict):
     decode: Decode | None = None
     prefill: Prefill | None = None
     setup: str | None = None
+    runtime: str | None = None
+    """Of a decode cell."""
     over: str | None = None
     """The set-up that the figure is divided by, in x."""
     measured: Written
@@ -102,8 +113,8 @@ class Cell(Strict):
     confidence: Literal["A", "B", "C"]
     prediction: Written | None = None
     stands: Literal["measured", "lower_limit", "input"] = "measured"
-    """lower_limit: the requester, not the memory, bound it. input: the description was made of
-    it."""
+    """lower_limit: the requester, not the memory, bound the rate, so that a time is an upper limit.
+    input: the description was made of it."""
     agrees: bool = False
     """The model was found to agree, and must go on doing so."""
     cause: str = ""
@@ -126,6 +137,11 @@ class Cell(Strict):
                 raise ValueError(f"{name}: a {given[0]} is in {known}; got {figure.unit}")
         if (self.measured.unit == "x") != (self.over is not None):
             raise ValueError("over: stands with a figure in x, and only there")
+        if self.decode is None:
+            if self.runtime is not None:
+                raise ValueError("runtime: stands with decode, and only there")
+        elif (self.measured.unit == "GB/s") != (self.decode.since is not None):
+            raise ValueError("decode.since: stands with a figure in GB/s, and only there")
         return self
 
 
@@ -145,6 +161,8 @@ class MeasurementSpec(Strict):
     """More of them, by the name that cells use."""
     candidates: dict[str, Settings] = {}
     """Other descriptions of the device that `make validation` holds against the same cells."""
+    runtimes: dict[str, Runtime] = {}
+    """Software of decode cells, by the name that they use."""
     requester: Nanoseconds = 0.0
     """What the requester adds to a channel's latency."""
     tolerances: dict[str, Tolerance]
@@ -172,7 +190,8 @@ class Compared:
         if self.cell.stands == "input":
             return "input"
         if self.cell.stands == "lower_limit":
-            return "lower limit" if off >= -self.tolerance else "refuted"
+            slower = off if self.cell.measured.unit in ("ms", "ns") else -off
+            return "lower limit" if slower <= self.tolerance else "refuted"
         return "within" if abs(off) <= self.tolerance else "refuted"
 
     @property
@@ -190,11 +209,19 @@ def load_measurements(name_or_path: str) -> MeasurementSpec:
         place: KeyPath = ("cells", i)
         _known(document, (*place, "tolerance"), cell.tolerance, spec.tolerances)
         _known(document, (*place, "source"), cell.source, spec.sources)
-        for key in ("setup", "over"):
+        for key, known in (
+            ("setup", spec.setups),
+            ("over", spec.setups),
+            ("runtime", spec.runtimes),
+        ):
             if (name := getattr(cell, key)) is not None:
-                _known(document, (*place, key), name, spec.setups)
+                _known(document, (*place, key), name, known)
         if cell.kind in ("decode", "prefill") and spec.model is None:
             raise document.error(f"a {cell.kind} needs a model in the file", place)
+    inputs = _inputs(spec)
+    for name, runtime in spec.runtimes.items():
+        if runtime.rate_from is not None:
+            _known(document, ("runtimes", name, "rate_from"), runtime.rate_from, inputs)
     for path, settings in _described(spec):
         try:
             device = load_device(spec.device, _assignments(spec.set | settings))
@@ -210,6 +237,15 @@ def load_measurements(name_or_path: str) -> MeasurementSpec:
 def _known(document: Document, path: KeyPath, name: str, known: dict[str, Any]) -> None:
     if name not in known:
         raise document.error(f"no {path[-1]} {name!r}; {nearest(name, list(known))}", path)
+
+
+def _inputs(spec: MeasurementSpec) -> dict[str, Cell]:
+    """The decode steps that a runtime may have its rate from."""
+    return {
+        cell.what: cell
+        for cell in spec.cells
+        if cell.decode is not None and cell.stands == "input" and cell.measured.unit == "ms"
+    }
 
 
 def _described(spec: MeasurementSpec) -> Iterator[tuple[KeyPath, Settings]]:
@@ -244,12 +280,34 @@ def _compare(spec: MeasurementSpec, described: dict[str | None, Device], cell: C
     if cell.decode is not None or cell.prefill is not None:
         model = load_model(str(spec.model))
         if cell.decode is not None:
-            step = decode_time(device, model, cell.decode)
+            runtime = spec.runtimes[cell.runtime] if cell.runtime else Runtime()
+            rate = _rate(spec, described, model, runtime)
+            if cell.decode.since is not None:
+                found = kv_rate(device, model, cell.decode, runtime, rate)
+                return Compared(cell, found, tolerance, cell.measured.value / device.peak_gbps)
+            step = decode_time(device, model, cell.decode, runtime, rate)
         else:
             assert cell.prefill is not None
             step = prefill_time(device, model, cell.prefill)
         return Compared(cell, step.ms, tolerance, step.peak_ms / cell.measured.value)
     return Compared(cell, _simulated(spec, described, cell), tolerance)
+
+
+def _rate(
+    spec: MeasurementSpec, described: dict[str | None, Device], model: TransformerSpec,
+    runtime: Runtime,
+) -> Rate:  # fmt: skip
+    """The rate that a runtime has from its input cell."""
+    if runtime.rate_from is None:
+        return Rate()
+    cell = _inputs(spec)[runtime.rate_from]
+    assert cell.decode is not None
+    try:
+        return measured_rate(
+            described[cell.setup], model, cell.decode, runtime, cell.measured.value
+        )
+    except ValueError as error:
+        raise DescriptionError(f"{spec.name}: {cell.what}: {error}") from None
 
 
 def _simulated(spec: MeasurementSpec, described: dict[str | None, Device], cell: Cell) -> float:

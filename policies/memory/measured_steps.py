@@ -1,22 +1,25 @@
 """Step times of the model as a measurement has them: one step, nothing else running.
 
 A decode step is simulated as `sweeps` would: weights' efficiency from the DRAM model, KV's from one
-whole layer of the batch, in blocks of 16 tokens placed by an allocator in use.
+whole layer of the batch, placed as the measured software does it: vLLM's way, in blocks of 16
+tokens by an allocator in use, unless a `Runtime` says otherwise.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hwmodel.description.description import Strict
 from hwmodel.specs.device import Device
+from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, shard
 from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import kv_layout
-from policies.allocators.paged import PagedAllocator, PagedOptions
+from policies.allocators.paged import PagedOptions
+from policies.allocators.registry import POLICIES, PolicySpec
 from policies.engines.engine import Chunk, Step
 from policies.memory import traffic
 from policies.memory.batch import BatchSpec, place
@@ -28,13 +31,41 @@ from policies.memory.step import Efficiency, StepModel
 Count = Annotated[int, Field(ge=1)]
 
 
+class Runtime(Strict):
+    """The software that was measured, as far as it decides a decode step."""
+
+    policy: PolicySpec = PagedOptions()
+    age: Annotated[int, Field(ge=0)] = 300
+    """See `BatchSpec.age`; 0: sequences lie in the order in which they came."""
+    pad: Count | None = None
+    """A sequence's longest length is its context up to the next multiple of so many tokens. None:
+    twice the context."""
+    rate_from: str | None = None
+    """A cell, an input, from which the rate of the weights is found: what its step takes beyond its
+    other parts. None: the simulated one."""
+    loss: Literal["weights", "memory"] = "weights"
+    """What loses as much against its simulated rate as `rate_from` says: the kernels of the weights
+    alone, or all that the memory moves."""
+
+
 class Decode(Strict):
-    """A decode step of a batch."""
+    """A decode step of a batch, in ms; with `since` the rate of the KV that it reads beyond a step
+    of a shorter context, in GB/s."""
 
     batch: Count
     context: Count
     """Mean tokens of a sequence while it was measured."""
     cards: Count = 1
+    weights: WeightFormat | None = None
+    """Format of the weights; None: the model's."""
+    kv: KvFormat | None = None
+    since: Count | None = None
+
+    @model_validator(mode="after")
+    def _longer(self) -> Decode:
+        if self.since is not None and self.since >= self.context:
+            raise ValueError("since: expected a shorter context")
+        return self
 
 
 class Prefill(Strict):
@@ -51,15 +82,54 @@ class StepTime(NamedTuple):
     """At the peak of the memory's bandwidth (decode) or of the FLOPs (prefill)."""
 
 
-def decode_time(device: Device, model: TransformerSpec, item: Decode) -> StepTime:
+class Rate(NamedTuple):
+    """Shares of the memory's peak as an input cell has them, over those simulated."""
+
+    weights: float = 1.0
+    kv: float = 1.0
+
+
+def decode_time(
+    device: Device, model: TransformerSpec, item: Decode, runtime: Runtime, rate: Rate
+) -> StepTime:
     """A decode step on cards of which each holds a share of the model."""
-    part = shard(model, item.cards)
+    part = shard(model.stored_as(item.weights, item.kv), item.cards)
     steps = StepModel(device, part, item.cards)
     step = Step(np.arange(item.batch), item.batch * item.context, [], [], 0, "offered_load")
-    efficiency = Efficiency(_weights(device, part), _attention(device, part, item))
+    efficiency = Efficiency(
+        _weights(device, part) * rate.weights, _attention(device, part, item, runtime) * rate.kv
+    )
     ms = float(steps.times(step, 1, efficiency).total_s[0]) * 1e3
     moved = part.step_weight_bytes + item.batch * (item.context + 1) * part.kv_token_bytes
     return StepTime(ms, moved / steps.bandwidth * 1e3)
+
+
+def kv_rate(
+    device: Device, model: TransformerSpec, item: Decode, runtime: Runtime, rate: Rate
+) -> float:
+    """GB/s at which the KV between two contexts is read: its bytes over the steps' difference."""
+    assert item.since is not None
+    long, short = (
+        decode_time(device, model, item.model_copy(update={"context": context}), runtime, rate).ms
+        for context in (item.context, item.since)
+    )
+    token = shard(model.stored_as(item.weights, item.kv), item.cards).kv_token_bytes
+    return item.batch * (item.context - item.since) * token / ((long - short) * 1e6)
+
+
+def measured_rate(
+    device: Device, model: TransformerSpec, item: Decode, runtime: Runtime, measured_ms: float
+) -> Rate:
+    """What makes `item` take as long as was measured; its weights must be bound by memory. Raises
+    ValueError where it was measured to be faster than its other parts."""
+    part = shard(model.stored_as(item.weights, item.kv), item.cards)
+    simulated_ms = decode_time(device, model, item, runtime, Rate()).ms
+    weights_ms = part.step_weight_bytes / (device.peak_gbps * _weights(device, part) * 1e6)
+    left_ms = weights_ms + measured_ms - simulated_ms
+    if left_ms <= 0:
+        raise ValueError(f"{simulated_ms - weights_ms:.3g} ms of it are not the weights'")
+    share = weights_ms / left_ms
+    return Rate(share, share if runtime.loss == "memory" else 1.0)
 
 
 def prefill_time(device: Device, model: TransformerSpec, item: Prefill) -> StepTime:
@@ -79,13 +149,17 @@ def _weights(device: Device, model: TransformerSpec) -> float:
     return weights_efficiency(device, model, FidelitySpec(), simulate_once)
 
 
-def _attention(device: Device, model: TransformerSpec, item: Decode) -> float:
+def _attention(device: Device, model: TransformerSpec, item: Decode, runtime: Runtime) -> float:
     """Efficiency of one layer's KV read, of 0 to 1."""
     assert device.accelerator is not None
-    batch = BatchSpec(sequences=item.batch, context=item.context, age=300)
+    batch = BatchSpec(
+        policy=runtime.policy, sequences=item.batch, context=item.context, age=runtime.age
+    )
     layout = kv_layout(device, model)
-    limits = Limits(item.context, 2 * item.context)
-    allocator = PagedAllocator(layout, batch.requests(), limits, PagedOptions())
+    pad = runtime.pad
+    longest = 2 * item.context if pad is None else -(-(item.context + 1) // pad) * pad
+    limits = Limits(item.context, longest)
+    allocator = POLICIES[batch.policy.name](layout, batch.requests(), limits, batch.policy)
     placed = place(allocator, batch, np.random.default_rng(0))
     dma = device.accelerator.dma
     reading = traffic.reading(device, model)

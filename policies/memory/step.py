@@ -6,8 +6,8 @@ FLOPs of all. Attention of the decoding requests: their KV read, their new token
 Attention of the chunks: the KV of what was stored before read, their own written. Migration: every
 moved token read and written, as are copies on write. Swap: over the link to the host, while
 nothing else runs. All-reduce: two a layer of the hidden state of each token, over the links between
-tensor-parallel cards, while nothing else runs. Within a phase compute and memory overlap (`max`) or
-not (`sum`). Williams et al. 2009, "Roofline".
+tensor-parallel cards, while nothing else runs. Within a phase compute and memory overlap (`max`),
+not (`sum`) or in part. Williams et al. 2009, "Roofline".
 
 Where grouped query heads read their KV head each for itself (`work.grouped: false`), reads come so
 many times over.
@@ -97,7 +97,7 @@ class StepModel:
         self._host_bandwidth = host.bandwidth if host else 0.0
         self._decode_flops = rate * compute.decode_efficiency
         self._prefill_flops = rate * compute.prefill_efficiency
-        self._overlaps = compute.overlap == "max"
+        self._left = 1.0 - compute.overlap
         self._overhead_s = (compute.step_overhead + model.layers * compute.layer_overhead) * 1e-9
 
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
@@ -111,7 +111,7 @@ class StepModel:
         # read the context, write a token each
         moved_bytes = (context * self._repeats + decode) * self._kv_bytes
         memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
-        attention_s = np.maximum(attended, memory_s) if self._overlaps else attended + memory_s
+        attention_s = np.maximum(attended, memory_s) + self._left * np.minimum(attended, memory_s)
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
         if step.chunks:
             together_s = linear_s + self._chunk_linear_s(step.chunks)
@@ -174,4 +174,4 @@ class StepModel:
 
     def _phase(self, compute_s: float, moved_bytes: int, efficiency: float) -> float:
         memory_s = moved_bytes / (self.bandwidth * efficiency)
-        return max(compute_s, memory_s) if self._overlaps else compute_s + memory_s
+        return max(compute_s, memory_s) + self._left * min(compute_s, memory_s)

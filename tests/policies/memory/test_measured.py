@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 
 from hwmodel.description.description import DescriptionError, names
+from hwmodel.specs.device import load_device
+from hwmodel.specs.transformer import load_model
+from policies.memory import measured_steps
 from policies.memory.measured import Compared, MeasurementSpec, compare, load_measurements
+from policies.memory.measured_steps import (
+    Decode,
+    Rate,
+    Runtime,
+    decode_time,
+    kv_rate,
+    measured_rate,
+)
 
 QUICK = ("bandwidth", "latency", "energy")
 CARD = "llama-2-7b-a100-80gb"
@@ -37,6 +48,46 @@ def test_no_agreement_is_lost(name: str) -> None:
     assert [f"{item.cell.what}: {item.error:+.1%}" for item in found if item.lost] == []
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", names("measurements"))
+def test_no_agreement_on_step_times_is_lost(name: str) -> None:
+    spec = load_measurements(name)
+    inputs = {runtime.rate_from for runtime in spec.runtimes.values()}
+    kept = [
+        i
+        for i, cell in enumerate(spec.cells)
+        if cell.what in inputs or (cell.agrees and cell.kind not in QUICK)
+    ]
+    found = compare(only(spec, *kept))
+    assert [f"{item.cell.what}: {item.error:+.1%}" for item in found if item.lost] == []
+
+
+def test_an_input_gives_the_rate_of_the_weights_and_of_what_loses_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(measured_steps, "_weights", lambda *_: 0.9)
+    monkeypatch.setattr(measured_steps, "_attention", lambda *_: 0.8)
+    device, model = load_device("dgx-spark-gb10"), load_model("deepseek-r1-distill-qwen-7b")
+    short = Decode(batch=1, context=512, weights="q8_0", kv="fp16")
+    rate = measured_rate(device, model, short, Runtime(), 34.2)
+    assert rate.kv == 1
+    assert decode_time(device, model, short, Runtime(), rate).ms == pytest.approx(34.2)
+    # 7.07e9 weights of 8.5 bits and vectors, 513 tokens of 56 KiB of which 512 are read at 80 %
+    # and all else: overheads of 335 us and 28 x 12 us
+    kv_ms = 513 * 57344 / (273.0667e6 * 0.8)
+    weights_ms = 34.2 - 0.335 - 28 * 0.012 - kv_ms
+    moved = model.stored_as("q8_0", None).step_weight_bytes
+    assert 0.9 * rate.weights == pytest.approx(moved / 273.0667e6 / weights_ms, rel=1e-4)
+    lossy = measured_rate(device, model, short, Runtime(loss="memory"), 34.2)
+    assert lossy == Rate(rate.weights, rate.weights)
+    # the slope over context is the rate of KV alone
+    both = Decode(batch=16, context=8192, since=512, weights="q8_0", kv="fp16")
+    slope = kv_rate(device, model, both, Runtime(), lossy)
+    assert slope == pytest.approx(273.0667 * 0.8 * rate.weights, rel=1e-4)
+    with pytest.raises(ValueError, match="ms of it are not the weights'"):
+        measured_rate(device, model, short, Runtime(), 0.5)
+
+
 def test_verdicts_by_hand() -> None:
     cell = load_measurements(CARD).cells[0]
     measured = cell.measured.value
@@ -49,8 +100,9 @@ def test_verdicts_by_hand() -> None:
     assert verdict(0.09) == verdict(-0.09, agrees=True) == ("within", False)
     assert verdict(0.11) == ("refuted", False)
     assert verdict(-0.11, agrees=True) == ("refuted", True)
-    assert verdict(0.5, "lower_limit") == verdict(-0.09, "lower_limit") == ("lower limit", False)
-    assert verdict(-0.11, "lower_limit") == ("refuted", False)
+    # a lower limit of a rate is an upper limit of a time
+    assert verdict(-0.5, "lower_limit") == verdict(0.09, "lower_limit") == ("lower limit", False)
+    assert verdict(0.11, "lower_limit") == ("refuted", False)
     assert verdict(0.5, "input") == ("input", False)
 
 
@@ -90,6 +142,22 @@ def test_step_times_are_within_what_is_documented() -> None:
         ("bandwidth: {size: 1KiB}", "decode: {batch: 0, context: 1}", r"cells\[0\].decode.batch"),
         ("clock.tCK: 0.9ns", "clock.tck: 0.9ns", r"mine.yaml:6: setups.fast: hbm2-2.0: .*tCK"),
         ("14GB/s", "14x", "over: stands with a figure in x"),
+        ("{size: 1KiB}", "{size: 1KiB}, runtime: it", "runtime: stands with decode"),
+        (
+            "bandwidth: {size: 1KiB}",
+            "decode: {batch: 1, context: 9}",
+            "decode.since: stands with a figure in GB/s",
+        ),
+        (
+            "bandwidth: {size: 1KiB}",
+            "decode: {batch: 1, context: 9, since: 9}",
+            "decode: since: expected a shorter context",
+        ),
+        (
+            "tolerances:",
+            "runtimes: {it: {rate_from: b}}\ntolerances:",
+            "runtimes.it.rate_from: no rate_from 'b'",
+        ),
     ],
 )
 def test_mistakes_are_placed(tmp_path: Path, old: str, new: str, answer: str) -> None:

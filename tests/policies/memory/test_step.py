@@ -52,15 +52,16 @@ def test_a_big_batch_is_bound_by_compute() -> None:
     assert times.weights_s == pytest.approx(64 * (LLAMA.layer_flops + LLAMA.head_flops) / 1e12)
 
 
-def test_sum_adds_what_max_hides() -> None:
+def test_sum_adds_what_max_hides_and_a_share_a_part_of_it() -> None:
     both = [
         StepModel(load_device("mlu370-x4", [*BARE, f"compute.overlap={way}"]), LLAMA)
         .times(decode(8, 500), 1, Efficiency())
         .total_s[0]
-        for way in ("max", "sum")
+        for way in ("max", "sum", "0.46")
     ]
     flops = 8 * (LLAMA.layer_flops + LLAMA.head_flops) + 8 * 501 * LLAMA.attention_flops
     assert both[1] - both[0] == pytest.approx(flops / 96e12)
+    assert both[2] - both[0] == pytest.approx(0.54 * flops / 96e12)
 
 
 def test_steps_alike_differ_by_a_token_of_context() -> None:
