@@ -33,7 +33,7 @@ Spec = TypeVar("Spec", bound=BaseModel)
 
 FOLDERS = (
     "memories", "accelerators", "models", "formats", "workloads", "predictors", "measurements",
-    "sweeps", "studies",
+    "servers", "sweeps", "studies",
 )  # fmt: skip
 _PACKAGED = Path(__file__).parents[1] / "library"
 LIBRARY = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "yaml"
