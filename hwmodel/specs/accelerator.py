@@ -117,7 +117,7 @@ class Host(Strict):
 class GivenMemory(Strict):
     """A memory whose timings are not known well enough to simulate it."""
 
-    bandwidth: BytesPerSecond
+    bandwidth: Annotated[BytesPerSecond, Field(gt=0)]
     """Peak."""
     efficiency: Share
     """Share of the peak that every phase of a step reaches, unless `serving.memory` gives it."""

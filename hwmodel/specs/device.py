@@ -98,7 +98,7 @@ class Device:
     def peak_gbps(self) -> float:
         """Data-bus peak over all channels, GB/s (10^9 B/s)."""
         if self.given is not None:
-            return self.given.bandwidth * 1e-9
+            return self.given.bandwidth / 1e9
         return self.channels * self.memory.peak_gbps
 
     @property

@@ -222,7 +222,9 @@ def load_server(name_or_path: str) -> Server:
             try:
                 server.case(settings)
             except DescriptionError as error:
-                raise document.error(error.message, (key, name) if name else ("device",)) from None
+                where = f"{error.path}: " if error.path else ""
+                place = (key, name) if name else ("device",)
+                raise document.error(where + error.message, place) from None
     return server
 
 

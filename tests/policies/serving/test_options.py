@@ -227,6 +227,7 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "memory.max_probes": (sampled(), sampled(max_probes=3), "memory.probes"),
     "kv_layout": (sampled(), {**sampled(), "kv_layout": "layer_kv_block_head"}, "kv_gbps"),
     "gpu_memory_utilization": ({}, {"gpu_memory_utilization": 0.95}, "kv_capacity_tokens"),
+    "kv_tokens": ({}, {"kv_tokens": 2000}, "kv_capacity_tokens"),
 }  # fmt: skip
 
 
@@ -256,7 +257,7 @@ def test_shared_prompts_are_found_where_prefix_caching_is_on() -> None:
 
 
 def test_no_option_is_left_out() -> None:
-    known = {"kv_layout", "gpu_memory_utilization", "weights", "kv", "tensor_parallel"}
+    known = {"kv_layout", "gpu_memory_utilization", "kv_tokens", "weights", "kv", "tensor_parallel"}
     for name, allocator in POLICIES.items():
         own = set(allocator.Options.model_fields) - set(PolicyOptions.model_fields)
         known |= {f"policy.{name}.{field}" for field in own}
