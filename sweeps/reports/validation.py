@@ -175,16 +175,18 @@ def _section(source: Source, found: list[Compared]) -> Section:
     blocks += [Listing(title, items) for title, items in listed.items() if items]
     if isinstance(spec, ServerSpec):
         if spec.counterfactuals:
-            blocks.append(_candidates("Counterfactuals", source, spec.counterfactuals, found))
+            why = "What an error may be due to: one input is changed at a time."
+            blocks.append(_candidates("Counterfactuals", why, source, spec.counterfactuals, found))
     elif spec.candidates:
-        blocks.append(_candidates("Candidates", source, spec.candidates, found))
+        why = "Chosen after the comparison: what could explain it, not a test of it."
+        blocks.append(_candidates("Candidates", why, source, spec.candidates, found))
     return Section(spec.name, blocks)
 
 
 def _candidates(
-    title: str, source: Source, others: dict[str, Settings], shipped: list[Compared]
+    title: str, why: str, source: Source, others: dict[str, Settings], shipped: list[Compared]
 ) -> Section:
-    """The same cells under other descriptions of the device."""
+    """The same cells under other settings."""
     columns = {"as shipped": shipped, **{name: compared(source, name) for name in others}}
     rows = [
         [cells[0].cell.what, str(cells[0].cell.measured)]
@@ -198,8 +200,7 @@ def _candidates(
         for name, item in others.items()
     }
     table = Grid("", ["cell", "measured", *columns], rows)
-    chosen = Say("Chosen after the comparison: what could explain it, not a test of it.")
-    return Section(title, [chosen, table, Listing("Settings", settings)])
+    return Section(title, [Say(why), table, Listing("Settings", settings)])
 
 
 def _text(value: Any) -> str:
