@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic_core import InitErrorDetails
 
-from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.description.description import DescriptionError, Strict, again
 from hwmodel.description.units import BytesPerSecond, FlopsPerSecond, Nanoseconds, PositiveBytes
 from hwmodel.description.written import KeysOf
 from hwmodel.specs.controller import Controller
@@ -189,6 +190,27 @@ class AcceleratorSpec(Strict):
     plausible: dict[str, Plausible] = {}
     """Name -> what it may be instead, where its vendor publishes nothing."""
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _simulated_is_described(
+        cls, data: Any, handler: ModelWrapValidatorHandler[AcceleratorSpec]
+    ) -> AcceleratorSpec:
+        """What a simulated memory needs is missing like any other required key."""
+        if not isinstance(data, dict) or data.get("memory") == GIVEN:
+            return handler(data)
+        found = [
+            InitErrorDetails(type="missing", loc=(key,), input=data)
+            for key in _SIMULATED
+            if key not in data
+        ]
+        if not found:
+            return handler(data)
+        try:
+            handler(data)
+        except ValidationError as error:
+            found += [again(item) for item in error.errors()]
+        raise ValidationError.from_exception_data(cls.__name__, found)
+
     @model_validator(mode="after")
     def _consistent(self) -> AcceleratorSpec:
         if (self.memory == GIVEN) != (self.given is not None):
@@ -197,9 +219,6 @@ class AcceleratorSpec(Strict):
             if keys := self.model_fields_set.intersection((*_SIMULATED, *_SIMULATED_TOO)):
                 raise ValueError(f"{min(keys)}: of a simulated memory; this one is given")
             return self
-        for key in _SIMULATED:
-            if key not in self.model_fields_set:
-                raise ValueError(f"key {key!r} is missing")
         if self.interleave & (self.interleave - 1):
             raise ValueError("interleave: must be a power of two")
         if self.channel_hash == "xor" and self.channels & (self.channels - 1):
