@@ -6,8 +6,8 @@ whole. `constraint_changes` edits the constraints row by row.
 
 An accelerator borrows what no data sheet states, as assumed values: interleave, hash,
 controller, how DMA engines work, how attention is spread, efficiencies and overheads; with the same
-memory also its plausible variants. Never borrowed are facts that every data sheet has: memory,
-channels, capacity, engines, peaks, links.
+memory also its plausible variants, and with `memory: given` nothing of a simulated one. Never
+borrowed are facts that every data sheet has: memory, channels, capacity, engines, peaks, links.
 """
 
 from __future__ import annotations
@@ -141,7 +141,10 @@ def _borrow(accelerator: Document, base: Document) -> None:
     same_memory = accelerator.data.get("memory") == base.data.get("memory")
     if same_memory and "plausible" in base.data and "plausible" not in accelerator.data:
         accelerator.graft(("plausible",), base, ("plausible",))
+    given = accelerator.data.get("memory") == "given"
     for path in _paths(base):
+        if given and path[0] not in ("work", "compute"):
+            continue
         group = accelerator.get(path[:1])
         fits = len(path) == 1 or group is None or isinstance(group, dict)
         if fits and accelerator.get(path) is None and base.get(path) is not None:

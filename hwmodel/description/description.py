@@ -33,7 +33,7 @@ Spec = TypeVar("Spec", bound=BaseModel)
 
 FOLDERS = (
     "memories", "accelerators", "models", "formats", "workloads", "predictors", "measurements",
-    "sweeps", "studies",
+    "servers", "sweeps", "studies",
 )  # fmt: skip
 _PACKAGED = Path(__file__).parents[1] / "library"
 LIBRARY = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "yaml"
@@ -274,7 +274,7 @@ class Strict(BaseModel):
         try:
             handler({key: value for key, value in data.items() if key in names})
         except ValidationError as error:  # reported together with the unknown keys
-            found += [_again(item) for item in error.errors()]
+            found += [again(item) for item in error.errors()]
         raise ValidationError.from_exception_data(cls.__name__, found)
 
 
@@ -283,8 +283,8 @@ def _unknown_key(key: str, value: Any, known: list[str]) -> InitErrorDetails:
     return InitErrorDetails(type=error, loc=(key,), input=value)
 
 
-def _again(item: ErrorDetails) -> InitErrorDetails:
-    """An error already reported, to be raised once more beside others."""
+def again(item: ErrorDetails) -> InitErrorDetails:
+    """An error already found, to be raised once more beside others."""
     context: dict[str, Any] = item.get("ctx", {})
     message = item["msg"].replace("{", "{{").replace("}", "}}")
     error = PydanticCustomError(item["type"], message, context)

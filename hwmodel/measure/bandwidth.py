@@ -122,7 +122,7 @@ def channel_figures(
 
 def _on_system(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
     assert device.accelerator is not None
-    engines = device.accelerator.dma.engines
+    engines = device.dma.engines
     extent = spec.extent or (1024 if spec.writes else _TILE)
     # enough for the window at full speed; every engine has work to its end
     needed = int(device.peak_gbps * (DEVICE_NS + WARMUP_NS) * 1.2)

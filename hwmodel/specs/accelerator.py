@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails
 
-from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.description.description import DescriptionError, Strict, again
 from hwmodel.description.units import BytesPerSecond, FlopsPerSecond, Nanoseconds, PositiveBytes
 from hwmodel.description.written import Also, KeysOf
 from hwmodel.specs.controller import Controller
 from hwmodel.specs.number_format import ComputeType, number_format
 from hwmodel.specs.plausible import Plausible
+
+GIVEN = "given"
+"""What `memory` says where the bandwidth is given instead of simulated."""
+_SIMULATED = ("channels", "interleave", "dma")
+"""Keys that a simulated memory needs."""
+_SIMULATED_TOO = ("memory_set", "channel_hash", "controller", "address_map", "dies", "inbox")
+"""Keys that it may have besides."""
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -119,6 +133,15 @@ class Host(Strict):
     """One way."""
 
 
+class GivenMemory(Strict):
+    """A memory whose timings are not known well enough to simulate it."""
+
+    bandwidth: Annotated[BytesPerSecond, Field(gt=0)]
+    """Peak."""
+    efficiency: Share
+    """Share of the peak that every phase of a step reaches, unless `serving.memory` gives it."""
+
+
 class Link(Strict):
     """The links between the cards of one server."""
 
@@ -156,12 +179,15 @@ class AcceleratorSpec(Strict):
     """Another accelerator, the source of what no data sheet states, borrowed as assumed; see
     `hwmodel.description.based_on`."""
     memory: str
-    """A shipped memory, or the path of one."""
+    """A shipped memory, or the path of one; `given`: its bandwidth is given instead, and nothing
+    that needs addresses or commands can be asked of the device."""
+    given: GivenMemory | None = None
+    """With `memory: given`; then no key about channels, controller or DMA engines."""
     memory_set: dict[str, Any] = {}
     """Overrides of the memory's description, by dotted path."""
-    channels: Annotated[int, Field(ge=1, le=1024)]
+    channels: Annotated[int, Field(ge=1, le=1024)] = 1
     capacity: PositiveBytes
-    interleave: PositiveBytes
+    interleave: PositiveBytes = 1
     """Consecutive bytes that stay in one channel."""
     channel_hash: Literal["none", "rotate", "xor"] = "none"
     """`rotate`: channel = (block + row of blocks) mod N; `xor` (N a power of two): block ^ row
@@ -170,7 +196,7 @@ class AcceleratorSpec(Strict):
     """Overrides of the memory's controller."""
     address_map: list[str] | None = None
     """Overrides the memory's."""
-    dma: Dma
+    dma: Dma = None  # type: ignore[assignment]  # there, unless the memory is given
     dies: Dies | None = None
     inbox: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Requests on their way to a channel or waiting before its queues, at most; while it has so
@@ -182,8 +208,35 @@ class AcceleratorSpec(Strict):
     plausible: dict[str, Plausible] = {}
     """Name -> what it may be instead, where its vendor publishes nothing."""
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _simulated_is_described(
+        cls, data: Any, handler: ModelWrapValidatorHandler[AcceleratorSpec]
+    ) -> AcceleratorSpec:
+        """What a simulated memory needs is missing like any other required key."""
+        if not isinstance(data, dict) or data.get("memory") == GIVEN:
+            return handler(data)
+        found = [
+            InitErrorDetails(type="missing", loc=(key,), input=data)
+            for key in _SIMULATED
+            if key not in data
+        ]
+        if not found:
+            return handler(data)
+        try:
+            handler(data)
+        except ValidationError as error:
+            found += [again(item) for item in error.errors()]
+        raise ValidationError.from_exception_data(cls.__name__, found)
+
     @model_validator(mode="after")
     def _consistent(self) -> AcceleratorSpec:
+        if (self.memory == GIVEN) != (self.given is not None):
+            raise ValueError("given: stands with memory: given, and only there")
+        if self.given is not None:
+            if keys := self.model_fields_set.intersection((*_SIMULATED, *_SIMULATED_TOO)):
+                raise ValueError(f"{min(keys)}: of a simulated memory; this one is given")
+            return self
         if self.interleave & (self.interleave - 1):
             raise ValueError("interleave: must be a power of two")
         if self.channel_hash == "xor" and self.channels & (self.channels - 1):

@@ -30,7 +30,7 @@ from hwmodel.description.description import (
     nearest,
     parse_assignment,
 )
-from hwmodel.specs.accelerator import AcceleratorSpec
+from hwmodel.specs.accelerator import AcceleratorSpec, Dma, GivenMemory
 from hwmodel.specs.memory_spec import MemorySpec
 from hwmodel.specs.plausible import Override, Variant, take_variants
 
@@ -51,7 +51,8 @@ class Device:
     """A resolved device. `accelerator` is None where the device is one channel of a memory."""
 
     name: str
-    memory: MemorySpec
+    described: MemorySpec | None
+    """None where the accelerator's memory is given."""
     accelerator: AcceleratorSpec | None
     assumed: dict[str, str]
     """Dotted path -> value of every number whose source is `assumed`."""
@@ -61,6 +62,27 @@ class Device:
     """Dotted path in the memory -> A to D, for every number that states how sure it is."""
     plausible: dict[str, Variant] = field(default_factory=dict)
     """Name -> what the device may be instead; no part of `config`."""
+
+    @property
+    def given(self) -> GivenMemory | None:
+        """What is given instead of a memory to simulate."""
+        return None if self.accelerator is None else self.accelerator.given
+
+    @property
+    def memory(self) -> MemorySpec:
+        """Raises DescriptionError where the memory is given: there is nothing to simulate."""
+        if self.described is None:
+            raise DescriptionError(
+                f"{self.name}: its memory's bandwidth is given, not simulated; no timings of"
+                " confidence C or better are public"
+            )
+        return self.described
+
+    @property
+    def dma(self) -> Dma:
+        """The engines before a simulated memory. Raises DescriptionError where it is given."""
+        assert self.accelerator is not None and self.memory
+        return self.accelerator.dma
 
     def confidence_of(self, path: str) -> str | None:
         """The confidence of a number of the memory, or of the nearest group that states one."""
@@ -75,6 +97,8 @@ class Device:
     @property
     def peak_gbps(self) -> float:
         """Data-bus peak over all channels, GB/s (10^9 B/s)."""
+        if self.given is not None:
+            return self.given.bandwidth / 1e9
         return self.channels * self.memory.peak_gbps
 
     @property
@@ -177,6 +201,8 @@ def _accelerator(document: Document, overrides: list[Override]) -> Device:
             document.put(path, value, mark)
     complete(document)
     accelerator = document.build(AcceleratorSpec)
+    if accelerator.given is not None:
+        return _given(document, accelerator, overrides)
     memory_document = load(find("memories", accelerator.memory, document.file))
     of_memory = [override for override in overrides if override[0][0] in _MEMORY_KEYS]
     _override(memory_document, _overlaid(document) + of_memory)
@@ -199,6 +225,20 @@ def _accelerator(document: Document, overrides: list[Override]) -> Device:
         accelerator.name, memory, accelerator, assumed, config, _confidence(memory_document),
         plausible,
     )  # fmt: skip
+
+
+def _given(document: Document, accelerator: AcceleratorSpec, overrides: list[Override]) -> Device:
+    """A device whose memory is not simulated."""
+    for path, _, mark in overrides:
+        if path[0] in _MEMORY_KEYS:
+            raise DescriptionError(
+                f"{accelerator.name} has no simulated memory", mark.file, mark.line, dotted(path)
+            )
+    plausible = take_variants(document)
+    config = {"accelerator": document.data}
+    return Device(
+        accelerator.name, None, accelerator, _assumed(document, ""), config, {}, plausible
+    )
 
 
 def _overlaid(accelerator: Document) -> list[Override]:

@@ -278,17 +278,25 @@ def _joined(start: IntArray, size: IntArray, group: IntArray) -> tuple[Extents, 
 
 def kv_layout(
     device: Device, model: TransformerSpec, gpu_memory_utilization: float = 0.9,
-    dims: Dims = LAYOUTS["layer_kv_token"], kept_bytes: int = 0,
+    dims: Dims = LAYOUTS["layer_kv_token"], kept_bytes: int = 0, tokens: int | None = None,
 ) -> KvLayout:  # fmt: skip
     """The KV region of a device that holds a model: its share of the capacity less the weights and
-    `kept_bytes`, for others.
+    `kept_bytes`, for others; or room for so many `tokens`.
 
-    Raises DescriptionError if the weights leave no room for `SLOT_ALIGN_TOKENS` tokens.
+    Raises DescriptionError if the weights leave no room for `SLOT_ALIGN_TOKENS` tokens, or the
+    device has none for `tokens`.
     """
     base = -(-model.weight_bytes // KV_ALIGN_BYTES) * KV_ALIGN_BYTES
     budget = int(device.capacity_bytes * gpu_memory_utilization) - kept_bytes
     slots = max(budget - base, 0) // model.kv_token_bytes
     slots -= slots % SLOT_ALIGN_TOKENS
+    if tokens is not None:
+        slots = tokens
+        if base + tokens * model.kv_token_bytes + kept_bytes > device.capacity_bytes:
+            raise DescriptionError(
+                f"kv_tokens: {device.name} has no room for {tokens} tokens of {model.name},"
+                f" {model.kv_token_bytes} B each, beside {base + kept_bytes} B"
+            )
     if not slots:
         raise DescriptionError(
             f"{device.name} is too small for {model.name}: the weights take {model.weight_bytes} B "

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, model_validator
 
@@ -46,6 +46,8 @@ UNITS = {
     "decode": ("ms", "GB/s"), "prefill": ("ms",),
 }  # fmt: skip
 """Kind of a cell -> the units it may have; % of the device's peak, x the other set-up's."""
+SERVER_UNITS = ("s", "ms", "tokens/s", "preemptions", "x")
+"""Units of what a whole server was measured to do."""
 Verdict = Literal["within", "refuted", "lower limit", "input"]
 Settings = dict[str, Any]
 """Dotted path -> value, as `--set` has them."""
@@ -63,7 +65,9 @@ class Figure(NamedTuple):
 
 
 def _figure(value: object) -> object:
-    units = "|".join(dict.fromkeys(unit for known in UNITS.values() for unit in known))
+    units = "|".join(
+        dict.fromkeys(unit for known in (*UNITS.values(), SERVER_UNITS) for unit in known)
+    )
     found = re.fullmatch(rf"\s*([0-9]+(?:\.[0-9]+)?)\s*({units})\s*", str(value))
     if found is None or not float(found[1]):
         raise ValueError(f"expected a number with its unit, {units}; got {value!r}")
@@ -93,20 +97,12 @@ class Latency(Strict):
     window: PositiveBytes | None = None
 
 
-class Cell(Strict):
-    """One measured figure; exactly one of the keys of `UNITS` says of what."""
+class MeasuredCell(Strict):
+    """One measured figure: what every kind of them has."""
 
     what: str
-    bandwidth: Pattern | None = None
-    latency: Latency | None = None
-    energy: Pattern | None = None
-    decode: Decode | None = None
-    prefill: Prefill | None = None
-    setup: str | None = None
-    runtime: str | None = None
-    """Of a decode cell."""
     over: str | None = None
-    """The set-up that the figure is divided by, in x."""
+    """What the figure is divided by, in x."""
     measured: Written
     tolerance: str
     source: str
@@ -121,6 +117,37 @@ class Cell(Strict):
     """Why the model is refuted, as far as is known."""
     note: str = ""
 
+    @model_validator(mode="after")
+    def _divided_by(self) -> Self:
+        if (self.measured.unit == "x") != (self.over is not None):
+            raise ValueError("over: stands with a figure in x, and only there")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """What was measured."""
+        raise NotImplementedError
+
+    def in_units(self, units: tuple[str, ...]) -> None:
+        """Raises ValueError where a figure has another unit than these."""
+        for name, figure in (("measured", self.measured), ("prediction", self.prediction)):
+            if figure is not None and figure.unit not in units:
+                known = " or ".join(units)
+                raise ValueError(f"{name}: a {self.kind} is in {known}; got {figure.unit}")
+
+
+class Cell(MeasuredCell):
+    """A figure of a memory or of a step; exactly one of the keys of `UNITS` says of what."""
+
+    bandwidth: Pattern | None = None
+    latency: Latency | None = None
+    energy: Pattern | None = None
+    decode: Decode | None = None
+    prefill: Prefill | None = None
+    setup: str | None = None
+    runtime: str | None = None
+    """Of a decode cell."""
+
     @property
     def kind(self) -> str:
         return next(kind for kind in UNITS if getattr(self, kind) is not None)
@@ -130,13 +157,7 @@ class Cell(Strict):
         given = [kind for kind in UNITS if getattr(self, kind) is not None]
         if len(given) != 1:
             raise ValueError(f"expected one of {', '.join(UNITS)}; got {' and '.join(given)}")
-        units = UNITS[given[0]]
-        for name, figure in (("measured", self.measured), ("prediction", self.prediction)):
-            if figure is not None and figure.unit not in units:
-                known = " or ".join(units)
-                raise ValueError(f"{name}: a {given[0]} is in {known}; got {figure.unit}")
-        if (self.measured.unit == "x") != (self.over is not None):
-            raise ValueError("over: stands with a figure in x, and only there")
+        self.in_units(UNITS[given[0]])
         if self.decode is None:
             if self.runtime is not None:
                 raise ValueError("runtime: stands with decode, and only there")
@@ -173,7 +194,7 @@ class MeasurementSpec(Strict):
 class Compared:
     """A cell beside the model's figure, both in the cell's unit."""
 
-    cell: Cell
+    cell: MeasuredCell
     model: float
     tolerance: float
     share: float | None = None
@@ -224,7 +245,7 @@ def load_measurements(name_or_path: str) -> MeasurementSpec:
             _known(document, ("runtimes", name, "rate_from"), runtime.rate_from, inputs)
     for path, settings in _described(spec):
         try:
-            device = load_device(spec.device, _assignments(spec.set | settings))
+            device = load_device(spec.device, assignments(spec.set | settings))
         except DescriptionError as error:
             raise document.error(f"{spec.device}: {error}", path) from None
     for i, cell in enumerate(spec.cells):
@@ -254,7 +275,8 @@ def _described(spec: MeasurementSpec) -> Iterator[tuple[KeyPath, Settings]]:
     yield from ((("candidates", name), settings) for name, settings in spec.candidates.items())
 
 
-def _assignments(settings: Settings) -> list[str]:
+def assignments(settings: Settings) -> list[str]:
+    """Settings as `--set` takes them."""
     return [f"{path}={json.dumps(value)}" for path, value in settings.items()]
 
 
@@ -267,7 +289,7 @@ def compare(
 
     def device(setup: str | None) -> Device:
         settings = spec.set | (spec.setups[setup] if setup else {}) | last
-        return load_device(spec.device, [*_assignments(settings), *(overrides or [])])
+        return load_device(spec.device, [*assignments(settings), *(overrides or [])])
 
     described = {name: device(name) for name in (None, *spec.setups)}
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # the kernels hold no lock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_layout import KvLayout
@@ -22,8 +23,16 @@ def memory_model(
     simulate: instead of `policies.memory.probe_cache.simulate_once`.
     """
     given = (spec.weights, spec.attention, spec.prefill, spec.migration)
-    if spec.fidelity == "analytic" and (spec.efficiency is not None or None not in given):
-        even = spec.efficiency or 1.0
+    even = spec.efficiency
+    if device.given is not None:
+        if spec.fidelity != "analytic":
+            raise DescriptionError(
+                f"{device.name}: its memory's bandwidth is given; fidelity: {spec.fidelity} "
+                "simulates it, analytic does not"
+            )
+        even = even or device.given.efficiency
+    if spec.fidelity == "analytic" and (even is not None or None not in given):
+        even = even or 1.0
         return Memory(Efficiency(*(even if share is None else share for share in given)))
     if simulate is None:
         from policies.memory.probe_cache import simulate_once  # heavy: compiles kernels

@@ -24,7 +24,7 @@ class StepStreams:
 
     def __init__(self, device: Device, model: TransformerSpec, tile_bytes: int) -> None:
         assert device.accelerator is not None
-        self._dma = device.accelerator.dma
+        self._dma = device.dma
         self._reading = traffic.reading(device, model)
         self._model, self._tile_bytes = model, tile_bytes
 

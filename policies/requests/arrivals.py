@@ -59,15 +59,25 @@ class RateOverTime(Strict):
         return read_envelope(Path(self.envelope))
 
 
+class ExponentialTime(Strict):
+    """An exponential time of this mean."""
+
+    mean_s: Positive
+
+
 class Arrivals(Strict):
     """How requests arrive; the first at time 0, as soon as the rate is above 0.
 
     `poisson`; `gamma`: independent gaps with coefficient of variation `cv`; `fixed`: equal gaps;
-    `all_at_once`: all at time 0, whatever the rate; `trace`: the trace's times, scaled to the rate.
+    `all_at_once`: all at time 0, whatever the rate; `trace`: the trace's times, scaled to the rate;
+    `closed`: so many `clients` send a request at time 0, and each the next one, in order,
+    `think_s` after its last answer; there is no rate.
     """
 
-    process: Literal["poisson", "gamma", "fixed", "all_at_once", "trace"] = "poisson"
+    process: Literal["poisson", "gamma", "fixed", "all_at_once", "trace", "closed"] = "poisson"
     cv: Positive | None = None
+    clients: Annotated[int, Field(ge=1)] | None = None
+    think_s: NotNegative | ExponentialTime = 0.0
     rate_over_time: RateOverTime | None = None
 
     @model_validator(mode="after")
@@ -76,7 +86,11 @@ class Arrivals(Strict):
             raise ValueError("gamma arrivals need cv, the gaps' coefficient of variation")
         if self.process != "gamma" and self.cv is not None:
             raise ValueError(f"cv belongs to gamma arrivals, not to {self.process}")
-        if self.rate_over_time is not None and self.process in ("all_at_once", "trace"):
+        if (self.process == "closed") != (self.clients is not None):
+            raise ValueError("clients: stands with closed arrivals, and only there")
+        if self.process != "closed" and self.think_s != 0:
+            raise ValueError(f"think_s belongs to closed arrivals, not to {self.process}")
+        if self.rate_over_time is not None and self.process in ("all_at_once", "trace", "closed"):
             raise ValueError(f"rate_over_time does not go with {self.process} arrivals")
         return self
 
@@ -90,7 +104,7 @@ def arrival_times(
     `stretch`: with `trace` arrivals, the how many-th run of `count` requests of the trace (from 0).
     Raises DescriptionError where the rate does not suit the process.
     """
-    if arrivals.process == "all_at_once":
+    if arrivals.process in ("all_at_once", "closed"):
         return np.zeros(count)
     if arrivals.process == "trace":
         assert trace is not None
@@ -101,6 +115,19 @@ def arrival_times(
     if arrivals.rate_over_time is None:
         return turns / rate_per_s
     return _moved(turns, arrivals.rate_over_time, rate_per_s)
+
+
+def think_times(arrivals: Arrivals, count: int, rng: np.random.Generator) -> FloatArray:
+    """Seconds from an answer to each request of a closed loop, float64 (count,), nan for the first
+    of each client and where the loop is open."""
+    if arrivals.clients is None:
+        return np.full(count, np.nan)
+    if isinstance(arrivals.think_s, ExponentialTime):
+        think = arrivals.think_s.mean_s * rng.standard_exponential(count)
+    else:
+        think = np.full(count, arrivals.think_s)
+    think[: arrivals.clients] = np.nan
+    return think
 
 
 def _turns(arrivals: Arrivals, count: int, rng: np.random.Generator) -> FloatArray:

@@ -29,6 +29,8 @@ class Requests:
     prefix_tokens: int64 (n,), first tokens of the prompt that are those of the id; of two requests
     the smaller number is what they share. 0 where the id is -1 (None: all).
     samples: int64 (n,), outputs drawn at once from one prompt, 1 to MAX_TOKENS (None: 1 each).
+    think_s: float64 (n,), of a closed loop: the request is sent so many seconds after an answer, as
+    answers come; nan: at `arrival_s`, as all are where it is None.
 
     All arrays are C-contiguous. Raises ValueError when a rule above is broken.
     """
@@ -39,6 +41,7 @@ class Requests:
     prefix_id: IntArray = None  # type: ignore[assignment]  # an array after __post_init__
     prefix_tokens: IntArray = None  # type: ignore[assignment]
     samples: IntArray = None  # type: ignore[assignment]
+    think_s: FloatArray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         arrival_s = np.ascontiguousarray(self.arrival_s, dtype=np.float64)
@@ -50,6 +53,7 @@ class Requests:
             "prefix_id": _column(self.prefix_id, "prefix_id", count, -1, least=-1),
             "prefix_tokens": _column(self.prefix_tokens, "prefix_tokens", count, 0, least=0),
             "samples": _column(self.samples, "samples", count, 1, least=1),
+            "think_s": _think(self.think_s, count),
         }
         if arrival_s.ndim != 1 or any(len(column) != count for column in columns.values()):
             shapes = ", ".join(f"{column.shape} {name}" for name, column in columns.items())
@@ -62,11 +66,18 @@ class Requests:
             raise ValueError("prefix_tokens must not be above prompt_tokens")
         if columns["prefix_tokens"][columns["prefix_id"] < 0].any():
             raise ValueError("prefix_tokens must be 0 where prefix_id is -1")
+        if count and not np.isnan(columns["think_s"][0]):
+            raise ValueError("think_s must be nan for the first requests of a closed loop")
         for name, column in columns.items():
             object.__setattr__(self, name, column)
 
     def __len__(self) -> int:
         return len(self.arrival_s)
+
+    @property
+    def closed(self) -> bool:
+        """Whether a request waits for an answer before it is sent."""
+        return not bool(np.isnan(self.think_s).all())
 
     def __getitem__(self, rows: slice) -> Requests:
         """The requests of a slice, times unchanged."""
@@ -139,6 +150,15 @@ def _column(values: ArrayLike | None, name: str, count: int, default: int, least
     if values is None:
         return np.full(count, default, np.int64)
     return token_array(values, name, least)
+
+
+def _think(values: ArrayLike | None, count: int) -> FloatArray:
+    if values is None:
+        return np.full(count, np.nan)
+    think_s = np.ascontiguousarray(values, dtype=np.float64)
+    if np.isinf(think_s).any() or (think_s < 0).any():
+        raise ValueError("think_s must be finite and not negative")
+    return think_s
 
 
 def load_trace(path: str | Path) -> Trace:

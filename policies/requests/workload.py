@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from hwmodel.description.description import DescriptionError, Document, KeyPath, Strict, find, load
 from hwmodel.description.written import NAME_TOO
-from policies.requests.arrivals import Arrivals, arrival_times, read_envelope
+from policies.requests.arrivals import Arrivals, arrival_times, read_envelope, think_times
 from policies.requests.length_table import LengthTable
 from policies.requests.requests import MAX_TOKENS, FloatArray, IntArray, Requests, Trace, load_trace
 
@@ -47,6 +47,15 @@ class LognormalLengths(Strict):
     prompt_tokens: LognormalLength
     output_tokens: LognormalLength
     correlation: Annotated[float, Field(ge=-1, le=1)] = 0.0
+
+
+class UniformLengths(Strict):
+    """Any whole number of tokens between the mean less and plus its share `range`, all alike, as
+    vLLM's random data set has it."""
+
+    prompt_tokens: Tokens
+    output_tokens: Tokens
+    range: Annotated[float, Field(ge=0, lt=1)]
 
 
 class Part(Strict):
@@ -89,8 +98,8 @@ class Prefixes(Strict):
 
 
 class Lengths(Strict):
-    """Where lengths come from: exactly one of `table`, `trace`, `constant`, `lognormal`,
-    `splice`."""
+    """Where lengths come from: exactly one of `table`, `trace`, `constant`, `uniform`,
+    `lognormal`, `splice`."""
 
     table: LengthTable | None = None
     window: Annotated[int, Field(ge=0)] | None = None
@@ -100,12 +109,13 @@ class Lengths(Strict):
     repeat: bool = False
     """With `trace`: begin again at its end when more requests are asked for than it has."""
     constant: ConstantLengths | None = None
+    uniform: UniformLengths | None = None
     lognormal: LognormalLengths | None = None
     splice: Splice | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> Lengths:
-        names = ("table", "trace", "constant", "lognormal", "splice")
+        names = ("table", "trace", "constant", "uniform", "lognormal", "splice")
         given = [name for name in names if getattr(self, name) is not None]
         if len(given) != 1:
             got = " and ".join(given) or "none"
@@ -237,9 +247,9 @@ def generate(
 
     `seed` is an int, or several (experiment, replication; trailing zeros do not count). Neither
     rate nor arrivals change the lengths, and gaps at two rates differ by a factor only, where the
-    rate does not move. The rate may be None for `all_at_once`, which ignores it, and for `trace`,
-    which then keeps its times. `stretch`: which run of as many requests to take of each trace, from
-    0. Raises DescriptionError when count or rate do not suit the workload.
+    rate does not move. The rate may be None for `all_at_once` and `closed`, which ignore it, and
+    for `trace`, which then keeps its times. `stretch`: which run of as many requests to take of
+    each trace, from 0. Raises DescriptionError when count or rate do not suit the workload.
     """
     if count < 1:
         raise DescriptionError(f"expected a count of at least 1 request; got {count}")
@@ -248,7 +258,8 @@ def generate(
     trace = None if spec.lengths.trace is None else load_trace(spec.lengths.trace)
     body = _body(spec, count, seed, stretch, trace)
     rng = _stream(seed, "arrivals")
-    return Requests(arrival_times(spec.arrivals, trace, count, rate_per_s, rng, stretch), *body)
+    times = arrival_times(spec.arrivals, trace, count, rate_per_s, rng, stretch)
+    return Requests(times, *body, think_times(spec.arrivals, count, _stream(seed, "think")))
 
 
 class _Body(NamedTuple):
@@ -366,6 +377,14 @@ def _lengths(lengths: Lengths, count: int, rng: np.random.Generator) -> tuple[In
         return (
             np.full(count, constant.prompt_tokens, np.int64),
             np.full(count, constant.output_tokens, np.int64),
+        )
+    if lengths.uniform is not None:
+        law = lengths.uniform
+        return tuple(  # type: ignore[return-value]
+            rng.integers(
+                round(mean * (1 - law.range)), round(mean * (1 + law.range)), count, endpoint=True
+            )
+            for mean in (law.prompt_tokens, law.output_tokens)
         )
     assert lengths.lognormal is not None
     return _lognormal(lengths.lognormal, count, rng)

@@ -89,7 +89,8 @@ class Metrics:
     """Collects a run. `warmup`: the first requests to end and to arrive do not count as steady."""
 
     def __init__(self, requests: Requests, output_tokens: IntArray, warmup: int) -> None:
-        self.arrival_s = requests.arrival_s
+        self.arrival_s = requests.arrival_s.copy()
+        """When each arrived; in a closed loop known once it is sent."""
         self.prompt = requests.prompt_tokens
         self.output = output_tokens
         self.outputs = output_tokens * requests.samples

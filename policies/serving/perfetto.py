@@ -34,6 +34,7 @@ class PerfettoTrace(Recorder):
 
     def __init__(self, path: Path, requests: Requests) -> None:
         self._requests = requests
+        self._sent_s: dict[int, float] = {}
         self._doing: dict[int, str] = {}
         self._file = io.TextIOWrapper(
             gzip.GzipFile(path, "wb", compresslevel=5, mtime=0), encoding="utf-8"
@@ -60,9 +61,13 @@ class PerfettoTrace(Recorder):
         slots = {"reserved": int(allocator.reserved_total), "free": int(allocator.free_slots)}
         self._event("C", now_s, "slots", _STEPS, args=slots)
 
+    def sent(self, at_s: float, request: int) -> None:
+        self._sent_s[request] = at_s
+
     def admitted(self, now_s: float, request: int, slots: int) -> None:
         if request not in self._doing:
-            self._begin(float(self._requests.arrival_s[request]), request, "waiting")
+            arrival_s = self._sent_s.pop(request, float(self._requests.arrival_s[request]))
+            self._begin(arrival_s, request, "waiting")
         self._change(now_s, request, "prefill", slots=slots)
 
     def first_token(self, now_s: float, request: int) -> None:

@@ -34,6 +34,9 @@ class Recorder:
         """Equal steps began at `now_s` and took `seconds` together, `len(times.total_s)` of them;
         `allocator` as it is at their end."""
 
+    def sent(self, at_s: float, request: int) -> None:
+        """A client of a closed loop sends it then."""
+
     def admitted(self, now_s: float, request: int, slots: int) -> None:
         """It runs from now on, with `slots` reserved."""
 
@@ -70,6 +73,10 @@ class Recorders(Recorder):
     ) -> None:
         for member in self._members:
             member.step(now_s, seconds, step, times, allocator)
+
+    def sent(self, at_s: float, request: int) -> None:
+        for member in self._members:
+            member.sent(at_s, request)
 
     def admitted(self, now_s: float, request: int, slots: int) -> None:
         for member in self._members:
@@ -202,6 +209,10 @@ class RequestLog(Recorder):
         self._rows = Rows(path, self.COLUMNS)
         self._requests = requests
         self._lives: dict[int, _Life] = {}
+        self._sent_s: dict[int, float] = {}
+
+    def sent(self, at_s: float, request: int) -> None:
+        self._sent_s[request] = at_s
 
     def admitted(self, now_s: float, request: int, slots: int) -> None:
         life = self._lives.setdefault(request, _Life(now_s))
@@ -223,13 +234,14 @@ class RequestLog(Recorder):
 
     def ended(self, now_s: float, request: int) -> None:
         life, stream = self._lives.pop(request), self._requests
+        arrival_s = self._sent_s.pop(request, float(stream.arrival_s[request]))
         columns = (
             stream.prompt_tokens, stream.output_tokens, stream.prefix_id, stream.prefix_tokens,
             stream.samples,
         )  # fmt: skip
         self._rows.add(
             [
-                request, float(stream.arrival_s[request]), life.admitted_s, life.first_s, now_s,
+                request, arrival_s, life.admitted_s, life.first_s, now_s,
                 *(int(column[request]) for column in columns), life.admissions, life.recomputed,
                 life.swapped, life.migrations, life.migrated_tokens, life.reserved,
             ]

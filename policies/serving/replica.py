@@ -12,8 +12,8 @@ next event:
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections import deque
 from collections.abc import Iterable
 
 import numpy as np
@@ -46,7 +46,9 @@ class Replica:
         self._steps = steps
         self._together = together
         self._watch = None if recorder is None else Watch(recorder, engine)
-        self._to_come: deque[tuple[float, int]] = deque()
+        self.more = False
+        """Whether requests will come that `arrive` has not announced: those of a closed loop."""
+        self._to_come: list[tuple[float, int]] = []  # a heap
 
     @property
     def next_s(self) -> float:
@@ -56,8 +58,9 @@ class Replica:
         return max(self._to_come[0][0], self.now_s) if self._to_come else math.inf
 
     def arrive(self, requests: Iterable[int], at_s: Iterable[float]) -> None:
-        """These requests join the line at these times, which never decrease from call to call."""
-        self._to_come.extend(zip(at_s, requests, strict=True))
+        """These requests join the line at these times, none before `now_s`."""
+        for item in zip(at_s, requests, strict=True):
+            heapq.heappush(self._to_come, item)
 
     def advance(self, until_s: float = math.inf) -> list[int]:
         """The steps from `next_s`, which is finite, to the next event, but none that begins at or
@@ -72,7 +75,7 @@ class Replica:
             self.now_s = arrival_s
             self._join()
         engine, begin_s = self.engine, self.now_s
-        if engine.waits or self._to_come or until_s < math.inf:
+        if engine.waits or self._to_come or self.more or until_s < math.inf:
             self.metrics.saturated(begin_s)
         if self._learns is not None:
             self._learns.clock(begin_s)
@@ -92,7 +95,7 @@ class Replica:
     def _join(self) -> None:
         """Requests that have arrived join the line."""
         while self._to_come and self._to_come[0][0] <= self.now_s:
-            self.engine.waiting.append(self._to_come.popleft()[1])
+            self.engine.waiting.append(heapq.heappop(self._to_come)[1])
 
     def _times(self, step: Step, until_s: float) -> tuple[StepTimes, FloatArray]:
         """(times of the equal steps from now on, the begin of each and the end of the last)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -56,6 +57,9 @@ class ServingSpec(Strict):
     activation_bytes: Bytes | None = None
     """Memory of each card kept for activations. None: the peak of the largest step, see
     `policies.serving.activations`."""
+    kv_tokens: Annotated[int, Field(ge=1)] | None = None
+    """Token slots of the KV cache, as a server logs them. None: what `gpu_memory_utilization`
+    leaves."""
     weights: WeightFormat | None = None
     """Format of the weights. None: the model's. See `hwmodel.specs.accelerator.Compute.peak` for
     what the device computes in."""
@@ -87,6 +91,8 @@ class ServingResult:
     """`metrics` is plain JSON data. Times of each request in seconds, nan where it was dropped."""
 
     metrics: dict[str, Any]
+    arrival_s: FloatArray
+    """As the requests have it; in a closed loop when each was sent."""
     first_token_s: FloatArray
     finish_s: FloatArray
 
@@ -123,6 +129,9 @@ def _serve(
     cards = spec.cluster.cards
     if recorder is not None and cards > 1:
         raise DescriptionError(f"logs are those of one card; serving.cluster.cards is {cards}")
+    if requests.closed and (cards > 1 or spec.predictor.inference is not None):
+        what = f"one card; serving.cluster.cards is {cards}" if cards > 1 else "a free predictor"
+        raise DescriptionError(f"closed arrivals need {what}")
     metrics = Metrics(requests, outputs, warmup_requests)
     predicted = predict(spec.predictor, outputs, seed)
     cost = spec.predictor.inference
@@ -146,7 +155,9 @@ def _serve(
             f"a warm-up of {warmup_requests} requests leaves none of {len(admitted)} to be counted"
         )
     node = Node(replicas, Manager(spec.cluster, requests, predicted.length))
-    if cards == 1:
+    if requests.closed:
+        _serve_closed(replicas[0], admitted, requests.think_s, recorder, progress)
+    elif cards == 1:
         _serve_one(replicas[0], admitted, ready_s[admitted], progress)
     else:
         node.serve(admitted, ready_s[admitted], progress)
@@ -171,7 +182,7 @@ def _serve(
         device, part, replicas[0].memory.transfers(), spec.tensor_parallel
     )
     figures["seed"] = seed
-    return ServingResult(figures, metrics.first_s, metrics.end_s)
+    return ServingResult(figures, metrics.arrival_s, metrics.first_s, metrics.end_s)
 
 
 def _serve_one(
@@ -185,6 +196,28 @@ def _serve_one(
     metrics = replica.metrics
     while metrics.ended < len(admitted):
         if replica.advance() and progress is not None:
+            progress(metrics.ended, len(admitted))
+
+
+def _serve_closed(
+    replica: Replica, admitted: IntArray, think_s: FloatArray, recorder: Recorder | None,
+    progress: Callable[[int, int], None] | None,
+) -> None:  # fmt: skip
+    """Serve all requests on one card, each sent by the client that was answered last."""
+    clients, metrics = int(np.isnan(think_s).sum()), replica.metrics
+    replica.arrive(admitted[:clients].tolist(), [0.0] * len(admitted[:clients]))
+    to_send = deque(admitted[clients:].tolist())
+    while metrics.ended < len(admitted):
+        replica.more = bool(to_send)
+        ended = replica.advance()
+        for _ in ended[: len(to_send)]:
+            request = to_send.popleft()
+            sent_s = replica.now_s + float(think_s[request])
+            metrics.arrival_s[request] = sent_s
+            replica.arrive([request], [sent_s])
+            if recorder is not None:
+                recorder.sent(sent_s, request)
+        if ended and progress is not None:
             progress(metrics.ended, len(admitted))
 
 
@@ -216,7 +249,9 @@ def build_replica(
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
     kept = spec.predictor.on_card_bytes + activation_bytes(spec, part)
-    layout = kv_layout(device, part, spec.gpu_memory_utilization, spec.kv_layout, kept)
+    layout = kv_layout(
+        device, part, spec.gpu_memory_utilization, spec.kv_layout, kept, spec.kv_tokens
+    )
     outputs = metrics.output
     limits = Limits(
         int(spec.engine.max_tokens or outputs.max(initial=1)),

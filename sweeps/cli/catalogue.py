@@ -36,17 +36,18 @@ def catalogue(overrides: list[str]) -> dict[str, Any]:
 
 def _entry(device: Device) -> dict[str, Any]:
     spec = device.accelerator or device.memory
+    memory = device.described
     return {
         "name": device.name,
         "kind": spec.kind,
         "summary": spec.summary,
-        "memory": device.memory.name,
-        "channels": device.channels,
+        "memory": "given" if memory is None else memory.name,
+        "channels": None if memory is None else device.channels,
         "peak_gbps": device.peak_gbps,
         "capacity_bytes": device.capacity_bytes,
         "bounds": {
             name: {"gbps": bound.gbps * device.channels, "binding": list(bound.binding)}
-            for name, bound in bounds(device.memory).items()
+            for name, bound in ({} if memory is None else bounds(memory)).items()
         },
         "assumed": len(device.assumed),
         "plausible": {name: variant.why for name, variant in device.plausible.items()},

@@ -25,14 +25,15 @@ from policies.memory.measured import load_measurements
 from policies.predictors.confusion import ConfusionTable
 from policies.requests.requests import load_trace
 from policies.requests.workload import WorkloadSpec, workload_document
+from policies.serving.measured_server import load_server
 from sweeps.experiments.provenance import resolve
 from sweeps.experiments.sweep import load_sweep
 from sweeps.results.place import shortened
 from sweeps.studies.study_spec import load_study
 
 KINDS = [
-    "memory", "accelerator", "model", "format", "workload", "measurement", "predictor", "sweep",
-    "study",
+    "memory", "accelerator", "model", "format", "workload", "measurement", "server", "predictor",
+    "sweep", "study",
 ]  # fmt: skip
 TRACES = (".csv", ".gz")
 """Endings of trace files, which are checked too."""
@@ -82,9 +83,11 @@ def _files(targets: list[str]) -> list[str]:
 
 def _named(target: str) -> list[str]:
     """The file itself, or every shipped description of that name."""
-    if Path(target).is_file() or "/" in target or Path(target).suffix:
+    if Path(target).is_file() or "/" in target:
         return [target]
     found = [str(find(kind, target)) for kind in FOLDERS if target in names(kind)]
+    if not found and Path(target).suffix:
+        return [target]
     if not found:
         known = sorted({name for kind in FOLDERS for name in names(kind)})
         raise DescriptionError(f"no file or shipped name {target!r}; {nearest(target, known)}")
@@ -106,6 +109,8 @@ def _check(file: str, overrides: list[str]) -> str:
             _build(document, NumberFormat, overrides)
         case "measurement":
             load_measurements(path)
+        case "server":
+            load_server(path)
         case "workload":
             _build(workload_document(path), WorkloadSpec, overrides)
         case "predictor":

@@ -27,6 +27,7 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.measured import MeasurementSpec
 from policies.predictors.confusion import ConfusionTable
 from policies.requests.workload import WorkloadSpec
+from policies.serving.measured_server import ServerSpec
 from sweeps.experiments.experiment import ExperimentSpec
 from sweeps.experiments.sweep import SweepSpec, experiment_of, named_overrides, sweep_specs
 from sweeps.results.store import write_atomically
@@ -39,7 +40,7 @@ ALL = "bankwise"
 _SPECS: dict[str, type[BaseModel]] = {
     "memory": MemorySpec, "accelerator": AcceleratorSpec, "model": TransformerSpec,
     "format": NumberFormat, "workload": WorkloadSpec, "predictor": ConfusionTable,
-    "measurement": MeasurementSpec, "sweep": SweepSpec, "study": StudySpec,
+    "measurement": MeasurementSpec, "server": ServerSpec, "sweep": SweepSpec, "study": StudySpec,
 }  # fmt: skip
 DESCRIPTIONS = tuple(_SPECS)
 _OURS = ("hwmodel", "policies", "sweeps")

@@ -11,25 +11,34 @@ from sweeps.cli.options import FOUND, Json, Set
 
 def validate(
     name: Annotated[
-        str | None, typer.Argument(help="Shipped measurements or a YAML file; all by default.")
+        str | None,
+        typer.Argument(help="Shipped measurements or server, or a YAML file; all by default."),
     ] = None,
     json: Json = False,
     overrides: Set = None,
 ) -> None:
     """Compare the models with public measurements: within tolerance, or refuted.
 
+    A measured server whose log is not here is skipped; BANKWISE_DATA names the folder of logs.
+
     Exit code 0: done, also where a cell is refuted; 1: a cell marked `agrees` is refuted; 2:
     invalid input.
     """
-    from hwmodel.description.description import names
-    from policies.memory.measured import compare, load_measurements
+    from policies.serving.measured_server import Skipped
     from sweeps.render.screen import print_json, print_table
     from sweeps.reports import validation
 
-    specs = [load_measurements(each) for each in ([name] if name else names("measurements"))]
     every, records = [], []
-    for spec in specs:
-        found = compare(spec, overrides=overrides)
+    for source in [validation.loaded(each) for each in ([name] if name else validation.sources())]:
+        spec = validation.spec_of(source)
+        try:
+            found = validation.compared(source, overrides=overrides)
+        except Skipped as error:
+            if json:
+                records.append({"name": spec.name, "skipped": str(error), "cells": []})
+            else:
+                print(f"{spec.name}: skipped: {error}\n")
+            continue
         every += found
         if json:
             records.append(validation.record(spec, found))

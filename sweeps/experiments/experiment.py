@@ -149,7 +149,7 @@ class ExperimentSpec(Described):
     """Instead of the workload's own."""
     serving: ServingSpec
     load: Load | None = None
-    """None keeps a trace's own times, or belongs to arrivals all at once."""
+    """None keeps a trace's own times, or belongs to arrivals all at once or of a closed loop."""
     slo: Slo | None = None
     """What `slo.attainment` of the metrics is about; None: the load's goodput, where it has one."""
     requests: Count
@@ -324,7 +324,7 @@ def _attainment(
     if slo is None:
         return {}
     outputs = _cut(experiment, requests).output_tokens
-    attained = slo.attained(requests.arrival_s, result.first_token_s, result.finish_s, outputs)[
+    attained = slo.attained(result.arrival_s, result.first_token_s, result.finish_s, outputs)[
         experiment.warmup_requests :
     ]
     found = {"ttft_s": slo.ttft * 1e-9, "tpot_s": slo.tpot * 1e-9}

@@ -74,8 +74,9 @@ def goodput_task(experiment: ExperimentSpec) -> float:
     """Requests a second. Raises DescriptionError."""
     assert experiment.load is not None and experiment.load.goodput is not None
     slo = experiment.load.goodput
-    if workload_of(experiment).arrivals.process == "all_at_once":
-        raise DescriptionError("goodput needs arrivals that have a rate; got all_at_once")
+    process = workload_of(experiment).arrivals.process
+    if process in ("all_at_once", "closed"):
+        raise DescriptionError(f"goodput needs arrivals that have a rate; got {process}")
 
     def attains(rate_per_s: float) -> bool:
         spare = experiment.replications * (1 - slo.attainment) + _ROUNDING

@@ -85,8 +85,7 @@ def read_kv(task: Task) -> dict[str, Any]:
     step = StepModel(device, model)  # says first what a device lacks
     reading = traffic.reading(device, model)
     extents = traffic.attention(allocator, batch, int(rng.integers(model.layers)), reading)
-    assert device.accelerator is not None
-    dma = device.accelerator.dma
+    dma = device.dma
     stream = traffic.deal(extents, dma.engines, reading.spread, dma.request)
     found = simulate_once(device, stream)
     efficiency = found.gbps / device.peak_gbps

@@ -64,7 +64,7 @@ figcaption { font-size: .9rem; font-weight: 600; margin-bottom: .2rem }
 _DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 3", "9 2 2 2 2 2")
 _WRITTEN = 0.08
 """A part of a bar has its number from this share of the width on."""
-_SIDE = 1000
+SIDE = 1000
 """The picture's own coordinates go from 0 to this, in whole numbers, in both directions."""
 
 
@@ -214,10 +214,15 @@ def _lines(chart: Lines) -> str:
     x = scale(chart.x, (value for one in chart.series for value in one.x))
     heights = [v for one in chart.series for v in (*one.y, *one.low, *one.high)]
     y = scale(chart.y, heights)
-    drawn = "".join(_one(chart, one, i, x, y) for i, one in enumerate(chart.series))
+    drawn = traces(chart, x, y)
     points = chart.form == "points"
     keys = [(one.name, i, points and not one.steps, one.band) for i, one in enumerate(chart.series)]
     return _keys(keys) + _area(chart.y.label, chart.x.label, x, y, drawn)
+
+
+def traces(chart: Lines, x: Scale, y: Scale) -> str:
+    """The series of a chart over a square whose sides are `SIDE` long."""
+    return "".join(_one(chart, one, i, x, y) for i, one in enumerate(chart.series))
 
 
 def _one(chart: Lines, one: Series, colour: int, x: Scale, y: Scale) -> str:
@@ -236,10 +241,10 @@ def _one(chart: Lines, one: Series, colour: int, x: Scale, y: Scale) -> str:
     stairs = one.steps or chart.form == "steps"
     if chart.form == "points" and not stairs:
         path = "".join(f"M{_point(a, b)}h0" for a, b in zip(across, up, strict=True))
-        return f'{drawn}<path class="dots" {_stroke(colour, False)} d="{path}">{title}</path>'
+        return f'{drawn}<path class="dots" {stroke(colour, False)} d="{path}">{title}</path>'
     path = _path(*_stairs(across, up) if stairs else (across, up))
-    dots = f'<path class="dots" {_stroke(colour, False)} d="M{path}h0"/>' if len(up) == 1 else ""
-    return f'{drawn}<path class="curve" {_stroke(colour)} d="M{path}">{title}</path>{dots}'
+    dots = f'<path class="dots" {stroke(colour, False)} d="M{path}h0"/>' if len(up) == 1 else ""
+    return f'{drawn}<path class="curve" {stroke(colour)} d="M{path}">{title}</path>{dots}'
 
 
 def _curves(chart: Curves) -> str:
@@ -249,7 +254,7 @@ def _curves(chart: Curves) -> str:
     for i, (name, values) in enumerate(chart.values.items()):
         path = _path([x.share(value) for value in values], chart.shares)
         drawn.append(
-            f'<path class="curve" {_stroke(i)} d="M{path}"><title>{escape(name)}</title></path>'
+            f'<path class="curve" {stroke(i)} d="M{path}"><title>{escape(name)}</title></path>'
         )
     keys = [(name, i, False, False) for i, name in enumerate(chart.values)]
     return _keys(keys) + _area("share of requests, %", chart.x.label, x, y, "".join(drawn))
@@ -276,17 +281,17 @@ def _area(up: str, across: str, x: Scale, y: Scale, drawn: str, grid: bool = Tru
     for value, text in y.ticks:
         share = y.share(value)
         at = _round(1 - share)
-        lines.append(f'<line class="grid" x2="{_SIDE}" y1="{at}" y2="{at}"/>')
+        lines.append(f'<line class="grid" x2="{SIDE}" y1="{at}" y2="{at}"/>')
         texts.append(f'<span class="y" style="bottom:{100 * share:.1f}%">{escape(text)}</span>')
     for value, text in x.ticks:
         share = x.share(value)
         at = _round(share)
-        lines.append(f'<line class="grid" y2="{_SIDE}" x1="{at}" x2="{at}"/>')
+        lines.append(f'<line class="grid" y2="{SIDE}" x1="{at}" x2="{at}"/>')
         texts.append(f'<span class="x" style="left:{100 * share:.1f}%">{escape(text)}</span>')
     picture = "".join(lines) + drawn if grid else drawn + lines[0]
     return (
         f'<div class="ylabel">{escape(up)}</div><div class="area">'
-        f'<svg viewBox="0 0 {_SIDE} {_SIDE}" preserveAspectRatio="none" role="img" '
+        f'<svg viewBox="0 0 {SIDE} {SIDE}" preserveAspectRatio="none" role="img" '
         f'aria-label="{escape(up)} against {escape(across)}">{picture}</svg>{"".join(texts)}</div>'
         f'<div class="xlabel">{escape(across)}</div>'
     )
@@ -301,7 +306,7 @@ def _keys(names: Iterable[tuple[str, int, bool, bool]]) -> str:
         elif point:
             mark = f'<circle cx="50%" cy="50%" r="4" {_fill(i)}/>'
         else:
-            mark = f'<line x2="100%" y1="50%" y2="50%" stroke-width="2" {_stroke(i)}/>'
+            mark = f'<line x2="100%" y1="50%" y2="50%" stroke-width="2" {stroke(i)}/>'
         found.append(_key(name, mark))
     return f'<div class="keys">{"".join(found)}</div>'
 
@@ -324,7 +329,7 @@ def _band(x: Sequence[float], low: Sequence[float], high: Sequence[float], colou
 
 def _ends(x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: int) -> str:
     path = "".join(f"M{_point(a, b)}V{_round(1 - c)}" for a, b, c in zip(x, low, high, strict=True))
-    return f'<path class="ends" {_stroke(colour, False)} d="{path}"/>'
+    return f'<path class="ends" {stroke(colour, False)} d="{path}"/>'
 
 
 def _path(x: Sequence[float], y: Sequence[float]) -> str:
@@ -336,14 +341,15 @@ def _point(x: float, y: float) -> str:
 
 
 def _round(share: float) -> str:
-    return str(round(_SIDE * share))
+    return str(round(SIDE * share))
 
 
 def _fill(i: int) -> str:
     return f'fill="var(--s{i % COLOURS})"'
 
 
-def _stroke(i: int, dashed: bool = True) -> str:
+def stroke(i: int, dashed: bool = True) -> str:
+    """Colour and dashes of series `i`."""
     dashes = _DASHES[i % COLOURS]
     dash = f' stroke-dasharray="{dashes}"' if dashed and dashes else ""
     return f'stroke="var(--s{i % COLOURS})"{dash}'

@@ -62,7 +62,7 @@ def show_devices(found: dict[str, Any]) -> None:
         bounds = [device["bounds"].get(name) for name in patterns]
         rows.append(
             [
-                device["name"], device["kind"], str(device["channels"]),
+                device["name"], device["kind"], str(device["channels"] or "given"),
                 f"{device['peak_gbps']:,.1f}", f"{device['capacity_bytes'] / 2**30:,.2f}",
                 *(f"{bound['gbps']:,.1f}" if bound else "–" for bound in bounds),
             ]

@@ -13,16 +13,25 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
-from hwmodel.description.description import names
+from hwmodel.description.description import load, names
 from policies.memory.measured import (
     Compared,
     Figure,
     MeasurementSpec,
+    Settings,
     Verdict,
     compare,
     load_measurements,
 )
-from sweeps.render.chart import Bar, Tornado
+from policies.serving.measured_server import (
+    Server,
+    ServerSpec,
+    Skipped,
+    compare_server,
+    load_server,
+)
+from policies.serving.server_timeseries import read_timeseries, running_and_waiting
+from sweeps.render.chart import Axis, Bar, Lines, Series, Tornado
 from sweeps.render.markdown import markdown
 from sweeps.render.section import Block, Grid, Listing, Say, Section
 from sweeps.render.svg import svg
@@ -31,6 +40,40 @@ from sweeps.results.store import write_atomically
 
 Found = dict[str, list[Compared]]
 """Name of the measurements -> its cells."""
+
+
+Source = MeasurementSpec | Server
+"""What cells are read from."""
+
+
+def sources() -> list[str]:
+    """Names of all that ships."""
+    return names("measurements") + names("servers")
+
+
+def loaded(name_or_path: str) -> Source:
+    """Measurements, or a measured server, by name or file. Raises DescriptionError."""
+    path = Path(name_or_path)
+    if name_or_path in names("servers") or (
+        path.is_file() and load(path).data.get("kind") == "server"
+    ):
+        return load_server(name_or_path)
+    return load_measurements(name_or_path)
+
+
+def spec_of(source: Source) -> MeasurementSpec | ServerSpec:
+    """The description."""
+    return source.spec if isinstance(source, Server) else source
+
+
+def compared(
+    source: Source, candidate: str | None = None, overrides: list[str] | None = None
+) -> list[Compared]:
+    """Every cell beside the model; under a candidate's or counterfactual's settings where given.
+    Raises DescriptionError; Skipped where a data file is absent."""
+    if isinstance(source, Server):
+        return compare_server(source, candidate, overrides or ())
+    return compare(source, candidate, overrides)
 
 
 def summary(found: Iterable[Compared]) -> str:
@@ -64,12 +107,12 @@ def causes(found: list[Compared]) -> dict[str, str]:
     return {cell.what: cell.cause for cell in refuted}
 
 
-def tolerances(spec: MeasurementSpec) -> dict[str, str]:
+def tolerances(spec: MeasurementSpec | ServerSpec) -> dict[str, str]:
     """Name -> how much, and why."""
     return {name: f"{item.within}: {item.reason}" for name, item in spec.tolerances.items()}
 
 
-def record(spec: MeasurementSpec, found: list[Compared]) -> dict[str, Any]:
+def record(spec: MeasurementSpec | ServerSpec, found: list[Compared]) -> dict[str, Any]:
     """The same in JSON's types; figures in each cell's `unit`."""
     cells = [
         {
@@ -99,13 +142,30 @@ def errors(found: Found) -> Tornado:
     return Tornado(title, bars)
 
 
+def over_time(server: Server) -> Lines:
+    """Running and waiting requests, simulated and measured. Raises Skipped."""
+    model, measured = running_and_waiting(server), read_timeseries(server)
+    series = [
+        Series(f"{what}, {who}", list(columns["t"]), list(columns[what]))
+        for what in ("running", "waiting")
+        for who, columns in (("measured", measured), ("model", model))
+    ]
+    title = f"{server.spec.name}: requests in the server"
+    return Lines(title, Axis("time since the first request, s"), Axis("requests"), series)
+
+
 def _model(item: Compared) -> str:
     return str(Figure(item.model, item.cell.measured.unit))
 
 
-def _section(spec: MeasurementSpec, found: list[Compared]) -> Section:
+def _section(source: Source, found: list[Compared]) -> Section:
+    spec = spec_of(source)
     blocks: list[Block] = [Say(f"{spec.summary}. Device: {spec.device}. {summary(found)}.")]
+    if not found:
+        return Section(spec.name, [*blocks, Say("Skipped: its log was not here.", "problem")])
     blocks.append(grid(found))
+    if isinstance(source, Server) and source.spec.timeseries:
+        blocks.append(Say(f"![Running and waiting requests](validation-{spec.name}.svg)"))
     listed = {
         "Likely causes of what is refuted": causes(found),
         "Notes": {item.cell.what: item.cell.note for item in found if item.cell.note},
@@ -113,14 +173,21 @@ def _section(spec: MeasurementSpec, found: list[Compared]) -> Section:
         "Sources": spec.sources,
     }
     blocks += [Listing(title, items) for title, items in listed.items() if items]
-    if spec.candidates:
-        blocks.append(_candidates(spec, found))
+    if isinstance(spec, ServerSpec):
+        if spec.counterfactuals:
+            why = "What an error may be due to: one input is changed at a time."
+            blocks.append(_candidates("Counterfactuals", why, source, spec.counterfactuals, found))
+    elif spec.candidates:
+        why = "Chosen after the comparison: what could explain it, not a test of it."
+        blocks.append(_candidates("Candidates", why, source, spec.candidates, found))
     return Section(spec.name, blocks)
 
 
-def _candidates(spec: MeasurementSpec, shipped: list[Compared]) -> Section:
-    """The same cells under other descriptions of the device."""
-    columns = {"as shipped": shipped, **{name: compare(spec, name) for name in spec.candidates}}
+def _candidates(
+    title: str, why: str, source: Source, others: dict[str, Settings], shipped: list[Compared]
+) -> Section:
+    """The same cells under other settings."""
+    columns = {"as shipped": shipped, **{name: compared(source, name) for name in others}}
     rows = [
         [cells[0].cell.what, str(cells[0].cell.measured)]
         + [_model(item) + "!" * (item.verdict == "refuted") for item in cells]
@@ -130,11 +197,10 @@ def _candidates(spec: MeasurementSpec, shipped: list[Compared]) -> Section:
     rows.append(["refuted (!)", "", *map(str, refuted)])
     settings = {
         name: "; ".join(f"{path}: {_text(value)}" for path, value in item.items())
-        for name, item in spec.candidates.items()
+        for name, item in others.items()
     }
     table = Grid("", ["cell", "measured", *columns], rows)
-    chosen = Say("Chosen after the comparison: what could explain it, not a test of it.")
-    return Section("Candidates", [chosen, table, Listing("Settings", settings)])
+    return Section(title, [Say(why), table, Listing("Settings", settings)])
 
 
 def _text(value: Any) -> str:
@@ -143,8 +209,15 @@ def _text(value: Any) -> str:
 
 def main(folder: Path) -> None:
     """Compare all that ships and write the page and its picture."""
-    specs = {name: load_measurements(name) for name in names("measurements")}
-    found = {name: compare(spec) for name, spec in specs.items()}
+    read = {name: loaded(name) for name in sources()}
+    found: Found = {}
+    for name, source in read.items():
+        try:
+            found[name] = compared(source)
+            if isinstance(source, Server) and source.spec.timeseries:
+                write_atomically(folder / f"validation-{name}.svg", svg(over_time(source)))
+        except Skipped:
+            found[name] = []
     total = summary(item for items in found.values() for item in items)
     intro = (
         "Rebuilt by `make validation`; `bankwise validate [NAME]` prints the same tables. Every"
@@ -155,7 +228,7 @@ def main(folder: Path) -> None:
         " memory's bandwidth (decode) or of the FLOPs (prefill) that the measured time comes to,"
         " by what the model must move and compute."
     )
-    sections = [_section(spec, found[name]) for name, spec in specs.items()]
+    sections = [_section(source, found[name]) for name, source in read.items()]
     picture = Say("![Errors of all cells](validation.svg)")
     page = Section("Validation", [Say(intro), Say(f"{total}."), picture, *sections])
     write_atomically(folder / "validation.svg", svg(errors(found)))

@@ -148,6 +148,8 @@ def test_figures_add_up_and_every_shipped_constant_states_its_confidence() -> No
 
     for name in device_names():
         device = load_device(name)
+        if device.given is not None:
+            continue
         parts = dict.fromkeys(INPUTS, 1.0)
         found = energy_figures(device, parts)
         assert found["energy_nj"] == pytest.approx(sum(found["energy"].values()))

@@ -237,6 +237,7 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "kv_layout": (sampled(), {**sampled(), "kv_layout": "layer_kv_block_head"}, "kv_gbps"),
     "gpu_memory_utilization": ({}, {"gpu_memory_utilization": 0.95}, "kv_capacity_tokens"),
     "activation_bytes": ({}, {"activation_bytes": "64KiB"}, "kv_capacity_tokens"),
+    "kv_tokens": ({}, {"kv_tokens": 2000}, "kv_capacity_tokens"),
 }  # fmt: skip
 
 
@@ -270,6 +271,7 @@ def test_no_option_is_left_out() -> None:
         "kv_layout",
         "gpu_memory_utilization",
         "activation_bytes",
+        "kv_tokens",
         "weights",
         "kv",
         "tensor_parallel",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from policies.memory.measured import Compared, load_measurements
+from sweeps.render.chart import Axis, Lines, Series
 from sweeps.render.drawing import figure
 from sweeps.render.svg import svg
 from sweeps.reports.validation import causes, errors, grid, record, summary
@@ -35,3 +36,11 @@ def test_the_picture_is_well_formed_and_has_the_bars_of_the_page() -> None:
     drawn = [node for node in root.iter() if node.tag.endswith("svg") and node is not root]
     assert len(drawn) == len(FOUND)
     assert "+5.0 %" in svg(chart) and "+5.0 %" in figure(chart, "x")
+
+
+def test_the_picture_of_lines_is_well_formed_and_has_each_series() -> None:
+    series = [Series(name, [0, 1, 2], [3, high, 5]) for name, high in (("a", 4), ("b", 9))]
+    root = ElementTree.fromstring(svg(Lines("two & two", Axis("s"), Axis("requests"), series)))
+    texts = [node.text for node in root.iter() if node.tag.endswith("text")]
+    assert {"two & two", "a", "b", "s"} <= set(texts)
+    assert sum(node.get("class") == "curve" for node in root.iter()) == 2
