@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ class Requests:
     prefix_tokens: int64 (n,), first tokens of the prompt that are those of the id; of two requests
     the smaller number is what they share. 0 where the id is -1 (None: all).
     samples: int64 (n,), outputs drawn at once from one prompt, 1 to MAX_TOKENS (None: 1 each).
+    parent: int64 (n,), requests of one parent are samples of one prompt, each a request of its own;
+    -1 (None: all): none.
 
     All arrays are C-contiguous. Raises ValueError when a rule above is broken.
     """
@@ -39,6 +41,7 @@ class Requests:
     prefix_id: IntArray = None  # type: ignore[assignment]  # an array after __post_init__
     prefix_tokens: IntArray = None  # type: ignore[assignment]
     samples: IntArray = None  # type: ignore[assignment]
+    parent: IntArray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         arrival_s = np.ascontiguousarray(self.arrival_s, dtype=np.float64)
@@ -50,6 +53,7 @@ class Requests:
             "prefix_id": _column(self.prefix_id, "prefix_id", count, -1, least=-1),
             "prefix_tokens": _column(self.prefix_tokens, "prefix_tokens", count, 0, least=0),
             "samples": _column(self.samples, "samples", count, 1, least=1),
+            "parent": _column(self.parent, "parent", count, -1, least=-1),
         }
         if arrival_s.ndim != 1 or any(len(column) != count for column in columns.values()):
             shapes = ", ".join(f"{column.shape} {name}" for name, column in columns.items())
@@ -80,6 +84,14 @@ class Requests:
         if index.size == 0 and index.dtype != np.bool_:
             index = index.astype(np.int64)
         return self._rows(index)
+
+    def apart(self) -> Requests:
+        """Each sample as a request of its own, those of a request next to each other."""
+        rows = np.repeat(np.arange(len(self)), self.samples)
+        found, alone = self._rows(rows), self.samples[rows] == 1
+        return replace(
+            found, samples=np.ones(len(rows), np.int64), parent=np.where(alone, -1, rows)
+        )
 
     def _rows(self, rows: Any) -> Requests:
         return Requests(*(getattr(self, column.name)[rows] for column in fields(self)))
