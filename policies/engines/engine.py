@@ -169,7 +169,7 @@ class Engine(ABC):
         self._requests = requests
         self._several = bool((requests.samples > 1).any())
         self._predicted = predicted
-        self._ending: list[int] = []
+        self.ending: list[int] = []
         """Requests whose last token is made and that still hold memory (asynchronous scheduling);
         they run or, if preempted, wait."""
         self._late = False  # the next step is scheduled before it is known which requests ended
@@ -208,7 +208,7 @@ class Engine(ABC):
     def rounds(self, step: Step, limit: int) -> int:
         """How many steps, this one included and up to `limit`, are the same if no request
         arrives."""
-        if limit == 1 or not step.repeats or self._partial or self._relenting or self._ending:
+        if limit == 1 or not step.repeats or self._partial or self._relenting or self.ending:
             return 1
         limit = min(limit, int(self.left[step.decode].min()))
         return 1 + self.allocator.headroom(step.decode, limit - 1)
@@ -223,7 +223,7 @@ class Engine(ABC):
         ended)."""
         if self._migrating is not None:
             self._migrating.settle()
-        late = self._ending
+        late = self.ending
         if late:
             self.retire()
         self.left[step.decode] -= rounds
@@ -236,14 +236,14 @@ class Engine(ABC):
         ended: list[int] = []
         if done.any():
             ended = self.running[done].tolist()
-            self._ending = ended
+            self.ending = ended
             if not self._late:
                 self.retire()
         return prefilled, ended
 
     def retire(self) -> None:
         """Take back the memory of the requests that have ended."""
-        ended, self._ending = self._ending, []
+        ended, self.ending = self.ending, []
         if not ended:
             return
         self.running = self.running[self.left[self.running] > 0]

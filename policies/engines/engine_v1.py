@@ -97,7 +97,7 @@ class EngineV1(Engine):
 
     @property
     def busy(self) -> bool:
-        idle = 0 if self._stops else len(self._ending)
+        idle = 0 if self._stops else len(self.ending)
         return self.waits or len(self.running) > idle
 
     def schedule(self) -> Step:
@@ -113,13 +113,13 @@ class EngineV1(Engine):
             limit = self._admit(chunks, budget)
         step = self._step(decode, chunks, migrations, self.preemptions - before, limit)
         self._under_way = decode
-        if not self._ending:
+        if not self.ending:
             return step
         return step._replace(overrun=self._sequences(decode[self.left[decode] == 0]))
 
     def _decoding(self) -> IntArray:
         decode = super()._decoding()
-        return decode if self._stops or not self._ending else decode[self.left[decode] > 0]
+        return decode if self._stops or not self.ending else decode[self.left[decode] > 0]
 
     def _token_budget(self) -> int:
         assert self.spec.max_num_batched_tokens is not None
