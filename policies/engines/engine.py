@@ -143,7 +143,6 @@ class Engine(ABC):
     """Requests that wait and run. `left[i]`: output tokens that each sample of request i must still
     produce."""
 
-
     def __init__(
         self, spec: Any, allocator: Allocator, requests: Requests, output_tokens: IntArray,
         predicted: Predictions,

@@ -139,7 +139,9 @@ def read_cases(path: str | Path) -> list[Case]:
     if not isinstance(cases, list) or not cases:
         raise DescriptionError("expected a list of cases, or a mapping with `cases`", path)
     if inside and (unknown := sorted(set(data) - {"cases", "fields"})):
-        raise DescriptionError(f"unknown key; {nearest(unknown[0], ['cases'])}", path, None, unknown[0])
+        raise DescriptionError(
+            f"unknown key; {nearest(unknown[0], ['cases'])}", path, None, unknown[0]
+        )
     return [_case(path, at, data) for at, data in enumerate(cases)]
 
 

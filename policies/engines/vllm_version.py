@@ -8,8 +8,8 @@
 | asynchronous scheduling | no | yes | yes | yes | `VllmConfig.__post_init__` |
 | largest device class | 70 GiB | 70 GiB | 70 GiB | 160 GiB | `EngineArgs.get_batch_defaults` |
 
-The null block and the block found among duplicates (`BlockPool`) are the same in all of them. 0.11 to
-0.23 have no watermark; with one given, they follow the rule of 0.33 (assumed).
+The null block and the block found among duplicates (`BlockPool`) are the same in all of them. 0.11
+to 0.23 have no watermark; with one given, they follow the rule of 0.33 (assumed).
 """
 
 from __future__ import annotations
@@ -57,6 +57,6 @@ VERSIONS: dict[str, Version] = {
 
 def device_class(version: str, capacity_bytes: int, device: str) -> DeviceClass:
     """The class of a device of a card's memory. An A100 is in the small one up to 160 GiB, as in
-    vLLM; a GB10, which 0.33 has there too, is told by no name here."""
+    vLLM; 0.33 has a GB10 there too, which is not modelled."""
     found = next(each for each in VERSIONS[version].classes if capacity_bytes >= each.least_bytes)
     return _SMALL if found is _LARGE and "a100" in device.lower() else found

@@ -230,7 +230,10 @@ class Metrics:
         run_tokens = np.where(np.isnan(runs).all(axis=0), np.nan, np.nansum(runs, axis=0))
         run_tokens = self._whole(np.add, run_tokens) / self._whole(np.add, np.ones(len(run_tokens)))
         first_s, end_s = self.times()
-        arrival_s, output = self._whole(np.minimum, self.arrival_s), self._whole(np.maximum, self.output)
+        arrival_s, output = (
+            self._whole(np.minimum, self.arrival_s),
+            self._whole(np.maximum, self.output),
+        )
         begin_s, begin = self.begin
         start = float(self.arrival_s[0]) if self.warmup == 0 and len(self.arrival_s) else begin_s
         last = float(np.nanmax(self.end_s, initial=0.0))
