@@ -242,11 +242,11 @@ class Driven:
         return entry
 
 
-_NAMES = Scheduled(
-    "clock", "tokens", "preemption", "prefix tokens found", "running requests",
+_NAMES = (
+    "clock", "tokens, [request, tokens]", "preemption", "prefix tokens found", "running requests",
     "waiting requests", "free blocks", "block ids (crc32)",
-)  # type: ignore[arg-type]  # fmt: skip
-"""Of the fields, as a difference names them."""
+)  # fmt: skip
+"""Of the fields of a step, as a difference names them."""
 _ENDED = "the schedule has ended"
 
 
@@ -277,12 +277,13 @@ def _difference(
     if tables is not None and ours == expected and tables != driven.tables():
         return Difference(at, "block ids", tables, driven.tables())
     for name, mine, theirs in zip(_NAMES, ours, expected, strict=True):
-        if mine != theirs:
-            if name != _NAMES.tokens:
-                return Difference(at, str(name), theirs, mine)
-            pairs = zip_longest(expected.tokens, ours.tokens)
-            first = next(pair for pair in pairs if pair[0] != pair[1])
-            return Difference(at, "tokens, [request, tokens]", *map(_listed, first))
+        if mine == theirs:
+            continue
+        if mine is not ours.tokens:
+            return Difference(at, name, theirs, mine)
+        pairs = zip_longest(expected.tokens, ours.tokens)
+        first = next(pair for pair in pairs if pair[0] != pair[1])
+        return Difference(at, name, *map(_listed, first))
     return None
 
 

@@ -100,9 +100,6 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {}, {"policy": {"name": "paged", "null_block": True}}, "preemptions",
     ),
     "engine.like": ({}, {"engine": {"like": "0.11"}}, "ttft_s.mean"),
-    "engine.usage": (
-        {"engine": {"like": "0.11"}}, {"engine": {"like": "0.11", "usage": "offline"}}, "steps",
-    ),
     "engine.async_scheduling": ({}, {"engine": {"async_scheduling": True}}, "steps"),
     "engine.ends": (
         {"engine": {"async_scheduling": True}},
@@ -281,9 +278,10 @@ def test_no_option_is_left_out() -> None:
     own = set(EngineV0Spec.model_fields) - set(EngineOptions.model_fields)
     known |= {f"engine.v0.{field}" for field in own}
     # tests of their own: one with requests that begin alike, one
-    # with a request that is alone, one with a model's file
+    # with a request that is alone, one with large devices, one with a model's file
     assert known - set(MOVES) == {
-        "policy.paged.prefix_caching", "policy.paged.idle_watermark", "predictor.model"
+        "policy.paged.prefix_caching", "policy.paged.idle_watermark", "engine.usage",
+        "predictor.model",
     }  # fmt: skip
     # `model` is resolved by the caller, `advance_together` must not move anything
     assert set(ServingSpec.model_fields) - set(parts) - known == {
