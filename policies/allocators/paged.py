@@ -197,7 +197,7 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         held, hashed = self._tables.blocks(first), self._hashed(first, demand, unknown)
         if self.options.cached_recompute:
             # one sample's outputs are not another's: what several find again is the prompt
-            start = max(self._shared(demand, hashed)[-1], self._reused.get(request, 0))
+            start = max(self._shared(demand, hashed)[1], self._reused.get(request, 0))
             self._left.keep(request, held[start : min(hashed, common) if others else hashed], start)
         self._reused.pop(request, None)
         self._free(held, hashed)
@@ -328,7 +328,7 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         """Blocks in memory that hold the first tokens of a request, at most `limit` of them."""
         demand = demand or self._demands.get(request)
         blocks, alive = self._left.find(request)
-        if demand is not None:
+        if demand is not None and (demand.prefix_id >= 0 or demand.parent >= 0):
             prefix, common = self._shared(demand, limit // self.block)
             for cache, key, start, end in (
                 (self._prompts, demand.parent, prefix, common),
@@ -339,6 +339,8 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
                     lacking = np.zeros(max(end - len(theirs), 0), np.int64)
                     blocks = np.concatenate((theirs[:end], lacking, blocks[end:]))
                     alive = np.concatenate((theirs_alive[:end], lacking > 0, alive[end:]))
+        if not len(blocks):
+            return blocks
         whole = len(alive) if alive.all() else int(alive.argmin())
         return blocks[: min(whole, limit // self.block)]
 

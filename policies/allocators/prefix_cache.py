@@ -22,6 +22,7 @@ class Copies(NamedTuple):
 
 
 NOTHING = Copies(np.zeros((1, 0), np.int64), np.zeros((1, 0), np.int64))
+NOTHING_FOUND: Found = np.zeros(0, np.int64), np.zeros(0, np.bool_)
 
 
 class BlockCache:
@@ -60,10 +61,13 @@ class BlockCache:
 
     def find(self, key: int) -> Found:
         """The oldest copies kept under `key`, and which of them still hold what they held."""
-        blocks, uses = self._kept.get(key, NOTHING)
-        alive = self._uses[blocks] == uses
+        kept = self._kept.get(key)
+        if kept is None:
+            return NOTHING_FOUND
+        blocks, uses = kept
         if len(blocks) == 1:
-            return blocks[0], alive[0]
+            return blocks[0], self._uses[blocks[0]] == uses[0]
+        alive = self._uses[blocks] == uses
         return blocks[alive.argmax(axis=0), np.arange(blocks.shape[1])], alive.any(axis=0)
 
 

@@ -151,6 +151,7 @@ class Engine(ABC):
         self.allocator = allocator
         self.budget = self._token_budget()
         """Tokens a step may compute."""
+        self._cap = spec.sequence_cap
         self.prompt = requests.prompt_tokens
         self.output = output_tokens
         self.samples = requests.samples
@@ -371,7 +372,7 @@ class Engine(ABC):
     def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
         """Admit a request if possible: (its step limit, its first chunk or None)."""
         samples = int(self.samples[request])
-        if sequences + samples > self.spec.sequence_cap:
+        if sequences + samples > self._cap:
             return "sequence_cap", None
         if not budget or self._partial:
             return "token_budget", None
@@ -392,7 +393,7 @@ class Engine(ABC):
         """Places in line of the requests to try next, in this order. `begun`: a request was
         admitted in this step."""
         if self.spec.packing == "decreasing_first_fit":
-            reach = 1 if self._overtaken >= self.spec.sequence_cap else self.spec.packing_window
+            reach = 1 if self._overtaken >= self._cap else self.spec.packing_window
             line = list(islice(self.waiting, reach))
             return sorted(range(len(line)), key=lambda place: -self._predicted.length[line[place]])
         if self.spec.batching == "any":
@@ -431,7 +432,7 @@ class Engine(ABC):
         request was admitted in this step."""
         if not self._has_batch(begun):
             self._tag = self._tag_of(self.waiting[0])
-        reach = self.spec.sequence_cap - self._overtaken + 1
+        reach = self._cap - self._overtaken + 1
         line = enumerate(islice(self.waiting, reach))
         return next((at for at, request in line if self._tag_of(request) == self._tag), -1)
 
