@@ -48,6 +48,9 @@ class Demand(NamedTuple):
     """Outputs drawn in parallel from the one prompt."""
     output: int = 0
     """The true output length, for ceilings only: no policy may read it."""
+    parent: int = -1
+    """Requests with the same one are samples of one prompt, all of which they have in common; -1:
+    of none."""
 
 
 class Allocator(ABC):

@@ -89,6 +89,15 @@ class Caches(Remembers):
         """How many first tokens of a request, at most `limit`, are in memory and would belong to it
         after `reserve`: from its last residence and, with its `demand`, from shared prefixes."""
 
+    def release_known(self, request: int, tokens: int) -> int:
+        """As `release`; only the first `tokens` stored are known (asynchronous scheduling), and no
+        block that ends behind them can be found again."""
+        return self.release(request)
+
+    @abstractmethod
+    def release(self, request: int) -> int:
+        """See `Allocator.release`."""
+
     @property
     def loses_ends_first(self) -> bool:
         """Whether cached tokens are overwritten from the last on, one for each free slot handed

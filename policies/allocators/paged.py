@@ -30,7 +30,7 @@ from policies.allocators.capabilities import (
 )
 from policies.allocators.free_list import FREE_LISTS
 from policies.allocators.kv_layout import KvLayout, Units
-from policies.allocators.prefix_cache import BlockCache, either
+from policies.allocators.prefix_cache import BlockCache
 from policies.requests.requests import IntArray
 
 
@@ -45,7 +45,13 @@ class PagedOptions(PolicyOptions):
     """Order of reuse; vLLM v1 has a queue (later versions: blocks without a hash go to its front,
     `split`), v0 a stack."""
     watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the blocks that admission leaves free (vLLM v0: 0.01)."""
+    """Share of the blocks, rounded down, that admission leaves free (vLLM v0: 0.01)."""
+    idle_watermark: bool = True
+    """Whether admission also leaves them free while no request runs (vLLM v0). vLLM v1 from 0.33
+    on does not: a request that fits the memory is admitted when it is alone."""
+    null_block: bool = False
+    """The first block is never handed out (vLLM v1: `BlockPool.null_block`); the watermark is a
+    share of the blocks with it."""
     cached_recompute: bool = True
     """A preempted request keeps what is still in its freed blocks (vLLM v1: enable_prefix_caching
     is on by default). False: all is computed again."""
@@ -66,11 +72,18 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         self.block = options.block
         self._list = FREE_LISTS[options.free_list](layout.slots // self.block)
         self._spared = int(options.watermark * self._list.blocks)
+        if options.null_block:
+            self._list.take(np.zeros(1, np.int64))
+        self._usable = self._list.free
         self._tables = BlockTables(self.block, self._list.blocks)
         self._left = BlockCache(self._tables.uses)
-        """By request: the full blocks of its last residence."""
+        """By request: the full blocks of earlier residences that are its own."""
         self._prefixes = BlockCache(self._tables.uses)
         """By system prompt: its full blocks."""
+        self._prompts = BlockCache(self._tables.uses)
+        """By parent: full blocks of the prompt that its samples have in common."""
+        self._reused: dict[int, int] = {}
+        """Blocks that a resident found at its admission."""
         self._others = np.zeros(self._list.blocks, np.int64)
         """Requests that hold a block, but for the first."""
         self._demands: dict[int, Demand] = {}
@@ -89,11 +102,11 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
 
     @property
     def largest_hole(self) -> int:
-        return max(self._list.free - self._spared, 0) * self.block
+        return max(self._list.free - self._kept_free, 0) * self.block
 
     @property
     def reach(self) -> int:
-        return (self._list.blocks - self._spared) * self.block
+        return (self._usable - self._spared * self.options.idle_watermark) * self.block
 
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
@@ -101,6 +114,11 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         last: IntArray = -(-(prompt + output - 1) // self.block)
         apart = last - prompt // self.block
         return (last + (samples - 1) * apart) * self.block
+
+    @property
+    def _kept_free(self) -> int:
+        """Blocks that admission leaves free now."""
+        return self._spared if self.reserved_total or self.options.idle_watermark else 0
 
     @property
     def fragmentation(self) -> float:
@@ -118,7 +136,7 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
         """See `OnDemand.fits`; with its `demand`, blocks that it shares count as found."""
         if demand is None:
-            return -(-tokens // self.block) + self._spared <= self._list.free
+            return -(-tokens // self.block) + self._kept_free <= self._list.free
         return self._has_room(demand, tokens, self._found(request, tokens - 1, demand))
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
@@ -137,7 +155,7 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         self._admit(request, 0, 0, demand.samples)
         if len(found):
             self._hold(request, found)
-        self._left.drop(request)
+            self._reused[request] = len(found)
         return self.grow(request, tokens - len(found) * self.block)
 
     def grow(self, request: int, tokens: int) -> bool:
@@ -159,23 +177,29 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         self.reserved[request] += wanted * self.block
         self.reserved_total += wanted * self.block
         self.stored[request] = stored
-        if before < demand.prefix_tokens:
-            self._publish(request, demand)
+        if before < demand.prefix_tokens or (before < demand.prompt and demand.parent >= 0):
+            self._publish(request, demand, before // self.block)
         return True
 
     def release(self, request: int) -> int:
+        return self.release_known(request, int(self.stored[request]))
+
+    def release_known(self, request: int, tokens: int) -> int:
         self._require(request)
         demand = self._demands[request]
         common = demand.prompt // self.block
+        unknown = int(self.stored[request]) - tokens
         first, *others = self._rows(request)
         for row in others:
             own = self._tables.blocks(row)[common:]
-            self._free(own, max(self._hashed(row, demand) - common, 0))
+            self._free(own, max(self._hashed(row, demand, unknown) - common, 0))
             self._tables.remove(row)
-        held, hashed = self._tables.blocks(first), self._hashed(first, demand)
+        held, hashed = self._tables.blocks(first), self._hashed(first, demand, unknown)
         if self.options.cached_recompute:
             # one sample's outputs are not another's: what several find again is the prompt
-            self._left.keep(request, held[: min(hashed, common) if others else hashed].copy())
+            start = max(self._shared(demand, hashed)[1], self._reused.get(request, 0))
+            self._left.keep(request, held[start : min(hashed, common) if others else hashed], start)
+        self._reused.pop(request, None)
         self._free(held, hashed)
         self._tables.remove(first)
         self._first_row[request] = -1
@@ -292,21 +316,38 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
             return 0
         return min(min(demand.prefix_tokens, demand.prompt) // self.block, full)
 
+    def _shared(self, demand: Demand, full: int) -> tuple[int, int]:
+        """How many of the first `full` blocks of a request hold its system prompt, and how many
+        its own prompt as well, where that is in common with the other samples of its parent."""
+        prefix = self._prefix(demand, full)
+        if demand.parent < 0 or not self.options.prefix_caching:
+            return prefix, prefix
+        return prefix, max(min(demand.prompt // self.block, full), prefix)
+
     def _found(self, request: int, limit: int, demand: Demand | None) -> IntArray:
         """Blocks in memory that hold the first tokens of a request, at most `limit` of them."""
         demand = demand or self._demands.get(request)
-        found = self._left.find(request)
-        if demand is not None and (common := self._prefix(demand, limit // self.block)):
-            blocks, alive = self._prefixes.find(demand.prefix_id)
-            found = either(found, (blocks[:common], alive[:common]))
-        blocks, alive = found
+        blocks, alive = self._left.find(request)
+        if demand is not None and (demand.prefix_id >= 0 or demand.parent >= 0):
+            prefix, common = self._shared(demand, limit // self.block)
+            for cache, key, start, end in (
+                (self._prompts, demand.parent, prefix, common),
+                (self._prefixes, demand.prefix_id, 0, prefix),
+            ):
+                if end > start:
+                    theirs, theirs_alive = cache.find(key)
+                    lacking = np.zeros(max(end - len(theirs), 0), np.int64)
+                    blocks = np.concatenate((theirs[:end], lacking, blocks[end:]))
+                    alive = np.concatenate((theirs_alive[:end], lacking > 0, alive[end:]))
+        if not len(blocks):
+            return blocks
         whole = len(alive) if alive.all() else int(alive.argmin())
         return blocks[: min(whole, limit // self.block)]
 
     def _has_room(self, demand: Demand, tokens: int, found: IntArray) -> bool:
         """Whether a request can be admitted that finds these blocks; free ones are used up, too."""
         held = int((~self._list.is_free(found)).sum()) if len(found) else 0
-        return self._blocks(demand, tokens) - held + self._spared <= self._list.free
+        return self._blocks(demand, tokens) - held + self._kept_free <= self._list.free
 
     def _hold(self, request: int, found: IntArray) -> None:
         """These blocks, which hold their content already, are the request's first ones."""
@@ -319,16 +360,22 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         self.reserved[request] = len(found) * self.block
         self.reserved_total += int(free.sum()) * self.block
 
-    def _hashed(self, row: int, demand: Demand) -> int:
-        """How many blocks of a row can be found again once they are free."""
-        full = int(self._tables.tokens[row]) // self.block
-        return full if self.options.cached_recompute else self._prefix(demand, full)
+    def _hashed(self, row: int, demand: Demand, unknown: int) -> int:
+        """How many blocks of a row can be found again once they are free; its last `unknown` tokens
+        count for none."""
+        full = max(int(self._tables.tokens[row]) - unknown, 0) // self.block
+        return full if self.options.cached_recompute else self._shared(demand, full)[1]
 
-    def _publish(self, request: int, demand: Demand) -> None:
-        """Others may find the system prompt's blocks from now on."""
+    def _publish(self, request: int, demand: Demand, start: int) -> None:
+        """Others may find full blocks of a prompt from now on, which were computed from block
+        `start` on."""
         row = int(self._first_row[request])
-        if common := self._prefix(demand, int(self._tables.tokens[row]) // self.block):
-            self._prefixes.complete(demand.prefix_id, self._tables.blocks(row)[:common].copy())
+        prefix, common = self._shared(demand, int(self._tables.tokens[row]) // self.block)
+        held = self._tables.blocks(row)
+        if start < prefix:
+            self._prefixes.keep(demand.prefix_id, held[start:prefix], start)
+        if (start := max(start, prefix)) < common:
+            self._prompts.keep(demand.parent, held[start:common], start)
 
     def _extend(self, row: int, tokens: int) -> None:
         """So many tokens lie in a row; there is room."""

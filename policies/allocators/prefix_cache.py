@@ -13,56 +13,65 @@ Found = tuple[IntArray, NDArray[np.bool_]]
 """Blocks in token order, and which of them hold what is looked for."""
 
 
-class Kept(NamedTuple):
-    """Full blocks in token order, and how often each had been handed out when it was written."""
+class Copies(NamedTuple):
+    """Blocks with one content a column, and how often each had been handed out when it was
+    written; int64 (copies, columns), oldest first. A use of -1: no block."""
 
     blocks: IntArray
     uses: IntArray
 
 
-NOTHING = Kept(np.zeros(0, np.int64), np.zeros(0, np.int64))
+NOTHING = Copies(np.zeros((1, 0), np.int64), np.zeros((1, 0), np.int64))
+NOTHING_FOUND: Found = np.zeros(0, np.int64), np.zeros(0, np.bool_)
 
 
 class BlockCache:
-    """Blocks kept under a key. `uses`, int64 (blocks,): how often each was handed out, counted by
-    the caller."""
+    """Full blocks kept under a key, in token order. The same content computed again is one more
+    copy, and the oldest that is left is found (vLLM v1: `BlockPool`, which maps a hash to blocks
+    in the order they were cached). `uses`, int64 (blocks,): how often each was handed out, counted
+    by the caller."""
 
     def __init__(self, uses: IntArray) -> None:
         self._uses = uses
-        self._kept: dict[int, Kept] = {}
+        self._kept: dict[int, Copies] = {}
 
-    def keep(self, key: int, blocks: IntArray) -> None:
-        """These blocks, in token order, hold what is to be found under `key`."""
-        self._kept[key] = Kept(blocks, self._uses[blocks])
-
-    def complete(self, key: int, blocks: IntArray) -> None:
-        """As `keep`, but what is still there under `key` has precedence: the same
-        content computed later is a duplicate that is never found (as in vLLM v1)."""
-        kept, alive = self.find(key)
-        if len(kept) > len(blocks):
-            gone = np.flatnonzero(~alive[: len(blocks)])
-            kept[gone] = blocks[gone]
-            self._kept[key].uses[gone] = self._uses[blocks[gone]]
-        else:
-            self.keep(
-                key,
-                np.concatenate((np.where(alive, kept, blocks[: len(kept)]), blocks[len(kept) :])),
-            )
+    def keep(self, key: int, blocks: IntArray, start: int = 0) -> None:
+        """These blocks were computed: full blocks number `start` and following of `key`."""
+        end = start + len(blocks)
+        if not len(blocks):
+            return
+        uses, kept = self._uses[blocks], self._kept.get(key)
+        if kept is None and not start:
+            self._kept[key] = Copies(blocks[np.newaxis].copy(), uses[np.newaxis])
+            return
+        kept = _padded(kept or NOTHING, 0, end)
+        alive = self._uses[kept.blocks[:, start:end]] == kept.uses[:, start:end]
+        # behind the last copy that is left
+        place = len(alive) - np.where(alive.any(axis=0), alive[::-1].argmax(axis=0), len(alive))
+        if place.max() == len(alive):
+            kept = _padded(kept, 1, end)
+        columns = np.arange(start, end)
+        kept.blocks[place, columns] = blocks
+        kept.uses[place, columns] = uses
+        self._kept[key] = kept
 
     def drop(self, key: int) -> None:
         """Nothing is to be found under `key`."""
         self._kept.pop(key, None)
 
     def find(self, key: int) -> Found:
-        """The blocks kept under `key`, and which of them still hold what they held."""
-        blocks, uses = self._kept.get(key, NOTHING)
-        return blocks, self._uses[blocks] == uses
+        """The oldest copies kept under `key`, and which of them still hold what they held."""
+        kept = self._kept.get(key)
+        if kept is None:
+            return NOTHING_FOUND
+        blocks, uses = kept
+        if len(blocks) == 1:
+            return blocks[0], self._uses[blocks[0]] == uses[0]
+        alive = self._uses[blocks] == uses
+        return blocks[alive.argmax(axis=0), np.arange(blocks.shape[1])], alive.any(axis=0)
 
 
-def either(first: Found, second: Found) -> Found:
-    """Block by block what the first holds, or the second where the first lost it or ends."""
-    common = min(len(first[0]), len(second[0]))
-    longer = first if len(first[0]) > common else second
-    blocks = np.where(first[1][:common], first[0][:common], second[0][:common])
-    alive = first[1][:common] | second[1][:common]
-    return np.concatenate((blocks, longer[0][common:])), np.concatenate((alive, longer[1][common:]))
+def _padded(kept: Copies, copies: int, columns: int) -> Copies:
+    """Room for more copies, and for at least so many columns."""
+    more = ((0, copies), (0, max(columns - kept.blocks.shape[1], 0)))
+    return Copies(np.pad(kept.blocks, more), np.pad(kept.uses, more, constant_values=-1))

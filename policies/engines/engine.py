@@ -40,8 +40,9 @@ class EngineOptions(Strict):
     """Options that every engine has; `name` is the engine's."""
 
     name: str
-    max_num_seqs: Count = 256
-    """Sequences that may run at once; each sample of a request is one."""
+    max_num_seqs: Count | None = 256
+    """Sequences that may run at once; each sample of a request is one. None: by the class of the
+    device (v1 with `like`)."""
     max_tokens: Count | None = None
     """Outputs are cut at this length. None: the longest output of the workload (assumed: a
     well-informed operator)."""
@@ -64,6 +65,16 @@ class EngineOptions(Strict):
     def token_budget(self, longest: int) -> int:
         """Most tokens of one step, where the longest request has `longest`."""
         raise NotImplementedError
+
+    @property
+    def sequence_cap(self) -> int:
+        """`max_num_seqs`, where it does not hang on the device or was resolved by `on_device`."""
+        assert self.max_num_seqs is not None
+        return self.max_num_seqs
+
+    def on_device(self, capacity_bytes: int, device: str, max_model_len: int) -> EngineOptions:
+        """The options with what hangs on the device, of `capacity_bytes` a card, filled in."""
+        return self
 
     @model_validator(mode="after")
     def _one_order_of_the_line(self) -> EngineOptions:
@@ -106,11 +117,19 @@ class Step(NamedTuple):
     """Tokens copied to or from host memory."""
     copies: tuple[Migration, ...] = ()
     """Copies on write."""
+    overrun: int = 0
+    """Of `tokens`, those of samples that have ended, which asynchronous scheduling sees a step
+    later; they are no output."""
 
     @property
     def tokens(self) -> int:
         """Tokens decoded: one of each sample."""
         return len(self.decode) + self.further
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is computed."""
+        return not len(self.decode) and not self.chunks
 
     @property
     def copied(self) -> int:
@@ -136,6 +155,7 @@ class Engine(ABC):
         self.allocator = allocator
         self.budget = self._token_budget()
         """Tokens a step may compute."""
+        self._cap = spec.sequence_cap
         self.prompt = requests.prompt_tokens
         self.output = output_tokens
         self.samples = requests.samples
@@ -153,6 +173,10 @@ class Engine(ABC):
         self._requests = requests
         self._several = bool((requests.samples > 1).any())
         self._predicted = predicted
+        self.ending: list[int] = []
+        """Requests whose last token is made and that still hold memory (asynchronous scheduling);
+        they run or, if preempted, wait."""
+        self._late = False  # the next step is scheduled before it is known which requests ended
         self._partial = False  # the last running request is still in its prefill
         self._cached_tokens = 0  # of the step being scheduled
         self._relenting = False  # a refused request may be admitted though no request leaves
@@ -188,7 +212,7 @@ class Engine(ABC):
     def rounds(self, step: Step, limit: int) -> int:
         """How many steps, this one included and up to `limit`, are the same if no request
         arrives."""
-        if limit == 1 or not step.repeats or self._partial or self._relenting:
+        if limit == 1 or not step.repeats or self._partial or self._relenting or self.ending:
             return 1
         limit = min(limit, int(self.left[step.decode].min()))
         return 1 + self.allocator.headroom(step.decode, limit - 1)
@@ -203,7 +227,12 @@ class Engine(ABC):
         ended)."""
         if self._migrating is not None:
             self._migrating.settle()
+        late = self.ending
+        if late:
+            self.retire()
         self.left[step.decode] -= rounds
+        if late:
+            self.left[late] = 0
         prefilled = [chunk.request for chunk in step.chunks if chunk.last]
         if prefilled:
             self.left[prefilled] -= 1
@@ -211,21 +240,41 @@ class Engine(ABC):
         ended: list[int] = []
         if done.any():
             ended = self.running[done].tolist()
-            self.running = self.running[~done]
-            for request in ended:
+            self.ending = ended
+            if not self._late:
+                self.retire()
+        return prefilled, ended
+
+    def retire(self) -> None:
+        """Take back the memory of the requests that have ended."""
+        ended, self.ending = self.ending, []
+        if not ended:
+            return
+        self.running = self.running[self.left[self.running] > 0]
+        for request in ended:
+            if self.allocator.resident[request]:
                 runs = self.allocator.extent_count(np.array([request]))
                 self.run_tokens[request] = self.allocator.stored[request] / runs
-                self.reserved_ever[request] += self.allocator.release(request)
-                if self._remembering is not None:
-                    self._remembering.finished(
-                        request, int(self.prompt[request]), int(self.output[request])
-                    )
-            self.changes += len(ended)
-        return prefilled, ended
+                self.reserved_ever[request] += self._release(request)
+            else:  # preempted with its last token under way
+                self.waiting.remove(request)
+            if self._remembering is not None:
+                self._remembering.finished(
+                    request, int(self.prompt[request]), int(self.output[request])
+                )
+        self.changes += len(ended)
+
+    def _release(self, request: int) -> int:
+        """Free the slots of a request; how many were reserved."""
+        return self.allocator.release(request)
+
+    def _decoding(self) -> IntArray:
+        """The running requests that decode, in order."""
+        return self.running[:-1] if self._partial else self.running
 
     def _decode(self) -> tuple[IntArray, list[Migration]]:
         """Reserve one more token for every decoding request."""
-        decode = self.running[:-1] if self._partial else self.running
+        decode = self._decoding()
         if self.allocator.headroom(decode, 1):
             self.allocator.advance(decode, 1)
             return decode, []
@@ -235,12 +284,12 @@ class Engine(ABC):
         """As `_decode` when a request has no free slot: migrate it, or preempt one."""
         running: list[int] = self.running.tolist()
         partial = running[-1] if self._partial else -1
-        decode: list[int] = []
+        growing: list[int] = self._decoding().tolist()
         migrations: list[Migration] = []
         at = 0
-        while at < len(running) and (request := running[at]) != partial:
-            if fitting := self._grow_those_that_fit(running[at:], partial):
-                decode += running[at : at + fitting]
+        while at < len(growing):
+            request = growing[at]
+            if fitting := self._grow_those_that_fit(growing[at:]):
                 at += fitting
             elif self._migrating is not None and (moved := self._migrating.migrate(request)):
                 migrations.append(moved)
@@ -248,14 +297,16 @@ class Engine(ABC):
             else:
                 victim = running[-1] if self.allocator.preempts == "last" else request
                 running.remove(victim)
+                if victim in growing[at:]:
+                    growing.remove(victim)
                 self._preempt(victim)
         self._partial = partial >= 0 and partial in running
         self.running = np.array(running, np.int64)
-        return np.array(decode, np.int64), migrations
+        return np.array(growing, np.int64), migrations
 
-    def _grow_those_that_fit(self, running: list[int], partial: int) -> int:
-        """Reserve a token for as many of the first of `running` as have room; how many."""
-        decode = np.array(running[:-1] if running[-1] == partial else running, np.int64)
+    def _grow_those_that_fit(self, growing: list[int]) -> int:
+        """Reserve a token for as many of the first of `growing` as have room; how many."""
+        decode = np.array(growing, np.int64)
         low, high = 0, len(decode)
         while low < high:
             middle = (low + high + 1) // 2
@@ -325,7 +376,7 @@ class Engine(ABC):
     def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
         """Admit a request if possible: (its step limit, its first chunk or None)."""
         samples = int(self.samples[request])
-        if sequences + samples > self.spec.max_num_seqs:
+        if sequences + samples > self._cap:
             return "sequence_cap", None
         if not budget or self._partial:
             return "token_budget", None
@@ -346,7 +397,7 @@ class Engine(ABC):
         """Places in line of the requests to try next, in this order. `begun`: a request was
         admitted in this step."""
         if self.spec.packing == "decreasing_first_fit":
-            reach = 1 if self._overtaken >= self.spec.max_num_seqs else self.spec.packing_window
+            reach = 1 if self._overtaken >= self._cap else self.spec.packing_window
             line = list(islice(self.waiting, reach))
             return sorted(range(len(line)), key=lambda place: -self._predicted.length[line[place]])
         if self.spec.batching == "any":
@@ -385,7 +436,7 @@ class Engine(ABC):
         request was admitted in this step."""
         if not self._has_batch(begun):
             self._tag = self._tag_of(self.waiting[0])
-        reach = self.spec.max_num_seqs - self._overtaken + 1
+        reach = self._cap - self._overtaken + 1
         line = enumerate(islice(self.waiting, reach))
         return next((at for at, request in line if self._tag_of(request) == self._tag), -1)
 
@@ -401,7 +452,7 @@ class Engine(ABC):
         return Demand(
             int(self.prompt[request]), output - int(self.left[request]), self._predicted[request],
             int(own.prefix_id[request]), int(own.prefix_tokens[request]),
-            int(self.samples[request]), output,
+            int(self.samples[request]), output, int(own.parent[request]),
         )  # fmt: skip
 
     def _never_fits(self, request: int) -> DescriptionError:

@@ -64,7 +64,7 @@ class EngineV0Spec(EngineOptions):
     @model_validator(mode="after")
     def _budget_covers_running(self) -> EngineV0Spec:
         given = self.max_num_batched_tokens
-        if given is not None and given < self.max_num_seqs:
+        if given is not None and given < self.sequence_cap:
             raise ValueError("max_num_batched_tokens: must not be below max_num_seqs")
         return self
 
@@ -126,7 +126,7 @@ class EngineV0(Engine):
 
     def _token_budget(self) -> int:
         longest = self.allocator.limits.max_model_len
-        chunked, most = self.spec.chunked_prefill, self.spec.max_num_seqs
+        chunked, most = self.spec.chunked_prefill, self.spec.sequence_cap
         budget = self.spec.token_budget(longest)
         if budget < most:
             raise DescriptionError(
@@ -196,7 +196,7 @@ class EngineV0(Engine):
     def _swap_in(self, budget: int) -> IntArray:
         """Requests that return from host memory, in order, and decode in this step."""
         back: list[int] = []
-        room = min(budget, self.spec.max_num_seqs - self._sequences(self.running))
+        room = min(budget, self.spec.sequence_cap - self._sequences(self.running))
         while self.swapped:
             request = self.swapped[0]
             room -= int(self.samples[request])

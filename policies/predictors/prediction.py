@@ -124,6 +124,17 @@ class ClassPredictions:
         return self._laws[self.classes[request]]
 
 
+class RepeatedPredictions:
+    """Of each request that of `rows`, int64 (n,), in `whole`: samples of a prompt have the same."""
+
+    def __init__(self, whole: Predictions, rows: IntArray) -> None:
+        self.length: FloatArray = whole.length[rows]
+        self._whole, self._rows = whole, rows
+
+    def __getitem__(self, request: int) -> Predictive:
+        return self._whole[int(self._rows[request])]
+
+
 def entropy(prediction: Predictive, bounds: Sequence[float]) -> float:
     """Entropy of a prediction over the classes that `bounds` (ascending, output tokens) part, nats.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ class Requests:
     samples: int64 (n,), outputs drawn at once from one prompt, 1 to MAX_TOKENS (None: 1 each).
     think_s: float64 (n,), of a closed loop: the request is sent so many seconds after an answer, as
     answers come; nan: at `arrival_s`, as all are where it is None.
+    parent: int64 (n,), requests of one parent are samples of one prompt, each a request of its own;
+    -1 (None: all): none.
 
     All arrays are C-contiguous. Raises ValueError when a rule above is broken.
     """
@@ -42,6 +44,7 @@ class Requests:
     prefix_tokens: IntArray = None  # type: ignore[assignment]
     samples: IntArray = None  # type: ignore[assignment]
     think_s: FloatArray = None  # type: ignore[assignment]
+    parent: IntArray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         arrival_s = np.ascontiguousarray(self.arrival_s, dtype=np.float64)
@@ -54,6 +57,7 @@ class Requests:
             "prefix_tokens": _column(self.prefix_tokens, "prefix_tokens", count, 0, least=0),
             "samples": _column(self.samples, "samples", count, 1, least=1),
             "think_s": _think(self.think_s, count),
+            "parent": _column(self.parent, "parent", count, -1, least=-1),
         }
         if arrival_s.ndim != 1 or any(len(column) != count for column in columns.values()):
             shapes = ", ".join(f"{column.shape} {name}" for name, column in columns.items())
@@ -91,6 +95,14 @@ class Requests:
         if index.size == 0 and index.dtype != np.bool_:
             index = index.astype(np.int64)
         return self._rows(index)
+
+    def apart(self) -> Requests:
+        """Each sample as a request of its own, those of a request next to each other."""
+        rows = np.repeat(np.arange(len(self)), self.samples)
+        found, alone = self._rows(rows), self.samples[rows] == 1
+        return replace(
+            found, samples=np.ones(len(rows), np.int64), parent=np.where(alone, -1, rows)
+        )
 
     def _rows(self, rows: Any) -> Requests:
         return Requests(*(getattr(self, column.name)[rows] for column in fields(self)))

@@ -44,6 +44,9 @@ class MemoryLog(Recorder):
         """Slots each resident had reserved then; -1 where it must be looked at again."""
         self._now_s = 0.0
 
+    def serving(self, requests: Requests) -> None:
+        self._wait = int(BEGIN * len(requests))
+
     def step(
         self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
     ) -> None:

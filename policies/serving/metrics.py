@@ -86,9 +86,14 @@ class Sums:
 
 
 class Metrics:
-    """Collects a run. `warmup`: the first requests to end and to arrive do not count as steady."""
+    """Collects a run. `warmup`: the first requests to end and to arrive do not count as steady.
+    `first_sample`, int64: where samples are requests of their own, the first one of each request
+    that `figures` and `times` are of."""
 
-    def __init__(self, requests: Requests, output_tokens: IntArray, warmup: int) -> None:
+    def __init__(
+        self, requests: Requests, output_tokens: IntArray, warmup: int,
+        first_sample: IntArray | None = None,
+    ) -> None:  # fmt: skip
         self.arrival_s = requests.arrival_s.copy()
         """When each arrived; in a closed loop known once it is sent."""
         self.prompt = requests.prompt_tokens
@@ -103,7 +108,9 @@ class Metrics:
         self.ended = 0
         self.begin: tuple[float, Sums] = (0.0, Sums())
         self.close: tuple[float, int] = (0.0, 0)
+        self._first_sample = first_sample
         self._shares = bool((requests.prefix_id >= 0).any() or (requests.samples > 1).any())
+        self._shares |= first_sample is not None
 
     def idle(self, seconds: float) -> None:
         """Nothing ran for this long."""
@@ -132,7 +139,8 @@ class Metrics:
             sums.prefill_tokens += chunk.tokens
             sums.prefill_kv_tokens += chunk.start + chunk.tokens
             begun += chunk.samples if chunk.last else 0
-        sums.output_tokens += batch * rounds + begun
+        made = batch - step.overrun
+        sums.output_tokens += made * rounds + begun
         sums.cached_tokens += step.cached
         attended = (step.context + batch) * rounds + batch * (rounds * (rounds - 1) // 2)
         sums.attention_tokens += attended
@@ -167,7 +175,7 @@ class Metrics:
         self.timeline.add(
             Stretch(
                 begin_s, times.total_s, total, steps_s, len(running), batch, stored, reserved,
-                allocator.reserved_total, holes, batch + begun, batch,
+                allocator.reserved_total, holes, made + begun, made,
             )
         )  # fmt: skip
 
@@ -199,6 +207,17 @@ class Metrics:
         found = serving_energy(device, moved, transfers, after.seconds, idle_s, after.output_tokens)
         return found if found is None or cards == 1 else _times(found, cards)
 
+    def times(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Seconds of each request's arrival, first token, of any sample, and last, of all."""
+        first = (self._whole(np.minimum, times) for times in (self.arrival_s, self.first_s))
+        return (*first, self._whole(np.maximum, self.end_s))
+
+    def _whole(self, combine: np.ufunc, values: Any) -> Any:
+        """Values of samples that are requests of their own, combined for each request."""
+        if self._first_sample is None:
+            return values
+        return combine.reduceat(values, self._first_sample)
+
     def figures(
         self, engines: Sequence[Engine], model: TransformerSpec, capacity_tokens: int
     ) -> dict[str, Any]:
@@ -208,9 +227,12 @@ class Metrics:
         steps add up over the cards, so that shares and means are those of a card. `phase_gbps`:
         what a phase moved over its time, which is less than its memory's where FLOPs take longer.
         """
-        reserved = np.sum([engine.reserved_ever for engine in engines], axis=0)
+        reserved = self._whole(np.add, np.sum([engine.reserved_ever for engine in engines], axis=0))
         runs = [engine.run_tokens for engine in engines]
         run_tokens = np.where(np.isnan(runs).all(axis=0), np.nan, np.nansum(runs, axis=0))
+        run_tokens = self._whole(np.add, run_tokens) / self._whole(np.add, np.ones(len(run_tokens)))
+        arrival_s, first_s, end_s = self.times()
+        output = self._whole(np.maximum, self.output)
         begin_s, begin = self.begin
         start = float(self.arrival_s[0]) if self.warmup == 0 and len(self.arrival_s) else begin_s
         last = float(np.nanmax(self.end_s, initial=0.0))
@@ -218,25 +240,26 @@ class Metrics:
         close_s, made = self.close if self.close[0] > start else (last, self.sums.output_tokens)
         after = self.sums.since(begin)
         makespan = last - float(self.arrival_s[0]) if len(self.arrival_s) else 0.0
-        counted = np.arange(len(self.output)) >= self.warmup
-        done = counted & np.isfinite(self.end_s)
-        latency = self.end_s - self.arrival_s
-        first = self.first_s - self.arrival_s
-        many = done & (self.output > 1)
-        each = (self.end_s - self.first_s) / np.maximum(self.output - 1, 1)
+        counted = self._whole(np.minimum, np.arange(len(self.output))) >= self.warmup
+        done = counted & np.isfinite(end_s)
+        latency = end_s - arrival_s
+        first = first_s - arrival_s
+        many = done & (output > 1)
+        each = (end_s - first_s) / np.maximum(output - 1, 1)
         busy = max(after.seconds, 1e-300)
         moved = after.moved(model)
         gbps = {name: _rate(size, after.phase_s[name]) / 1e9 for name, size in moved.items()}
-        held = np.minimum(self.prompt + self.outputs, reserved)
+        held = np.minimum(self._whole(np.add, self.prompt + self.outputs), reserved)
+        finished = int(np.isfinite(end_s).sum())
         finished_tokens = int(self.outputs[np.isfinite(self.end_s)].sum())
         return {
-            "requests": len(self.output),
-            "finished": self.ended,
+            "requests": len(output),
+            "finished": finished,
             "output_tokens_per_s": _rate(finished_tokens, makespan),
             "steady_output_tokens_per_s": _rate(made - begin.output_tokens, close_s - start),
             "makespan_s": makespan,
             "steady_s": close_s - start,
-            "requests_per_s": _rate(self.ended, makespan),
+            "requests_per_s": _rate(finished, makespan),
             "ttft_s": summary(first[done]),
             "tpot_s": summary(each[many]),
             "latency_s": summary(latency[done]),

@@ -44,6 +44,9 @@ class PerfettoTrace(Recorder):
         for process, name in _NAMES.items():
             self._event("M", 0.0, "process_name", process, args={"name": name})
 
+    def serving(self, requests: Requests) -> None:
+        self._requests = requests
+
     def step(
         self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
     ) -> None:

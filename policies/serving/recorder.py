@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 class Recorder:
     """Receives the events of a run. Times in seconds since its start; requests by their index."""
 
+    def serving(self, requests: Requests) -> None:
+        """These are served instead of those it was made for: each sample a request of its own."""
+
     def step(
         self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
     ) -> None:
@@ -67,6 +70,10 @@ class Recorders(Recorder):
 
     def __init__(self, members: Iterable[Recorder]) -> None:
         self._members = tuple(members)
+
+    def serving(self, requests: Requests) -> None:
+        for member in self._members:
+            member.serving(requests)
 
     def step(
         self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
@@ -131,6 +138,7 @@ class Watch:
             self._bounds = bounds
             recorder.refreshed(now_s, bounds)
         before, self._running = self._running, set(engine.running.tolist())
+        self._running.difference_update(engine.ending)
         swapped = (before - self._running).intersection(getattr(engine, "swapped", ()))
         for request in sorted(before - self._running):
             recorder.preempted(now_s, request, "swap" if request in swapped else "recompute")
@@ -213,6 +221,9 @@ class RequestLog(Recorder):
 
     def sent(self, at_s: float, request: int) -> None:
         self._sent_s[request] = at_s
+
+    def serving(self, requests: Requests) -> None:
+        self._requests = requests
 
     def admitted(self, now_s: float, request: int, slots: int) -> None:
         life = self._lives.setdefault(request, _Life(now_s))

@@ -71,6 +71,8 @@ class Replica:
         self._join()
         if not self.engine.busy:
             arrival_s = self._to_come[0][0]
+            if arrival_s > self.now_s:
+                self.engine.retire()
             self.metrics.idle(arrival_s - self.now_s)
             self.now_s = arrival_s
             self._join()
@@ -79,9 +81,7 @@ class Replica:
             self.metrics.saturated(begin_s)
         if self._learns is not None:
             self._learns.clock(begin_s)
-        step = engine.schedule()
-        if self._watch:
-            self._watch.scheduled(begin_s, step)
+        step = self._schedule(begin_s)
         times, ends = self._times(step, until_s)
         rounds, reserved = len(times.total_s), engine.allocator.reserved_total
         engine.repeat(step, rounds - 1)
@@ -91,6 +91,18 @@ class Replica:
         if self._watch:
             self._watch.stepped(begin_s, step, times)
         return self._complete(step, rounds)
+
+    def _schedule(self, begin_s: float) -> Step:
+        """The next step in which something is computed: none is while asynchronous scheduling waits
+        for the memory of requests that have ended."""
+        while True:
+            step = self.engine.schedule()
+            if self._watch:
+                self._watch.scheduled(begin_s, step)
+            if not step.empty or not self.engine.ending:
+                return step
+            self.metrics.sums.preemptions += step.preempted
+            self.engine.complete(step, 1)
 
     def _join(self) -> None:
         """Requests that have arrived join the line."""
@@ -115,6 +127,8 @@ class Replica:
 
     def _complete(self, step: Step, rounds: int) -> list[int]:
         prefilled, ended = self.engine.complete(step, rounds)
+        if not self._to_come and not self.engine.busy:
+            self.engine.retire()
         for request in prefilled:
             if np.isnan(self.metrics.first_s[request]):
                 self.metrics.first_s[request] = self.now_s

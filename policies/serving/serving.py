@@ -24,12 +24,13 @@ from policies.engines.engine import EngineOptions
 from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import ENGINES, EngineChoice
+from policies.engines.vllm_version import VERSIONS
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.memory_model import memory_model
 from policies.memory.sampling import throughput_error
 from policies.memory.step import StepModel
 from policies.predictors.inference import infer
-from policies.predictors.prediction import Predictions
+from policies.predictors.prediction import Predictions, RepeatedPredictions
 from policies.predictors.predictor import PredictorSpec, predict
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
@@ -48,7 +49,8 @@ class ServingSpec(Strict):
     """A shipped model, or the path of one (resolved by the caller with `load_model`)."""
     policy: PolicySpec = PagedOptions()
     engine: EngineChoice = EngineV1Spec()
-    """With v0, `paged` has its defaults of that time: `policies.engines.engine_v0.PAGED_V0`."""
+    """With v0, `paged` has its defaults of that time (`policies.engines.engine_v0.PAGED_V0`); with
+    v1 and `like`, those of that version (`policies.engines.vllm_version`)."""
     predictor: PredictorSpec = PredictorSpec()
     memory: FidelitySpec = FidelitySpec()
     kv_layout: KvOrder = LAYOUTS["layer_kv_token"]
@@ -75,15 +77,37 @@ class ServingSpec(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _paged_as_it_was(cls, data: Any) -> Any:
-        """Fill in what `paged` is under v0, so that the description says it."""
+    def completed(cls, data: Any) -> Any:
+        """`data` with what `paged` is under its engine filled in, so that the description says
+        it."""
         if not isinstance(data, dict):
             return data
         engine, policy = data.get("engine"), data.get("policy", {"name": "paged"})
-        old = isinstance(engine, dict) and engine.get("name") == "v0"
-        if old and isinstance(policy, dict) and policy.get("name") == "paged":
-            return {**data, "policy": {**PAGED_V0, **policy}}
+        if isinstance(engine, EngineOptions):
+            engine = {"name": engine.name, "like": getattr(engine, "like", None)}
+        if not isinstance(engine, dict) or not isinstance(policy, dict):
+            return data
+        own = PAGED_V0 if engine.get("name") == "v0" else {}
+        if engine.get("name", "v1") == "v1" and engine.get("like") in VERSIONS:
+            own = VERSIONS[engine["like"]].paged
+        if own and policy.get("name") == "paged":
+            return {**data, "policy": {**own, **policy}}
         return data
+
+    def on_device(self, device: Device, model: TransformerSpec) -> ServingSpec:
+        """The description with what the engine takes from the device filled in."""
+        longest = model.max_position
+        engine = self.engine.on_device(device.capacity_bytes, device.name, longest)
+        return self if engine is self.engine else self.model_copy(update={"engine": engine})
+
+    @property
+    def samples_apart(self) -> bool:
+        """Whether each sample is a request of its own, as vLLM v1 has it: with `like`, and where
+        samples could not hold their prompt together. (Without `like` and with prefix caching it is
+        prefilled once and forked.)"""
+        if not isinstance(self.engine, EngineV1Spec) or not isinstance(self.policy, PagedOptions):
+            return False
+        return self.engine.like is not None or not self.policy.prefix_caching
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,19 +148,30 @@ def _serve(
     warmup_requests: int, progress: Callable[[int, int], None] | None, simulate: Simulate | None,
     recorder: Recorder | None,
 ) -> ServingResult:  # fmt: skip
+    spec = spec.on_device(device, model)
     part = model_of_a_card(spec, model)
+    whole, warm, first_sample = requests, warmup_requests, None
     outputs = np.minimum(requests.output_tokens, spec.engine.max_tokens or np.iinfo(np.int64).max)
     cards = spec.cluster.cards
     if recorder is not None and cards > 1:
         raise DescriptionError(f"logs are those of one card; serving.cluster.cards is {cards}")
-    if requests.closed and (cards > 1 or spec.predictor.inference is not None):
-        what = f"one card; serving.cluster.cards is {cards}" if cards > 1 else "a free predictor"
+    apart = spec.samples_apart and bool((requests.samples > 1).any())
+    if requests.closed and (cards > 1 or spec.predictor.inference is not None or apart):
+        what = "a free predictor and samples that are not requests of their own"
+        what = f"one card; serving.cluster.cards is {cards}" if cards > 1 else what
         raise DescriptionError(f"closed arrivals need {what}")
-    metrics = Metrics(requests, outputs, warmup_requests)
     predicted = predict(spec.predictor, outputs, seed)
     cost = spec.predictor.inference
     inference = None if cost is None else infer(cost, requests.arrival_s)
     ready_s = requests.arrival_s if inference is None else inference.ready_s
+    if apart:
+        rows = np.repeat(np.arange(len(requests)), requests.samples)
+        requests, outputs, ready_s = requests.apart(), outputs[rows], ready_s[rows]
+        predicted, warmup_requests = RepeatedPredictions(predicted, rows), int((rows < warm).sum())
+        first_sample = np.searchsorted(rows, np.arange(len(whole)))
+        if recorder is not None:
+            recorder.serving(requests)
+    metrics = Metrics(requests, outputs, warmup_requests, first_sample)
     replicas = [
         build_replica(
             device, part, spec, requests, predicted, metrics, (seed, card) if card else seed,
@@ -152,7 +187,7 @@ def _serve(
     admitted = admissible(spec, allocators[0], requests, outputs)
     if warmup_requests and warmup_requests >= len(admitted):
         raise DescriptionError(
-            f"a warm-up of {warmup_requests} requests leaves none of {len(admitted)} to be counted"
+            f"a warm-up of {warm} requests leaves none of {len(admitted)} to be counted"
         )
     node = Node(replicas, Manager(spec.cluster, requests, predicted.length))
     if requests.closed:
@@ -162,8 +197,9 @@ def _serve(
     else:
         node.serve(admitted, ready_s[admitted], progress)
     figures = metrics.figures([replica.engine for replica in replicas], part, allocators[0].slots)
-    figures["dropped"] = len(requests) - len(admitted)
-    figures["cut_outputs"] = int((outputs < requests.output_tokens).sum())
+    dropped = np.isin(np.arange(len(requests)), admitted, invert=True)
+    figures["dropped"] = int((dropped if first_sample is None else dropped[first_sample]).sum())
+    figures["cut_outputs"] = int((whole.output_tokens > (spec.engine.max_tokens or np.inf)).sum())
     moved = metrics.moved_bytes(part)
     if cards == 1:
         figures["policy"] = report_of(allocators[0])
@@ -177,12 +213,12 @@ def _serve(
     if error := throughput_error(figures["memory"], figures["phase_share"]):
         figures["memory"]["throughput_ci95"] = error
     if inference is not None:
-        figures["predictor"] = inference.figures(requests.arrival_s, warmup_requests)
+        figures["predictor"] = inference.figures(whole.arrival_s, warm)
     figures["energy"] = metrics.energy(
         device, part, replicas[0].memory.transfers(), spec.tensor_parallel
     )
     figures["seed"] = seed
-    return ServingResult(figures, metrics.arrival_s, metrics.first_s, metrics.end_s)
+    return ServingResult(figures, *metrics.times())
 
 
 def _serve_one(
@@ -234,7 +270,7 @@ def activation_bytes(spec: ServingSpec, part: TransformerSpec) -> int:
     engine = spec.engine
     longest = min(engine.max_model_len or part.max_position, part.max_position)
     tokens = engine.token_budget(longest)
-    return peak_activation_bytes(part, spec.tensor_parallel, tokens, engine.max_num_seqs)
+    return peak_activation_bytes(part, spec.tensor_parallel, tokens, engine.sequence_cap)
 
 
 def build_replica(
@@ -284,7 +320,7 @@ def admissible(
     prompt, samples, limits = requests.prompt_tokens, requests.samples, allocator.limits
     wanted = allocator.needs(prompt, output, samples)
     long = prompt + output > limits.max_model_len
-    wide = samples > spec.engine.max_num_seqs
+    wide = samples > spec.engine.sequence_cap
     bad = long | wide | (wanted > allocator.reach)
     if bad.any() and spec.engine.too_long == "error":
         worst = int(np.flatnonzero(bad)[0])
@@ -295,7 +331,7 @@ def admissible(
         if long[worst]:
             why = f"longer than max_model_len, {limits.max_model_len} tokens"
         elif wide[worst]:
-            why = f"{samples[worst]} samples are more than max_num_seqs, {spec.engine.max_num_seqs}"
+            why = f"{samples[worst]} samples are more than max_num_seqs, {spec.engine.sequence_cap}"
         else:
             why = (
                 f"policy {spec.policy.name} may need {wanted[worst]} token slots for it, and can "

@@ -24,6 +24,7 @@ from sweeps.cli.options import (
     Out,
     Set,
 )
+from sweeps.cli.schedule_command import schedule_check
 from sweeps.cli.validate_command import validate
 
 app = typer.Typer(
@@ -58,6 +59,7 @@ for _name, _command in memory_commands.COMMANDS.items():
     app.command(_name)(_command)
 app.command()(export)
 app.command()(validate)
+app.command()(schedule_check)
 
 
 @app.command()

@@ -27,6 +27,8 @@ _UNITS: tuple[tuple[Any, str, float], ...] = (
 
 def with_defaults(model: type[BaseModel], data: dict[str, Any]) -> dict[str, Any]:
     """`data` with the defaults of `model` and of the models in it written out."""
+    if completed := getattr(model, "completed", None):  # what hangs on other keys
+        data = completed(data)
     full = dict(data)
     for name, info in model.model_fields.items():
         key = info.alias or name
@@ -40,7 +42,7 @@ def with_defaults(model: type[BaseModel], data: dict[str, Any]) -> dict[str, Any
         nested = isinstance(inner, type) and issubclass(inner, BaseModel)
         if nested and isinstance(given if given is not None else default, (dict, BaseModel)):
             full[key] = with_defaults(inner, given or _explicit(default))  # type: ignore[arg-type]
-        elif given is not None:
+        elif given is not None or key in data:
             full[key] = given
         elif isinstance(default, (bool, int, float, str, list, dict)):
             full[key] = _as_written(default, info)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.allocators.prefix_cache import BlockCache, either
+from policies.allocators.prefix_cache import BlockCache
 from policies.requests.requests import IntArray
 
 
@@ -28,24 +28,24 @@ def test_a_block_handed_out_again_is_lost() -> None:
     assert found(cache) == []
 
 
-def test_who_computes_a_prompt_later_fills_its_gaps_alone() -> None:
-    uses = np.zeros(9, np.int64)
+def test_the_oldest_copy_that_is_left_is_found() -> None:
+    uses = np.zeros(12, np.int64)
     cache = BlockCache(uses)
-    cache.complete(0, blocks(1, 2, 3))
-    uses[[1, 3]] += 1
-    cache.complete(0, blocks(5, 6))
-    assert found(cache) == [5, 2, None]
-    cache.complete(0, blocks(5, 6, 7, 8))
-    assert found(cache) == [5, 2, 7, 8]
+    cache.keep(0, blocks(1, 2, 3))
+    cache.keep(0, blocks(6, 7), start=1)
+    assert found(cache) == [1, 2, 3]
+    uses[2] += 1
+    assert found(cache) == [1, 6, 3]
+    cache.keep(0, blocks(8), start=1)  # behind 6, though the place of 2 is empty
+    assert found(cache) == [1, 6, 3]
+    uses[6] += 1
+    assert found(cache) == [1, 8, 3]
 
 
-def test_either_of_two_is_enough() -> None:
+def test_blocks_that_follow_leave_a_gap() -> None:
     uses = np.zeros(9, np.int64)
     cache = BlockCache(uses)
-    cache.keep(0, blocks(1, 2, 3, 4))
-    cache.keep(1, blocks(5, 6))
-    uses[[2, 3, 5]] += 1
-    kept, alive = either(cache.find(0), cache.find(1))
-    assert (kept[alive].tolist(), alive.tolist()) == ([1, 6, 4], [True, True, False, True])
-    kept, alive = either(cache.find(1), cache.find(0))
-    assert (kept[alive].tolist(), alive.tolist()) == ([1, 6, 4], [True, True, False, True])
+    cache.keep(0, blocks(5), start=2)
+    assert found(cache) == [None, None, 5]
+    cache.keep(0, blocks(), start=9)
+    assert found(cache) == [None, None, 5]

@@ -195,6 +195,25 @@ def test_a_preempted_chunk_is_found_again_as_far_as_it_was_computed() -> None:
     assert prefilled(scene.step()) == [(1, 65, 25)]
 
 
+def test_blocks_of_a_cut_prefill_that_were_never_filled_are_not_found() -> None:
+    """All of a prompt has its memory from the first chunk on; only what was computed may be found
+    when it is preempted, however many full blocks it held."""
+    paged = {"cached_recompute": True, "free_list": "fifo"}
+    scene = Scene(
+        128, [(31, 5), (90, 3)], paged=paged, chunked_prefill=True, max_num_batched_tokens=33,
+        max_num_seqs=8,
+    )  # fmt: skip
+    while not scene.step().preempted:
+        pass
+    engine, allocator = scene.engine, scene.allocator
+    assert list(engine.waiting) == [1]
+    # five of its blocks were full of slots, and 34 tokens computed: two blocks
+    assert (engine._findable(1, 90), allocator.cached(1, 89)) == (34, 80)
+    assert allocator.cached(1, engine._findable(1, 90)) == 32
+    # a request that was never cut: all but the token that is always computed
+    assert engine._findable(0, 31) == 30
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("name", ["v0", "v1"])
 @pytest.mark.parametrize("chunked", [False, True])

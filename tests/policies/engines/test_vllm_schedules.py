@@ -2,46 +2,129 @@
 
 from __future__ import annotations
 
+import copy
+import gzip
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from tests.policies.engines.vllm_schedule import Scheduled, Scheduler, schedules
+from policies.engines.schedule_check import Case, check, read_cases
 
-DUPLICATE = "vLLM keeps both copies of a last block that is all system prompt, and finds either"
-DIFFERENT = {
-    "watermark-alone/0.33.0": "vLLM has no watermark for a request when nothing else runs",
-    "watermark-round/0.33.0": "vLLM's watermark is a share of the blocks with its null block",
-    "duplicate-preempted/0.33.0": DUPLICATE,
-    "duplicate-evicted/0.33.0": DUPLICATE,
-    "async-memory/0.33.0": "asynchronous scheduling is not modelled",
-}
-"""Why these cases come out differently."""
+FOLDER = Path(__file__).parents[2] / "reference"
+FILES = ("vllm_schedules.json.gz", "vllm_schedules_drawn.json.gz")
+EXAMPLE: dict[str, Any] = {
+    "name": "two", "vllm": "0.33.0",
+    "config": {
+        "blocks": 3, "block_size": 16, "max_num_batched_tokens": 32, "max_num_seqs": 2,
+        "prefix_caching": True, "reserve_full_isl": True, "watermark": 0.0, "async": False,
+    },
+    "trace": {"arrival": [0, 1], "prompt": [16, 17], "output": [2, 1]},
+    "steps": [
+        [0, [[0, 16]], [], 0, 1, 0, 2, 3078604529],
+        [1, [[0, 1]], [], 0, 1, 1, 1, 3090985647],
+        [2, [[1, 17]], [], 0, 1, 0, 1, 3360394318],
+    ],
+    "tables": {"2": [[1, [1, 2]]]},
+}  # fmt: skip
+"""As in docs/engines.md."""
 
 
 def cases() -> list[Any]:
-    found = {case["name"]: case for case in schedules()}
-    assert {name for name, case in found.items() if not case["bankwise"]["agrees"]} == {*DIFFERENT}
-    differs = {
-        name: pytest.mark.xfail(
-            strict=True, raises=(AssertionError, DescriptionError), reason=reason
-        )
-        for name, reason in DIFFERENT.items()
-    }
-    return [
-        pytest.param(case, id=name, marks=[differs[name]] if name in differs else [])
-        for name, case in found.items()
-    ]
+    every = [case for name in FILES for case in read_cases(FOLDER / name)]
+    return [pytest.param(case, id=case.name) for case in every]
 
 
 @pytest.mark.parametrize("case", cases())
-def test_every_step_is_that_of_vllm(case: dict[str, Any]) -> None:
-    ours = Scheduler(case)
-    steps = 0
-    for at, (found, expected) in enumerate(zip(ours.steps(), case["steps"], strict=False)):
-        assert found == Scheduled(*expected), f"step {at}"
-        if str(at) in case["tables"]:
-            assert ours.tables() == case["tables"][str(at)], f"step {at}"
-        steps += 1
-    assert steps == len(case["steps"]) and not ours.engine.busy
+def test_every_step_is_that_of_vllm(case: Case) -> None:
+    found = check(case)
+    assert found.difference is None, str(found.difference)
+    assert found.steps == found.agreeing == len(case.steps)
+
+
+def written(folder: Path, *cases: Any, name: str = "cases.json") -> Path:
+    file = folder / name
+    text = json.dumps({"cases": cases}).encode()
+    file.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    return file
+
+
+def test_the_example_agrees(tmp_path: Path) -> None:
+    for name in ("cases.json", "cases.json.gz"):
+        (case,) = read_cases(written(tmp_path, EXAMPLE, name=name))
+        assert check(case).difference is None
+    documented = (Path(__file__).parents[3] / "docs" / "engines.md").read_text()
+    assert str(EXAMPLE["steps"][1][-1]) in documented
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ((1, 1, 0, 1), 2, "step 1: tokens, [request, tokens]: expected [0, 2], found [0, 1]"),
+        ((1, 2), [0], "step 1: preemption: expected [0], found []"),
+        ((2, 6), 2, "step 2: free blocks: expected 2, found 1"),
+        ((2, 7), 5, "step 2: block ids (crc32): expected 5, found 3360394318"),
+    ],
+)
+def test_the_first_difference_is_named(
+    tmp_path: Path, place: tuple[int, ...], value: Any, message: str
+) -> None:
+    changed = copy.deepcopy(EXAMPLE)
+    target = changed["steps"]
+    for part in place[:-1]:
+        target = target[part]
+    target[place[-1]] = value
+    found = check(read_cases(written(tmp_path, changed))[0])
+    assert str(found.difference) == message and found.agreeing == place[0]
+
+
+def test_a_schedule_that_is_too_short_or_too_long_differs(tmp_path: Path) -> None:
+    short, more = copy.deepcopy(EXAMPLE), copy.deepcopy(EXAMPLE)
+    short["steps"].pop()
+    more["steps"].append(more["steps"][-1])
+    found = [check(case) for case in read_cases(written(tmp_path, short, more))]
+    assert [each.difference and each.difference.what for each in found] == ["length", "length"]
+    assert [each.agreeing for each in found] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("config", "blokcs"), 3, r"cases\[0\].config.blokcs: .*did you mean 'blocks'"),
+        (("config", "watermark"), 2, r"cases\[0\].config.watermark"),
+        (("config", "max_num_seqs"), 64, "must not be below max_num_seqs"),
+        (("trace", "prompt"), [16], r"cases\[0\].trace: arrays of different lengths"),
+        (("vllm",), "0.34.1", r"cases\[0\].vllm: vLLM 0.34.1 is not modelled; did you mean"),
+        (("steps",), [[0, 1]], r"cases\[0\].steps"),
+    ],
+)
+def test_mistakes_of_a_file(
+    tmp_path: Path, path: tuple[str, ...], value: Any, message: str
+) -> None:
+    wrong = copy.deepcopy(EXAMPLE)
+    target = wrong
+    for part in path[:-1]:
+        target = target[part]
+    target[path[-1]] = value
+    with pytest.raises(DescriptionError, match=message) as error:
+        read_cases(written(tmp_path, wrong))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.json", b"{"), ("a.json", b"[]"), ("a.json", b"[3]"), ("a.json", b'{"cased": []}'),
+        ("a.json", b'{"cases": [{}], "extra": 1}'), ("a.json.gz", b"{}"), ("b.json", None),
+        ("a.json.gz", gzip.compress(b"[" * 9000)[:-9]), ("a.json", b"\xff"),
+    ],
+)  # fmt: skip
+def test_a_damaged_file(tmp_path: Path, name: str, content: bytes | None) -> None:
+    file = tmp_path / name
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(DescriptionError, match=name) as error:
+        read_cases(file)
+    assert "\n" not in str(error.value)

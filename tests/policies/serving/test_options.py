@@ -105,6 +105,15 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "policy.paged.cached_recompute": (
         {}, {"policy": {"name": "paged", "cached_recompute": False}}, "cached_tokens",
     ),
+    "policy.paged.null_block": (
+        {}, {"policy": {"name": "paged", "null_block": True}}, "preemptions",
+    ),
+    "engine.like": ({}, {"engine": {"like": "0.11"}}, "ttft_s.mean"),
+    "engine.async_scheduling": ({}, {"engine": {"async_scheduling": True}}, "steps"),
+    "engine.ends": (
+        {"engine": {"async_scheduling": True}},
+        {"engine": {"async_scheduling": True, "ends": "length"}}, "makespan_s",
+    ),
     "policy.odma.buckets": (odma(), odma(buckets=8), "utilization"),
     "policy.odma.gamma": (odma(), odma(gamma=1.0), "policy.coverage_final"),
     "policy.odma.tau": (odma(), odma(tau=0.3), "policy.large_share"),
@@ -287,8 +296,12 @@ def test_no_option_is_left_out() -> None:
         known |= {f"{part}.{field}" for field in options.model_fields}
     own = set(EngineV0Spec.model_fields) - set(EngineOptions.model_fields)
     known |= {f"engine.v0.{field}" for field in own}
-    # tests of their own: one with requests that begin alike, one with a model's file
-    assert known - set(MOVES) == {"policy.paged.prefix_caching", "predictor.model"}
+    # tests of their own: one with requests that begin alike, one
+    # with a request that is alone, one with large devices, one with a model's file
+    assert known - set(MOVES) == {
+        "policy.paged.prefix_caching", "policy.paged.idle_watermark", "engine.usage",
+        "predictor.model",
+    }  # fmt: skip
     # `model` is resolved by the caller, `advance_together` must not move anything
     assert set(ServingSpec.model_fields) - set(parts) - known == {
         "model", "policy", "advance_together"

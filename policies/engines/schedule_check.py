@@ -1,0 +1,291 @@
+"""Schedules of the real vLLM v1 scheduler, and ours on the same requests, step for step.
+
+A file is JSON, plain or gzip: a list of cases, or a mapping with `cases` (docs/engines.md has the
+form and an example). A clock of steps takes the place of time: a request arrives before a step.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, model_validator
+from pydantic import Strict as Exactly
+
+from hwmodel.description.description import DescriptionError, Document, Strict, nearest
+from policies.allocators.allocator import Limits
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.paged import PagedAllocator, PagedOptions
+from policies.engines.engine import Count
+from policies.engines.engine_v1 import EngineV1, EngineV1Spec
+from policies.engines.vllm_version import VERSIONS
+from policies.predictors.prediction import LognormalPredictions
+from policies.requests.requests import IntArray, Requests
+
+
+class Config(Strict):
+    """Options of vLLM. `blocks`: those that are handed out, without the null block."""
+
+    blocks: Count
+    block_size: Annotated[int, Field(ge=1, le=2048)] = 16
+    max_num_batched_tokens: Count
+    max_num_seqs: Count
+    prefix_caching: bool
+    reserve_full_isl: bool
+    watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    async_scheduling: Annotated[bool, Field(alias="async")] = False
+    ends: Literal["stop", "length"] = "length"
+
+    @model_validator(mode="after")
+    def _budget_covers_running(self) -> Config:
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError("max_num_batched_tokens: must not be below max_num_seqs")
+        return self
+
+
+class Trace(Strict):
+    """Columns of the requests. `arrival`: the first step that sees it."""
+
+    arrival: list[int]
+    prompt: list[int]
+    output: list[int]
+    prefix_id: list[int] | None = None
+    prefix_tokens: list[int] | None = None
+
+
+_JSON = Exactly(False)
+"""JSON has lists where there are tuples here."""
+_Pair = Annotated[tuple[int, int], _JSON]
+_Tables = list[Annotated[tuple[int, list[int]], _JSON]]
+
+
+class Scheduled(NamedTuple):
+    """What one step did, and the state that it left."""
+
+    clock: int
+    tokens: list[_Pair]
+    """(request, tokens), in the order of scheduling."""
+    preempted: list[int]
+    cached: int
+    """Prefix tokens found by those admitted."""
+    running: int
+    waiting: int
+    free: int
+    """Blocks."""
+    digest: int
+    """crc32 of little-endian int32s: request, number of blocks, blocks, of each running request."""
+
+
+class Case(Strict):
+    """A schedule of one version. `tables`: by step, blocks of each running request."""
+
+    name: str
+    about: str = ""
+    vllm: str
+    config: Config
+    trace: Trace
+    steps: list[Scheduled]
+    tables: dict[str, _Tables] = {}
+    bankwise: dict[str, Any] = {}
+    """Notes of whoever made the file, not read."""
+
+    def requests(self) -> Requests:
+        """Raises ValueError where columns are not those of requests."""
+        columns = (getattr(self.trace, name) for name in Trace.model_fields)
+        arrival, *rest = (None if each is None else np.array(each, np.int64) for each in columns)
+        return Requests(arrival.astype(np.float64), *rest)  # type: ignore[union-attr, arg-type]
+
+
+class Difference(NamedTuple):
+    """The first step that comes out differently."""
+
+    step: int
+    what: str
+    expected: Any
+    found: Any
+
+    def __str__(self) -> str:
+        return f"step {self.step}: {self.what}: expected {self.expected}, found {self.found}"
+
+
+class Agreement(NamedTuple):
+    """Of a case: its steps, those before the first difference, and that."""
+
+    name: str
+    vllm: str
+    steps: int
+    agreeing: int
+    difference: Difference | None
+
+
+def read_cases(path: str | Path) -> list[Case]:
+    """The cases of a file. Raises DescriptionError for the first mistake in it."""
+    path = Path(path)
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8") as file:
+            data = json.load(file)
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise DescriptionError(f"damaged or unreadable: {error}", path) from None
+    inside = isinstance(data, dict)
+    cases = data.get("cases") if inside else data
+    if not isinstance(cases, list) or not cases:
+        raise DescriptionError("expected a list of cases, or a mapping with `cases`", path)
+    if inside and (unknown := sorted(set(data) - {"cases", "fields"})):
+        raise DescriptionError(
+            f"unknown key; {nearest(unknown[0], ['cases'])}", path, None, unknown[0]
+        )
+    return [_case(path, at, data) for at, data in enumerate(cases)]
+
+
+def _case(path: Path, at: int, data: Any) -> Case:
+    place = f"cases[{at}]"
+    if not isinstance(data, dict):
+        raise DescriptionError("expected a mapping", path, None, place)
+    if "version" in data and "vllm" not in data:
+        data = {"vllm": data["version"], **{k: v for k, v in data.items() if k != "version"}}
+    try:
+        case = Document(data, str(path)).build(Case)
+        case.requests()
+    except DescriptionError as error:
+        first = getattr(error, "errors", [error])[0]
+        raise DescriptionError(first.message, path, None, f"{place}.{first.path}") from None
+    except ValueError as error:
+        raise DescriptionError(str(error), path, None, f"{place}.trace") from None
+    if version_of(case) not in VERSIONS:
+        hint = f"vLLM {case.vllm} is not modelled; {nearest(version_of(case), [*VERSIONS])}"
+        raise DescriptionError(hint, path, None, f"{place}.vllm")
+    return case
+
+
+def version_of(case: Case) -> str:
+    """0.33 of 0.33.0."""
+    return ".".join(case.vllm.split(".")[:2])
+
+
+class Driven:
+    """Our engine and its paged allocator on the requests of a case."""
+
+    def __init__(self, case: Case) -> None:
+        config, requests = case.config, case.requests()
+        version = VERSIONS[version_of(case)]
+        self._block = config.block_size
+        # vLLM's block 0 is the null block
+        layout = KvLayout(0, (config.blocks + 1) * self._block, 1, 1, 16)
+        longest = int((requests.prompt_tokens + requests.output_tokens).max(initial=1))
+        policy = PagedOptions(
+            **version.paged, block=self._block, watermark=config.watermark,
+            cached_recompute=config.prefix_caching, prefix_caching=config.prefix_caching,
+        )  # fmt: skip
+        self.allocator = PagedAllocator(layout, len(requests), Limits(longest, longest), policy)
+        spec = EngineV1Spec(
+            max_num_seqs=config.max_num_seqs, max_num_batched_tokens=config.max_num_batched_tokens,
+            admit_on="input" if config.reserve_full_isl else "chunk",
+            async_scheduling=config.async_scheduling, ends=config.ends,
+        )  # fmt: skip
+        output = requests.output_tokens
+        predicted = LognormalPredictions(output.astype(np.float64))
+        self.engine = EngineV1(spec, self.allocator, requests, output, predicted)
+        self._to_come = deque(enumerate(case.trace.arrival))
+        self._entries: dict[int, tuple[int, bytes]] = {}
+
+    def steps(self) -> Iterator[Scheduled]:
+        """The steps in which something is computed."""
+        clock, engine = 0, self.engine
+        while self._to_come or engine.busy:
+            if not engine.busy and clock < self._to_come[0][1]:
+                engine.retire()
+                clock = self._to_come[0][1]
+            while self._to_come and self._to_come[0][1] <= clock:
+                engine.waiting.append(self._to_come.popleft()[0])
+            step = engine.schedule()
+            tokens = [(request, 1) for request in step.decode.tolist()]
+            tokens += [(chunk.request, chunk.tokens) for chunk in step.chunks]
+            # each goes to the front of the line, and a step that preempts admits none
+            preempted = list(islice(engine.waiting, step.preempted))[::-1]
+            for request in preempted:
+                self._entries.pop(request, None)
+            if not step.empty:
+                yield Scheduled(
+                    clock, tokens, preempted, step.cached, len(engine.running),
+                    len(engine.waiting), self.allocator.free_slots // self._block, self._digest(),
+                )  # fmt: skip
+                clock += 1
+            engine.complete(step, 1)
+        engine.retire()
+
+    def tables(self) -> _Tables:
+        """(request, its blocks in token order), in running order; vLLM's numbers less 1."""
+        return [(one, self._blocks(one).tolist()) for one in self.engine.running.tolist()]
+
+    def _blocks(self, request: int) -> IntArray:
+        return self.allocator.units(request).start // self._block - 1
+
+    def _digest(self) -> int:
+        return zlib.crc32(b"".join(self._entry(one) for one in self.engine.running.tolist()))
+
+    def _entry(self, request: int) -> bytes:
+        """What the digest takes of a request; made again when its blocks became more."""
+        reserved = int(self.allocator.reserved[request])
+        known, entry = self._entries.get(request, (-1, b""))
+        if known != reserved:
+            blocks = self._blocks(request)
+            entry = np.array([request, len(blocks), *blocks], "<i4").tobytes()
+            self._entries[request] = reserved, entry
+        return entry
+
+
+_NAMES = (
+    "clock", "tokens, [request, tokens]", "preemption", "prefix tokens found", "running requests",
+    "waiting requests", "free blocks", "block ids (crc32)",
+)  # fmt: skip
+"""Of the fields of a step, as a difference names them."""
+_ENDED = "the schedule has ended"
+
+
+def check(case: Case) -> Agreement:
+    """Drive our engine on the requests of a case up to the first step that differs."""
+    driven, count = Driven(case), len(case.steps)
+    found, at = driven.steps(), -1
+    difference = None
+    try:
+        for at, (expected, ours) in enumerate(zip_longest(case.steps, found)):
+            tables = case.tables.get(str(at))
+            if difference := _difference(at, expected, ours, tables, driven):
+                break
+    except DescriptionError as error:
+        at += 1
+        difference = Difference(at, "admission", "a step", error.message)
+    return Agreement(case.name, case.vllm, count, count if difference is None else at, difference)
+
+
+def _difference(
+    at: int, expected: Scheduled | None, ours: Scheduled | None, tables: _Tables | None,
+    driven: Driven,
+) -> Difference | None:  # fmt: skip
+    if expected is None or ours is None:
+        step = "a further step"
+        ends = (_ENDED, step) if expected is None else (step, _ENDED)
+        return Difference(at, "length", *ends)
+    if tables is not None and ours == expected and tables != driven.tables():
+        return Difference(at, "block ids", tables, driven.tables())
+    for name, mine, theirs in zip(_NAMES, ours, expected, strict=True):
+        if mine == theirs:
+            continue
+        if mine is not ours.tokens:
+            return Difference(at, name, theirs, mine)
+        pairs = zip_longest(expected.tokens, ours.tokens)
+        first = next(pair for pair in pairs if pair[0] != pair[1])
+        return Difference(at, name, *map(_listed, first))
+    return None
+
+
+def _listed(pair: tuple[int, int] | None) -> list[int] | str:
+    return "no more" if pair is None else list(pair)
