@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
@@ -137,12 +137,13 @@ class MeasurementSpec(Strict):
     summary: str
     sources: dict[str, str]
     device: str
+    """Of every cell whose set-up names no other."""
     model: str | None = None
     """Of decode and prefill."""
     set: Settings = {}
     """Overrides of the device."""
     setups: dict[str, Settings] = {}
-    """More of them, by the name that cells use."""
+    """More of them, by the name that cells use; `device` among them is another device."""
     candidates: dict[str, Settings] = {}
     """Other descriptions of the device that `make validation` holds against the same cells."""
     requester: Nanoseconds = 0.0
@@ -197,9 +198,10 @@ def load_measurements(name_or_path: str) -> MeasurementSpec:
             raise document.error(f"a {cell.kind} needs a model in the file", place)
     for path, settings in _described(spec):
         try:
-            device = load_device(spec.device, _assignments(spec.set | settings))
+            device = _device(spec, settings)
         except DescriptionError as error:
-            raise document.error(f"{spec.device}: {error}", path) from None
+            name = settings.get("device", spec.device)
+            raise document.error(f"{name}: {error}", path) from None
     for i, cell in enumerate(spec.cells):
         needed = "row" if device.accelerator is None else "window"
         if cell.latency is not None and getattr(cell.latency, needed) is None:
@@ -218,8 +220,11 @@ def _described(spec: MeasurementSpec) -> Iterator[tuple[KeyPath, Settings]]:
     yield from ((("candidates", name), settings) for name, settings in spec.candidates.items())
 
 
-def _assignments(settings: Settings) -> list[str]:
-    return [f"{path}={json.dumps(value)}" for path, value in settings.items()]
+def _device(spec: MeasurementSpec, settings: Settings, overrides: Iterable[str] = ()) -> Device:
+    """The device that these settings name, or the file's, under them and overrides."""
+    laid = spec.set | settings
+    name = str(laid.pop("device", spec.device))
+    return load_device(name, [*(f"{k}={json.dumps(v)}" for k, v in laid.items()), *overrides])
 
 
 def compare(
@@ -229,11 +234,10 @@ def compare(
     overrides of the device where given. Raises DescriptionError."""
     last = spec.candidates[candidate] if candidate else {}
 
-    def device(setup: str | None) -> Device:
-        settings = spec.set | (spec.setups[setup] if setup else {}) | last
-        return load_device(spec.device, [*_assignments(settings), *(overrides or [])])
-
-    described = {name: device(name) for name in (None, *spec.setups)}
+    setups: dict[str | None, Settings] = {None: {}, **spec.setups}
+    described = {
+        name: _device(spec, settings | last, overrides or ()) for name, settings in setups.items()
+    }
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # the kernels hold no lock
         return list(pool.map(lambda cell: _compare(spec, described, cell), spec.cells))
 
