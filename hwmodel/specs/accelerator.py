@@ -159,6 +159,9 @@ class AcceleratorSpec(Strict):
     address_map: list[str] | None = None
     """Overrides the memory's."""
     dma: Dma
+    derate: Share = 1.0
+    """Share of the bandwidth of the simulated DRAM that reaches the requesters; 1: nothing is lost.
+    Serving times are divided by it; see docs/step-time.md."""
     dies: Dies | None = None
     inbox: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Requests on their way to a channel or waiting before its queues, at most; while it has so

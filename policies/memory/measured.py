@@ -158,10 +158,13 @@ class Compared:
 
     cell: Cell
     model: float
+    """Of bandwidths what reaches the requesters (`derate`)."""
     tolerance: float
     share: float | None = None
     """Of a peak that a step time comes to: of the memory's bandwidth in decode, of the FLOPs in
     prefill; by the bytes and FLOPs that the model must move and compute."""
+    derate: float = 1.0
+    """By which the simulated bandwidth was multiplied."""
 
     @property
     def error(self) -> float:
@@ -234,9 +237,9 @@ def compare(
     overrides of the device where given. Raises DescriptionError."""
     last = spec.candidates[candidate] if candidate else {}
 
-    setups: dict[str | None, Settings] = {None: {}, **spec.setups}
-    described = {
-        name: _device(spec, settings | last, overrides or ()) for name, settings in setups.items()
+    described: dict[str | None, Device] = {
+        name: _device(spec, (spec.setups[name] if name else {}) | last, overrides or ())
+        for name in (None, *spec.setups)
     }
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # the kernels hold no lock
         return list(pool.map(lambda cell: _compare(spec, described, cell), spec.cells))
@@ -253,7 +256,8 @@ def _compare(spec: MeasurementSpec, described: dict[str | None, Device], cell: C
             assert cell.prefill is not None
             step = prefill_time(device, model, cell.prefill)
         return Compared(cell, step.ms, tolerance, step.peak_ms / cell.measured.value)
-    return Compared(cell, _simulated(spec, described, cell), tolerance)
+    derate = device.derate if cell.bandwidth is not None and cell.over is None else 1.0
+    return Compared(cell, _simulated(spec, described, cell) * derate, tolerance, derate=derate)
 
 
 def _simulated(spec: MeasurementSpec, described: dict[str | None, Device], cell: Cell) -> float:
