@@ -5,9 +5,10 @@ Mappings are merged key by key, `null` leaves out what the base has, anything el
 whole. `constraint_changes` edits the constraints row by row.
 
 An accelerator borrows what no data sheet states, as assumed values: interleave, hash,
-controller, how DMA engines work, how attention is spread, efficiencies and overheads; with the same
-memory also its plausible variants, and with `memory: given` nothing of a simulated one. Never
-borrowed are facts that every data sheet has: memory, channels, capacity, engines, peaks, links.
+controller, derate, how DMA engines work, how attention is spread, efficiencies and overheads; with
+the same memory also its plausible variants, and with `memory: given` nothing of a simulated one.
+Never borrowed are facts that every data sheet has: memory, channels, capacity, engines, peaks,
+links.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from hwmodel.description.description import (
 _OWN = ("kind", "name", "summary")
 """Keys of a memory that are never inherited."""
 _BORROWED: tuple[KeyPath, ...] = (
-    ("interleave",), ("channel_hash",), ("controller", "*"), ("work", "*"),
+    ("interleave",), ("channel_hash",), ("controller", "*"), ("work", "*"), ("derate",),
     *(("dma", key) for key in ("window", "request", "minimum_access", "descriptor_cost", "strided",
                                "port_bandwidth", "request_latency", "response_latency")),
     *(("compute", key) for key in ("prefill_efficiency", "decode_efficiency", "overlap",

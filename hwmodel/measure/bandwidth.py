@@ -154,9 +154,10 @@ def system_figures(
         "requests": found.bursts, "bytes": found.bytes_measured,
         "cycles": round(found.elapsed_ns / float(memory.clock.tCK)),
         "tck_ns": float(memory.clock.tCK), "bandwidth_gbps": found.gbps,
-        "peak_gbps": device.peak_gbps, "utilization": found.gbps / device.peak_gbps,
-        "bound_gbps": bound_gbps, "row_hits": found.row_hits,
-        "row_misses": found.row_misses, "row_conflicts": found.row_conflicts, "commands": commands,
+        "delivered_gbps": found.gbps * device.derate, "peak_gbps": device.peak_gbps,
+        "utilization": found.gbps / device.peak_gbps, "bound_gbps": bound_gbps,
+        "row_hits": found.row_hits, "row_misses": found.row_misses,
+        "row_conflicts": found.row_conflicts, "commands": commands,
         "latency_ns": None, "threads": 1, "wall_s": wall,
         **energy_figures(device, {name: nj * measured for name, nj in parts.items()}),
     }  # fmt: skip

@@ -24,7 +24,9 @@ GIVEN = "given"
 """What `memory` says where the bandwidth is given instead of simulated."""
 _SIMULATED = ("channels", "interleave", "dma")
 """Keys that a simulated memory needs."""
-_SIMULATED_TOO = ("memory_set", "channel_hash", "controller", "address_map", "dies", "inbox")
+_SIMULATED_TOO = (
+    "memory_set", "channel_hash", "controller", "address_map", "derate", "dies", "inbox",
+)  # fmt: skip
 """Keys that it may have besides."""
 
 Positive = Annotated[int, Field(ge=1)]
@@ -197,6 +199,9 @@ class AcceleratorSpec(Strict):
     address_map: list[str] | None = None
     """Overrides the memory's."""
     dma: Dma = None  # type: ignore[assignment]  # there, unless the memory is given
+    derate: Share = 1.0
+    """Share of the bandwidth of the simulated DRAM that reaches the requesters; 1: nothing is lost.
+    Serving times are divided by it; see docs/step-time.md."""
     dies: Dies | None = None
     inbox: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Requests on their way to a channel or waiting before its queues, at most; while it has so

@@ -102,6 +102,11 @@ class Device:
         return self.channels * self.memory.peak_gbps
 
     @property
+    def derate(self) -> float:
+        """Share of the simulated bandwidth that reaches the requesters."""
+        return 1.0 if self.accelerator is None else self.accelerator.derate
+
+    @property
     def capacity_bytes(self) -> int:
         if self.accelerator is None:
             return self.memory.organisation.capacity_bytes

@@ -24,6 +24,12 @@ class PolicyOptions(Strict):
 
     name: str
 
+    @property
+    def kernel_cost(self) -> float:
+        """Time of the decode attention over that of a kernel on contiguous KV, at the same DRAM
+        time."""
+        return 1.0
+
 
 class Limits(NamedTuple):
     """Longest outputs and contexts the engine admits, in tokens."""

@@ -57,6 +57,13 @@ class PagedOptions(PolicyOptions):
     is on by default). False: all is computed again."""
     prefix_caching: bool = True
     """Requests with the same system prompt hold its full blocks together."""
+    indirection: Annotated[float, Field(ge=1, le=10)] = 1.0
+    """What looking blocks up costs the kernel: factor on the time of the decode attention. Assumed
+    to be nothing, as measured for pages of 128 by bulk copy; see docs/step-time.md."""
+
+    @property
+    def kernel_cost(self) -> float:
+        return self.indirection
 
 
 class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports):

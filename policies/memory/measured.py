@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -174,12 +174,13 @@ class MeasurementSpec(Strict):
     summary: str
     sources: dict[str, str]
     device: str
+    """Of every cell whose set-up names no other."""
     model: str | None = None
     """Of decode and prefill."""
     set: Settings = {}
     """Overrides of the device."""
     setups: dict[str, Settings] = {}
-    """More of them, by the name that cells use."""
+    """More of them, by the name that cells use; `device` among them is another device."""
     candidates: dict[str, Settings] = {}
     """Other descriptions of the device that `make validation` holds against the same cells."""
     runtimes: dict[str, Runtime] = {}
@@ -196,10 +197,13 @@ class Compared:
 
     cell: MeasuredCell
     model: float
+    """Of bandwidths what reaches the requesters (`derate`)."""
     tolerance: float
     share: float | None = None
     """Of a peak that a step time comes to: of the memory's bandwidth in decode, of the FLOPs in
     prefill; by the bytes and FLOPs that the model must move and compute."""
+    derate: float = 1.0
+    """By which the simulated bandwidth was multiplied."""
 
     @property
     def error(self) -> float:
@@ -245,9 +249,10 @@ def load_measurements(name_or_path: str) -> MeasurementSpec:
             _known(document, ("runtimes", name, "rate_from"), runtime.rate_from, inputs)
     for path, settings in _described(spec):
         try:
-            device = load_device(spec.device, assignments(spec.set | settings))
+            device = _device(spec, settings)
         except DescriptionError as error:
-            raise document.error(f"{spec.device}: {error}", path) from None
+            name = settings.get("device", spec.device)
+            raise document.error(f"{name}: {error}", path) from None
     for i, cell in enumerate(spec.cells):
         needed = "row" if device.accelerator is None else "window"
         if cell.latency is not None and getattr(cell.latency, needed) is None:
@@ -280,6 +285,13 @@ def assignments(settings: Settings) -> list[str]:
     return [f"{path}={json.dumps(value)}" for path, value in settings.items()]
 
 
+def _device(spec: MeasurementSpec, settings: Settings, overrides: Iterable[str] = ()) -> Device:
+    """The device that these settings name, or the file's, under them and overrides."""
+    laid = spec.set | settings
+    name = str(laid.pop("device", spec.device))
+    return load_device(name, [*assignments(laid), *overrides])
+
+
 def compare(
     spec: MeasurementSpec, candidate: str | None = None, overrides: list[str] | None = None
 ) -> list[Compared]:
@@ -287,11 +299,10 @@ def compare(
     overrides of the device where given. Raises DescriptionError."""
     last = spec.candidates[candidate] if candidate else {}
 
-    def device(setup: str | None) -> Device:
-        settings = spec.set | (spec.setups[setup] if setup else {}) | last
-        return load_device(spec.device, [*assignments(settings), *(overrides or [])])
-
-    described = {name: device(name) for name in (None, *spec.setups)}
+    described: dict[str | None, Device] = {
+        name: _device(spec, (spec.setups[name] if name else {}) | last, overrides or ())
+        for name in (None, *spec.setups)
+    }
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # the kernels hold no lock
         return list(pool.map(lambda cell: _compare(spec, described, cell), spec.cells))
 
@@ -312,7 +323,8 @@ def _compare(spec: MeasurementSpec, described: dict[str | None, Device], cell: C
             assert cell.prefill is not None
             step = prefill_time(device, model, cell.prefill)
         return Compared(cell, step.ms, tolerance, step.peak_ms / cell.measured.value)
-    return Compared(cell, _simulated(spec, described, cell), tolerance)
+    derate = device.derate if cell.bandwidth is not None and cell.over is None else 1.0
+    return Compared(cell, _simulated(spec, described, cell) * derate, tolerance, derate=derate)
 
 
 def _rate(

@@ -165,4 +165,4 @@ def _attention(device: Device, model: TransformerSpec, item: Decode, runtime: Ru
     reading = traffic.reading(device, model)
     extents = traffic.attention(allocator, placed, 0, reading)
     stream = traffic.deal(extents, dma.engines, reading.spread, dma.request)
-    return simulate_once(device, stream).gbps / device.peak_gbps
+    return simulate_once(device, stream).gbps / device.peak_gbps * device.derate

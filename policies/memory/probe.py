@@ -42,7 +42,7 @@ class Probed(NamedTuple):
     at_peak_ns: float
     """The layer's bytes at the peak."""
     elapsed_ns: float
-    """From the first request to the last data beat."""
+    """From the first request to the last data beat, over the device's `derate`."""
     result: Any
     """The simulator's."""
     exact: bool
@@ -60,6 +60,7 @@ class Probe:
         self.memory = device.memory
         self._simulate = simulate
         self._dma = device.accelerator.dma
+        self._derate = device.derate
         self._measure_ns = spec.measure or spec.probe_bytes / device.peak_gbps
         self._warmup_ns = self._measure_ns if spec.warmup is None else spec.warmup
         self.engines = self._dma.engines
@@ -128,7 +129,7 @@ class Probe:
         """Time of a layer whose engines have so much to move, at the rate of a window of it."""
         lead_ns = self._dma.request_latency + self._dma.descriptor_cost
         rate = gbps * self._kept(loads, gbps * 1e9)
-        return float(loads.sum()) / max(rate, LEAST) + lead_ns
+        return (float(loads.sum()) / max(rate, LEAST) + lead_ns) / self._derate
 
     def _exact(self, dealt: Descriptors) -> Probed:
         share, result = self.whole([dealt])
@@ -136,8 +137,8 @@ class Probe:
         return Probed(at_peak_ns, at_peak_ns / share, result, exact=True)
 
     def whole(self, layers: Iterable[Descriptors]) -> tuple[float, Any]:
-        """(share of the peak, the last result) of layers that are each simulated from the first
-        request to the last data beat, one after the other."""
+        """(share of the peak that reaches the engines, the last result) of layers that are each
+        simulated from the first request to the last data beat, one after the other."""
         begun = time.perf_counter()
         moved, elapsed_ns = 0, 0.0
         for layer in layers:
@@ -146,7 +147,7 @@ class Probe:
             elapsed_ns += result.elapsed_ns
         self.simulated_bytes += moved
         self.wall_s += time.perf_counter() - begun
-        share = moved / max(elapsed_ns, 1e-9) / self.device.peak_gbps
+        share = moved / max(elapsed_ns, 1e-9) / self.device.peak_gbps * self._derate
         return min(max(share, LEAST), 1.0), result
 
     def deal(self, extents: Extent, spread: Spread) -> Descriptors:

@@ -12,6 +12,8 @@ not (`sum`) or in part. Williams et al. 2009, "Roofline".
 Where grouped query heads read their KV head each for itself (`work.grouped: false`), reads come so
 many times over.
 
+A kernel that looks blocks up may slow the decode attention down by a factor (`slowdown`).
+
 The samples of a request attend to their common prompt together: its KV is read once, its FLOPs are
 those of each (assumed: batched over a shared prefix).
 
@@ -36,8 +38,9 @@ PHASES = ("weights", "attention", "prefill", "migration", "copy", "swap", "all_r
 
 
 class Efficiency(NamedTuple):
-    """Share of the memory's peak bandwidth that each phase reaches; copies on write are
-    migrations here."""
+    """Share of the memory's peak bandwidth that reaches the engines in each phase: what the DRAM
+    was simulated to give, times `derate`, or what was given. Copies on write are migrations
+    here."""
 
     weights: float = 1.0
     attention: float = 1.0
@@ -73,15 +76,20 @@ class StepTimes(NamedTuple):
 class StepModel:
     """Step times of a model on one device, or on `cards` of them that each hold a shard of it (see
     `hwmodel.specs.transformer.shard`). Raises DescriptionError if the device cannot compute, or has
-    no links to the others."""
+    no links to the others.
 
-    def __init__(self, device: Device, model: TransformerSpec, cards: int = 1) -> None:
+    slowdown: of the decode attention by its kernel (`PolicyOptions.kernel_cost`)."""
+
+    def __init__(
+        self, device: Device, model: TransformerSpec, cards: int = 1, slowdown: float = 1.0
+    ) -> None:
         if device.accelerator is None:
             raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
         compute, self._link = device.accelerator.compute, device.accelerator.link
         if cards > 1 and self._link is None:
             raise DescriptionError(f"{device.name} has no link, which tensor_parallel needs")
         self._cards = cards
+        self._slowdown = slowdown
         self._layers = model.layers
         self._state_bytes = model.activation_bytes
         self._kv_bytes = model.kv_token_bytes
@@ -112,6 +120,7 @@ class StepModel:
         moved_bytes = (context * self._repeats + decode) * self._kv_bytes
         memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
         attention_s = np.maximum(attended, memory_s) + self._left * np.minimum(attended, memory_s)
+        attention_s = attention_s * self._slowdown
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
         if step.chunks:
             together_s = linear_s + self._chunk_linear_s(step.chunks)

@@ -296,7 +296,7 @@ def build_replica(
     allocator = POLICIES[spec.policy.name](layout, len(requests), limits, spec.policy)
     _require_host(device, spec.engine)
     engine = ENGINES[spec.engine.name].engine(spec.engine, allocator, requests, outputs, predicted)
-    steps = StepModel(device, part, spec.tensor_parallel)
+    steps = StepModel(device, part, spec.tensor_parallel, spec.policy.kernel_cost)
     memory = memory_model(spec.memory, device, part, layout, seed, simulate)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)
 

@@ -14,8 +14,8 @@ from sweeps.render.screen import print_table
 
 
 def measured(name: str, overrides: list[str], patterns: Iterable[str]) -> dict[str, Any]:
-    """GB/s of each pattern, as described and of every variant. Raises DescriptionError where the
-    device lists no variant."""
+    """GB/s that reach the engines in each pattern, as described and of every variant. Raises
+    DescriptionError where the device lists no variant."""
     device, asked = load_device(name, overrides), list(patterns)
     variants = load_variants(name, overrides)
     if not device.plausible:
@@ -27,7 +27,10 @@ def measured(name: str, overrides: list[str], patterns: Iterable[str]) -> dict[s
     found = {variant: measure_patterns(each, asked) for variant, each in every.items()}
     rows = []
     for items in zip(*found.values(), strict=True):
-        gbps = {name: item["bandwidth_gbps"] for name, item in zip(found, items, strict=True)}
+        gbps = {
+            name: item.get("delivered_gbps", item["bandwidth_gbps"])
+            for name, item in zip(found, items, strict=True)
+        }
         least, most = min(gbps, key=gbps.__getitem__), max(gbps, key=gbps.__getitem__)
         rows.append(
             {
@@ -53,7 +56,7 @@ def measured(name: str, overrides: list[str], patterns: Iterable[str]) -> dict[s
 def show(found: dict[str, Any]) -> None:
     """A line a pattern."""
     count = len(found["variants"])
-    print(f"{found['device']}: GB/s as described, and over {count} plausible variants\n")
+    print(f"{found['device']}: GB/s delivered as described, and over {count} plausible variants\n")
     rows = [
         [
             row["pattern"],

@@ -82,7 +82,7 @@ def read_kv(task: Task) -> dict[str, Any]:
     kind = POLICIES[spec.batch.policy.name]
     allocator = kind(layout, spec.batch.requests(), limits, spec.batch.policy)
     batch = place(allocator, spec.batch, rng)
-    step = StepModel(device, model)  # says first what a device lacks
+    step = StepModel(device, model, slowdown=spec.batch.policy.kernel_cost)  # says what it lacks
     reading = traffic.reading(device, model)
     extents = traffic.attention(allocator, batch, int(rng.integers(model.layers)), reading)
     dma = device.dma
@@ -110,7 +110,8 @@ def _step(
     weights = weights_efficiency(device, model, spec.memory, simulate_once)
     context = int(allocator.stored[batch].sum()) - len(batch)
     step = Step(batch, context, [], [], 0, "offered_load")
-    times = steps.times(step, 1, Efficiency(weights=weights, attention=efficiency))
+    delivered = Efficiency(weights=weights, attention=efficiency * device.derate)
+    times = steps.times(step, 1, delivered)
     share = float(times.attention_s[0] / times.total_s[0])
     return {
         "step_ms": float(times.total_s[0]) * 1e3,

@@ -84,6 +84,8 @@ def show_bandwidth(device: Device, found: list[dict[str, Any]]) -> None:
     print(f"{device.name}: peak {device.peak_gbps:,.1f} GB/s over {device.channels} channel(s)\n")
     grid = bandwidth_grid(found)
     print_table(grid.columns, grid.rows, "<>")
+    if device.derate < 1:
+        print(f"\ndelivered: {device.derate:g} of it reaches the engines (derate)")
     letters = [item["energy_confidence"] for item in found if "energy_confidence" in item]
     if letters:
         print(
@@ -108,6 +110,11 @@ def bandwidth_grid(found: list[dict[str, Any]]) -> Grid:
                 f"{item['requests']:,}",
             ]
         )
+    delivered = [item.get("delivered_gbps", item["bandwidth_gbps"]) for item in found]
+    if delivered != [item["bandwidth_gbps"] for item in found]:
+        columns.insert(2, "delivered")
+        for row, gbps in zip(rows, delivered, strict=True):
+            row.insert(2, f"{gbps:,.2f}")
     return Grid("", columns, rows)
 
 

@@ -130,6 +130,9 @@ def racm(name: str, overrides: list[str], extent: str, threshold: float) -> Racm
     variants = load_variants(name, overrides)
     found.left_out.update(variants.left_out)
     for variant, other in variants.devices.items():
+        if set(device.plausible[variant].set) == {"derate"}:
+            found.left_out[variant] = "it divides out of alpha"
+            continue
         try:
             found.plausible[variant] = described_curves(other, [int(size)])
         except ValueError as error:

@@ -98,6 +98,13 @@ def grid(found: list[Compared]) -> Grid:
         columns.append("of peak")
         for row, item in zip(rows, found, strict=True):
             row.append("–" if item.share is None else f"{item.share:.0%}")
+    if any(item.derate < 1 for item in found):
+        columns.append("without derate")
+        for row, item in zip(rows, found, strict=True):
+            pure = item.model / item.derate
+            error = pure / item.cell.measured.value - 1
+            text = f"{Figure(pure, item.cell.measured.unit)} ({error:+.1%})"
+            row.append(text if item.derate < 1 else "–")
     return Grid("", columns, rows)
 
 
@@ -119,7 +126,8 @@ def record(spec: MeasurementSpec | ServerSpec, found: list[Compared]) -> dict[st
             "what": item.cell.what, "kind": item.cell.kind, "unit": item.cell.measured.unit,
             "measured": item.cell.measured.value, "model": item.model,
             "prediction": item.cell.prediction and item.cell.prediction.value,
-            "error": item.error, "tolerance": item.tolerance, "verdict": item.verdict,
+            "derate": item.derate, "error": item.error, "tolerance": item.tolerance,
+            "verdict": item.verdict,
             "agrees": item.cell.agrees, "share_of_peak": item.share, "source": item.cell.source,
             "confidence": item.cell.confidence, "cause": item.cell.cause, "note": item.cell.note,
         }
@@ -226,7 +234,8 @@ def main(folder: Path) -> None:
         " tolerance; `lower limit`: the requester bound the measurement and the model is not"
         " below it; `input`: the description was made of it. `of peak`: the share of the"
         " memory's bandwidth (decode) or of the FLOPs (prefill) that the measured time comes to,"
-        " by what the model must move and compute."
+        " by what the model must move and compute. Bandwidths are what reaches the requester;"
+        " `without derate` is what the simulated DRAM gives."
     )
     sections = [_section(source, found[name]) for name, source in read.items()]
     picture = Say("![Errors of all cells](validation.svg)")

@@ -53,6 +53,16 @@ def test_a_dependent_read_of_a_device_pays_both_ways() -> None:
     assert channel_latency(memory, "hit") < dram < 1.3 * channel_latency(memory, "miss")
 
 
+def test_derate_is_what_reaches_the_engines_and_changes_no_simulation() -> None:
+    pattern = Pattern.model_validate({"size": "4KiB"})
+    whole, part = (
+        bandwidth(load_device("jetson-agx-orin", [f"derate={share}"]), pattern)
+        for share in (1.0, 0.8)
+    )
+    assert whole["bandwidth_gbps"] == part["bandwidth_gbps"] == whole["delivered_gbps"]
+    assert part["delivered_gbps"] == pytest.approx(0.8 * whole["bandwidth_gbps"])
+
+
 def test_writes_of_a_channel_are_written() -> None:
     found = bandwidth(load_device("hbm2-2.0"), pattern(size="1KiB", mix="0R:1W"))
     assert found["commands"].get("RD", 0) == 0 and found["utilization"] > 0.4

@@ -305,7 +305,8 @@ def test_the_variants_of_a_device_are_simulated_at_the_extent_alone(
     monkeypatch.setattr("hwmodel.measure.racm.conditions", lambda d: conditions(d)[:1])
     found = racm(DEVICE, ["controller.read_queue=32"], "16KiB", 0.7)
     names = ["two banks a piece", "8-bank mode", "no bank hash", "no channel hash"]
-    assert list(found.plausible) == names and len(found.left_out) == 2
+    assert list(found.plausible) == names and len(found.left_out) == 4
+    assert found.left_out["nothing lost on the way"] == "it divides out of alpha"
     assert all(len(each.points) == 1 for (each,) in found.plausible.values())
     alpha = record(found)["verdicts"][0]["plausible"]
     assert alpha[1]["variant"] == "8-bank mode" and alpha[1]["alpha"] > 0.97

@@ -125,6 +125,18 @@ def test_step_times_are_within_what_is_documented() -> None:
     assert -0.05 < prefill.error < 0.1
 
 
+def test_a_set_up_may_be_another_device_and_what_reaches_its_engines_counts(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        FILE.replace("clock.tCK: 0.9ns", "device: jetson-agx-orin").replace(
+            "source: s,", "source: s, setup: fast,"
+        )
+    )
+    (found,) = compare(load_measurements(str(file)))
+    assert found.derate == 0.9
+    assert 0.8 * 204.8 < found.model < 0.9 * 204.8
+
+
 @pytest.mark.parametrize(
     ("old", "new", "answer"),
     [
@@ -141,6 +153,7 @@ def test_step_times_are_within_what_is_documented() -> None:
         ("bandwidth: {size: 1KiB}", "latency: {window: 1GiB}", "expected|latency is in ns"),
         ("bandwidth: {size: 1KiB}", "decode: {batch: 0, context: 1}", r"cells\[0\].decode.batch"),
         ("clock.tCK: 0.9ns", "clock.tck: 0.9ns", r"mine.yaml:6: setups.fast: hbm2-2.0: .*tCK"),
+        ("clock.tCK: 0.9ns", "device: nothing", r"mine.yaml:6: setups.fast: nothing: no shipped"),
         ("14GB/s", "14x", "over: stands with a figure in x"),
         ("{size: 1KiB}", "{size: 1KiB}, runtime: it", "runtime: stands with decode"),
         (

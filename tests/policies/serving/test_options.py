@@ -102,6 +102,9 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "policy.paged.watermark": (
         {}, {"policy": {"name": "paged", "watermark": 0.2}}, "preemptions",
     ),
+    "policy.paged.indirection": (
+        {}, {"policy": {"name": "paged", "indirection": 1.5}}, "kv_gbps",
+    ),
     "policy.paged.cached_recompute": (
         {}, {"policy": {"name": "paged", "cached_recompute": False}}, "cached_tokens",
     ),

@@ -277,11 +277,11 @@ def test_check_lists_what_a_description_assumes() -> None:
 
 
 def test_patterns_as_ranges_over_the_plausible_variants() -> None:
-    """As described they are what `bandwidth` says; what is set is no longer varied."""
+    """As described they are what `bandwidth` delivers; what is set is no longer varied."""
     asked = ("bandwidth", "mlu370-x4", "--pattern", "random_16KiB")
     ranges = found(*asked, "--plausible", "--json")
     (row,) = ranges["patterns"]
-    assert row["gbps"]["as described"] == found(*asked, "--json")[0]["bandwidth_gbps"]
+    assert row["gbps"]["as described"] == found(*asked, "--json")[0]["delivered_gbps"]
     assert row["most"] == {"variant": "8-bank mode", "gbps": max(row["gbps"].values())}
     assert row["least"]["gbps"] == min(row["gbps"].values())
     assert ranges["variants"]["queues of 64"]["set"]["controller.read_queue"] == 64

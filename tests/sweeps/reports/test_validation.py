@@ -24,6 +24,13 @@ def test_the_table_and_the_record_agree() -> None:
     assert list(causes(FOUND)) == [cell["what"] for cell in cells if cell["cause"]]
 
 
+def test_a_derated_figure_stands_beside_the_simulated_one() -> None:
+    half = Compared(CELLS[0], CELLS[0].measured.value, 1.0, derate=0.5)
+    table = grid([half, FOUND[1]])
+    assert table.columns[-1] == "without derate"
+    assert [row[-1] for row in table.rows] == ["26.54 GB/s (+100.0%)", "–"]
+
+
 def test_whiskers_reach_none_where_the_model_is_within() -> None:
     near = Compared(CELLS[0], CELLS[0].measured.value * 1.02, CELLS[0].measured.value * 0.03)
     far, inside = errors({"u280": [FOUND[0], near]}).bars

@@ -1,0 +1,103 @@
+"""Is the time of a step what docs/step-time.md says, each loss charged once?"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from hwmodel.specs.device import Device
+from policies.allocators.allocator import Allocator
+from policies.engines.engine import Step
+from policies.memory.step import StepTimes
+from policies.serving.recorder import Recorder
+from policies.serving.serving import serve
+from tests.policies.small import MODEL, FakeMemory, device, mixed, spec
+
+STREAM = mixed(8)
+SHARE = 0.5
+OPTIONS = {"engine": {"max_model_len": 1024}}
+
+
+class Even(FakeMemory):
+    """Gives SHARE of the peak whatever is asked."""
+
+    def __call__(self, device: Device, d: Any, *, warmup_ns: float, measure_ns: float) -> Any:
+        found = super().__call__(device, d, warmup_ns=warmup_ns, measure_ns=measure_ns)
+        found.gbps = SHARE * device.peak_gbps
+        if math.isinf(measure_ns):
+            found.elapsed_ns = found.total_bytes / found.gbps
+        return found
+
+
+def by_hand(card: Device, step: Step, share: float, indirection: float) -> float:
+    """The formula of the page, seconds; `share` of the peak is the DRAM's."""
+    assert card.accelerator is not None
+    compute = card.accelerator.compute
+    bytes_s = share * card.accelerator.derate * card.peak_gbps * 1e9
+    decode_s, prefill_s = (
+        compute.peak(MODEL.weights) * part
+        for part in (compute.decode_efficiency, compute.prefill_efficiency)
+    )
+
+    def phase(flops_s: float, moved: float) -> float:
+        parts = flops_s, moved / bytes_s
+        return sum(parts) if compute.overlap == "sum" else max(parts)
+
+    tokens = sum(chunk.tokens for chunk in step.chunks)
+    ends = sum(chunk.last for chunk in step.chunks)
+    linear = step.tokens * (MODEL.layer_flops + MODEL.head_flops) / decode_s
+    linear += (tokens * MODEL.layer_flops + ends * MODEL.head_flops) / prefill_s
+    seen = step.context + step.tokens
+    triangles = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in step.chunks)
+    stored = sum(chunk.start for chunk in step.chunks)
+    kv = MODEL.kv_token_bytes
+    overhead_ns = compute.step_overhead + MODEL.layers * compute.layer_overhead
+    return (
+        float(overhead_ns) * 1e-9
+        + phase(linear, MODEL.step_weight_bytes)
+        + indirection * phase(seen * MODEL.attention_flops / decode_s, seen * kv)
+        + phase(triangles * MODEL.attention_flops / prefill_s, (stored + tokens) * kv)
+    )
+
+
+@pytest.mark.parametrize("overlap", ["max", "sum"])
+def test_a_step_takes_what_the_formula_says(overlap: str) -> None:
+    short = ("compute.step_overhead=1us", "compute.layer_overhead=1us")
+    card = device(4096, "derate=0.8", f"compute.overlap={overlap}", *short)
+    seen: list[tuple[float, float]] = []
+
+    class Watch(Recorder):
+        def step(
+            self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
+        ) -> None:
+            seen.append((float(times.total_s[0]), by_hand(card, step, SHARE, 1.25)))
+
+    options = spec(
+        memory={"fidelity": "full"}, policy={"name": "paged", "indirection": 1.25}, **OPTIONS
+    )
+    serve(card, MODEL, options, STREAM, seed=1, simulate=Even(), recorder=Watch())
+    assert len(seen) > 50
+    got, formula = zip(*seen, strict=True)
+    assert got == pytest.approx(formula, rel=1e-12)
+
+
+def efficiency(memory: dict[str, Any], derate: float) -> dict[str, float]:
+    found = serve(
+        device(4096, f"derate={derate}"), MODEL, spec(memory=memory, **OPTIONS), STREAM, seed=1,
+        simulate=FakeMemory(),
+    )  # fmt: skip
+    return dict(found.metrics["memory"]["efficiency"])
+
+
+@pytest.mark.parametrize("fidelity", ["analytic", "sampled", "full", "exhaustive"])
+def test_what_is_simulated_is_derated(fidelity: str) -> None:
+    whole, half = (efficiency({"fidelity": fidelity}, derate) for derate in (1.0, 0.5))
+    for phase in ("weights", "attention", "prefill"):
+        assert half[phase] == pytest.approx(whole[phase] / 2, rel=0.05), phase
+
+
+def test_what_is_given_is_not() -> None:
+    given = {"efficiency": 0.6, "attention": 0.4}
+    assert efficiency(given, 0.5) == efficiency(given, 1.0)
