@@ -132,7 +132,8 @@ def test_ctrl_c_keeps_what_was_finished_and_says_so(jobs: str, whole: Path, tmp_
     assert process.returncode == 130
     assert "Traceback" not in said
     kept = len(results(out))
-    assert f"interrupted: {kept} of 60 results are kept in {out}; --resume goes on" in said
+    expected = f"stopped by Ctrl-C; {kept} of 60 results are kept in {out}; the same command with"
+    assert f"{expected} --resume continues" in said
     run_sweep(load_sweep("smoke", MANY), out, True, 2, QUIET)
     same(out, whole)
 

@@ -128,7 +128,7 @@ def test_ctrl_c_keeps_what_was_told(whole: Path, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130, said
-    assert "trials are kept in" in said and "--resume goes on" in said
+    assert "trials are kept in" in said and "--resume continues" in said
     run(tiny(), out, resume=True)
     same(out, whole)
 
