@@ -213,7 +213,7 @@ def test_the_table_is_measured_for_the_best_so_far(whole: Path) -> None:
 
 def test_the_finale_is_on_replications_that_no_trial_saw(tmp_path: Path) -> None:
     small = [item for item in TINY if not item.startswith("trials")]
-    study = load_study("quick", [*small, "trials=4"])
+    study = load_study("quick", [*small, "trials=4", "memory=table"])
     done = run(study, tmp_path / "run")
     finale = done.finale
     assert finale is not None
