@@ -82,7 +82,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str], tmp_path: Path) -> None:
 
 
 def test_devices_lists_peaks_capacities_and_bounds(tmp_path: Path) -> None:
-    done = bankwise("devices", "--json", cwd=tmp_path)
+    done = bankwise("devices", "--no-simulate", "--json", cwd=tmp_path)
     found = {device["name"]: device for device in json.loads(done.stdout)["devices"]}
     mlu = found["mlu370-x4"]
     assert (mlu["kind"], mlu["channels"]) == ("accelerator", 24)
@@ -100,7 +100,7 @@ def test_devices_prints_a_table(tmp_path: Path) -> None:
 
 def test_set_changes_what_devices_says(tmp_path: Path) -> None:
     def random(*arguments: str) -> float:
-        done = bankwise("devices", "--json", *arguments, cwd=tmp_path)
+        done = bankwise("devices", "--no-simulate", "--json", *arguments, cwd=tmp_path)
         found = {device["name"]: device for device in json.loads(done.stdout)["devices"]}
         return float(found["lpddr5-6400-x16"]["bounds"]["random_1_burst"]["gbps"])
 
