@@ -8,6 +8,7 @@ import shutil
 import signal
 import tempfile
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # every simulation is done once a session, whichever worker asks for it, and none is left behind
@@ -18,10 +19,24 @@ if "BANKWISE_PROBE_CACHE" not in os.environ:
 # Ctrl-C is tested: a shell's background job ignores it, and so would what is started from here
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+DEAR = (
+    "test_study.py",
+    "test_run.py",
+    "test_full_memory.py",
+    "test_dask_cluster.py",
+    "test_wheel.py",
+)
+"""Files that take longest: begun first, so that no worker ends with one while others idle."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in DEAR)
+
+
 settings.register_profile(
     "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile(
-    "long", parent=settings.get_profile("ci"), derandomize=False, max_examples=3000
+    "long", parent=settings.get_profile("ci"), derandomize=False, max_examples=1000
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

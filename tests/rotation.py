@@ -18,10 +18,11 @@ def long(*values: Any) -> list[Any]:
     return [pytest.param(value, marks=pytest.mark.long) for value in values]
 
 
-def shared(values: Iterable[Any]) -> list[Any]:
-    """Every second value runs in `make test`; the others in the long suite alone."""
+def shared(values: Iterable[Any], first: int = 0) -> list[Any]:
+    """Every second value, from the place `first` (0 or 1), runs in `make test`; the others in the
+    long suite alone."""
     return [
-        pytest.param(value, marks=pytest.mark.long if turn % 2 else ())
+        pytest.param(value, marks=() if turn % 2 == first else pytest.mark.long)
         for turn, value in enumerate(values)
     ]
 

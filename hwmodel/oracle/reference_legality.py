@@ -34,6 +34,14 @@ class Lowered:
             )
             for row in memory.constraints
         ]
+        self.delaying = {
+            command: [
+                (number, DEPTH[OTHER.get(scope, scope)], delay, window)
+                for number, (scope, _, before, delay, window) in enumerate(self.rows)
+                if command in before
+            ]
+            for command in memory.commands
+        }
         self.segments = {
             kind: [
                 tuple(memory.ticks(d.latency) + memory.ticks(edge) for edge in pair)
@@ -92,12 +100,11 @@ class Legality:
         """
         if (command, places) not in self._ready:
             ready = 0
-            for number, (scope, _, before, delay, window) in enumerate(self.lowered.rows):
-                if command in before:
-                    for instance in _instances(scope, places):
-                        ticks = self.history.get((number, instance), [])
-                        if len(ticks) >= window:
-                            ready = max(ready, ticks[-window] + delay)
+            for number, depth, delay, window in self.lowered.delaying[command]:
+                for instance in {place[:depth] for place in places}:
+                    ticks = self.history.get((number, instance), ())
+                    if len(ticks) >= window and ticks[-window] + delay > ready:
+                        ready = ticks[-window] + delay
             self._ready[command, places] = ready
         return self._ready[command, places]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal
 
 from pydantic import model_validator
@@ -71,7 +72,7 @@ class MemorySpec(Strict):
     plausible: dict[str, Plausible] = {}
     """Name -> what it may be instead, where its vendor publishes nothing."""
 
-    @property
+    @cached_property
     def tick_clock(self) -> Clock:
         return Clock(self.clock.tCK, self.clock.ticks_per_ck)
 
@@ -90,7 +91,7 @@ class MemorySpec(Strict):
         """Value of a timing expression in ticks, rounded up."""
         return self.tick_clock.ticks(self.clocks(expression))
 
-    @property
+    @cached_property
     def timing_clocks(self) -> dict[str, Fraction]:
         """Every timing in clocks; nanoseconds are rounded up to whole ticks."""
         clock = self.tick_clock
@@ -99,7 +100,7 @@ class MemorySpec(Strict):
             for name, (unit, value) in self.timing.items()
         }
 
-    @property
+    @cached_property
     def exact_clocks(self) -> dict[str, Fraction]:
         """Every timing in clocks, not rounded."""
         return {

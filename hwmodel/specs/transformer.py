@@ -74,16 +74,6 @@ class TransformerSpec(Strict):
         return found
 
     @property
-    def weight_bits(self) -> float:
-        """Effective bits of a parameter: scales and wider parts included."""
-        return 8 * self.weight_bytes / self.parameters
-
-    @property
-    def kv_bits(self) -> float:
-        """Effective bits of a number of K or V, scales included."""
-        return 8 * self.kv_head_bytes / self.head_dim
-
-    @property
     def activations(self) -> ComputeType:
         """Type of what flows between layers: the weights' own, or fp16 where those are quantised
         (assumed)."""

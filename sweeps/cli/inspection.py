@@ -37,6 +37,7 @@ KINDS = [
 ]  # fmt: skip
 TRACES = (".csv", ".gz")
 """Endings of trace files, which are checked too."""
+FILES = (".yaml", ".yml", *TRACES)
 
 
 def inspect(targets: list[str], overrides: list[str], assumed: bool = False) -> int:
@@ -82,16 +83,12 @@ def _files(targets: list[str]) -> list[str]:
 
 
 def _named(target: str) -> list[str]:
-    """The file itself, or every shipped description of that name."""
-    if Path(target).is_file() or "/" in target:
-        return [target]
+    """Every shipped description of that name, or else the file itself."""
     found = [str(find(kind, target)) for kind in FOLDERS if target in names(kind)]
-    if not found and Path(target).suffix:
-        return [target]
-    if not found:
-        known = sorted({name for kind in FOLDERS for name in names(kind)})
-        raise DescriptionError(f"no file or shipped name {target!r}; {nearest(target, known)}")
-    return found
+    if found or "/" in target or target.endswith(FILES) or Path(target).is_file():
+        return found or [target]
+    known = sorted({name for kind in FOLDERS for name in names(kind)})
+    raise DescriptionError(f"no file or shipped name {target!r}; {nearest(target, known)}")
 
 
 def _check(file: str, overrides: list[str]) -> str:

@@ -271,11 +271,11 @@ def main(arguments: list[str] | None = None) -> Any:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(DONE)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        print("stopped by Ctrl-C", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except Exception as error:
         if (code := getattr(error, "exit_code", None)) is not None:
-            print("interrupted: " * (code == INTERRUPTED) + str(error), file=sys.stderr)
+            print("stopped by Ctrl-C; " * (code == INTERRUPTED) + str(error), file=sys.stderr)
             sys.exit(code)
         text = _failure(error)
         if text is None:

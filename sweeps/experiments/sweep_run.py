@@ -46,7 +46,8 @@ class Interrupted(Exception):
     def __init__(self, run: Run, total: int) -> None:
         kept = f"{len(run.records)} of {total} results are kept in {run.directory.path}"
         nothing = "nothing was finished, nothing was written"
-        super().__init__(f"{kept}; --resume goes on" if run.records else nothing)
+        again = "the same command with --resume continues"
+        super().__init__(f"{kept}; {again}" if run.records else nothing)
         self.run, self.total = run, total
 
 

@@ -165,7 +165,7 @@ class Table:
     def state(self) -> str:
         """How much of the run is there."""
         if self.done < self.total:
-            return f"unfinished: {self.done} of {self.total} {self.counted}; --resume goes on"
+            return f"unfinished: {self.done} of {self.total} {self.counted}; --resume continues"
         return f"{self.done} {self.counted}"
 
     @property

@@ -93,7 +93,7 @@ def _interruptible(run: StudyRun) -> Iterator[None]:
         if not run.is_open:
             raise StudyInterrupted("nothing was finished, nothing was written") from None
         kept = f"{len(run.told())} of {run.total} trials are kept in {run.directory.path}"
-        raise StudyInterrupted(f"{kept}; --resume goes on") from None
+        raise StudyInterrupted(f"{kept}; the same command with --resume continues") from None
     finally:
         run.directory.release()
 

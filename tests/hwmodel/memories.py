@@ -7,8 +7,8 @@ avoided, and said.
 
 from __future__ import annotations
 
-import copy
 import functools
+import pickle
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -50,15 +50,17 @@ class Case:
 
 
 @functools.cache
-def _shipped(name: str) -> Document:
+def _shipped(name: str) -> bytes:
+    """Pickled: a copy of it comes back in a fifth of the time of a deep copy."""
     found = load(find("memories", name))
     complete(found)
-    return found
+    return pickle.dumps(found)
 
 
 def document(name: str) -> Document:
     """A shipped memory's document, free to be changed."""
-    return copy.deepcopy(_shipped(name))
+    found: Document = pickle.loads(_shipped(name))
+    return found
 
 
 def spec(name: str, **changes: Any) -> MemorySpec:

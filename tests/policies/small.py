@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ MODEL = TransformerSpec(
 """256 bytes of KV a token; weights below 2 MiB."""
 
 
+@functools.cache
 def device(slots: int, *overrides: str) -> Device:
     """mlu370-x4 with room for `slots` token slots (a multiple of 64) of MODEL, all memory used and
     nothing lost on the way."""

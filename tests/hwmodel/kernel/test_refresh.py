@@ -16,7 +16,7 @@ from hwmodel.oracle.command_log import CODE
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import spec
 from tests.hwmodel.one_channel import simulate_channel
-from tests.rotation import long
+from tests.rotation import rotated
 
 INTERVALS = 40
 NAMES = ["lpddr5-6400-x16", "lpddr5-6400-x16-8b", "hbm2e-3.2", "ddr5-4800-x32"]
@@ -44,19 +44,16 @@ def requests(memory: MemorySpec, traffic: str) -> tuple[np.ndarray, np.ndarray, 
     return arrival, address, (chance.random(len(arrival)) < 0.3).astype(np.int64)
 
 
-POSTPONING = [0, 1, 8, *long(2, 4)]
+ORDERS = [("per_bank", "round_robin"), ("per_bank", "idle_first"), ("all_bank", "round_robin")]
 
 
-@pytest.mark.parametrize("traffic", TRAFFIC)
-@pytest.mark.parametrize("postpone", POSTPONING)
 @pytest.mark.parametrize(
-    ("policy", "order"),
-    [("per_bank", "round_robin"), ("per_bank", "idle_first"), ("all_bank", "round_robin")],
+    ("traffic", "name", "of", "postpone"), rotated(TRAFFIC, NAMES, ORDERS, [0, 8, 1, 2, 4])
 )
-@pytest.mark.parametrize("name", NAMES)
 def test_each_bank_has_its_refreshes(
-    name: str, policy: str, order: str, postpone: int, traffic: str
+    traffic: str, name: str, of: tuple[str, str], postpone: int
 ) -> None:
+    policy, order = of
     memory = spec(
         name,
         controller__refresh=policy,

@@ -18,7 +18,7 @@ from hwmodel.oracle.refresh_audit import longest_gap
 from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, document, spec
-from tests.rotation import rotated
+from tests.rotation import LONG, rotated
 
 LPDDR5 = spec("lpddr5-6400-x16")
 HBM2E = spec("hbm2e-3.2")
@@ -528,7 +528,7 @@ def test_auditor_accepts_the_oracle_on_shipped_memories(name: str, policy: str) 
     burst = memory.organisation.burst_bytes
     requests = [
         (i * 8, int(chance.integers(0, 1 << 14)) * burst, bool(chance.random() < 0.3))
-        for i in range(1500)
+        for i in range(1500 if LONG else 500)
     ]
     result = simulate(memory, requests)
     assert audit(memory, command_log(result.commands), end_tick=result.end_tick) == []

@@ -46,7 +46,8 @@ def stored(model: TransformerSpec, weights: str) -> TransformerSpec:
 def test_effective_bits_of_whole_models(
     model: TransformerSpec, weights: str, bits: float, digits: int
 ) -> None:
-    assert round(stored(model, weights).weight_bits, digits) == bits
+    found = stored(model, weights)
+    assert round(8 * found.weight_bytes / found.parameters, digits) == bits
 
 
 @pytest.mark.parametrize(
@@ -189,4 +190,5 @@ def test_a_format_of_ones_own(tmp_path: Path) -> None:
     file.write_text(
         "{kind: format, name: q5, summary: '', stores: [kv], bits: 5, block: 32, scale_bits: 16}"
     )
-    assert load_model("llama-2-7b", [f"kv={file}"]).kv_bits == 5.5
+    found = load_model("llama-2-7b", [f"kv={file}"])
+    assert 8 * found.kv_head_bytes / found.head_dim == 5.5

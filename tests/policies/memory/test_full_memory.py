@@ -37,7 +37,7 @@ def served(fidelity: str, policy: str, count: int = 50) -> Any:
 
 @pytest.mark.parametrize("policy", ["odma", *long("paged")])
 def test_one_layer_stands_for_the_others(policy: str) -> None:
-    full, exhaustive = (served(name, policy) for name in ("full", "exhaustive"))
+    full, exhaustive = (served(name, policy, 30) for name in ("full", "exhaustive"))
     ratio = full["output_tokens_per_s"] / exhaustive["output_tokens_per_s"]
     assert ratio == pytest.approx(1, abs=0.005)
     shares = [m["memory"]["phases"]["attention"]["efficiency"] for m in (full, exhaustive)]
@@ -146,8 +146,8 @@ each_case = pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.device}-{c
 
 
 def test_sampled_agrees_with_full_on_drawn_steps() -> None:
-    found = CASES[1]._replace(count=60).agreement(8)
-    assert found.steps == 8
+    found = CASES[1]._replace(count=40).agreement(5)
+    assert found.steps == 5
     assert found.time_ratio == pytest.approx(1, abs=0.03)
 
 
@@ -199,10 +199,10 @@ def test_what_a_layer_loses_grows_with_the_root_of_its_length() -> None:
     measure = Probe(load_device("a100-80gb"), spec, simulate_system)
     layers = {0: scattered(64 << 20)}
     rng = np.random.default_rng(1)
-    probes = [measure.measure(layers.__getitem__, 1, "slice", rng, True) for _ in range(6)]
+    probes = [measure.measure(layers.__getitem__, 1, "slice", rng, True) for _ in range(4)]
     beside = [found.beside for found in probes if found.beside is not None]
-    assert len(beside) == 6 and not any(found.exact for found in probes)
-    window_ns = math.fsum(found.elapsed_ns for found in probes) / 6
+    assert len(beside) == 4 and not any(found.exact for found in probes)
+    window_ns = math.fsum(found.elapsed_ns for found in probes) / 4
     whole, _ = measure.whole([measure.deal(layers[0], "slice")])
     at_peak_ns = probes[0].at_peak_ns
     assert at_peak_ns / window_ns > 1.01 * whole

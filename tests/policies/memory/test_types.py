@@ -147,7 +147,8 @@ def test_tensor_parallel_needs_links() -> None:
 
 def test_a_description_names_types_and_cards() -> None:
     part = model_of_a_card(spec(weights="int8", kv="fp8", tensor_parallel=2), LLAMA)
-    assert part.weight_bits == part.kv_bits == 8 and part.heads == 16
+    assert part.weight_bytes == part.parameters and part.kv_head_bytes == part.head_dim
+    assert part.heads == 16
     # half the bytes a token, twice the tokens
     stream = mixed(100)
     wide = run(2048, stream).metrics["kv_capacity_tokens"]

@@ -16,6 +16,7 @@ from policies.serving.recorder import Recorder
 from policies.serving.serving import build_replica, serve
 from tests.policies.allocators.contract import cases
 from tests.policies.small import MODEL, FakeMemory, device, mixed, requests, run, spec
+from tests.rotation import shared
 
 CASES = cases()
 STREAM = mixed(240)
@@ -69,7 +70,7 @@ def test_one_card_is_no_node() -> None:
     assert one.metrics == alone.metrics and "node" not in one.metrics
 
 
-@pytest.mark.parametrize("options", [c[1] for c in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize("options", shared(c[1] for c in CASES), ids=[c[0] for c in CASES])
 def test_everybody_is_served_once_by_every_policy(options: Any) -> None:
     changes = {
         **node(3, placement="pressure"), "policy": options.model_dump(),
@@ -155,7 +156,7 @@ def test_the_warm_up_is_the_nodes() -> None:
     assert metrics["steady_output_tokens_per_s"] > 0
 
 
-@pytest.mark.parametrize("options", [c[1] for c in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize("options", shared((c[1] for c in CASES), 1), ids=[c[0] for c in CASES])
 def test_memory_of_all_cards_is_empty_in_the_end(options: Any) -> None:
     served = spec(
         policy=options.model_dump(), predictor={"kind": "lognormal", "sigma": 0.6}, **node(3)

@@ -82,7 +82,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str], tmp_path: Path) -> None:
 
 
 def test_devices_lists_peaks_capacities_and_bounds(tmp_path: Path) -> None:
-    done = bankwise("devices", "--json", cwd=tmp_path)
+    done = bankwise("devices", "--no-simulate", "--json", cwd=tmp_path)
     found = {device["name"]: device for device in json.loads(done.stdout)["devices"]}
     mlu = found["mlu370-x4"]
     assert (mlu["kind"], mlu["channels"]) == ("accelerator", 24)
@@ -100,7 +100,7 @@ def test_devices_prints_a_table(tmp_path: Path) -> None:
 
 def test_set_changes_what_devices_says(tmp_path: Path) -> None:
     def random(*arguments: str) -> float:
-        done = bankwise("devices", "--json", *arguments, cwd=tmp_path)
+        done = bankwise("devices", "--no-simulate", "--json", *arguments, cwd=tmp_path)
         found = {device["name"]: device for device in json.loads(done.stdout)["devices"]}
         return float(found["lpddr5-6400-x16"]["bounds"]["random_1_burst"]["gbps"])
 
@@ -114,10 +114,22 @@ def test_check_finds_no_mistake_in_what_ships(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["mlu370-x4", "quickstart", "llama-2-7b", str(ROOT / "yaml/models")]
+    "target", ["mlu370-x4", "hbm2-2.0", "llama-2-7b", str(ROOT / "yaml/models")]
 )
 def test_check_takes_names_and_folders(target: str, tmp_path: Path) -> None:
     assert bankwise("check", target, cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("hbm2-2.1", "no file or shipped name 'hbm2-2.1'; did you mean 'hbm2-2.0'?"),
+        ("mine.yaml", "mine.yaml: no such file"),
+        ("none.csv.gz", "none.csv.gz: no such file"),
+    ],
+)
+def test_check_refuses_what_is_not_there(target: str, said: str, tmp_path: Path) -> None:
+    assert refusal("check", target, cwd=tmp_path) == said
 
 
 @pytest.mark.parametrize(

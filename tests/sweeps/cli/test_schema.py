@@ -15,20 +15,20 @@ import yaml
 from hwmodel.description.description import DescriptionError
 from sweeps.cli.inspection import KINDS
 from sweeps.cli.schema import DESCRIPTIONS, schema
+from tests.rotation import long
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "yaml").rglob("*.yaml"))
 FREE = {"sources", "timing", "device_set", "model_set", "workload_set", "memory_set", "densities"}
 """Mappings whose keys are names."""
+LARGE = {"sweep", "study"}
+"""Schemas that take seconds to check."""
 
 
 @pytest.fixture(scope="module")
 def validators() -> dict[str, Draft202012Validator]:
-    found = {kind: Draft202012Validator(schema(kind)) for kind in DESCRIPTIONS}
-    for validator in found.values():
-        validator.check_schema(validator.schema)
-    return found
+    return {kind: Draft202012Validator(schema(kind)) for kind in DESCRIPTIONS}
 
 
 def read(file: str) -> dict[str, Any]:
@@ -38,6 +38,11 @@ def read(file: str) -> dict[str, Any]:
 
 def test_every_kind_that_is_checked_has_a_schema() -> None:
     assert set(DESCRIPTIONS) == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", [*sorted({*KINDS} - LARGE), *long(*sorted(LARGE))])
+def test_each_is_a_schema(kind: str, validators: dict[str, Draft202012Validator]) -> None:
+    Draft202012Validator.check_schema(validators[kind].schema)
 
 
 @pytest.mark.parametrize("file", SHIPPED)

@@ -128,7 +128,7 @@ def test_ctrl_c_keeps_what_was_told(whole: Path, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130, said
-    assert "trials are kept in" in said and "--resume goes on" in said
+    assert "trials are kept in" in said and "--resume continues" in said
     run(tiny(), out, resume=True)
     same(out, whole)
 
@@ -213,7 +213,7 @@ def test_the_table_is_measured_for_the_best_so_far(whole: Path) -> None:
 
 def test_the_finale_is_on_replications_that_no_trial_saw(tmp_path: Path) -> None:
     small = [item for item in TINY if not item.startswith("trials")]
-    study = load_study("quick", [*small, "trials=4"])
+    study = load_study("quick", [*small, "trials=4", "memory=table"])
     done = run(study, tmp_path / "run")
     finale = done.finale
     assert finale is not None
