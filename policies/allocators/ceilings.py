@@ -14,19 +14,18 @@ from typing import Any, Literal
 import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
-from policies.allocators.arena import Arena, Fit
+from policies.allocators.arena import Arena
 from policies.allocators.capabilities import Caches, OnDemand, Swaps
+from policies.allocators.compaction import ArenaOptions
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.reservation import ReservingAllocator
 from policies.requests.requests import IntArray
 
 
-class OracleOptions(PolicyOptions):
+class OracleOptions(ArenaOptions):
     """Options of `oracle`."""
 
     name: Literal["oracle"] = "oracle"
-    fit: Fit = "first"
-    """Which hole a reservation takes (assumed)."""
 
 
 class OracleAllocator(ReservingAllocator):

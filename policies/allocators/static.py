@@ -10,21 +10,20 @@ from typing import Literal
 
 import numpy as np
 
-from policies.allocators.allocator import Demand, Limits, PolicyOptions
-from policies.allocators.arena import Arena, Fit
+from policies.allocators.allocator import Demand, Limits
+from policies.allocators.arena import Arena
+from policies.allocators.compaction import ArenaOptions
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.reservation import ReservingAllocator
 from policies.requests.requests import IntArray
 
 
-class StaticOptions(PolicyOptions):
+class StaticOptions(ArenaOptions):
     """Options of `static`."""
 
     name: Literal["static"] = "static"
     reserve: Literal["prompt_plus_max_tokens", "max_model_len"] = "prompt_plus_max_tokens"
     """What the worst case is."""
-    fit: Fit = "first"
-    """Which hole a reservation takes (assumed)."""
 
 
 class StaticAllocator(ReservingAllocator):

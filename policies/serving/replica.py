@@ -77,6 +77,7 @@ class Replica:
         if self._learns is not None:
             self._learns.clock(begin_s)
         step = engine.schedule()
+        fitting = engine.fitting(step)
         if self._watch:
             self._watch.scheduled(begin_s, step)
         times, ends = self._times(step, until_s)
@@ -84,7 +85,9 @@ class Replica:
         engine.repeat(step, rounds - 1)
         self.memory.passed(rounds)
         self.now_s = float(ends[rounds])
-        self.metrics.steps(step, times, engine.allocator, engine.running, begin_s, reserved)
+        self.metrics.steps(
+            step, times, engine.allocator, engine.running, begin_s, reserved, fitting
+        )
         if self._watch:
             self._watch.stepped(begin_s, step, times)
         return self._complete(step, rounds)

@@ -351,5 +351,5 @@ def capacity_task(experiment: ExperimentSpec) -> float:
     served = outputs[changed.warmup_requests :]
     if (most := changed.serving.engine.max_tokens) is not None:
         served = np.minimum(served, most)
-    steady = float(metrics["steady_output_tokens_per_s"] / served.mean())
+    steady = float(metrics["output_tokens_per_s"] / served.mean())
     return max(steady, float(metrics["requests_per_s"]))

@@ -14,6 +14,7 @@ from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptio
 from policies.allocators.capabilities import (
     Caches,
     Classifies,
+    Contiguous,
     CopiesOnWrite,
     Learns,
     Migrates,
@@ -162,10 +163,32 @@ class Contract(RuleBasedStateMachine):
         if not allocator.reserve(request, demand, tokens):
             assert state(allocator) == before
             return False
+        self.compact()
         life.held, life.places = 0, np.zeros(0, np.int64)
         self.held[request] = life
         self.store(request, tokens, found)
         return True
+
+    def compact(self) -> None:
+        """Runs may have moved to admit a request: their tokens move with them, by the copies that
+        are to be charged where they are."""
+        allocator = self.allocator
+        if not isinstance(allocator, Contiguous):
+            return
+        found = {move.request: move for move in allocator.moves()}
+        content = self.content.copy()
+        for request, life in self.held.items():
+            places = self.slots(request)
+            if (places == life.places).all():
+                assert request not in found
+                continue
+            assert self.options.compaction != "none"
+            if self.options.compaction == "copied":
+                move = found[request]
+                assert (move.source, move.target) == (life.places[0], places[0])
+                assert (move.tokens, move.left) == (life.held, allocator.reserved[request])
+            self.content[places] = content[life.places]
+            life.places = places
 
     @precondition(lambda self: self.next < REQUESTS)
     @rule(
@@ -318,6 +341,7 @@ class Contract(RuleBasedStateMachine):
         if not self.allocator.swap_in(request):
             assert state(self.allocator) == before
             return
+        self.compact()
         tokens, life.held, life.places = life.held, 0, np.zeros(0, np.int64)
         self.held[request] = self.away.pop(request)
         self.store(request, tokens, found)
