@@ -100,6 +100,9 @@ class ContiguousAllocator(Allocator, Contiguous, Swaps):
         return True
 
     def moves(self) -> list[Migration]:
+        if not self._moved:
+            self._fresh.clear()
+            return []
         found = [
             Migration(
                 request, source, int(self.start[request]), int(self.stored[request]),

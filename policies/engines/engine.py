@@ -155,6 +155,7 @@ class Engine(ABC):
         self._relenting = False  # a refused request may be admitted though no request leaves
         self._tag = 0  # of the batch
         self._overtaken = 0  # times that the head of the line was overtaken
+        self._sizes: dict[tuple[int, int, tuple[int, ...]], int] = {}  # that `fitting` saw last
         self._fitting = (-1, 0, 0)  # (changes, free slots, what `fitting` found then)
         # what the allocator can do, or None
         self._on_demand = allocator if isinstance(allocator, OnDemand) else None
@@ -191,9 +192,13 @@ class Engine(ABC):
             return 0  # after a preemption nothing was tried
         free = self.allocator.free_slots
         if self._fitting[:2] != (self.changes, free):
-            slots = 0
+            slots, known, self._sizes = 0, self._sizes, {}
+            bounds = () if self._classifying is None else self._classifying.bounds
             for request in self.waiting:
-                size = self._contiguous.size(request, self._demand(request))
+                key = request, int(self.left[request]), bounds
+                if (size := known.get(key, 0)) == 0:
+                    size = self._contiguous.size(request, self._demand(request))
+                self._sizes[key] = size
                 if slots + size > free:
                     break
                 slots += size

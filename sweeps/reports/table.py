@@ -88,7 +88,10 @@ class Row:
         return (self.mean(BACKLOG) or 0.0) >= OVERLOADED
 
     def _grows(self, metric: str) -> bool:
-        return metric.split(".")[0] in GROWING and self.overloaded
+        first, *rest = metric.split(".")
+        if first == "at_share" and rest[0] in GROWING:
+            return (self.mean(f"at_share.{BACKLOG}") or 0.0) >= OVERLOADED
+        return first in GROWING and self.overloaded
 
     def interval(self, metric: str) -> Interval | None:
         """Mean and interval of a metric, None where no replication has it."""

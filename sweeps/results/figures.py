@@ -17,7 +17,7 @@ BACKLOG = "backlog_share"
 """Metric: counted requests that had no token when the last one arrived."""
 OVERLOADED = 0.1
 """Backlog from which the load is above capacity (assumed)."""
-GROWING = ("ttft_s", "latency_s", "slo")
+GROWING = ("ttft_s", "latency_s", "slo", "goodput_per_s")
 """Metrics that grow with the length of a run whose load is above capacity."""
 REFERENCE = "reference"
 """The control that a sweep's references are, which do not compete."""
