@@ -87,10 +87,12 @@ def grid(table: Table, group: Group, title: str = "") -> Grid:
 def _load(group: Group) -> str:
     """Whose latencies are not shown, and at which load those of a second pass are."""
     names = [row.name for row in group.main() if row.overloaded]
-    text = (
-        f" The load is above the capacity of {listed(names)}: time to first token and latency grow"
-    )
-    text = f"{text} with the run and are not shown." if names else ""
+    text = ""
+    if names:
+        text = (
+            f" The load is above the capacity of {listed(names)}: time to first token and latency"
+            " grow with the run and are not shown."
+        )
     shares = {found for row in group.main() if (found := row.mean("at_share.share"))}
     if shares:
         text += f" Below capacity: at {share(max(shares))} of each one's own rate at saturation."
