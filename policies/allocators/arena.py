@@ -80,6 +80,14 @@ class Arena:
             self._starts.insert(at, start)
             self._sizes.insert(at, size)
 
+    def join(self, first: int, last: int) -> None:
+        """The holes `first` to `last`, by address, are one at the end of the last: what was
+        allocated between them has moved down."""
+        size = sum(self._sizes[first : last + 1])
+        end = self._starts[last] + self._sizes[last]
+        self._starts[first : last + 1] = [end - size]
+        self._sizes[first : last + 1] = [size]
+
     def _choose(self, size: int) -> int | None:
         """Index of the hole that the fit rule takes."""
         if self.fit == "first":

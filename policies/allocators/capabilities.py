@@ -38,6 +38,19 @@ class OnDemand(ABC):
         `advance(requests, ...)` than it is now, int64 (rounds,)."""
 
 
+class Contiguous(ABC):
+    """Reserves one run of slots at admission."""
+
+    @abstractmethod
+    def size(self, request: int, demand: Demand) -> int:
+        """Slots to reserve for a request that is admitted now, or again."""
+
+    @abstractmethod
+    def moves(self) -> list[Migration]:
+        """Copies of compaction since the last call, a request once. Its tokens are where
+        `Migration.target` says; there is nothing to settle."""
+
+
 class Migrates(ABC):
     """Moves a request to a larger place when it has outgrown its own."""
 

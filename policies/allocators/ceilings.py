@@ -14,19 +14,18 @@ from typing import Any, Literal
 import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
-from policies.allocators.arena import Arena, Fit
+from policies.allocators.arena import Arena
 from policies.allocators.capabilities import Caches, OnDemand, Swaps
+from policies.allocators.compaction import ArenaOptions
 from policies.allocators.kv_layout import KvLayout, Units
-from policies.allocators.reservation import ReservingAllocator, RunOptions
+from policies.allocators.reservation import ReservingAllocator
 from policies.requests.requests import IntArray
 
 
-class OracleOptions(RunOptions):
+class OracleOptions(ArenaOptions):
     """Options of `oracle`."""
 
     name: Literal["oracle"] = "oracle"
-    fit: Fit = "first"
-    """Which hole a reservation takes (assumed)."""
 
 
 class OracleAllocator(ReservingAllocator):
@@ -47,7 +46,7 @@ class OracleAllocator(ReservingAllocator):
         return needed
 
     def size(self, request: int, demand: Demand) -> int:
-        return int(_stored(demand.prompt, demand.output, demand.samples))
+        return int(_stored(demand.prompt, demand.output, demand.samples)) + self.slack
 
 
 class IdealOptions(PolicyOptions):

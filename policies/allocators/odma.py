@@ -16,9 +16,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.arena import Fit
 from policies.allocators.buckets import Buckets, align_up
 from policies.allocators.capabilities import Classifies, Learns, Migrates, Migration, Reports
+from policies.allocators.compaction import ArenaOptions
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.pools import (
     PartitionedPools,
@@ -28,7 +28,7 @@ from policies.allocators.pools import (
     SharedPools,
     Split,
 )
-from policies.allocators.reservation import ContiguousAllocator, RunOptions
+from policies.allocators.reservation import ContiguousAllocator
 from policies.allocators.score import Guess, Outcome, Score
 from policies.predictors.prediction import Predictive, entropy
 from policies.requests.requests import IntArray
@@ -43,7 +43,7 @@ CONSTANT = 0.5
 """Uncertainty of everything where it is constant (assumed)."""
 
 
-class OdmaOptions(RunOptions):
+class OdmaOptions(ArenaOptions):
     """Options of `odma`; the paper's values where it gives one."""
 
     name: Literal["odma"] = "odma"
@@ -96,8 +96,6 @@ class OdmaOptions(RunOptions):
     """What to do when a request has outgrown its place and there is no room for a large one:
     preempt it, or preempt the last running one, or move it to the next larger bucket that has room
     and preempt it if none has (assumed)."""
-    fit: Fit = "first"
-    """Which hole a reservation takes (assumed)."""
 
     @model_validator(mode="after")
     def _buckets_are_consistent(self) -> OdmaOptions:
@@ -117,6 +115,8 @@ class OdmaOptions(RunOptions):
         if self.pool == "partitioned":
             if self.pool_share == 0:
                 raise ValueError("pool_share: partitioned pools keep a share for large ones")
+            if self.compaction != "none":
+                raise ValueError("compaction: the blocks of partitioned pools do not move")
         elif self.pool_split or self.repartition:
             raise ValueError("pool_split and repartition belong to pool: partitioned")
         return self
@@ -204,6 +204,8 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
             raise ValueError(f"request {request} already holds memory")
         decision = self._decide(demand)
         place = self._place(decision, demand)
+        if place is None and self._pools_make_room(decision):
+            place = self._place(decision, demand)
         if place is None:
             return False
         self._tags[request] = decision.bucket
@@ -245,6 +247,9 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         self._require(request)
         self._pools.give_back(Place(int(self.start[request]), int(self.reserved[request])))
         return self._vacate(request)
+
+    def size(self, request: int, demand: Demand) -> int:
+        return self._decide(demand).slots
 
     def tag(self, request: int, demand: Demand) -> int:
         """The bucket of a resident, or the one that another request would have now."""
@@ -342,6 +347,11 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         if place is None and larger:
             place = self._pools.place_large(self._large(demand))
         return place
+
+    def _pools_make_room(self, decision: _Decision) -> bool:
+        """Compact the arena of an admission; whether it has a place now."""
+        arena = self._pools.arena(large=decision.bucket == self.options.buckets)
+        return arena is not None and self._make_room(arena, decision.slots)
 
     def _larger(self, request: int) -> Place | None:
         """The larger place of a request that has outgrown its own; None if there is none."""

@@ -52,6 +52,9 @@ class Pools(Protocol):
     def place_large(self, slots: int) -> Place | None:
         """A large reservation. None (nothing changes) if there is no room."""
 
+    def arena(self, large: bool) -> Arena | None:
+        """The space of bucket reservations, or of large ones, where runs of any size lie."""
+
     def give_back(self, place: Place) -> None:
         """Free a place."""
 
@@ -91,6 +94,9 @@ class SharedPools:
 
     def place_large(self, slots: int) -> Place | None:
         return _take(self._large, slots)
+
+    def arena(self, large: bool) -> Arena | None:
+        return self._large if large else self._all
 
     def give_back(self, place: Place) -> None:
         (self._large if place.start >= self._large.start else self._all).give_back(*place)
@@ -220,6 +226,9 @@ class PartitionedPools:
 
     def place_large(self, slots: int) -> Place | None:
         return _take(self._large, slots)
+
+    def arena(self, large: bool) -> Arena | None:
+        return None
 
     def give_back(self, place: Place) -> None:
         if place.start >= self._large.start:

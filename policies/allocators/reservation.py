@@ -6,25 +6,16 @@ only decide how large it is.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Annotated, Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-from pydantic import Field
 
-from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
-from policies.allocators.capabilities import Swaps
+from policies.allocators.allocator import Allocator, Demand, Limits
+from policies.allocators.arena import Arena
+from policies.allocators.capabilities import Contiguous, Migration, Swaps
+from policies.allocators.compaction import ArenaOptions, Runs, compact
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.requests.requests import IntArray
-
-
-class RunOptions(PolicyOptions):
-    """What policies with one run a request have in common; `orca` has it not, as a buddy's blocks
-    begin at multiples of their size."""
-
-    stagger: Annotated[int, Field(ge=0)] = 0
-    """Slots of a reservation that stay empty behind its run, so that runs of equal size do not all
-    begin at multiples of a power of two, and meet in the same banks (docs/traffic.md)."""
 
 
 class Space(Protocol):
@@ -48,17 +39,21 @@ class _Away(NamedTuple):
     stored: int
 
 
-class ContiguousAllocator(Allocator, Swaps):
+class ContiguousAllocator(Allocator, Contiguous, Swaps):
     """An allocator whose reservation is one run of slots, `start[request]`; a policy calls
     `_occupy` and `_vacate`. `_demands`: the demand of each resident at its admission."""
 
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: Any) -> None:
         super().__init__(layout, requests, limits, options)
         self.start = np.full(requests, -1, np.int64)
-        self.slack = options.stagger if isinstance(options, RunOptions) else 0
+        self.slack = options.stagger if isinstance(options, ArenaOptions) else 0
         """Slots at the end of each reservation that no token may take."""
         self._demands: dict[int, Demand] = {}
         self._away: dict[int, _Away] = {}
+        self._moved: dict[int, int] = {}
+        """Where the runs lay that compaction has moved since the last `moves`."""
+        self._fresh: set[int] = set()
+        """Requests admitted since then: they have stored nothing yet."""
 
     @property
     def preempts(self) -> Literal["last", "itself"]:
@@ -107,13 +102,54 @@ class ContiguousAllocator(Allocator, Swaps):
         del self._away[request]
         return True
 
+    def moves(self) -> list[Migration]:
+        if not self._moved:
+            self._fresh.clear()
+            return []
+        found = [
+            Migration(
+                request, source, int(self.start[request]), int(self.stored[request]),
+                int(self.reserved[request]),
+            )
+            for request, source in self._moved.items()
+            if self.resident[request] and source != self.start[request]
+        ]  # fmt: skip
+        self._moved.clear()
+        self._fresh.clear()
+        return found
+
+    def _make_room(self, arena: Arena, size: int) -> bool:
+        """By compaction, where the options allow it; whether there is a hole of `size` now."""
+        options = self.options
+        if not isinstance(options, ArenaOptions) or options.compaction == "none":
+            return False
+        if size > arena.free:
+            return False
+        held = np.flatnonzero(self.resident)
+        held = held[np.argsort(self.start[held])]
+        tokens = self.stored[held].copy()
+        tokens[np.isin(held, list(self._fresh))] = 0
+        runs = Runs(self.start[held], self.reserved[held], tokens)
+        found = compact(arena, size, runs, options.compaction_tokens)
+        if found is None:
+            return False
+        moved, target = held[found[0]], found[1]
+        if options.compaction == "copied":
+            for request in moved.tolist():
+                if request not in self._fresh:
+                    self._moved.setdefault(request, int(self.start[request]))
+        self.start[moved] = target
+        return True
+
     def _occupy(self, request: int, demand: Demand, start: int, slots: int, tokens: int) -> None:
         self.start[request] = start
+        self._fresh.add(request)
         self._demands[request] = demand
         self._admit(request, slots, tokens, demand.samples)
 
     def _vacate(self, request: int) -> int:
         self.start[request] = -1
+        self._moved.pop(request, None)
         del self._demands[request]
         return self._dismiss(request)
 
@@ -127,10 +163,6 @@ class ReservingAllocator(ContiguousAllocator):
         super().__init__(layout, requests, limits, options)
         self._space = space
 
-    @abstractmethod
-    def size(self, request: int, demand: Demand) -> int:
-        """Slots for the tokens of a request that is admitted now, or again."""
-
     @property
     def free_slots(self) -> int:
         return self._space.free
@@ -142,8 +174,11 @@ class ReservingAllocator(ContiguousAllocator):
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
-        size = self.size(request, demand) + self.slack
-        start = self._space.take(size)
+        size = self.size(request, demand)
+        space = self._space
+        start = space.take(size)
+        if start is None and isinstance(space, Arena) and self._make_room(space, size):
+            start = space.take(size)
         if start is None:
             return False
         self._occupy(request, demand, start, size, tokens)

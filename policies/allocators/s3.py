@@ -19,16 +19,17 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.arena import Arena, Fit
+from policies.allocators.arena import Arena
 from policies.allocators.capabilities import Classifies, Remembers, Reports
+from policies.allocators.compaction import ArenaOptions
 from policies.allocators.kv_layout import KvLayout
-from policies.allocators.reservation import ReservingAllocator, RunOptions
+from policies.allocators.reservation import ReservingAllocator
 from policies.requests.requests import IntArray
 
 Count = Annotated[int, Field(ge=1)]
 
 
-class S3Options(RunOptions):
+class S3Options(ArenaOptions):
     """Options of `s3`. The histogram is `lengths`, or else the first `profile` lengths, or else
     nothing but the longest output is known."""
 
@@ -45,8 +46,6 @@ class S3Options(RunOptions):
     evenly. For a fair comparison at most the warm-up."""
     outgrown: Literal["next", "double"] = "next"
     """What is reserved after a misprediction: the next class, or twice as much."""
-    fit: Fit = "first"
-    """Which hole a reservation takes (assumed)."""
 
     @model_validator(mode="after")
     def _one_histogram(self) -> S3Options:
@@ -92,7 +91,7 @@ class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
         return prompt + samples * longest + self.slack
 
     def size(self, request: int, demand: Demand) -> int:
-        return demand.prompt + demand.samples * self._output_room(request, demand)
+        return demand.prompt + demand.samples * self._output_room(request, demand) + self.slack
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         room = self._output_room(request, demand)

@@ -11,20 +11,19 @@ from typing import Literal
 import numpy as np
 
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.arena import Arena, Fit
+from policies.allocators.arena import Arena
+from policies.allocators.compaction import ArenaOptions
 from policies.allocators.kv_layout import KvLayout
-from policies.allocators.reservation import ReservingAllocator, RunOptions
+from policies.allocators.reservation import ReservingAllocator
 from policies.requests.requests import IntArray
 
 
-class StaticOptions(RunOptions):
+class StaticOptions(ArenaOptions):
     """Options of `static`."""
 
     name: Literal["static"] = "static"
     reserve: Literal["prompt_plus_max_tokens", "max_model_len"] = "prompt_plus_max_tokens"
     """What the worst case is."""
-    fit: Fit = "first"
-    """Which hole a reservation takes (assumed)."""
 
 
 class StaticAllocator(ReservingAllocator):
@@ -50,4 +49,4 @@ class StaticAllocator(ReservingAllocator):
         longest = self.limits.max_model_len
         if self.options.reserve == "prompt_plus_max_tokens":
             longest = min(longest, demand.prompt + self.limits.max_tokens)
-        return demand.prompt + demand.samples * (longest - demand.prompt)
+        return demand.prompt + demand.samples * (longest - demand.prompt) + self.slack

@@ -21,6 +21,7 @@ from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import (
     Caches,
     Classifies,
+    Contiguous,
     CopiesOnWrite,
     Migrates,
     Migration,
@@ -53,10 +54,10 @@ class EngineOptions(Strict):
     (`Classifies.tag`), which overtake the others. A batch is the prefill step in v0; in v1 all that
     is admitted until nothing runs. The head of the line is overtaken at most `max_num_seqs` times
     (assumed)."""
-    packing: Literal["arrival", "decreasing_first_fit"] = "arrival"
-    """Request that is admitted next: the head of the line, or the one with the longest prediction
-    that fits among the first `packing_window` (S3's batches; Jin et al. 2023). The head of the line
-    is overtaken at most `max_num_seqs` times (assumed)."""
+    packing: Literal["arrival", "first_fit", "decreasing_first_fit"] = "arrival"
+    """Request that is admitted next: the head of the line, or of those that fit among the first
+    `packing_window` the first, or the one with the longest prediction (S3's batches; Jin et al.
+    2023). The head of the line is overtaken at most `max_num_seqs` times (assumed)."""
     packing_window: Count = 64
     """Requests in line among which packing chooses (assumed)."""
     too_long: Literal["error", "drop"] = "error"
@@ -182,8 +183,11 @@ class Engine(ABC):
         self._relenting = False  # a refused request may be admitted though no request leaves
         self._tag = 0  # of the batch
         self._overtaken = 0  # times that the head of the line was overtaken
+        self._sizes: dict[tuple[int, int, tuple[int, ...]], int] = {}  # that `fitting` saw last
+        self._fitting = (-1, 0, 0)  # (changes, free slots, what `fitting` found then)
         # what the allocator can do, or None
         self._on_demand = allocator if isinstance(allocator, OnDemand) else None
+        self._contiguous = allocator if isinstance(allocator, Contiguous) else None
         self._migrating = allocator if isinstance(allocator, Migrates) else None
         self._caching = allocator if isinstance(allocator, Caches) else None
         self._copying = allocator if isinstance(allocator, CopiesOnWrite) else None
@@ -208,6 +212,26 @@ class Engine(ABC):
     @abstractmethod
     def schedule(self) -> Step:
         """Choose the requests of the next step and reserve its slots."""
+
+    def fitting(self, step: Step) -> int:
+        """Slots that the next requests in line would reserve if all free slots were one run, while
+        KV memory limits the batch: what holes keep from them."""
+        if self._contiguous is None or step.limit != "kv_memory" or step.preempted:
+            return 0  # after a preemption nothing was tried
+        free = self.allocator.free_slots
+        if self._fitting[:2] != (self.changes, free):
+            slots, known, self._sizes = 0, self._sizes, {}
+            bounds = () if self._classifying is None else self._classifying.bounds
+            for request in self.waiting:
+                key = request, int(self.left[request]), bounds
+                if (size := known.get(key, 0)) == 0:
+                    size = self._contiguous.size(request, self._demand(request))
+                self._sizes[key] = size
+                if slots + size > free:
+                    break
+                slots += size
+            self._fitting = (self.changes, free, slots)
+        return self._fitting[2]
 
     def rounds(self, step: Step, limit: int) -> int:
         """How many steps, this one included and up to `limit`, are the same if no request
@@ -323,6 +347,8 @@ class Engine(ABC):
         limit: str, swapped: int = 0,
     ) -> Step:  # fmt: skip
         """The scheduled step; every decoding request has room for its next tokens."""
+        if self._contiguous is not None:
+            migrations = [*migrations, *self._contiguous.moves()]
         self.changes += len(chunks) + len(migrations) + preempted + (swapped > 0)
         context = int(self.allocator.stored[decode].sum()) - self._sequences(decode)
         step = Step(
@@ -396,9 +422,11 @@ class Engine(ABC):
     def _candidates(self, begun: bool) -> Iterable[int]:
         """Places in line of the requests to try next, in this order. `begun`: a request was
         admitted in this step."""
-        if self.spec.packing == "decreasing_first_fit":
+        if self.spec.packing != "arrival":
             reach = 1 if self._overtaken >= self._cap else self.spec.packing_window
             line = list(islice(self.waiting, reach))
+            if self.spec.packing == "first_fit":
+                return range(len(line))
             return sorted(range(len(line)), key=lambda place: -self._predicted.length[line[place]])
         if self.spec.batching == "any":
             return (0,)

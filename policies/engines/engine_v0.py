@@ -124,6 +124,9 @@ class EngineV0(Engine):
         preempted = self.preemptions - before
         return self._step(decode, chunks, moves, preempted, limit, self._swapping)
 
+    def fitting(self, step: Step) -> int:
+        return 0 if self.swapped else super().fitting(step)  # those return first
+
     def _token_budget(self) -> int:
         longest = self.allocator.limits.max_model_len
         chunked, most = self.spec.chunked_prefill, self.spec.sequence_cap

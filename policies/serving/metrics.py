@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,13 @@ from policies.memory.traffic import reading
 from policies.requests.percentiles import quantiles, summary
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.timeline import Stretch, Timeline
+
+SLOT_STATES = ("used", "unfilled", "unneeded", "holes", "head_of_line", "free")
+"""What a token slot is at any time. Reserved: `used` holds a stored token, `unfilled` will hold one
+of its request, `unneeded` never will (a policy that reserves as it stores has none: the rest of its
+last blocks counts as unfilled). Free while KV memory limits the batch: `holes`, which the next
+requests in line would reserve if all free slots were one run, and `head_of_line`, fewer than the
+next one then needs. Free at other times: `free`."""
 
 
 @dataclass
@@ -42,6 +50,12 @@ class Sums:
     compute_s: float = 0.0
     """Time of phases whose FLOPs take longer than their bytes."""
     hole_seconds: float = 0.0
+    slot_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SLOT_STATES, 0.0))
+    """Slots in each state times seconds of steps."""
+    binding_slot_s: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(SLOT_STATES, 0.0)
+    )
+    """The same of steps that KV memory limited."""
     preemptions: int = 0
     migrations: int = 0
     migrated_tokens: int = 0
@@ -69,9 +83,7 @@ class Sums:
         return {"weights": self.steps * model.step_weight_bytes, **kv}
 
     def copy(self) -> Sums:
-        return Sums(
-            **{**self.__dict__, "phase_s": self.phase_s.copy(), "limit_s": self.limit_s.copy()}
-        )
+        return deepcopy(self)
 
     def since(self, earlier: Sums) -> Sums:
         """What was added after `earlier`."""
@@ -98,6 +110,8 @@ class Metrics:
         """When each arrived; in a closed loop known once it is sent."""
         self.prompt = requests.prompt_tokens
         self.output = output_tokens
+        self.needed = self.prompt + requests.samples * (output_tokens - 1)
+        """Tokens that each request has stored at its end."""
         self.outputs = output_tokens * requests.samples
         """Output tokens of all samples of each request."""
         self.warmup = warmup
@@ -122,10 +136,10 @@ class Metrics:
 
     def steps(
         self, step: Step, times: StepTimes, allocator: Allocator, running: IntArray, begin_s: float,
-        reserved: int,
+        reserved: int, fitting: int = 0,
     ) -> None:  # fmt: skip
         """Add consecutive equal steps, from `begin_s` on; `reserved` slots in the first of them,
-        `allocator` as it is at the end of the last."""
+        `allocator` as it is at the end of the last; `fitting`: see `Engine.fitting`."""
         sums, rounds, batch = self.sums, len(times.total_s), step.tokens
         total = float(times.total_s.sum())
         stored = int(allocator.stored[running].sum()) - batch * (rounds - 1)
@@ -146,13 +160,27 @@ class Metrics:
         sums.attention_tokens += attended
         sums.batch_seconds += len(running) * total
         steps_s = float(np.arange(rounds) @ times.total_s) if rounds > 1 else 0.0
-        sums.stored_seconds += stored * total
-        sums.reserved_seconds += allocator.reserved_total * total
-        if rounds > 1:
-            sums.stored_seconds += batch * steps_s
-            if isinstance(allocator, OnDemand):
-                fewer = allocator.grown(step.decode, rounds)
-                sums.reserved_seconds -= float(fewer @ times.total_s)
+        stored_s = stored * total + batch * steps_s
+        reserved_s = allocator.reserved_total * total
+        unneeded = 0
+        if isinstance(allocator, OnDemand):
+            if rounds > 1:
+                reserved_s -= float(allocator.grown(step.decode, rounds) @ times.total_s)
+        else:
+            filled = np.minimum(allocator.reserved[running], self.needed[running])
+            unneeded = allocator.reserved_total - int(filled.sum())
+        sums.stored_seconds += stored_s
+        sums.reserved_seconds += reserved_s
+        free_s, unneeded_s, holes_s = allocator.slots * total - reserved_s, unneeded * total, 0.0
+        bound = step.limit == "kv_memory"
+        if bound:
+            holes_s = fitting * total
+        for states in (sums.slot_s, sums.binding_slot_s)[: 1 + bound]:
+            states["used"] += stored_s
+            states["unfilled"] += reserved_s - stored_s - unneeded_s
+            states["unneeded"] += unneeded_s
+            states["holes"] += holes_s
+            states["head_of_line" if bound else "free"] += free_s - holes_s
         holes = allocator.fragmentation
         sums.hole_seconds += holes * total
         sums.preemptions += step.preempted
@@ -223,6 +251,10 @@ class Metrics:
     ) -> dict[str, Any]:
         """All metrics by name; times in seconds, rates a second, shares from 0 to 1.
 
+        `output_tokens_per_s` is that of the steady part: from the end of the warm-up until the last
+        time that a request waits or is still to arrive. `backlog_share`: of the counted requests,
+        those that had no token when the last one arrived.
+
         engines: those of all cards, each with `model` and room for `capacity_tokens`. Seconds of
         steps add up over the cards, so that shares and means are those of a card. `phase_gbps`:
         what a phase moved over its time, which is less than its memory's where FLOPs take longer.
@@ -246,6 +278,7 @@ class Metrics:
         first = first_s - arrival_s
         many = done & (output > 1)
         each = (end_s - first_s) / np.maximum(output - 1, 1)
+        late = first_s[done] > np.max(arrival_s, initial=0.0)
         busy = max(after.seconds, 1e-300)
         moved = after.moved(model)
         gbps = {name: _rate(size, after.phase_s[name]) / 1e9 for name, size in moved.items()}
@@ -255,11 +288,12 @@ class Metrics:
         return {
             "requests": len(output),
             "finished": finished,
-            "output_tokens_per_s": _rate(finished_tokens, makespan),
-            "steady_output_tokens_per_s": _rate(made - begin.output_tokens, close_s - start),
+            "output_tokens_per_s": _rate(made - begin.output_tokens, close_s - start),
+            "makespan_output_tokens_per_s": _rate(finished_tokens, makespan),
             "makespan_s": makespan,
             "steady_s": close_s - start,
             "requests_per_s": _rate(finished, makespan),
+            "backlog_share": _mean(late.astype(np.float64)),
             "ttft_s": summary(first[done]),
             "tpot_s": summary(each[many]),
             "latency_s": summary(latency[done]),
@@ -267,6 +301,10 @@ class Metrics:
             "time_weighted_utilization": _rate(after.stored_seconds, after.reserved_seconds),
             "kv_stored_share": after.stored_seconds / busy / capacity_tokens,
             "external_fragmentation": after.hole_seconds / busy,
+            "kv_slots": {
+                "binding": _shares(after.binding_slot_s) if after.limit_s["kv_memory"] else {},
+                "overall": _shares(after.slot_s),
+            },
             "mean_run_tokens": _mean(run_tokens[done]),
             "batch": after.batch_seconds / busy,
             "steps": after.steps,

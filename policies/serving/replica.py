@@ -82,12 +82,15 @@ class Replica:
         if self._learns is not None:
             self._learns.clock(begin_s)
         step = self._schedule(begin_s)
+        fitting = engine.fitting(step)
         times, ends = self._times(step, until_s)
         rounds, reserved = len(times.total_s), engine.allocator.reserved_total
         engine.repeat(step, rounds - 1)
         self.memory.passed(rounds)
         self.now_s = float(ends[rounds])
-        self.metrics.steps(step, times, engine.allocator, engine.running, begin_s, reserved)
+        self.metrics.steps(
+            step, times, engine.allocator, engine.running, begin_s, reserved, fitting
+        )
         if self._watch:
             self._watch.stepped(begin_s, step, times)
         return self._complete(step, rounds)

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from hwmodel.description.description import DescriptionError
 from sweeps.experiments.experiment import Described, capacity_task
 from sweeps.experiments.sweep import Point, Sweep, label
+from sweeps.results.figures import REFERENCE
 from sweeps.workers.executor import execute
 from sweeps.workers.outcome import Outcome
 
-_NOT_PART = {"load", "replications", "logs"}
+_NOT_PART = {"load", "replications", "logs", "latency_at"}
 
 
 class CapacityFailed(Exception):
@@ -53,7 +54,9 @@ def wanted(sweep: Sweep) -> dict[str, Point]:
     return {
         capacity_key(point.experiment): point
         for point in sweep.points
-        if (load := point.experiment.offered) is not None and load.relative is not None
+        if (load := point.experiment.offered) is not None
+        and load.relative is not None
+        and (point.control != REFERENCE or load.of == "own")
     }
 
 
@@ -87,7 +90,8 @@ def rivals(sweep: Sweep, point: Point) -> set[str]:
     return {
         capacity_key(other.experiment)
         for other in sweep.points
-        if other.control == point.control and _others(sweep, other) == group
+        if other.control == (point.control if point.control != REFERENCE else "")
+        and _others(sweep, other) == group
     }
 
 

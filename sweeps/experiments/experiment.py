@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from hwmodel.description.description import Document, Strict, find, load
+from hwmodel.description.description import DescriptionError, Document, Strict, find, load
 from hwmodel.specs import number_format
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model
@@ -28,14 +28,16 @@ from policies.requests.workload import WorkloadSpec, generate, workload_document
 from policies.serving.recorder import Recorder
 from policies.serving.serving import ServingResult, ServingSpec, serve
 from sweeps.experiments.logs import LogKind, recorder
-from sweeps.results.figures import THROUGHPUT, Rate
+from sweeps.results.figures import BACKLOG, OVERLOADED, THROUGHPUT, Rate
 from sweeps.results.store import plain, to_yaml_flow
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 ALL_AT_ONCE = Arrivals(process="all_at_once")
-_REHEARSAL = {"requests": 4, "warmup_requests": 0, "arrivals": ALL_AT_ONCE, "load": None}
+_REHEARSAL = {
+    "requests": 4, "warmup_requests": 0, "arrivals": ALL_AT_ONCE, "load": None, "latency_at": None,
+}  # fmt: skip
 CALIBRATION = 0
 """The replication that capacity is measured on; the measured ones count from 1."""
 
@@ -152,6 +154,9 @@ class ExperimentSpec(Described):
     """None keeps a trace's own times, or belongs to arrivals all at once or of a closed loop."""
     slo: Slo | None = None
     """What `slo.attainment` of the metrics is about; None: the load's goodput, where it has one."""
+    latency_at: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Where the load is above capacity: share of this point's rate at saturation at which a second
+    pass measures latencies, with the efficiencies of memory that the first one found."""
     requests: Count
     """Requests that are measured, after `warmup_requests`."""
     warmup_requests: Annotated[int, Field(ge=0)] = 0
@@ -160,6 +165,12 @@ class ExperimentSpec(Described):
     a stretch of steps, a trace for ui.perfetto.dev."""
 
     rate: ClassVar[Rate | None] = Rate(THROUGHPUT, "Output tokens/s", "tok/s")
+
+    @model_validator(mode="after")
+    def _saturates(self) -> ExperimentSpec:
+        if self.latency_at is not None and self.load is not None and self.load.goodput:
+            raise ValueError("latency_at: a load by goodput is below capacity already")
+        return self
 
     def measure(self, task: Task) -> dict[str, Any]:
         return run_task(task)
@@ -296,7 +307,31 @@ def run_task(task: Task) -> dict[str, Any]:
     requests = requests_of(experiment, task.replication, task.rate_per_s, workload_of(experiment))
     logs = recorder(experiment.logs, task.logs, _cut(experiment, requests))
     result = serve_requests(experiment, task.replication, requests, logs)
-    return {**result.metrics, **_attainment(experiment, requests, result)}
+    metrics = {**result.metrics, **_attainment(experiment, requests, result)}
+    return metrics | _below_capacity(task, requests, metrics)
+
+
+def _below_capacity(task: Task, requests: Requests, metrics: dict[str, Any]) -> dict[str, Any]:
+    """Latencies at `latency_at` of the rate at saturation, where the run was saturated: a second
+    pass over the same requests, later. Raises DescriptionError."""
+    experiment = task.experiment
+    if experiment.latency_at is None or metrics[BACKLOG] < OVERLOADED:
+        return {}
+    workload = workload_of(experiment)
+    if workload.arrivals.process == "all_at_once":
+        raise DescriptionError("latency_at needs arrivals that have a rate; got all_at_once")
+    counted = _cut(experiment, requests)[experiment.warmup_requests :]
+    each = float((counted.output_tokens * counted.samples).mean())
+    rate_per_s = experiment.latency_at * metrics[THROUGHPUT] / each
+    later = requests_of(experiment, task.replication, rate_per_s, workload)
+    cheap = with_memory(experiment, fidelity="analytic", **metrics["memory"]["efficiency"])
+    result = serve_requests(cheap, task.replication, later, None)
+    names = ("ttft_s", "tpot_s", "latency_s", BACKLOG)
+    found = {"share": experiment.latency_at, "rate_per_s": rate_per_s}
+    found |= {name: result.metrics[name] for name in names}
+    if slo := _attainment(cheap, later, result):
+        found |= slo | {"goodput_per_s": rate_per_s * slo["slo"]["attainment"]}
+    return {"at_share": found}
 
 
 def serve_requests(
@@ -345,11 +380,11 @@ def capacity_task(experiment: ExperimentSpec) -> float:
     and from the output tokens while a request waits over the mean output. Raises DescriptionError.
     """
     changed = with_memory(experiment, fidelity="analytic")
-    changed = changed.model_copy(update={"arrivals": ALL_AT_ONCE})
+    changed = changed.model_copy(update={"arrivals": ALL_AT_ONCE, "latency_at": None})
     metrics = run_task(Task(changed, CALIBRATION, None))
     outputs = requests_of(changed, CALIBRATION, None, workload_of(changed)).output_tokens
     served = outputs[changed.warmup_requests :]
     if (most := changed.serving.engine.max_tokens) is not None:
         served = np.minimum(served, most)
-    steady = float(metrics["steady_output_tokens_per_s"] / served.mean())
+    steady = float(metrics["output_tokens_per_s"] / served.mean())
     return max(steady, float(metrics["requests_per_s"]))

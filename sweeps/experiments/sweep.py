@@ -32,6 +32,7 @@ from hwmodel.specs.memory_spec import MemorySpec
 from sweeps.experiments.defaults import with_defaults
 from sweeps.experiments.experiment import Described
 from sweeps.experiments.variant import Change, Variant
+from sweeps.results.figures import REFERENCE
 from sweeps.results.place import Override
 from sweeps.results.store import Record, plain, to_yaml
 from sweeps.run_kinds import DESIGNS, MEASURES, designs, kind_of, measured
@@ -49,6 +50,8 @@ DESCRIBED = {
     "serving.weights": "formats", "serving.kv": "formats",
 }  # fmt: skip
 """Keys of an experiment that name a description, and the folder of the library they name it in."""
+ANALYTIC = "analytic"
+"""The control whose memory has no banks."""
 NAMED = ("dataset", "assumption")
 """Axes whose values have names of their own, which tell them apart."""
 _DATA = (".csv", ".jsonl", ".gz", ".json")
@@ -96,6 +99,9 @@ class SweepSpec(RunSpec):
     """Dotted path of the experiment -> values; the first axis varies slowest."""
     controls: dict[str, dict[str, Any]] = {}
     """Name -> overrides: the same points again, beside the main ones."""
+    references: dict[str, dict[str, Any]] = {}
+    """Name -> overrides: what the competitors of each combination are held against, once each.
+    They do not compete or set the load, and run in the `analytic` control where there is one."""
     compare: str
     """The axis whose values compete, within each combination of the others."""
 
@@ -112,8 +118,18 @@ class SweepSpec(RunSpec):
                 raise ValueError(f"axes.{path}: a name is there twice")
         if self.compare not in self.axes:
             raise ValueError(f"compare: expected an axis; {nearest(self.compare, list(self.axes))}")
+        self._refuse_references()
         self.refuse_inconsistent()
         return self
+
+    def _refuse_references(self) -> None:
+        if self.references and type(self) is not SweepSpec:
+            raise ValueError("references: only in a sweep without a design")
+        for name, overrides in self.references.items():
+            if name in self.competitors:
+                raise ValueError(f"references.{name}: a competitor has this name")
+            if not any(f"{path}.".startswith(f"{self.compare}.") for path in overrides):
+                raise ValueError(f"references.{name}: expected a value of {self.compare}")
 
     def refuse_inconsistent(self) -> None:
         """Raise ValueError, the place at the head of its message, for what does not fit."""
@@ -178,6 +194,7 @@ class Point:
     index: int
     overrides: dict[str, Any]
     control: str
+    """A reference has one of its own, `figures.REFERENCE`."""
     experiment: Described
 
 
@@ -338,7 +355,28 @@ def _points(spec: SweepSpec, document: Document) -> list[Point]:
     for control in ("", *spec.controls):
         for variant in spec.variants(document):
             points += lay_out(spec, document, variant, len(points), control)
-    return points
+    return [*points, *_references(spec, document, points)]
+
+
+def _references(spec: SweepSpec, document: Document, points: list[Point]) -> list[Point]:
+    """Beside the first competitor of each combination of the other axes."""
+    found: list[Point] = []
+    main = [point for point in points if not point.control]
+    for name, overrides in spec.references.items():
+        for point in main:
+            others = {axis: v for axis, v in point.overrides.items() if axis != spec.compare}
+            if point.overrides.get(spec.compare) != spec.axes[spec.compare][0]:
+                continue
+            control = spec.controls.get(ANALYTIC, {})
+            changes = [
+                *((path, value, Mark(document.file)) for path, value in others.items()),
+                *((p, v, document.mark(("controls", ANALYTIC, p))) for p, v in control.items()),
+                *((p, v, document.mark(("references", name, p))) for p, v in overrides.items()),
+            ]
+            built = experiment_with(document, spec.experiment, changes)
+            chosen = {**others, spec.compare: name}
+            found.append(Point(len(points) + len(found), chosen, REFERENCE, built))
+    return found
 
 
 def further(sweep: Sweep, records: Iterable[Record]) -> list[Point]:

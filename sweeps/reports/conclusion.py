@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from sweeps.experiments.sweep import DESCRIBED, label
 from sweeps.reports import phrases
 from sweeps.reports.facts import Dependence, Verdict
-from sweeps.reports.gap import CONTROL
+from sweeps.reports.gap import CONTROL, references
 from sweeps.reports.table import Group, Row, Table
 from sweeps.reports.trend import along
 from sweeps.reports.verdict import judge
@@ -30,7 +30,9 @@ def sentences(table: Table) -> list[str]:
 def sweep_sentences(table: Table) -> list[str]:
     """What the groups say together, then the verdict of each."""
     verdicts = [judge(group) for group in table.groups]
-    return [*conclusions(table, verdicts), *(verdict.sentence for verdict in verdicts)]
+    found = [*conclusions(table, verdicts), *(verdict.sentence for verdict in verdicts)]
+    held = [each for group in table.groups for each in references(group)]
+    return [*found, *map(phrases.reference, held)]
 
 
 def conclusions(table: Table, verdicts: list[Verdict]) -> list[str]:

@@ -50,6 +50,7 @@ def _record(group: Group) -> dict[str, Any]:
                 "name": row.name,
                 "control": row.control,
                 "replications": len(row.replications),
+                "overloaded": row.overloaded,
                 "metrics": {
                     figure.metric: {"mean": found.mean, "low": found.low, "high": found.high}
                     for figure in FIGURES

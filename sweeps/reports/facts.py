@@ -23,16 +23,23 @@ GroupOutcome = Literal["won", "undecided", "unbound", "alone"]
 """Of a group: one leads all others significantly, does not lead all of them, leads where KV memory
 was not its limit, or is the only one with results."""
 RandomAccessAnswer = Literal["not random-access bound", "random-access bound", "undecided"]
-_DECIDERS = {"reservation": "capacity", "recompute": "capacity", "load": "load"}
+_DECIDERS = {
+    "reservation": "capacity",
+    "slots": "capacity",
+    "recompute": "capacity",
+    "load": "load",
+}
 
 
 @dataclass(frozen=True)
 class Cause:
     """Why one serves less than another, beside memory layout."""
 
-    kind: Literal["reservation", "recompute", "load", "compute"]
+    kind: Literal["reservation", "slots", "recompute", "load", "compute"]
     figures: tuple[float, ...]
-    """reservation: mean batch and utilisation of the one, of the other. recompute: shares of time
+    """reservation: mean batch and utilisation of the one, of the other. slots: shares of KV memory
+    while it binds that the one reserves, uses, has in holes and behind the head of the line.
+    recompute: shares of time
     in prefill of both, preemptions per request. load: share of time at that limit. compute: shares
     of time in a phase of both, none where no phase takes longer."""
     name: str = ""
@@ -113,6 +120,18 @@ class Verdict:
     def decided_by(self) -> list[str]:
         """What puts the leader ahead of the others: capacity, layout, compute or load."""
         return list(dict.fromkeys(word for gap in self.gaps for word in gap.deciders))
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a reference of a sweep serves, against each competitor with the same memory."""
+
+    title: str
+    name: str
+    gains: dict[str, Interval]
+    """Over each competitor."""
+    analytic: bool
+    """Whether the memory of these runs has no banks."""
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,14 @@ from sweeps.render.chart import Axis, Bar, Bars, Chart, Curves, Lines, Series, S
 from sweeps.reports.table import Group, Row
 from sweeps.results.figures import (
     COMPUTE,
+    GROWING,
     KV_EXTENT,
     KV_RATE,
+    KV_SLOTS,
     LIMIT_WORDS,
     LIMITS,
+    REFERENCE,
+    SLOT_WORDS,
     THROUGHPUT,
     limit_word,
 )
@@ -62,7 +66,7 @@ def throughput(group: Group) -> Iterator[Bars]:
         if (found := row.interval(THROUGHPUT)) is not None
     ]
     if bars:
-        note = f"Over the makespan. Whiskers: {100 * LEVEL:.0f} % intervals of the mean."
+        note = f"Of the steady part. Whiskers: {100 * LEVEL:.0f} % intervals of the mean."
         yield Bars("Output tokens/s", bars, note + (" Pale: controls." if any(
             bar.dim for bar in bars) else ""))  # fmt: skip
 
@@ -112,13 +116,24 @@ def limits(group: Group) -> Iterator[Chart]:
                        {name: limit_word(name) for name in names})  # fmt: skip
 
 
+def slots(group: Group) -> Iterator[Chart]:
+    """Where KV memory goes while it is the limit; references too."""
+    rows = [*group.main(), *group.control(REFERENCE).values()]
+    yield from _stacks(
+        Group(group.title, [Row(row.name, "", row.replications) for row in rows]),
+        "KV memory while it limits the batch, % of its slots", KV_SLOTS, SLOT_WORDS,
+        "Holes: what the next requests in line would reserve if all free slots were one run. "
+        "Waiting for the head of the line: the rest that is free.",
+    )  # fmt: skip
+
+
 def latencies(group: Group) -> Iterator[Chart]:
     """Cumulative distributions: the mean of the replications' quantile functions."""
     for name, (title, scale, unit) in _LATENCIES.items():
         values = {
             row.name: [scale * value for value in points]
             for row in group.main()
-            if (points := _quantiles(row, name))
+            if not (row.overloaded and name in GROWING) and (points := _quantiles(row, name))
         }
         if values:
             everything = [value for points in values.values() for value in points if value > 0]
@@ -271,7 +286,8 @@ def numbers(value: Any) -> bool:
 
 
 _ORDER: tuple[Callable[[Group], Iterator[Chart]], ...] = (
-    throughput, reading, phases, limits, latencies, over_time, bandwidth, banks, energy, buckets,
+    throughput, reading, phases, limits, slots, latencies, over_time, bandwidth, banks, energy,
+    buckets,
 )  # fmt: skip
 MAKERS = {make.__name__: make for make in _ORDER}
 """Who makes the charts, by name, in the order of the argument."""

@@ -9,13 +9,22 @@ from __future__ import annotations
 
 import math
 
-from sweeps.reports.facts import Cause, Gap
+from sweeps.experiments.sweep import ANALYTIC
+from sweeps.reports.facts import Cause, Gap, Reference
 from sweeps.reports.phrases import PHASE_WORDS
 from sweeps.reports.table import Group, Row
-from sweeps.results.figures import KV_MEMORY, PREEMPTIONS_EACH, PREFILL, THROUGHPUT
+from sweeps.results.figures import (
+    KV_MEMORY,
+    KV_SLOTS,
+    PREEMPTIONS_EACH,
+    PREFILL,
+    REFERENCE,
+    SLOT_WORDS,
+    THROUGHPUT,
+)
 from sweeps.results.statistics import Interval, grown, interval, log_ratios, relative_gap
 
-CONTROL = "analytic"
+CONTROL = ANALYTIC
 FEWER = 0.9
 """Fewer requests fit where the mean batch is below this share of the other's (assumed)."""
 RECOMPUTES = 0.05
@@ -24,6 +33,8 @@ BINDS = 0.05
 """KV memory binds where it is the limit for at least this share of the time (assumed)."""
 PREEMPTS = 0.01
 """... or where requests are preempted at least so often each (assumed)."""
+FREE = 0.05
+"""Holes and the head of the line are a reason from this share of KV memory (assumed)."""
 UNKNOWN = Interval(0.0, -math.inf, math.inf, 0)
 
 
@@ -71,6 +82,11 @@ def causes(best: Row, other: Row) -> list[Cause]:
     preempted = other.mean(PREEMPTIONS_EACH) or 0.0
     if preempted >= RECOMPUTES and prefill[0] > prefill[1]:
         found.append(Cause("recompute", (*prefill, preempted)))
+    slots = {state: other.mean(f"{KV_SLOTS}.{state}") or 0.0 for state in SLOT_WORDS}
+    if slots["holes"] + slots["head_of_line"] >= FREE and slots["holes"] > 0:
+        reserved = slots["used"] + slots["unfilled"] + slots["unneeded"]
+        figures = (reserved, slots["used"], slots["holes"], slots["head_of_line"])
+        found.append(Cause("slots", figures))
     if found:
         return found
     limits = other.limits()
@@ -81,6 +97,23 @@ def causes(best: Row, other: Row) -> list[Cause]:
     phase = max(times, key=lambda name: times[name][0] - times[name][1])
     theirs, ours = times[phase]
     return [Cause("compute", (theirs, ours) if theirs > ours else (), phase)]
+
+
+def references(group: Group) -> list[Reference]:
+    """The group's references against its competitors: in the analytic control where they ran in
+    it, as references then do."""
+    control = group.control(CONTROL)
+    rows = list(control.values()) or group.main()
+    found = []
+    for name, row in group.control(REFERENCE).items():
+        gains = {
+            other.name: relative_gap(row.values(THROUGHPUT, both), other.values(THROUGHPUT, both))
+            for other in rows
+            if (both := pairs([row, other]))
+        }
+        if gains:
+            found.append(Reference(group.title, name, gains, bool(control)))
+    return found
 
 
 def pairs(rows: list[Row], metric: str = THROUGHPUT) -> list[int]:

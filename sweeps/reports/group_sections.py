@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from sweeps.render.section import Block, Grid, Say, Section
+from sweeps.reports.formats import listed, share
 from sweeps.reports.gallery import charts
 from sweeps.reports.gap import CONTROL
 from sweeps.reports.memory_map import memory_map
@@ -36,7 +37,7 @@ def group_sections(table: Table, groups: Sequence[Group], folded: bool = False) 
     return [
         Section(
             group.title,
-            [*charts(group), grid(table, group), Say(table.note + _control(table))],
+            [*charts(group), grid(table, group), Say(table.note + _control(table) + _load(group))],
             folded or (many and i >= _OPEN),
         )
         for i, group in enumerate(groups)
@@ -81,6 +82,21 @@ def grid(table: Table, group: Group, title: str = "") -> Grid:
         [[row.title, *(found[i] for i in shown)] for row, found in zip(rows, cells, strict=True)],
         frozenset(i for i, row in enumerate(rows) if row.control),
     )  # fmt: skip
+
+
+def _load(group: Group) -> str:
+    """Whose latencies are not shown, and at which load those of a second pass are."""
+    names = [row.name for row in group.main() if row.overloaded]
+    text = ""
+    if names:
+        text = (
+            f" The load is above the capacity of {listed(names)}: time to first token and latency"
+            " grow with the run and are not shown."
+        )
+    shares = {found for row in group.main() if (found := row.mean("at_share.share"))}
+    if shares:
+        text += f" Below capacity: at {share(max(shares))} of each one's own rate at saturation."
+    return text
 
 
 def _control(table: Table) -> str:

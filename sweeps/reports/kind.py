@@ -38,7 +38,9 @@ class Kind:
         """Results that a finished run has; where it searches, as far as is known."""
         replications = int(config["base"].get("replications", 1))
         points = prod(len(values) for values in config["axes"].values())
-        return replications * points * (1 + len(config.get("controls") or {}))
+        main = points * (1 + len(config.get("controls") or {}))
+        groups = points // max(len(config["axes"].get(config["compare"], ())), 1)
+        return replications * (main + groups * len(config.get("references") or {}))
 
     def sentences(self, table: Table) -> list[str]:
         """What the run found."""
@@ -59,7 +61,8 @@ class Kind:
     def inputs(self, table: Table) -> list[list[str]]:
         """What differs within the run: (input, values)."""
         axes = [[path, "; ".join(map(label, v))] for path, v in table.config["axes"].items()]
-        return [*axes, *self.named(table, "control", "controls")]
+        named = [*self.named(table, "control", "controls")]
+        return [*axes, *named, *self.named(table, "reference", "references")]
 
     def lacking(self, table: Table) -> list[str]:
         """What results of older versions cannot show, a sentence each."""

@@ -18,6 +18,7 @@ from sweeps.reports.facts import (
     Gap,
     MetricChange,
     RandomAccess,
+    Reference,
     Sensitivity,
     StudyGain,
     Together,
@@ -183,6 +184,12 @@ def _cause(cause: Cause) -> str:
                 f"runs {amount(batch)} requests at once against {amount(batch_there)} and uses"
                 f" {share(used)} of what it reserves against {share(used_there)}"
             )
+        case "slots":
+            reserved, stored, holes, head = map(share, figures)
+            return (
+                f"reserves {reserved} of KV memory while it binds (uses {stored}), {holes} are"
+                f" holes and {head} wait for the head of the line"
+            )
         case "recompute":
             time, time_there, preempted = figures
             return (
@@ -197,6 +204,13 @@ def _cause(cause: Cause) -> str:
         return same
     times = f"{share(figures[0])} of its time on {PHASE_WORDS[cause.name]}"
     return f"{same} but spends {times} against {share(figures[1])}"
+
+
+def reference(found: Reference) -> str:
+    """What a reference serves against each competitor."""
+    memory = " on memory without banks" if found.analytic else ""
+    gains = listed(f"{percent(gain, '+')} against {name}" for name, gain in found.gains.items())
+    return said(f"{found.title}: reference {found.name}{memory}: {gains}.")
 
 
 # A whole run

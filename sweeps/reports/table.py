@@ -10,9 +10,12 @@ from typing import Any
 from sweeps.experiments.sweep import experiment_of, named
 from sweeps.experiments.sweep_run import flat
 from sweeps.results.figures import (
+    BACKLOG,
     COMPUTE,
     ENERGY_CONFIDENCE,
     FIGURES,
+    GROWING,
+    OVERLOADED,
     PREEMPTIONS_EACH,
     THROUGHPUT,
     Rate,
@@ -59,7 +62,8 @@ class Row:
             half = None
             if interval is not None and figure.metric == THROUGHPUT and interval.count > 1:
                 half = interval.half
-            found.append(figure.text(None if interval is None else interval.mean, half))
+            text = figure.text(None if interval is None else interval.mean, half)
+            found.append("grows" if self._grows(figure.metric) else text)
         limits = limit_text(self.limits(), most) or "–"
         if most != 1 and (share := self.mean(COMPUTE)) is not None:
             limits += f"; FLOPs for {share:.0%} of step time"
@@ -71,10 +75,23 @@ class Row:
         return sum(values) / len(values) if values else None
 
     def values(self, metric: str, among: list[int] | None = None) -> list[float]:
-        """The metric of each replication that has it, in order."""
+        """The metric of each replication that has it, in order; none of what grows with the run."""
+        if self._grows(metric):
+            return []
         chosen = sorted(self.replications) if among is None else among
         found = [self.replications[r].get(metric) for r in chosen]
         return [float(value) for value in found if isinstance(value, (int, float))]
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether more arrived than could be served."""
+        return (self.mean(BACKLOG) or 0.0) >= OVERLOADED
+
+    def _grows(self, metric: str) -> bool:
+        first, *rest = metric.split(".")
+        if first == "at_share" and rest[0] in GROWING:
+            return (self.mean(f"at_share.{BACKLOG}") or 0.0) >= OVERLOADED
+        return first in GROWING and self.overloaded
 
     def interval(self, metric: str) -> Interval | None:
         """Mean and interval of a metric, None where no replication has it."""

@@ -6,8 +6,21 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 THROUGHPUT = "output_tokens_per_s"
-"""Over the makespan: every policy then does exactly the same work. A window that ends when none
-waits leaves out what is still running, which is more for a policy that runs more at once."""
+"""Of the steady part of a run: after the warm-up, while a request waits or is still to arrive."""
+KV_SLOTS = "kv_slots.binding"
+"""Metric: state -> share of all token slots while KV memory limits the batch; they sum to 1."""
+SLOT_WORDS = {
+    "used": "used", "unfilled": "reserved, to be filled", "unneeded": "reserved, never filled",
+    "holes": "holes", "head_of_line": "waiting for the head of the line",
+}  # fmt: skip
+BACKLOG = "backlog_share"
+"""Metric: counted requests that had no token when the last one arrived."""
+OVERLOADED = 0.1
+"""Backlog from which the load is above capacity (assumed)."""
+GROWING = ("ttft_s", "latency_s", "slo", "goodput_per_s")
+"""Metrics that grow with the length of a run whose load is above capacity."""
+REFERENCE = "reference"
+"""The control that a sweep's references are, which do not compete."""
 LIMITS = "limit_share"
 """Metric: limit -> share of the time it bound; the shares sum to 1."""
 KV_MEMORY = "kv_memory"
@@ -65,6 +78,13 @@ class Figure:
 FIGURES = (
     Figure(THROUGHPUT, "output tokens/s"), Figure("ttft_s.p50", "TTFT p50 s", 2),
     Figure("ttft_s.p99", "TTFT p99 s", 2), Figure("tpot_s.mean", "TPOT ms", 1, 1000),
+    Figure("at_share.ttft_s.p50", "TTFT p50 s below capacity", 2, terminal=False),
+    Figure("at_share.ttft_s.p99", "TTFT p99 s below capacity", 2, terminal=False),
+    Figure("at_share.tpot_s.mean", "TPOT ms below capacity", 1, 1000, terminal=False),
+    Figure("at_share.goodput_per_s", "goodput requests/s below capacity", 3, terminal=False),
+    Figure(f"{KV_SLOTS}.used", "KV used %", 1, 100, terminal=False),
+    Figure(f"{KV_SLOTS}.holes", "KV in holes %", 1, 100, terminal=False),
+    Figure(f"{KV_SLOTS}.head_of_line", "KV behind head %", 1, 100, terminal=False),
     Figure("utilization", "utilisation %", 1, 100), Figure("preemptions", "preemptions", 0),
     Figure("migrations", "migrations", 0), Figure("kv_gbps", "KV GB/s"),
     Figure("memory.phases.attention.row_hit_rate", "row hits %", 1, 100),

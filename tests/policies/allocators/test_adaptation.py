@@ -107,5 +107,5 @@ def test_the_figures_over_time_are_those_of_the_whole() -> None:
     assert len(rows) == 2
     for figure in ("bucket_accuracy", "coverage_raw", "coverage_final", "migration_rate"):
         assert np.mean([row[figure] for row in rows]) == pytest.approx(whole[figure])
-    tokens = metrics["output_tokens_per_s"] * metrics["makespan_s"]
+    tokens = metrics["makespan_output_tokens_per_s"] * metrics["makespan_s"]
     assert sum(row["output_tokens"] for row in rows) == pytest.approx(tokens)

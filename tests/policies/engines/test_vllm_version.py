@@ -80,7 +80,7 @@ def test_asynchronous_steps_are_the_same_alone_and_together(ends: str) -> None:
     assert (one.finish_s == many.finish_s).all()
     figures = many.metrics
     assert figures["finished"] == 120 and figures["preemptions"] > 0
-    made = figures["steady_output_tokens_per_s"] * figures["steady_s"]
+    made = figures["output_tokens_per_s"] * figures["steady_s"]
     assert made <= stream.output_tokens.sum() + 1  # the tokens of overruns are none
 
 

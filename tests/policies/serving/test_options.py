@@ -95,6 +95,19 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"policy": {"name": "oracle"}}, {"policy": {"name": "oracle", "stagger": 100}},
         "utilization",
     ),
+    **{
+        f"policy.{name}.{key}": (
+            {"policy": {"name": name, **before}}, {"policy": {"name": name, **after}}, figure,
+        )
+        for name in ("static", "oracle", "odma", "s3")
+        for key, before, after, figure in (
+            ("compaction", {}, {"compaction": "copied"}, "batch"),
+            (
+                "compaction_tokens", {"compaction": "copied"},
+                {"compaction": "copied", "compaction_tokens": 10}, "migrated_tokens",
+            ),
+        )
+    },
     "policy.paged.block": ({}, {"policy": {"name": "paged", "block": 64}}, "utilization"),
     "policy.paged.free_list": (
         {}, {"policy": {"name": "paged", "free_list": "sorted"}}, "mean_run_tokens",

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
+from policies.allocators.capabilities import OnDemand
+from policies.allocators.registry import POLICIES
 from tests.policies.allocators.contract import cases
 from tests.policies.small import MODEL, FakeMemory, mixed, requests, run
 from tests.rotation import shared
@@ -54,7 +56,16 @@ class TestEveryPolicy:
         assert (result.finish_s >= result.first_token_s).all()
         assert (result.first_token_s > STREAM.arrival_s).all()
         tokens = STREAM.output_tokens.sum() / metrics["makespan_s"]
-        assert metrics["output_tokens_per_s"] == pytest.approx(tokens)
+        assert metrics["makespan_output_tokens_per_s"] == pytest.approx(tokens)
+        states = metrics["kv_slots"]
+        for shares in (states["overall"], states["binding"]):
+            assert not shares or sum(shares.values()) == pytest.approx(1)
+            assert all(share >= -1e-12 for share in shares.values())
+        assert states["overall"]["used"] == pytest.approx(metrics["kv_stored_share"])
+        grows = issubclass(POLICIES[options.name], OnDemand)
+        assert states["overall"]["holes"] == 0 or not grows
+        if getattr(options, "compaction", "none") == "free":
+            assert states["overall"]["holes"] == 0
         assert 0 < metrics["utilization"] <= 1 and 0 < metrics["kv_stored_share"] <= 1
         assert sum(metrics["phase_share"].values()) == pytest.approx(1)
         assert sum(metrics["limit_share"].values()) == pytest.approx(1)

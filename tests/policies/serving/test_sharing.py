@@ -36,7 +36,7 @@ def test_two_samples_by_hand() -> None:
     assert metrics["steps"] == 3
     assert metrics["prefill_tokens"] == 20
     assert metrics["copied_tokens"] == 4
-    assert metrics["output_tokens_per_s"] * metrics["makespan_s"] == pytest.approx(6)
+    assert metrics["makespan_output_tokens_per_s"] * metrics["makespan_s"] == pytest.approx(6)
     # steps 2 and 3 decode a token of each sample: batch counts sequences
     shares = metrics["phase_share"]
     assert shares["copy"] > 0
@@ -64,7 +64,7 @@ def test_samples_are_served_by_every_policy(options: Any) -> None:
     stream = sampled(mixed(120), 3)
     changes = {"policy": options.model_dump(), "engine": {"max_model_len": 1024}}
     result = run(8192, stream, **changes)
-    made = result.metrics["output_tokens_per_s"] * result.metrics["makespan_s"]
+    made = result.metrics["makespan_output_tokens_per_s"] * result.metrics["makespan_s"]
     assert made == pytest.approx(3 * stream.output_tokens.sum())
     slow = run(8192, stream, **changes, advance_together=False)
     assert (slow.finish_s == result.finish_s).all()

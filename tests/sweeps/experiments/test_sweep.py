@@ -8,8 +8,10 @@ import pytest
 
 from hwmodel.description.description import DescriptionError, names
 from sweeps.experiments.break_even import BreakEvenSpec
+from sweeps.experiments.capacity import rivals, wanted
 from sweeps.experiments.sweep import Sweep, label, load_sweep
 from sweeps.experiments.what_if import WhatIfSpec
+from sweeps.results.figures import REFERENCE
 from sweeps.results.store import to_yaml
 
 SMOKE = load_sweep("smoke").document.file
@@ -33,8 +35,11 @@ def test_every_shipped_sweep_lays_out_its_points(name: str) -> None:
     parameters = sweep.spec.break_even if isinstance(sweep.spec, BreakEvenSpec) else {}
     for parameter in parameters.values():
         count += len(parameter.choice) or 2  # the ends; what follows hangs on the results
-    for values in sweep.spec.axes.values():
+    groups = 1
+    for axis, values in sweep.spec.axes.items():
         count *= len(values)
+        groups *= 1 if axis == sweep.spec.compare else len(values)
+    count += groups * len(sweep.spec.references)
     assert [point.index for point in sweep.points] == list(range(count))
 
 
@@ -52,6 +57,34 @@ def test_quickstart_asks_what_it_promises() -> None:
         assert experiment.requests >= 1000 and experiment.replications >= 3
         assert experiment.load is not None and experiment.load.relative == 1.5
     assert {p.experiment.serving.memory.fidelity for p in sweep.points if p.control} == {"analytic"}
+
+
+def test_references_run_in_the_analytic_control_and_set_no_load() -> None:
+    sweep = load_sweep("quickstart")
+    found = [point for point in sweep.points if point.control == REFERENCE]
+    assert [point.overrides["serving.policy"] for point in found] == [
+        "oracle", "oracle", "oracle without holes", "oracle without holes"
+    ]  # fmt: skip
+    assert {point.experiment.serving.policy.name for point in found} == {"oracle"}
+    rivals_of = {point.index: rivals(sweep, point) for point in sweep.points}
+    for point in found:
+        same = [p for p in sweep.points if p.overrides["device"] == point.overrides["device"]]
+        assert all(rivals_of[p.index] == rivals_of[point.index] for p in same)
+        assert len(rivals_of[point.index]) == 3
+    assert len(wanted(sweep)) == 6
+
+
+@pytest.mark.parametrize(
+    ("references", "why"),
+    [
+        ("{paged: {serving.policy: oracle}}", "a competitor has this name"),
+        ("{ref: {serving.engine.max_num_seqs: 3}}", "expected a value of serving.policy"),
+        ("{ref: {servin.policy: oracle}}", "expected a value of serving.policy"),
+    ],
+)
+def test_a_reference_that_means_nothing_is_refused(references: str, why: str) -> None:
+    with pytest.raises(DescriptionError, match=why):
+        load_sweep("quickstart", [f"references={references}"])
 
 
 def test_the_config_lays_out_the_same_points(tmp_path: Path) -> None:
