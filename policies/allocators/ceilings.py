@@ -14,10 +14,12 @@ from typing import Any, Literal
 import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
-from policies.allocators.arena import Arena, Fit
+from policies.allocators.arena import Fit
 from policies.allocators.capabilities import Caches, OnDemand, Swaps
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.slabs import space
+from policies.allocators.space import SpaceKind
 from policies.requests.requests import IntArray
 
 
@@ -25,8 +27,10 @@ class OracleOptions(PolicyOptions):
     """Options of `oracle`."""
 
     name: Literal["oracle"] = "oracle"
+    space: SpaceKind = "arena"
+    """One arena, or slabs of equal blocks cut on demand (assumed)."""
     fit: Fit = "first"
-    """Which hole a reservation takes (assumed)."""
+    """Which hole a reservation, or a slab, takes (assumed)."""
 
 
 class OracleAllocator(ReservingAllocator):
@@ -38,7 +42,8 @@ class OracleAllocator(ReservingAllocator):
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: OracleOptions
     ) -> None:
-        super().__init__(layout, requests, limits, options, Arena(0, layout.slots, options.fit))
+        own = space(options.space, 0, layout.slots, options.fit)
+        super().__init__(layout, requests, limits, options, own)
 
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1

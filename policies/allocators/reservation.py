@@ -7,28 +7,15 @@ only decide how large it is.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand, Limits
 from policies.allocators.capabilities import Swaps
 from policies.allocators.kv_layout import KvLayout, Units
+from policies.allocators.space import Space
 from policies.requests.requests import IntArray
-
-
-class Space(Protocol):
-    """Contiguous slots to take runs from: `policies.allocators.arena.Arena`,
-    `policies.allocators.buddy.Buddy`."""
-
-    free: int
-
-    @property
-    def largest_hole(self) -> int: ...
-
-    def take(self, size: int) -> int | None: ...
-
-    def give_back(self, start: int, size: int) -> None: ...
 
 
 class _Away(NamedTuple):
@@ -106,7 +93,7 @@ class ContiguousAllocator(Allocator, Swaps):
 
 
 class ReservingAllocator(ContiguousAllocator):
-    """Runs of `size(request, demand)` slots out of one space, with room for all samples."""
+    """Runs of `size(request, demand)` slots or more out of one space, with room for all samples."""
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: Any, space: Space
@@ -129,11 +116,10 @@ class ReservingAllocator(ContiguousAllocator):
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
-        size = self.size(request, demand)
-        start = self._space.take(size)
-        if start is None:
+        place = self._space.place(self.size(request, demand))
+        if place is None:
             return False
-        self._occupy(request, demand, start, size, tokens)
+        self._occupy(request, demand, place.start, place.size, tokens)
         return True
 
     def release(self, request: int) -> int:

@@ -19,10 +19,12 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from policies.allocators.allocator import Demand, Limits, PolicyOptions
-from policies.allocators.arena import Arena, Fit
+from policies.allocators.arena import Fit
 from policies.allocators.capabilities import Classifies, Remembers, Reports
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.slabs import space
+from policies.allocators.space import SpaceKind
 from policies.requests.requests import IntArray
 
 Count = Annotated[int, Field(ge=1)]
@@ -45,8 +47,10 @@ class S3Options(PolicyOptions):
     evenly. For a fair comparison at most the warm-up."""
     outgrown: Literal["next", "double"] = "next"
     """What is reserved after a misprediction: the next class, or twice as much."""
+    space: SpaceKind = "arena"
+    """One arena, or slabs of equal blocks cut on demand (assumed)."""
     fit: Fit = "first"
-    """Which hole a reservation takes (assumed)."""
+    """Which hole a reservation, or a slab, takes (assumed)."""
 
     @model_validator(mode="after")
     def _one_histogram(self) -> S3Options:
@@ -70,7 +74,8 @@ class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
     options: S3Options
 
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: S3Options) -> None:
-        super().__init__(layout, requests, limits, options, Arena(0, layout.slots, options.fit))
+        own = space(options.space, 0, layout.slots, options.fit)
+        super().__init__(layout, requests, limits, options, own)
         self._bounds = _uniform(limits.max_tokens, options.buckets)
         if options.lengths:
             self._bounds = class_bounds(options, options.lengths)

@@ -11,9 +11,11 @@ from typing import Literal
 import numpy as np
 
 from policies.allocators.allocator import Demand, Limits, PolicyOptions
-from policies.allocators.arena import Arena, Fit
+from policies.allocators.arena import Fit
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.slabs import space
+from policies.allocators.space import SpaceKind
 from policies.requests.requests import IntArray
 
 
@@ -23,8 +25,10 @@ class StaticOptions(PolicyOptions):
     name: Literal["static"] = "static"
     reserve: Literal["prompt_plus_max_tokens", "max_model_len"] = "prompt_plus_max_tokens"
     """What the worst case is."""
+    space: SpaceKind = "arena"
+    """One arena, or slabs of equal blocks cut on demand (assumed)."""
     fit: Fit = "first"
-    """Which hole a reservation takes (assumed)."""
+    """Which hole a reservation, or a slab, takes (assumed)."""
 
 
 class StaticAllocator(ReservingAllocator):
@@ -36,7 +40,8 @@ class StaticAllocator(ReservingAllocator):
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: StaticOptions
     ) -> None:
-        super().__init__(layout, requests, limits, options, Arena(0, layout.slots, options.fit))
+        own = space(options.space, 0, layout.slots, options.fit)
+        super().__init__(layout, requests, limits, options, own)
 
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1

@@ -61,6 +61,10 @@ class EngineOptions(Strict):
     too_long: Literal["error", "drop"] = "error"
     """What to do with requests that can never fit (assumed)."""
 
+    def cut(self, output_tokens: IntArray) -> IntArray:
+        """Outputs as the engine cuts them, int64 (n,)."""
+        return np.minimum(output_tokens, self.max_tokens or np.iinfo(np.int64).max)
+
     @model_validator(mode="after")
     def _one_order_of_the_line(self) -> EngineOptions:
         if self.packing != "arrival" and self.batching != "any":
