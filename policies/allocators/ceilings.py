@@ -37,6 +37,7 @@ class OracleAllocator(ReservingAllocator):
     """Exact reservations in one arena."""
 
     Options = OracleOptions
+    reading = "a ceiling: exactly what will be stored, in one run"
     options: OracleOptions
 
     def __init__(
@@ -64,6 +65,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
     """Requests one after another without gaps, in order of their ids."""
 
     Options = IdealOptions
+    reading = "a ceiling: what is stored, token by token, and layout costs nothing"
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: IdealOptions

@@ -147,6 +147,11 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
     """Reservations of bucket sizes from pools."""
 
     Options = OdmaOptions
+    reading = (
+        "B = 4, gamma = 0.2, tau = 0.8 (arXiv 2512.09427); where that is open, what serves "
+        "most: L' clipped to what may be generated, profiled bounds, slabs cut on demand from "
+        "one space, borrowing"
+    )
     options: OdmaOptions
 
     def __init__(

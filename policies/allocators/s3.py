@@ -71,6 +71,11 @@ class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
     """Classes of output length over one arena."""
 
     Options = S3Options
+    reading = (
+        "ten equal classes of output length (Jin et al. 2023); the paper's batches by "
+        "decreasing first fit are the engine's (packing: decreasing_first_fit) and off by "
+        "default"
+    )
     options: S3Options
 
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: S3Options) -> None:

@@ -35,6 +35,10 @@ class StaticAllocator(ReservingAllocator):
     """Worst-case reservations in one arena."""
 
     Options = StaticOptions
+    reading = (
+        "one run for the longest answer that the operator allows, as before paging (Kwon et "
+        "al. 2023, section 3); reserve: max_model_len is FasterTransformer's"
+    )
     options: StaticOptions
 
     def __init__(
