@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Literal
 
-from policies.allocators.space import Place
+from policies.allocators.places import Place
 
 Fit = Literal["first", "best"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from policies.allocators.space import Place
+from policies.allocators.places import Place
 
 
 def power_of_two(tokens: int) -> int:

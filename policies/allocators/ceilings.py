@@ -17,9 +17,9 @@ from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptio
 from policies.allocators.arena import Fit
 from policies.allocators.capabilities import Caches, OnDemand, Swaps
 from policies.allocators.kv_layout import KvLayout, Units
+from policies.allocators.places import SpaceKind
 from policies.allocators.reservation import ReservingAllocator
 from policies.allocators.slabs import space
-from policies.allocators.space import SpaceKind
 from policies.requests.requests import IntArray
 
 

@@ -21,6 +21,7 @@ from policies.allocators.arena import Fit
 from policies.allocators.buckets import Balance, Buckets, align_up
 from policies.allocators.capabilities import Classifies, Learns, Migrates, Migration, Reports
 from policies.allocators.kv_layout import KvLayout
+from policies.allocators.places import Place, SpaceKind
 from policies.allocators.pools import (
     PartitionedPools,
     Pools,
@@ -31,7 +32,6 @@ from policies.allocators.pools import (
 from policies.allocators.reservation import ContiguousAllocator
 from policies.allocators.score import Guess, Outcome, Score
 from policies.allocators.slabs import BORROW
-from policies.allocators.space import Place, SpaceKind
 from policies.predictors.prediction import Predictive, entropy
 from policies.requests.requests import IntArray
 

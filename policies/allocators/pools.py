@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from policies.allocators.arena import Arena, Fit, external_fragmentation
+from policies.allocators.places import Place, SpaceKind
 from policies.allocators.slabs import BORROW, space
-from policies.allocators.space import Place, SpaceKind
 
 Repartition = Literal["never", "when_empty", "on_refresh"]
 Split = Literal["slots", "blocks", "demand"]

@@ -14,7 +14,7 @@ import numpy as np
 from policies.allocators.allocator import Allocator, Demand, Limits
 from policies.allocators.capabilities import Swaps
 from policies.allocators.kv_layout import KvLayout, Units
-from policies.allocators.space import Space
+from policies.allocators.places import Space
 from policies.requests.requests import IntArray
 
 

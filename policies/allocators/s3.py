@@ -22,9 +22,9 @@ from policies.allocators.allocator import Demand, Limits, PolicyOptions
 from policies.allocators.arena import Fit
 from policies.allocators.capabilities import Classifies, Remembers, Reports
 from policies.allocators.kv_layout import KvLayout
+from policies.allocators.places import SpaceKind
 from policies.allocators.reservation import ReservingAllocator
 from policies.allocators.slabs import space
-from policies.allocators.space import SpaceKind
 from policies.requests.requests import IntArray
 
 Count = Annotated[int, Field(ge=1)]

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from policies.allocators.arena import Arena, Fit
-from policies.allocators.space import Place, SpaceKind
+from policies.allocators.places import Place, SpaceKind
 
 SPLIT = 4
 """A new slab has a block, and one more for each so many blocks of its size in use (assumed)."""

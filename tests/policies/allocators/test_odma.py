@@ -107,7 +107,7 @@ def test_profiled_lengths_set_the_first_bounds_and_the_pools() -> None:
     [
         ("requests", (20, 40, 60, 80)),
         ("residents", (40, 60, 70, 80)),  # 360 token-steps: 90, 180, 270
-        ("slots", (60, 70, 80, 80)),  # 20,400 slot-steps: 5,100, 10,200, 15,300
+        ("slots", (50, 70, 80, 80)),  # of 20,400: 5,500, 14,000 and all up to these
     ],
 )
 def test_what_buckets_have_equally_much_of_sets_the_bounds(

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.kv_layout import KvLayout
+from policies.allocators.places import Place
 from policies.allocators.registry import POLICIES
 from policies.allocators.slabs import MOST, SPLIT, Slabs
-from policies.allocators.space import Place
 from policies.predictors.predictor import Prediction
 
 
