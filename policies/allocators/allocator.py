@@ -68,6 +68,9 @@ class Allocator(ABC):
     """
 
     Options: ClassVar[type[PolicyOptions]]
+    reading: ClassVar[str] = ""
+    """What its authors would defend as their policy, where the defaults are that, with its
+    source."""
 
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: Any) -> None:
         self.layout = layout

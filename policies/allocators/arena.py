@@ -8,6 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Literal
 
+from policies.allocators.places import Place
+
 Fit = Literal["first", "best"]
 
 
@@ -51,6 +53,11 @@ class Arena:
             self._sizes[at] -= size
         self.free -= size
         return start
+
+    def place(self, slots: int) -> Place | None:
+        """As `take`, as a place."""
+        start = self.take(slots)
+        return None if start is None else Place(start, slots)
 
     def give_back(self, start: int, size: int) -> None:
         """Free the slots [start, start + size), joining the holes they touch.

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -26,20 +27,27 @@ class _Fresh:
     due_s: float | None = None
 
 
+Balance = Literal["requests", "residents", "slots"]
+BALANCES: tuple[Balance, ...] = get_args(Balance)
+
+
 class Buckets:
     """B bounds in tokens, ascending: the i-th is the quantile p_i of the last `window` lengths.
 
     The quantile is the smallest length that a share p_i of the window does not exceed, rounded up
-    to `align` and held below `longest`. `levels` are the p_i, i/B unless given. Bounds are computed
+    to `align` and held below `longest`. `levels` are the p_i. Where none are given the buckets have
+    equally many requests (p_i = i/B), or equally many at a time, or equally many slots in use at a
+    time: a request stays for about as many steps as it has tokens, so these are quantiles of the
+    lengths weighted by themselves, or by their squares. Bounds are computed
     anew after every `refresh` lengths (0: never), `most` times at most (None: no limit), and are in
     force `delay_s` later, in the order they were computed in. Before that they are `first`, or part
-    [0, longest] evenly (assumed: the paper does not say).
+    [0, longest] evenly, or are what `begin` made them (assumed: the paper does not say).
     """
 
     def __init__(
         self, count: int, longest: int, window: int = 10_000, refresh: int = 1_000, align: int = 64,
-        *, levels: Sequence[float] = (), first: Sequence[float] = (), delay_s: float = 0.0,
-        most: int | None = None,
+        *, levels: Sequence[float] = (), balance: Balance = "requests",
+        first: Sequence[float] = (), delay_s: float = 0.0, most: int | None = None,
     ) -> None:  # fmt: skip
         self.count = count
         self.refresh = refresh
@@ -48,7 +56,8 @@ class Buckets:
         self.refreshes = 0
         """Refreshes that are in force."""
         self._longest = align_up(longest, align)
-        self._levels = list(levels) or [i / count for i in range(1, count + 1)]
+        self._levels = list(levels)
+        self._power = BALANCES.index(balance)
         self._left = math.inf if most is None else most
         self._seen = 0
         self._window: IntArray = np.zeros(window, np.int64)
@@ -61,6 +70,10 @@ class Buckets:
         due = self._fresh[0].due_s if self._fresh else None
         return math.inf if due is None else due
 
+    def begin(self, lengths: IntArray) -> None:
+        """The first bounds are quantiles of these lengths, which are not in the window."""
+        self.bounds = self._quantiles(lengths)
+
     def observe(self, length: int) -> bool:
         """Take in one realised length; True if the bounds were set anew."""
         self._window[self._seen % len(self._window)] = length
@@ -69,8 +82,7 @@ class Buckets:
             return False
         self._left -= 1
         lengths = self._window[: min(self._seen, len(self._window))]
-        bounds = np.quantile(lengths, self._levels, method="inverted_cdf").tolist()
-        self._fresh.append(_Fresh(self._rounded(bounds)))
+        self._fresh.append(_Fresh(self._quantiles(lengths)))
         if self.delay_s:
             return False
         self._adopt()
@@ -97,6 +109,14 @@ class Buckets:
     def _adopt(self) -> None:
         self.bounds = self._fresh.popleft().bounds
         self.refreshes += 1
+
+    def _quantiles(self, lengths: IntArray) -> tuple[int, ...]:
+        if self._levels:
+            return self._rounded(np.quantile(lengths, self._levels, method="inverted_cdf").tolist())
+        rising = np.sort(lengths)
+        held = np.cumsum(rising**self._power)
+        parts = -(-held[-1] * np.arange(1, self.count + 1) // self.count)
+        return self._rounded(rising[np.searchsorted(held, parts)].tolist())
 
     def _rounded(self, lengths: Sequence[float]) -> tuple[int, ...]:
         return tuple(

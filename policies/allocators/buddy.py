@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
+from policies.allocators.places import Place
+
 
 def power_of_two(tokens: int) -> int:
     """The smallest power of two that is not below `tokens` (at least 1)."""
@@ -62,6 +64,11 @@ class Buddy:
         self._held[start] = size
         self.free -= size
         return start
+
+    def place(self, slots: int) -> Place | None:
+        """As `take`, as a place."""
+        start = self.take(slots)
+        return None if start is None else Place(start, slots)
 
     def give_back(self, start: int, size: int) -> None:
         """Free the block of `size` slots at `start`, and join it with its buddy as far as that

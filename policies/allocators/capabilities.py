@@ -135,6 +135,10 @@ class Learns(Remembers):
     """Adapts to realised lengths as time passes."""
 
     @abstractmethod
+    def profile(self, prompt: IntArray, output: IntArray) -> None:
+        """Lengths of earlier requests, int64 (n,) each, before the first request of the run."""
+
+    @abstractmethod
     def clock(self, now_s: float) -> None:
         """Called before each step with the time in seconds, which never decreases."""
 

@@ -14,15 +14,15 @@ from typing import Any, Literal
 import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
-from policies.allocators.arena import Arena
 from policies.allocators.capabilities import Caches, OnDemand, Swaps
-from policies.allocators.compaction import ArenaOptions
+from policies.allocators.compaction import RunOptions
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.slabs import space
 from policies.requests.requests import IntArray
 
 
-class OracleOptions(ArenaOptions):
+class OracleOptions(RunOptions):
     """Options of `oracle`."""
 
     name: Literal["oracle"] = "oracle"
@@ -32,12 +32,14 @@ class OracleAllocator(ReservingAllocator):
     """Exact reservations in one arena."""
 
     Options = OracleOptions
+    reading = "a ceiling: exactly what will be stored, in one run"
     options: OracleOptions
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: OracleOptions
     ) -> None:
-        super().__init__(layout, requests, limits, options, Arena(0, layout.slots, options.fit))
+        own = space(options.space, 0, layout.slots, options.fit)
+        super().__init__(layout, requests, limits, options, own)
 
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
@@ -59,6 +61,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
     """Requests one after another without gaps, in order of their ids."""
 
     Options = IdealOptions
+    reading = "a ceiling: what is stored, token by token, and layout costs nothing"
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: IdealOptions

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from policies.allocators.allocator import PolicyOptions
 from policies.allocators.arena import Arena, Fit
+from policies.allocators.places import SpaceKind
 from policies.requests.requests import IntArray
 
 
@@ -22,7 +23,7 @@ class ArenaOptions(PolicyOptions):
     buddy's blocks begin at multiples of their size."""
 
     fit: Fit = "first"
-    """Which hole a reservation takes (assumed)."""
+    """Which hole a reservation, or a slab, takes (assumed)."""
     compaction: Literal["none", "copied", "free"] = "none"
     """What is done when an admission would fit into all free slots, but into no hole. `none`: it
     waits. `copied`: runs slide down until it fits, and their tokens are copied as in a migration.
@@ -38,6 +39,19 @@ class ArenaOptions(PolicyOptions):
     def _limits_copies(self) -> ArenaOptions:
         if self.compaction_tokens is not None and self.compaction != "copied":
             raise ValueError("compaction_tokens belongs to compaction: copied")
+        return self
+
+
+class RunOptions(ArenaOptions):
+    """Options of policies that reserve runs of any size out of one space."""
+
+    space: SpaceKind = "arena"
+    """One arena, or slabs of equal blocks cut on demand (assumed)."""
+
+    @model_validator(mode="after")
+    def _slabs_stay(self) -> RunOptions:
+        if self.space == "slabs" and self.compaction != "none":
+            raise ValueError("compaction: the blocks of slabs do not move; space: arena does")
         return self
 
 

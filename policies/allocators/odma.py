@@ -1,14 +1,16 @@
-"""ODMA: contiguous reservations in buckets of predicted length, with a pool for the large ones.
+"""ODMA: contiguous reservations in buckets of predicted length, with a large one for the unsure.
 
-Predicted output L with uncertainty u is inflated to L' = L (1 + gamma u); the smallest bucket that
-covers L' is reserved contiguously. Where u > tau, or no bucket covers L', the reservation is the
-large one, and so it is after an overflow in mid-decode, which copies the tokens over. What the
-paper leaves open is an option marked assumed.
+Predicted output L with uncertainty u is inflated to L' = L (1 + gamma u), no further than what may
+be generated; the smallest bucket that covers L' is reserved contiguously. Where u > tau, or no
+bucket covers L', the reservation is the large one, and so it is after an overflow in mid-decode,
+which copies the tokens over. What the paper leaves open is an option marked assumed, and the
+defaults are those that serve most among what it says: docs/allocators.md has its words.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -16,13 +18,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.buckets import Buckets, align_up
+from policies.allocators.buckets import Balance, Buckets, align_up
 from policies.allocators.capabilities import Classifies, Learns, Migrates, Migration, Reports
 from policies.allocators.compaction import ArenaOptions
 from policies.allocators.kv_layout import KvLayout
+from policies.allocators.places import Place, SpaceKind
 from policies.allocators.pools import (
     PartitionedPools,
-    Place,
     Pools,
     Repartition,
     SharedPools,
@@ -30,6 +32,7 @@ from policies.allocators.pools import (
 )
 from policies.allocators.reservation import ContiguousAllocator
 from policies.allocators.score import Guess, Outcome, Score
+from policies.allocators.slabs import BORROW
 from policies.predictors.prediction import Predictive, entropy
 from policies.requests.requests import IntArray
 
@@ -49,9 +52,14 @@ class OdmaOptions(ArenaOptions):
     name: Literal["odma"] = "odma"
     buckets: Annotated[int, Field(ge=1, le=64)] = 4
     levels: list[Share] = []
-    """The quantile that each bound is, strictly increasing. Empty: i / buckets."""
+    """The quantile that each bound is, strictly increasing. Empty: by `balance`."""
+    balance: Balance = "residents"
+    """What buckets have equally much of: requests, which is levels of i / buckets, or requests in
+    memory at a time, or slots in use at a time (assumed; see `Buckets`)."""
     gamma: NonNegative = 0.2
     """Inflation of the predicted length for each unit of uncertainty."""
+    clip: bool = True
+    """Whether L and L' go no further than what may be generated (assumed)."""
     tau: Annotated[float, Field(ge=0)] = 0.8
     """Uncertainty above which a request goes to the large pool."""
     uncertainty: Literal["entropy", "entropy_nats", "spread", "constant"] = "entropy"
@@ -67,9 +75,9 @@ class OdmaOptions(ArenaOptions):
     """How often bounds are set at most; 1: once, and frozen then. None: no limit."""
     refresh_delay: NonNegative = 0.0
     """Seconds from the length that sets off a refresh to the new bounds (assumed)."""
-    first_bounds: Literal["even", "longest"] = "even"
-    """Bounds before the first refresh: parting the longest length evenly, or all at it
-    (assumed)."""
+    first_bounds: Literal["profiled", "even", "longest"] = "profiled"
+    """Bounds before the first refresh: the levels' quantiles of lengths profiled earlier (even
+    where there are none), or parting the longest length evenly, or all at it (assumed)."""
     bounds: list[Count] = []
     """Bounds before the first refresh, ascending, instead of `first_bounds`."""
     align: Count = 64
@@ -78,11 +86,15 @@ class OdmaOptions(ArenaOptions):
     """What a bound bounds: output tokens, or prompt + output (assumed)."""
     large: Literal["prompt_plus_max_tokens", "max_model_len"] = "prompt_plus_max_tokens"
     """Size of a large reservation (assumed)."""
-    pool: Literal["arena", "partitioned"] = "arena"
-    """One space for all buckets, or a pool of equal blocks for each. Blocks have the buckets'
+    space: Literal["slabs", "arena", "partitioned"] = "slabs"
+    """Slabs of equal blocks cut on demand out of one space, with a free list a size; one arena with
+    holes of any size; or a pool of equal blocks for each bucket. Those blocks have the buckets'
     quantiles of prompt + output, and a reservation the smallest that covers it (assumed)."""
+    borrow: Annotated[float, Field(ge=1)] | None = None
+    """A free block serves a smaller bucket where it has at most this many times the slots (1:
+    none does). None: 2, with slabs (assumed)."""
     pool_share: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """Share of the slots kept for large reservations (assumed). None: they share the arena, or
+    """Share of the slots kept for large reservations (assumed). None: they share the space, or
     have 0.25 when partitioned."""
     pool_split: Split | None = None
     """What pools have equally much of at first. None: slots (assumed)."""
@@ -104,7 +116,7 @@ class OdmaOptions(ArenaOptions):
                 raise ValueError(f"{name}: expected {self.buckets}, one a bucket; got {len(given)}")
             if any(after <= before for before, after in pairwise(given)):
                 raise ValueError(f"{name}: expected strictly increasing numbers")
-        if self.bounds and self.first_bounds != "even":
+        if self.bounds and "first_bounds" in self.model_fields_set:
             raise ValueError("first_bounds: bounds are given already")
         if self.constant is not None and self.uncertainty != "constant":
             raise ValueError("constant belongs to uncertainty: constant")
@@ -112,13 +124,15 @@ class OdmaOptions(ArenaOptions):
 
     @model_validator(mode="after")
     def _pools_are_consistent(self) -> OdmaOptions:
-        if self.pool == "partitioned":
+        if self.space != "slabs" and self.borrow is not None:
+            raise ValueError("borrow belongs to space: slabs")
+        if self.space != "arena" and self.compaction != "none":
+            raise ValueError("compaction: blocks do not move; only with space: arena")
+        if self.space == "partitioned":
             if self.pool_share == 0:
                 raise ValueError("pool_share: partitioned pools keep a share for large ones")
-            if self.compaction != "none":
-                raise ValueError("compaction: the blocks of partitioned pools do not move")
         elif self.pool_split or self.repartition:
-            raise ValueError("pool_split and repartition belong to pool: partitioned")
+            raise ValueError("pool_split and repartition belong to space: partitioned")
         return self
 
 
@@ -134,6 +148,11 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
     """Reservations of bucket sizes from pools."""
 
     Options = OdmaOptions
+    reading = (
+        "B = 4, gamma = 0.2, tau = 0.8 (arXiv 2512.09427); where that is open, what serves "
+        "most: L' clipped to what may be generated, profiled bounds, slabs cut on demand from "
+        "one space, borrowing"
+    )
     options: OdmaOptions
 
     def __init__(
@@ -143,7 +162,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         longest = limits.max_tokens if options.bucket_on == "output" else limits.max_model_len
         self.buckets = _buckets(options, longest, options.bounds)
         self._blocks: Buckets | None = None
-        if options.pool == "partitioned" and options.bucket_on == "output":
+        if options.space == "partitioned" and options.bucket_on == "output":
             self._blocks = _buckets(options, limits.max_model_len, [])
         self._pools = _pools(layout.slots, options, self._sizes)
         self._refreshes = 0  # that the pools have seen
@@ -259,6 +278,17 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         assert isinstance(other, OdmaAllocator)
         self.buckets, self._blocks = other.buckets, other._blocks
 
+    def profile(self, prompt: IntArray, output: IntArray) -> None:
+        """Set the first bounds, and the sizes of pools, by these lengths, unless the options say
+        otherwise. Only before the first request."""
+        if self.options.first_bounds != "profiled" or self.options.bounds:
+            return
+        total = prompt + output
+        self.buckets.begin(output if self.options.bucket_on == "output" else total)
+        if self._blocks:
+            self._blocks.begin(total)
+        self._pools = _pools(self.slots, self.options, self._sizes)
+
     def clock(self, now_s: float) -> None:
         self._score.clock(now_s)
         self.buckets.clock(now_s)
@@ -327,8 +357,12 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         before = 0 if options.bucket_on == "output" else demand.prompt
         predicted = demand.prediction
         unsure = self._uncertainty(predicted, [bound - before for bound in self.buckets.bounds])
-        raw = self.buckets.find(before + predicted.length)
-        bucket = self.buckets.find(before + predicted.length * (1 + options.gamma * unsure))
+        most = math.inf
+        if options.clip:
+            most = min(self.limits.max_tokens, self.limits.max_model_len - demand.prompt)
+        raw = self.buckets.find(before + min(predicted.length, most))
+        inflated = predicted.length * (1 + options.gamma * unsure)
+        bucket = self.buckets.find(before + min(inflated, most))
         slots = self._slots(demand, bucket)
         held = self._pools.size(slots)
         # a request that already filled its bucket is large, as is one that its pool can never hold
@@ -372,13 +406,13 @@ def _buckets(options: OdmaOptions, longest: int, first: list[int]) -> Buckets:
         first = [longest] * options.buckets
     return Buckets(
         options.buckets, longest, options.window, options.refresh, options.align,
-        levels=options.levels, first=first, delay_s=options.refresh_delay,
+        levels=options.levels, balance=options.balance, first=first, delay_s=options.refresh_delay,
         most=options.refreshes,
     )  # fmt: skip
 
 
-def _pools(slots: int, options: OdmaOptions, sizes: list[int]) -> Pools:
-    partitioned = options.pool == "partitioned"
+def _pools(slots: int, options: OdmaOptions, sizes: Sequence[int]) -> Pools:
+    partitioned = options.space == "partitioned"
     share = options.pool_share
     if share is None:
         share = LARGE_SHARE if partitioned else 0.0
@@ -389,4 +423,7 @@ def _pools(slots: int, options: OdmaOptions, sizes: list[int]) -> Pools:
             repartition=options.repartition or "on_refresh", align=options.align, fit=options.fit,
         )  # fmt: skip
     ordinary = (slots - kept) // options.align * options.align
-    return SharedPools(ordinary, slots - ordinary if kept else 0, options.fit)
+    kind: SpaceKind = "slabs" if options.space == "slabs" else "arena"
+    return SharedPools(
+        ordinary, slots - ordinary if kept else 0, options.fit, kind, options.borrow or BORROW
+    )

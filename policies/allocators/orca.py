@@ -32,6 +32,10 @@ class OrcaAllocator(ReservingAllocator):
     """A block of the buddy system for each request."""
 
     Options = OrcaOptions
+    reading = (
+        "variant max: the model's longest sequence on a buddy system, as Kwon et al. 2023 "
+        "(6.1) rebuilt it; pow2 and oracle know the output and are ceilings"
+    )
     options: OrcaOptions
     _space: Buddy
 

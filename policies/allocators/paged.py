@@ -70,6 +70,10 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
     """`_rows[request]`: rows of the block tables, one for each sample, the first sample's first."""
 
     Options = PagedOptions
+    reading = (
+        "blocks of 16 tokens from one free list, preemption by recomputation (Kwon et al. "
+        "2023), with vLLM's defaults of the engine's generation"
+    )
     options: PagedOptions
 
     def __init__(

@@ -1,5 +1,7 @@
 """Where the reservations of buckets lie: one space for all, or a pool of equal blocks for each.
 
+One space is an arena with holes, or slabs that are cut on demand (`policies.allocators.slabs`).
+
 A pool is cut into blocks of its bucket's size with a free list: nothing is split or joined, so
 there is no external fragmentation. When the bounds move, space that no longer divides is stranded.
 """
@@ -8,19 +10,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from policies.allocators.arena import Arena, Fit, external_fragmentation
+from policies.allocators.places import Place, SpaceKind
+from policies.allocators.slabs import BORROW, space
 
 Repartition = Literal["never", "when_empty", "on_refresh"]
-Split = Literal["slots", "blocks"]
-
-
-class Place(NamedTuple):
-    """A run of slots."""
-
-    start: int
-    size: int
+Split = Literal["slots", "blocks", "demand"]
 
 
 class Pools(Protocol):
@@ -66,8 +63,10 @@ class SharedPools:
     """One contiguous space of `slots` for all buckets, and one of `kept` slots behind it for large
     reservations; they share where nothing is kept."""
 
-    def __init__(self, slots: int, kept: int, fit: Fit) -> None:
-        self._all = Arena(0, slots, fit)
+    def __init__(
+        self, slots: int, kept: int, fit: Fit, kind: SpaceKind = "arena", borrow: float = BORROW
+    ) -> None:
+        self._all = space(kind, 0, slots, fit, borrow)
         self._large = Arena(slots, kept, fit) if kept else self._all
 
     @property
@@ -90,13 +89,14 @@ class SharedPools:
         return slots if slots <= self._all.size else 0
 
     def place(self, slots: int, larger: bool = False) -> Place | None:
-        return _take(self._all, slots)
+        return self._all.place(slots)
 
     def place_large(self, slots: int) -> Place | None:
-        return _take(self._large, slots)
+        return self._large.place(slots)
 
     def arena(self, large: bool) -> Arena | None:
-        return self._large if large else self._all
+        space = self._large if large else self._all
+        return space if isinstance(space, Arena) else None
 
     def give_back(self, place: Place) -> None:
         (self._large if place.start >= self._large.start else self._all).give_back(*place)
@@ -175,8 +175,9 @@ class PartitionedPools:
     """A pool for each size of `sizes`, and `kept` slots at the end, with splitting and joining, for
     the large reservations, which differ in size.
 
-    split: pools have equally many slots, or equally many blocks, at first; they keep their slots
-    when sizes change. repartition: when they are cut anew after that. All assumed.
+    split: pools have equally many slots at first, or equally many blocks, or slots by what equally
+    many requests hold that stay as long as their block is (its square); they keep their slots when
+    sizes change. repartition: when they are cut anew after that. All assumed.
     """
 
     def __init__(
@@ -184,7 +185,8 @@ class PartitionedPools:
         repartition: Repartition = "on_refresh", align: int = 1, fit: Fit = "first",
     ) -> None:  # fmt: skip
         self.repartition = repartition
-        weights = list(sizes) if split == "blocks" else [1] * len(sizes)
+        power = ("slots", "blocks", "demand").index(split)
+        weights = [size**power for size in sizes]
         self._pools: list[BlockPool] = []
         start = 0
         for size, weight in zip(sizes, weights, strict=True):
@@ -225,7 +227,7 @@ class PartitionedPools:
         return min(ready, key=lambda pool: pool.block).take() if ready else None
 
     def place_large(self, slots: int) -> Place | None:
-        return _take(self._large, slots)
+        return self._large.place(slots)
 
     def arena(self, large: bool) -> Arena | None:
         return None
@@ -244,8 +246,3 @@ class PartitionedPools:
     def _fitting(self, slots: int) -> list[BlockPool]:
         """Pools whose blocks are large enough, and that have one when empty."""
         return [pool for pool in self._pools if slots <= pool.block <= pool.slots]
-
-
-def _take(arena: Arena, slots: int) -> Place | None:
-    start = arena.take(slots)
-    return None if start is None else Place(start, slots)

@@ -6,7 +6,7 @@ only decide how large it is.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,21 +15,8 @@ from policies.allocators.arena import Arena
 from policies.allocators.capabilities import Contiguous, Migration, Swaps
 from policies.allocators.compaction import ArenaOptions, Runs, compact
 from policies.allocators.kv_layout import KvLayout, Units
+from policies.allocators.places import Space
 from policies.requests.requests import IntArray
-
-
-class Space(Protocol):
-    """Contiguous slots to take runs from: `policies.allocators.arena.Arena`,
-    `policies.allocators.buddy.Buddy`."""
-
-    free: int
-
-    @property
-    def largest_hole(self) -> int: ...
-
-    def take(self, size: int) -> int | None: ...
-
-    def give_back(self, start: int, size: int) -> None: ...
 
 
 class _Away(NamedTuple):
@@ -155,7 +142,7 @@ class ContiguousAllocator(Allocator, Contiguous, Swaps):
 
 
 class ReservingAllocator(ContiguousAllocator):
-    """Runs of `size(request, demand)` slots out of one space, with room for all samples."""
+    """Runs of `size(request, demand)` slots or more out of one space, with room for all samples."""
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: Any, space: Space
@@ -176,12 +163,12 @@ class ReservingAllocator(ContiguousAllocator):
             raise ValueError(f"request {request} already holds memory")
         size = self.size(request, demand)
         space = self._space
-        start = space.take(size)
-        if start is None and isinstance(space, Arena) and self._make_room(space, size):
-            start = space.take(size)
-        if start is None:
+        place = space.place(size)
+        if place is None and isinstance(space, Arena) and self._make_room(space, size):
+            place = space.place(size)
+        if place is None:
             return False
-        self._occupy(request, demand, start, size, tokens)
+        self._occupy(request, demand, place.start, place.size, tokens)
         return True
 
     def release(self, request: int) -> int:

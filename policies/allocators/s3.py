@@ -19,17 +19,17 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.arena import Arena
 from policies.allocators.capabilities import Classifies, Remembers, Reports
-from policies.allocators.compaction import ArenaOptions
+from policies.allocators.compaction import RunOptions
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.slabs import space
 from policies.requests.requests import IntArray
 
 Count = Annotated[int, Field(ge=1)]
 
 
-class S3Options(ArenaOptions):
+class S3Options(RunOptions):
     """Options of `s3`. The histogram is `lengths`, or else the first `profile` lengths, or else
     nothing but the longest output is known."""
 
@@ -66,10 +66,16 @@ class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
     """Classes of output length over one arena."""
 
     Options = S3Options
+    reading = (
+        "ten equal classes of output length (Jin et al. 2023); the paper's batches by "
+        "decreasing first fit are the engine's (packing: decreasing_first_fit) and off by "
+        "default"
+    )
     options: S3Options
 
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: S3Options) -> None:
-        super().__init__(layout, requests, limits, options, Arena(0, layout.slots, options.fit))
+        own = space(options.space, 0, layout.slots, options.fit)
+        super().__init__(layout, requests, limits, options, own)
         self._bounds = _uniform(limits.max_tokens, options.buckets)
         if options.lengths:
             self._bounds = class_bounds(options, options.lengths)

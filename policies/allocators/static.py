@@ -11,14 +11,14 @@ from typing import Literal
 import numpy as np
 
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.arena import Arena
-from policies.allocators.compaction import ArenaOptions
+from policies.allocators.compaction import RunOptions
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.slabs import space
 from policies.requests.requests import IntArray
 
 
-class StaticOptions(ArenaOptions):
+class StaticOptions(RunOptions):
     """Options of `static`."""
 
     name: Literal["static"] = "static"
@@ -30,12 +30,17 @@ class StaticAllocator(ReservingAllocator):
     """Worst-case reservations in one arena."""
 
     Options = StaticOptions
+    reading = (
+        "one run for the longest answer that the operator allows, as before paging (Kwon et "
+        "al. 2023, section 3); reserve: max_model_len is FasterTransformer's"
+    )
     options: StaticOptions
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: StaticOptions
     ) -> None:
-        super().__init__(layout, requests, limits, options, Arena(0, layout.slots, options.fit))
+        own = space(options.space, 0, layout.slots, options.fit)
+        super().__init__(layout, requests, limits, options, own)
 
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1

@@ -63,6 +63,10 @@ class EngineOptions(Strict):
     too_long: Literal["error", "drop"] = "error"
     """What to do with requests that can never fit (assumed)."""
 
+    def cut(self, output_tokens: IntArray) -> IntArray:
+        """Outputs as the engine cuts them, int64 (n,)."""
+        return np.minimum(output_tokens, self.max_tokens or np.iinfo(np.int64).max)
+
     def token_budget(self, longest: int) -> int:
         """Most tokens of one step, where the longest request has `longest`."""
         raise NotImplementedError

@@ -125,6 +125,7 @@ def serve(
     device: Device, model: TransformerSpec, spec: ServingSpec, requests: Requests, *, seed: int,
     warmup_requests: int = 0, progress: Callable[[int, int], None] | None = None,
     simulate: Simulate | None = None, recorder: Recorder | None = None,
+    profile: Requests | None = None,
 ) -> ServingResult:  # fmt: skip
     """Serve `requests` on `device` until the last has its last token.
 
@@ -132,12 +133,14 @@ def serve(
     progress: called with (ended, all) whenever requests ended.
     simulate: instead of `hwmodel.kernel.memory.simulate_system`, for tests.
     recorder: receives the events of the run and is closed at its end; None costs nothing.
+    profile: earlier requests, whose lengths a policy that learns knows from the start.
     Raises DescriptionError if the model, or a request, can never fit, or if all is warm-up.
     """
     try:
         return _serve(
-            device, model, spec, requests, seed, warmup_requests, progress, simulate, recorder
-        )
+            device, model, spec, requests, seed, warmup_requests, progress, simulate, recorder,
+            profile,
+        )  # fmt: skip
     finally:
         if recorder is not None:
             recorder.close()
@@ -146,12 +149,12 @@ def serve(
 def _serve(
     device: Device, model: TransformerSpec, spec: ServingSpec, requests: Requests, seed: int,
     warmup_requests: int, progress: Callable[[int, int], None] | None, simulate: Simulate | None,
-    recorder: Recorder | None,
+    recorder: Recorder | None, profile: Requests | None,
 ) -> ServingResult:  # fmt: skip
     spec = spec.on_device(device, model)
     part = model_of_a_card(spec, model)
     whole, warm, first_sample = requests, warmup_requests, None
-    outputs = np.minimum(requests.output_tokens, spec.engine.max_tokens or np.iinfo(np.int64).max)
+    outputs = spec.engine.cut(requests.output_tokens)
     cards = spec.cluster.cards
     if recorder is not None and cards > 1:
         raise DescriptionError(f"logs are those of one card; serving.cluster.cards is {cards}")
@@ -180,8 +183,11 @@ def _serve(
         for card in range(cards)
     ]  # fmt: skip
     allocators = [replica.engine.allocator for replica in replicas]
+    learners = [each for each in allocators if isinstance(each, Learns)]
+    if profile is not None:
+        for learner in learners:
+            learner.profile(profile.prompt_tokens, spec.engine.cut(profile.output_tokens))
     if spec.cluster.bounds == "shared":
-        learners = [each for each in allocators if isinstance(each, Learns)]
         for learner in learners[1:]:
             learner.share_bounds(learners[0])
     admitted = admissible(spec, allocators[0], requests, outputs)

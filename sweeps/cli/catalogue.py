@@ -10,13 +10,15 @@ from hwmodel.description.description import DescriptionError, names
 from hwmodel.measure.bounds import bounds
 from hwmodel.measure.tightness import tightness
 from hwmodel.specs.device import Device, device_names, load_device
+from policies.allocators.registry import POLICIES
 from sweeps.render.screen import print_table
 
 OTHERS = ("models", "formats", "workloads", "predictors", "sweeps", "studies")
 
 
 def catalogue(overrides: list[str]) -> dict[str, Any]:
-    """Devices (each a dict); names of models, formats, workloads, predictors, sweeps and studies.
+    """Devices (each a dict); `policies` with the reading of each; the
+    names of the rest.
 
     Devices that overrides do not fit are `left_out`, with the reason. Raises DescriptionError when
     that leaves none.
@@ -31,7 +33,9 @@ def catalogue(overrides: list[str]) -> dict[str, Any]:
             refused = error
     if not devices:
         raise refused
-    return {"devices": devices, "left_out": left_out, **{kind: names(kind) for kind in OTHERS}}
+    policies = {name: policy.reading for name, policy in POLICIES.items()}
+    others = {kind: names(kind) for kind in OTHERS}
+    return {"devices": devices, "left_out": left_out, "policies": policies, **others}
 
 
 def _entry(device: Device) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from hwmodel.description.description import DescriptionError, Document, Strict, 
 from hwmodel.specs import number_format
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model
+from policies.allocators.capabilities import Learns
+from policies.allocators.registry import POLICIES
 from policies.predictors.confusion import load_table
 from policies.requests.arrivals import Arrivals
 from policies.requests.requests import Requests
@@ -342,13 +344,25 @@ def serve_requests(
     return serve(
         device_of(experiment), model_of(experiment), experiment.serving, requests,
         seed=int(seed[0]), warmup_requests=experiment.warmup_requests, recorder=logs,
+        profile=_profile(experiment, requests),
     )  # fmt: skip
+
+
+def _profile(experiment: ExperimentSpec, requests: Requests) -> Requests | None:
+    """Earlier requests that a policy may have profiled: as many as the warm-up, and the first, of
+    the calibration replication; of a trace, the warm-up itself. None without a warm-up."""
+    count = experiment.warmup_requests
+    if not count or not issubclass(POLICIES[experiment.serving.policy.name], Learns):
+        return None
+    workload = workload_of(experiment.model_copy(update={"arrivals": ALL_AT_ONCE}))
+    if workload.lengths.trace is None:
+        requests = requests_of(experiment, CALIBRATION, None, workload)
+    return requests[:count]
 
 
 def _cut(experiment: ExperimentSpec, requests: Requests) -> Requests:
     """The requests with their outputs as the engine cuts them."""
-    most = experiment.serving.engine.max_tokens or np.iinfo(np.int64).max
-    return replace(requests, output_tokens=np.minimum(requests.output_tokens, most))
+    return replace(requests, output_tokens=experiment.serving.engine.cut(requests.output_tokens))
 
 
 def _attainment(

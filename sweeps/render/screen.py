@@ -77,6 +77,9 @@ def show_devices(found: dict[str, Any]) -> None:
     print("\nAfter GiB: closed-form bounds, GB/s. Also shipped:")
     for kind in ("models", "formats", "workloads", "predictors", "sweeps", "studies"):
         print(f"  {kind}: {', '.join(found[kind])}")
+    print("\nPolicies, as their defaults read them:")
+    for name, reading in found["policies"].items():
+        print(f"  {name}: {reading}")
 
 
 def show_bandwidth(device: Device, found: list[dict[str, Any]]) -> None:

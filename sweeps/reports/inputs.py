@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from policies.allocators.registry import POLICIES
 from sweeps.render.section import Block, Grid, Listing, Section
 from sweeps.reports.table import Table
 
@@ -32,7 +33,30 @@ def configuration(table: Table) -> Section:
         items = resolved.get(kind) if isinstance(resolved, dict) else None
         if isinstance(items, dict) and items:
             blocks.append(Section(f"{title} as resolved", [_beside(items)], folded=True))
+    if readings := _readings(table.config):
+        blocks.append(Listing("How each policy is read", readings))
     return Section("What was run", blocks)
+
+
+def _readings(config: dict[str, Any]) -> dict[str, str]:
+    """The defended reading of each policy that the run names."""
+    named: set[str] = set()
+
+    def walk(value: Any, policy: bool) -> None:
+        if isinstance(value, dict):
+            if policy and isinstance(value.get("name"), str):
+                named.add(value["name"])
+            for key, inner in value.items():
+                walk(inner, str(key).split(".")[-1] in ("policy", "rivals") or policy)
+        elif isinstance(value, list):
+            for inner in value:
+                walk(inner, policy)
+        elif policy and isinstance(value, str):
+            named.add(value)
+
+    for part in ("base", "axes"):
+        walk(config.get(part), False)
+    return {name: kind.reading for name, kind in POLICIES.items() if name in named and kind.reading}
 
 
 def _beside(items: dict[str, Any]) -> Grid:

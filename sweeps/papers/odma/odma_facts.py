@@ -28,6 +28,27 @@ class Placement:
 
 
 @dataclass(frozen=True)
+class MapCell:
+    """A length shape and a limit, with what follows."""
+
+    sigma: float
+    """Of the logarithm of the output lengths."""
+    limit: int
+    figures: dict[str, Interval | None]
+    """By metric."""
+
+    def meets(self, paper: dict[str, float]) -> list[str]:
+        """The metrics whose 95 % interval holds the paper's figure, or whose mean is it to a whole
+        percentage point, as the paper's gain is given."""
+        return [
+            metric
+            for metric, value in paper.items()
+            if (found := self.figures.get(metric)) is not None
+            and (found.low <= value <= found.high or abs(found.mean - value) < 0.005)
+        ]
+
+
+@dataclass(frozen=True)
 class DatasetResult:
     """What is found on one data set."""
 
@@ -48,6 +69,10 @@ class DatasetResult:
     """(load, gain) of the centre."""
     means: dict[str, float]
     """Gain by assumption, at the centre's load."""
+    cells: list[MapCell]
+    """The map over length shape and limit."""
+    paper: dict[str, float]
+    """The paper's figures by metric."""
 
     @property
     def goal(self) -> str:

@@ -65,9 +65,6 @@ class Assumption(Strict):
     """The law of output lengths, up to a scale: one of `shapes`."""
     odma: dict[str, Any] = {}
     """Options of odma that the paper leaves open."""
-    profiled: bool = True
-    """Bounds before the first refresh are quantiles of the lengths on the calibration seeds, rather
-    than odma's own."""
     load: Annotated[float, Field(gt=0)] = 1.5
     """Requests a second, over the best policy's capacity."""
     cards: Annotated[int, Field(ge=1, le=NODE)] = 1
@@ -85,7 +82,7 @@ class OdmaPaperSpec(Described):
     """Engine, memory, and odma with the paper's options."""
     rivals: dict[str, PolicySpec]
     """Policies beside odma by their names here, `static` reservation among them. A rival that is
-    odma too, with other options, has the same window, refresh and first bounds."""
+    odma too, with other options, has the same window, refresh and profiled lengths."""
     requests: Annotated[int, Field(ge=1)]
     """For each card, as is the warm-up."""
     warmup_requests: Annotated[int, Field(ge=0)] = 0
@@ -125,12 +122,13 @@ class OdmaPaperSpec(Described):
 
 
 class Prepared(NamedTuple):
-    """What the replications of a point share: the solutions, what each policy is served with, and
-    the best one's requests a second."""
+    """What the replications of a point share: the solutions, what each policy is served with, the
+    requests of the calibration seeds, which are profiled, and the best one's requests a second."""
 
     scale: Solution
     spread: Solution
     served: dict[str, ServingSpec]
+    profile: Requests
     capacity: float
 
 
@@ -151,13 +149,14 @@ def measure(task: Task) -> dict[str, Any]:
     """One evaluation seed of one point. Raises DescriptionError."""
     spec = task.experiment
     assert isinstance(spec, OdmaPaperSpec)
-    scale, spread, served, capacity = _prepared(spec)
+    scale, spread, served, profile, capacity = _prepared(spec)
     limit = spec.assumption.limit
     mine = _draw(spec, spec.seeds(task.replication)[1])
     gaps = np.random.default_rng(mine.seed).exponential(1.0, len(mine.shape))
     arrival_s = np.cumsum(gaps) / (spec.assumption.load * capacity)
     found = {
-        name: _serve(spec, each, mine, scale.value, arrival_s) for name, each in served.items()
+        name: _serve(spec, each, _requests(spec, mine, scale, arrival_s), mine.seed, profile)
+        for name, each in served.items()
     }
     odma, static = found[ODMA], found[STATIC]
     own = odma["policy"]
@@ -204,9 +203,16 @@ def _prepared(spec: OdmaPaperSpec) -> Prepared:
     key = spec.model_dump_json(exclude={"replications"})
     if key not in _PREPARED:
         scale, spread, drawn = solve(spec)
-        served = _serving(spec, scale, spread, drawn)
-        capacity = _capacity(spec, served, scale.value, drawn[0])
-        _PREPARED[key] = Prepared(scale, spread, served, capacity)
+        served = _serving(spec, spread)
+        each = [_requests(spec, one, scale, np.zeros(len(one.shape))) for one in drawn]
+        profile = Requests(
+            *(
+                np.concatenate([getattr(one, name) for one in each])
+                for name in ("arrival_s", "prompt_tokens", "output_tokens")
+            )
+        )
+        capacity = _capacity(spec, served, each[0], drawn[0].seed, profile)
+        _PREPARED[key] = Prepared(scale, spread, served, profile, capacity)
     return _PREPARED[key]
 
 
@@ -216,9 +222,12 @@ def _draw(spec: OdmaPaperSpec, number: int) -> Draw:
     return calibration.draw(spec.dataset.prompts, shape, count, (spec.seed, number))
 
 
-def _serving(
-    spec: OdmaPaperSpec, scale: Solution, spread: Solution, drawn: list[Draw]
-) -> dict[str, ServingSpec]:
+def _requests(spec: OdmaPaperSpec, drawn: Draw, scale: Solution, arrival_s: FloatArray) -> Requests:
+    outputs = drawn.output_tokens(scale.value, spec.assumption.limit)
+    return Requests(arrival_s, drawn.prompt_tokens, outputs)
+
+
+def _serving(spec: OdmaPaperSpec, spread: Solution) -> dict[str, ServingSpec]:
     """What each policy is served with, by its name."""
     limit, base = spec.assumption.limit, spec.serving
     common = {
@@ -229,57 +238,41 @@ def _serving(
     options = {**base.policy.model_dump(), **spec.assumption.odma}
     policies = {ODMA: OdmaOptions.model_validate(options), **spec.rivals}
     return {
-        name: base.model_copy(update={**common, "policy": _as_assumed(spec, each, scale, drawn)})
+        name: base.model_copy(update={**common, "policy": _on_a_card(spec, each)})
         for name, each in policies.items()
     }
 
 
-def _as_assumed(
-    spec: OdmaPaperSpec, policy: PolicySpec, scale: Solution, drawn: list[Draw]
-) -> PolicySpec:
-    """odma with its cards' share of the window, and its first bounds; others as they are."""
+def _on_a_card(spec: OdmaPaperSpec, policy: PolicySpec) -> PolicySpec:
+    """odma with its cards' share of the window and of the refresh; others as they are."""
     if not isinstance(policy, OdmaOptions):
         return policy
-    given, assumption = policy.model_dump(), spec.assumption
-    for name in ("window", "refresh"):
-        given[name] = given[name] * assumption.cards // NODE
-    if assumption.profiled:
-        given["bounds"] = _quantiles(given, drawn, scale.value, assumption.limit)
-    return OdmaOptions.model_validate(given)
-
-
-def _quantiles(options: dict[str, Any], drawn: list[Draw], scale: float, limit: int) -> list[int]:
-    """Quantiles i / B of the lengths on the calibration seeds, strictly increasing."""
-    lengths = np.concatenate([each.output_tokens(scale, limit) for each in drawn])
-    if options["bucket_on"] == "total":
-        lengths = lengths + np.concatenate([each.prompt_tokens for each in drawn])
-    count = options["buckets"]
-    bounds = np.quantile(lengths, np.arange(1, count + 1) / count, method="inverted_cdf")
-    rising = np.maximum.accumulate(bounds.astype(np.int64) - np.arange(count)) + np.arange(count)
-    return [int(bound) for bound in rising]
+    share = {
+        name: getattr(policy, name) * spec.assumption.cards // NODE
+        for name in ("window", "refresh")
+    }
+    return policy.model_copy(update=share)
 
 
 def _capacity(
-    spec: OdmaPaperSpec, served: dict[str, ServingSpec], scale: float, drawn: Draw
-) -> float:
+    spec: OdmaPaperSpec, served: dict[str, ServingSpec], requests: Requests, seed: int,
+    profile: Requests,
+) -> float:  # fmt: skip
     """The best policy's requests a second with all there at once, on a calibration seed and memory
     of a fixed efficiency."""
-    at_once = np.zeros(len(drawn.shape))
     rates = []
     for each in served.values():
         memory = each.memory.model_copy(update={"fidelity": "analytic"})
         cheap = each.model_copy(update={"memory": memory})
-        rates.append(_serve(spec, cheap, drawn, scale, at_once)["requests_per_s"])
+        rates.append(_serve(spec, cheap, requests, seed, profile)["requests_per_s"])
     return max(rates)
 
 
 def _serve(
-    spec: OdmaPaperSpec, served: ServingSpec, drawn: Draw, scale: float, arrival_s: FloatArray
+    spec: OdmaPaperSpec, served: ServingSpec, requests: Requests, seed: int, profile: Requests
 ) -> dict[str, Any]:
-    outputs = drawn.output_tokens(scale, spec.assumption.limit)
-    requests = Requests(arrival_s, drawn.prompt_tokens, outputs)
     result = serve(
-        device_of(spec), model_of(spec), served, requests,
-        seed=drawn.seed, warmup_requests=spec.assumption.cards * spec.warmup_requests,
+        device_of(spec), model_of(spec), served, requests, seed=seed, profile=profile,
+        warmup_requests=spec.assumption.cards * spec.warmup_requests,
     )  # fmt: skip
     return result.metrics

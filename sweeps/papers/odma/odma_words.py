@@ -11,6 +11,7 @@ from sweeps.papers.odma.odma_facts import (
     CardEffects,
     DatasetResult,
     Effects,
+    MapCell,
     OtherControl,
     Placement,
 )
@@ -76,6 +77,33 @@ def paper_dataset(found: DatasetResult) -> Iterator[str]:
             f"paper's {found.goal} or more {where}."
         )
     yield _reaching(found)
+    if found.cells:
+        yield _map(found)
+
+
+def _map(found: DatasetResult) -> str:
+    """Where, over length shape and limit, the paper's figures are met, and where the gain is
+    nearest."""
+    met = [(cell, names) for cell in found.cells if (names := cell.meets(found.paper))]
+    every = [_cell(cell) for cell, names in met if len(names) == len(found.paper)]
+    gain = [_cell(cell) for cell, names in met if "throughput_gain" in names]
+    known = [(cell, i) for cell in found.cells if (i := cell.figures.get("throughput_gain"))]
+    near, best = min(known, key=lambda each: abs(each[1].mean - found.gain))
+    used = near.figures.get("utilization.odma")
+    text = (
+        f"over {len(found.cells)} lognormal length shapes and limits the paper's "
+        f"{len(found.paper)} figures are met together at {listed(every) if every else 'none'}, its "
+        f"gain at {listed(gain) if gain else 'none'}; the gain is nearest at {_cell(near)}: "
+        f"{with_interval(best)}"
+    )
+    if used is not None:
+        text += f", with utilisation {with_interval(used)}"
+        text += f" (paper: {share(found.paper['utilization.odma'], 2)})"
+    return said(f"{text}.")
+
+
+def _cell(cell: MapCell) -> str:
+    return f"log-sd {cell.sigma:g}, limit {cell.limit}"
 
 
 def _placement(found: Placement) -> str:

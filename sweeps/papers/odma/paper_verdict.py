@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeps.papers.odma import odma_words
-from sweeps.papers.odma.odma_facts import EDGE, INSIDE, OUTSIDE, DatasetResult, Placement
+from sweeps.papers.odma.odma_facts import (
+    EDGE,
+    INSIDE,
+    OUTSIDE,
+    DatasetResult,
+    MapCell,
+    Placement,
+)
 from sweeps.papers.odma.odma_words import with_interval
-from sweeps.render.chart import Axis, Bar, Bars, Chart, Lines
+from sweeps.render.chart import Axis, Bar, Bars, Chart, Lines, Series
 from sweeps.reports.formats import bare
 from sweeps.reports.table import Group, Row, Table
 from sweeps.reports.trend import band
@@ -18,6 +25,7 @@ from sweeps.results.statistics import Interval
 
 GAIN = "throughput_gain"
 LOAD = 1.5
+LIMIT = 2048
 """Where an assumption names none; see `sweeps.papers.odma.odma_paper.Assumption`."""
 PAPER_FIGURES = {
     "utilization.odma": ("odma_utilization", "utilisation of odma"),
@@ -44,13 +52,18 @@ class Case:
     def apart(self, centre: Case) -> list[str]:
         """What it differs in from the centre, option by option."""
         keys = sorted({*self.assumption, *centre.assumption} - {"name"})
-        return [key for key in keys if self.assumption.get(key) != centre.assumption.get(key)]
+        plain = {"limit": LIMIT, "load": LOAD}
+        mine, its = ({**plain, **each.assumption} for each in (self, centre))
+        return [key for key in keys if mine.get(key) != its.get(key)]
 
 
 def paper_sentences(table: Table) -> list[str]:
     """What comes of it all, then the findings of each data set."""
     parts = ((given(table, group, "dataset"), _cases(table, group)) for group in table.groups)
-    known = [dataset_result(dataset, cases) for dataset, cases in parts if dataset and cases]
+    known = [
+        dataset_result(dataset, cases, map_cells(table, cases))
+        for dataset, cases in parts if dataset and cases
+    ]  # fmt: skip
     told = [f"{each.name}: {text}" for each in known for text in odma_words.paper_dataset(each)]
     return [odma_words.paper_in_short(known), *told] if known else []
 
@@ -91,11 +104,44 @@ def paper_charts(table: Table) -> Iterator[Chart]:
             yield Bars(title, bars, f"The paper: {100 * (paper[key] + shift):g} %.")
         known = [(load, _percents(gain, 1.0)) for load, case in _by_load(cases)
                  if (gain := case.row.interval(GAIN)) is not None]  # fmt: skip
+        yield from _map_charts(table, cases, dataset)
         if len(known) > 1:
             series = band("centre", [load for load, _ in known], [ratio for _, ratio in known])
             x, y = Axis("load, of the best's capacity"), Axis("output tokens/s, % of static's")
             note = f"The paper: {100 * (paper[GAIN] + 1):g} %."
             yield Lines(f"{name}: odma over static by load", x, y, [series], note)
+
+
+def map_cells(table: Table, cases: list[Case]) -> list[tuple[float, int, Case]]:
+    """(log-sd of the lengths, limit, case) of the cases that differ from the centre in no more."""
+    shapes = table.config["base"].get("shapes", {})
+    cells = [
+        (float(sigma), int(case.assumption.get("limit", LIMIT)), case)
+        for case in cases
+        if set(case.apart(cases[0])) <= {"shape", "limit"}
+        and (sigma := shapes.get(case.assumption.get("shape"), {}).get("sigma")) is not None
+    ]
+    return sorted(cells, key=lambda cell: cell[:2])
+
+
+def _map_charts(table: Table, cases: list[Case], dataset: dict[str, Any]) -> Iterator[Chart]:
+    """Gain and utilisation over the log-sd of the lengths, a line a limit, beside the paper's."""
+    cells = map_cells(table, cases)
+    sigmas = sorted({sigma for sigma, _, _ in cells})
+    if len(sigmas) < 2:
+        return
+    for metric in (GAIN, "utilization.odma"):
+        key, words = PAPER_FIGURES[metric]
+        series = []
+        for limit in sorted({limit for _, limit, _ in cells}):
+            row = [(s, f) for s, its, case in cells
+                   if its == limit and (f := case.row.interval(metric)) is not None]  # fmt: skip
+            found = [_percents(interval, 0.0) for _, interval in row]
+            series.append(band(f"limit {limit}", [sigma for sigma, _ in row], found))
+        paper = 100 * dataset["paper"][key]
+        series.append(Series("the paper", sigmas, [paper] * len(sigmas)))
+        axes = Axis("log-sd of output lengths"), Axis(f"{words}, %")
+        yield Lines(f"{dataset['name']}: {words} by length shape and limit", *axes, series)
 
 
 def _percents(found: Interval, shift: float) -> Interval:
@@ -115,8 +161,10 @@ def _cases(table: Table, group: Group) -> list[Case]:
     return [Case(row.overrides.get("assumption", base), row) for row in rows]
 
 
-def dataset_result(dataset: dict[str, Any], cases: list[Case]) -> DatasetResult:
-    """What is found on a data set; the first case is the centre."""
+def dataset_result(
+    dataset: dict[str, Any], cases: list[Case], cells: list[tuple[float, int, Case]]
+) -> DatasetResult:
+    """What is found on a data set; the first case is the centre, and `cells` are the map's."""
     paper, centre = dataset["paper"], cases[0]
     grid = [case for case in cases if "load" not in case.apart(centre)]
     most = max(grid, key=lambda case: case.mean("migrations"))
@@ -129,6 +177,9 @@ def dataset_result(dataset: dict[str, Any], cases: list[Case]) -> DatasetResult:
         (most.name, most.mean("migrations")),
         [(load, case.mean(GAIN)) for load, case in _by_load(cases)],
         {case.name: case.mean(GAIN) for case in grid},
+        [MapCell(sigma, limit, {metric: case.row.interval(metric) for metric in PAPER_FIGURES})
+         for sigma, limit, case in cells],
+        {metric: paper[key] for metric, (key, _) in PAPER_FIGURES.items()},
     )  # fmt: skip
 
 

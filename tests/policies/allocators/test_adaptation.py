@@ -47,7 +47,8 @@ def served(name: str, policy: str) -> dict[str, Any]:
     spec = ServingSpec.model_validate(
         {
             "model": "deepseek-r1-distill-qwen-7b",
-            "policy": {"name": "odma", "window": 1000, "refresh": 250, **POLICIES[policy]},
+            "policy": {"name": "odma", "balance": "requests", "space": "arena", "window": 1000,
+                       "refresh": 250, **POLICIES[policy]},
             "engine": {"max_num_batched_tokens": 4096,
                        "max_tokens": TRACES[name][1], "too_long": "drop"},
             "predictor": {"kind": "lognormal", "sigma": 0.4},

@@ -96,7 +96,7 @@ class TestEveryAllocator:
 
 def test_every_choice_of_every_option_is_a_case() -> None:
     names = [name for name, _ in CASES]
-    assert {"static", "paged", "odma", "paged-free_list-lifo", "odma-pool-partitioned"} <= set(
+    assert {"static", "paged", "odma", "paged-free_list-lifo", "odma-space-partitioned"} <= set(
         names
     )
     assert {"orca-variant-pow2", "s3-outgrown-double", "oracle-fit-best", "ideal"} <= set(names)

@@ -21,7 +21,11 @@ BOUNDS = [100, 200, 300, 400]
 
 
 def odma(**changes: Any) -> OdmaAllocator:
-    return OdmaAllocator(LAYOUT, 3000, LIMITS, OdmaOptions(**{"align": 1, **changes}))
+    """With the levels and the space of which figures are easily worked out by hand."""
+    plain = {"align": 1, "balance": "requests", "clip": False}
+    if "space" not in changes:
+        plain["space"] = "arena"
+    return OdmaAllocator(LAYOUT, 3000, LIMITS, OdmaOptions(**{**plain, **changes}))
 
 
 def reserved(allocator: OdmaAllocator, request: int, prompt: int, guess: Prediction) -> int:
@@ -72,6 +76,48 @@ def test_inflation_lifts_a_length_over_its_bound() -> None:
     assert reserved(odma(gamma=0.0), 0, 10, guess) == 110
 
 
+def test_a_prediction_goes_no_further_than_what_may_be_generated() -> None:
+    def admitted(**changes: Any) -> tuple[int, int]:
+        allocator = odma(bounds=[100, 200, 300, 390], **changes)
+        slots = reserved(allocator, 0, 650, Prediction(380, 0.3))  # 1000 - 650 = 350 may come
+        return slots, allocator.tag(0, Demand(650, 0, Prediction(380, 0.3)))
+
+    assert admitted() == (1000, 4)  # 380 inflated is above 390: the large one, cut at the context
+    assert admitted(clip=True) == (1000, 3)
+    assert reserved(odma(clip=True), 0, 10, Prediction(1000)) == 410
+
+
+def test_profiled_lengths_set_the_first_bounds_and_the_pools() -> None:
+    prompt, output = np.full(8, 10), np.array([10, 20, 30, 40, 50, 60, 70, 400])
+    allocator = odma()
+    allocator.profile(prompt, output)
+    assert allocator.bounds == (20, 40, 60, 400)
+    assert allocator.report()["bucket_refreshes"] == 0
+    pools = odma(space="partitioned", bucket_on="total", pool_share=0.5)
+    pools.profile(prompt, output)
+    assert pools.bounds == (30, 50, 70, 410)
+    assert fill(pools, 0, 10, 20) == 17  # 512 slots in blocks of 30
+    kept = odma(first_bounds="even")
+    kept.profile(prompt, output)
+    assert kept.bounds == tuple(BOUNDS)
+
+
+@pytest.mark.parametrize(
+    ("balance", "bounds"),
+    [
+        ("requests", (20, 40, 60, 80)),
+        ("residents", (40, 60, 70, 80)),  # 360 token-steps: 90, 180, 270
+        ("slots", (50, 70, 80, 80)),  # of 20,400: 5,500, 14,000 and all up to these
+    ],
+)
+def test_what_buckets_have_equally_much_of_sets_the_bounds(
+    balance: str, bounds: tuple[int, ...]
+) -> None:
+    allocator = odma(balance=balance)
+    allocator.profile(np.full(8, 10), np.arange(10, 90, 10))
+    assert allocator.bounds == bounds
+
+
 def test_an_unsure_prediction_gets_the_large_reservation() -> None:
     guess = Prediction(150, 0.8)
     assert entropy(guess, BOUNDS) / np.log(4) > 0.8
@@ -102,7 +148,7 @@ def test_a_request_that_filled_its_bucket_comes_back_large() -> None:
 def test_partitions_are_pools_of_equal_blocks() -> None:
     # blocks of 250, 500, 750 and 1000 of prompt + output in 1024 slots each, then 2048... of 6144
     layout = KvLayout(0, 6144, 1, 1, 16)
-    options = OdmaOptions(align=1, pool="partitioned", pool_share=1 / 3)
+    options = OdmaOptions(align=1, space="partitioned", pool_share=1 / 3, clip=False)
     allocator = OdmaAllocator(layout, 100, LIMITS, options)
     assert allocator.reach == 2048
     assert reserved(allocator, 0, 10, Prediction(100)) == 250  # needs 110
@@ -116,20 +162,20 @@ def test_partitions_are_pools_of_equal_blocks() -> None:
 
 def test_equal_blocks_never_fragment() -> None:
     figures = {}
-    for pool in ("arena", "partitioned"):
+    for space in ("arena", "partitioned"):
         bounds = [64, 96, 128, 192]
-        allocator = odma(pool=pool, bucket_on="total", pool_share=0.25, bounds=bounds)
+        allocator = odma(space=space, bucket_on="total", pool_share=0.25, bounds=bounds)
         sizes = [60, 90, 120] * 12
         for request, size in enumerate(sizes):
             allocator.reserve(request, Demand(10, 0, Prediction(size - 10)), 10)
         for request in np.flatnonzero(allocator.resident)[::2]:
             allocator.release(int(request))
-        figures[pool] = allocator.fragmentation
+        figures[space] = allocator.fragmentation
     assert figures["partitioned"] < 0.1 < 0.3 < figures["arena"]
 
 
 def test_a_bucket_its_pool_can_never_hold_is_large() -> None:
-    allocator = odma(pool="partitioned", pool_share=0.75)  # 4 x 256 slots: one block, of 250
+    allocator = odma(space="partitioned", pool_share=0.75)  # 4 x 256 slots: one block, of 250
     assert reserved(allocator, 0, 10, Prediction(300)) == 410
     assert allocator.start[0] == 1024
 
@@ -148,7 +194,7 @@ def test_repartition_decides_what_is_stranded_when_bounds_move(
     # four pools of 512 slots with blocks of 250, 500, 750 (none fits) and 1000 (none), of which one
     # in the first is taken; then everybody turns out to be 100 long
     allocator = odma(
-        bucket_on="total", pool="partitioned", repartition=repartition, pool_share=0.5,
+        bucket_on="total", space="partitioned", repartition=repartition, pool_share=0.5,
         refresh=4, window=4,
     )  # fmt: skip
     reserved(allocator, 0, 50, Prediction(50))
@@ -163,7 +209,7 @@ def test_repartition_decides_what_is_stranded_when_bounds_move(
 def test_the_split_of_the_pools_decides_how_many_short_ones_fit(split: str, fits: int) -> None:
     # 3072 slots, evenly or as 1 : 2 : 3 : 4, for blocks of 150 and more
     allocator = odma(
-        bucket_on="total", pool="partitioned", pool_split=split, pool_share=0.25,
+        bucket_on="total", space="partitioned", pool_split=split, pool_share=0.25,
         bounds=[150, 300, 450, 600],
     )  # fmt: skip
     assert fill(allocator, 0, 50, 80) == fits
@@ -185,7 +231,7 @@ def test_a_full_bucket_waits_or_takes_a_larger_block(
     # pools of 768 slots with blocks of 300 (two), 600 (one), 800 and 900 (none), and large ones of
     # 450 in 1024
     allocator = odma(
-        bucket_on="total", pool="partitioned", bucket_full=bucket_full, bounds=[300, 600, 800, 900]
+        bucket_on="total", space="partitioned", bucket_full=bucket_full, bounds=[300, 600, 800, 900]
     )
     assert fill(allocator, 0, 50, 80) == fits
     for request in range(fits):
@@ -338,8 +384,8 @@ def test_a_move_is_judged_once_and_all_its_places_count() -> None:
         ({"bounds": [10, 30, 20, 40]}, "bounds: expected strictly increasing"),
         ({"bounds": BOUNDS, "first_bounds": "longest"}, "first_bounds: bounds are given"),
         ({"constant": 0.3}, "constant belongs to uncertainty: constant"),
-        ({"pool": "partitioned", "pool_share": 0.0}, "pool_share: partitioned pools keep a share"),
-        ({"repartition": "never"}, "belong to pool: partitioned"),
+        ({"space": "partitioned", "pool_share": 0.0}, "pool_share: partitioned pools keep a share"),
+        ({"repartition": "never"}, "belong to space: partitioned"),
     ],
 )
 def test_options_that_contradict_are_refused(changes: dict[str, Any], message: str) -> None:
@@ -358,8 +404,13 @@ def test_options_that_contradict_are_refused(changes: dict[str, Any], message: s
     ],
 )
 def test_pools_that_change_often_keep_the_contract(changes: dict[str, Any]) -> None:
-    options = {"pool": "partitioned", "refresh": 3, "window": 5, "align": 8, **changes}
+    options = {"space": "partitioned", "refresh": 3, "window": 5, "align": 8, **changes}
     keep_contract(OdmaOptions(**options))
+
+
+@pytest.mark.parametrize("borrow", [1.0, 2.0, 8.0])
+def test_slabs_keep_the_contract_while_bounds_change(borrow: float) -> None:
+    keep_contract(OdmaOptions(refresh=3, window=5, align=8, borrow=borrow))
 
 
 @pytest.mark.parametrize("large_full", ["preempt", "next_larger"])

@@ -118,7 +118,7 @@ def test_pressure_evens_out_what_turns_do_not() -> None:
 
 @pytest.mark.parametrize("pool", ["arena", "partitioned"])
 def test_bounds_in_step_are_learnt_sooner(pool: str) -> None:
-    changes = {"policy": {**ODMA, "pool": pool}, "predictor": {"kind": "lognormal", "sigma": 0.5}}
+    changes = {"policy": {**ODMA, "space": pool}, "predictor": {"kind": "lognormal", "sigma": 0.5}}
     found = {
         bounds: run(8192, STREAM, **node(4, bounds=bounds), **changes).metrics
         for bounds in ("shared", "own")

@@ -51,7 +51,7 @@ def odma(**changes: Any) -> dict[str, Any]:
     return {"policy": {**ODMA, **changes}, "predictor": UNSURE}
 
 
-PARTS = {"pool": "partitioned", "pool_share": 0.55}
+PARTS = {"space": "partitioned", "pool_share": 0.55}
 PARTED = odma(**PARTS)
 
 
@@ -138,7 +138,7 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "policy.odma.align": (odma(), odma(align=16), "utilization"),
     "policy.odma.bucket_on": (odma(), odma(bucket_on="total"), "utilization"),
     "policy.odma.large": (odma(), odma(large="max_model_len"), "utilization"),
-    "policy.odma.pool": (odma(pool_share=0.55), PARTED, "batch"),
+    "policy.odma.space": (odma(pool_share=0.55), PARTED, "batch"),
     "policy.odma.pool_share": (odma(), odma(pool_share=0.55), "batch"),
     "policy.odma.fit": (odma(), odma(fit="best"), "external_fragmentation"),
     "policy.odma.levels": (odma(), odma(levels=[0.5, 0.8, 0.95, 1.0]), "utilization"),

@@ -12,16 +12,18 @@ from policies.serving import calibration
 from sweeps.experiments.experiment import Task, seed_of
 from sweeps.experiments.sweep import load_sweep
 from sweeps.papers.odma import odma_paper
+from sweeps.papers.odma.odma_facts import MapCell
 from sweeps.papers.odma.odma_paper import EVALUATION_SEED, OdmaPaperSpec, measure, solve
 from sweeps.papers.odma.odma_words import EDGE, INSIDE, OUTSIDE
 from sweeps.papers.odma.paper_verdict import Case, placement
 from sweeps.reports.conclusion import sentences
 from sweeps.reports.table import Row, read_table
+from sweeps.results.statistics import Interval
 from sweeps.results.store import RunDirectory
 from tests.sweeps.cli.test_command_line import bankwise
 
 SMALL = ["requests=60", "warmup_requests=20", "replications=2"]
-ASSUMPTIONS = "axes.assumption=[{name: centre}, {name: arena, odma: {pool: arena}}, "
+ASSUMPTIONS = "axes.assumption=[{name: centre}, {name: arena, odma: {space: arena}}, "
 LOADS = ASSUMPTIONS + "{name: load 0.6, load: 0.6}]"
 
 
@@ -81,7 +83,7 @@ def test_four_cards_take_four_times_the_requests() -> None:
     ("override", "message"),
     [
         ("axes.assumption=[{name: a, shape: r2}]", "no such shape; did you mean 'r1'?"),
-        ("axes.assumption=[{name: a, odma: {pol: arena}}]", "did you mean 'pool'?"),
+        ("axes.assumption=[{name: a, odma: {spac: arena}}]", "did you mean 'space'?"),
         ("rivals={paged: {name: paged}}", "static is the paper's baseline"),
         ("policy=paged", "expected odma"),
         ("rivals={static: {name: static}, odma: {name: odma}}", "needs a name of its own"),
@@ -137,6 +139,18 @@ def test_sentences_follow_the_results(run: Path, tmp_path: Path) -> None:
     )
     exact = changed(run, tmp_path / "exact", "accuracy", 0.9955)
     assert any("centre 99.6 %, band" in line for line in exact), exact[2:5]
+
+
+def test_the_map_names_the_shapes_and_limits_where_the_figures_are_met() -> None:
+    def exactly(value: float) -> Interval:
+        return Interval(value, value, value, 5)
+
+    paper = {"utilization.odma": 0.72, "throughput_gain": 0.23}
+    cells = [
+        MapCell(0.2, 1024, {"utilization.odma": exactly(0.75), "throughput_gain": exactly(0.228)}),
+        MapCell(0.4, 2048, {"utilization.odma": exactly(0.721), "throughput_gain": exactly(0.1)}),
+    ]
+    assert [cell.meets(paper) for cell in cells] == [["throughput_gain"], ["utilization.odma"]]
 
 
 def test_the_paper_lies_inside_at_the_edge_or_outside() -> None:
