@@ -105,5 +105,5 @@ def test_samples_without_prefix_caching_are_requests_of_their_own() -> None:
     assert (found["prefill_tokens"], found["cached_tokens"]) == (64 + 2 * 16 + 40, 2 * 48)
     for figures in (apart, found):
         assert (figures["requests"], figures["finished"], figures["dropped"]) == (2, 2, 0)
-        tokens = figures["output_tokens_per_s"] * figures["makespan_s"]
+        tokens = figures["makespan_output_tokens_per_s"] * figures["makespan_s"]
         assert tokens == pytest.approx(4 * 8)
