@@ -46,7 +46,7 @@ class RequestTimes(NamedTuple):
             "ttft_s": summary(self.first_s - self.queued_s),
             "tpot_s": summary(each),
             "latency_s": summary(self.last_s - self.queued_s),
-            "output_tokens_per_s": float(self.output_tokens.sum() / self.last_s.max()),
+            "makespan_output_tokens_per_s": float(self.output_tokens.sum() / self.last_s.max()),
         }
 
 

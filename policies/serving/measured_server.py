@@ -52,7 +52,7 @@ FIGURES = {
     **{f"ttft_{share}": ("s", ("ttft_s", share)) for share in _SHARES},
     **{f"tpot_{share}": ("ms", ("tpot_s", share)) for share in _SHARES},
     **{f"latency_{share}": ("s", ("latency_s", share)) for share in _SHARES},
-    "output_tokens_per_s": ("tokens/s", ("output_tokens_per_s",)),
+    "output_tokens_per_s": ("tokens/s", ("makespan_output_tokens_per_s",)),
     "preemptions": ("preemptions", ("preemptions",)),
 }
 """Figure of a server -> its unit and its place in the metrics of a run."""

@@ -33,7 +33,7 @@ def test_it_has_a_peak_and_a_capacity_and_borrows_nothing_of_a_simulated_one(
     device = load_device(described(tmp_path))
     assert device.peak_gbps == 500 and device.capacity_bytes == 24 << 30
     assert not {"dma", "controller", "interleave"} & set(device.config["accelerator"])
-    assert device.accelerator is not None and device.accelerator.compute.overlap == "max"
+    assert device.accelerator is not None and device.accelerator.compute.overlap == 1.0
     for ask in ("memory", "dma"):
         with pytest.raises(DescriptionError, match="bandwidth is given, not simulated"):
             getattr(device, ask)

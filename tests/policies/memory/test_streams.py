@@ -119,7 +119,7 @@ def test_every_step_moves_what_it_must(
     monkeypatch.setattr(serving, "memory_model", lambda *_: watching)
     options: dict[str, Any] = {"name": policy}
     if policy == "odma":
-        options |= {"window": 40, "refresh": 20}
+        options |= {"window": 40, "refresh": 20, "balance": "requests", "first_bounds": "even"}
     predictor = {"kind": "lognormal", "sigma": 0.8}
     run(
         2048, mixed(40), policy=options, predictor=predictor, tensor_parallel=cards,

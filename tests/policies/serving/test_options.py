@@ -53,6 +53,7 @@ def odma(**changes: Any) -> dict[str, Any]:
 
 PARTS = {"space": "partitioned", "pool_share": 0.55}
 PARTED = odma(**PARTS)
+MOVING = odma(balance="requests", space="arena", first_bounds="even")
 
 
 def s3(**changes: Any) -> dict[str, Any]:
@@ -97,7 +98,8 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     **{
         f"policy.{name}.{key}": (
-            {"policy": {"name": name, **before}}, {"policy": {"name": name, **after}}, figure,
+            {"policy": {"name": name, "space": "arena", **before}},
+            {"policy": {"name": name, "space": "arena", **after}}, figure,
         )
         for name in ("static", "oracle", "odma", "s3")
         for key, before, after, figure in (
@@ -139,6 +141,12 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "policy.odma.bucket_on": (odma(), odma(bucket_on="total"), "utilization"),
     "policy.odma.large": (odma(), odma(large="max_model_len"), "utilization"),
     "policy.odma.space": (odma(pool_share=0.55), PARTED, "batch"),
+    "policy.odma.clip": (odma(gamma=2.0), odma(gamma=2.0, clip=False), "policy.large_share"),
+    "policy.odma.balance": (odma(), odma(balance="requests"), "utilization"),
+    "policy.oracle.space": (
+        {"policy": {"name": "oracle"}}, {"policy": {"name": "oracle", "space": "slabs"}},
+        "external_fragmentation",
+    ),
     "policy.odma.pool_share": (odma(), odma(pool_share=0.55), "batch"),
     "policy.odma.fit": (odma(), odma(fit="best"), "external_fragmentation"),
     "policy.odma.levels": (odma(), odma(levels=[0.5, 0.8, 0.95, 1.0]), "utilization"),
@@ -241,7 +249,7 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {}, {"memory": {"efficiency": 1.0, "prefill": 0.001}}, "phase_share.prefill",
     ),
     "memory.migration": (
-        odma(), {**odma(), "memory": {"efficiency": 1.0, "migration": 0.1}},
+        MOVING, {**MOVING, "memory": {"efficiency": 1.0, "migration": 0.1}},
         "phase_share.migration",
     ),
     "memory.weight_tile": ({}, {"memory": {"weight_tile": "256B"}}, "phase_share.weights"),
@@ -312,11 +320,12 @@ def test_no_option_is_left_out() -> None:
         known |= {f"{part}.{field}" for field in options.model_fields}
     own = set(EngineV0Spec.model_fields) - set(EngineOptions.model_fields)
     known |= {f"engine.v0.{field}" for field in own}
-    # tests of their own: one with requests that begin alike, one
+    # tests of their own: three with slabs of many blocks, one with requests that begin alike, one
     # with a request that is alone, one with large devices, one with a model's file
     assert known - set(MOVES) == {
-        "policy.paged.prefix_caching", "policy.paged.idle_watermark", "engine.usage",
-        "predictor.model",
+        "policy.odma.borrow", "policy.s3.space", "policy.static.space",
+        "policy.paged.prefix_caching",
+        "policy.paged.idle_watermark", "engine.usage", "predictor.model",
     }  # fmt: skip
     # `model` is resolved by the caller, `advance_together` must not move anything
     assert set(ServingSpec.model_fields) - set(parts) - known == {

@@ -22,7 +22,14 @@ from tests.policies.small import MODEL, device, mixed, run, spec
 CASES = cases()
 STREAM = mixed(200)
 CHANGES: dict[str, Any] = {
-    "policy": {"name": "odma", "refresh": 40, "window": 80},
+    "policy": {
+        "name": "odma",
+        "refresh": 40,
+        "window": 80,
+        "balance": "requests",
+        "space": "arena",
+        "first_bounds": "even",
+    },
     "predictor": {"kind": "lognormal", "sigma": 0.8},
     "engine": {"max_model_len": 1024},
 }

@@ -228,7 +228,7 @@ def test_run_and_report_print_sentences_and_a_table(tmp_path: Path) -> None:
     assert shown.returncode == 0
     for heading in ("TTFT", "TPOT", "utilisation", "preemptions", "migrations", "limit"):
         assert heading in shown.stdout
-    assert "row" not in shown.stdout  # nothing is simulated here: a column that nobody has
+    assert "row hits" not in shown.stdout  # nothing is simulated here: a column that nobody has
     assert done.stdout.splitlines()[0] in shown.stdout
     assert (tmp_path / "runs/smoke-1/report.md").is_file()
     assert "<html" in (tmp_path / "all.html").read_text()

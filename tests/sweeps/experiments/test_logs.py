@@ -70,7 +70,7 @@ def test_a_log_adds_up_to_the_metrics_of_its_result(tmp_path: Path) -> None:
         first, end = column("first_token_s"), column("end_s")
         arrival, output = column("arrival_s"), column("output_tokens")
         made = sum(output) / (max(end) - min(arrival))
-        assert made == pytest.approx(metrics["output_tokens_per_s"])
+        assert made == pytest.approx(metrics["makespan_output_tokens_per_s"])
         ttft = [a - b for a, b in zip(first, arrival, strict=True)]
         assert sum(ttft) / len(rows) == pytest.approx(metrics["ttft_s"]["mean"])
         each = [(e - f) / (o - 1) for e, f, o in zip(end, first, output, strict=True)]

@@ -223,7 +223,7 @@ def test_the_shipped_sweep_serves_the_same_requests_on_every_card() -> None:
         found.append(measure(Task(spec, 1, None)))
     assert [each["card"]["peak_gbps"] for each in found] == pytest.approx([307.2, 614.4])
     for each in found:
-        assert list(each["throughput"]) == ["odma", "static", "odma in an arena", "paged"]
+        assert list(each["throughput"]) == ["odma", "static", "odma in hard pools", "paged"]
     for key in ("scale", "spread", "accuracy"):
         assert found[0][key] == found[1][key]
     assert found[1]["throughput"]["static"] > 1.5 * found[0]["throughput"]["static"]
