@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from policies.allocators.partition import best_partition
 from policies.requests.requests import IntArray
 
 
@@ -27,7 +28,7 @@ class _Fresh:
     due_s: float | None = None
 
 
-Balance = Literal["requests", "residents", "slots"]
+Balance = Literal["requests", "residents", "slots", "least_unused"]
 BALANCES: tuple[Balance, ...] = get_args(Balance)
 
 
@@ -38,10 +39,12 @@ class Buckets:
     to `align` and held below `longest`. `levels` are the p_i. Where none are given the buckets have
     equally many requests (p_i = i/B), or equally many at a time, or equally many slots in use at a
     time: a request stays for about as many steps as it has tokens, so these are quantiles of the
-    lengths weighted by themselves, or by their squares. Bounds are computed
-    anew after every `refresh` lengths (0: never), `most` times at most (None: no limit), and are in
-    force `delay_s` later, in the order they were computed in. Before that they are `first`, or part
-    [0, longest] evenly, or are what `begin` made them (assumed: the paper does not say).
+    lengths weighted by themselves, or by their squares; or `least_unused`, the bounds that would
+    have left the least unused of what the window's lengths reserve (`partition.py`). Bounds are
+    computed anew after every `refresh` lengths (0: never), `most` times at most (None: no limit),
+    and are in force `delay_s` later, in the order they were computed in. Before that they are
+    `first`, or part [0, longest] evenly, or are what `begin` made them (assumed: the paper does not
+    say).
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class Buckets:
         """Refreshes that are in force."""
         self._longest = align_up(longest, align)
         self._levels = list(levels)
-        self._power = BALANCES.index(balance)
+        self._balance = balance
         self._left = math.inf if most is None else most
         self._seen = 0
         self._window: IntArray = np.zeros(window, np.int64)
@@ -113,8 +116,11 @@ class Buckets:
     def _quantiles(self, lengths: IntArray) -> tuple[int, ...]:
         if self._levels:
             return self._rounded(np.quantile(lengths, self._levels, method="inverted_cdf").tolist())
+        if self._balance == "least_unused":
+            bounds = best_partition(lengths, self.count, self.align).bounds
+            return self._rounded([*bounds, *bounds[-1:] * (self.count - len(bounds))])
         rising = np.sort(lengths)
-        held = np.cumsum(rising**self._power)
+        held = np.cumsum(rising ** BALANCES.index(self._balance))
         parts = -(-held[-1] * np.arange(1, self.count + 1) // self.count)
         return self._rounded(rising[np.searchsorted(held, parts)].tolist())
 

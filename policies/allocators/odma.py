@@ -55,7 +55,8 @@ class OdmaOptions(ArenaOptions):
     """The quantile that each bound is, strictly increasing. Empty: by `balance`."""
     balance: Balance = "residents"
     """What buckets have equally much of: requests, which is levels of i / buckets, or requests in
-    memory at a time, or slots in use at a time (assumed; see `Buckets`)."""
+    memory at a time, or slots in use at a time; or the exact bounds that leave the least unused for
+    the lengths of the window (assumed; see `Buckets`)."""
     gamma: NonNegative = 0.2
     """Inflation of the predicted length for each unit of uncertainty."""
     clip: bool = True

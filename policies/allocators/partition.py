@@ -1,7 +1,9 @@
-"""The bounds that reserve least for known lengths: a limit of what quantiles can reach.
+"""The bounds that reserve least for known lengths: `balance: least_unused`, and a limit of what
+quantiles can reach.
 
 A request of length x in a bucket of bound b holds b for as long as it lasts, which is about x
-steps; x (b - x) of that is never used. Bounds are multiples of an alignment, so few bounds are
+steps; x (b - x) of that is never used. (A request is taken to be in the smallest bucket that covers
+it: no misprediction, no overflow.) Bounds are multiples of an alignment, so few bounds are
 candidates, and the best B of them are found exactly: the optimal segmentation of a sorted list by
 dynamic programming (Bellman 1961, "On the approximation of curves by line segments").
 """
@@ -13,8 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policies.allocators.buckets import align_up
 from policies.requests.requests import FloatArray, IntArray
+
+_AT_ONCE = 512
+"""Ends of segments that are looked at together, which bounds the memory taken."""
 
 
 class Partition(NamedTuple):
@@ -43,10 +47,15 @@ def best_partition(lengths: IntArray, buckets: int, align: int = 64) -> Partitio
     least[0] = 0.0
     froms: list[IntArray] = []
     for _ in range(min(buckets, count)):
-        cost = least[:-1, None] + bounds[None, :] * (before[None, 1:] - before[:-1, None])
-        cost[np.tril_indices(count, -1)] = np.inf  # a segment ends where it begins, or later
-        froms.append(cost.argmin(axis=0))
-        least = np.concatenate(([np.inf], cost.min(axis=0)))
+        came, cheapest = np.zeros(count, np.int64), np.full(count + 1, np.inf)
+        for begin in range(0, count, _AT_ONCE):
+            ends = np.arange(begin, min(begin + _AT_ONCE, count))
+            starts = np.arange(ends[-1] + 1)
+            cost = least[starts] + bounds[ends, None] * (before[ends + 1, None] - before[starts])
+            cost[starts > ends[:, None]] = np.inf  # a segment ends where it begins, or later
+            came[ends], cheapest[ends + 1] = cost.argmin(axis=1), cost.min(axis=1)
+        froms.append(came)
+        least = cheapest
     chosen, end = [], count
     for came in reversed(froms):
         chosen.append(int(bounds[end - 1]))
@@ -61,9 +70,3 @@ def unused_share(lengths: IntArray, bounds: Sequence[int], large: int) -> float:
     Lengths above the last bound reserve `large`."""
     reserved = np.append(np.asarray(bounds), large)[np.searchsorted(bounds, lengths)]
     return float(1 - (lengths * lengths).sum() / (lengths * reserved).sum())
-
-
-def bounds_at(lengths: IntArray, levels: Sequence[float], align: int = 64) -> tuple[int, ...]:
-    """The bounds that these quantiles of the lengths are."""
-    quantiles = np.quantile(lengths, levels, method="inverted_cdf")
-    return tuple(align_up(int(quantile), align) for quantile in quantiles)

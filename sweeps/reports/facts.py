@@ -286,6 +286,12 @@ class StudyGain:
     """Ceiling -> share of the gap from the base to it; None where it is not above the base."""
     limit: dict[str, Any] | None
     """`bounds` of buckets and what is left `unused` by the `least`, the `chosen`, the `base`."""
+    first: str | None = None
+    """The best of the trials that needed no search; None where there are none."""
+    added: Interval | None = None
+    """What the chosen trial has more than that; None where it is that, or unknown."""
+    sign: int = 1
+    """1 where more of the metric is better, else -1."""
 
 
 @dataclass(frozen=True)

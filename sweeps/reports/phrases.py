@@ -448,6 +448,8 @@ def study(found: StudyGain) -> Iterator[str]:
     elif found.over_base == 0:
         text += " The search found nothing significantly better than the base."
     yield said(text)
+    if found.first is not None:
+        yield said(_added(found))
     for name, part in found.closed.items():
         if part is None:
             yield f"{name} is not above the base in every replication: there is no gap to close."
@@ -455,6 +457,21 @@ def study(found: StudyGain) -> Iterator[str]:
             yield said(f"Of the gap from the base to {name}, {percent(part)} is closed.")
     if found.limit is not None:
         yield _unused(found.chosen, **found.limit)
+
+
+def _added(found: StudyGain) -> str:
+    """What the search added to the best of the trials that needed none."""
+    against = f"the best trial without a search, {found.first}"
+    if found.added is None:
+        return f"The search added nothing to {against}."
+    if found.added.sign == 0:
+        resolved = f"that {counted(found.replications, 'replication')} resolve"
+        return (
+            f"The search added nothing {resolved} to {against} {aside(percent(found.added, '+'))}."
+        )
+    if found.added.sign == found.sign:
+        return f"The search added {percent(found.added)} to {against}."
+    return f"The search found worse than {against}: {percent(found.added)}."
 
 
 def _unused(chosen: str, bounds: list[int], unused: dict[str, float], **_: Any) -> str:

@@ -1,8 +1,9 @@
 """The finale of a study: the best trials, the base, references and ceilings on simulated memory, on
 replications that the search never saw.
 
-The best of the top trials is chosen on the first of those replications, and gains are measured on
-the ones after them, so that the choice does not bias the gain.
+The best of the top trials, and the best of the first ones, which needed no search, are chosen on
+the first of those replications, and gains are measured on the ones after them, so that the choice
+does not bias the gain.
 """
 
 from __future__ import annotations
@@ -10,59 +11,61 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from policies.allocators.odma import OdmaOptions
-from policies.allocators.partition import Partition, best_partition, bounds_at, unused_share
+from policies.allocators.partition import Partition, best_partition, unused_share
 from policies.requests.requests import IntArray
-from sweeps.experiments.experiment import (
-    ALL_AT_ONCE,
-    ExperimentSpec,
-    Task,
-    requests_of,
-    workload_of,
-)
+from sweeps.experiments.experiment import ExperimentSpec, Task
 from sweeps.experiments.sweep_run import apart, flat
 from sweeps.results.store import plain, write_atomically
 from sweeps.studies.contenders import Contender, Finale
+from sweeps.studies.first import LEVELS, bounds_of, known_lengths
 from sweeps.studies.journal import RESULT
 from sweeps.studies.sampler import broken, ranking
 from sweeps.studies.space import Overrides
 from sweeps.studies.study_run import StudyFailed, StudyRun
-from sweeps.studies.study_spec import Study
+from sweeps.studies.study_spec import BASE, Study
 
 FINALE, LIMIT = "finale.jsonl", "limit.json"
-LEAST_UNUSED = "least unused"
-LEVELS = "serving.policy.levels"
 
 
 def run_finale(run: StudyRun) -> Finale | None:
     """Serve what is not served yet; None where no trial was told a value."""
     spec = run.study.spec.finale
     assert spec is not None
-    top = [t for t in ranking(run.study, run.journal.trials()) if not broken(t)][: spec.top]
-    if not top:
+    ranked = [t for t in ranking(run.study, run.journal.trials()) if not broken(t)]
+    if not ranked:
         return None
+    firsts = [t for t in ranked if t.number < len(run.study.first)][: spec.top]
+    top = [t for t in ranked if t in ranked[: spec.top] or t in firsts]
     first = run.study.base.replications + 1
     choosing = range(first, first + spec.choose)
     judging = range(choosing.stop, choosing.stop + spec.replications)
     tried = [Contender(f"trial {t.number}", t.user_attrs[RESULT]["overrides"]) for t in top]
     if len(tried) > 1:
         _serve(run, tried, choosing, "choice")
-    chosen = tried[0]
-    if len(tried) > 1:
-        objective = run.study.spec.objectives[0]
-        sign = -1 if objective.direction == "maximize" else 1
-        chosen = min(tried, key=lambda each: sign * each.mean(objective.metric, choosing))
+    chosen = _best(run.study, tried, choosing)
     others = [Contender(point.control, point.overrides) for point in run.study.points]
+    simple = [each for each, t in zip(tried, top, strict=True) if t in firsts]
+    if simple and (best := _best(run.study, simple, choosing)) is not chosen:
+        name = run.study.first[top[tried.index(best)].number].name
+        if name != BASE:  # which is there already
+            others.append(Contender(f"{name} ({best.name})", best.overrides))
     known = limit(run.study, chosen.overrides)
     if known is not None:
-        others.append(_least_unused(known))
         write_atomically(run.directory.path / LIMIT, json.dumps(_record(known), indent=2) + "\n")
     _serve(run, [chosen, *others], judging, "finale")
     found = Finale(chosen, others, tried, choosing, judging)
     _write(run, found)
     return found
+
+
+def _best(study: Study, tried: list[Contender], choosing: range) -> Contender:
+    """By the first objective on these replications; the only one needs none."""
+    objective = study.spec.objectives[0]
+    sign = -1 if objective.direction == "maximize" else 1
+    if len(tried) == 1:
+        return tried[0]
+    return min(tried, key=lambda each: sign * each.mean(objective.metric, choosing))
 
 
 def _serve(run: StudyRun, contenders: list[Contender], among: range, stage: str) -> None:
@@ -97,19 +100,6 @@ def _name(contender: Contender, replication: int) -> str:
     return f"finale, {contender.name}, replication {replication}"
 
 
-def known_lengths(study: Study) -> IntArray:
-    """Output tokens of the requests that trials were measured on, as the engine cuts them; int64
-    (n,)."""
-    experiment = study.base
-    workload = workload_of(experiment.model_copy(update={"arrivals": ALL_AT_ONCE}))
-    most = experiment.serving.engine.max_tokens or np.iinfo(np.int64).max
-    served = [
-        requests_of(experiment, replication, None, workload).output_tokens
-        for replication in range(1, experiment.replications + 1)
-    ]
-    return np.minimum(np.concatenate([s[experiment.warmup_requests :] for s in served]), most)
-
-
 class Limit(NamedTuple):
     """Were every length known: the bounds that leave the least share of what is reserved for output
     unused, and the shares that the quantiles of the chosen trial and of the base leave."""
@@ -138,16 +128,8 @@ def _policy(experiment: ExperimentSpec) -> OdmaOptions:
 
 
 def _unused(lengths: IntArray, policy: OdmaOptions) -> float:
-    """What the policy's quantiles of the very lengths leave unused."""
-    levels = policy.levels or [i / policy.buckets for i in range(1, policy.buckets + 1)]
-    return unused_share(lengths, bounds_at(lengths, levels, policy.align), int(lengths.max()))
-
-
-def _least_unused(known: Limit) -> Contender:
-    """The base with the levels that leave least unused, in as many buckets as the chosen."""
-    levels = list(known.best.levels)
-    overrides = {LEVELS: levels, LEVELS.replace("levels", "buckets"): len(levels)}
-    return Contender(f"{LEAST_UNUSED}, {len(levels)} buckets", overrides)
+    """What the policy's bounds for the very lengths leave unused."""
+    return unused_share(lengths, bounds_of(policy, lengths), int(lengths.max()))
 
 
 def _record(known: Limit) -> dict[str, Any]:

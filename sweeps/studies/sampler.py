@@ -33,12 +33,14 @@ def ask_batch(study: Study, journal: Journal, begin: int, end: int) -> list[dict
     view.add_trials(trials[:begin])
     asked = []
     for number in range(begin, end):
-        if number < len(trials):
-            params = dict(trials[number].params)
+        if number < max(len(trials), len(study.first)):
+            known = number < len(trials)
+            params = dict(trials[number].params if known else study.first[number].params)
             view.add_trial(running(params, distributions))
         else:
             view.sampler = sampler_of(study.spec.sampler, number, study.spec.batch)
             params = dict(view.ask(distributions).params)
+        if number >= len(trials):
             journal.ask(params, distributions)
         asked.append(params)
     return asked

@@ -231,8 +231,9 @@ class _Batch:
     def _tell(self, number: int, outcomes: list[Outcome]) -> None:
         params = self.asked[number - self.begin]
         record: Record = {
-            "trial": number, "batch": self.index, "overrides": self.study.space.overrides(params),
-            "params": params, "rate_per_s": self.run.rate_per_s, "efficiency": self.table or None,
+            "trial": number, "batch": self.index, "first": _first(self.study, number),
+            "overrides": self.study.space.overrides(params), "params": params,
+            "rate_per_s": self.run.rate_per_s, "efficiency": self.table or None,
             **_judged(self.study, outcomes),
         }  # fmt: skip
         values = record["values"]
@@ -289,6 +290,11 @@ class _Batch:
         number = None if of is None else of.number
         table = outcome.value["memory"]["efficiency"]
         self.run.journal.write_note(_name(index), {"trial": number, "efficiency": table})
+
+
+def _first(study: Study, number: int) -> str | None:
+    """The name of a first trial, None of one that the sampler drew."""
+    return study.first[number].name if number < len(study.first) else None
 
 
 def _name(batch: int) -> str:

@@ -11,7 +11,16 @@ from sweeps.reports.table import HEADINGS, Table
 from sweeps.results.figures import FIGURES
 from sweeps.results.statistics import Interval, interval
 from sweeps.results.store import Record, at, to_yaml_flow
-from sweeps.studies.trials import BASE, Trials, broken, importances, settings, unbeaten, words
+from sweeps.studies.trials import (
+    BASE,
+    RESAMPLES,
+    Trials,
+    broken,
+    importances,
+    settings,
+    unbeaten,
+    words,
+)
 
 _SLICES = 16
 
@@ -55,12 +64,14 @@ def _search(trials: Trials) -> Iterator[Chart]:
     if len(trials.objectives) > 1:
         yield _front(trials)
     shares = importances(trials).items()
-    bars = [Bar(name, Interval(100 * s, 100 * s, 100 * s, 0)) for name, s in shares]
+    bars = [
+        Bar(name, Interval(100 * s.mean, 100 * s.low, 100 * s.high, s.count)) for name, s in shares
+    ]
     yield Bars(
         f"Importance for {trials.words}, %", bars,
         "PED-ANOVA (Optuna): how far the best tenth of the trials differs from all trials in each"
         " setting alone. A sampler that has settled draws few poor values, so this describes the"
-        " region it searched.",
+        f" region it searched. Intervals: 95 % of {RESAMPLES} bootstrap samples of the trials.",
     )  # fmt: skip
     for name, _ in list(shares)[:_SLICES]:
         yield _slice(trials, name)
@@ -127,7 +138,7 @@ def _trials(trials: Trials) -> Section:
     wanted = [str(o.get("metric")) for o in trials.objectives]
     objectives = [words(metric) for metric in wanted]
     shown = [figure for figure in FIGURES if figure.metric not in wanted]
-    columns = ["trial", *objectives, "constraints", *(f.heading for f in shown), *names]
+    columns = ["trial", "first", *objectives, "constraints", *(f.heading for f in shown), *names]
     rows = []
     for record in trials.records:
         values = trials.values(record)
@@ -135,7 +146,8 @@ def _trials(trials: Trials) -> Section:
         metrics = record.get("metrics") or {}
         told = [f.text(metrics.get(f.metric)) for f in shown]
         params = [_written(record["params"].get(name)) for name in names]
+        kept = "broken" if broken(record) else "kept"
         rows.append(
-            [str(record["trial"]), *cells, "broken" if broken(record) else "kept", *told, *params]
+            [str(record["trial"]), record.get("first") or "–", *cells, kept, *told, *params]
         )
     return Section(f"All {len(rows)} trials", [Grid("", columns, rows)], folded=True)

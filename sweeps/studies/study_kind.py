@@ -101,6 +101,8 @@ def _gain(trials: Trials) -> StudyGain:
     ceilings = ((name, trials.contender(name)) for name in trials.ceilings)
     closed = {name: trials.closed(row) for name, row in ceilings if row is not None}
     mean, count = best.mean(trials.metric) or 0.0, len(best.replications)
+    first = trials.best_first()
     return StudyGain(
-        trials.chosen, trials.words, mean, count, gains, over_base, closed, trials.limit
-    )
+        trials.chosen, trials.words, mean, count, gains, over_base, closed, trials.limit, first,
+        gains.get(first or ""), trials.sign,
+    )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -14,6 +15,7 @@ from hwmodel.description.description import (
     Document,
     Mark,
     Strict,
+    nearest,
     parse_assignment,
 )
 from policies.allocators.odma import OdmaOptions
@@ -32,6 +34,7 @@ from sweeps.experiments.sweep import (
 )
 from sweeps.results.figures import THROUGHPUT
 from sweeps.results.place import Override, in_sweep
+from sweeps.studies.first import First, FirstTrial, first_trials
 from sweeps.studies.space import Overrides, ParameterSpec, Space
 
 Count = Annotated[int, Field(ge=1)]
@@ -117,6 +120,9 @@ class StudySpec(RunSpec):
     then for the best so far; or a simulation in every trial, where the space changes addresses or
     the device."""
     sampler: SamplerSpec = SamplerSpec()
+    first: list[First] = []
+    """Trials before those of the sampler, counted among the trials: the base, the numbers of ODMA's
+    paper, and for each number of buckets the levels that leave least unused."""
     trials: Count = 64
     batch: Count = 16
     """Trials that are asked for before any of them is told."""
@@ -132,6 +138,11 @@ class StudySpec(RunSpec):
             raise ValueError("space: expected at least one parameter")
         if not self.objectives:
             raise ValueError("objectives: expected at least one")
+        for path, parameter in self.space.items():
+            for other in parameter.when:
+                if other not in self.space or not self.space[other].choice:
+                    hint = nearest(other, [p for p, each in self.space.items() if each.choice])
+                    raise ValueError(f"space.{path}.when: expected choices; got {other!r}; {hint}")
         for name in self.ceilings:
             if name not in self.references:
                 raise ValueError(f"ceilings: expected names of references; got {name!r}")
@@ -161,6 +172,11 @@ class Study(Planned):
     def base(self) -> ExperimentSpec:
         """The base experiment."""
         return self.point(BASE).experiment  # type: ignore[return-value]
+
+    @cached_property
+    def first(self) -> list[FirstTrial]:
+        """Trials before those of the sampler. Raises DescriptionError."""
+        return first_trials(self)
 
     def point(self, name: str) -> Point:
         """The base, or a reference."""
@@ -212,6 +228,8 @@ def _assign(document: Document, assignment: str) -> None:
     if keys[0] not in ExperimentSpec.model_fields:
         raise DescriptionError(suggestion(ExperimentSpec, keys), mark.file, None, ".".join(keys))
     document.data["space"].pop(".".join(keys), None)
+    for parameter in document.data["space"].values():
+        parameter.get("when", {}).pop(".".join(keys), None)
     document.put(("base", *keys), value, mark)
     for length in range(2, len(keys) + 1):
         document.marks.setdefault(("base", *keys[: length - 1]), mark)
@@ -252,6 +270,7 @@ def _check(study: Study) -> None:
         experiment = study.experiment(overrides)
         _window_is_full(document, experiment, ("space", path))
         _resolves(document, experiment, path.split(".")[0])
+    _ = study.first  # each is in the space
 
 
 def _check_paths(study: Study) -> None:

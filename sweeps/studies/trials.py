@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from sweeps.reports.table import Group, Row
 from sweeps.reports.trend import number
@@ -17,10 +20,14 @@ from sweeps.studies.front import costs, front
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
 
 FINALE, LIMIT = "finale.jsonl", "limit.json"
 BEST, BASE = "best", "base"
 """Names of the chosen trial and of the base experiment among what the finale compares."""
+RESAMPLES = 100
+_BOOTSTRAP = 0xB007
+"""Seed of the resamples."""
 
 
 @dataclass
@@ -85,6 +92,15 @@ class Trials:
         """One of the finale by its name."""
         return next((row for row in self.contenders if row.name == name), None)
 
+    def best_first(self) -> str | None:
+        """The best trial that needed no search, by its name in the finale; None without one."""
+        names = {f"trial {r['trial']}": r["first"] for r in self.records if r.get("first")}
+        if self.chosen in names:
+            return f"{names[self.chosen]} ({self.chosen})"
+        rows = [f"{name} ({trial})" for trial, name in names.items()]
+        found = next((name for name in rows if self.contender(name)), None)
+        return found or (BASE if BASE in names.values() else None)
+
     def gain(self, other: Row) -> Interval | None:
         """How much more the chosen trial has than another, paired by replication."""
         best = self.contenders[0]
@@ -129,11 +145,16 @@ def unbeaten(trials: Trials) -> list[Record]:
     return [kept[i] for i in front([costs(trials.values(r) or (), directions) for r in kept])]
 
 
-def importances(trials: Trials) -> dict[str, float]:
+def importances(trials: Trials) -> dict[str, Interval]:
     """Setting -> share of importance for the first objective, most important first (PED-ANOVA,
     Watanabe et al., IJCAI 2023: how far the best tenth of the trials is apart from all of them in
-    this setting); empty where no setting varies."""
-    import optuna  # heavy
+    this setting); empty where no setting varies.
+
+    The interval is from the 2.5th to the 97.5th percentile of RESAMPLES bootstrap samples of the
+    trials (Efron and Tibshirani 1993, 13.3), with a seed of its own: what another draw of as many
+    trials could have shown, not what another search would.
+    """
+    from optuna.trial import create_trial  # heavy
 
     kept = [(settings(record), trials.sign * trials.first(record)) for record in trials.kept()]
     values: dict[str, list[Any]] = {}
@@ -143,13 +164,35 @@ def importances(trials: Trials) -> dict[str, float]:
     varied = {name: _distribution(each) for name, each in values.items() if len(set(each)) > 1}
     if not varied:
         return {}
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(direction="minimize")
+    made = []
     for found, value in kept:
         params = {name: found[name] for name in varied if name in found}
         drawn = {name: varied[name] for name in params}
-        study.add_trial(optuna.create_trial(params=params, distributions=drawn, value=-value))
-    return optuna.importance.get_param_importances(study)
+        made.append(create_trial(params=params, distributions=drawn, value=-value))
+    shares, rng = _shares(made), np.random.default_rng(_BOOTSTRAP)
+    again = [
+        _shares([made[i] for i in rng.integers(0, len(made), len(made))]) for _ in range(RESAMPLES)
+    ]
+    ends = {
+        name: np.quantile([each.get(name, 0.0) for each in again], (0.025, 0.975))
+        for name in shares
+    }
+    return {
+        name: Interval(share, float(ends[name][0]), float(ends[name][1]), len(made))
+        for name, share in shares.items()
+    }
+
+
+def _shares(made: list[FrozenTrial]) -> dict[str, float]:
+    """Optuna's importances of trials whose values are to be small."""
+    import optuna  # heavy
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction="minimize")
+    study.add_trials(made)
+    with warnings.catch_warnings():  # a sample in which all of the best are equal
+        warnings.simplefilter("ignore")
+        return optuna.importance.get_param_importances(study)
 
 
 def _distribution(values: Sequence[Any]) -> BaseDistribution:
@@ -171,6 +214,10 @@ def settings(record: Record) -> dict[str, Any]:
             name = f"{path}[{i}]" if isinstance(value, list) else path
             known = number(member)
             found[name] = to_yaml_flow(member) if known is None else known
+    for name, value in record["params"].items():
+        if name.endswith(".by"):  # a balance, or levels that are drawn
+            found.pop(name.removesuffix("levels.by") + "balance", None)
+            found[name] = value
     return found
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.allocators.buckets import Buckets
-from policies.allocators.partition import best_partition, bounds_at, unused_share
+from policies.allocators.partition import best_partition, unused_share
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=12)
 
@@ -55,8 +55,20 @@ def test_what_is_above_the_last_bound_reserves_the_large_one() -> None:
 @given(LENGTHS, st.integers(1, 4))
 def test_its_levels_make_odmas_buckets_have_its_bounds(lengths: list[int], buckets: int) -> None:
     found = best_partition(np.array(lengths), buckets, 4)
-    assert bounds_at(np.array(lengths), found.levels, 4) == found.bounds
     odma = Buckets(len(found.levels), 60, len(lengths), len(lengths), 4, levels=found.levels)
     for length in lengths:
         odma.observe(length)
     assert odma.bounds == found.bounds
+    exact = Buckets(buckets, 60, align=4, balance="least_unused")
+    exact.begin(np.array(lengths))
+    assert len(exact.bounds) == buckets  # the last again, where fewer are needed
+    assert tuple(dict.fromkeys(exact.bounds)) == found.bounds
+
+
+def test_segments_that_are_looked_at_in_parts_come_to_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lengths = np.random.default_rng(1).integers(1, 200, 300)
+    whole = best_partition(lengths, 5, 1)
+    monkeypatch.setattr("policies.allocators.partition._AT_ONCE", 7)
+    assert best_partition(lengths, 5, 1) == whole

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError, loads
 from policies.allocators.odma import OdmaOptions
-from sweeps.studies.space import LEAST, MOST, MOST_BUCKETS, ParameterSpec, Space, levels_of
+from sweeps.studies.space import (
+    LEAST,
+    MOST,
+    MOST_BUCKETS,
+    Outside,
+    ParameterSpec,
+    Space,
+    breaks_of,
+    levels_of,
+)
 
 BREAKS = st.lists(st.floats(LEAST, MOST), min_size=1, max_size=MOST_BUCKETS)
 
@@ -28,13 +37,13 @@ def test_levels_increase_strictly_whatever_is_drawn(breaks: list[float]) -> None
     OdmaOptions(buckets=len(levels), levels=levels)
 
 
-@given(st.lists(st.floats(0.01, 0.99), min_size=1, max_size=8, unique=True))
-def test_every_set_of_levels_can_be_drawn(levels: list[float]) -> None:
-    levels = sorted(levels)
-    above = [1.0, *(1 - level for level in levels)]
-    count = len(levels)
-    breaks = [(b / a) ** (count - i) for i, (a, b) in enumerate(pairwise(above))]
-    assert levels_of(breaks) == pytest.approx(levels)
+@given(st.lists(st.floats(LEAST, MOST), min_size=1, max_size=8))
+def test_levels_have_the_breaks_that_they_are_made_of(breaks: list[float]) -> None:
+    assert breaks_of(levels_of(breaks)) == pytest.approx(breaks, rel=1e-4)
+
+
+def test_levels_that_no_breaks_make_have_the_nearest() -> None:
+    assert levels_of(breaks_of([0.25, 0.5, 1.0])) == pytest.approx([0.25, 0.5, 1.0], abs=LEAST)
 
 
 def test_uniform_breaks_are_sorted_uniform_numbers() -> None:
@@ -53,6 +62,48 @@ def test_the_dimension_is_fixed_whatever_the_number_of_buckets() -> None:
     params = dict(zip(names, [2, 0.25, 0.25, 0.9], strict=True))
     # above: 0.25 ** (1 / 2), then that times 0.25
     assert found.overrides(params) == {"p.buckets": 2, "p.levels": [0.5, 0.875]}
+
+
+def test_a_balance_sets_levels_and_a_choice_has_a_meaning_with_another() -> None:
+    found = space(
+        p__levels={"quantiles": [2, 3], "balance": ["slots"]},
+        p__space={"choice": ["slabs", "arena"]},
+        p__borrow={"choice": [1, 2], "when": {"p.space": "slabs"}},
+    )
+    drawn = {"p.levels.count": 2, "p.levels.0": 0.25, "p.levels.1": 0.25, "p.levels.2": 0.9}
+    arena = {**drawn, "p.levels.by": "slots", "p.space": "arena", "p.borrow": 2}
+    assert found.overrides(arena) == {
+        "p.buckets": 2, "p.levels": [], "p.balance": "slots", "p.space": "arena", "p.borrow": None,
+    }  # fmt: skip
+    slabs = {**drawn, "p.levels.by": "levels", "p.space": "slabs", "p.borrow": 2}
+    assert found.overrides(slabs) == {
+        "p.buckets": 2, "p.levels": [0.5, 0.875], "p.space": "slabs", "p.borrow": 2,
+    }  # fmt: skip
+    assert ("p.space", {"p.space": "arena", "p.borrow": None}) in list(found.corners())
+
+
+def test_params_are_the_inverse_of_overrides() -> None:
+    found = space(
+        p__levels={"quantiles": [2, 3], "balance": ["slots"]},
+        p__gamma={"range": [0.0, 1.0]},
+        p__window={"range": [4, 64], "log": True, "unit": "KiB"},
+        p__space={"choice": ["slabs", "arena"]},
+        p__borrow={"choice": [1, 2], "when": {"p.space": "slabs"}},
+    )
+    for point in (
+        {"p.buckets": 2, "p.levels": [0.5, 0.875], "p.gamma": 0.5, "p.window": "8KiB",
+         "p.space": "slabs", "p.borrow": 2},
+        {"p.buckets": 3, "p.levels": [], "p.balance": "slots", "p.gamma": 0.0, "p.window": "64KiB",
+         "p.space": "arena", "p.borrow": None},
+    ):  # fmt: skip
+        params = found.params(point.get, [0.2, 0.4, 1.0])
+        assert list(params) == list(found.distributions())
+        for name, distribution in found.distributions().items():
+            assert distribution._contains(distribution.to_internal_repr(params[name]))
+        assert found.overrides(params) == point
+    for wrong in ({"p.gamma": 2.0}, {"p.window": "8MiB"}, {"p.space": "partitioned"}):
+        with pytest.raises(Outside):
+            found.params({**point, **wrong}.get, [0.5, 1.0])
 
 
 def test_ranges_and_choices() -> None:

@@ -218,9 +218,9 @@ def test_the_finale_is_on_replications_that_no_trial_saw(tmp_path: Path) -> None
     finale = done.finale
     assert finale is not None
     assert (list(finale.choosing), list(finale.judging)) == ([2], [3, 4])
-    assert [c.name for c in finale.others] == [
-        "base", "static", "oracle", f"least unused, {4} buckets",
-    ]  # fmt: skip
+    tried = {c.name for c in finale.tried}
+    assert len(tried) == 2 and tried <= {f"trial {number}" for number in range(4)}  # first ones all
+    assert [c.name for c in finale.others] == ["base", "static", "oracle"]
     again = run(study, tmp_path / "run", resume=True).finale  # nothing is served twice
     assert again is not None and again.best.metrics == finale.best.metrics
     best_yaml = str(tmp_path / "run" / "best.yaml")
@@ -242,6 +242,10 @@ def test_the_finale_is_on_replications_that_no_trial_saw(tmp_path: Path) -> None
         (["references.more={load: {rate_per_s: 2.0}}"], "load is the same for all"),
         (["space.device_set.dma.window={choice: [8KiB]}"], "expected memory: sampled"),
         (["timing.tRCD=15ns"], "did you mean device_set.timing.tRCD"),
+        (["first=[papr]"], "expected|Input should be 'base', 'paper' or 'least_unused'"),
+        (["space.serving.policy.gamma={range: [0.5, 1.0]}"], "gamma is 0.2, which is not in"),
+        (["space.serving.policy.levels={quantiles: [3, 5]}"], "levels with balance: .residents"),
+        (["policy.levels=[0.5, 1.0]", "policy.buckets=2"], "least_unused: expected .* quantiles"),
     ],
 )
 def test_a_mistake_is_told_before_anything_is_written(
@@ -250,6 +254,27 @@ def test_a_mistake_is_told_before_anything_is_written(
     with pytest.raises(DescriptionError, match=said):
         run(tiny(*sets), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_what_needs_no_search_is_tried_first(whole: Path) -> None:
+    study = tiny()
+    names = ["base", "paper", *(f"least unused, {n} buckets" for n in (3, 4, 5))]
+    assert [each.name for each in study.first] == names
+    assert [r["first"] for r in results(whole)] == [*names, *[None] * (len(results(whole)) - 5)]
+    made = [study.experiment(r["overrides"]) for r in results(whole)[:5]]
+    assert made[0] == study.base
+    policies = [each.serving.policy.model_dump() for each in made]
+    keys = ("buckets", "balance", "gamma", "tau", "levels")
+    assert [policies[1][key] for key in keys] == [4, "requests", 0.2, 0.8, []]
+    assert [(p["buckets"], p["balance"]) for p in policies[2:]] == [
+        (3, "least_unused"), (4, "least_unused"), (5, "least_unused"),
+    ]  # fmt: skip
+
+
+def test_first_trials_are_had_with_what_is_set() -> None:
+    study = tiny("policy.gamma=0.5", "policy.tau=0.3")
+    assert len(study.first) == 5
+    assert all(study.space.overrides(each.params) for each in study.first)
 
 
 def test_a_path_that_is_set_is_no_longer_searched() -> None:

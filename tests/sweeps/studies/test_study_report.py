@@ -91,6 +91,29 @@ def test_other_results_other_sentences(tmp_path: Path) -> None:
     assert "oracle is not above the base in every replication: there is no gap to close." in text
 
 
+@pytest.mark.parametrize(
+    ("first", "rates", "words"),
+    [
+        ({0: "base"}, {}, "The search added 34 % (95 % CI 34 to 34) to the best trial without a"
+         " search, base."),
+        ({0: "base", 5: "paper"}, {"paper (trial 5)": 147.5}, "The search added nothing that 3"
+         " replications resolve to the best trial without a search, paper (trial 5)"),
+        ({5: "paper"}, {"paper (trial 5)": 150.0}, "The search found worse than the best trial"),
+        ({17: "paper"}, {}, "The search added nothing to the best trial without a search, paper"
+         " (trial 17)."),
+    ],
+)  # fmt: skip
+def test_what_the_search_added_is_against_the_best_first_trial(
+    first: dict[int, str], rates: dict[str, float], words: str, tmp_path: Path
+) -> None:
+    study(tmp_path, rates)
+    path = tmp_path / "results.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [json.dumps({**r, "first": first.get(r["trial"])}) + "\n" for r in records]
+    path.write_text("".join(lines))
+    assert words in said(tmp_path)
+
+
 def test_without_a_finale_the_best_so_far_is_named_with_care(tmp_path: Path) -> None:
     text = said(study(tmp_path, finale=False))
     assert "Best so far: trial 17, 147.5 output tokens/s on the replications of the search" in text
@@ -101,8 +124,12 @@ def test_importance_finds_the_parameter_that_matters(tmp_path: Path) -> None:
     assert isinstance(table, StudyTable)
     trials = table.trials
     found = importances(trials)
-    assert found["serving.policy.gamma"] > 0.9
-    assert max(found["serving.policy.align"], found["serving.policy.order"]) < 0.2
+    assert found["serving.policy.gamma"].mean > 0.9
+    assert max(found[f"serving.policy.{name}"].mean for name in ("align", "order")) < 0.2
+    assert found == importances(trials)  # resamples are the same ones
+    for share in found.values():
+        assert 0 <= share.low <= share.high <= 1 and share.count == 18
+    assert found["serving.policy.gamma"].low > found["serving.policy.order"].mean
 
 
 def test_the_front_keeps_what_no_other_beats(tmp_path: Path) -> None:
