@@ -1,5 +1,5 @@
-"""A run of the map of an answer: who serves the most in each cell, by how much, where paging ties with
-the best contiguous policy, and which cells change hands when an objection is upheld."""
+"""A run of the map of an answer: who serves the most in each cell, by how much, where paging ties
+with the best contiguous policy, and which cells change hands when an objection is upheld."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from sweeps.experiments.answer import LENGTHS, AnswerSpec, Answers, log_ratio
+from sweeps.experiments.answer import LENGTHS, Answers, AnswerSpec, log_ratio
 from sweeps.experiments.break_even import Place
 from sweeps.experiments.sweep import label
 from sweeps.render.chart import Region, Regions
@@ -70,9 +70,9 @@ def _bound(table: Table, place: Place, name: str) -> float:
 
 
 def tie(found: Mapping[float, Interval]) -> Interval | None:
-    """The ratio at which the mean of the log ratio rises through zero, and between which its interval
-    holds zero, interpolated between logarithms; the interval ends at the range. None where the
-    mean has one sign."""
+    """The ratio at which the mean of the log ratio rises through zero, and between which ratios its
+    interval holds zero, interpolated between logarithms; it ends where the range does. None where
+    the mean has one sign."""
     middle = _rise({ratio: each.mean for ratio, each in found.items()})
     if middle is None:
         return None
@@ -129,7 +129,7 @@ def _rows(found: AnswerMap) -> list[list[str]]:
             cell.name, cell.winner or f"{cell.order[0]}, {cell.order[1]}?",
             f"{bare(effect(cell.lead))} over {cell.order[1]}",
             *(f"{cell.rates[name].mean:,.1f}" for name in found.policies),
-            bare(effect(cell.scattered)), phrases.tie_text(found, cell),
+            bare(effect(cell.scattered)), bare(phrases.tie_text(found, cell)),
             "; ".join(f"{n} {bare(effect(each))}" for n, each in cell.references.items()) or NONE,
             "; ".join(cell.upheld) or NONE,
         ]

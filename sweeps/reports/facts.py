@@ -225,11 +225,13 @@ class AnswerCell:
     @property
     def upheld(self) -> list[str]:
         """Objections with which another policy than now serves significantly the most."""
-        return [
-            name
-            for name, (first, lead) in self.pleas.items()
-            if lead.sign > 0 and first != self.winner
-        ]
+        first = self.order[0]
+        return [n for n, (best, lead) in self.pleas.items() if best != first and lead.sign > 0]
+
+    @property
+    def opened(self) -> list[str]:
+        """Objections with which none serves significantly the most any more."""
+        return [n for n, (_, lead) in self.pleas.items() if self.winner and lead.sign == 0]
 
 
 @dataclass(frozen=True)

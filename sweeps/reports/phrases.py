@@ -380,9 +380,11 @@ def answer(found: AnswerMap) -> Iterator[str]:
     for name, (of, _) in found.objections.items():
         upheld = [cell for cell in found.cells if name in cell.upheld]
         known = sum(name in cell.pleas for cell in found.cells)
+        opened = sum(name in cell.opened for cell in found.cells)
         names = f": {listed(_hands(cell, name) for cell in upheld)}" if upheld else ""
         counts = f"{len(upheld)} of {counted(known, 'combination')}"
-        yield f"Objection of {of}, '{name}': {counts} change hands{names}."
+        lost = f"; in {opened} the lead is no longer significant" if opened else ""
+        yield f"Objection of {of}, '{name}': {counts} change hands{names}{lost}."
     yield from (said(_cell(found, cell)) for cell in found.cells)
 
 
@@ -390,17 +392,16 @@ def _answer(found: AnswerMap) -> str:
     count = len(found.cells)
     won = {name: [c for c in found.cells if c.winner == name] for name in found.policies}
     parts = [
-        f"{name} in {len(cells)} (by {_spread(cells)})"
+        f"{name} serves the most in {len(cells)} ({_spread(cells)} more than the next)"
         for name, cells in sorted(won.items(), key=lambda item: -len(item[1]))
         if cells
     ]
-    open_ = count - sum(map(len, won.values()))
-    parts += [f"none significantly in {open_}"] if open_ else []
+    undecided = count - sum(map(len, won.values()))
+    parts += [f"none leads significantly in {undecided}"] if undecided else []
     return (
         f"{found.device}, {found.model}, saturated: of {counted(count, 'combination')} of weight"
-        f" format and lengths, who serves the most is {listed(parts)}; KV read equally fast"
-        f" wherever it lies, {found.replications} replications from different hours, each lead over"
-        " the second, 95 % CI."
+        f" format, lengths and limit, {listed(parts)}. KV is read equally fast wherever it lies;"
+        f" {counted(found.replications, 'replication')} from different hours, 95 % confidence."
     )
 
 
@@ -435,7 +436,7 @@ def _ties(found: AnswerMap) -> Iterator[str]:
 def _cell(found: AnswerMap, cell: AnswerCell) -> str:
     first, second = cell.order[:2]
     if cell.winner is None:
-        text = f"{first} and {second} do not differ significantly ({effect(cell.lead)})"
+        text = f"{first} and {second} do not differ significantly {aside(effect(cell.lead))}"
     else:
         text = f"{first} serves {effect(cell.lead)} over {second}"
     text += "" if cell.bound else ", KV memory not being its limit"
