@@ -18,6 +18,7 @@ MEASURES = {
 """By what a sweep measures at each point (`measure`); the first where it names none."""
 DESIGNS = {
     "break_even": "sweeps.kinds.break_even_kind:BreakEvenKind",
+    "kv_ratio": "sweeps.kinds.answer_kind:AnswerKind",
     "changes": "sweeps.kinds.what_if_kind:WhatIf",
 }
 """By the key of a sweep that adds points to those of its axes, whatever it measures."""

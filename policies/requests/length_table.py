@@ -2,8 +2,8 @@
 
 A table cuts a trace into windows in time order, each window into prompt classes (by prompt length),
 and keeps for each class its share and the quantiles of its prompt and of its output lengths. Prompt
-and output are independent inside a class, and related through it. A run walks through the windows
-in order, in proportion to their shares, so that it passes through the trace's whole drift once.
+and output are independent inside a class, and related through it. `Drift` says how a run walks
+through the windows.
 
 Between quantile points lengths are interpolated log-linearly: token lengths have heavy right tails,
 and a straight line from p99.5 to the maximum overstates their mean (tests state the tolerance).
@@ -18,7 +18,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,11 @@ LEAST_REQUESTS = 20
 
 _SHARE_SLACK = 0.005
 """Shares are written rounded, so their sum may miss 1 by this much; sampling rescales them."""
+
+Drift = Literal["squeezed", "mixed", "clock"]
+"""`squeezed`: a run of any length walks through all windows once, in order, by share; `mixed`: each
+request comes from a window drawn by share, which is the whole trace's mixture without its drift;
+`clock`: from the window in which its arrival falls, as long as the trace's own."""
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Points = Annotated[list[Annotated[int, Field(ge=1, le=MAX_TOKENS)]], Field(min_length=2)]
@@ -107,18 +112,39 @@ class LengthTable(Strict):
         position = (np.arange(count) + 0.5) / count
         return np.searchsorted(edges, position, side="right").astype(np.int64)
 
+    def windows_drawn(self, count: int, rng: np.random.Generator) -> IntArray:
+        """A window drawn by share for each request: int64 (count,)."""
+        edges = _edges([window.share for window in self.windows])
+        return np.searchsorted(edges, rng.random(count), side="right").astype(np.int64)
+
+    def windows_at(self, arrival_s: FloatArray, start: float) -> IntArray:
+        """The window that lasts when a request arrives, int64 like `arrival_s`, which counts from a
+        `start` in shares of the trace's span; after its end the trace begins again.
+
+        Raises ValueError where windows have no `span_s`, unless there is only one.
+        """
+        if len(self.windows) == 1:
+            return np.zeros(len(arrival_s), np.int64)
+        spans = [window.span_s for window in self.windows if window.span_s is not None]
+        if len(spans) < len(self.windows):
+            raise ValueError("clock needs span_s in each window of the table")
+        share = (start + arrival_s / sum(spans)) % 1.0
+        return np.searchsorted(_edges(spans), share, side="right").astype(np.int64)
+
     def sample(
-        self, count: int, rng: np.random.Generator, window: int | None = None
+        self, count: int, rng: np.random.Generator, where: int | IntArray | None = None
     ) -> tuple[IntArray, IntArray]:
         """Draw (prompt_tokens, output_tokens), int64 (count,) each, in order of arrival.
 
-        The run walks through the windows by share; `window` keeps it in that one (counted from 0).
+        `where`: the window (counted from 0) of all requests or of each; None: `window_of`.
         Three uniforms a request, in request order: a longer run begins with the same uniforms.
         Raises ValueError when the table has no such window.
         """
-        if window is not None and not 0 <= window < len(self.windows):
-            raise ValueError(f"no window {window}; the table has 0 to {len(self.windows) - 1}")
-        where = self.window_of(count) if window is None else np.full(count, window, np.int64)
+        where = self.window_of(count) if where is None else np.broadcast_to(where, count)
+        for window in (where.min(initial=0), where.max(initial=0)):
+            if not 0 <= window < len(self.windows):
+                last = len(self.windows) - 1
+                raise ValueError(f"no window {window}; the table has 0 to {last}")
         uniform = rng.random((count, 3))
         prompt_tokens, output_tokens = np.empty(count, np.int64), np.empty(count, np.int64)
         levels = np.array(self.quantiles, np.float64)

@@ -17,13 +17,14 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import DescriptionError, Document, KeyPath, Strict, find, load
 from hwmodel.description.written import NAME_TOO
 from policies.requests.arrivals import Arrivals, arrival_times, read_envelope, think_times
-from policies.requests.length_table import LengthTable
+from policies.requests.length_table import Drift, LengthTable
 from policies.requests.requests import MAX_TOKENS, FloatArray, IntArray, Requests, Trace, load_trace
 
 Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seed = int | Sequence[int]
 
+_GOLDEN = (5**0.5 - 1) / 2
 TRACE_SUFFIXES = (".csv", ".jsonl", ".gz")
 
 
@@ -104,6 +105,9 @@ class Lengths(Strict):
     table: LengthTable | None = None
     window: Annotated[int, Field(ge=0)] | None = None
     """With `table`: stay in this window (counted from 0) instead of walking through the drift."""
+    drift: Drift | None = None
+    """With `table`: how a run walks through the windows; None: `squeezed`, all of them in one run.
+    With `clock` each replication starts at another time of the trace."""
     trace: str | None = None
     """A trace file, taken in its order; a relative path starts at the workload's file."""
     repeat: bool = False
@@ -126,9 +130,19 @@ class Lengths(Strict):
             if self.window >= len(self.table.windows):
                 last = len(self.table.windows) - 1
                 raise ValueError(f"no window {self.window}; the table has 0 to {last}")
+        if self.drift is not None:
+            self._refuse_drift(given[0])
         if self.repeat and self.trace is None:
             raise ValueError(f"repeat belongs to trace lengths, not to {given[0]}")
         return self
+
+    def _refuse_drift(self, given: str) -> None:
+        if self.table is None:
+            raise ValueError(f"drift belongs to table lengths, not to {given}")
+        if self.window is not None:
+            raise ValueError("drift does not go with window, which has none")
+        if self.drift == "clock":
+            self.table.windows_at(np.zeros(0), 0.0)
 
 
 class Limits(Strict):
@@ -246,19 +260,24 @@ def generate(
     """`count` requests of a workload at `rate_per_s` requests a second on average.
 
     `seed` is an int, or several (experiment, replication; trailing zeros do not count). Neither
-    rate nor arrivals change the lengths, and gaps at two rates differ by a factor only, where the
-    rate does not move. The rate may be None for `all_at_once` and `closed`, which ignore it, and
-    for `trace`, which then keeps its times. `stretch`: which run of as many requests to take of
-    each trace, from 0. Raises DescriptionError when count or rate do not suit the workload.
+    rate nor arrivals change the lengths, except where they drift by the clock, and gaps at two
+    rates differ by a factor only, where the rate does not move. The rate may be None for
+    `all_at_once` and `closed`, which ignore it, and for `trace`, which then keeps its times.
+    `stretch`: which run of as many requests to take of each trace, from 0. Raises DescriptionError
+    when count or rate do not suit the workload.
     """
     if count < 1:
         raise DescriptionError(f"expected a count of at least 1 request; got {count}")
     if rate_per_s is not None and not 0 < rate_per_s < np.inf:
         raise DescriptionError(f"expected a request rate above 0 a second; got {rate_per_s}")
     trace = None if spec.lengths.trace is None else load_trace(spec.lengths.trace)
-    body = _body(spec, count, seed, stretch, trace)
+    if spec.lengths.drift == "clock" and spec.arrivals.process == "closed":
+        raise DescriptionError(
+            "clock needs times of arrival; closed has none", path="lengths.drift"
+        )
     rng = _stream(seed, "arrivals")
     times = arrival_times(spec.arrivals, trace, count, rate_per_s, rng, stretch)
+    body = _body(spec, times, seed, stretch, trace)
     return Requests(times, *body, think_times(spec.arrivals, count, _stream(seed, "think")))
 
 
@@ -273,15 +292,19 @@ class _Body(NamedTuple):
 
 
 def _body(
-    spec: WorkloadSpec, count: int, seed: Seed, stretch: int, trace: Trace | None, part: str = ""
-) -> _Body:
-    """What `count` requests of a workload are. `part` sets the streams of a splice's part apart."""
+    spec: WorkloadSpec, times: FloatArray, seed: Seed, stretch: int, trace: Trace | None,
+    part: str = "",
+) -> _Body:  # fmt: skip
+    """What the requests are that arrive at `times`. `part` sets the streams of a splice's part
+    apart."""
+    count = len(times)
     if spec.lengths.splice is not None:
-        body = _spliced(spec.lengths.splice, count, seed, stretch, part)
+        body = _spliced(spec.lengths.splice, times, seed, stretch, part)
     elif trace is not None:
         body = _traced(trace, count, stretch, spec.lengths.repeat)
     else:
-        body = _alone(*_lengths(spec.lengths, count, _stream(seed, f"{part}lengths")))
+        where = _windows(spec.lengths, times, seed, stretch, part)
+        body = _alone(*_lengths(spec.lengths, where, count, _stream(seed, f"{part}lengths")))
     if spec.prefixes is not None:
         body = _prefixed(body, spec.prefixes, _stream(seed, f"{part}prefixes"))
     if spec.samples is not None:
@@ -317,8 +340,9 @@ def _traced(trace: Trace, count: int, stretch: int, repeat: bool) -> _Body:
     return body._replace(prefix_id=trace.prefix_id[rows], prefix_tokens=trace.prefix_tokens[rows])
 
 
-def _spliced(splice: Splice, count: int, seed: Seed, stretch: int, part: str) -> _Body:
+def _spliced(splice: Splice, times: FloatArray, seed: Seed, stretch: int, part: str) -> _Body:
     """Requests of the parts, each part's in its own order and with prefixes of its own."""
+    count = len(times)
     where = _parts_of(splice, count, _stream(seed, f"{part}splice"))
     columns = _Body(*(np.zeros(count, np.int64) for _ in _Body._fields))
     ids = 0
@@ -329,7 +353,7 @@ def _spliced(splice: Splice, count: int, seed: Seed, stretch: int, part: str) ->
         trace = (
             None if each.workload.lengths.trace is None else load_trace(each.workload.lengths.trace)
         )
-        body = _body(each.workload, len(rows), seed, stretch, trace, f"{part}part{k}.")
+        body = _body(each.workload, times[rows], seed, stretch, trace, f"{part}part{k}.")
         shared = body.prefix_id >= 0
         body = body._replace(prefix_id=np.where(shared, body.prefix_id + ids, -1))
         ids = max(ids, int(body.prefix_id.max()) + 1)
@@ -369,9 +393,29 @@ def _stream(seed: Seed, purpose: str) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
-def _lengths(lengths: Lengths, count: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+def _windows(
+    lengths: Lengths, times: FloatArray, seed: Seed, stretch: int, part: str
+) -> int | IntArray | None:
+    """The windows of a length table that requests are from, as `LengthTable.sample` takes them.
+
+    By the clock, the golden ratio sets replications apart: it spreads any number of them over the
+    trace, and one more leaves the others where they were. The first start is the experiment's.
+    """
+    table = lengths.table
+    if table is None or lengths.drift is None or lengths.drift == "squeezed":
+        return lengths.window
+    if lengths.drift == "mixed":
+        return table.windows_drawn(len(times), _stream(seed, f"{part}windows"))
+    experiment = seed if isinstance(seed, int) else list(seed)[:1]
+    start = _stream(experiment, "start").random() + stretch * _GOLDEN
+    return table.windows_at(times, start)
+
+
+def _lengths(
+    lengths: Lengths, where: int | IntArray | None, count: int, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
     if lengths.table is not None:
-        return lengths.table.sample(count, rng, lengths.window)
+        return lengths.table.sample(count, rng, where)
     if lengths.constant is not None:
         constant = lengths.constant
         return (

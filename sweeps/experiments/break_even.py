@@ -134,14 +134,16 @@ class Parameter(Strict):
         needed = (self.bracket(found, curve)[2] for curve in CURVES)
         return list(dict.fromkeys(value for value in needed if value is not None))
 
-    def bracket(self, found: Found, curve: Curve) -> tuple[float, float, Value | None]:
+    def bracket(
+        self, found: Found, curve: Curve, halvings: int = HALVINGS
+    ) -> tuple[float, float, Value | None]:
         """The positions between which a curve changes sign, as far as is found, and the value that
         halves them next (None: they are near enough). From 0 to 1 where its ends agree."""
         low, high = 0.0, 1.0
         last = curve(self.against(found[self.at(1)]))
         if curve(self.against(found[self.at(0)])) == last:
             return low, high, None
-        for _ in range(HALVINGS):
+        for _ in range(halvings):
             middle = (low + high) / 2
             value = self.at(middle)
             if value not in found:
@@ -183,7 +185,7 @@ class Evaluations:
         self, records: Iterable[Record], metric: str, compare: str, pair: list[Any],
         replications: int,
     ) -> None:  # fmt: skip
-        self._pair = [_key(value) for value in pair]
+        self._pair = [key_of(value) for value in pair]
         self._replications = replications
         self._rates: dict[tuple[str, str], dict[Value, dict[str, dict[int, float]]]] = {}
         for record in records:
@@ -194,20 +196,20 @@ class Evaluations:
                 if path not in (PARAMETER, VALUE, compare)
             }
             name = str(overrides.get(PARAMETER))
-            values = self._rates.setdefault((_key(place), name), {})
+            values = self._rates.setdefault((key_of(place), name), {})
             rates = values.setdefault(overrides.get(VALUE), {})
-            mine = rates.setdefault(_key(overrides.get(compare)), {})
+            mine = rates.setdefault(key_of(overrides.get(compare)), {})
             mine[record["replication"]] = record["metrics"].get(metric) or 0.0
 
     def found(self, place: Place, name: str) -> dict[Value, Interval]:
         """The answer at each value of a parameter that is whole, in the order of the results."""
-        known = self._rates.get((_key(place), name), {})
+        known = self._rates.get((key_of(place), name), {})
         answers = ((value, self._answer(rates)) for value, rates in known.items())
         return {value: answer for value, answer in answers if answer is not None}
 
     def begun(self, place: Place, name: str) -> list[Value]:
         """Values of which anything is there."""
-        return list(self._rates.get((_key(place), name), {}))
+        return list(self._rates.get((key_of(place), name), {}))
 
     def _answer(self, rates: dict[str, dict[int, float]]) -> Interval | None:
         ours, theirs = (rates.get(competitor, {}) for competitor in self._pair)
@@ -331,5 +333,6 @@ def total(
     return 2 * replications * values
 
 
-def _key(value: Any) -> str:
+def key_of(value: Any) -> str:
+    """What a value or a place is told apart by."""
     return json.dumps(value, sort_keys=True, default=str)

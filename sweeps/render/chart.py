@@ -195,7 +195,45 @@ class Patches:
         return [[whose, x, x + width, y, y + height] for x, width, y, height, whose in self.patches]
 
 
-Chart = Lines | Curves | Bars | Tornado | Stacks | Patches
+class Region(NamedTuple):
+    """Who leads from `low` to `high`, and by which share."""
+
+    low: float
+    high: float
+    owner: int
+    lead: float
+
+
+@dataclass(frozen=True)
+class Regions:
+    """A row a case: who leads where on a logarithmic axis, by how much, and where it ties."""
+
+    title: str
+    x: str
+    owners: list[str]
+    cases: dict[str, list[Region]]
+    """Name -> regions in rising order."""
+    ties: dict[str, Interval]
+    """Name -> where the lead changes."""
+    note: str = ""
+
+    def columns(self) -> list[str]:
+        ends = [f"from {self.x}", f"until {self.x}"]
+        return ["case", *ends, "leads", "lead, %", "tie", "tie: low", "tie: high"]
+
+    def rows(self) -> list[Cells]:
+        found = []
+        for name, regions in self.cases.items():
+            tie = self.ties.get(name)
+            ends = [None] * 3 if tie is None else [tie.mean, tie.low, tie.high]
+            found += [
+                [name, one.low, one.high, self.owners[one.owner], 100 * one.lead, *ends]
+                for one in regions
+            ]
+        return found
+
+
+Chart = Lines | Curves | Bars | Tornado | Stacks | Patches | Regions
 
 
 def to_csv(chart: Chart) -> str:

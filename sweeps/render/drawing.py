@@ -18,6 +18,7 @@ from sweeps.render.chart import (
     Curves,
     Lines,
     Patches,
+    Regions,
     Series,
     Stacks,
     Tornado,
@@ -40,6 +41,7 @@ figcaption { font-size: .9rem; font-weight: 600; margin-bottom: .2rem }
 .bars .control { color: var(--dim) }
 .bar { fill: var(--s0) } .bar.control { fill: var(--control) }
 .bar.loss { fill: var(--s1) } .bar.control.loss { fill: var(--control) }
+.bars svg .tick { fill: var(--dim) }
 .zero { stroke: var(--dim); stroke-width: 1 }
 .whisker { stroke: var(--ink); stroke-width: 1.2 }
 .part { stroke: var(--back); stroke-width: 1 }
@@ -62,6 +64,9 @@ figcaption { font-size: .9rem; font-weight: 600; margin-bottom: .2rem }
 .tall .area { height: 20rem }
 """
 _DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 3", "9 2 2 2 2 2")
+SHADES = ((0.05, 0.3, "under 5 %"), (0.2, 0.55, "to 20 %"), (0.6, 0.8, "to 60 %"),
+          (math.inf, 1.0, "more"))  # fmt: skip
+"""Of a lead: below which share, how opaque, and in words."""
 _WRITTEN = 0.08
 """A part of a bar has its number from this share of the width on."""
 SIDE = 1000
@@ -83,6 +88,8 @@ def figure(chart: Chart, file: str) -> str:
             body = _curves(chart)
         case Patches():
             body = _patches(chart)
+        case Regions():
+            body = _regions(chart)
     link = (
         f'<a class="csv" download="{escape(file)}.csv" '
         f'href="data:text/csv;charset=utf-8,{quote(to_csv(chart), safe=",:;/+()")}">CSV</a>'
@@ -273,6 +280,59 @@ def _patches(chart: Patches) -> str:
         f'<path {_fill(i)} d="{"".join(boxes)}"/>' for i, boxes in sorted(paths.items())
     )
     return _area(chart.y.label, chart.x.label, x, y, drawn, grid=False)
+
+
+def _regions(chart: Regions) -> str:
+    keys = [_key(text, shaded(0, 100, i, shade)) for text, i, shade in shade_keys(chart)]
+    lines = (_line(name, text, text, drawn) for name, text, drawn in stretches(chart))
+    return f'<div class="keys">{"".join(keys)}</div><div class="bars">{"".join(lines)}</div>'
+
+
+def shade_keys(chart: Regions) -> Iterator[tuple[str, int, float]]:
+    """What each colour and shade is: (words, owner, opacity)."""
+    used = {one.owner for regions in chart.cases.values() for one in regions}
+    for i in sorted(used):
+        for k, (_, shade, words) in enumerate(SHADES):
+            yield f"{chart.owners[i]} leads by {words}" if k == 0 else words, i, shade
+
+
+def stretches(chart: Regions) -> Iterator[tuple[str, str, str]]:
+    """(name, text, drawing) of each case, as wide as what it stands in and 18 px high, then of the
+    axis: an owner's colour where it leads, a line with whiskers at a tie."""
+    every = [one for regions in chart.cases.values() for one in regions]
+    if not every:
+        return
+    low, high = math.log(min(one.low for one in every)), math.log(max(one.high for one in every))
+
+    def place(value: float) -> float:
+        return 100 * min(max((math.log(value) - low) / (high - low), 0.0), 1.0)
+
+    for name, regions in chart.cases.items():
+        drawn = "".join(
+            shaded(place(one.low), place(one.high), one.owner,
+                    next(shade for most, shade, _ in SHADES if one.lead < most))
+            for one in regions
+        )  # fmt: skip
+        if (tie := chart.ties.get(name)) is not None:
+            at = f"{place(tie.mean):.2f}%"
+            drawn += f'<line class="whisker" x1="{at}" x2="{at}" y1="-2" y2="20"/>'
+            drawn += _between(*(f"{place(end):.2f}%" for end in (tie.low, tie.high)))
+        yield name, "" if tie is None else f"{tie.mean:.2f}", drawn
+    steps = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
+    ticks = [v for v in steps if low - 1e-9 <= math.log(v) <= high + 1e-9]
+    ends = {0: "start", len(ticks) - 1: "end"}
+    texts = (
+        f'<text class="tick" x="{place(v):.2f}%" y="12" '
+        f'style="text-anchor:{ends.get(k, "middle")}">{number(v)}</text>'
+        for k, v in enumerate(ticks)
+    )
+    yield chart.x, "tie", "".join(texts)
+
+
+def shaded(low: float, high: float, owner: int, shade: float) -> str:
+    """A box between two shares of the width, in per cent."""
+    box = f'x="{low:.2f}%" width="{high - low:.2f}%" y="0" height="100%"'
+    return f'<rect {box} {_fill(owner)} fill-opacity="{shade:g}"/>'
 
 
 def _area(up: str, across: str, x: Scale, y: Scale, drawn: str, grid: bool = True) -> str:

@@ -1,11 +1,11 @@
-"""A chart of relative changes, or of lines, as one SVG file, for pages that are Markdown."""
+"""A chart of changes, lines or regions as one SVG file, for pages that are Markdown."""
 
 from __future__ import annotations
 
 from html import escape
 
-from sweeps.render.chart import Lines, Tornado
-from sweeps.render.drawing import SIDE, stroke, swings, traces
+from sweeps.render.chart import Lines, Regions, Tornado
+from sweeps.render.drawing import SIDE, shade_keys, shaded, stretches, stroke, swings, traces
 from sweeps.render.scale import scale
 
 _WIDTH, _NAMES, _VALUES, _LINE = 1000, 440, 80, 22
@@ -24,8 +24,10 @@ svg { --s0: #0063a6; --s1: #c04a00; --s2: #007a57; --s3: #8a3f8a }
 path, line { vector-effect: non-scaling-stroke }"""
 
 
-def svg(chart: Tornado | Lines) -> str:
+def svg(chart: Tornado | Lines | Regions) -> str:
     """The file's text."""
+    if isinstance(chart, Regions):
+        return _file(_regions(chart), _LINE * (len(chart.cases) + 6), _STYLE + _LINES_STYLE)
     if isinstance(chart, Lines):
         return _file(_lines(chart), _TOP + _HIGH + 50, _STYLE + _LINES_STYLE)
     height = _LINE * (len(chart.bars) + 2)
@@ -40,6 +42,30 @@ def svg(chart: Tornado | Lines) -> str:
             f'<text class="end{kind}" x="{_WIDTH - 8}" y="{y + 14}">{escape(text)}</text>',
         ]
     return _file(lines, height, _STYLE)
+
+
+def _regions(chart: Regions) -> list[str]:
+    """A key, a line of it an owner, then a line a case and the axis."""
+    lines = [f'<text class="title" x="8" y="18">{escape(chart.title)}</text>']
+    first, row, left = -1, 0, 0
+    for text, owner, shade in shade_keys(chart):
+        if owner != first:
+            first, row, left = owner, row + 1, 8
+        y = _LINE * row + 8
+        lines += [
+            f'<svg x="{left}" y="{y}" width="30" height="14">{shaded(0, 100, owner, shade)}</svg>',
+            f'<text x="{left + 36}" y="{y + 12}">{escape(text)}</text>',
+        ]
+        left += 36 + 8 * len(text) + 24
+    wide = _WIDTH - _NAMES - _VALUES - 20
+    for i, (name, text, drawn) in enumerate(stretches(chart), row + 1):
+        y = _LINE * i + 12
+        lines += [
+            f'<text class="end" x="{_NAMES}" y="{y + 14}">{escape(name)}</text>',
+            f'<svg x="{_NAMES + 10}" y="{y}" width="{wide}" height="18">{drawn}</svg>',
+            f'<text class="end" x="{_WIDTH - 8}" y="{y + 14}">{escape(text)}</text>',
+        ]
+    return lines
 
 
 def _lines(chart: Lines) -> list[str]:

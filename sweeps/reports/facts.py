@@ -191,6 +191,71 @@ class Crossing:
 
 
 @dataclass(frozen=True)
+class AnswerCell:
+    """A cell of the map of an answer; log ratios unless it says otherwise."""
+
+    name: str
+    rates: dict[str, Interval]
+    """Output tokens a second of each policy that competes, the most first."""
+    lead: Interval
+    """Of the first over the second."""
+    scattered: Interval
+    """Of the policy that scatters KV over the best contiguous one, as described."""
+    best_contiguous: str
+    references: dict[str, Interval]
+    """Over the first."""
+    found: dict[float, Interval]
+    """`scattered` by the ratio of scattered to contiguous bandwidth."""
+    tied: Interval | None
+    """The ratio at which `scattered` is none; None where its mean has one sign in the range."""
+    pleas: dict[str, tuple[str, Interval]]
+    """With each objection upheld: who serves the most, and its lead over the second."""
+    bound: bool
+    """Whether KV memory limits the first."""
+
+    @property
+    def order(self) -> list[str]:
+        return list(self.rates)
+
+    @property
+    def winner(self) -> str | None:
+        """Who serves significantly more than all others."""
+        return self.order[0] if self.lead.sign > 0 else None
+
+    @property
+    def upheld(self) -> list[str]:
+        """Objections with which another policy than now serves significantly the most."""
+        first = self.order[0]
+        return [n for n, (best, lead) in self.pleas.items() if best != first and lead.sign > 0]
+
+    @property
+    def opened(self) -> list[str]:
+        """Objections with which none serves significantly the most any more."""
+        return [n for n, (_, lead) in self.pleas.items() if self.winner and lead.sign == 0]
+
+
+@dataclass(frozen=True)
+class AnswerMap:
+    """Who serves the most in each cell, on one device."""
+
+    device: str
+    model: str
+    scattered: str
+    """The policy that scatters KV."""
+    contiguous: list[str]
+    cells: list[AnswerCell]
+    total: int
+    """Cells that a finished run has."""
+    replications: int
+    objections: dict[str, tuple[str, str]]
+    """Name -> whose it is, and why."""
+
+    @property
+    def policies(self) -> list[str]:
+        return [*self.contiguous, self.scattered]
+
+
+@dataclass(frozen=True)
 class Edge:
     """Where an answer that does not cross becomes significant."""
 

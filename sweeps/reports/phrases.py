@@ -10,6 +10,8 @@ from sweeps.experiments.break_even import Parameter
 from sweeps.experiments.sweep import DESCRIBED
 from sweeps.experiments.variant import AS_DESCRIBED
 from sweeps.reports.facts import (
+    AnswerCell,
+    AnswerMap,
     BreakEven,
     Cause,
     Crossing,
@@ -31,6 +33,7 @@ from sweeps.reports.formats import (
     between,
     counted,
     effect,
+    hundred,
     listed,
     percent,
     points,
@@ -39,7 +42,7 @@ from sweeps.reports.formats import (
     share,
 )
 from sweeps.results.figures import ATTENTION, KV_MEMORY, PREFILL, WEIGHTS, limit_word
-from sweeps.results.statistics import Interval
+from sweeps.results.statistics import Interval, grown
 
 if TYPE_CHECKING:
     from hwmodel.measure.racm import Condition
@@ -362,6 +365,103 @@ def edge_text(edge: Edge, parameter: Parameter, pair: list[str]) -> str:
     if parameter.even == 1:
         return f"{pair[0 if edge.ahead else 1]} leads significantly {side}"
     return f"significantly {'more' if edge.ahead else 'less'} than {parameter.even:g} {side}"
+
+
+# The map of an answer
+
+
+def answer(found: AnswerMap) -> Iterator[str]:
+    """Who wins in how many cells, on which conditions; the ties; the objections; each cell."""
+    if not found.cells:
+        yield "No cell has results of all policies yet."
+        return
+    yield said(_answer(found))
+    yield from _ties(found)
+    for name, (of, _) in found.objections.items():
+        upheld = [cell for cell in found.cells if name in cell.upheld]
+        known = sum(name in cell.pleas for cell in found.cells)
+        opened = sum(name in cell.opened for cell in found.cells)
+        names = f": {listed(_hands(cell, name) for cell in upheld)}" if upheld else ""
+        counts = f"{len(upheld)} of {counted(known, 'combination')}"
+        lost = f"; in {opened} the lead is no longer significant" if opened else ""
+        yield f"Objection of {of}, '{name}': {counts} change hands{names}{lost}."
+    yield from (said(_cell(found, cell)) for cell in found.cells)
+
+
+def _answer(found: AnswerMap) -> str:
+    count = len(found.cells)
+    won = {name: [c for c in found.cells if c.winner == name] for name in found.policies}
+    parts = [
+        f"{name} serves the most in {len(cells)} ({_spread(cells)} more than the next)"
+        for name, cells in sorted(won.items(), key=lambda item: -len(item[1]))
+        if cells
+    ]
+    undecided = count - sum(map(len, won.values()))
+    parts += [f"none leads significantly in {undecided}"] if undecided else []
+    return (
+        f"{found.device}, {found.model}, saturated: of {counted(count, 'combination')} of weight"
+        f" format, lengths and limit, {listed(parts)}. KV is read equally fast wherever it lies;"
+        f" {counted(found.replications, 'replication')} from different hours, 95 % confidence."
+    )
+
+
+def _spread(cells: list[AnswerCell]) -> str:
+    """From the least to the largest lead."""
+    leads = sorted(grown(cell.lead.mean) for cell in cells)
+    ends = dict.fromkeys(hundred(lead, 1 if lead < 0.1 else 0) for lead in (leads[0], leads[-1]))
+    return f"{' to '.join(ends)} %"
+
+
+def _ties(found: AnswerMap) -> Iterator[str]:
+    """Where the policy that scatters KV loses its lead."""
+    tied = sorted((c for c in found.cells if c.tied), key=lambda c: c.tied.mean if c.tied else 0.0)
+    settled = [c for c in found.cells if len(c.found) > 1 and c.tied is None]
+    ahead = [c for c in settled if all(each.mean > 0 for each in c.found.values())]
+    behind = [c for c in settled if c not in ahead]
+    if tied:
+        low, high = tied[0], tied[-1]
+        assert low.tied is not None and high.tied is not None
+        ends = f"between {low.tied.mean:.2f} ({low.name}) and {high.tied.mean:.2f} ({high.name})"
+        yield (
+            f"{found.scattered} ties with the best contiguous policy in"
+            f" {counted(len(tied), 'combination')}, where scattered KV is read at {ends} of the"
+            " contiguous bandwidth; it serves more above."
+        )
+    if ahead:
+        yield f"At every ratio {found.scattered} serves more: {listed(c.name for c in ahead)}."
+    if behind:
+        yield f"At no ratio {found.scattered} serves more: {listed(c.name for c in behind)}."
+
+
+def _cell(found: AnswerMap, cell: AnswerCell) -> str:
+    first, second = cell.order[:2]
+    if cell.winner is None:
+        text = f"{first} and {second} do not differ significantly {aside(effect(cell.lead))}"
+    else:
+        text = f"{first} serves {effect(cell.lead)} over {second}"
+    text += "" if cell.bound else ", KV memory not being its limit"
+    if found.scattered not in (first, second):
+        text += f"; {found.scattered} over {cell.best_contiguous} {effect(cell.scattered)}"
+    text += f"; tie at {tie_text(found, cell)}"
+    pleas = [f"'{name}' (to {cell.pleas[name][0]})" for name in cell.upheld]
+    text += f"; changes hands with {listed(pleas)}" if pleas else ""
+    return f"{cell.name}: {text}."
+
+
+def _hands(cell: AnswerCell, name: str) -> str:
+    first, lead = cell.pleas[name]
+    return f"{cell.name} to {first} (+{hundred(grown(lead.mean), 1)} %)"
+
+
+def tie_text(found: AnswerMap, cell: AnswerCell) -> str:
+    """Where a cell ties, or that it does not in the range."""
+    if cell.tied is not None:
+        return between(f"{cell.tied.mean:.2f}", cell.tied, lambda value: f"{value:.2f}")
+    if len(cell.found) < 2:
+        return "a ratio that is not found yet"
+    side = "ahead" if all(each.mean > 0 for each in cell.found.values()) else "behind"
+    ends = f"from {min(cell.found):g} to {max(cell.found):g}"
+    return f"no ratio, {found.scattered} {side} {ends}"
 
 
 # Two runs

@@ -273,3 +273,35 @@ def test_the_command_says_what_is_wrong_and_returns_two(
     file.write_text("arrival_s,prompt_tokens,output_tokens\n0,1,2\n")
     assert main([str(file)]) == 2
     assert "use fewer windows" in capsys.readouterr().err
+
+
+SPANNED = two_windows().model_copy(
+    update={"windows": [w.model_copy(update={"span_s": 60.0}) for w in two_windows().windows]}
+)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**31), st.integers(1, 300))
+def test_a_window_drawn_is_by_share_and_a_longer_run_begins_alike(seed: int, count: int) -> None:
+    short, long = (
+        two_windows().windows_drawn(n, np.random.default_rng(seed)) for n in (count, 20_000)
+    )
+    assert np.array_equal(short, long[:count])
+    assert long.mean() == pytest.approx(0.75, abs=0.02)
+    halves = long[:10_000].mean(), long[10_000:].mean()
+    assert halves[0] == pytest.approx(halves[1], abs=0.04)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.floats(0, 1), st.lists(st.floats(0, 1000), min_size=1, max_size=20))
+def test_by_the_clock_a_request_is_of_the_window_of_its_time(
+    start: float, times: list[float]
+) -> None:
+    where = SPANNED.windows_at(np.array(times), start)
+    assert where.tolist() == [int((start + t / 120) % 1.0 >= 0.5) for t in times]
+
+
+def test_by_the_clock_windows_need_spans_unless_there_is_one() -> None:
+    with pytest.raises(ValueError, match="clock needs span_s in each window"):
+        two_windows().windows_at(np.zeros(3), 0.2)
+    assert not table_of("sharegpt").windows_at(np.arange(3.0), 0.2).any()

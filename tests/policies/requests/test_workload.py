@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import itertools
 from pathlib import Path
 
@@ -272,6 +273,56 @@ def test_a_frozen_window_replaces_the_drift() -> None:
         assert halves[0] == pytest.approx(halves[1], rel=0.15)
         means.append(np.mean(halves))
     assert means[0] > 2 * means[1]
+
+
+def drifting(drift: str, seed: int | tuple[int, ...] = 1, stretch: int = 0) -> Requests:
+    document = workload_document("r1-reasoning")
+    document.override(f"lengths.drift={drift}")
+    return generate(document.build(WorkloadSpec), 4000, 1.0, seed, stretch)
+
+
+def test_squeezed_is_what_a_workload_does_that_says_nothing() -> None:
+    plain = generate(resolve_workload("r1-reasoning"), 4000, 1.0, 1)
+    assert same_lengths(plain, drifting("squeezed"))
+    digest = hashlib.sha256(plain.output_tokens.tobytes()).hexdigest()
+    assert digest.startswith("a31eefc0cac8")  # random streams stay as they are
+
+
+def test_mixed_has_the_lengths_of_the_day_and_no_drift() -> None:
+    mixed, squeezed = drifting("mixed").output_tokens, drifting("squeezed").output_tokens
+    assert np.median(mixed) == pytest.approx(np.median(squeezed), rel=0.08)
+    assert np.median(mixed[:2000]) == pytest.approx(np.median(mixed[2000:]), rel=0.1)
+    assert np.median(squeezed[:2000]) > 1.3 * np.median(squeezed[2000:])
+
+
+def test_by_the_clock_replications_start_at_hours_spread_over_the_day() -> None:
+    medians = [
+        float(np.median(drifting("clock", (1, r), r - 1).output_tokens)) for r in range(1, 9)
+    ]
+    assert max(medians) > 2 * min(medians)
+    again = drifting("clock", (1, 3), 2).output_tokens
+    assert np.median(again) == medians[2]
+    assert np.median(again[:2000]) == pytest.approx(np.median(again[2000:]), rel=0.2)  # an hour
+
+
+def test_drift_where_there_is_none_is_refused() -> None:
+    assert "drift belongs to table lengths, not to constant" in refusal(
+        lengths=f"{CONSTANT}, drift: mixed"
+    )
+    for drift, words in (
+        ("clock, window: 2", "drift does not go with window"),
+        ("clok", "Input should be 'squeezed', 'mixed' or 'clock'"),
+    ):
+        document = workload_document("r1-reasoning")
+        for assignment in f"drift={drift}".replace(": ", "=").split(", "):
+            document.override(f"lengths.{assignment}")
+        with pytest.raises(DescriptionError, match=words):
+            document.build(WorkloadSpec)
+    document = workload_document("r1-reasoning")
+    document.override("lengths.drift=clock")
+    document.override("arrivals={process: closed, clients: 4}")
+    with pytest.raises(DescriptionError, match="clock needs times of arrival; closed has none"):
+        generate(document.build(WorkloadSpec), 10)
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])
