@@ -137,6 +137,17 @@ class OdmaOptions(ArenaOptions):
         return self
 
 
+class _Wanted(NamedTuple):
+    """Where a request should go by its demand and the bounds, whatever the pools are."""
+
+    demand: Demand
+    bounds: tuple[int, ...]
+    raw: int
+    bucket: int
+    slots: int
+    unsure: bool
+
+
 class _Decision(NamedTuple):
     """Where a request should go; bucket `buckets` is the large pool."""
 
@@ -172,6 +183,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         self._moves = np.zeros(requests, np.int64)
         self._leaving: list[Place] = []
         self._guesses: dict[int, Guess] = {}
+        self._wanted: dict[int, _Wanted] = {}  # of each request when it last asked
         self._score = Score()
 
     @property
@@ -222,7 +234,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
-        decision = self._decide(demand)
+        decision = self._decide(request, demand)
         place = self._place(decision, demand)
         if place is None and self._pools_make_room(decision):
             place = self._place(decision, demand)
@@ -269,11 +281,13 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         return self._vacate(request)
 
     def size(self, request: int, demand: Demand) -> int:
-        return self._decide(demand).slots
+        return self._decide(request, demand).slots
 
     def tag(self, request: int, demand: Demand) -> int:
         """The bucket of a resident, or the one that another request would have now."""
-        return int(self._tags[request]) if self.resident[request] else self._decide(demand).bucket
+        if self.resident[request]:
+            return int(self._tags[request])
+        return self._decide(request, demand).bucket
 
     def share_bounds(self, other: Learns) -> None:
         assert isinstance(other, OdmaAllocator)
@@ -305,6 +319,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         held, moves = int(self._held[request]), int(self._moves[request])
         outcome = Outcome(length, needed, samples * output, whole, held, moves)
         row = self._score.end(self._guesses.pop(request), outcome)
+        del self._wanted[request]
         self.buckets.observe(length)
         if self._blocks:
             self._blocks.observe(prompt + output)
@@ -353,7 +368,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         nats = entropy(predicted, bounds)
         return nats if kind == "entropy_nats" else nats / math.log(len(bounds))
 
-    def _decide(self, demand: Demand) -> _Decision:
+    def _want(self, demand: Demand) -> _Wanted:
         options = self.options
         before = 0 if options.bucket_on == "output" else demand.prompt
         predicted = demand.prediction
@@ -365,13 +380,19 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         inflated = predicted.length * (1 + options.gamma * unsure)
         bucket = self.buckets.find(before + min(inflated, most))
         slots = self._slots(demand, bucket)
-        held = self._pools.size(slots)
+        return _Wanted(demand, self.buckets.bounds, raw, bucket, slots, unsure > options.tau)
+
+    def _decide(self, request: int, demand: Demand) -> _Decision:
+        wanted = self._wanted.get(request)
+        if wanted is None or wanted.demand is not demand or wanted.bounds != self.buckets.bounds:
+            wanted = self._wanted[request] = self._want(demand)
+        held, large = self._pools.size(wanted.slots), self.options.buckets
         # a request that already filled its bucket is large, as is one that its pool can never hold
         needed = demand.prompt + demand.samples * (demand.generated + 1)
         outgrown = demand.generated > 0 and held - self.slack < needed
-        if unsure > options.tau or outgrown or not held or bucket == options.buckets:
-            return _Decision(raw, options.buckets, self._slots(demand, options.buckets))
-        return _Decision(raw, bucket, held)
+        if wanted.unsure or outgrown or not held or wanted.bucket == large:
+            return _Decision(wanted.raw, large, self._large(demand))
+        return _Decision(wanted.raw, wanted.bucket, held)
 
     def _place(self, decision: _Decision, demand: Demand) -> Place | None:
         """The place of an admission; None if it has to wait."""

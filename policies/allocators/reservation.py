@@ -54,7 +54,9 @@ class ContiguousAllocator(Allocator, Contiguous, Swaps):
         return True
 
     def headroom(self, requests: IntArray, limit: int) -> int:
-        free = self.reserved[requests] - self.slack - self.stored[requests]
+        free = self.reserved[requests] - self.stored[requests]
+        if self.slack:
+            free -= self.slack
         room = free // self.width[requests]
         return min(limit, int(room.min(initial=limit)))
 

@@ -187,7 +187,7 @@ class Engine(ABC):
         self._relenting = False  # a refused request may be admitted though no request leaves
         self._tag = 0  # of the batch
         self._overtaken = 0  # times that the head of the line was overtaken
-        self._sizes: dict[tuple[int, int, tuple[int, ...]], int] = {}  # that `fitting` saw last
+        self._demands: dict[int, Demand] = {}  # as `_demand` made them last
         self._fitting = (-1, 0, 0)  # (changes, free slots, what `fitting` found then)
         # what the allocator can do, or None
         self._on_demand = allocator if isinstance(allocator, OnDemand) else None
@@ -224,13 +224,9 @@ class Engine(ABC):
             return 0  # after a preemption nothing was tried
         free = self.allocator.free_slots
         if self._fitting[:2] != (self.changes, free):
-            slots, known, self._sizes = 0, self._sizes, {}
-            bounds = () if self._classifying is None else self._classifying.bounds
+            slots = 0
             for request in self.waiting:
-                key = request, int(self.left[request]), bounds
-                if (size := known.get(key, 0)) == 0:
-                    size = self._contiguous.size(request, self._demand(request))
-                self._sizes[key] = size
+                size = self._contiguous.size(request, self._demand(request))
                 if slots + size > free:
                     break
                 slots += size
@@ -286,6 +282,7 @@ class Engine(ABC):
                 self.reserved_ever[request] += self._release(request)
             else:  # preempted with its last token under way
                 self.waiting.remove(request)
+            self._demands.pop(request, None)
             if self._remembering is not None:
                 self._remembering.finished(
                     request, int(self.prompt[request]), int(self.output[request])
@@ -480,12 +477,17 @@ class Engine(ABC):
         )
 
     def _demand(self, request: int) -> Demand:
-        own, output = self._requests, int(self.output[request])
-        return Demand(
-            int(self.prompt[request]), output - int(self.left[request]), self._predicted[request],
-            int(own.prefix_id[request]), int(own.prefix_tokens[request]),
-            int(self.samples[request]), output, int(own.parent[request]),
-        )  # fmt: skip
+        """What a request asks for now: the same object until it has generated more."""
+        known = self._demands.get(request)
+        output, left = int(self.output[request]), int(self.left[request])
+        if known is None or known.generated != output - left:
+            own = self._requests
+            known = self._demands[request] = Demand(
+                int(self.prompt[request]), output - left, self._predicted[request],
+                int(own.prefix_id[request]), int(own.prefix_tokens[request]),
+                int(self.samples[request]), output, int(own.parent[request]),
+            )  # fmt: skip
+        return known
 
     def _never_fits(self, request: int) -> DescriptionError:
         return DescriptionError(

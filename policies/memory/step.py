@@ -114,13 +114,19 @@ class StepModel:
         decode = step.tokens
         linear_s = decode * (self._layer_flops + self._head_flops) / self._decode_flops
         weights_s = self._phase(linear_s, self._weight_bytes, efficiency.weights)
-        context = step.context + decode * np.arange(rounds)
+        # a single step in plain numbers: the same, without the cost of short arrays
+        alone = rounds == 1
+        context = step.context + (0 if alone else decode * np.arange(rounds))
         attended = (context + step.common + decode) * self._attention_flops / self._decode_flops
         # read the context, write a token each
         moved_bytes = (context * self._repeats + decode) * self._kv_bytes
         memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
-        attention_s = np.maximum(attended, memory_s) + self._left * np.minimum(attended, memory_s)
-        attention_s = attention_s * self._slowdown
+        more, less = (max, min) if alone else (np.maximum, np.minimum)
+        attention_s = more(attended, memory_s)
+        if self._left:
+            attention_s = attention_s + self._left * less(attended, memory_s)
+        if self._slowdown != 1:
+            attention_s = attention_s * self._slowdown
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
         if step.chunks:
             together_s = linear_s + self._chunk_linear_s(step.chunks)
@@ -148,6 +154,8 @@ class StepModel:
             if seconds:
                 total += seconds
         computing = compute_s + attention_s * (attended > memory_s)
+        if alone:
+            attention_s, total, computing = np.array(((attention_s,), (total,), (computing,)))
         return StepTimes(
             weights_s, attention_s, prefill_s, migration_s, self._overhead_s, total, computing,
             copy_s, swap_s, all_reduce_s,

@@ -141,7 +141,7 @@ class Metrics:
         """Add consecutive equal steps, from `begin_s` on; `reserved` slots in the first of them,
         `allocator` as it is at the end of the last; `fitting`: see `Engine.fitting`."""
         sums, rounds, batch = self.sums, len(times.total_s), step.tokens
-        total = float(times.total_s.sum())
+        total = _total(times.total_s)
         stored = int(allocator.stored[running].sum()) - batch * (rounds - 1)
         if self._shares:  # slots that several requests hold count once
             held = int(allocator.reserved[running].sum())
@@ -191,14 +191,14 @@ class Metrics:
         sums.swapped_tokens += step.swapped
         phase = sums.phase_s
         phase["weights"] += times.weights_s * rounds
-        phase["attention"] += float(times.attention_s.sum())
+        phase["attention"] += _total(times.attention_s)
         phase["prefill"] += times.prefill_s * rounds
         phase["migration"] += times.migration_s * rounds
         phase["copy"] += times.copy_s * rounds
         phase["swap"] += times.swap_s * rounds
         phase["all_reduce"] += times.all_reduce_s * rounds
         phase["overhead"] += times.overhead_s * rounds
-        sums.compute_s += float(times.compute_s.sum())
+        sums.compute_s += _total(times.compute_s)
         sums.limit_s[step.limit] += total
         self.timeline.add(
             Stretch(
@@ -336,6 +336,11 @@ def _times(energy: dict[str, Any], cards: int) -> dict[str, Any]:
     parts = {name: cards * each for name, each in energy["parts_mj_per_token"].items()}
     whole = cards * energy["mj_per_token"]
     return {**energy, "mj_per_token": whole, "parts_mj_per_token": parts}
+
+
+def _total(seconds: FloatArray) -> float:
+    """Their sum; mostly there is one."""
+    return float(seconds[0]) if len(seconds) == 1 else float(seconds.sum())
 
 
 def _rate(amount: float, seconds: float) -> float:
