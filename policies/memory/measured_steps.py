@@ -69,7 +69,8 @@ def prefill_time(device: Device, model: TransformerSpec, item: Prefill) -> StepT
     step = Step(np.zeros(0, np.int64), 0, chunks, [], 0, "offered_load")
     times = steps.times(step, 1, Efficiency(_weights(device, model)))
     attended = item.tokens * (item.tokens + 1) // 2
-    flops = item.tokens * model.layer_flops + model.head_flops + attended * model.attention_flops
+    pair = model.attending("prefill").pair
+    flops = item.tokens * model.layer_flops + model.head_flops + attended * pair
     assert device.accelerator is not None
     peak_ms = flops / device.accelerator.compute.peak(model.weights) * 1e3
     return StepTime(float(times.total_s[0]) * 1e3, peak_ms)
