@@ -12,6 +12,9 @@ not (`sum`). Williams et al. 2009, "Roofline".
 Where grouped query heads read their KV head each for itself (`work.grouped: false`), reads come so
 many times over.
 
+Latent attention reads its latents once and, where a phase has it unabsorbed, makes K and V of all
+that was stored from them, in FLOPs.
+
 The samples of a request attend to their common prompt together: its KV is read once, its FLOPs are
 those of each (assumed: batched over a shared prefix).
 
@@ -28,6 +31,7 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.kv_layout import require_served
 from policies.engines.engine import Chunk, Step
 from policies.memory.traffic import reading
 from policies.requests.requests import FloatArray
@@ -78,6 +82,7 @@ class StepModel:
     def __init__(self, device: Device, model: TransformerSpec, cards: int = 1) -> None:
         if device.accelerator is None:
             raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
+        require_served(model)
         compute, self._link = device.accelerator.compute, device.accelerator.link
         if cards > 1 and self._link is None:
             raise DescriptionError(f"{device.name} has no link, which tensor_parallel needs")
@@ -91,7 +96,11 @@ class StepModel:
         self._head_flops = model.head_flops
         # attention multiplies what flows between layers with KV that is converted to it
         rate = compute.peak(model.weights)
-        self._attention_flops = model.attention_flops * rate / compute.peak(model.activations)
+        other = compute.peak(model.activations)
+        self._attention_flops = model.attention_flops * rate / other
+        chunk = model.attending("prefill")
+        self._chunk_flops = chunk.pair * rate / other
+        self._made_flops, self._chunk_made_flops = model.attending("decode").stored, chunk.stored
         self.bandwidth = device.peak_gbps * 1e9
         host = device.accelerator.host
         self._host_bandwidth = host.bandwidth if host else 0.0
@@ -108,6 +117,8 @@ class StepModel:
         weights_s = self._phase(linear_s, self._weight_bytes, efficiency.weights)
         context = step.context + decode * np.arange(rounds)
         attended = (context + step.common + decode) * self._attention_flops / self._decode_flops
+        if self._made_flops:
+            attended = attended + context * self._made_flops / self._decode_flops
         # read the context, write a token each
         moved_bytes = (context * self._repeats + decode) * self._kv_bytes
         memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
@@ -164,9 +175,10 @@ class StepModel:
         """(compute seconds, bytes): a token attends to itself and all before it; KV moves once a
         chunk."""
         pairs = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in chunks)
-        read = sum(chunk.start for chunk in chunks) * self._repeats
-        moved = (read + sum(chunk.tokens for chunk in chunks)) * self._kv_bytes
-        return pairs * self._attention_flops / self._prefill_flops, moved
+        stored = sum(chunk.start for chunk in chunks)
+        moved = (stored * self._repeats + sum(chunk.tokens for chunk in chunks)) * self._kv_bytes
+        flops = pairs * self._chunk_flops + stored * self._chunk_made_flops
+        return flops / self._prefill_flops, moved
 
     def _computes(self, compute_s: float, moved_bytes: int, efficiency: float) -> bool:
         """Whether the FLOPs of a phase take longer than its bytes."""
