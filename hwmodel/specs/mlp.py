@@ -57,6 +57,11 @@ class Dense(NamedTuple):
         """Those that a token meets."""
         return self.vectors
 
+    @property
+    def activations(self) -> int:
+        """Numbers a token: outputs of gate and up, and what goes into down."""
+        return (2 + self.gated) * self.width
+
 
 class Experts(NamedTuple):
     """Routed experts, shared ones as one MLP, and the router. Checkpoints leave the router as wide
@@ -90,6 +95,15 @@ class Experts(NamedTuple):
     def active_vectors(self) -> int:
         """Those that a token meets."""
         return self._vectors(self.of.per_token)
+
+    @property
+    def activations(self) -> int:
+        """Numbers a token at the peak: of each of its experts the outputs of gate and up, whose
+        place those of down take, and what goes into down (as vLLM's fused_moe); or what the shared
+        experts take, if that is more."""
+        expert = self.expert
+        wide = max((1 + self.gated) * expert.width, self.hidden) + expert.width
+        return max(self.of.per_token * wide, (2 + self.gated) * self.of.shared_intermediate)
 
     def _vectors(self, experts: int) -> int:
         shared = self.of.shared_intermediate

@@ -87,6 +87,18 @@ class Layer(NamedTuple):
             bits += each.many * own.matrix_bits(each.rows, each.columns)
         return bits
 
+    def expert_bytes(self, stored: NumberFormat, mixed: bool) -> tuple[int, int]:
+        """Of one routed expert, gate and up with their biases and down with its own: tensors of all
+        experts of a layer each, as in vLLM's fused_moe (w13, w2). Zero without experts."""
+        if isinstance(self.mlp, Dense):
+            return 0, 0
+        own, vector = self.mlp.expert, stored.part("vectors").bits * self.mlp.bias
+        found = [(1 + own.gated) * own.width * vector, own.hidden * vector]
+        for each in own.matrices:
+            kind = stored.part(each.part) if mixed else stored
+            found[each.part == "down"] += kind.matrix_bits(each.rows, each.columns)
+        return found[0] // 8, found[1] // 8
+
 
 class TransformerSpec(Strict):
     """One model, as `yaml/models/*.yaml` describes it."""
@@ -247,6 +259,12 @@ class TransformerSpec(Strict):
         sizes = (size(self.layer(n), stored.applies(n, self.layers)) for n in layers)
         return list(accumulate(sizes, initial=0))
 
+    def expert_bytes(self, layer: int) -> tuple[int, int]:
+        """Of one routed expert of a layer: gate and up, and down. They are the end of the layer:
+        gate and up of all experts, then down of all."""
+        stored = number_format(self.weights)
+        return self.layer(layer).expert_bytes(stored, stored.applies(layer, self.layers))
+
     @property
     def layer_weight_bytes(self) -> int:
         """Of a layer; their mean where the format mixes others from layer to layer."""
@@ -274,7 +292,8 @@ class TransformerSpec(Strict):
 
     @property
     def step_weight_bytes(self) -> int:
-        """Weight bytes that one step reads: everything but the embedding table."""
+        """Weight bytes that one step reads that passes through all experts: everything but the
+        embedding table."""
         return self.layer_weight_edges[-1] + self.head_weight_bytes
 
     @property

@@ -308,11 +308,6 @@ def kv_layout(
 
 def require_served(model: TransformerSpec) -> None:
     """Raise DescriptionError for a model with layers whose accesses are not modelled."""
-    if model.experts is not None:
-        raise DescriptionError(
-            f"{model.name} has {model.experts.count} experts a layer, whose reads by a batch are "
-            "not modelled; serving takes models with dense MLPs"
-        )
     if model.window is not None:
         raise DescriptionError(
             f"{model.name} has sliding-window layers of {model.window.tokens} tokens, whose reads "

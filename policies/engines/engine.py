@@ -113,6 +113,11 @@ class Step(NamedTuple):
         return len(self.decode) + self.further
 
     @property
+    def batched(self) -> int:
+        """Tokens that run through the matrix products: those decoded and those of chunks."""
+        return self.tokens + sum(chunk.tokens for chunk in self.chunks)
+
+    @property
     def copied(self) -> int:
         """Tokens copied on write."""
         return sum(copy.tokens for copy in self.copies)

@@ -56,9 +56,9 @@ def decode_time(device: Device, model: TransformerSpec, item: Decode) -> StepTim
     part = shard(model, item.cards)
     steps = StepModel(device, part, item.cards)
     step = Step(np.arange(item.batch), item.batch * item.context, [], [], 0, "offered_load")
-    efficiency = Efficiency(_weights(device, part), _attention(device, part, item))
+    efficiency = Efficiency(_weights(device, part, item.batch), _attention(device, part, item))
     ms = float(steps.times(step, 1, efficiency).total_s[0]) * 1e3
-    moved = part.step_weight_bytes + item.batch * (item.context + 1) * part.kv_token_bytes
+    moved = steps.weight_bytes(step) + item.batch * (item.context + 1) * part.kv_token_bytes
     return StepTime(ms, moved / steps.bandwidth * 1e3)
 
 
@@ -67,7 +67,7 @@ def prefill_time(device: Device, model: TransformerSpec, item: Prefill) -> StepT
     steps = StepModel(device, model)
     chunks = [Chunk(0, 0, item.tokens, True)]
     step = Step(np.zeros(0, np.int64), 0, chunks, [], 0, "offered_load")
-    times = steps.times(step, 1, Efficiency(_weights(device, model)))
+    times = steps.times(step, 1, Efficiency(_weights(device, model, item.tokens)))
     attended = item.tokens * (item.tokens + 1) // 2
     pair = model.attending("prefill").pair
     flops = item.tokens * model.layer_flops + model.head_flops + attended * pair
@@ -76,8 +76,8 @@ def prefill_time(device: Device, model: TransformerSpec, item: Prefill) -> StepT
     return StepTime(float(times.total_s[0]) * 1e3, peak_ms)
 
 
-def _weights(device: Device, model: TransformerSpec) -> float:
-    return weights_efficiency(device, model, FidelitySpec(), simulate_once)
+def _weights(device: Device, model: TransformerSpec, tokens: int) -> float:
+    return weights_efficiency(device, model, FidelitySpec(), simulate_once, tokens)
 
 
 def _attention(device: Device, model: TransformerSpec, item: Decode) -> float:

@@ -2,12 +2,13 @@
 
 Phases follow one another. Linear: the tokens of prompt chunks run through the same matrix products
 as the decoding ones (vLLM v1 makes one batch of both), so the weights are read once beside the
-FLOPs of all. Attention of the decoding requests: their KV read, their new tokens written.
-Attention of the chunks: the KV of what was stored before read, their own written. Migration: every
-moved token read and written, as are copies on write. Swap: over the link to the host, while
-nothing else runs. All-reduce: two a layer of the hidden state of each token, over the links between
-tensor-parallel cards, while nothing else runs. Within a phase compute and memory overlap (`max`) or
-not (`sum`). Williams et al. 2009, "Roofline".
+FLOPs of all; of routed experts those that any of the tokens passes through, in the mean
+(`policies.memory.routing`). Attention of the decoding requests: their KV read, their new tokens
+written. Attention of the chunks: the KV of what was stored before read, their own written.
+Migration: every moved token read and written, as are copies on write. Swap: over the link to the
+host, while nothing else runs. All-reduce: two a layer of the hidden state of each token, over the
+links between tensor-parallel cards, while nothing else runs. Within a phase compute and memory
+overlap (`max`) or not (`sum`). Williams et al. 2009, "Roofline".
 
 Where grouped query heads read their KV head each for itself (`work.grouped: false`), reads come so
 many times over.
@@ -18,8 +19,9 @@ that was stored from them, in FLOPs.
 The samples of a request attend to their common prompt together: its KV is read once, its FLOPs are
 those of each (assumed: batched over a shared prefix).
 
-Reported are `weights`, the linear phase as it would be without the chunks; `prefill`, what the
-chunks add to it and their attention; `attention`; `migration`; `copy`; `swap`; and `all_reduce`.
+Reported are `weights`, the linear phase as it would be without the chunks' FLOPs; `prefill`, what
+the chunks add to it and their attention; `attention`; `migration`; `copy`; `swap`; and
+`all_reduce`.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_layout import require_served
 from policies.engines.engine import Chunk, Step
+from policies.memory.routing import Routing
 from policies.memory.traffic import reading
 from policies.requests.requests import FloatArray
 
@@ -64,6 +67,8 @@ class StepTimes(NamedTuple):
     copy_s: float = 0.0
     swap_s: float = 0.0
     all_reduce_s: float = 0.0
+    weight_bytes: int = 0
+    """Read in each of them."""
 
     def first(self, rounds: int) -> StepTimes:
         """The first `rounds` steps of these."""
@@ -76,10 +81,13 @@ class StepTimes(NamedTuple):
 
 class StepModel:
     """Step times of a model on one device, or on `cards` of them that each hold a shard of it (see
-    `hwmodel.specs.transformer.shard`). Raises DescriptionError if the device cannot compute, or has
-    no links to the others."""
+    `hwmodel.specs.transformer.shard`). routing: of a model with experts; uniform by default. Raises
+    DescriptionError if the device cannot compute, or has no links to the others."""
 
-    def __init__(self, device: Device, model: TransformerSpec, cards: int = 1) -> None:
+    def __init__(
+        self, device: Device, model: TransformerSpec, cards: int = 1,
+        routing: Routing | None = None,
+    ) -> None:  # fmt: skip
         if device.accelerator is None:
             raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
         require_served(model)
@@ -91,7 +99,13 @@ class StepModel:
         self._state_bytes = model.activation_bytes
         self._kv_bytes = model.kv_token_bytes
         self._repeats = reading(device, model).repeats
-        self._weight_bytes = model.step_weight_bytes
+        self._all_weight_bytes = model.step_weight_bytes
+        self._experts = model.experts
+        self._routing = routing
+        if model.experts is not None:
+            self._routing = routing or Routing(model.experts)
+            layers = range(model.layers)
+            self._expert_bytes = sum(sum(model.expert_bytes(layer)) for layer in layers)
         self._layer_flops = model.layer_flops
         self._head_flops = model.head_flops
         # attention multiplies what flows between layers with KV that is converted to it
@@ -114,7 +128,8 @@ class StepModel:
         step."""
         decode = step.tokens
         linear_s = decode * (self._layer_flops + self._head_flops) / self._decode_flops
-        weights_s = self._phase(linear_s, self._weight_bytes, efficiency.weights)
+        weight_bytes = self.weight_bytes(step)
+        weights_s = self._phase(linear_s, weight_bytes, efficiency.weights)
         context = step.context + decode * np.arange(rounds)
         attended = (context + step.common + decode) * self._attention_flops / self._decode_flops
         if self._made_flops:
@@ -126,14 +141,12 @@ class StepModel:
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
         if step.chunks:
             together_s = linear_s + self._chunk_linear_s(step.chunks)
-            linear_phase_s = self._phase(together_s, self._weight_bytes, efficiency.weights)
+            linear_phase_s = self._phase(together_s, weight_bytes, efficiency.weights)
             flops_s, moved = self._chunk_attention(step.chunks)
             chunk_s = self._phase(flops_s, moved, efficiency.prefill)
             compute_s = chunk_s * self._computes(flops_s, moved, efficiency.prefill)
             prefill_s = linear_phase_s - weights_s + chunk_s
-        compute_s += linear_phase_s * self._computes(
-            together_s, self._weight_bytes, efficiency.weights
-        )
+        compute_s += linear_phase_s * self._computes(together_s, weight_bytes, efficiency.weights)
         migration_s = copy_s = swap_s = all_reduce_s = 0.0
         if step.migrations:
             tokens = sum(migration.tokens for migration in step.migrations)
@@ -152,8 +165,15 @@ class StepModel:
         computing = compute_s + attention_s * (attended > memory_s)
         return StepTimes(
             weights_s, attention_s, prefill_s, migration_s, self._overhead_s, total, computing,
-            copy_s, swap_s, all_reduce_s,
+            copy_s, swap_s, all_reduce_s, weight_bytes,
         )  # fmt: skip
+
+    def weight_bytes(self, step: Step) -> int:
+        """Weights that a step reads; of experts the mean over draws."""
+        if self._routing is None or self._experts is None:
+            return self._all_weight_bytes
+        idle = self._experts.count - self._routing.expected(step.batched)
+        return self._all_weight_bytes - round(idle * self._expert_bytes)
 
     def _moved_s(self, tokens: int, efficiency: Efficiency) -> float:
         """Seconds to copy the KV of `tokens` within the memory: read and written."""
@@ -161,8 +181,7 @@ class StepModel:
 
     def _all_reduce_s(self, step: Step) -> float:
         assert self._link is not None
-        tokens = step.tokens + sum(chunk.tokens for chunk in step.chunks)
-        each_s = self._link.all_reduce_s(self._cards, tokens * self._state_bytes)
+        each_s = self._link.all_reduce_s(self._cards, step.batched * self._state_bytes)
         return 2 * self._layers * each_s
 
     def _chunk_linear_s(self, chunks: list[Chunk]) -> float:

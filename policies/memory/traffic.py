@@ -216,12 +216,27 @@ def _at(runs: Extents, offset: IntArray) -> IntArray:
     return runs.start[index] + offset - (ends - runs.size)[index]
 
 
-def weights(model: TransformerSpec, layer: int, tile_bytes: int) -> Extent:
-    """One layer's weights in tiles, in order; layers lie one after another from address 0."""
+def weights(
+    model: TransformerSpec, layer: int, tile_bytes: int, touched: IntArray | None = None
+) -> Extent:
+    """One layer's weights in tiles, in order; layers lie one after another from address 0.
+
+    touched: the routed experts that are read, where the layer has any: gate and up of each, then
+    down of each (`TransformerSpec.expert_bytes`); None: all.
+    """
     start, end = model.layer_weight_edges[layer : layer + 2]
-    offset, size = _pieces(np.array([end - start], np.int64), tile_bytes)
+    starts, sizes = [start], [end - start]
+    experts, (wide, narrow) = model.experts, model.expert_bytes(layer)
+    if experts is not None and wide and touched is not None:
+        gates, downs = end - experts.count * (wide + narrow), end - experts.count * narrow
+        chosen = touched.tolist()
+        starts = [start, *(gates + e * wide for e in chosen), *(downs + e * narrow for e in chosen)]
+        sizes = [gates - start, *[wide] * len(chosen), *[narrow] * len(chosen)]
+    whole = np.array(sizes, np.int64)
+    offset, size = _pieces(whole, tile_bytes)
+    first = np.repeat(np.array(starts, np.int64), -(-whole // tile_bytes))
     reads = np.zeros(len(size), np.bool_)
-    return Extent(start + offset, size, reads, np.zeros(len(size), np.int64))
+    return Extent(first + offset, size, reads, np.zeros(len(size), np.int64))
 
 
 def contiguous(start: int, size: int, parts: int) -> Extent:

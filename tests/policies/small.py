@@ -10,6 +10,7 @@ import numpy as np
 
 from hwmodel.specs.attention import LatentAttention
 from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.mlp import ExpertsSpec
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_layout import KV_ALIGN_BYTES
 from policies.requests.requests import Requests
@@ -38,6 +39,16 @@ LATENT = TransformerSpec(
     ),
 )
 """256 bytes of KV a token: one vector of 64 numbers in each layer."""
+EXPERTS = MODEL.model_copy(
+    update={
+        "name": "small-experts",
+        "layers": 3,
+        "experts": ExpertsSpec(
+            count=16, per_token=2, intermediate=32, shared_intermediate=64, first_dense_layers=1
+        ),
+    }
+)
+"""384 bytes of KV a token; 16 experts of 12,288 bytes in the second and third layer."""
 
 
 def device(slots: int, *overrides: str) -> Device:

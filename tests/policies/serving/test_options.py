@@ -285,9 +285,10 @@ def test_no_option_is_left_out() -> None:
         known |= {f"{part}.{field}" for field in options.model_fields}
     own = set(EngineV0Spec.model_fields) - set(EngineOptions.model_fields)
     known |= {f"engine.v0.{field}" for field in own}
-    # tests of their own: one with requests that begin alike, one with a model's file
+    # tests of their own: one with requests that begin alike, one with a model's file; `routing`
+    # of a model with experts in memory/test_routing.py
     assert known - set(MOVES) == {"policy.paged.prefix_caching", "predictor.model"}
     # `model` is resolved by the caller, `advance_together` must not move anything
     assert set(ServingSpec.model_fields) - set(parts) - known == {
-        "model", "policy", "advance_together"
+        "model", "policy", "advance_together", "routing"
     }  # fmt: skip

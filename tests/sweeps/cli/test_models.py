@@ -77,8 +77,8 @@ def test_mistakes_of_an_import_are_one_line(
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("mixtral-8x7b-v0.1", "mixtral-8x7b-v0.1 has 8 experts a layer"),
-        ("gpt-oss-20b", "gpt-oss-20b has 32 experts a layer"),
+        ("mistral-7b-v0.1", "mistral-7b-v0.1 has sliding-window layers of 4096 tokens"),
+        ("gpt-oss-20b", "gpt-oss-20b has sliding-window layers of 128 tokens"),
         ("gemma-3-12b", "gemma-3-12b has sliding-window layers of 1024 tokens"),
     ],
 )
