@@ -87,17 +87,22 @@ class Layer(NamedTuple):
             bits += each.many * own.matrix_bits(each.rows, each.columns)
         return bits
 
-    def expert_bytes(self, stored: NumberFormat, mixed: bool) -> tuple[int, int]:
-        """Of one routed expert, gate and up with their biases and down with its own: tensors of all
-        experts of a layer each, as in vLLM's fused_moe (w13, w2). Zero without experts."""
+    def expert_bytes(self, stored: NumberFormat, mixed: bool) -> tuple[int, ...]:
+        """Of one routed expert in each tensor of all experts of a layer, as in vLLM's fused_moe:
+        gate and up (w13), down (w2), then the scales that lie beside the numbers, and the biases,
+        of either. Zero without experts."""
         if isinstance(self.mlp, Dense):
-            return 0, 0
+            return 0, 0, 0, 0
         own, vector = self.mlp.expert, stored.part("vectors").bits * self.mlp.bias
-        found = [(1 + own.gated) * own.width * vector, own.hidden * vector]
+        numbers = [0, 0]
+        beside = [(1 + own.gated) * own.width * vector, own.hidden * vector]
         for each in own.matrices:
             kind = stored.part(each.part) if mixed else stored
-            found[each.part == "down"] += kind.matrix_bits(each.rows, each.columns)
-        return found[0] // 8, found[1] // 8
+            whole = kind.matrix_bits(each.rows, each.columns)
+            plain = each.rows * each.columns * kind.bits if kind.scales == "beside" else whole
+            numbers[each.part == "down"] += plain
+            beside[each.part == "down"] += whole - plain
+        return tuple(bits // 8 for bits in (*numbers, *beside))
 
 
 class TransformerSpec(Strict):
@@ -259,9 +264,9 @@ class TransformerSpec(Strict):
         sizes = (size(self.layer(n), stored.applies(n, self.layers)) for n in layers)
         return list(accumulate(sizes, initial=0))
 
-    def expert_bytes(self, layer: int) -> tuple[int, int]:
-        """Of one routed expert of a layer: gate and up, and down. They are the end of the layer:
-        gate and up of all experts, then down of all."""
+    def expert_bytes(self, layer: int) -> tuple[int, ...]:
+        """Of one routed expert of a layer in each of the tensors that the layer ends with: of all
+        experts gate and up, down, and scales and biases of either."""
         stored = number_format(self.weights)
         return self.layer(layer).expert_bytes(stored, stored.applies(layer, self.layers))
 

@@ -222,16 +222,18 @@ def weights(
     """One layer's weights in tiles, in order; layers lie one after another from address 0.
 
     touched: the routed experts that are read, where the layer has any: gate and up of each, then
-    down of each (`TransformerSpec.expert_bytes`); None: all.
+    down of each, then what lies beside them (`TransformerSpec.expert_bytes`); None: all.
     """
     start, end = model.layer_weight_edges[layer : layer + 2]
     starts, sizes = [start], [end - start]
-    experts, (wide, narrow) = model.experts, model.expert_bytes(layer)
-    if experts is not None and wide and touched is not None:
-        gates, downs = end - experts.count * (wide + narrow), end - experts.count * narrow
-        chosen = touched.tolist()
-        starts = [start, *(gates + e * wide for e in chosen), *(downs + e * narrow for e in chosen)]
-        sizes = [gates - start, *[wide] * len(chosen), *[narrow] * len(chosen)]
+    experts, each = model.experts, model.expert_bytes(layer)
+    if experts is not None and any(each) and touched is not None:
+        at = end - experts.count * sum(each)
+        sizes = [at - start]
+        for part in filter(None, each):
+            starts += [at + expert * part for expert in touched.tolist()]
+            sizes += [part] * len(touched)
+            at += experts.count * part
     whole = np.array(sizes, np.int64)
     offset, size = _pieces(whole, tile_bytes)
     first = np.repeat(np.array(starts, np.int64), -(-whole // tile_bytes))

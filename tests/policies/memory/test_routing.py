@@ -70,26 +70,26 @@ def test_skew_favours_the_same_experts_of_a_layer() -> None:
 
 
 @pytest.mark.parametrize("cards", [1, 2])
-@pytest.mark.parametrize("weights", ["fp16", "q8_0"])
-def test_only_touched_experts_are_read_at_their_addresses(weights: str, cards: int) -> None:
+@pytest.mark.parametrize(("weights", "tensors"), [("fp16", 2), ("q8_0", 2), ("w4a16", 4)])
+def test_only_touched_experts_are_read_at_their_addresses(
+    weights: str, tensors: int, cards: int
+) -> None:
     model = shard(EXPERTS.stored_as(weights, None), cards)
     edges = model.layer_weight_edges
     for layer in range(3):
         touched = np.array([2, 3, 11])
-        wide, narrow = model.expert_bytes(layer)
+        each = [size for size in model.expert_bytes(layer) if size]
         some = traffic.weights(model, layer, 1000, touched)
         every = traffic.weights(model, layer, 1000)
+        assert len(each) == (tensors if layer else 0)  # the first layer is dense
         assert every.size.sum() == edges[layer + 1] - edges[layer]
-        experts = 13 if layer else 0  # the first layer is dense
-        assert every.size.sum() - some.size.sum() == experts * (wide + narrow)
+        assert every.size.sum() - some.size.sum() == 13 * sum(each)
         assert (some.start[1:] >= (some.start + some.size)[:-1]).all()
         assert some.start[0] == edges[layer]
-        if layer:
-            end = edges[layer + 1]
-            down = {end - (16 - expert) * narrow for expert in touched.tolist()}
-            assert down <= set(some.start.tolist())
-            assert (some.start + some.size).max() == end - 4 * narrow
-    assert wide == 2 * narrow or weights == "q8_0"
+        end = edges[layer + 1]
+        for size in reversed(each):
+            end -= 16 * size
+            assert {end + expert * size for expert in (2, 3, 11)} <= set(some.start.tolist())
 
 
 @pytest.mark.parametrize("skew", [0.0, 1.0])
