@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -24,10 +24,22 @@ Bits = Annotated[int, Field(ge=0, le=4096)]
 Stores = Literal["weights", "kv"]
 ComputeType = Literal["fp32", "fp16", "bf16", "fp8", "int8", "fp4"]
 """Types that an accelerator may have a peak for."""
-Matrix = Literal["q", "k", "v", "o", "gate", "up", "down"]
-"""The matrices of a layer: attention's projections and those of the MLP."""
+Matrix = Literal["q", "k", "v", "o", "q_a", "q_b", "kv_a", "kv_b", "gate", "up", "down"]
+"""The matrices of a layer: attention's projections, latent attention's down (`a`) and up (`b`), and
+those of the MLP."""
 Part = Literal[Matrix, "embedding", "head", "vectors"]
-"""What a model stores: matrices, tables, and `vectors`, its norms and biases."""
+"""What a model stores: matrices, tables, and `vectors`, its norms, biases and routers."""
+
+
+class Matrices(NamedTuple):
+    """Matrices of one shape and format, (rows: outputs, columns: inputs)."""
+
+    part: Part
+    rows: int
+    columns: int
+    many: int = 1
+    active: int = 1
+    """How many of them a token is multiplied with."""
 
 
 class NumberFormat(Strict):

@@ -1,16 +1,18 @@
 """The shape of a decoder-only transformer: parameters, bytes and FLOPs, from its published
 config.json.
 
-One attention block (grouped-query, Ainslie et al. 2023), one gated MLP of three matrices (SwiGLU,
-Shazeer 2020) and two RMSNorms a layer; a final norm; an embedding and an output head, which may be
-one matrix.
+A layer is attention (`hwmodel.specs.attention`), an MLP (`hwmodel.specs.mlp`) and norms; layers may
+differ in their MLP and in their window. Around them are an embedding, a final norm and an output
+head, which may be the embedding.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from itertools import accumulate
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -22,16 +24,85 @@ from hwmodel.description.description import (
     load,
     parse_assignment,
 )
+from hwmodel.specs.attention import (
+    AttentionFlops,
+    GroupedQuery,
+    Latent,
+    LatentAttention,
+    Window,
+)
+from hwmodel.specs.mlp import Dense, Experts, ExpertsSpec
 from hwmodel.specs.number_format import (
     ComputeType,
     KvFormat,
-    Matrix,
+    Matrices,
     NumberFormat,
     WeightFormat,
     number_format,
 )
 
 Count = Annotated[int, Field(ge=1)]
+
+
+class Layer(NamedTuple):
+    """A kind of layer. `norms`: numbers in its norms; `window`: tokens, or None."""
+
+    attention: GroupedQuery | Latent
+    mlp: Dense | Experts
+    norms: int
+    window: int | None
+
+    @property
+    def matrices(self) -> list[Matrices]:
+        """In their order in memory."""
+        return [*self.attention.matrices, *self.mlp.matrices]
+
+    @property
+    def parameters(self) -> int:
+        """Matrices, biases and norms."""
+        matrices = sum(each.rows * each.columns * each.many for each in self.matrices)
+        return matrices + self.vectors
+
+    @property
+    def active_parameters(self) -> int:
+        """Those that a token meets."""
+        idle = sum(e.rows * e.columns * (e.many - e.active) for e in self.mlp.matrices)
+        return self.parameters - idle - self.mlp.vectors + self.mlp.active_vectors
+
+    @property
+    def vectors(self) -> int:
+        """Numbers in biases and norms."""
+        return self.attention.vectors + self.mlp.vectors + self.norms
+
+    @property
+    def flops(self) -> int:
+        """FLOPs a token in the matrices: 2 a weight (Kaplan et al. 2020, section 2.1)."""
+        return 2 * sum(each.rows * each.columns * each.active for each in self.matrices)
+
+    def stored_bits(self, stored: NumberFormat, mixed: bool) -> int:
+        """Bits in a format, the matrices with the formats of its `parts` or without."""
+        bits = self.vectors * stored.part("vectors").bits
+        for each in self.matrices:
+            own = stored.part(each.part) if mixed or each.part == "vectors" else stored
+            bits += each.many * own.matrix_bits(each.rows, each.columns)
+        return bits
+
+    def expert_bytes(self, stored: NumberFormat, mixed: bool) -> tuple[int, ...]:
+        """Of one routed expert in each tensor of all experts of a layer, as in vLLM's fused_moe:
+        gate and up (w13), down (w2), then the scales that lie beside the numbers, and the biases,
+        of either. Zero without experts."""
+        if isinstance(self.mlp, Dense):
+            return 0, 0, 0, 0
+        own, vector = self.mlp.expert, stored.part("vectors").bits * self.mlp.bias
+        numbers = [0, 0]
+        beside = [(1 + own.gated) * own.width * vector, own.hidden * vector]
+        for each in own.matrices:
+            kind = stored.part(each.part) if mixed else stored
+            whole = kind.matrix_bits(each.rows, each.columns)
+            plain = each.rows * each.columns * kind.bits if kind.scales == "beside" else whole
+            numbers[each.part == "down"] += plain
+            beside[each.part == "down"] += whole - plain
+        return tuple(bits // 8 for bits in (*numbers, *beside))
 
 
 class TransformerSpec(Strict):
@@ -45,13 +116,36 @@ class TransformerSpec(Strict):
     hidden: Count
     heads: Count
     kv_heads: Count
+    """With latent attention 1: all heads share what is kept."""
     head_dim: Count
+    """With latent attention the numbers kept of a token, kv_lora_rank + qk_rope_head_dim."""
     intermediate: Count
+    """Width of the MLP; of experts see `experts`."""
     vocabulary: Count
     max_position: Count
     """Longest context, tokens."""
     qkv_bias: bool
+    o_bias: bool = False
+    mlp_bias: bool = False
+    """Biases of the MLP, and of each expert."""
+    gated: bool = True
+    """Whether the MLP has three matrices (gate, up, down) or two."""
+    norm: Literal["rms", "layer"] = "rms"
+    """LayerNorm has a bias beside the weight."""
+    layer_norms: Annotated[int, Field(ge=0)] = 2
+    """Norms of the hidden state in a layer."""
+    qk_norm: bool = False
+    """A norm of head_dim on queries and one on keys in each layer."""
+    sinks: bool = False
+    """A learned logit a head in the softmax's denominator."""
+    positions: Annotated[int, Field(ge=0)] = 0
+    """Rows of a learned table of positions."""
     tied_embeddings: bool
+    latent: LatentAttention | None = None
+    """Multi-head latent attention; None: grouped query."""
+    experts: ExpertsSpec | None = None
+    window: Window | None = None
+    """Sliding-window layers; None: all attend to everything before."""
     weights: WeightFormat = "fp16"
     """Format of the weights: of `yaml/formats`, or the path of one."""
     kv: KvFormat = "fp16"
@@ -60,6 +154,16 @@ class TransformerSpec(Strict):
     def _grouped(self) -> TransformerSpec:
         if self.heads % self.kv_heads:
             raise ValueError(f"kv_heads: must divide heads ({self.heads}); got {self.kv_heads}")
+        if self.latent is not None:
+            for name, kept in (("kv_heads", 1), ("head_dim", self.latent.kept)):
+                if getattr(self, name) != kept:
+                    got = getattr(self, name)
+                    raise ValueError(f"{name}: expected {kept} with this latent; got {got}")
+            for name in ("qkv_bias", "o_bias", "qk_norm", "sinks"):
+                if getattr(self, name):
+                    raise ValueError(f"{name}: expected false with latent attention")
+        if self.experts is not None and self.experts.first_dense_layers >= self.layers:
+            raise ValueError(f"experts.first_dense_layers: fewer than the {self.layers} layers")
         try:
             number_format(self.kv).vector_bytes(self.head_dim)
         except DescriptionError as error:
@@ -86,34 +190,32 @@ class TransformerSpec(Strict):
         return self.hidden * number_format(self.activations).bits // 8
 
     @property
-    def query_width(self) -> int:
-        """Width of all query heads together."""
-        return self.heads * self.head_dim
+    def attention(self) -> GroupedQuery | Latent:
+        """Of every layer."""
+        if self.latent is not None:
+            return Latent(self.hidden, self.heads, self.latent)
+        return GroupedQuery(
+            self.hidden, self.heads, self.kv_heads, self.head_dim,
+            self.qkv_bias, self.o_bias, self.qk_norm, self.sinks,
+        )  # fmt: skip
+
+    def layer(self, index: int) -> Layer:
+        """What one layer is."""
+        mlp: Dense | Experts = Dense(self.hidden, self.intermediate, self.gated, self.mlp_bias)
+        if self.experts is not None and index >= self.experts.first_dense_layers:
+            mlp = Experts(self.hidden, self.experts, self.gated, self.mlp_bias)
+        window = None if self.window is None else self.window.of(index)
+        return Layer(self.attention, mlp, self.layer_norms * self._norm, window)
 
     @property
-    def kv_width(self) -> int:
-        """Width of all key (or all value) heads together."""
-        return self.kv_heads * self.head_dim
+    def kinds(self) -> dict[Layer, int]:
+        """The kinds of layers, and how many are of each."""
+        return Counter(self.layer(index) for index in range(self.layers))
 
     @property
-    def matrices(self) -> dict[Matrix, tuple[int, int]]:
-        """(outputs, inputs) of each matrix of a layer: its rows and columns."""
-        hidden, middle, query, kv = self.hidden, self.intermediate, self.query_width, self.kv_width
-        return {
-            "q": (query, hidden), "k": (kv, hidden), "v": (kv, hidden), "o": (hidden, query),
-            "gate": (middle, hidden), "up": (middle, hidden), "down": (hidden, middle),
-        }  # fmt: skip
-
-    @property
-    def layer_matrix_parameters(self) -> int:
-        """Matrix weights of a layer: Q, K, V, O projections and the three matrices of the MLP."""
-        return sum(rows * columns for rows, columns in self.matrices.values())
-
-    @property
-    def layer_parameters(self) -> int:
-        """Matrices, biases of Q, K and V where the model has them, and two norms."""
-        biases = self.query_width + 2 * self.kv_width if self.qkv_bias else 0
-        return self.layer_matrix_parameters + biases + 2 * self.hidden
+    def _norm(self) -> int:
+        """Numbers in one norm of the hidden state."""
+        return self.hidden * (1 if self.norm == "rms" else 2)
 
     @property
     def embedding_parameters(self) -> int:
@@ -121,29 +223,42 @@ class TransformerSpec(Strict):
         return self.vocabulary * self.hidden
 
     @property
+    def _outside(self) -> int:
+        """Parameters outside the layers: the tables, and the final norm."""
+        tables = (1 if self.tied_embeddings else 2) * self.vocabulary + self.positions
+        return tables * self.hidden + self._norm
+
+    @property
     def parameters(self) -> int:
-        """All parameters: layers, embedding, final norm, and the head unless it is the
+        """All parameters: layers, embedding, positions, final norm, and the head unless it is the
         embedding."""
-        tables = 1 if self.tied_embeddings else 2
-        return (
-            self.layers * self.layer_parameters + tables * self.embedding_parameters + self.hidden
-        )
+        return sum(many * kind.parameters for kind, many in self.kinds.items()) + self._outside
+
+    @property
+    def active_parameters(self) -> int:
+        """Parameters less the experts that a token does not pass through. Published counts leave
+        out the embedding table or not."""
+        layers = sum(many * kind.active_parameters for kind, many in self.kinds.items())
+        return layers + self._outside
 
     @property
     def layer_weight_edges(self) -> list[int]:
         """Byte at which each layer's weights begin, and that at which the last one's end."""
         stored = number_format(self.weights)
-        plain, mixed = self._layer_bytes(stored, False), self._layer_bytes(stored, True)
-        sizes = (mixed if stored.applies(n, self.layers) else plain for n in range(self.layers))
+
+        @cache
+        def size(kind: Layer, mixed: bool) -> int:
+            return kind.stored_bits(stored, mixed) // 8
+
+        layers = range(self.layers)
+        sizes = (size(self.layer(n), stored.applies(n, self.layers)) for n in layers)
         return list(accumulate(sizes, initial=0))
 
-    def _layer_bytes(self, stored: NumberFormat, mixed: bool) -> int:
-        """A layer, its matrices with the formats of the format's `parts` or without."""
-        vectors = self.layer_parameters - self.layer_matrix_parameters
-        bits = vectors * stored.part("vectors").bits
-        for name, shape in self.matrices.items():
-            bits += (stored.part(name) if mixed else stored).matrix_bits(*shape)
-        return bits // 8
+    def expert_bytes(self, layer: int) -> tuple[int, ...]:
+        """Of one routed expert of a layer in each of the tensors that the layer ends with: of all
+        experts gate and up, down, and scales and biases of either."""
+        stored = number_format(self.weights)
+        return self.layer(layer).expert_bytes(stored, stored.applies(layer, self.layers))
 
     @property
     def layer_weight_bytes(self) -> int:
@@ -155,14 +270,15 @@ class TransformerSpec(Strict):
         """The output head and the final norm: read once in every step."""
         stored = number_format(self.weights)
         head = stored.part("head").matrix_bits(self.vocabulary, self.hidden)
-        return (head + self.hidden * stored.part("vectors").bits) // 8
+        return (head + self._norm * stored.part("vectors").bits) // 8
 
     @property
     def embedding_weight_bytes(self) -> int:
-        """The embedding table as far as it is not the head; a step gathers only a few rows of
-        it."""
+        """The embedding table as far as it is not the head, and that of positions; a step gathers
+        only a few rows of them."""
         table = number_format(self.weights).part("embedding")
-        return 0 if self.tied_embeddings else table.matrix_bits(self.vocabulary, self.hidden) // 8
+        rows = (0 if self.tied_embeddings else self.vocabulary) + self.positions
+        return table.matrix_bits(rows, self.hidden) // 8 if rows else 0
 
     @property
     def weight_bytes(self) -> int:
@@ -171,68 +287,91 @@ class TransformerSpec(Strict):
 
     @property
     def step_weight_bytes(self) -> int:
-        """Weight bytes that one step reads: everything but the embedding table."""
+        """Weight bytes that one step reads that passes through all experts: everything but the
+        embedding table."""
         return self.layer_weight_edges[-1] + self.head_weight_bytes
 
     @property
     def kv_head_bytes(self) -> int:
-        """K (or V) of one token in one head of one layer, scales included. Raises DescriptionError
-        where the format does not divide it."""
+        """K (or V), or the latent, of one token in one head of one layer, scales included. Raises
+        DescriptionError where the format does not divide it."""
         return number_format(self.kv).vector_bytes(self.head_dim)
 
     @property
     def kv_half_bytes(self) -> int:
-        """K (or V) of one token in one layer."""
+        """K (or V), or the latent, of one token in one layer."""
         return self.kv_heads * self.kv_head_bytes
 
     @property
     def kv_layer_bytes(self) -> int:
-        """K and V of one token in one layer."""
-        return 2 * self.kv_half_bytes
+        """K and V, or the latent, of one token in one layer."""
+        return self.attention.halves * self.kv_half_bytes
 
     @property
     def kv_token_bytes(self) -> int:
-        """K and V of one token in all layers: 2 x layers x kv_heads x head_dim x bytes."""
+        """K and V of one token in all layers: 2 x layers x kv_heads x head_dim x bytes; of latent
+        attention layers x (kv_lora_rank + qk_rope_head_dim) x bytes."""
         return self.layers * self.kv_layer_bytes
+
+    def kv_held_bytes(self, context: int) -> int:
+        """KV that attention still needs of a sequence of `context` tokens: all of them, in layers
+        with a window the last ones."""
+        held = (many * min(context, kind.window or context) for kind, many in self.kinds.items())
+        return self.kv_layer_bytes * sum(held)
 
     @property
     def layer_flops(self) -> int:
-        """FLOPs a token in the layers' matrices: 2 a weight (Kaplan et al. 2020, section 2.1)."""
-        return 2 * self.layers * self.layer_matrix_parameters
+        """FLOPs a token in the layers' matrices: 2 a weight (Kaplan et al. 2020, section 2.1), of
+        the experts those it passes through."""
+        return sum(many * kind.flops for kind, many in self.kinds.items())
 
     @property
     def head_flops(self) -> int:
         """FLOPs of the output head for one sampled token."""
         return 2 * self.embedding_parameters
 
+    def attending(self, phase: Literal["decode", "prefill"]) -> AttentionFlops:
+        """FLOPs of attention in all layers, in those with a window as long as it is not full."""
+        return AttentionFlops(*(self.layers * each for each in self.attention.flops(phase)))
+
     @property
     def attention_flops(self) -> int:
-        """FLOPs a token and a token of context: q.k and p.v, 2 each, in all query heads and
-        layers."""
-        return 4 * self.layers * self.query_width
+        """FLOPs a token and a token of context of a decode step: q.k and p.v, 2 each, in all query
+        heads and layers."""
+        return self.attending("decode").pair
 
 
 def shard(model: TransformerSpec, cards: int) -> TransformerSpec:
     """What one of `cards` tensor-parallel cards holds and computes (Shoeybi et al. 2019,
     Megatron-LM, section 3).
 
-    Heads, MLP and vocabulary are split; norms are on every card. Where there are fewer KV heads
+    Heads, MLP, each expert and vocabulary are split; norms, routers and what latent attention has
+    before its heads are on every card. Where there are fewer KV heads
     than cards each card has one, as in vLLM; the vocabulary is padded to a multiple. Raises
     DescriptionError if heads, KV heads or the MLP do not divide.
     """
     if cards == 1:
         return model
     kv_split = model.kv_heads % cards and cards % model.kv_heads
-    if model.heads % cards or model.intermediate % cards or kv_split:
+    experts = model.experts
+    widths = [model.intermediate]
+    if experts is not None:
+        widths = [experts.intermediate, experts.shared_intermediate]
+        widths += [model.intermediate] if experts.first_dense_layers else []
+    if model.heads % cards or any(width % cards for width in widths) or kv_split:
         raise DescriptionError(
             f"tensor_parallel: {cards} cards cannot split {model.name} evenly: {model.heads} heads,"
-            f" {model.kv_heads} KV heads, {model.intermediate} MLP columns"
+            f" {model.kv_heads} KV heads, {', '.join(map(str, filter(None, widths)))} MLP columns"
         )
+    if experts is not None:
+        split = ("intermediate", "shared_intermediate")
+        experts = experts.model_copy(update={k: getattr(experts, k) // cards for k in split})
     return model.model_copy(
         update={
             "heads": model.heads // cards,
             "kv_heads": max(model.kv_heads // cards, 1),
             "intermediate": model.intermediate // cards,
+            "experts": experts,
             "vocabulary": -(-model.vocabulary // cards),
         }
     )

@@ -8,10 +8,11 @@ The KV region starts above the weights. A layout is the order of its dimensions,
     head    a KV head (of the card, under tensor parallelism)
     token   a token of the unit
 
-and innermost the numbers of one head. `unit` comes before `token`. Dimensions before `unit` part
-the region into planes, each with all `slots` of the device, and slot t of a plane starts at t times
-what a slot has there; the other dimensions are cut inside the unit, which is as long as its slots.
-A contiguous reservation is a unit like a block, in the same formula.
+and innermost the numbers of one head. Of latent attention there is one head and no K and V: `kv`
+has one index, the latent, wherever it stands. `unit` comes before `token`. Dimensions before `unit`
+part the region into planes, each with all `slots` of the device, and slot t of a plane starts at t
+times what a slot has there; the other dimensions are cut inside the unit, which is as long as its
+slots. A contiguous reservation is a unit like a block, in the same formula.
 
 So vLLM's (2, num_blocks, block, heads, dim) a layer is [layer, kv, unit, token, head], and with
 reservations instead of blocks it is the layout of systems before paging.
@@ -131,16 +132,18 @@ class KvLayout:
     kv_heads: int
     head_bytes: int
     dims: Dims = LAYOUTS["layer_kv_token"]
+    halves: int = 2
+    """K and V, or 1: one latent."""
 
     @property
     def half_bytes(self) -> int:
-        """K (or V) of one token in one layer."""
+        """K (or V), or the latent, of one token in one layer."""
         return self.kv_heads * self.head_bytes
 
     @property
     def token_bytes(self) -> int:
         """K and V of one token in all layers."""
-        return 2 * self.layers * self.half_bytes
+        return self.halves * self.layers * self.half_bytes
 
     @property
     def bytes(self) -> int:
@@ -150,8 +153,8 @@ class KvLayout:
     @property
     def passes(self) -> tuple[int | None, ...]:
         """What a reader takes one after the other: K, then V; or both (None) where they lie
-        together in a unit."""
-        together = self.dims.index("kv") > self.dims.index("unit")
+        together in a unit, or are one latent."""
+        together = self.halves == 1 or self.dims.index("kv") > self.dims.index("unit")
         return (None,) if together else (0, 1)
 
     def extents(
@@ -182,7 +185,7 @@ class _Walk:
     """How one reads through a layout with some indices chosen (None: all of them)."""
 
     def __init__(self, layout: KvLayout, chosen: dict[str, IntArray | int | None]) -> None:
-        self._sizes = {"layer": layout.layers, "kv": 2, "head": layout.kv_heads}
+        self._sizes = {"layer": layout.layers, "kv": layout.halves, "head": layout.kv_heads}
         self._chosen = chosen
         self._slots = layout.slots
         self._head_bytes = layout.head_bytes
@@ -284,8 +287,9 @@ def kv_layout(
     `kept_bytes`, for others; or room for so many `tokens`.
 
     Raises DescriptionError if the weights leave no room for `SLOT_ALIGN_TOKENS` tokens, or the
-    device has none for `tokens`.
+    device has none for `tokens`, or the model cannot be served.
     """
+    require_served(model)
     base = -(-model.weight_bytes // KV_ALIGN_BYTES) * KV_ALIGN_BYTES
     budget = int(device.capacity_bytes * gpu_memory_utilization) - kept_bytes
     slots = max(budget - base, 0) // model.kv_token_bytes
@@ -304,4 +308,15 @@ def kv_layout(
             f"{f', less {kept_bytes} B for others' if kept_bytes else ''}), and nothing "
             f"is left for the KV of {SLOT_ALIGN_TOKENS} tokens, {model.kv_token_bytes} B each"
         )
-    return KvLayout(base, slots, model.layers, model.kv_heads, model.kv_head_bytes, dims)
+    return KvLayout(
+        base, slots, model.layers, model.kv_heads, model.kv_head_bytes, dims, model.attention.halves
+    )
+
+
+def require_served(model: TransformerSpec) -> None:
+    """Raise DescriptionError for a model with layers whose accesses are not modelled."""
+    if model.window is not None:
+        raise DescriptionError(
+            f"{model.name} has sliding-window layers of {model.window.tokens} tokens, whose reads "
+            "are not modelled; window: null serves it with full attention in every layer"
+        )

@@ -137,6 +137,11 @@ class Step(NamedTuple):
         return not len(self.decode) and not self.chunks
 
     @property
+    def batched(self) -> int:
+        """Tokens that run through the matrix products: those decoded and those of chunks."""
+        return self.tokens + sum(chunk.tokens for chunk in self.chunks)
+
+    @property
     def copied(self) -> int:
         """Tokens copied on write."""
         return sum(copy.tokens for copy in self.copies)

@@ -82,9 +82,12 @@ class Memory:
     """Steps that may be advanced together until a probe may be due."""
 
     def __init__(
-        self, efficiency: Efficiency, transfers: Mapping[str, Transfer] | None = None
-    ) -> None:
+        self, efficiency: Efficiency, transfers: Mapping[str, Transfer] | None = None,
+        routed: Callable[[int], float] | None = None,
+    ) -> None:  # fmt: skip
+        """routed: of a model with experts, the weights' efficiency in a step of so many tokens."""
         self.efficiency = efficiency
+        self._routed = routed
         self._transfers = {} if transfers is None else dict(transfers)
 
     def transfers(self) -> dict[str, Transfer]:
@@ -93,6 +96,8 @@ class Memory:
 
     def observe(self, step: Step, engine: Engine) -> Efficiency:
         """The efficiencies of a step that has its memory."""
+        if self._routed is not None:
+            self.efficiency = self.efficiency._replace(weights=self._routed(step.batched))
         return self.efficiency
 
     def passed(self, rounds: int) -> None:

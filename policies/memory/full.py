@@ -3,7 +3,8 @@
 Each phase of a step is simulated at its own addresses, on all channels, from the first request to
 the last data beat of a layer; in `full` the layers take turns, one a step, and stand for the
 others. The weights are the same in every step: they are simulated once, the first layer of them in
-`full`. Phases, and layers in `exhaustive`, begin with idle banks.
+`full`; with experts they are simulated in every step, with those that its tokens pass through.
+Phases, and layers in `exhaustive`, begin with idle banks.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from policies.memory import traffic
 from policies.memory.banks import bank_activity
 from policies.memory.fidelity import KV_PHASES, FidelitySpec, Memory
 from policies.memory.probe import Probe
+from policies.memory.routed_weights import RoutedWeights
 from policies.memory.step import Efficiency
 from policies.memory.step_energy import Transfer, transfer
 from policies.memory.traffic import Extent, Reading, Spread
@@ -33,7 +35,7 @@ class FullMemory(Memory):
 
     def __init__(
         self, efficiency: Efficiency, transfers: Mapping[str, Transfer], spec: FidelitySpec,
-        probe: Probe, layout: KvLayout, reading: Reading,
+        probe: Probe, layout: KvLayout, reading: Reading, routed: RoutedWeights | None = None,
     ) -> None:  # fmt: skip
         super().__init__(efficiency, transfers)
         self._spec = spec
@@ -41,7 +43,9 @@ class FullMemory(Memory):
         self._layout = layout
         self._reading = reading
         self._steps = 0
-        self._results: dict[str, list[Any]] = {name: [] for name in KV_PHASES}
+        self._weights = routed
+        simulated = KV_PHASES if routed is None else ("weights", *KV_PHASES)
+        self._results: dict[str, list[Any]] = {name: [] for name in simulated}
         self._moved: Counter[str] = Counter()
         """Bytes of each phase that count, and below what they would be at one share of the peak."""
         self._at_peak: Counter[str] = Counter()
@@ -50,6 +54,9 @@ class FullMemory(Memory):
     def observe(self, step: Step, engine: Engine) -> Efficiency:
         allocator, spec, reading = engine.allocator, self._spec, self._reading
         moves, copies, piece = step.migrations, step.copies, self._probe.piece_bytes
+        if (weights := self._weights) is not None:
+            tokens, draw = step.batched, self._steps
+            self._simulate("weights", lambda layer: weights.layer(tokens, layer, draw))
         if len(step.decode) and spec.attention is None:
             self._simulate(
                 "attention", lambda layer: traffic.attention(allocator, step.decode, layer, reading)
@@ -103,7 +110,8 @@ class FullMemory(Memory):
         }
 
     def _simulate(self, phase: str, layer: Callable[[int], Extent]) -> None:
-        spread: Spread = "slice" if phase == "migration" else self._reading.spread
+        spread: Spread = self._reading.spread
+        spread = {"migration": "slice", "weights": "split"}.get(phase, spread)  # type: ignore[assignment]
         count = self._layout.layers
         layers = range(count) if self._spec.fidelity == "exhaustive" else [self._steps % count]
         before = self._probe.simulated_bytes

@@ -97,10 +97,11 @@ def decode_time(
     steps = StepModel(device, part, item.cards)
     step = Step(np.arange(item.batch), item.batch * item.context, [], [], 0, "offered_load")
     efficiency = Efficiency(
-        _weights(device, part) * rate.weights, _attention(device, part, item, runtime) * rate.kv
+        _weights(device, part, item.batch) * rate.weights,
+        _attention(device, part, item, runtime) * rate.kv,
     )
     ms = float(steps.times(step, 1, efficiency).total_s[0]) * 1e3
-    moved = part.step_weight_bytes + item.batch * (item.context + 1) * part.kv_token_bytes
+    moved = steps.weight_bytes(step) + item.batch * (item.context + 1) * part.kv_token_bytes
     return StepTime(ms, moved / steps.bandwidth * 1e3)
 
 
@@ -124,7 +125,8 @@ def measured_rate(
     ValueError where it was measured to be faster than its other parts."""
     part = shard(model.stored_as(item.weights, item.kv), item.cards)
     simulated_ms = decode_time(device, model, item, runtime, Rate()).ms
-    weights_ms = part.step_weight_bytes / (device.peak_gbps * _weights(device, part) * 1e6)
+    rate = device.peak_gbps * _weights(device, part, item.batch)
+    weights_ms = part.step_weight_bytes / (rate * 1e6)
     left_ms = weights_ms + measured_ms - simulated_ms
     if left_ms <= 0:
         raise ValueError(f"{simulated_ms - weights_ms:.3g} ms of it are not the weights'")
@@ -137,16 +139,17 @@ def prefill_time(device: Device, model: TransformerSpec, item: Prefill) -> StepT
     steps = StepModel(device, model)
     chunks = [Chunk(0, 0, item.tokens, True)]
     step = Step(np.zeros(0, np.int64), 0, chunks, [], 0, "offered_load")
-    times = steps.times(step, 1, Efficiency(_weights(device, model)))
+    times = steps.times(step, 1, Efficiency(_weights(device, model, item.tokens)))
     attended = item.tokens * (item.tokens + 1) // 2
-    flops = item.tokens * model.layer_flops + model.head_flops + attended * model.attention_flops
+    pair = model.attending("prefill").pair
+    flops = item.tokens * model.layer_flops + model.head_flops + attended * pair
     assert device.accelerator is not None
     peak_ms = flops / device.accelerator.compute.peak(model.weights) * 1e3
     return StepTime(float(times.total_s[0]) * 1e3, peak_ms)
 
 
-def _weights(device: Device, model: TransformerSpec) -> float:
-    return weights_efficiency(device, model, FidelitySpec(), simulate_once)
+def _weights(device: Device, model: TransformerSpec, tokens: int) -> float:
+    return weights_efficiency(device, model, FidelitySpec(), simulate_once, tokens)
 
 
 def _attention(device: Device, model: TransformerSpec, item: Decode, runtime: Runtime) -> float:

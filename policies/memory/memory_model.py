@@ -10,17 +10,20 @@ from policies.memory import traffic
 from policies.memory.fidelity import FidelitySpec, Memory, Simulate
 from policies.memory.full import FullMemory
 from policies.memory.probe import Measured, Probe, contiguous_stream, weights_stream
+from policies.memory.routed_weights import RoutedWeights
+from policies.memory.routing import Routing
 from policies.memory.sampling import SampledMemory
 from policies.memory.step import Efficiency
 
 
 def memory_model(
     spec: FidelitySpec, device: Device, model: TransformerSpec, layout: KvLayout,
-    seed: int | tuple[int, ...], simulate: Simulate | None = None,
+    seed: int | tuple[int, ...], simulate: Simulate | None = None, routing: Routing | None = None,
 ) -> Memory:  # fmt: skip
     """The memory of a run, its weights measured if they are not given.
 
-    simulate: instead of `policies.memory.probe_cache.simulate_once`.
+    simulate: instead of `policies.memory.probe_cache.simulate_once`. routing: of a model with
+    experts.
     """
     given = (spec.weights, spec.attention, spec.prefill, spec.migration)
     even = spec.efficiency
@@ -41,7 +44,7 @@ def memory_model(
     if spec.weights:
         stream = Measured(spec.weights, {})
     else:
-        stream = weights_stream(device, model, spec, simulate)
+        stream = weights_stream(device, model, spec, simulate, routing)
     reading = traffic.reading(device, model)
     other = stream  # for phases that are never probed
     if spec.fidelity == "analytic":
@@ -50,9 +53,13 @@ def memory_model(
     pairs = zip(found.values(), given, strict=True)
     efficiency = Efficiency(*(item.share if share is None else share for item, share in pairs))
     transfers = {name: item.transfer for name, item in found.items()}
+    routed = share = None
+    if routing is not None and not spec.weights:
+        routed = RoutedWeights(device, model, spec, simulate, routing)
+        share = routed.share
     if spec.fidelity == "analytic":
-        return Memory(efficiency, transfers)
+        return Memory(efficiency, transfers, share)
     probe = Probe(device, spec, simulate)
     if spec.fidelity != "sampled":
-        return FullMemory(efficiency, transfers, spec, probe, layout, reading)
-    return SampledMemory(efficiency, transfers, spec, probe, layout, seed, reading)
+        return FullMemory(efficiency, transfers, spec, probe, layout, reading, routed)
+    return SampledMemory(efficiency, transfers, spec, probe, layout, seed, reading, share)

@@ -16,6 +16,7 @@ from policies.allocators.kv_layout import KvLayout
 from policies.memory import traffic
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.interval import confidence_interval
+from policies.memory.routing import Routing
 from policies.memory.step_energy import Transfer, transfer
 from policies.memory.traffic import Descriptors, Extent, Spread
 from policies.requests.requests import IntArray
@@ -189,29 +190,44 @@ _known: dict[tuple[Any, ...], Measured] = {}
 
 
 def weights_efficiency(
-    device: Device, model: TransformerSpec, spec: FidelitySpec, simulate: Simulate
+    device: Device, model: TransformerSpec, spec: FidelitySpec, simulate: Simulate, tokens: int = 1
 ) -> float:
-    """Share of the peak that the weights' stream reaches; measured once a process and device."""
-    return weights_stream(device, model, spec, simulate).share
+    """Share of the peak that the weights' stream reaches; measured once a process and device.
+    tokens: those of the step, which pass through experts."""
+    return weights_stream(device, model, spec, simulate, tokens=tokens).share
 
 
 def weights_stream(
-    device: Device, model: TransformerSpec, spec: FidelitySpec, simulate: Simulate
-) -> Measured:
+    device: Device, model: TransformerSpec, spec: FidelitySpec, simulate: Simulate,
+    routing: Routing | None = None, tokens: int = 1,
+) -> Measured:  # fmt: skip
     """What the weights' stream does: the first layer simulated whole, or every layer in
     `exhaustive`; measured once a process and device.
 
-    No window stands for it: engines that read in step fall out of it over a whole layer.
+    No window stands for it: engines that read in step fall out of it over a whole layer. With
+    experts the first layer that has them stands for all, with those drawn for as many tokens as the
+    power of two below `tokens`.
     """
-    layers = model.layers if spec.fidelity == "exhaustive" else 1
-    edges = tuple(model.layer_weight_edges[: layers + 1])
-    key = (device.digest, edges, spec.weight_tile, simulate)
+    experts, about = model.experts, 1 << tokens.bit_length() - 1
+    first = 0 if experts is None else experts.first_dense_layers
+    layers = range(model.layers) if spec.fidelity == "exhaustive" else range(first, first + 1)
+    if experts is not None and routing is None:
+        routing = Routing(experts)
+    edges = tuple(model.layer_weight_edges[: layers[-1] + 2])
+    routed = () if routing is None else (routing.key, about)
+    key = (device.digest, edges, spec.weight_tile, simulate, *routed)
     if key not in _known:
         probe = Probe(device, spec, simulate)
         share, result = probe.whole(
-            probe.deal(traffic.weights(model, layer, spec.weight_tile), "split")
-            for layer in range(layers)
-        )
+            probe.deal(
+                traffic.weights(
+                    model, layer, spec.weight_tile,
+                    None if routing is None else routing.touched(about, layer, 0),
+                ),
+                "split",
+            )
+            for layer in layers
+        )  # fmt: skip
         _known[key] = Measured(share, transfer(device.memory, [result]))
     return _known[key]
 

@@ -44,8 +44,9 @@ class SampledMemory(Memory):
     def __init__(
         self, efficiency: Efficiency, transfers: Mapping[str, Transfer], spec: FidelitySpec,
         probe: Probe, layout: KvLayout, seed: int | tuple[int, ...], reading: Reading,
+        routed: Callable[[int], float] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(efficiency, transfers)
+        super().__init__(efficiency, transfers, routed)
         self._spec = spec
         self._probe = probe
         self._layout = layout
@@ -97,7 +98,7 @@ class SampledMemory(Memory):
             self._take(
                 "migration", lambda layer: traffic.migration(allocator, moves, layer, piece, copies)
             )
-        return self.efficiency
+        return super().observe(step, engine)
 
     def passed(self, rounds: int) -> None:
         self._steps += rounds

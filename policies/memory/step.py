@@ -2,35 +2,42 @@
 
 Phases follow one another. Linear: the tokens of prompt chunks run through the same matrix products
 as the decoding ones (vLLM v1 makes one batch of both), so the weights are read once beside the
-FLOPs of all. Attention of the decoding requests: their KV read, their new tokens written.
-Attention of the chunks: the KV of what was stored before read, their own written. Migration: every
-moved token read and written, as are copies on write. Swap: over the link to the host, while
-nothing else runs. All-reduce: two a layer of the hidden state of each token, over the links between
-tensor-parallel cards, while nothing else runs. Within a phase compute and memory overlap (`max`),
-not (`sum`) or in part. Williams et al. 2009, "Roofline".
+FLOPs of all; of routed experts those that any of the tokens passes through, in the mean
+(`policies.memory.routing`). Attention of the decoding requests: their KV read, their new tokens
+written. Attention of the chunks: the KV of what was stored before read, their own written.
+Migration: every moved token read and written, as are copies on write. Swap: over the link to the
+host, while nothing else runs. All-reduce: two a layer of the hidden state of each token, over the
+links between tensor-parallel cards, while nothing else runs. Within a phase compute and memory
+overlap (`max`), not (`sum`) or in part. Williams et al. 2009, "Roofline".
 
 Where grouped query heads read their KV head each for itself (`work.grouped: false`), reads come so
 many times over.
 
 A kernel that looks blocks up may slow the decode attention down by a factor (`slowdown`).
 
+Latent attention reads its latents once and, where a phase has it unabsorbed, makes K and V of all
+that was stored from them, in FLOPs.
+
 The samples of a request attend to their common prompt together: its KV is read once, its FLOPs are
 those of each (assumed: batched over a shared prefix).
 
-Reported are `weights`, the linear phase as it would be without the chunks; `prefill`, what the
-chunks add to it and their attention; `attention`; `migration`; `copy`; `swap`; and `all_reduce`.
+Reported are `weights`, the linear phase as it would be without the chunks' FLOPs; `prefill`, what
+the chunks add to it and their attention; `attention`; `migration`; `copy`; `swap`; and
+`all_reduce`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.kv_layout import require_served
 from policies.engines.engine import Chunk, Step
+from policies.memory.routing import Routing
 from policies.memory.traffic import reading
 from policies.requests.requests import FloatArray
 
@@ -63,6 +70,8 @@ class StepTimes(NamedTuple):
     copy_s: float = 0.0
     swap_s: float = 0.0
     all_reduce_s: float = 0.0
+    weight_bytes: int = 0
+    """Read in each of them."""
 
     def first(self, rounds: int) -> StepTimes:
         """The first `rounds` steps of these."""
@@ -78,13 +87,16 @@ class StepModel:
     `hwmodel.specs.transformer.shard`). Raises DescriptionError if the device cannot compute, or has
     no links to the others.
 
-    slowdown: of the decode attention by its kernel (`PolicyOptions.kernel_cost`)."""
+    slowdown: of the decode attention by its kernel (`PolicyOptions.kernel_cost`).
+    routing: of a model with experts; uniform by default."""
 
     def __init__(
-        self, device: Device, model: TransformerSpec, cards: int = 1, slowdown: float = 1.0
-    ) -> None:
+        self, device: Device, model: TransformerSpec, cards: int = 1, slowdown: float = 1.0,
+        routing: Routing | None = None,
+    ) -> None:  # fmt: skip
         if device.accelerator is None:
             raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
+        require_served(model)
         compute, self._link = device.accelerator.compute, device.accelerator.link
         if cards > 1 and self._link is None:
             raise DescriptionError(f"{device.name} has no link, which tensor_parallel needs")
@@ -94,12 +106,22 @@ class StepModel:
         self._state_bytes = model.activation_bytes
         self._kv_bytes = model.kv_token_bytes
         self._repeats = reading(device, model).repeats
-        self._weight_bytes = model.step_weight_bytes
+        self._all_weight_bytes = model.step_weight_bytes
+        self._experts = model.experts
+        self._routing = routing
+        if model.experts is not None:
+            self._routing = routing or Routing(model.experts)
+            layers = range(model.layers)
+            self._expert_bytes = sum(sum(model.expert_bytes(layer)) for layer in layers)
         self._layer_flops = model.layer_flops
         self._head_flops = model.head_flops
         # attention multiplies what flows between layers with KV that is converted to it
         rate = compute.peak(model.weights)
-        self._attention_flops = model.attention_flops * rate / compute.peak(model.activations)
+        other = compute.peak(model.activations)
+        self._attention_flops = model.attention_flops * rate / other
+        chunk = model.attending("prefill")
+        self._chunk_flops = chunk.pair * rate / other
+        self._made_flops, self._chunk_made_flops = model.attending("decode").stored, chunk.stored
         self.bandwidth = device.peak_gbps * 1e9
         host = device.accelerator.host
         self._host_bandwidth = host.bandwidth if host else 0.0
@@ -113,16 +135,19 @@ class StepModel:
         step."""
         decode = step.tokens
         linear_s = decode * (self._layer_flops + self._head_flops) / self._decode_flops
-        weights_s = self._phase(linear_s, self._weight_bytes, efficiency.weights)
+        weight_bytes = self.weight_bytes(step)
+        weights_s = self._phase(linear_s, weight_bytes, efficiency.weights)
         # a single step in plain numbers: the same, without the cost of short arrays
         alone = rounds == 1
-        context = step.context + (0 if alone else decode * np.arange(rounds))
+        context: Any = step.context + (0 if alone else decode * np.arange(rounds))
         attended = (context + step.common + decode) * self._attention_flops / self._decode_flops
+        if self._made_flops:
+            attended = attended + context * self._made_flops / self._decode_flops
         # read the context, write a token each
         moved_bytes = (context * self._repeats + decode) * self._kv_bytes
         memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
         more, less = (max, min) if alone else (np.maximum, np.minimum)
-        attention_s = more(attended, memory_s)
+        attention_s: Any = more(attended, memory_s)
         if self._left:
             attention_s = attention_s + self._left * less(attended, memory_s)
         if self._slowdown != 1:
@@ -130,14 +155,12 @@ class StepModel:
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
         if step.chunks:
             together_s = linear_s + self._chunk_linear_s(step.chunks)
-            linear_phase_s = self._phase(together_s, self._weight_bytes, efficiency.weights)
+            linear_phase_s = self._phase(together_s, weight_bytes, efficiency.weights)
             flops_s, moved = self._chunk_attention(step.chunks)
             chunk_s = self._phase(flops_s, moved, efficiency.prefill)
             compute_s = chunk_s * self._computes(flops_s, moved, efficiency.prefill)
             prefill_s = linear_phase_s - weights_s + chunk_s
-        compute_s += linear_phase_s * self._computes(
-            together_s, self._weight_bytes, efficiency.weights
-        )
+        compute_s += linear_phase_s * self._computes(together_s, weight_bytes, efficiency.weights)
         migration_s = copy_s = swap_s = all_reduce_s = 0.0
         if step.migrations:
             tokens = sum(migration.tokens for migration in step.migrations)
@@ -148,7 +171,7 @@ class StepModel:
             swap_s = step.swapped * self._kv_bytes / self._host_bandwidth
         if self._cards > 1:
             all_reduce_s = self._all_reduce_s(step)
-        total = weights_s + attention_s
+        total: Any = weights_s + attention_s
         rest_s = copy_s + swap_s + all_reduce_s
         for seconds in (prefill_s, migration_s, self._overhead_s, rest_s):
             if seconds:
@@ -158,8 +181,15 @@ class StepModel:
             attention_s, total, computing = np.array(((attention_s,), (total,), (computing,)))
         return StepTimes(
             weights_s, attention_s, prefill_s, migration_s, self._overhead_s, total, computing,
-            copy_s, swap_s, all_reduce_s,
+            copy_s, swap_s, all_reduce_s, weight_bytes,
         )  # fmt: skip
+
+    def weight_bytes(self, step: Step) -> int:
+        """Weights that a step reads; of experts the mean over draws."""
+        if self._routing is None or self._experts is None:
+            return self._all_weight_bytes
+        idle = self._experts.count - self._routing.expected(step.batched)
+        return self._all_weight_bytes - round(idle * self._expert_bytes)
 
     def _moved_s(self, tokens: int, efficiency: Efficiency) -> float:
         """Seconds to copy the KV of `tokens` within the memory: read and written."""
@@ -167,8 +197,7 @@ class StepModel:
 
     def _all_reduce_s(self, step: Step) -> float:
         assert self._link is not None
-        tokens = step.tokens + sum(chunk.tokens for chunk in step.chunks)
-        each_s = self._link.all_reduce_s(self._cards, tokens * self._state_bytes)
+        each_s = self._link.all_reduce_s(self._cards, step.batched * self._state_bytes)
         return 2 * self._layers * each_s
 
     def _chunk_linear_s(self, chunks: list[Chunk]) -> float:
@@ -181,9 +210,10 @@ class StepModel:
         """(compute seconds, bytes): a token attends to itself and all before it; KV moves once a
         chunk."""
         pairs = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in chunks)
-        read = sum(chunk.start for chunk in chunks) * self._repeats
-        moved = (read + sum(chunk.tokens for chunk in chunks)) * self._kv_bytes
-        return pairs * self._attention_flops / self._prefill_flops, moved
+        stored = sum(chunk.start for chunk in chunks)
+        moved = (stored * self._repeats + sum(chunk.tokens for chunk in chunks)) * self._kv_bytes
+        flops = pairs * self._chunk_flops + stored * self._chunk_made_flops
+        return flops / self._prefill_flops, moved
 
     def _computes(self, compute_s: float, moved_bytes: int, efficiency: float) -> bool:
         """Whether the FLOPs of a phase take longer than its bytes."""

@@ -216,12 +216,29 @@ def _at(runs: Extents, offset: IntArray) -> IntArray:
     return runs.start[index] + offset - (ends - runs.size)[index]
 
 
-def weights(model: TransformerSpec, layer: int, tile_bytes: int) -> Extent:
-    """One layer's weights in tiles, in order; layers lie one after another from address 0."""
+def weights(
+    model: TransformerSpec, layer: int, tile_bytes: int, touched: IntArray | None = None
+) -> Extent:
+    """One layer's weights in tiles, in order; layers lie one after another from address 0.
+
+    touched: the routed experts that are read, where the layer has any: gate and up of each, then
+    down of each, then what lies beside them (`TransformerSpec.expert_bytes`); None: all.
+    """
     start, end = model.layer_weight_edges[layer : layer + 2]
-    offset, size = _pieces(np.array([end - start], np.int64), tile_bytes)
+    starts, sizes = [start], [end - start]
+    experts, each = model.experts, model.expert_bytes(layer)
+    if experts is not None and any(each) and touched is not None:
+        at = end - experts.count * sum(each)
+        sizes = [at - start]
+        for part in filter(None, each):
+            starts += [at + expert * part for expert in touched.tolist()]
+            sizes += [part] * len(touched)
+            at += experts.count * part
+    whole = np.array(sizes, np.int64)
+    offset, size = _pieces(whole, tile_bytes)
+    first = np.repeat(np.array(starts, np.int64), -(-whole // tile_bytes))
     reads = np.zeros(len(size), np.bool_)
-    return Extent(start + offset, size, reads, np.zeros(len(size), np.int64))
+    return Extent(first + offset, size, reads, np.zeros(len(size), np.int64))
 
 
 def contiguous(start: int, size: int, parts: int) -> Extent:

@@ -4,7 +4,7 @@ vLLM runs such a step before it sizes the KV cache and keeps the peak; so does a
 not run out of memory. The peak is the larger of two moments of the step:
 
 - in a layer, for each token of the budget: the hidden state twice (residual and input) and the
-  outputs of gate, up and their product;
+  outputs of gate, up and their product, of the experts those that it passes through;
 - in the sampler, for each sequence: the logits of the whole vocabulary and what sampling makes of
   them, `SAMPLER_BYTES` a number.
 """
@@ -28,6 +28,6 @@ def peak_activation_bytes(part: TransformerSpec, cards: int, tokens: int, sequen
     step. Every card samples from the whole vocabulary.
     """
     number = number_format(part.activations).bits // 8
-    layer = tokens * (2 * part.hidden + 3 * part.intermediate) * number
+    layer = tokens * (2 * part.hidden + max(kind.mlp.activations for kind in part.kinds)) * number
     sampler = min(sequences, tokens) * part.vocabulary * cards * SAMPLER_BYTES
     return max(layer, sampler)

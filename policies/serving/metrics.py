@@ -47,6 +47,8 @@ class Sums:
     stored_seconds: float = 0.0
     reserved_seconds: float = 0.0
     """Slots that hold a token, and slots that are reserved, times seconds; shared ones once."""
+    weight_bytes: int = 0
+    """Of the weights read."""
     compute_s: float = 0.0
     """Time of phases whose FLOPs take longer than their bytes."""
     hole_seconds: float = 0.0
@@ -80,7 +82,7 @@ class Sums:
             "swap": self.swapped_tokens,
         }
         kv = {phase: count * model.kv_token_bytes for phase, count in tokens.items()}
-        return {"weights": self.steps * model.step_weight_bytes, **kv}
+        return {"weights": self.weight_bytes, **kv}
 
     def copy(self) -> Sums:
         return deepcopy(self)
@@ -148,6 +150,7 @@ class Metrics:
             stored -= max(held - allocator.reserved_total, 0)
         sums.seconds += total
         sums.steps += rounds
+        sums.weight_bytes += times.weight_bytes * rounds
         begun = 0
         for chunk in step.chunks:
             sums.prefill_tokens += chunk.tokens

@@ -27,6 +27,7 @@ from policies.engines.generations import ENGINES, EngineChoice
 from policies.engines.vllm_version import VERSIONS
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.memory_model import memory_model
+from policies.memory.routing import Routing, RoutingSpec
 from policies.memory.sampling import throughput_error
 from policies.memory.step import StepModel
 from policies.predictors.inference import infer
@@ -68,6 +69,8 @@ class ServingSpec(Strict):
     kv: KvFormat | None = None
     """Format of the KV; attention converts it to the type of the activations. None: the
     model's."""
+    routing: RoutingSpec = RoutingSpec()
+    """How tokens choose the experts of a model that has them."""
     cluster: ClusterSpec = ClusterSpec()
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
     """Cards that the replica spans."""
@@ -302,8 +305,9 @@ def build_replica(
     allocator = POLICIES[spec.policy.name](layout, len(requests), limits, spec.policy)
     _require_host(device, spec.engine)
     engine = ENGINES[spec.engine.name].engine(spec.engine, allocator, requests, outputs, predicted)
-    steps = StepModel(device, part, spec.tensor_parallel, spec.policy.kernel_cost)
-    memory = memory_model(spec.memory, device, part, layout, seed, simulate)
+    routing = None if part.experts is None else Routing(part.experts, spec.routing, seed)
+    steps = StepModel(device, part, spec.tensor_parallel, spec.policy.kernel_cost, routing)
+    memory = memory_model(spec.memory, device, part, layout, seed, simulate, routing)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sweeps.cli import memory_commands
+from sweeps.cli import memory_commands, model_commands
 from sweeps.cli.export_command import export
 from sweeps.cli.options import (
     AT_FAULT,
@@ -57,6 +57,8 @@ def _main(
 
 for _name, _command in memory_commands.COMMANDS.items():
     app.command(_name)(_command)
+app.command("models")(model_commands.models)
+app.add_typer(model_commands.app, name="model")
 app.command()(export)
 app.command()(validate)
 app.command()(schedule_check)

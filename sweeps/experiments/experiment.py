@@ -291,6 +291,12 @@ def seed_of(experiment: Described, replication: int) -> tuple[int, int]:
     return experiment.seeds(replication)
 
 
+def serving_seed(experiment: Described, replication: int) -> int:
+    """The seed of what serving draws."""
+    seed = np.random.SeedSequence(seed_of(experiment, replication)).generate_state(1)
+    return int(seed[0])
+
+
 def requests_of(
     experiment: ExperimentSpec, replication: int, rate_per_s: float | None, workload: WorkloadSpec
 ) -> Requests:
@@ -340,11 +346,10 @@ def serve_requests(
     experiment: ExperimentSpec, replication: int, requests: Requests, logs: Recorder | None
 ) -> ServingResult:
     """Serve the requests of a replication. Raises DescriptionError."""
-    seed = np.random.SeedSequence(seed_of(experiment, replication)).generate_state(1)
     return serve(
         device_of(experiment), model_of(experiment), experiment.serving, requests,
-        seed=int(seed[0]), warmup_requests=experiment.warmup_requests, recorder=logs,
-        profile=_profile(experiment, requests),
+        seed=serving_seed(experiment, replication), warmup_requests=experiment.warmup_requests,
+        recorder=logs, profile=_profile(experiment, requests),
     )  # fmt: skip
 
 

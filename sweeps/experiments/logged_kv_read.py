@@ -9,7 +9,7 @@ and leave only sums behind.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -175,4 +175,4 @@ def _layout(device: Device, model: TransformerSpec, log: BlockLog) -> KvLayout:
             f"{slots * room.token_bytes} B, do not fit {device.name} beside the weights",
             log.path, 1, "blocks",
         )  # fmt: skip
-    return KvLayout(room.base, slots, room.layers, room.kv_heads, room.head_bytes, header.kv_layout)
+    return replace(room, slots=slots)

@@ -17,6 +17,7 @@ from hwmodel.measure.trace_writer import TraceWriter, trace_writer
 from hwmodel.specs.device import Device
 from policies.allocators.allocator import Allocator
 from policies.engines.engine import Step
+from policies.memory.routing import Routing
 from policies.memory.step import StepTimes
 from policies.memory.step_streams import PHASES, StepStreams
 from policies.serving.recorder import Recorder
@@ -28,6 +29,7 @@ from sweeps.experiments.experiment import (
     model_of,
     requests_of,
     serve_requests,
+    serving_seed,
     workload_of,
 )
 from sweeps.experiments.goodput import goodput_key, search, searched
@@ -95,7 +97,9 @@ class _Export(Recorder):
         self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
     ) -> None:
         if self.passed in self._steps:
-            for stream in self._streams.of(step, allocator, self._layers, self._phases):
+            for stream in self._streams.of(
+                step, allocator, self._layers, self._phases, self.passed
+            ):
                 for issued in self._issuer.issue(stream):
                     self._writer.add(issued)
             self._found.steps.append(
@@ -134,7 +138,11 @@ def export(
         raise DescriptionError(why, "--channel")
     layers = _span(wanted.layers, "--layers", part.layers)
     rate = _rate_per_s(sweep, chosen, known, jobs)
-    streams = StepStreams(device, part, experiment.serving.memory.weight_tile)
+    routing = None
+    if part.experts is not None:
+        seed = serving_seed(experiment, replication)
+        routing = Routing(part.experts, experiment.serving.routing, seed)
+    streams = StepStreams(device, part, experiment.serving.memory.weight_tile, routing)
     burst = device.memory.organisation.burst_bytes
     lacks = "nothing" if out.suffix == ".npz" else form.lacks
     found = Exported(

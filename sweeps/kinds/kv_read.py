@@ -107,7 +107,7 @@ def _step(
     allocator: Allocator, batch: IntArray, efficiency: float,
 ) -> dict[str, float]:  # fmt: skip
     """Times of the whole step."""
-    weights = weights_efficiency(device, model, spec.memory, simulate_once)
+    weights = weights_efficiency(device, model, spec.memory, simulate_once, len(batch))
     context = int(allocator.stored[batch].sum()) - len(batch)
     step = Step(batch, context, [], [], 0, "offered_load")
     delivered = Efficiency(weights=weights, attention=efficiency * device.derate)

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from hwmodel.specs.attention import LatentAttention
 from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.mlp import ExpertsSpec
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_layout import KV_ALIGN_BYTES
 from policies.requests.requests import Requests
@@ -20,6 +22,34 @@ MODEL = TransformerSpec(
     intermediate=128, vocabulary=100, max_position=4096, qkv_bias=False, tied_embeddings=False,
 )  # fmt: skip
 """256 bytes of KV a token; weights below 2 MiB."""
+LATENT = TransformerSpec(
+    kind="model",
+    name="small-latent",
+    layers=2,
+    hidden=64,
+    heads=4,
+    kv_heads=1,
+    head_dim=64,
+    intermediate=128,
+    vocabulary=100,
+    max_position=4096,
+    qkv_bias=False,
+    tied_embeddings=False,
+    latent=LatentAttention(
+        q_lora_rank=32, kv_lora_rank=48, qk_nope_head_dim=16, qk_rope_head_dim=16, v_head_dim=16
+    ),
+)
+"""256 bytes of KV a token: one vector of 64 numbers in each layer."""
+EXPERTS = MODEL.model_copy(
+    update={
+        "name": "small-experts",
+        "layers": 3,
+        "experts": ExpertsSpec(
+            count=16, per_token=2, intermediate=32, shared_intermediate=64, first_dense_layers=1
+        ),
+    }
+)
+"""384 bytes of KV a token; 16 experts of 12,288 bytes in the second and third layer."""
 
 
 @functools.cache
@@ -51,8 +81,9 @@ def spec(**changes: Any) -> ServingSpec:
 def run(slots: int, stream: Requests, seed: int = 1, **changes: Any) -> ServingResult:
     warmup = changes.pop("warmup_requests", 0)
     simulate = changes.pop("simulate", None)
+    model = changes.pop("shape", MODEL)
     return serve(
-        device(slots), MODEL, spec(**changes), stream,
+        device(slots), model, spec(**changes), stream,
         seed=seed, warmup_requests=warmup, simulate=simulate,
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hwmodel.specs.device import load_device
-from hwmodel.specs.transformer import load_model, shard
+from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.kv_layout import LAYOUTS, KvLayout, Units, kv_layout
 from policies.allocators.registry import POLICIES
 from policies.engines.engine import Engine, Step
@@ -22,7 +22,7 @@ from policies.memory.fidelity import Memory
 from policies.memory.step import Efficiency
 from policies.requests.requests import IntArray
 from policies.serving import serving
-from tests.policies.small import mixed, run
+from tests.policies.small import LATENT, MODEL, mixed, run
 
 ENGINES = 7
 SPREADS: tuple[traffic.Spread, ...] = ("slice", "sequence", "split", "head", "head_major")
@@ -43,7 +43,7 @@ class Watching(Memory):
         )
         layout, layer = allocator.layout, self.steps % allocator.layout.layers
         reading = traffic.Reading(SPREADS[self.steps % 5 % 4], 1 + self.steps % 3)
-        token = 2 * layout.half_bytes
+        token = layout.token_bytes // layout.layers
         written = []
         if len(step.decode):
             extents = traffic.attention(allocator, step.decode, layer, reading)
@@ -110,10 +110,10 @@ def _inside(
         assert ((extents.start + extents.size)[own] <= end[at]).all()
 
 
-@pytest.mark.parametrize("cards", [1, 2])
+@pytest.mark.parametrize(("model", "cards"), [(MODEL, 1), (MODEL, 2), (LATENT, 2)])
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_every_step_moves_what_it_must(
-    policy: str, cards: int, monkeypatch: pytest.MonkeyPatch
+    policy: str, model: TransformerSpec, cards: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watching = Watching()
     monkeypatch.setattr(serving, "memory_model", lambda *_: watching)
@@ -122,7 +122,7 @@ def test_every_step_moves_what_it_must(
         options |= {"window": 40, "refresh": 20, "balance": "requests", "first_bounds": "even"}
     predictor = {"kind": "lognormal", "sigma": 0.8}
     run(
-        2048, mixed(40), policy=options, predictor=predictor, tensor_parallel=cards,
+        2048, mixed(40), policy=options, predictor=predictor, tensor_parallel=cards, shape=model,
         engine={"max_model_len": 1024}, advance_together=False,
     )  # fmt: skip
     assert watching.steps > 100 and watching.chunks >= 40

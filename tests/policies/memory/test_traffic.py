@@ -132,7 +132,8 @@ def test_weights_of_a_mixed_format_lie_one_layer_after_another() -> None:
     assert start[0] == 0 and (start[1:] == (start + size)[:-1]).all()
     assert size.sum() == model.step_weight_bytes - model.head_weight_bytes
     # q4_k, half the layers' V and down matrices in q6_k, norms in fp32
-    bits = 32 * (model.layer_matrix_parameters * 4.5 + 2 * 4096 * 32)
+    matrices = model.layer(0).parameters - 2 * 4096
+    bits = 32 * (matrices * 4.5 + 2 * 4096 * 32)
     assert 8 * size.sum() == bits + 16 * (4096 * 4096 + 4096 * 11008) * (6.5625 - 4.5)
 
 

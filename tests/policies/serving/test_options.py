@@ -321,7 +321,8 @@ def test_no_option_is_left_out() -> None:
     own = set(EngineV0Spec.model_fields) - set(EngineOptions.model_fields)
     known |= {f"engine.v0.{field}" for field in own}
     # tests of their own: three with slabs of many blocks, one with requests that begin alike, one
-    # with a request that is alone, one with large devices, one with a model's file
+    # with a request that is alone, one with large devices, one with a model's file; `routing` of a
+    # model with experts in memory/test_routing.py
     assert known - set(MOVES) == {
         "policy.odma.borrow", "policy.s3.space", "policy.static.space",
         "policy.paged.prefix_caching",
@@ -329,5 +330,5 @@ def test_no_option_is_left_out() -> None:
     }  # fmt: skip
     # `model` is resolved by the caller, `advance_together` must not move anything
     assert set(ServingSpec.model_fields) - set(parts) - known == {
-        "model", "policy", "advance_together"
+        "model", "policy", "advance_together", "routing"
     }  # fmt: skip

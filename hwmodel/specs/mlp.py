@@ -1,0 +1,117 @@
+"""The MLP of a layer: dense, or a mixture of experts of which each token passes through a few."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+from pydantic import Field, model_validator
+
+from hwmodel.description.description import Strict
+from hwmodel.specs.number_format import Matrices
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class ExpertsSpec(Strict):
+    """Experts of the layers that have them, beside a router."""
+
+    count: Count
+    """Routed experts of a layer."""
+    per_token: Count
+    """Routed experts that a token passes through."""
+    intermediate: Count
+    """Width of an expert."""
+    shared_intermediate: Annotated[int, Field(ge=0)] = 0
+    """Width of the experts that every token passes through, together."""
+    first_dense_layers: Annotated[int, Field(ge=0)] = 0
+    """Layers before the first with experts; their MLP is as wide as `intermediate` of the model."""
+    router_bias: bool = False
+
+    @model_validator(mode="after")
+    def _enough(self) -> ExpertsSpec:
+        if self.per_token > self.count:
+            raise ValueError(f"per_token: at most the {self.count} experts; got {self.per_token}")
+        return self
+
+
+class Dense(NamedTuple):
+    """One MLP of three matrices (SwiGLU, Shazeer 2020) or, ungated, of two."""
+
+    hidden: int
+    width: int
+    gated: bool
+    bias: bool
+
+    @property
+    def matrices(self) -> list[Matrices]:
+        """Matrices, `down` the last."""
+        return _matrices(self, 1, 1)
+
+    @property
+    def vectors(self) -> int:
+        """Numbers in biases."""
+        return ((1 + self.gated) * self.width + self.hidden) * self.bias
+
+    @property
+    def active_vectors(self) -> int:
+        """Those that a token meets."""
+        return self.vectors
+
+    @property
+    def activations(self) -> int:
+        """Numbers a token: outputs of gate and up, and what goes into down."""
+        return (2 + self.gated) * self.width
+
+
+class Experts(NamedTuple):
+    """Routed experts, shared ones as one MLP, and the router. Checkpoints leave the router as wide
+    as norms, whatever the format (DeepSeek-V3's fp8, gpt-oss's MXFP4, GGUF, AWQ of Mixtral)."""
+
+    hidden: int
+    of: ExpertsSpec
+    gated: bool
+    bias: bool
+
+    @property
+    def expert(self) -> Dense:
+        """One routed expert."""
+        return Dense(self.hidden, self.of.intermediate, self.gated, self.bias)
+
+    @property
+    def matrices(self) -> list[Matrices]:
+        """Router, shared experts, routed experts."""
+        of = self.of
+        shared = Dense(self.hidden, of.shared_intermediate, self.gated, self.bias)
+        always = shared.matrices if of.shared_intermediate else []
+        routed = _matrices(self.expert, of.count, of.per_token)
+        return [Matrices("vectors", of.count, self.hidden), *always, *routed]
+
+    @property
+    def vectors(self) -> int:
+        """Numbers in biases."""
+        return self._vectors(self.of.count)
+
+    @property
+    def active_vectors(self) -> int:
+        """Those that a token meets."""
+        return self._vectors(self.of.per_token)
+
+    @property
+    def activations(self) -> int:
+        """Numbers a token at the peak: of each of its experts the outputs of gate and up, whose
+        place those of down take, and what goes into down (as vLLM's fused_moe); or what the shared
+        experts take, if that is more."""
+        expert = self.expert
+        wide = max((1 + self.gated) * expert.width, self.hidden) + expert.width
+        return max(self.of.per_token * wide, (2 + self.gated) * self.of.shared_intermediate)
+
+    def _vectors(self, experts: int) -> int:
+        shared = self.of.shared_intermediate
+        of_shared = Dense(self.hidden, shared, self.gated, self.bias).vectors if shared else 0
+        return experts * self.expert.vectors + of_shared + self.of.count * self.of.router_bias
+
+
+def _matrices(mlp: Dense, many: int, active: int) -> list[Matrices]:
+    wide, narrow = (mlp.width, mlp.hidden), (mlp.hidden, mlp.width)
+    gate = [Matrices("gate", *wide, many, active)] if mlp.gated else []
+    return [*gate, Matrices("up", *wide, many, active), Matrices("down", *narrow, many, active)]

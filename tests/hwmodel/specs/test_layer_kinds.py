@@ -1,0 +1,152 @@
+"""Do layers of every kind give the published parameters, KV and FLOPs?"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from hwmodel.description.description import DescriptionError, names
+from hwmodel.specs.transformer import load_model, shard
+
+PUBLISHED = {
+    # keras-hub's presets, safetensors totals and GGUF headers; DeepSeek-V3's report
+    "llama-2-7b": 6_738_415_616, "llama-2-13b": 13_015_864_320, "llama-2-70b": 68_976_648_192,
+    "llama-3.2-3b": 3_212_749_824, "llama-3.1-8b": 8_030_261_248,
+    "llama-3.3-70b": 70_553_706_496, "qwen2.5-7b": 7_615_616_512, "qwen2.5-14b": 14_770_033_664,
+    "qwen2.5-32b": 32_763_876_352, "qwen2.5-72b": 72_706_203_648, "qwen3-8b": 8_190_735_360,
+    "qwen3-30b-a3b": 30_532_122_624, "mistral-7b-v0.1": 7_241_732_096,
+    "mixtral-8x7b-v0.1": 46_702_792_704, "gpt-oss-20b": 20_914_757_184,
+    "gpt-oss-120b": 116_829_156_672, "gemma-3-12b": 11_765_788_416,
+    "gemma-3-27b": 27_009_002_240, "deepseek-v3": 671_000_000_000, "phi-4": 14_659_507_200,
+    "yi-34b": 34_388_917_248, "deepseek-r1-distill-qwen-7b": 7_615_616_512,
+    # the counts of their shapes; only 6.7 B and 30 B are published
+    "opt-6.7b": 6_658_473_984, "opt-30b": 29_974_540_288,
+}  # fmt: skip
+KIB = {
+    "llama-2-7b": 512, "llama-2-13b": 800, "llama-2-70b": 320, "llama-3.2-3b": 112,
+    "llama-3.1-8b": 128, "llama-3.3-70b": 320, "qwen2.5-7b": 56, "qwen2.5-14b": 192,
+    "qwen2.5-32b": 256, "qwen2.5-72b": 320, "qwen3-8b": 144, "qwen3-30b-a3b": 96,
+    "mistral-7b-v0.1": 128, "mixtral-8x7b-v0.1": 128, "gpt-oss-20b": 48, "gpt-oss-120b": 72,
+    "gemma-3-12b": 384, "gemma-3-27b": 496, "deepseek-v3": 68.625, "phi-4": 200, "yi-34b": 240,
+    "deepseek-r1-distill-qwen-7b": 56, "opt-6.7b": 512, "opt-30b": 1344,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_and_kv_are_the_published_ones(name: str) -> None:
+    model = load_model(name)
+    within = 1e-4 if name == "deepseek-v3" else 0  # published in billions
+    assert model.parameters == pytest.approx(PUBLISHED[name], rel=within, abs=0)
+    assert model.kv_token_bytes == KIB[name] * 1024
+
+
+def test_models_have_the_names_of_their_files() -> None:
+    assert [load_model(name).name for name in names("models")] == names("models")
+
+
+def test_kv_of_the_comparison_in_deepseeks_paper() -> None:
+    # Insights into DeepSeek-V3, ISCA 2025, table 1
+    assert load_model("deepseek-v3").kv_token_bytes == 70_272
+    assert load_model("qwen2.5-72b").kv_token_bytes == 327_680
+
+
+@pytest.mark.parametrize(
+    ("name", "billions", "embedding"),
+    [
+        # model cards; DeepSeek's agrees with layers and head
+        ("mixtral-8x7b-v0.1", 12.9, True), ("qwen3-30b-a3b", 3.3, True),
+        ("gpt-oss-20b", 3.61, False), ("gpt-oss-120b", 5.13, False), ("deepseek-v3", 36.7, False),
+    ],
+)  # fmt: skip
+def test_active_parameters_are_the_published_ones(
+    name: str, billions: float, embedding: bool
+) -> None:
+    model = load_model(name)
+    active = model.active_parameters - (0 if embedding else model.embedding_parameters)
+    assert active / 1e9 == pytest.approx(billions, rel=0.02)
+
+
+@pytest.mark.parametrize(("name", "gib"), [("gpt-oss-20b", 12.8), ("gpt-oss-120b", 60.8)])
+def test_sizes_of_published_checkpoints(name: str, gib: float) -> None:
+    assert load_model(name).weight_bytes / 2**30 == pytest.approx(gib, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "full", "windowed", "window"),
+    [
+        ("mistral-7b-v0.1", 0, 32, 4096), ("gpt-oss-20b", 12, 12, 128),
+        ("gemma-3-27b", 10, 52, 1024), ("llama-2-7b", 32, 0, 0),
+    ],
+)  # fmt: skip
+def test_a_window_holds_the_last_tokens(name: str, full: int, windowed: int, window: int) -> None:
+    model = load_model(name)
+    for context in (100, 100_000):
+        layers = full * context + windowed * min(context, window)
+        assert model.kv_held_bytes(context) == layers * model.kv_layer_bytes
+
+
+def test_windowed_layers_follow_the_pattern() -> None:
+    gemma, oss = load_model("gemma-3-12b"), load_model("gpt-oss-20b")
+    assert [n for n in range(12) if gemma.layer(n).window is None] == [5, 11]
+    assert [oss.layer(n).window for n in range(4)] == [128, None, 128, None]
+
+
+def test_flops_are_of_the_active_matrices() -> None:
+    mixtral = load_model("mixtral-8x7b-v0.1")
+    attention = 2 * 4096 * 4096 + 2 * 1024 * 4096
+    assert mixtral.layer_flops == 2 * 32 * (attention + 8 * 4096 + 2 * 3 * 4096 * 14336)
+    opt = load_model("opt-6.7b")
+    assert opt.layer_flops == 2 * 32 * (4 * 4096**2 + 2 * 4096 * 16384)
+
+
+def test_absorbed_and_unabsorbed_latent_attention() -> None:
+    # q.k over 512 + 64 numbers and p.v over 512, against 128 + 64 and 128 and K and V made again
+    model = load_model("deepseek-v3")
+    assert model.attending("decode") == (61 * 2 * 128 * (576 + 512), 0)
+    unabsorbed = 61 * 2 * 128 * (192 + 128), 61 * 2 * 128 * (128 + 128) * 512
+    assert model.attending("prefill") == unabsorbed
+    other = load_model("deepseek-v3", ["latent.decode=unabsorbed", "latent.prefill=absorbed"])
+    assert other.attending("decode") == unabsorbed
+    assert other.attending("prefill") == model.attending("decode")
+
+
+def test_first_layers_without_experts_are_smaller() -> None:
+    model = load_model("deepseek-v3")
+    edges = model.layer_weight_edges
+    sizes = {after - before for before, after in pairwise(edges[:4])}
+    assert sizes == {edges[1]} and edges[4] - edges[3] > 10 * edges[1]
+    assert sum(model.kinds.values()) == 61 and sorted(model.kinds.values()) == [3, 58]
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3", "qwen3-30b-a3b", "gpt-oss-20b", "opt-6.7b"])
+def test_cards_share_what_is_by_head_and_by_column(name: str) -> None:
+    whole = load_model(name)
+    part = shard(whole, 4)
+    kept = 1 if whole.latent else 4  # every card has the whole latent
+    assert part.kv_token_bytes * kept == whole.kv_token_bytes
+    assert whole.weight_bytes < 4 * part.weight_bytes < 1.02 * whole.weight_bytes
+    assert part.attention_flops * 4 == whole.attention_flops
+
+
+@pytest.mark.parametrize(
+    ("name", "override", "message"),
+    [
+        ("deepseek-v3", "kv_heads=128", "kv_heads: expected 1 with this latent; got 128"),
+        ("deepseek-v3", "latent.kv_lora_rank=256", "head_dim: expected 320 with this latent"),
+        ("deepseek-v3", "qkv_bias=true", "qkv_bias: expected false with latent attention"),
+        ("deepseek-v3", "latent.decode=absorb", "latent.decode: .*'absorbed' or 'unabsorbed'"),
+        ("mixtral-8x7b-v0.1", "experts.per_token=9", "experts: per_token: at most the 8 experts"),
+        ("deepseek-v3", "experts.first_dense_layers=61", "fewer than the 61 layers"),
+        ("gpt-oss-20b", "window.pattern=[local]", "window.pattern"),
+        ("llama-2-7b", "gate=false", "did you mean 'gated'"),
+    ],
+)
+def test_mistakes_name_the_place(name: str, override: str, message: str) -> None:
+    with pytest.raises(DescriptionError, match=message):
+        load_model(name, [override])
+
+
+def test_cards_that_do_not_divide_experts_are_refused() -> None:
+    with pytest.raises(DescriptionError, match="4 KV heads, 768 MLP columns"):
+        shard(load_model("qwen3-30b-a3b", ["heads=40", "kv_heads=4"]), 5)

@@ -1,0 +1,154 @@
+"""Are the experts that a step's tokens pass through read, those alone, and as many as expected?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.specs.device import load_device
+from hwmodel.specs.mlp import ExpertsSpec
+from hwmodel.specs.transformer import load_model, shard
+from policies.engines.engine import Chunk, Step
+from policies.memory import traffic
+from policies.memory.routing import Routing, RoutingSpec, probabilities
+from policies.memory.step import Efficiency, StepModel
+from policies.memory.step_streams import StepStreams
+from tests.policies.small import EXPERTS, MODEL, device, mixed, run
+from tests.rotation import long
+
+MANY = ExpertsSpec(count=128, per_token=8, intermediate=1)
+
+
+def decode(batch: int, chunk: int = 0) -> Step:
+    chunks = [Chunk(0, 0, chunk, True)] if chunk else []
+    return Step(np.arange(batch), batch * 100, chunks, [], 0, "")
+
+
+def test_distinct_experts_under_uniform_routing() -> None:
+    # E (1 - (1 - k/E)^B): Qwen3-30B-A3B reads 8 of 128 at 1, 51.6 at 8, 111.8 at 32; Mixtral 7.2
+    found = Routing(MANY)
+    assert [round(found.expected(tokens), 1) for tokens in (1, 8, 32)] == [8.0, 51.6, 111.8]
+    mixtral = ExpertsSpec(count=8, per_token=2, intermediate=1)
+    assert round(Routing(mixtral).expected(8), 1) == 7.2
+    assert Routing(MANY).expected(0) == 0
+
+
+@pytest.mark.parametrize("skew", [0.0, 0.5, 1.2, 4.0])
+def test_probabilities_add_up_to_the_experts_of_a_token(skew: float) -> None:
+    share = probabilities(128, 8, skew)
+    assert share.sum() == pytest.approx(8) and share.max() <= 1
+    assert (np.diff(share) <= 1e-12).all()
+    assert probabilities(4, 4, skew).tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("skew", [0.0, 1.2])
+@pytest.mark.parametrize("tokens", [1, 8, 300])
+def test_draws_are_those_of_the_law(tokens: int, skew: float) -> None:
+    routing = Routing(MANY, RoutingSpec(skew=skew), 5)
+    drawn = [routing.touched(tokens, 3, draw) for draw in range(150)]
+    sizes = np.array([len(each) for each in drawn])
+    error = 4 * sizes.std() / len(sizes) ** 0.5
+    assert abs(sizes.mean() - routing.expected(tokens)) <= error + 1e-6
+    if tokens == 1:
+        assert set(sizes) == {8}
+    assert all((np.diff(each) > 0).all() and each[-1] < 128 for each in drawn)
+
+
+def test_skew_favours_the_same_experts_of_a_layer() -> None:
+    routing = Routing(MANY, RoutingSpec(skew=1.2), 5)
+    often = [
+        np.bincount(np.concatenate([routing.touched(1, layer, n) for n in range(200)])).argmax()
+        for layer in (0, 0, 1)
+    ]
+    assert often[0] == often[1] != often[2]
+    assert routing.expected(64) < Routing(MANY).expected(64)
+    again = Routing(MANY, RoutingSpec(skew=1.2), 5)
+    assert (again.touched(9, 0, 7) == routing.touched(9, 0, 7)).all()
+    assert (again.touched(9, 0, 8)[:9] != routing.touched(9, 0, 7)[:9]).any()
+
+
+@pytest.mark.parametrize("cards", [1, 2])
+@pytest.mark.parametrize(("weights", "tensors"), [("fp16", 2), ("q8_0", 2), ("w4a16", 4)])
+def test_only_touched_experts_are_read_at_their_addresses(
+    weights: str, tensors: int, cards: int
+) -> None:
+    model = shard(EXPERTS.stored_as(weights, None), cards)
+    edges = model.layer_weight_edges
+    for layer in range(3):
+        touched = np.array([2, 3, 11])
+        each = [size for size in model.expert_bytes(layer) if size]
+        some = traffic.weights(model, layer, 1000, touched)
+        every = traffic.weights(model, layer, 1000)
+        assert len(each) == (tensors if layer else 0)  # the first layer is dense
+        assert every.size.sum() == edges[layer + 1] - edges[layer]
+        assert every.size.sum() - some.size.sum() == 13 * sum(each)
+        assert (some.start[1:] >= (some.start + some.size)[:-1]).all()
+        assert some.start[0] == edges[layer]
+        end = edges[layer + 1]
+        for size in reversed(each):
+            end -= 16 * size
+            assert {end + expert * size for expert in (2, 3, 11)} <= set(some.start.tolist())
+
+
+@pytest.mark.parametrize("skew", [0.0, 1.0])
+@pytest.mark.parametrize(("batch", "chunk"), [(1, 0), (6, 0), (3, 40)])
+def test_the_closed_form_is_the_mean_of_the_streams(batch: int, chunk: int, skew: float) -> None:
+    routing = Routing(EXPERTS.experts, RoutingSpec(skew=skew), 1)  # type: ignore[arg-type]
+    card, step = device(1024), decode(batch, chunk)
+    streams = StepStreams(card, EXPERTS, 4096, routing)
+    moved = np.array([
+        sum(
+            int(each.size.sum())
+            for each in streams.of(step, None, range(3), ["weights"], draw)  # type: ignore[arg-type]
+        )
+        for draw in range(120)
+    ])  # fmt: skip
+    expected = StepModel(card, EXPERTS, 1, routing).weight_bytes(step) - EXPERTS.head_weight_bytes
+    assert abs(moved.mean() - expected) <= max(4 * moved.std() / len(moved) ** 0.5, 1)
+    # and exactly, of the experts drawn
+    drawn = sum(len(routing.touched(step.batched, layer, 0)) for layer in (1, 2))
+    idle = (2 * 16 - drawn) * sum(EXPERTS.expert_bytes(1))
+    assert moved[0] == EXPERTS.step_weight_bytes - EXPERTS.head_weight_bytes - idle
+
+
+def test_a_step_of_qwen_reads_what_its_batch_touches() -> None:
+    model = load_model("qwen3-30b-a3b")
+    steps = StepModel(load_device("a100-80gb"), model)
+    per_expert = 3 * 2048 * 768 * 2
+    for batch, distinct in ((1, 8.0), (8, 128 * (1 - (15 / 16) ** 8))):
+        idle = 48 * (128 - distinct) * per_expert
+        assert steps.weight_bytes(decode(batch)) == pytest.approx(model.step_weight_bytes - idle)
+    one = steps.times(decode(1), 1, Efficiency())
+    # what a token reads: its active parameters but for the embedding table, and the norms
+    active = 2 * (model.active_parameters - model.embedding_parameters)
+    assert one.weight_bytes == pytest.approx(active, rel=1e-9)
+    assert one.weights_s == pytest.approx(active / steps.bandwidth)
+
+
+def served(shape: Any = EXPERTS, **changes: Any) -> dict[str, Any]:
+    engine = {"max_model_len": 1024}
+    return run(4096, mixed(12), shape=shape, engine=engine, **changes).metrics
+
+
+@pytest.mark.parametrize("fidelity", ["sampled", "full", *long("exhaustive")])
+def test_experts_are_served_in_every_fidelity(fidelity: str) -> None:
+    found = served(memory={"fidelity": fidelity}, tensor_parallel=2)
+    assert found["finished"] == 12
+    memory = found["memory"]
+    assert 0.02 < memory["efficiency"]["weights"] <= 1
+    assert ("weights" in memory["phases"]) == (fidelity != "sampled")
+    assert found["energy"]["mj_per_token"] > 0
+
+
+def test_few_experts_are_read_by_few_requests_and_skew_reads_fewer() -> None:
+    every = MODEL.model_copy(update={"layers": 3, "intermediate": 64 + 16 * 32})
+    dense, uniform, skewed = (
+        served(shape, **changes)["phase_share"]["weights"]
+        * served(shape, **changes)["step_s"]
+        for shape, changes in (
+            (every, {}), (EXPERTS, {}), (EXPERTS, {"routing": {"skew": 2.0}}),
+        )
+    )  # fmt: skip
+    assert skewed < uniform < dense

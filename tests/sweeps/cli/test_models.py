@@ -1,0 +1,86 @@
+"""Do `models` and `model import` answer as a user types them?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hwmodel.specs.transformer import load_model
+from tests.hwmodel.specs.test_huggingface import CONFIGS
+from tests.sweeps.cli.test_command_line import bankwise, refusal
+
+
+def test_the_table_has_a_line_for_each_model(tmp_path: Path) -> None:
+    done = bankwise("models", "deepseek-v3", "gpt-oss-20b", "llama-2-7b", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    for text in ("128 latent 576", "8 of 256 +shared, after 3", "671.03", "128 in 12", "32/32 x"):
+        assert text in done.stdout
+    every = bankwise("models", "--json", cwd=tmp_path)
+    found = {each["name"]: each for each in json.loads(every.stdout)}
+    assert len(found) >= 20
+    gemma = found["gemma-3-27b"]
+    assert gemma["kv_bytes_a_token"] == 496 * 1024 and gemma["window_layers"] == 52
+    held = 10 * 131072 + 52 * 1024
+    assert gemma["kv_bytes_at_longest"] == held * 496 * 1024 // 62
+    assert found["llama-2-7b"]["weight_bytes"]["bf16"] == 2 * 6_738_415_616
+    assert found["mixtral-8x7b-v0.1"]["active_parameters"] == 12_879_925_248
+
+
+def test_overrides_and_mistakes_of_models(tmp_path: Path) -> None:
+    done = bankwise("models", "llama-2-7b", "--json", "--set", "layers=1", cwd=tmp_path)
+    assert json.loads(done.stdout)[0]["layers"] == 1
+    assert "did you mean 'llama-2-7b'" in refusal("models", "llama-2-7", cwd=tmp_path)
+
+
+def test_an_import_is_a_model_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**CONFIGS["deepseek-v3"], "rope_theta": 1e4, "novelty": [1]}))
+    done = bankwise("model", "import", "config.json", "--name", "mine", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    for line in (
+        "num_hidden_layers        understood      layers",
+        "rope_theta               ignored         rotary positions have no parameters",
+        "novelty                  not understood  [1]",
+        "wrote mine.yaml",
+    ):
+        assert line in done.stdout
+    assert bankwise("check", "mine.yaml", cwd=tmp_path).returncode == 0
+    model = load_model(str(tmp_path / "mine.yaml"))
+    assert model.parameters == load_model("deepseek-v3").parameters
+    assert "mine.yaml: exists" in refusal(
+        "model", "import", "config.json", "--name", "mine", cwd=tmp_path
+    )
+    done = bankwise(
+        "model", "import", "config.json", "--name", "a", "--out", "b.yaml", "--json", cwd=tmp_path
+    )
+    found = json.loads(done.stdout)
+    assert found["file"] == "b.yaml" and found["unknown"] == {"novelty": [1]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("config.json",), "config.json: model_type: 'mamba' is not imported"),
+        (("absent.json",), "absent.json: No such file"),
+        (("config.json", "--name", "a", "--out", "a.txt"), "mamba"),
+    ],
+)
+def test_mistakes_of_an_import_are_one_line(
+    arguments: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
+    assert message in refusal("model", "import", *arguments, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("mistral-7b-v0.1", "mistral-7b-v0.1 has sliding-window layers of 4096 tokens"),
+        ("gpt-oss-20b", "gpt-oss-20b has sliding-window layers of 128 tokens"),
+        ("gemma-3-12b", "gemma-3-12b has sliding-window layers of 1024 tokens"),
+    ],
+)
+def test_serving_refuses_layers_it_does_not_model(model: str, message: str, tmp_path: Path) -> None:
+    assert message in refusal("run", "smoke", "--set", f"base.model={model}", cwd=tmp_path)
