@@ -23,7 +23,8 @@ chunks add to it and their attention; `attention`; `migration`; `copy`; `swap`; 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -34,6 +35,8 @@ from policies.engines.engine import Chunk, Step
 from policies.memory.traffic import reading
 from policies.requests.requests import FloatArray
 
+Free = Literal["weights", "compute", "copies"]
+"""What a counterfactual takes no time for."""
 PHASES = ("weights", "attention", "prefill", "migration", "copy", "swap", "all_reduce")
 
 
@@ -78,11 +81,13 @@ class StepModel:
     `hwmodel.specs.transformer.shard`). Raises DescriptionError if the device cannot compute, or has
     no links to the others.
 
-    slowdown: of the decode attention by its kernel (`PolicyOptions.kernel_cost`)."""
+    slowdown: of the decode attention by its kernel (`PolicyOptions.kernel_cost`).
+    free: what takes no time (`ServingSpec.free`)."""
 
     def __init__(
-        self, device: Device, model: TransformerSpec, cards: int = 1, slowdown: float = 1.0
-    ) -> None:
+        self, device: Device, model: TransformerSpec, cards: int = 1, slowdown: float = 1.0,
+        free: Sequence[Free] = (),
+    ) -> None:  # fmt: skip
         if device.accelerator is None:
             raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
         compute, self._link = device.accelerator.compute, device.accelerator.link
@@ -100,6 +105,11 @@ class StepModel:
         # attention multiplies what flows between layers with KV that is converted to it
         rate = compute.peak(model.weights)
         self._attention_flops = model.attention_flops * rate / compute.peak(model.activations)
+        self._copied_bytes = 0 if "copies" in free else 2 * self._kv_bytes
+        if "weights" in free:
+            self._weight_bytes = 0
+        if "compute" in free:
+            self._layer_flops = self._head_flops = self._attention_flops = 0
         self.bandwidth = device.peak_gbps * 1e9
         host = device.accelerator.host
         self._host_bandwidth = host.bandwidth if host else 0.0
@@ -155,7 +165,7 @@ class StepModel:
 
     def _moved_s(self, tokens: int, efficiency: Efficiency) -> float:
         """Seconds to copy the KV of `tokens` within the memory: read and written."""
-        return self._phase(0.0, 2 * tokens * self._kv_bytes, efficiency.migration)
+        return self._phase(0.0, tokens * self._copied_bytes, efficiency.migration)
 
     def _all_reduce_s(self, step: Step) -> float:
         assert self._link is not None

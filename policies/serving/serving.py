@@ -28,7 +28,7 @@ from policies.engines.vllm_version import VERSIONS
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.memory_model import memory_model
 from policies.memory.sampling import throughput_error
-from policies.memory.step import StepModel
+from policies.memory.step import Free, StepModel
 from policies.predictors.inference import infer
 from policies.predictors.prediction import Predictions, RepeatedPredictions
 from policies.predictors.predictor import PredictorSpec, predict
@@ -71,6 +71,9 @@ class ServingSpec(Strict):
     cluster: ClusterSpec = ClusterSpec()
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
     """Cards that the replica spans."""
+    free: list[Free] = []
+    """What takes no time: the reading of the weights, all FLOPs, copies of KV within the memory.
+    Counterfactuals, not realisable; all else stays, capacity included."""
     advance_together: bool = True
     """False: one step at a time, for tests; the results are the same but for a node's (see
     docs/cluster.md)."""
@@ -302,7 +305,7 @@ def build_replica(
     allocator = POLICIES[spec.policy.name](layout, len(requests), limits, spec.policy)
     _require_host(device, spec.engine)
     engine = ENGINES[spec.engine.name].engine(spec.engine, allocator, requests, outputs, predicted)
-    steps = StepModel(device, part, spec.tensor_parallel, spec.policy.kernel_cost)
+    steps = StepModel(device, part, spec.tensor_parallel, spec.policy.kernel_cost, spec.free)
     memory = memory_model(spec.memory, device, part, layout, seed, simulate)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)
 
