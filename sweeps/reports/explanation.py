@@ -265,8 +265,8 @@ def note(found: Explanation) -> str:
     for name, gain in found.packing.items():
         text += (
             f" With packing: first_fit instead of the last step {name} serves "
-            f"{bare(effect(gain))}: who overtakes the head of the line is short, so this changes the order too and is no "
-            "step of the chain."
+            f"{bare(effect(gain))}: who overtakes the head of the line is short, so this "
+            "changes the order too and is no step of the chain."
         )
     if found.unsaturated:
         text += f" Limited by the offered load: {listed(found.unsaturated)}; these may do more."
