@@ -153,6 +153,11 @@ def _of_group(group: Group, sweep: Sweep, wanted: list[str]) -> Iterator[Pair]:
     first = wanted[0] if len(wanted) == 2 else best
     for other in [wanted[-1]] if wanted else [name for name in rows if name != first]:
         ours, theirs = rows[first], rows[other]
+        if ours.rate_per_s != theirs.rate_per_s:
+            raise DescriptionError(
+                f"{group.title}: explain needs one load; {first} and {other} have their own",
+                sweep.document.file,
+            )
         if other != first and common([ours, theirs]):
             sides = (_experiment(sweep, ours), _experiment(sweep, theirs))
             yield Pair(

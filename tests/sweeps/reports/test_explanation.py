@@ -18,8 +18,8 @@ from sweeps.results.store import plain
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 
 SETTINGS = (
-    "policy=[static, oracle]", "serving.engine.max_tokens=2000", "serving.kv_tokens=8000", "requests=40",
-    "warmup_requests=10", "load=null", "serving.memory.efficiency=0.8",
+    "policy=[static, oracle]", "serving.engine.max_tokens=2000", "serving.kv_tokens=8000",
+    "requests=40", "warmup_requests=10", "load=null", "serving.memory.efficiency=0.8",
     "workload_set.arrivals.process=all_at_once",
 )  # fmt: skip
 
