@@ -28,7 +28,8 @@ the chunks add to it and their attention; `attention`; `migration`; `copy`; `swa
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -41,6 +42,8 @@ from policies.memory.routing import Routing
 from policies.memory.traffic import reading
 from policies.requests.requests import FloatArray
 
+Free = Literal["weights", "compute", "copies"]
+"""What a counterfactual takes no time for."""
 PHASES = ("weights", "attention", "prefill", "migration", "copy", "swap", "all_reduce")
 
 
@@ -88,11 +91,12 @@ class StepModel:
     no links to the others.
 
     slowdown: of the decode attention by its kernel (`PolicyOptions.kernel_cost`).
-    routing: of a model with experts; uniform by default."""
+    routing: of a model with experts; uniform by default.
+    free: what takes no time (`ServingSpec.free`)."""
 
     def __init__(
         self, device: Device, model: TransformerSpec, cards: int = 1, slowdown: float = 1.0,
-        routing: Routing | None = None,
+        routing: Routing | None = None, free: Sequence[Free] = (),
     ) -> None:  # fmt: skip
         if device.accelerator is None:
             raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
@@ -122,6 +126,13 @@ class StepModel:
         chunk = model.attending("prefill")
         self._chunk_flops = chunk.pair * rate / other
         self._made_flops, self._chunk_made_flops = model.attending("decode").stored, chunk.stored
+        self._copied_bytes = 0 if "copies" in free else 2 * self._kv_bytes
+        if "weights" in free:
+            self._all_weight_bytes, self._experts = 0, None
+        if "compute" in free:
+            self._layer_flops = self._head_flops = 0
+            self._attention_flops = self._chunk_flops = 0
+            self._made_flops = self._chunk_made_flops = 0
         self.bandwidth = device.peak_gbps * 1e9
         host = device.accelerator.host
         self._host_bandwidth = host.bandwidth if host else 0.0
@@ -193,7 +204,7 @@ class StepModel:
 
     def _moved_s(self, tokens: int, efficiency: Efficiency) -> float:
         """Seconds to copy the KV of `tokens` within the memory: read and written."""
-        return self._phase(0.0, 2 * tokens * self._kv_bytes, efficiency.migration)
+        return self._phase(0.0, tokens * self._copied_bytes, efficiency.migration)
 
     def _all_reduce_s(self, step: Step) -> float:
         assert self._link is not None

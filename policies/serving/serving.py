@@ -29,7 +29,7 @@ from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.memory_model import memory_model
 from policies.memory.routing import Routing, RoutingSpec
 from policies.memory.sampling import throughput_error
-from policies.memory.step import StepModel
+from policies.memory.step import Free, StepModel
 from policies.predictors.inference import infer
 from policies.predictors.prediction import Predictions, RepeatedPredictions
 from policies.predictors.predictor import PredictorSpec, predict
@@ -74,6 +74,9 @@ class ServingSpec(Strict):
     cluster: ClusterSpec = ClusterSpec()
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
     """Cards that the replica spans."""
+    free: list[Free] = []
+    """What takes no time: the reading of the weights, all FLOPs, copies of KV within the memory.
+    Counterfactuals, not realisable; all else stays, capacity included."""
     advance_together: bool = True
     """False: one step at a time, for tests; the results are the same but for a node's (see
     docs/cluster.md)."""
@@ -306,7 +309,9 @@ def build_replica(
     _require_host(device, spec.engine)
     engine = ENGINES[spec.engine.name].engine(spec.engine, allocator, requests, outputs, predicted)
     routing = None if part.experts is None else Routing(part.experts, spec.routing, seed)
-    steps = StepModel(device, part, spec.tensor_parallel, spec.policy.kernel_cost, routing)
+    steps = StepModel(
+        device, part, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free
+    )
     memory = memory_model(spec.memory, device, part, layout, seed, simulate, routing)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)
 

@@ -145,6 +145,8 @@ class Tornado:
     title: str
     bars: list[Bar]
     note: str = ""
+    waterfall: bool = False
+    """Each bar begins where the one before ended; the last, their product, at none."""
 
     def columns(self) -> list[str]:
         return ["name", self.title, "low", "high", "replications"]

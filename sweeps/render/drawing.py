@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
+from itertools import accumulate
 from urllib.parse import quote
 
 from sweeps.render.chart import (
@@ -131,17 +132,20 @@ def _tornado(chart: Tornado) -> str:
 def swings(chart: Tornado) -> Iterator[tuple[Bar, str, str]]:
     """Each bar with its value as text and its drawing, as wide as what it stands in and 18 px high:
     gains to the right of a line and losses to its left, one scale for all."""
-    ends = [end for bar in chart.bars for end in _ends_of(bar.value)]
+    steps = [math.log1p(bar.value.mean) for bar in chart.bars[:-1]] if chart.waterfall else []
+    begins = [*accumulate(steps, initial=0.0)][:-1] + [0.0] * (len(chart.bars) - len(steps))
+    pairs = list(zip(chart.bars, begins, strict=True))
+    ends = [begin + end for bar, begin in pairs for end in (0.0, *_ends_of(bar.value))]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     span = (high - low) or 1.0
 
     def place(log: float) -> float:
         return 100 * (log - low) / span
 
-    for bar in chart.bars:
+    for bar, begin in pairs:
         digits = 0 if abs(bar.value.mean) >= 0.1 else 1
         text = f"{round(100 * bar.value.mean, digits) + 0.0:+,.{digits}f} %"
-        yield bar, text, _swing(bar, place)
+        yield bar, text, _swing(bar, begin, place)
 
 
 def _ends_of(found: Interval) -> list[float]:
@@ -150,13 +154,13 @@ def _ends_of(found: Interval) -> list[float]:
     return [math.log1p(end) for end in ends if math.isfinite(end) and end > -1]
 
 
-def _swing(bar: Bar, place: Callable[[float], float]) -> str:
-    mean, *ends = map(place, _ends_of(bar.value))
-    zero = place(0.0)
-    kind = "bar" + " control" * bar.dim + " loss" * (mean < zero)
+def _swing(bar: Bar, begin: float, place: Callable[[float], float]) -> str:
+    mean, *ends = (place(begin + end) for end in _ends_of(bar.value))
+    start, zero = place(begin), place(0.0)
+    kind = "bar" + " control" * bar.dim + " loss" * (mean < start)
     drawn = (
-        f'<rect class="{kind}" y="2" height="14" x="{min(mean, zero):.2f}%" '
-        f'width="{abs(mean - zero):.2f}%"/>'
+        f'<rect class="{kind}" y="2" height="14" x="{min(mean, start):.2f}%" '
+        f'width="{abs(mean - start):.2f}%"/>'
         f'<line class="zero" x1="{zero:.2f}%" x2="{zero:.2f}%" y1="-2" y2="20"/>'
     )
     return drawn + (_between(*(f"{end:.2f}%" for end in ends)) if len(ends) == 2 else "")

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from sweeps.experiments.experiment import Described, ExperimentSpec
 from sweeps.experiments.sweep import RunSpec, SweepSpec, label
 from sweeps.render.section import Block, Grid
+from sweeps.reports import explanation
 from sweeps.reports.conclusion import sweep_sentences
 from sweeps.reports.group_sections import along, group_sections, lacking, maps
 from sweeps.reports.table import Table, grouped
@@ -48,7 +49,8 @@ class Kind:
 
     def sections(self, table: Table) -> list[Block]:
         """The tables and charts behind the sentences."""
-        return [*along(table), *self.results(table), *maps(table)]
+        return [*explanation.sections(table.path), *along(table), *self.results(table),
+                *maps(table)]  # fmt: skip
 
     def results(self, table: Table) -> list[Block]:
         """Those of the points."""

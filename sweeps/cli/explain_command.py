@@ -1,0 +1,64 @@
+"""`bankwise explain`: from a gap of a run down to its causes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sweeps.cli.options import FOUND, Jobs, Json
+
+
+def explain(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="A run directory, or NAME for the last runs/NAME-N."),
+    ],
+    point: Annotated[
+        str,
+        typer.Argument(
+            metavar="[POINT]",
+            help="Which gaps: values of axes, one competitor or two, between commas: "
+            "mlu370-x4,odma. Default: the best over each other, everywhere.",
+        ),
+    ] = "",
+    jobs: Jobs = None,
+    json: Json = False,
+) -> None:
+    """Explain the gaps of a run by simulating it without each cause.
+
+    Reservation, holes, the head of the line, preemption, copies and KV layout are removed one after
+    another, in two orders. The run's report gets a waterfall. What is simulated is kept in the
+    run directory: a second call continues.
+
+    Exit code 0: done; 1: a simulation failed; 2: invalid input; 130: interrupted.
+    """
+    from sweeps.cli.api import worker_count
+    from sweeps.cli.reporting import write
+    from sweeps.render.screen import print_json, print_table
+    from sweeps.reports import explanation
+    from sweeps.reports.contents import contents
+    from sweeps.reports.explained_run import explain_run
+    from sweeps.reports.table import read_table
+    from sweeps.results.store import RunDirectory, default_directory
+    from sweeps.workers.progress import Progress
+
+    path = Path(run)
+    if not path.exists() and (last := default_directory(run, resume=True)).exists():
+        path = last
+    done = explain_run(path, point, worker_count(jobs, None), Progress())
+    if json:
+        print_json(explanation.record(done.found, {"failures": done.failures}))
+    else:
+        for found in done.found:
+            print(f"{explanation.sentence(found)}\n")
+            for grid in explanation.grids(found):
+                print_table(grid.columns, grid.rows, "<<>" if len(grid.columns) > 2 else "<>")
+                print()
+            print(f"{explanation.note(found)}\n")
+        section = contents(read_table(RunDirectory(path)))
+        for file in write([section], path / "report.html", path / "report.md"):
+            print(f"wrote {file}")
+    if done.failures:
+        raise typer.Exit(FOUND)
