@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from hwmodel.description.description import Document
 from policies.allocators.buckets import Buckets
 from policies.allocators.odma import OdmaOptions
 from policies.requests.requests import IntArray
 from sweeps.experiments.experiment import ALL_AT_ONCE, ExperimentSpec, requests_of, workload_of
-from sweeps.studies.space import Outside, Overrides
-
-if TYPE_CHECKING:
-    from sweeps.studies.study_spec import Study
+from sweeps.studies.space import Outside, Overrides, Space
 
 First = Literal["base", "paper", "least_unused"]
-FIRSTS: tuple[First, ...] = get_args(First)
 _POLICY = "serving.policy"
 LEVELS = f"{_POLICY}.levels"
 PAPER = {"buckets": 4, "levels": [], "balance": "requests", "gamma": 0.2, "tau": 0.8}
 """ODMA's numbers (arXiv 2512.09427): B, gamma, tau; levels of i/B, which it does not give, as in
 `odma-paper`. What is not searched stays the base's, and so do window and refresh (10,000 and 1,000
 lengths there), which have to be full before anything is counted."""
+
+
+class Study(Protocol):
+    """What of a study first trials are made of."""
+
+    @property
+    def spec(self) -> Any: ...
+    @property
+    def document(self) -> Document: ...
+    @property
+    def base(self) -> ExperimentSpec: ...
+    @property
+    def space(self) -> Space: ...
+    def experiment(self, overrides: Overrides) -> ExperimentSpec: ...
 
 
 class FirstTrial(NamedTuple):

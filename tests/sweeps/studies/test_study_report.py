@@ -32,6 +32,11 @@ CONFIG_OF_STUDY: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweeps.studies.trials.RESAMPLES", 10)
+
+
 def trial(number: int) -> dict[str, Any]:
     """The objective follows gamma; align and order are noise; trial 3 fails, trial 4 breaks."""
     gamma = (number * 7 % 20) / 20
