@@ -23,7 +23,7 @@ chunks add to it and their attention; `attention`; `migration`; `copy`; `swap`; 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -121,6 +121,8 @@ class StepModel:
         # read the context, write a token each
         moved_bytes = (context * self._repeats + decode) * self._kv_bytes
         memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
+        more: Any
+        less: Any
         more, less = (max, min) if alone else (np.maximum, np.minimum)
         attention_s = more(attended, memory_s)
         if self._left:
@@ -156,6 +158,7 @@ class StepModel:
         computing = compute_s + attention_s * (attended > memory_s)
         if alone:
             attention_s, total, computing = np.array(((attention_s,), (total,), (computing,)))
+        assert isinstance(computing, np.ndarray)
         return StepTimes(
             weights_s, attention_s, prefill_s, migration_s, self._overhead_s, total, computing,
             copy_s, swap_s, all_reduce_s,
