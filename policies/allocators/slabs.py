@@ -89,16 +89,15 @@ class Slabs:
     def _cut(self, size: int) -> bool:
         """Cut a slab for blocks of `size`, with fewer blocks where there is less room; whether
         there was any."""
-        blocks = min(1 + self._used[size] // SPLIT, MOST)
-        while blocks:
-            start = self._common.take(size * blocks)
-            if start is not None:
-                free = [start + nth * size for nth in reversed(range(blocks))]
-                self._slabs[start] = _Slab(size, blocks, free)
-                self._ready[size] = [start]
-                return True
+        blocks, room = min(1 + self._used[size] // SPLIT, MOST), self._common.largest_hole
+        while size * blocks > room:
             blocks //= 2
-        return False
+        if not blocks or (start := self._common.take(size * blocks)) is None:
+            return False
+        free = [start + nth * size for nth in reversed(range(blocks))]
+        self._slabs[start] = _Slab(size, blocks, free)
+        self._ready[size] = [start]
+        return True
 
     def _take(self, size: int) -> Place:
         """The lowest free block of a size that has one."""

@@ -193,6 +193,8 @@ class Engine(ABC):
         self._tag = 0  # of the batch
         self._overtaken = 0  # times that the head of the line was overtaken
         self._demands: dict[int, Demand] = {}  # as `_demand` made them last
+        self._sizes: dict[int, int] = {}  # that `fitting` found, of requests in line
+        self._bounds: tuple[int, ...] = ()  # for which they hold
         self._fitting = (-1, 0, 0)  # (changes, free slots, what `fitting` found then)
         # what the allocator can do, or None
         self._on_demand = allocator if isinstance(allocator, OnDemand) else None
@@ -229,9 +231,14 @@ class Engine(ABC):
             return 0  # after a preemption nothing was tried
         free = self.allocator.free_slots
         if self._fitting[:2] != (self.changes, free):
-            slots = 0
+            slots, sizes = 0, self._sizes
+            if self._classifying is not None and self._classifying.bounds != self._bounds:
+                self._bounds = self._classifying.bounds
+                sizes.clear()
             for request in self.waiting:
-                size = self._contiguous.size(request, self._demand(request))
+                if (size := sizes.get(request, 0)) == 0:
+                    size = self._contiguous.size(request, self._demand(request))
+                    sizes[request] = size
                 if slots + size > free:
                     break
                 slots += size
@@ -353,8 +360,8 @@ class Engine(ABC):
         limit: str, swapped: int = 0,
     ) -> Step:  # fmt: skip
         """The scheduled step; every decoding request has room for its next tokens."""
-        if self._contiguous is not None:
-            migrations = [*migrations, *self._contiguous.moves()]
+        if self._contiguous is not None and (moves := self._contiguous.moves()):
+            migrations = [*migrations, *moves]
         self.changes += len(chunks) + len(migrations) + preempted + (swapped > 0)
         context = int(self.allocator.stored[decode].sum()) - self._sequences(decode)
         step = Step(
@@ -391,6 +398,7 @@ class Engine(ABC):
                 limit, chunk = self._try(request, sequences, budget)
                 if chunk is not None:
                     del self.waiting[place]
+                    self._sizes.pop(request, None)
                     self._overtaken = self._overtaken + 1 if place else 0
                     admitted.append(request)
                     chunks.append(chunk)

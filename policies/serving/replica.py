@@ -22,7 +22,6 @@ from policies.allocators.capabilities import Learns
 from policies.engines.engine import Engine, Step
 from policies.memory.fidelity import Memory
 from policies.memory.step import StepModel, StepTimes
-from policies.requests.requests import FloatArray
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watch
 
@@ -83,11 +82,11 @@ class Replica:
             self._learns.clock(begin_s)
         step = self._schedule(begin_s)
         fitting = engine.fitting(step)
-        times, ends = self._times(step, until_s)
+        times, end_s = self._times(step, until_s)
         rounds, reserved = len(times.total_s), engine.allocator.reserved_total
         engine.repeat(step, rounds - 1)
         self.memory.passed(rounds)
-        self.now_s = float(ends[rounds])
+        self.now_s = end_s
         self.metrics.steps(
             step, times, engine.allocator, engine.running, begin_s, reserved, fitting
         )
@@ -112,21 +111,24 @@ class Replica:
         while self._to_come and self._to_come[0][0] <= self.now_s:
             self.engine.waiting.append(heapq.heappop(self._to_come)[1])
 
-    def _times(self, step: Step, until_s: float) -> tuple[StepTimes, FloatArray]:
-        """(times of the equal steps from now on, the begin of each and the end of the last)."""
+    def _times(self, step: Step, until_s: float) -> tuple[StepTimes, float]:
+        """(times of the equal steps from now on, when the last of them ends)."""
         efficiency = self.memory.observe(step, self.engine)
         rounds = 1
         if self._together:
             rounds = self.engine.rounds(step, min(MOST_ROUNDS, self.memory.rounds_to_probe))
         times = self._steps.times(step, rounds, efficiency)
+        if rounds == 1:
+            return times, self.now_s + float(times.total_s[0])
         ends = np.cumsum(np.concatenate(([self.now_s], times.total_s)))
         event_s = until_s if self._learns is None else min(self._learns.due_s, until_s)
         if self._to_come and self.engine.admits_arrivals(step):
             event_s = min(event_s, self._to_come[0][0])
-        if rounds > 1 and event_s < ends[rounds]:
+        if event_s < ends[rounds]:
             # a step that starts at or after an event sees it
-            times = times.first(int(np.searchsorted(ends[:-1], event_s)))
-        return times, ends
+            rounds = int(np.searchsorted(ends[:-1], event_s))
+            times = times.first(rounds)
+        return times, float(ends[rounds])
 
     def _complete(self, step: Step, rounds: int) -> list[int]:
         prefilled, ended = self.engine.complete(step, rounds)
