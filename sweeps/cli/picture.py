@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError, nearest
-from sweeps.render.chart import Chart, file_name
+from sweeps.render.chart import Chart, Lines, Regions, Tornado, file_name
 from sweeps.render.section import Grid, Listing, Say, Section
 from sweeps.render.shown import Shown
+from sweeps.render.svg import svg
 from sweeps.reports.contents import contents
 from sweeps.reports.gallery import MAKERS
 from sweeps.reports.table import Table
-from sweeps.results.store import to_csv
+from sweeps.results.store import to_csv, write_atomically
 
 
 class Placed(NamedTuple):
@@ -41,6 +43,20 @@ class Picture(Shown):
     def to_csv(self) -> str:
         """The rows as CSV."""
         return to_csv(self.rows)
+
+    def save(self, file: str | Path) -> Path:
+        """Write it as a page (.html), Markdown (.md), or its one chart of changes, lines or regions
+        as a picture (.svg). Raises DescriptionError for others."""
+        path = Path(file)
+        if path.suffix != ".svg":
+            return super().save(path)
+        charts = [chart for _, chart in self.charts if isinstance(chart, (Tornado, Lines, Regions))]
+        if len(charts) != 1:
+            count = f"{len(charts)} of {len(self.charts)}"
+            raise DescriptionError(f"expected one chart that .svg can hold; got {count}", path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, svg(charts[0]))
+        return path
 
     def sections(self) -> list[Section]:
         groups = dict.fromkeys(group for group, _ in self.charts)

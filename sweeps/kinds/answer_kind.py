@@ -9,20 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.experiments.answer import LENGTHS, Answers, AnswerSpec, log_ratio
-from sweeps.experiments.break_even import Place
+from sweeps.experiments.break_even import PARAMETER, Place
 from sweeps.experiments.sweep import label
+from sweeps.experiments.variant import AS_DESCRIBED
 from sweeps.render.chart import Region, Regions
 from sweeps.render.section import Block, Grid, Say, Section
 from sweeps.reports import phrases
 from sweeps.reports.facts import AnswerCell, AnswerMap
 from sweeps.reports.formats import NONE, bare, effect
+from sweeps.reports.gap import binds
 from sweeps.reports.kind import Kind
 from sweeps.reports.table import Table
 from sweeps.results.statistics import LEVEL, Interval, interval
 from sweeps.results.store import Record, at
-
-_BOUND = 0.2
-"""A policy whose batch KV memory limits for less of the time is limited by something else."""
 
 
 def answer_map(table: Table) -> AnswerMap:
@@ -55,18 +54,19 @@ def _cell(table: Table, known: Answers, place: Place) -> AnswerCell | None:
         found, None if known.asked(place) else tie(found),
         {name: (next(iter(after)), log_ratio(*list(after.values())[:2]))
          for name, after in pleas.items() if len(after) == len(rates)},
-        _bound(table, place, first) >= _BOUND,
+        _bound(table, place, first),
     )  # fmt: skip
 
 
-def _bound(table: Table, place: Place, name: str) -> float:
-    """Share of the time for which KV memory limited the batch of a policy, as described."""
-    for group in table.groups:
-        if all(group.others.get(path) == value for path, value in place.items()):
-            for row in group.main():
-                if row.name == name:
-                    return float(row.mean("limit_share.kv_memory") or 0.0)
-    return 0.0
+def _bound(table: Table, place: Place, name: str) -> bool:
+    """Whether KV memory limits a policy, as described."""
+    rows = (
+        row
+        for group in table.groups
+        if group.others == {**place, PARAMETER: AS_DESCRIBED}
+        for row in group.main()
+    )
+    return any(row.name == name and binds(row) for row in rows)
 
 
 def tie(found: Mapping[float, Interval]) -> Interval | None:
@@ -172,7 +172,8 @@ class AnswerKind(Kind):
         note = Say(
             f"(a to b): {100 * LEVEL:.0f} % intervals of ratios paired by replication; the best"
             " contiguous policy is chosen by its mean. A tie is interpolated between simulated"
-            " ratios; pale: the first two do not differ significantly."
+            " ratios. Pale: the first two do not differ significantly, or KV memory does not limit"
+            " the first, so that there is no ranking."
         )
         blocks: list[Block] = (
             [regions(found)] if any(len(cell.found) > 1 for cell in found.cells) else []

@@ -219,14 +219,23 @@ class AnswerCell:
 
     @property
     def winner(self) -> str | None:
-        """Who serves significantly more than all others."""
-        return self.order[0] if self.lead.sign > 0 else None
+        """Who serves significantly more than all others, where KV memory is its limit."""
+        return self.order[0] if self.bound and self.lead.sign > 0 else None
+
+    @property
+    def side(self) -> int | None:
+        """The policy that scatters KV is ahead at every ratio (1), at none (-1), or ties (0); None:
+        not known yet."""
+        signs = {each.mean > 0 for each in self.found.values()}
+        if len(self.found) < 2 or (len(signs) > 1 and self.tied is None):
+            return None
+        return 0 if self.tied is not None else 1 if True in signs else -1
 
     @property
     def upheld(self) -> list[str]:
         """Objections with which another policy than now serves significantly the most."""
-        first = self.order[0]
-        return [n for n, (best, lead) in self.pleas.items() if best != first and lead.sign > 0]
+        first, pleas = self.order[0], self.pleas.items()
+        return [n for n, (best, lead) in pleas if self.bound and best != first and lead.sign > 0]
 
     @property
     def opened(self) -> list[str]:

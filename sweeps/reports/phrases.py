@@ -397,7 +397,10 @@ def _answer(found: AnswerMap) -> str:
         if cells
     ]
     undecided = count - sum(map(len, won.values()))
-    parts += [f"none leads significantly in {undecided}"] if undecided else []
+    unbound = sum(not cell.bound for cell in found.cells)
+    if undecided:
+        why = f" (in {unbound} KV memory is not the limit)" if unbound else ""
+        parts.append(f"there is no significant winner in {undecided}{why}")
     return (
         f"{found.device}, {found.model}, saturated: of {counted(count, 'combination')} of weight"
         f" format, lengths and limit, {listed(parts)}. KV is read equally fast wherever it lies;"
@@ -415,31 +418,28 @@ def _spread(cells: list[AnswerCell]) -> str:
 def _ties(found: AnswerMap) -> Iterator[str]:
     """Where the policy that scatters KV loses its lead."""
     tied = sorted((c for c in found.cells if c.tied), key=lambda c: c.tied.mean if c.tied else 0.0)
-    settled = [c for c in found.cells if len(c.found) > 1 and c.tied is None]
-    ahead = [c for c in settled if all(each.mean > 0 for each in c.found.values())]
-    behind = [c for c in settled if c not in ahead]
+    ahead, behind = ([c.name for c in found.cells if c.side == side] for side in (1, -1))
     if tied:
-        low, high = tied[0], tied[-1]
-        assert low.tied is not None and high.tied is not None
-        ends = f"between {low.tied.mean:.2f} ({low.name}) and {high.tied.mean:.2f} ({high.name})"
+        ends = [f"{c.tied.mean:.2f} ({c.name})" for c in tied if c.tied]
+        where = f"between {ends[0]} and {ends[-1]}" if len(ends) > 1 else ends[0]
         yield (
             f"{found.scattered} ties with the best contiguous policy in"
-            f" {counted(len(tied), 'combination')}, where scattered KV is read at {ends} of the"
+            f" {counted(len(tied), 'combination')}, where scattered KV is read at {where} of the"
             " contiguous bandwidth; it serves more above."
         )
     if ahead:
-        yield f"At every ratio {found.scattered} serves more: {listed(c.name for c in ahead)}."
+        yield f"At every ratio {found.scattered} serves more: {'; '.join(ahead)}."
     if behind:
-        yield f"At no ratio {found.scattered} serves more: {listed(c.name for c in behind)}."
+        yield f"At no ratio up to 1 {found.scattered} serves more: {'; '.join(behind)}."
 
 
 def _cell(found: AnswerMap, cell: AnswerCell) -> str:
     first, second = cell.order[:2]
-    if cell.winner is None:
+    if cell.lead.sign == 0:
         text = f"{first} and {second} do not differ significantly {aside(effect(cell.lead))}"
     else:
         text = f"{first} serves {effect(cell.lead)} over {second}"
-    text += "" if cell.bound else ", KV memory not being its limit"
+    text += "" if cell.bound else ", KV memory not being its limit: no ranking"
     if found.scattered not in (first, second):
         text += f"; {found.scattered} over {cell.best_contiguous} {effect(cell.scattered)}"
     text += f"; tie at {tie_text(found, cell)}"
@@ -457,9 +457,9 @@ def tie_text(found: AnswerMap, cell: AnswerCell) -> str:
     """Where a cell ties, or that it does not in the range."""
     if cell.tied is not None:
         return between(f"{cell.tied.mean:.2f}", cell.tied, lambda value: f"{value:.2f}")
-    if len(cell.found) < 2:
+    if cell.side is None:
         return "a ratio that is not found yet"
-    side = "ahead" if all(each.mean > 0 for each in cell.found.values()) else "behind"
+    side = "ahead" if cell.side > 0 else "behind"
     ends = f"from {min(cell.found):g} to {max(cell.found):g}"
     return f"no ratio, {found.scattered} {side} {ends}"
 
