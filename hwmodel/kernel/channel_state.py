@@ -58,7 +58,7 @@ _SCALARS = {
     "released": "runs taken that engines know of, where the inbox is finite",
     "offset": "bursts of the head run that were taken",
     "stream_closed": "1: nothing follows what is in the inbox",
-    "stalled": "1: the head has arrived and finds no room, until a request leaves",
+    "stalled": "1: the head has arrived and finds no room, until a queue changes",
     "pairs": "banks between their ACT1 and ACT2",
     "logged": "lines of the log written",
     "next_due": "tick at which refreshes are looked at again",

@@ -126,7 +126,7 @@ def _serve(
         if c.shared_queue == 0:
             s.reserved[pc] -= 1
             s.bank_reserved[bank] -= 1
-            s.stalled = 0
+        s.stalled = 0  # there is room, or the write answers the read at the head
         link(c, s, pc, 1, bank, bit, slot)
         return
     s.free[pc, s.free_count[pc]] = slot

@@ -76,6 +76,20 @@ def test_kernel_and_oracle_issue_the_same_commands_on_generated_memories(case: C
     assert_equal(case)
 
 
+def test_a_head_without_room_is_answered_from_a_write_that_follows_its_read() -> None:
+    """One queue of one place, which the read of a partial write left for the activation buffer: its
+    write joins the full queue, where nothing leaves, and fills the burst that the head waits for."""
+    changes = {
+        "scheduler": "frfcfs", "queues": "shared", "read_queue": 1, "activation_buffer": 1,
+        "partial_write": "read_modify_write", "write_forwarding": True, "refresh": "none",
+    }  # fmt: skip
+    memory = spec("hbm2-2.0", **{f"controller__{key}": value for key, value in changes.items()})
+    other_row = memory.organisation.capacity_bytes // 2
+    case = Case(memory, [(0, 0, 2), (0, other_row, 0), (0, 0, 0)], 0, 1)
+    assert run_oracle(case).forwarded == 1
+    assert_equal(case)
+
+
 def stream(
     memory: MemorySpec, pattern: str, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
