@@ -138,7 +138,7 @@ class Lengths(Strict):
 
     def _refuse_drift(self, given: str) -> None:
         if self.table is None:
-            raise ValueError(f"drift belongs to table lengths, not to {given}")
+            raise ValueError(f"drift belongs to table lengths, not to {given}; null drops it")
         if self.window is not None:
             raise ValueError("drift does not go with window, which has none")
         if self.drift == "clock":

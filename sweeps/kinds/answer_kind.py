@@ -23,6 +23,9 @@ from sweeps.reports.table import Table
 from sweeps.results.statistics import LEVEL, Interval, interval
 from sweeps.results.store import Record, at
 
+_STEPS = 24
+"""Of the picture, in a decade of the ratio."""
+
 
 def answer_map(table: Table) -> AnswerMap:
     """What a run found, as far as it is there."""
@@ -105,21 +108,24 @@ def regions(found: AnswerMap) -> Regions:
         "KV bandwidth, scattered over contiguous", owners, cases,
         {cell.name: cell.tied for cell in found.cells if cell.tied is not None},
         f"Colour: {found.scattered} or the best contiguous policy, whichever serves more; shade:"
-        f" by how much; line: tie with its {100 * LEVEL:.0f} % interval. As described the ratio"
-        f" is 1. n = {found.replications}.",
+        " by how much, interpolated between simulated ratios; line: tie with its"
+        f" {100 * LEVEL:.0f} % interval. As described the ratio is 1. n = {found.replications}.",
     )  # fmt: skip
 
 
 def _regions(cell: AnswerCell, owners: list[str]) -> list[Region]:
-    """Between neighbouring ratios, by the mean of their ends; cut at the tie."""
+    """Between neighbouring ratios in steps, interpolated between logarithms; cut at the tie."""
     points = {ratio: each.mean for ratio, each in cell.found.items()}
     if cell.tied is not None:
         points = dict(sorted({**points, cell.tied.mean: 0.0}.items()))
     made = []
     for (a, before), (b, after) in itertools.pairwise(points.items()):
-        lead = (before + after) / 2
-        owner = owners[0] if lead > 0 else cell.best_contiguous
-        made.append(Region(a, b, owners.index(owner), math.expm1(abs(lead))))
+        steps = math.ceil(_STEPS * math.log10(b / a))
+        for k in range(steps):
+            low, high = (a * (b / a) ** (step / steps) for step in (k, k + 1))
+            lead = before + (after - before) * (k + 0.5) / steps
+            owner = owners[0] if lead > 0 else cell.best_contiguous
+            made.append(Region(low, high, owners.index(owner), math.expm1(abs(lead))))
     return made
 
 

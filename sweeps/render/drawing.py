@@ -336,7 +336,7 @@ def stretches(chart: Regions) -> Iterator[tuple[str, str, str]]:
 def shaded(low: float, high: float, owner: int, shade: float) -> str:
     """A box between two shares of the width, in per cent."""
     box = f'x="{low:.2f}%" width="{high - low:.2f}%" y="0" height="100%"'
-    return f'<rect {box} {_fill(owner)} fill-opacity="{shade:g}"/>'
+    return f'<rect {box} {_fill(owner)} fill-opacity="{shade:g}" shape-rendering="crispEdges"/>'
 
 
 def _area(up: str, across: str, x: Scale, y: Scale, drawn: str, grid: bool = True) -> str:

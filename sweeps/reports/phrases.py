@@ -416,9 +416,10 @@ def _spread(cells: list[AnswerCell]) -> str:
 
 
 def _ties(found: AnswerMap) -> Iterator[str]:
-    """Where the policy that scatters KV loses its lead."""
-    tied = sorted((c for c in found.cells if c.tied), key=lambda c: c.tied.mean if c.tied else 0.0)
-    ahead, behind = ([c.name for c in found.cells if c.side == side] for side in (1, -1))
+    """Where the policy that scatters KV loses its lead, where KV memory is the limit."""
+    bound = [cell for cell in found.cells if cell.bound]
+    tied = sorted((c for c in bound if c.tied), key=lambda c: c.tied.mean if c.tied else 0.0)
+    ahead, behind = ([c.name for c in bound if c.side == side] for side in (1, -1))
     if tied:
         ends = [f"{c.tied.mean:.2f} ({c.name})" for c in tied if c.tied]
         where = f"between {ends[0]} and {ends[-1]}" if len(ends) > 1 else ends[0]
