@@ -35,7 +35,10 @@ def run_finale(run: StudyRun) -> Finale | None:
     ranked = [t for t in ranking(run.study, run.journal.trials()) if not broken(t)]
     if not ranked:
         return None
-    firsts = [t for t in ranked if t.number < len(run.study.first)][: spec.top]
+    simplest = [t for t in ranked if t.number < len(run.study.first)]
+    firsts = [
+        t for t in simplest if t in simplest[: spec.top] or run.study.first[t.number].name == BASE
+    ]
     top = [t for t in ranked if t in ranked[: spec.top] or t in firsts]
     first = run.study.base.replications + 1
     choosing = range(first, first + spec.choose)
