@@ -105,7 +105,9 @@ def test_the_closed_form_is_the_mean_of_the_streams(batch: int, chunk: int, skew
         )
         for draw in range(120)
     ])  # fmt: skip
-    expected = StepModel(card, EXPERTS, 1, routing).weight_bytes(step) - EXPERTS.head_weight_bytes
+    expected = (
+        StepModel(card, EXPERTS, routing=routing).weight_bytes(step) - EXPERTS.head_weight_bytes
+    )
     assert abs(moved.mean() - expected) <= max(4 * moved.std() / len(moved) ** 0.5, 1)
     # and exactly, of the experts drawn
     drawn = sum(len(routing.touched(step.batched, layer, 0)) for layer in (1, 2))

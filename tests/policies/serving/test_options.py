@@ -143,10 +143,6 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "policy.odma.space": (odma(pool_share=0.55), PARTED, "batch"),
     "policy.odma.clip": (odma(gamma=2.0), odma(gamma=2.0, clip=False), "policy.large_share"),
     "policy.odma.balance": (odma(), odma(balance="requests"), "utilization"),
-    "policy.oracle.space": (
-        {"policy": {"name": "oracle"}}, {"policy": {"name": "oracle", "space": "slabs"}},
-        "external_fragmentation",
-    ),
     "policy.odma.pool_share": (odma(), odma(pool_share=0.55), "batch"),
     "policy.odma.fit": (odma(), odma(fit="best"), "external_fragmentation"),
     "policy.odma.levels": (odma(), odma(levels=[0.5, 0.8, 0.95, 1.0]), "utilization"),
@@ -320,15 +316,15 @@ def test_no_option_is_left_out() -> None:
         known |= {f"{part}.{field}" for field in options.model_fields}
     own = set(EngineV0Spec.model_fields) - set(EngineOptions.model_fields)
     known |= {f"engine.v0.{field}" for field in own}
-    # tests of their own: three with slabs of many blocks, one with requests that begin alike, one
+    # tests of their own: four with slabs of many blocks, one with requests that begin alike, one
     # with a request that is alone, one with large devices, one with a model's file; `routing` of a
     # model with experts in memory/test_routing.py
     assert known - set(MOVES) == {
         "policy.odma.borrow", "policy.s3.space", "policy.static.space",
-        "policy.paged.prefix_caching",
+        "policy.oracle.space", "policy.paged.prefix_caching",
         "policy.paged.idle_watermark", "engine.usage", "predictor.model",
     }  # fmt: skip
     # `model` is resolved by the caller, `advance_together` must not move anything
     assert set(ServingSpec.model_fields) - set(parts) - known == {
-        "model", "policy", "advance_together", "routing"
+        "model", "policy", "advance_together", "routing", "free"
     }  # fmt: skip

@@ -136,7 +136,7 @@ def test_ctrl_c_keeps_what_was_told(whole: Path, tmp_path: Path) -> None:
 def test_a_trial_that_cannot_serve_is_infeasible_and_the_study_goes_on(tmp_path: Path) -> None:
     """A large pool of 0.1 holds no request of 40,000 tokens."""
     share = "space.serving.policy.pool_share={choice: [0.0, 0.05]}"
-    done = run(tiny(share, "trials=8"), tmp_path / "run")
+    done = run(tiny(share, "trials=8", "first=[]"), tmp_path / "run")
     found = results(tmp_path / "run")
     small = [r for r in found if r["overrides"]["serving.policy.pool_share"] == 0.05]
     assert small and len(small) < 8
@@ -195,8 +195,8 @@ def test_its_config_is_a_study_again(whole: Path, tmp_path: Path) -> None:
 
 def test_random_is_another_sampler_and_the_seed_another_search(whole: Path, tmp_path: Path) -> None:
     run(tiny("sampler.name=random", "trials=4"), tmp_path / "random")
-    run(tiny("sampler.seed=2", "trials=4"), tmp_path / "seed")
-    params = [[r["params"] for r in results(out)[:4]] for out in (whole, tmp_path / "seed")]
+    run(tiny("sampler.seed=2", "trials=8"), tmp_path / "seed")  # the first five need no search
+    params = [[r["params"] for r in results(out)[:8]] for out in (whole, tmp_path / "seed")]
     assert params[0] != params[1]
     assert len(results(tmp_path / "random")) == 4
 
