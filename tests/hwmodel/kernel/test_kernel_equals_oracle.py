@@ -77,8 +77,8 @@ def test_kernel_and_oracle_issue_the_same_commands_on_generated_memories(case: C
 
 
 def test_a_head_without_room_is_answered_from_a_write_that_follows_its_read() -> None:
-    """One queue of one place, which the read of a partial write left for the activation buffer: its
-    write joins the full queue, where nothing leaves, and fills the burst that the head waits for."""
+    """The read of a partial write left its one place for the activation buffer: its write joins the
+    full queue, where nothing leaves, and fills the burst that the head waits for."""
     changes = {
         "scheduler": "frfcfs", "queues": "shared", "read_queue": 1, "activation_buffer": 1,
         "partial_write": "read_modify_write", "write_forwarding": True, "refresh": "none",
