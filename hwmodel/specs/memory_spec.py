@@ -118,12 +118,13 @@ class MemorySpec(Strict):
 
     @property
     def requests_held(self) -> int:
-        """Requests that the queues and the activation buffer of a pseudo-channel hold."""
+        """Requests that the queues and the activation buffer of a pseudo-channel hold. With a
+        buffer, each queue may be one over: by a write whose read left it for the buffer."""
         c = self.controller
         banks = self.organisation.banks // self.organisation.pseudochannels
         queues = banks if c.queue_scope == "bank" else 1
         entries = c.read_queue + (c.write_queue if c.queues == "separate" else 0)
-        return entries * queues + c.activation_buffer
+        return entries * queues + (max(c.activation_buffer, queues) if c.activation_buffer else 0)
 
     @property
     def activate_command(self) -> str:

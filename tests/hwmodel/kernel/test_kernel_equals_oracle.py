@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 
 from hwmodel.oracle.audit import audit
 from hwmodel.oracle.command_log import CommandLog
-from hwmodel.oracle.reference import ReferenceResult, simulate
+from hwmodel.oracle.reference import ReferenceResult, decode, simulate
 from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, spec
@@ -77,9 +77,8 @@ def test_kernel_and_oracle_issue_the_same_commands_on_generated_memories(case: C
 
 
 def test_a_head_without_room_is_answered_from_a_write_that_follows_its_read() -> None:
-    """One queue of one place, which the read of a partial write left for the activation buffer:
-    its write joins the full queue, where nothing leaves, and fills the burst that the head needs.
-    """
+    """The read of a partial write left its one place for the activation buffer: its write joins the
+    full queue, where nothing leaves, and fills the burst that the head waits for."""
     changes = {
         "scheduler": "frfcfs", "queues": "shared", "read_queue": 1, "activation_buffer": 1,
         "partial_write": "read_modify_write", "write_forwarding": True, "refresh": "none",
@@ -89,6 +88,25 @@ def test_a_head_without_room_is_answered_from_a_write_that_follows_its_read() ->
     case = Case(memory, [(0, 0, 2), (0, other_row, 0), (0, 0, 0)], 0, 1)
     assert run_oracle(case).forwarded == 1
     assert_equal(case)
+
+
+def test_each_bank_may_hold_one_request_more_than_its_shared_queue() -> None:
+    """As above, with a queue a bank: in each, a write that waits long for tRTW and a read."""
+    changes = {
+        "scheduler": "frfcfs", "queue_scope": "bank", "queues": "shared", "read_queue": 1,
+        "activation_buffer": 1, "partial_write": "read_modify_write", "refresh": "none",
+    }  # fmt: skip
+    settings = {f"controller__{key}": value for key, value in changes.items()}
+    memory = spec("hbm2-2.0", **settings, timing__tRTW="900nCK")
+    o = memory.organisation
+    banks = {decode(memory, at)[0]: at for at in range(0, 1 << 18, o.burst_bytes)}
+    assert len(banks) == o.banks
+    requests = [
+        (0, at ^ row, kind)
+        for at in banks.values()
+        for row, kind in ((0, 2), (o.capacity_bytes // 2, 0))
+    ]
+    assert_equal(Case(memory, requests, 0, 1))
 
 
 def stream(
