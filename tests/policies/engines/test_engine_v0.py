@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -325,7 +326,7 @@ def test_a_budget_that_is_not_given_grows_with_the_longest_context() -> None:
 
 
 def test_swapping_needs_a_link_to_the_host() -> None:
-    bare = device(1024)
+    bare = copy(device(1024))
     assert bare.accelerator is not None
     object.__setattr__(bare, "accelerator", bare.accelerator.model_copy(update={"host": None}))
     with pytest.raises(DescriptionError, match=r"has no host.bandwidth, which swapping needs"):
