@@ -163,7 +163,7 @@ def default_directory(name: str, resume: bool) -> Path:
     """`runs/<name>-<n>`: the last one there to resume, else the first number above."""
     taken = [
         int(match.group(1))
-        for path in Path("runs").glob(f"{name}-*")
+        for path in Path("runs").glob(f"{Path(name).name}-*")
         if (match := re.fullmatch(re.escape(name) + r"-([0-9]+)", path.name))
     ]
     number = max(taken, default=0)
