@@ -15,7 +15,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -253,6 +253,8 @@ class Strict(BaseModel):
     """Base of every spec: frozen, no unknown keys (answered with the nearest one), no coercion."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+    renamed: ClassVar[dict[str, str]] = {}
+    """A key of earlier versions -> the key that it is now."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -270,7 +272,10 @@ class Strict(BaseModel):
         unknown = [key for key in data if key not in names]
         if not unknown:
             return handler(data)
-        found = [_unknown_key(str(key), data[key], sorted(names)) for key in unknown]
+        found = [
+            _unknown_key(str(key), data[key], sorted(names), cls.renamed.get(str(key)))
+            for key in unknown
+        ]
         try:
             handler({key: value for key, value in data.items() if key in names})
         except ValidationError as error:  # reported together with the unknown keys
@@ -278,8 +283,9 @@ class Strict(BaseModel):
         raise ValidationError.from_exception_data(cls.__name__, found)
 
 
-def _unknown_key(key: str, value: Any, known: list[str]) -> InitErrorDetails:
-    error = PydanticCustomError("unknown_key", "unknown key", {"key": key, "known": known})
+def _unknown_key(key: str, value: Any, known: list[str], now: str | None) -> InitErrorDetails:
+    context = {"key": key, "known": known, "now": now}
+    error = PydanticCustomError("unknown_key", "unknown key", context)
     return InitErrorDetails(type=error, loc=(key,), input=value)
 
 
@@ -305,7 +311,9 @@ def _mistakes(document: Document, item: Any) -> list[DescriptionError]:
     path: KeyPath = tuple(item["loc"])
     context = item.get("ctx") or {}
     if item["type"] == "unknown_key":
-        message = f"unknown key; {nearest(context['key'], context['known'])}"
+        now = context["now"]
+        hint = nearest(context["key"], context["known"]) if now is None else f"it is {now!r} now"
+        message = f"unknown key; {hint}"
         return [document.error(message, path)]
     # pydantic adds the names of union members to a location: keep what the document knows
     known: KeyPath = ()

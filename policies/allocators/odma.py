@@ -49,6 +49,7 @@ CONSTANT = 0.5
 class OdmaOptions(ArenaOptions):
     """Options of `odma`; the paper's values where it gives one."""
 
+    renamed = {"pool": "space"}
     name: Literal["odma"] = "odma"
     buckets: Annotated[int, Field(ge=1, le=64)] = 4
     levels: list[Share] = []

@@ -179,3 +179,8 @@ def test_a_mapping_needs_no_name() -> None:
     assert label({"name": "paged", "block": 64}) == "paged block=64"
     assert label({"refresh": "none"}) == "refresh=none"
     assert label("/somewhere/mine.yaml") == "mine"
+
+
+def test_a_renamed_key_names_its_successor() -> None:
+    with pytest.raises(DescriptionError, match="policy.pool: unknown key; it is 'space' now"):
+        load_sweep("smoke", ["serving.policy={name: odma, pool: partitioned}"])
