@@ -18,7 +18,7 @@ from policies.predictors.predictor import PredictorSpec
 from policies.requests.requests import Requests
 from policies.serving.cluster import ClusterSpec
 from policies.serving.serving import ServingSpec, serve
-from tests.policies.small import MODEL, FakeMemory, device, mixed, run, spec
+from tests.policies.small import MODEL, FakeMemory, device, mixed, requests, run, spec
 from tests.rotation import shared
 
 STREAM = mixed(300)
@@ -293,6 +293,30 @@ def test_shared_prompts_are_found_where_prefix_caching_is_on() -> None:
     for caching in (True, False):
         policy = {"policy": {"name": "paged", "prefix_caching": caching, "cached_recompute": False}}
         assert (figure(policy, "cached_tokens", SHARED) > 0) == caching
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        *(
+            ({"name": name}, {"name": name, "space": "slabs"})
+            for name in ("static", "s3", "oracle")
+        ),
+        ({**ODMA, "borrow": 1.0}, {**ODMA, "borrow": 2.0}),
+    ],
+    ids=lambda policy: policy["name"],
+)
+def test_slabs_differ_where_sizes_repeat(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """With sizes that are all different a slab is one block, and slabs are an arena."""
+    rng = np.random.default_rng(3)
+    prompt, output = rng.choice([32, 64, 160, 320], 300), rng.choice([16, 64, 200], 300)
+    stream = requests(np.zeros(300), prompt, output)
+    first, second = (
+        run(8192, stream, policy=policy, engine={"max_model_len": 1024},
+            predictor={"kind": "lognormal", "sigma": 0.6}).metrics["batch"]
+        for policy in (before, after)
+    )  # fmt: skip
+    assert first != second
 
 
 def test_no_option_is_left_out() -> None:

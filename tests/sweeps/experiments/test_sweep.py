@@ -182,5 +182,5 @@ def test_a_mapping_needs_no_name() -> None:
 
 
 def test_a_renamed_key_names_its_successor() -> None:
-    with pytest.raises(DescriptionError, match="policy.pool: unknown key; it is 'space' now"):
+    with pytest.raises(DescriptionError, match=r"policy\.pool: unknown key; it is 'space' now"):
         load_sweep("smoke", ["serving.policy={name: odma, pool: partitioned}"])
