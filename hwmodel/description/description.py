@@ -15,6 +15,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from types import NoneType
 from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import (
@@ -320,6 +321,8 @@ def _mistakes(document: Document, item: Any) -> list[DescriptionError]:
     inside: Any = document.data
     for part in path:
         there = _has(inside, part)
+        if known and not isinstance(inside, (dict, list, NoneType)):
+            break  # nothing lies inside a plain value
         if (
             there
             or (*known, part) in document.marks

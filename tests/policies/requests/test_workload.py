@@ -346,3 +346,12 @@ def test_shipped_workloads_say_what_kind_they_are() -> None:
     for name in names("workloads"):
         assert workload_document(name).data["kind"] == "workload"
         assert load(workload_document(name).file).get(("name",)) == name
+
+
+def test_a_value_of_neither_kind_is_placed_at_its_key() -> None:
+    document = workload_document("constant")
+    document.override("arrivals={process: closed, clients: 4, think_s: soon}")
+    with pytest.raises(DescriptionError) as error:
+        document.build(WorkloadSpec)
+    lines = str(error.value).splitlines()
+    assert len(lines) == 2 and all("arrivals.think_s: " in line for line in lines)
