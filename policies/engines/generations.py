@@ -23,7 +23,7 @@ ENGINES = {"v1": _Generation(EngineV1Spec, EngineV1), "v0": _Generation(EngineV0
 
 
 _CHOSEN = Chosen(
-    "engine", lambda: {name: each.options for name, each in ENGINES.items()}, default="v1"
+    "engine", lambda: {name: each.options for name, each in ENGINES.items()}, "v1", short=True
 )
 EngineChoice = Annotated[SerializeAsAny[EngineOptions], _CHOSEN]
 """Field type: the options of one of the engines, chosen by `name`."""

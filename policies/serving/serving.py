@@ -352,5 +352,5 @@ def admissible(
                 f"policy {spec.policy.name} may need {wanted[worst]} token slots for it, and can "
                 f"give one request {allocator.reach} of the device's {allocator.slots}"
             )
-        raise DescriptionError(count + why + "; shorten them or set engine.too_long: drop")
+        raise DescriptionError(count + why + "; shorten them or set serving.engine.too_long: drop")
     return np.flatnonzero(~bad)

@@ -55,6 +55,7 @@ ANALYTIC = "analytic"
 NAMED = ("dataset", "assumption")
 """Axes whose values have names of their own, which tell them apart."""
 _DATA = (".csv", ".jsonl", ".gz", ".json")
+_ENGINE = ("serving", "engine")
 _FILES = (".yaml", ".yml", *_DATA)
 Given = str | Path | Mapping[str, Any]
 """A shipped name, a path, or what the YAML file would hold."""
@@ -427,8 +428,9 @@ def experiment_with(
 
 
 def _fill(spec: type[Described], experiment: Document) -> None:
-    """`policy: paged` is short for `policy: {name: paged}`; the model is given once."""
-    _fill_policy(spec, experiment)
+    """`policy: paged` is short for `policy: {name: paged}`, as is `engine: v0`; the model is given
+    once."""
+    _fill_names(spec, experiment)
     if "serving" not in spec.model_fields:
         return
     if experiment.get(("serving", "model")) is not None:
@@ -437,18 +439,18 @@ def _fill(spec: type[Described], experiment: Document) -> None:
         experiment.put(("serving", "model"), model, experiment.mark(("model",)))
 
 
-def _fill_policy(spec: type[Described], experiment: Document) -> None:
-    place = spec.policy_path
-    if isinstance(name := experiment.get(place), str):
-        experiment.put((*place, "name"), name, experiment.mark(place))
+def _fill_names(spec: type[Described], experiment: Document) -> None:
+    for place in (spec.policy_path, _ENGINE):
+        if isinstance(name := experiment.get(place), str):
+            experiment.put((*place, "name"), name, experiment.mark(place))
 
 
 def _put(spec: type[Described], experiment: Document, path: str, value: Any, mark: Mark) -> None:
     keys = tuple(path.split("."))
     if keys[0] not in spec.model_fields:
         raise DescriptionError(suggestion(spec, keys), mark.file, mark.line, path)
-    if f"{path}.".startswith(f"{'.'.join(spec.policy_path)}.") and keys != spec.policy_path:
-        _fill_policy(spec, experiment)
+    if any(keys[: len(place)] == place != keys for place in (spec.policy_path, _ENGINE)):
+        _fill_names(spec, experiment)
     experiment.put(keys, copy.deepcopy(value), mark)
 
 

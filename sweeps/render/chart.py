@@ -165,7 +165,7 @@ class Stacks:
     title: str
     parts: list[str]
     stacks: dict[str, list[float]]
-    """Name -> a value a part."""
+    """Name -> a value a part; of 1 in all where `share`, which rows hold in %."""
     note: str = ""
     share: bool = True
     digits: int = 1
@@ -174,7 +174,8 @@ class Stacks:
         return ["name", *self.parts]
 
     def rows(self) -> list[Cells]:
-        return [[name, *values] for name, values in self.stacks.items()]
+        factor = 100 if self.share else 1
+        return [[name, *(factor * v for v in values)] for name, values in self.stacks.items()]
 
 
 @dataclass(frozen=True)

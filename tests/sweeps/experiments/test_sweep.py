@@ -184,3 +184,15 @@ def test_a_mapping_needs_no_name() -> None:
 def test_a_renamed_key_names_its_successor() -> None:
     with pytest.raises(DescriptionError, match=r"policy\.pool: unknown key; it is 'space' now"):
         load_sweep("smoke", ["serving.policy={name: odma, pool: partitioned}"])
+
+
+def test_an_engine_is_chosen_by_its_name_or_by_a_version_and_swept() -> None:
+    engines = 'engine=[v0, v1, {name: v1, like: "0.11"}]'
+    sweep = load_sweep("smoke", [f"axes.serving.{engines}", "axes.serving.policy=[paged]"])
+    found = [point.experiment.serving for point in sweep.points]
+    assert [serving.engine.name for serving in found] == ["v0", "v1", "v1"]
+    assert len({serving.policy.model_dump_json() for serving in found}) == 3
+    options = ["serving.engine=v1", "serving.engine.max_num_seqs=8"]
+    assert load_sweep("smoke", options).points[0].experiment.serving.engine.max_num_seqs == 8
+    with pytest.raises(DescriptionError, match="unknown engine; did you mean 'v1'"):
+        load_sweep("smoke", ["serving.engine=v9"])
