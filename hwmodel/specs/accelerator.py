@@ -14,7 +14,13 @@ from pydantic import (
 from pydantic_core import InitErrorDetails
 
 from hwmodel.description.description import DescriptionError, Strict, again
-from hwmodel.description.units import BytesPerSecond, FlopsPerSecond, Nanoseconds, PositiveBytes
+from hwmodel.description.units import (
+    BytesPerSecond,
+    FlopsPerSecond,
+    Milliwatts,
+    Nanoseconds,
+    PositiveBytes,
+)
 from hwmodel.description.written import Also, KeysOf
 from hwmodel.specs.controller import Controller
 from hwmodel.specs.number_format import ComputeType, number_format
@@ -207,6 +213,8 @@ class AcceleratorSpec(Strict):
     """Requests on their way to a channel or waiting before its queues, at most; while it has so
     many, engines whose next request goes there stall. None: no limit."""
     compute: Compute
+    power: Annotated[Milliwatts, Field(gt=0)] | None = None
+    """The most that the whole board draws (TDP)."""
     work: Work = Work()
     host: Host | None = None
     link: Link | None = None

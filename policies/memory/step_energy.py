@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hwmodel.measure.energy import confidence, energy_parts, inputs
+from hwmodel.measure.energy import confidence, energy_parts, energy_range, inputs
 from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.device import Device
 from hwmodel.specs.memory_spec import MemorySpec
@@ -57,8 +57,11 @@ def serving_energy(
     for name in phases:
         for part, each in transfers[name].items():
             parts[part] += each * moved_bytes[name]
+    low, high = energy_range(device, parts)
     return {
         "mj_per_token": sum(parts.values()) * 1e-6 / tokens,
+        "low_mj_per_token": low * 1e-6 / tokens,
+        "high_mj_per_token": high * 1e-6 / tokens,
         "parts_mj_per_token": {name: nj * 1e-6 / tokens for name, nj in parts.items()},
         "confidence": confidence(device, parts),
         "inputs": inputs(device, parts),

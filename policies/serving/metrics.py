@@ -238,6 +238,24 @@ class Metrics:
         found = serving_energy(device, moved, transfers, after.seconds, idle_s, after.output_tokens)
         return found if found is None or cards == 1 else _times(found, cards)
 
+    def tokens_per_joule(
+        self, device: Device, energy: Mapping[str, Any] | None, cards: int
+    ) -> dict[str, float]:
+        """Output tokens after the warm-up for a joule of DRAM, with the ends of what its constants
+        may be (`hwmodel.measure.energy.SPREAD`), where `energy` is known; `board`: for a joule of
+        the `cards` at their power limit, at least, where the description states it."""
+        found = {}
+        if energy is not None:
+            ends = {"dram": "", "dram_low": "high_", "dram_high": "low_"}
+            found = {name: 1000 / energy[f"{end}mj_per_token"] for name, end in ends.items()}
+        after = self.sums.since(self.begin[1])
+        board = device.accelerator
+        power_mw = None if board is None else board.power
+        seconds = after.seconds + after.limit_s["idle"]
+        if power_mw is not None and seconds > 0:
+            found["board"] = after.output_tokens / (seconds * cards * power_mw / 1000)
+        return found
+
     def times(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Seconds of each request's arrival, first token, of any sample, and last, of all."""
         first = (self._whole(np.minimum, times) for times in (self.arrival_s, self.first_s))
@@ -337,8 +355,8 @@ class Metrics:
 def _times(energy: dict[str, Any], cards: int) -> dict[str, Any]:
     """The energy of `cards` equal cards."""
     parts = {name: cards * each for name, each in energy["parts_mj_per_token"].items()}
-    whole = cards * energy["mj_per_token"]
-    return {**energy, "mj_per_token": whole, "parts_mj_per_token": parts}
+    ends = ("mj_per_token", "low_mj_per_token", "high_mj_per_token")
+    return {**energy, **{name: cards * energy[name] for name in ends}, "parts_mj_per_token": parts}
 
 
 def _total(seconds: FloatArray) -> float:

@@ -229,6 +229,9 @@ def _serve(
     figures["energy"] = metrics.energy(
         device, part, replicas[0].memory.transfers(), spec.tensor_parallel
     )
+    figures["tokens_per_joule"] = metrics.tokens_per_joule(
+        device, figures["energy"], spec.tensor_parallel
+    )
     figures["seed"] = seed
     return ServingResult(figures, *metrics.times())
 

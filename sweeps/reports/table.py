@@ -58,6 +58,9 @@ class Row:
         """The figures as text, a cell a heading: throughput with its interval, `most` limits."""
         found = []
         for figure in FIGURES:
+            if figure.ends is not None:
+                found.append(figure.range_text(*map(self.mean, figure.ends)))
+                continue
             interval = self.interval(figure.metric)
             half = None
             if interval is not None and figure.metric == THROUGHPUT and interval.count > 1:
@@ -210,7 +213,9 @@ class Table:
             return ""
         return (
             f" DRAM energy has confidence {max(found)}: that of the least sure constant in it (A"
-            " two open sources, B one, C derived, D assumed)."
+            " two open sources, B one, C derived, D assumed); in tokens/J each constant may be off"
+            " by a factor of 1.1 (A), 1.25 (B), 1.5 (C) or 2 (D), assumed; a board is taken at its"
+            " power limit."
         )
 
     @property

@@ -38,6 +38,9 @@ class Rate(NamedTuple):
 
 ENERGY, ENERGY_CONFIDENCE = "energy.mj_per_token", "energy.confidence"
 """Metrics: DRAM energy of an output token, and the worst confidence of a constant in it."""
+TOKENS_PER_JOULE = "tokens_per_joule.dram"
+TOKENS_PER_JOULE_ENDS = "tokens_per_joule.dram_low", "tokens_per_joule.dram_high"
+"""Metrics: output tokens for a joule of DRAM, and the ends of what its constants may make it."""
 PREEMPTIONS_EACH = "preemptions_per_request"
 """Derived when results are read: preemptions after the warm-up over requests that were counted."""
 PREFILL, ATTENTION, WEIGHTS = "phase_share.prefill", "phase_share.attention", "phase_share.weights"
@@ -65,6 +68,12 @@ class Figure:
     scale: float = 1.0
     terminal: bool = True
     """Whether the terminal's narrow table has it too."""
+    ends: tuple[str, str] | None = None
+    """Metrics: the ends of what it may be, written instead of it."""
+
+    def range_text(self, low: float | None, high: float | None) -> str:
+        """What it may be."""
+        return "–" if low is None or high is None else f"{self.text(low)}–{self.text(high)}"
 
     def text(self, mean: float | None, half: float | None = None) -> str:
         """`mean`, with its half-width where one is given; a dash where there is none."""
@@ -89,6 +98,8 @@ FIGURES = (
     Figure("migrations", "migrations", 0), Figure("kv_gbps", "KV GB/s"),
     Figure("memory.phases.attention.row_hit_rate", "row hits %", 1, 100),
     Figure(ENERGY, "DRAM mJ/token", 2, terminal=False),
+    Figure(TOKENS_PER_JOULE, "tokens/J of DRAM", 2, ends=TOKENS_PER_JOULE_ENDS),
+    Figure("tokens_per_joule.board", "tokens/J of the board at least", 2, terminal=False),
 )  # fmt: skip
 
 Shares = dict[str, float]
