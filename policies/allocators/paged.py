@@ -347,6 +347,9 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
             ):
                 if end > start:
                     theirs, theirs_alive = cache.find(key)
+                    if len(blocks) <= end <= len(theirs):
+                        blocks, alive = theirs[:end], theirs_alive[:end]
+                        continue
                     lacking = np.zeros(max(end - len(theirs), 0), np.int64)
                     blocks = np.concatenate((theirs[:end], lacking, blocks[end:]))
                     alive = np.concatenate((theirs_alive[:end], lacking > 0, alive[end:]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,11 +46,14 @@ class BlockCache:
             return
         kept = _padded(kept or NOTHING, 0, end)
         alive = self._uses[kept.blocks[:, start:end]] == kept.uses[:, start:end]
-        # behind the last copy that is left
-        place = len(alive) - np.where(alive.any(axis=0), alive[::-1].argmax(axis=0), len(alive))
-        if place.max() == len(alive):
-            kept = _padded(kept, 1, end)
-        columns = np.arange(start, end)
+        place: Any = 0
+        columns: Any = slice(start, end)
+        if alive.any():  # behind the last copy that is left
+            left = alive.any(axis=0)
+            place = len(alive) - np.where(left, alive[::-1].argmax(axis=0), len(alive))
+            if place.max() == len(alive):
+                kept = _padded(kept, 1, end)
+            columns = np.arange(start, end)
         kept.blocks[place, columns] = blocks
         kept.uses[place, columns] = uses
         self._kept[key] = kept
@@ -72,6 +75,11 @@ class BlockCache:
 
 
 def _padded(kept: Copies, copies: int, columns: int) -> Copies:
-    """Room for more copies, and for at least so many columns."""
-    more = ((0, copies), (0, max(columns - kept.blocks.shape[1], 0)))
-    return Copies(np.pad(kept.blocks, more), np.pad(kept.uses, more, constant_values=-1))
+    """With so many more copies, and at least so many columns."""
+    have, width = kept.blocks.shape
+    if not copies and columns <= width:
+        return kept
+    shape = have + copies, max(columns, width)
+    padded = Copies(np.zeros(shape, np.int64), np.full(shape, -1, np.int64))
+    padded.blocks[:have, :width], padded.uses[:have, :width] = kept
+    return padded

@@ -37,6 +37,8 @@ class ContiguousAllocator(Allocator, Contiguous, Swaps):
         """Slots at the end of each reservation that no token may take."""
         self._demands: dict[int, Demand] = {}
         self._away: dict[int, _Away] = {}
+        self._wide = False
+        """Whether a request of several samples was ever admitted."""
         self._moved: dict[int, int] = {}
         """Where the runs lay that compaction has moved since the last `moves`."""
         self._fresh: set[int] = set()
@@ -57,11 +59,11 @@ class ContiguousAllocator(Allocator, Contiguous, Swaps):
         free = self.reserved[requests] - self.stored[requests]
         if self.slack:
             free -= self.slack
-        room = free // self.width[requests]
-        return min(limit, int(room.min(initial=limit)))
+        room = free // self.width[requests] if self._wide else free
+        return int(np.minimum.reduce(room, initial=limit))
 
     def advance(self, requests: IntArray, rounds: int) -> None:
-        self.stored[requests] += rounds * self.width[requests]
+        self.stored[requests] += rounds * self.width[requests] if self._wide else rounds
 
     def extent_count(self, requests: IntArray) -> int:
         return len(requests)
@@ -134,6 +136,7 @@ class ContiguousAllocator(Allocator, Contiguous, Swaps):
         self.start[request] = start
         self._fresh.add(request)
         self._demands[request] = demand
+        self._wide |= demand.samples > 1
         self._admit(request, slots, tokens, demand.samples)
 
     def _vacate(self, request: int) -> int:

@@ -144,7 +144,7 @@ class Step(NamedTuple):
     @property
     def copied(self) -> int:
         """Tokens copied on write."""
-        return sum(copy.tokens for copy in self.copies)
+        return sum(copy.tokens for copy in self.copies) if self.copies else 0
 
     @property
     def repeats(self) -> bool:
@@ -274,10 +274,11 @@ class Engine(ABC):
             self.left[prefilled] -= 1
         done = self.left[self.running] == 0
         ended: list[int] = []
-        if done.any():
+        if np.count_nonzero(done):
             ended = self.running[done].tolist()
             self.ending = ended
             if not self._late:
+                self.running = self.running[~done]
                 self.retire()
         return prefilled, ended
 
@@ -286,7 +287,8 @@ class Engine(ABC):
         ended, self.ending = self.ending, []
         if not ended:
             return
-        self.running = self.running[self.left[self.running] > 0]
+        if self._late:
+            self.running = self.running[self.left[self.running] > 0]
         for request in ended:
             if self.allocator.resident[request]:
                 runs = self.allocator.extent_count(np.array([request]))

@@ -151,11 +151,11 @@ class StepModel:
         # a single step in plain numbers: the same, without the cost of short arrays
         alone = rounds == 1
         context: Any = step.context + (0 if alone else decode * np.arange(rounds))
-        attended = (context + step.common + decode) * self._attention_flops / self._decode_flops
+        attended = (context + (step.common + decode)) * self._attention_flops / self._decode_flops
         if self._made_flops:
             attended = attended + context * self._made_flops / self._decode_flops
         # read the context, write a token each
-        moved_bytes = (context * self._repeats + decode) * self._kv_bytes
+        moved_bytes = context * (self._repeats * self._kv_bytes) + decode * self._kv_bytes
         memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
         more, less = (max, min) if alone else (np.maximum, np.minimum)
         attention_s: Any = more(attended, memory_s)

@@ -125,6 +125,8 @@ class Metrics:
         self.begin: tuple[float, Sums] = (0.0, Sums())
         self.close: tuple[float, int] = (0.0, 0)
         self._first_sample = first_sample
+        self._filled: tuple[IntArray | None, int, int] = (None, 0, 0)
+        """The requests that ran last, what was reserved then, and `_unneeded` of it."""
         self._shares = bool((requests.prefix_id >= 0).any() or (requests.samples > 1).any())
         self._shares |= first_sample is not None
 
@@ -144,7 +146,10 @@ class Metrics:
         `allocator` as it is at the end of the last; `fitting`: see `Engine.fitting`."""
         sums, rounds, batch = self.sums, len(times.total_s), step.tokens
         total = _total(times.total_s)
-        stored = int(allocator.stored[running].sum()) - batch * (rounds - 1)
+        if len(step.decode) == len(running):  # all of them, before they grew
+            stored = step.context + batch
+        else:
+            stored = int(allocator.stored[running].sum()) - batch * (rounds - 1)
         if self._shares:  # slots that several requests hold count once
             held = int(allocator.reserved[running].sum())
             stored -= max(held - allocator.reserved_total, 0)
@@ -170,8 +175,7 @@ class Metrics:
             if rounds > 1:
                 reserved_s -= float(allocator.grown(step.decode, rounds) @ times.total_s)
         else:
-            filled = np.minimum(allocator.reserved[running], self.needed[running])
-            unneeded = allocator.reserved_total - int(filled.sum())
+            unneeded = self._unneeded(allocator, running)
         sums.stored_seconds += stored_s
         sums.reserved_seconds += reserved_s
         free_s, unneeded_s, holes_s = allocator.slots * total - reserved_s, unneeded * total, 0.0
@@ -209,6 +213,17 @@ class Metrics:
                 allocator.reserved_total, holes, made + begun, made,
             )
         )  # fmt: skip
+
+    def _unneeded(self, allocator: Allocator, running: IntArray) -> int:
+        """Slots reserved for `running`, of which reservations are made once, that never hold a
+        token."""
+        before, reserved, unneeded = self._filled
+        if running is not before or allocator.reserved_total != reserved:
+            reserved = allocator.reserved_total
+            filled = np.minimum(allocator.reserved[running], self.needed[running])
+            unneeded = reserved - int(filled.sum())
+            self._filled = (running, reserved, unneeded)
+        return unneeded
 
     def end(self, requests: list[int], now: float) -> bool:
         """These requests ended; True if the warm-up ended with them."""
@@ -361,7 +376,7 @@ def _times(energy: dict[str, Any], cards: int) -> dict[str, Any]:
 
 def _total(seconds: FloatArray) -> float:
     """Their sum; mostly there is one."""
-    return float(seconds[0]) if len(seconds) == 1 else float(seconds.sum())
+    return float(seconds[0]) if len(seconds) == 1 else float(np.add.reduce(seconds))
 
 
 def _rate(amount: float, seconds: float) -> float:

@@ -101,7 +101,7 @@ class Replica:
             step = self.engine.schedule()
             if self._watch:
                 self._watch.scheduled(begin_s, step)
-            if not step.empty or not self.engine.ending:
+            if not self.engine.ending or not step.empty:
                 return step
             self.metrics.sums.preemptions += step.preempted
             self.engine.complete(step, 1)
@@ -120,7 +120,9 @@ class Replica:
         times = self._steps.times(step, rounds, efficiency)
         if rounds == 1:
             return times, self.now_s + float(times.total_s[0])
-        ends = np.cumsum(np.concatenate(([self.now_s], times.total_s)))
+        ends = np.empty(rounds + 1)
+        ends[0], ends[1:] = self.now_s, times.total_s
+        ends.cumsum(out=ends)
         event_s = until_s if self._learns is None else min(self._learns.due_s, until_s)
         if self._to_come and self.engine.admits_arrivals(step):
             event_s = min(event_s, self._to_come[0][0])
