@@ -12,6 +12,7 @@ import typer
 from sweeps.cli import memory_commands, model_commands
 from sweeps.cli.explain_command import explain
 from sweeps.cli.export_command import export
+from sweeps.cli.fit_command import fit
 from sweeps.cli.options import (
     AT_FAULT,
     DONE,
@@ -31,7 +32,7 @@ from sweeps.cli.validate_command import validate
 app = typer.Typer(
     name="bankwise",
     help="Which KV-cache layout serves the most tokens on a memory device, and why.",
-    epilog="Begin with: bankwise run quickstart",
+    epilog="Begin with: bankwise fit, then bankwise run quickstart",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -56,6 +57,7 @@ def _main(
     pass
 
 
+app.command()(fit)
 for _name, _command in memory_commands.COMMANDS.items():
     app.command(_name)(_command)
 app.command("models")(model_commands.models)
