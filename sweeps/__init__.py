@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hwmodel.description.description import DescriptionError
-    from sweeps.cli.api import bandwidth, compare, report, run, study
+    from sweeps.cli.api import bandwidth, compare, new_device, report, run, study
 
-__all__ = ["DescriptionError", "bandwidth", "compare", "report", "run", "study"]
+__all__ = ["DescriptionError", "bandwidth", "compare", "new_device", "report", "run", "study"]
 
 
 def __getattr__(name: str) -> Any:

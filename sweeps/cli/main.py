@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sweeps.cli import memory_commands, model_commands
+from sweeps.cli import device_command, memory_commands, model_commands
 from sweeps.cli.explain_command import explain
 from sweeps.cli.export_command import export
 from sweeps.cli.fit_command import fit
@@ -62,6 +62,7 @@ for _name, _command in memory_commands.COMMANDS.items():
     app.command(_name)(_command)
 app.command("models")(model_commands.models)
 app.add_typer(model_commands.app, name="model")
+app.add_typer(device_command.app, name="device")
 app.command()(explain)
 app.command()(export)
 app.command()(validate)
