@@ -27,6 +27,7 @@ from sweeps.cli.options import (
     Set,
 )
 from sweeps.cli.schedule_command import schedule_check
+from sweeps.cli.size_command import size
 from sweeps.cli.validate_command import validate
 
 app = typer.Typer(
@@ -58,6 +59,7 @@ def _main(
 
 
 app.command()(fit)
+app.command()(size)
 for _name, _command in memory_commands.COMMANDS.items():
     app.command(_name)(_command)
 app.command("models")(model_commands.models)

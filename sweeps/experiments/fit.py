@@ -265,9 +265,7 @@ def _efficiency(
     simulate: bool | None,
 ) -> tuple[Source, Efficiency]:  # fmt: skip
     """Shares of the peak that reach the engines, and where they come from."""
-    if device.given is not None:
-        return "given", Efficiency(*[device.given.efficiency] * 4)
-    if simulate is not None:
+    if device.given is None and simulate is not None:
         from policies.memory.probe_cache import NotKept, kept, simulate_once  # compiles kernels
 
         try:
@@ -275,8 +273,16 @@ def _efficiency(
             return "simulated", _simulated(device, model, spec, question, held, run)
         except NotKept:
             pass
-    share = read_bound(device.memory, "sequential").fraction * device.derate
-    return "bound", Efficiency(*[share] * 4)
+    source: Source = "bound" if device.given is None else "given"
+    return source, Efficiency(*[closed_form_share(device)] * 4)
+
+
+def closed_form_share(device: Device) -> float:
+    """Share of the peak that reaches the engines: given, or at most by the bound of sequential
+    reads times `derate`."""
+    if device.given is not None:
+        return device.given.efficiency
+    return read_bound(device.memory, "sequential").fraction * device.derate
 
 
 def _simulated(
