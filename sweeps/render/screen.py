@@ -44,18 +44,19 @@ def print_section(section: Section) -> None:
     """Print its sentences and tables; one that is too wide for the terminal in several, each with
     the first column."""
     wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
-    for block in section.blocks:
-        match block:
-            case Say():
-                print("\n".join(textwrap.wrap(block.text, min(wide, 100))))
-            case Grid():
-                print(f"\n{block.title}" if block.title else "")
-                for columns in _bands(block, wide):
-                    rows = [[row[i] for i in columns] for row in block.rows]
-                    sides = block.sides.ljust(len(block.columns), block.sides[-1])
-                    heads = [block.columns[i] for i in columns]
-                    print_table(heads, rows, "".join(sides[i] for i in columns))
-                    print()
+    shown = [block for block in section.blocks if isinstance(block, (Say, Grid))]
+    for i, block in enumerate(shown):
+        print("\n" * bool(i), end="")
+        if isinstance(block, Say):
+            print("\n".join(textwrap.wrap(block.text, min(wide, 100))))
+            continue
+        print(f"{block.title}\n" * bool(block.title), end="")
+        sides = block.sides.ljust(len(block.columns), block.sides[-1])
+        for columns in _bands(block, wide):
+            print("\n" * (columns[1:2] != [1]), end="")
+            heads = [block.columns[i] for i in columns]
+            rows = [[row[i] for i in columns] for row in block.rows]
+            print_table(heads, rows, "".join(sides[i] for i in columns))
 
 
 def _bands(grid: Grid, wide: int) -> Iterator[list[int]]:

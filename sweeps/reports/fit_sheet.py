@@ -14,7 +14,7 @@ from sweeps.render.section import Block, Grid, Say, Section
 GIB = 2**30
 SOURCES = {
     "given": "its efficiency is given", "simulated": "simulated in a short run",
-    "bound": "at most: closed-form bound x derate; --simulate finds it for a pair",
+    "bound": "at most: closed-form bound x derate; --simulate, of a pair, measures it",
 }  # fmt: skip
 _BAR = 24
 _REQUESTS = 8
@@ -85,6 +85,7 @@ def sheet(found: Fit | Misfit) -> Section:
         Say(_bandwidth(found) + _assumed(found)),
         Say(f"Policies: memory empty, lengths predicted exactly, answers of up to {asked.limit:,}"
             " tokens allowed, classes of s3 and odma as before any answer was seen."),
+        _picture([found]),
     ])  # fmt: skip
 
 

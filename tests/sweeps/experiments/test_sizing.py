@@ -6,18 +6,24 @@ from typing import Any
 
 import pytest
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.requests.slo import Slo
-from policies.requests.workload import WorkloadSpec
+from policies.requests.workload import WorkloadSpec, workload_document
+from sweeps.experiments import sizing
 from sweeps.experiments.sizing import TOLERANCE, Asked, Target, answer, delivered, mean_output
 from sweeps.reports.size_sheet import Sized, record, sheet
 
 CARD = load_device("rtx-4090")
-WORKLOAD = WorkloadSpec.model_validate({
-    "kind": "workload", "name": "even", "arrivals": {"process": "poisson"},
-    "lengths": {"prompt": {"constant": 200}, "output": {"constant": 50}},
-})  # fmt: skip
+WORKLOAD = workload_document("constant").build(WorkloadSpec)  # 512 + 128 tokens
+CONTEXT = 512 + 64
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizing, "REQUESTS", 30)
+    monkeypatch.setattr(sizing, "WARMUP", 5)
 
 
 def target(tpot: str, per_s: float = 0.01) -> Target:
@@ -35,15 +41,16 @@ def test_least_bandwidth_of_one_request_at_a_time() -> None:
     assert accelerator is not None
     compute, model = accelerator.compute, wanted.model
     overhead_s = (compute.step_overhead + model.layers * compute.layer_overhead) * 1e-9
-    moved = model.step_weight_bytes + 225 * model.kv_token_bytes
+    moved = model.step_weight_bytes + CONTEXT * model.kv_token_bytes
     least = moved / (0.02 - overhead_s)
     assert found("bandwidth", wanted) == pytest.approx(least, rel=2 * TOLERANCE)
-    half = model.stored_as("int8", None).step_weight_bytes + 225 * model.kv_token_bytes
+    half = model.stored_as("int8", None).step_weight_bytes + CONTEXT * model.kv_token_bytes
     assert found("bandwidth", wanted, weights="int8") == pytest.approx(
         half / (0.02 - overhead_s), rel=2 * TOLERANCE
     )
     assert found("bandwidth", target("0.3ms")) is None  # the overheads alone take longer
-    assert found("bandwidth", wanted, capacity=4 << 30, weights="int8") > 0
+    with pytest.raises(DescriptionError, match="too small"):
+        found("bandwidth", wanted, capacity=4 << 30)
 
 
 def test_gather_is_how_slow_scattered_kv_may_be() -> None:
@@ -76,7 +83,7 @@ def test_the_sheet_names_the_cheapest_that_meets_it() -> None:
         Asked("gather", wanted, CARD, "bf16"),
     ]
     sized = Sized(wanted, devices, [2.0, "it has none", 3.0], CARD, asked, [3e11, None])
-    assert sized.meeting == ["rtx-4090", "a100-80gb"] and mean_output(wanted) == 50
+    assert sized.meeting == ["rtx-4090", "a100-80gb"] and mean_output(wanted) == 128
     texts = [
         block.text
         for block in sheet(sized).blocks
