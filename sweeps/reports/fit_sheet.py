@@ -4,6 +4,8 @@ pairs."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from math import inf
 from textwrap import shorten
 from typing import Any
 
@@ -16,6 +18,9 @@ SOURCES = {
     "given": "its efficiency is given", "simulated": "simulated in a short run",
     "bound": "at most: closed-form bound x derate; --simulate, of a pair, measures it",
 }  # fmt: skip
+_PICTURE = "Capacity against what models need, GiB"
+_SIZES = (0, 30, 100, inf)
+"""GiB, from one to the next on a scale of their own."""
 _BAR = 24
 _REQUESTS = 8
 """Requests whose KV a picture adds to a model's weights."""
@@ -85,7 +90,7 @@ def sheet(found: Fit | Misfit) -> Section:
         Say(_bandwidth(found) + _assumed(found)),
         Say(f"Policies: memory empty, lengths predicted exactly, answers of up to {asked.limit:,}"
             " tokens allowed, classes of s3 and odma as before any answer was seen."),
-        _picture([found]),
+        *_pictures([found]),
     ])  # fmt: skip
 
 
@@ -149,7 +154,7 @@ def listing(found: Sequence[Fit | Misfit], over: str) -> Section:
     about = f"{one}: {len(fitting)} of {len(found)} {over} fit"
     each_of = f"requests of {asked.prompt:,} + {asked.output:,} tokens, at most 256 at once"
     text = f"{about}; {each_of}. {note}~ rests on assumed numbers."
-    return Section(one, [Grid("", columns, rows, sides="<><>>>>><"), Say(text), _picture(found)])
+    return Section(one, [Grid("", columns, rows, sides="<><>>>>><"), Say(text), *_pictures(found)])
 
 
 def matrix(found: Sequence[Fit | Misfit]) -> Section:
@@ -170,7 +175,7 @@ def matrix(found: Sequence[Fit | Misfit]) -> Section:
         " More of one: bankwise fit DEVICE, fit MODEL, fit DEVICE MODEL."
     )
     grid = Grid("", ["model", "GiB", *heads], list(rows.values()))
-    return Section("What fits, and how fast", [grid, Say(note), _picture(found)])
+    return Section("What fits, and how fast", [grid, Say(note), *_pictures(found)])
 
 
 def _two_lines(name: str) -> str:
@@ -194,20 +199,21 @@ def _weights(found: Fit | Misfit) -> int:
     return found.model.weight_bytes
 
 
-def _picture(found: Sequence[Fit | Misfit]) -> Block:
-    """Capacities between the needs of models, the largest first."""
+def _pictures(found: Sequence[Fit | Misfit]) -> list[Block]:
+    """Capacities between the needs of models, the largest first, a chart for each size of them."""
     asked = found[0].question
     tokens = _REQUESTS * (asked.prompt + asked.output)
     bars = {}
     for each in found:
         used = asked.spec(each.model).gpu_memory_utilization * each.device.capacity_bytes
-        bars[each.device.name] = [0.0, 0.0, asked.cards * used / GIB]
-    for each in found:
         kv = tokens * each.model.kv_token_bytes
+        bars[each.device.name] = [0.0, 0.0, asked.cards * used / GIB]
         bars[each.model.name] = [_weights(each) / GIB, kv / GIB, 0.0]
-    most = 2 * max(size for *_, size in bars.values())
-    order = sorted(bars, key=lambda name: -sum(bars[name]))
-    shown = {name: bars[name] for name in order if sum(bars[name]) <= most}
     parts = ["weights", f"KV of {_REQUESTS} requests", "capacity less what is kept free"]
     note = "A model fits the devices above it; activations take some more."
-    return Stacks("Capacity against what models need, GiB", parts, shown, note, share=False)
+    charts: list[Block] = []
+    for low, high in pairwise(_SIZES):
+        shown = {name: bar for name, bar in bars.items() if low <= sum(bar) < high}
+        order = dict(sorted(shown.items(), key=lambda item: -sum(item[1])))
+        charts += [Stacks(_PICTURE, parts, order, note, share=False)] * bool(order)
+    return charts

@@ -91,8 +91,8 @@ def sheet(sized: Sized) -> Section:
         " price is sourced)." if sized.cheapest else "No described device meets it."
     )  # fmt: skip
     notes = (
-        "Paged, on memory that delivers one bandwidth: of a simulated device its closed-form bound x"
-        " derate, at best."
+        "Paged, on memory that delivers one bandwidth: of a simulated device its closed-form"
+        " bound x derate, at best."
         " –: no bandwidth does, for want of FLOPs or room. Gather: the least that scattered KV may"
         f" be read at, as a share of contiguous KV; {LEAST_GATHER:g}: no more was asked."
     )
