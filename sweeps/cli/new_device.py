@@ -35,6 +35,7 @@ _CHOSEN = {
     ("host", "bandwidth"): "half of PCIe 4.0 x16", ("link", "latency"): "as mlu370-x4",
 }  # fmt: skip
 """Why, where a value is neither typed nor borrowed."""
+_KIND = re.compile(r"(lp|g)?ddr\d[a-z]*|hbm\d?[a-z]*|given")
 _RATE = re.compile(r"^(\d+(?:\.\d+)?)\s*(MT/s|GT/s|Gb/s|Gbps)?$")
 
 
@@ -44,14 +45,6 @@ class Written(NamedTuple):
     file: Path
     device: Device
     notes: list[str]
-
-
-class _Memory(NamedTuple):
-    """How the file describes the memory: its lines, its peak in GB/s, and a note."""
-
-    lines: list[str]
-    peak: float
-    note: str
 
 
 def new_device(
@@ -70,29 +63,33 @@ def new_device(
         raise DescriptionError("exists; give another name, or remove it", file)
     if (sixteen := flops.get("fp16", flops.get("bf16"))) is None:
         raise DescriptionError(f"expected fp16=... or bf16=...; got {', '.join(flops)}", "--flops")
+    for option, number in (("--width", width), ("--engines", engines)):
+        if number < 1:
+            raise DescriptionError(f"expected 1 or more; got {number}", option)
     mts = _rate(rate)
     try:
         size = int(parse_quantity(capacity, "size"))
     except ValueError as error:
         raise DescriptionError(str(error), "--capacity") from None
-    found = _memory(memory, mts, int(width), size)
-    simulated = "memory: given" not in found.lines
-    base = load(find("accelerators", like or _nearest_base(memory)))
+    described, note = _memory(memory, mts, width, size)
+    peak = mts * width / 8000
+    # a GPU on LPDDR, or on HBM
+    nearest_base = "jetson-agx-orin" if re.match("(lp)?ddr", memory.lower()) else "a100-80gb"
+    base = load(find("accelerators", like or nearest_base))
     complete(base)
-    host = {"host": {"bandwidth": "16GB/s"}}
-    links = {"link": {"bandwidth": link, "latency": "10us"}} if link else {}
-    stated: dict[str, Any] = {"compute": {"fp16": sixteen, "bf16": sixteen, **flops}, **links}
-    if simulated:
-        port = f"{2 * found.peak / int(engines):.4g}GB/s"
-        stated["dma"] = {"engines": int(engines), "port_bandwidth": port}
+    stated: dict[str, Any] = {"compute": {"fp16": sixteen, "bf16": sixteen, **flops}}
+    if simulated := "memory: given" not in described:
+        port = f"{2 * peak / engines:.4g}GB/s"
+        stated["dma"] = {"engines": engines, "port_bandwidth": port}
+    stated |= {"link": {"bandwidth": link, "latency": "10us"}} if link else {}
+    merged = _merged(base, stated | {"host": {"bandwidth": "16GB/s"}}, simulated)
     typed = {("compute", key) for key in flops} | {("dma", "engines"), ("link", "bandwidth")}
-    merged = _merged(base, stated, simulated) | host
-    summary = f"{name}, {capacity} of {memory} on {width} bits, {mts * int(width) / 8000:,.4g} GB/s"
+    summary = f"{name}, {capacity} of {memory} on {width} bits, {peak:,.4g} GB/s"
     lines = [
         "kind: accelerator", f"name: {name}", f"summary: {to_yaml_flow(summary)}", "sources:",
         "  typed: numbers given to bankwise device new; name their data sheet here",
         "  computed: from the other numbers here", "  assumed: no public source; chosen here",
-        *found.lines, f"capacity: {{value: {capacity}, source: typed}}",
+        *described, f"capacity: {{value: {capacity}, source: typed}}",
         *_lines(merged, typed, f"as {base.data['name']}"),
     ]  # fmt: skip
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -101,7 +98,7 @@ def new_device(
     except BaseException:
         file.unlink()
         raise
-    return Written(file, device, [found.note, *_checked(device, mts, int(width))])
+    return Written(file, device, [note, *_checked(device, mts, width)])
 
 
 def _rate(text: str) -> float:
@@ -112,48 +109,39 @@ def _rate(text: str) -> float:
     return float(match[1]) * (1 if match[2] in (None, "MT/s") else 1000)
 
 
-def _nearest_base(memory: str) -> str:
-    """Whose undocumented numbers are borrowed: a GPU on LPDDR, or on HBM."""
-    return "jetson-agx-orin" if "ddr" in memory and "gddr" not in memory else "a100-80gb"
-
-
-def _memory(asked: str, mts: float, width: int, capacity: int) -> _Memory:
-    """The nearest shipped memory of the kind at this rate, or a given one."""
+def _memory(asked: str, mts: float, width: int, capacity: int) -> tuple[list[str], str]:
+    """The lines that describe it, by the nearest shipped memory of the kind at this rate or as a
+    given bandwidth; and a note on which."""
     shipped = [name for name in names("memories") if not name.startswith(("ramulator", "dramsys"))]
-    peak = mts * width / 8000
-    given = [f"memory: {GIVEN}", "given:", f"  bandwidth: {{value: {peak:.6g}GB/s, source: typed}}",
-             f"  efficiency: {{value: {EFFICIENCY}, source: assumed}}"]  # fmt: skip
-    kinds = sorted({name.split("-")[0] for name in shipped})
+    if asked not in shipped and not _KIND.fullmatch(asked.lower()):
+        raise DescriptionError(f"no such memory {asked!r}; {nearest(asked, shipped)}", "--memory")
     fitting = [name for name in shipped if name == asked or name.split("-")[0] == asked.lower()]
     found = {name: load_device(name).memory for name in sorted(fitting, key=len)}
-    off = {name: _own_rate(memory) / mts for name, memory in found.items()}
-    near = [name for name in found if RATES[0] <= 1 / off[name] <= RATES[1]]
-    if asked.lower() == GIVEN or not near:
-        if not re.fullmatch(r"[a-z]+\d*[a-z]*|given", asked.lower()):
-            raise DescriptionError(
-                f"no such memory {asked!r}; {nearest(asked, shipped)}", "--memory"
-            )
-        why = f"no {asked} near {mts:,.0f} MT/s ships, only {', '.join(kinds)}"
-        note = "asked for" if asked.lower() == GIVEN else why
-        note = f"memory given, not simulated: {note}; efficiency {EFFICIENCY} assumed"
-        return _Memory(given, peak, note)
+    off = {name: mts / _own_rate(memory) for name, memory in found.items()}
+    near = [name for name in found if RATES[0] <= off[name] <= RATES[1]]
+    if not near:
+        kinds = ", ".join(sorted({name.split("-")[0] for name in shipped}))
+        why = f"no {asked} near {mts:,.0f} MT/s ships, only {kinds}"
+        why = "asked for" if asked.lower() == GIVEN else why
+        return [
+            f"memory: {GIVEN}", "given:",
+            f"  bandwidth: {{value: {mts * width / 8000:.6g}GB/s, source: typed}}",
+            f"  efficiency: {{value: {EFFICIENCY}, source: assumed}}",
+        ], f"memory given, not simulated: {why}; efficiency {EFFICIENCY} assumed"  # fmt: skip
     name = min(near, key=lambda name: abs(1 - off[name]))
     memory = found[name]
     bits = memory.organisation.width_bits * memory.organisation.pseudochannels
     if width % bits:
         raise DescriptionError(f"expected a multiple of {bits}, a channel of {name}", "--width")
-    channels = width // bits
-    changes = _size(name, memory, -(-capacity // channels))
+    changes = _size(name, memory, -(-capacity * bits // width))
     if abs(off[name] - 1) > 1e-3:
         tck = 1000 * memory.clock.beats_per_ck / mts
         changes["clock.tCK"] = f'{{value: {tck:.6g}ns, source: computed, note: "{mts:,.0f} MT/s"}}'
     lines = [f"memory: {name}"] + ["memory_set:"] * bool(changes)
     lines += [f"  {path}: {value}" for path, value in changes.items()]
     note = f'"{width} bits of {bits} each"'
-    lines.append(f"channels: {{value: {channels}, source: computed, note: {note}}}")
-    return _Memory(
-        lines, peak, f"memory {name}: the nearest that ships, {_own_rate(memory):,.0f} MT/s"
-    )
+    lines.append(f"channels: {{value: {width // bits}, source: computed, note: {note}}}")
+    return lines, f"memory {name}: the nearest that ships, {_own_rate(memory):,.0f} MT/s"
 
 
 def _own_rate(memory: MemorySpec) -> float:
@@ -163,22 +151,23 @@ def _own_rate(memory: MemorySpec) -> float:
 
 def _size(name: str, memory: MemorySpec, needed: int) -> dict[str, str]:
     """The smallest density, and as few ranks, that hold so many bytes a channel."""
-    fields = [f"{f.field}:{f.bits}" if f.bits else f.field for f in memory.address_map]
-    densities = load(find("memories", name))
-    complete(densities)
+    described = load(find("memories", name))
+    complete(described)
     sizes = {
         density: load_device(name, [f"density={density}"]).memory.organisation.capacity_bytes
-        for density in (densities.data.get("densities") or {})
+        for density in (described.data.get("densities") or {})
     } or {"": memory.organisation.capacity_bytes}
     for ranks in (1, 2):
         for density, size in sorted(sizes.items(), key=lambda item: item[1]):
             if ranks * size >= needed:
-                found = {"density": f"{{value: {density}, source: assumed}}"} if density else {}
+                found: dict[str, Any] = {"density": density} if density else {}
                 if ranks > 1:
-                    order = ", ".join([*fields, "rank:1"])
-                    found["organisation.ranks"] = "{value: 2, source: assumed}"
-                    found["address_map"] = f"{{value: [{order}], source: assumed}}"
-                return found
+                    order = [*described.data["address_map"], "rank:1"]
+                    found |= {"organisation.ranks": 2, "address_map": order}
+                return {
+                    path: f"{{value: {to_yaml_flow(value)}, source: assumed}}"
+                    for path, value in found.items()
+                }
     most = 2 * max(sizes.values()) / 2**30
     raise DescriptionError(
         f"a channel of {name} holds {most:g} GiB at most; needed: {needed / 2**30:,.4g} GiB; "
@@ -233,7 +222,7 @@ def asked(given: dict[str, Any]) -> dict[str, Any]:
     """What is missing of ASKED, from the terminal. Raises DescriptionError where there is none."""
     import typer
 
-    missing = [key for key in ASKED if not given[key]]
+    missing = [key for key in ASKED if given[key] in (None, [])]
     if missing and not sys.stdin.isatty():
         options = ", ".join(f"--{key}" for key in missing)
         raise DescriptionError(f"needs {options} (asked for on a terminal)", "device new")
