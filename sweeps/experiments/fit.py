@@ -163,7 +163,7 @@ class Fit:
 
     def policies(self) -> dict[str, tuple[int, int]]:
         """(slots of one request at its full length, requests that memory holds) of each policy."""
-        return {name: _held(kind, self) for name, kind in POLICIES.items()}
+        return {name: _held(name, self) for name in POLICIES}
 
 
 @dataclass(frozen=True)
@@ -246,13 +246,12 @@ def _allocator(name: str, layout: KvLayout, question: Question, requests: int) -
     return POLICIES[name](layout, requests, limits, POLICIES[name].Options(name=name))
 
 
-def _held(kind: type[Allocator], found: Fit) -> tuple[int, int]:
+def _held(name: str, found: Fit) -> tuple[int, int]:
     """Requests of exact prediction come until one is refused; those that store as they grow with
     all that they will store."""
     question = found.question
     demand = Demand(question.prompt, 0, Prediction(float(question.output)), output=question.output)
     stored = question.prompt + question.output - 1
-    name = kind.Options.model_fields["name"].default
     allocator = _allocator(name, found.layout, question, found.layout.slots // stored + 1)
     count = 0
     while count < len(allocator.stored) and allocator.reserve(count, demand, stored):

@@ -29,7 +29,10 @@ from sweeps.experiments.fit import closed_form_share
 from sweeps.experiments.goodput import NoRate, largest_rate
 
 WARMUP, REQUESTS, SEED = 50, 200, (1, 1)
-"""Of each run (assumed): enough for the ninth decile of latencies to a few per cent."""
+"""Of a run at a rate (assumed): enough for the ninth decile of latencies to a few per cent."""
+SATURATED = (256, 512)
+"""Warm-up and other requests where all wait: more than may run at once, so that some do to the end
+of what counts."""
 TOLERANCE = 0.04
 """Relative; of every bandwidth, gather ratio and load that is found."""
 AMPLE = 64
@@ -127,20 +130,21 @@ def _served(
         memory=FidelitySpec(efficiency=1.0), policy=PagedOptions(indirection=slower),
     )  # fmt: skip
     device = _with(asked.device, bandwidth, asked.capacity)
-    found = serve(device, target.model, spec, requests, seed=1, warmup_requests=WARMUP)
+    warm = WARMUP if rate_per_s else SATURATED[0]
+    found = serve(device, target.model, spec, requests, seed=1, warmup_requests=warm)
     share = 1.0
     if target.slo is not None:
         times = (found.arrival_s, found.first_token_s, found.finish_s)
         attained = target.slo.attained(*times, requests.output_tokens)
-        share = float(attained[WARMUP:].mean())
+        share = float(attained[warm:].mean())
     return share, float(found.metrics["output_tokens_per_s"])
 
 
 def _requests(target: Target, rate_per_s: float | None) -> Requests:
-    workload = target.workload
-    if rate_per_s is None:
-        workload = workload.model_copy(update={"arrivals": ALL_AT_ONCE})
-    return generate(workload, WARMUP + REQUESTS, rate_per_s, SEED)
+    if rate_per_s is not None:
+        return generate(target.workload, WARMUP + REQUESTS, rate_per_s, SEED)
+    waiting = target.workload.model_copy(update={"arrivals": ALL_AT_ONCE})
+    return generate(waiting, sum(SATURATED), None, SEED)
 
 
 def mean_output(target: Target) -> float:

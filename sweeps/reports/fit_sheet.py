@@ -108,10 +108,11 @@ def _memory(found: Fit) -> Grid:
 
 def _rate(found: Fit, phase: str, rate: float) -> list[str]:
     """A rate as text, marked where it rests on assumed numbers."""
-    return [("~" if phase in found.assumed() else "") + _short(rate)]
+    return [("~" if phase in found.assumed() else "") + rate_text(rate)]
 
 
-def _short(rate: float) -> str:
+def rate_text(rate: float) -> str:
+    """With three digits, or all before the point."""
     return f"{rate:,.{(rate < 100) + (rate < 10)}f}"
 
 

@@ -9,8 +9,7 @@ from hwmodel.specs.device import Device
 from sweeps.experiments.fit import NARROWER
 from sweeps.experiments.sizing import LEAST_GATHER, Asked, Target, delivered, mean_output
 from sweeps.render.section import Grid, Say, Section
-
-GIB = 2**30
+from sweeps.reports.fit_sheet import GIB, rate_text
 
 
 class Sized(NamedTuple):
@@ -76,7 +75,7 @@ def sheet(sized: Sized) -> Section:
         key=lambda item: -item[1] if isinstance(item[1], float) else 1.0,
     ):
         figures = [f"{device.capacity_bytes / GIB:,.0f}", f"{delivered(device) / 1e9:,.0f}"]
-        carried = [f"{load:,.3g}"] if isinstance(load, float) else ["–"]
+        carried = [rate_text(load)] if isinstance(load, float) else ["–"]
         if target.slo is not None:
             carried.append(f"{load * mean:,.0f}" if isinstance(load, float) else "–")
         why = "no load attains it" if load is None else shorten(str(load), 60, placeholder=" ...")

@@ -24,6 +24,7 @@ CONTEXT = 512 + 64
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizing, "REQUESTS", 30)
     monkeypatch.setattr(sizing, "WARMUP", 5)
+    monkeypatch.setattr(sizing, "SATURATED", (60, 60))
 
 
 def target(tpot: str, per_s: float = 0.01) -> Target:
