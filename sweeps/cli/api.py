@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sweeps.cli.new_device import Written
     from sweeps.cli.result import Compared, Result
     from sweeps.experiments.sweep import Given
     from sweeps.render.frame import Frame
@@ -101,21 +100,6 @@ def bandwidth(device: str | Path, pattern: str | Iterable[str] = (), *, set: Set
     asked = [pattern] if isinstance(pattern, str) else list(pattern)
     found = measure_patterns(loaded, asked)
     return Frame(loaded.name, found, [bandwidth_grid(found)])
-
-
-def new_device(
-    name: str, *, memory: str, rate: str, width: int, capacity: str, flops: Mapping[str, str],
-    engines: int, link: str | None = None, like: str | None = None, out: str | Path = ".",
-) -> Written:  # fmt: skip
-    """Write NAME.yaml into `out` and check it, as `bankwise device new`: `file`, `device`, `notes`.
-
-    flops: peaks by type, such as {"fp16": "42.5TFLOPS"}. Raises DescriptionError."""
-    from sweeps.cli.new_device import new_device as write
-
-    return write(
-        name, memory=memory, rate=rate, width=width, capacity=capacity, flops=dict(flops),
-        engines=engines, link=link, like=like, out=Path(out),
-    )  # fmt: skip
 
 
 def assignments(set: Set) -> list[str]:

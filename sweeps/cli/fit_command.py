@@ -39,7 +39,7 @@ def fit(
     json: Json = False,
     overrides: Set = None,
 ) -> None:
-    """Does a model fit a device, with how many requests, and how fast?
+    """Say whether a model fits a device, for how many requests, and how fast.
 
     With a device or a model alone: a line for each of the library; with neither: all pairs.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,8 +48,8 @@ class Written(NamedTuple):
 
 
 def new_device(
-    name: str, *, memory: str, rate: str, width: int, capacity: str, flops: dict[str, str],
-    engines: int, link: str | None = None, like: str | None = None, out: Path = Path(),
+    name: str, *, memory: str, rate: str, width: int, capacity: str, flops: Mapping[str, str],
+    engines: int, link: str | None = None, like: str | None = None, out: str | Path = ".",
 ) -> Written:  # fmt: skip
     """Write NAME.yaml into `out` and check it. Raises DescriptionError; then nothing is left.
 
@@ -58,7 +58,7 @@ def new_device(
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
         raise DescriptionError(f"expected small letters, digits and hyphens; got {name!r}", "NAME")
-    file = out / f"{name}.yaml"
+    file = Path(out) / f"{name}.yaml"
     if file.exists():
         raise DescriptionError("exists; give another name, or remove it", file)
     if (sixteen := flops.get("fp16", flops.get("bf16"))) is None:

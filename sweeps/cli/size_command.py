@@ -35,7 +35,7 @@ def size(
     jobs: Jobs = None,
     json: Json = False,
 ) -> None:
-    """Which device, bandwidth, capacity, weights and gather cost meet a service-level objective?
+    """Find which device, bandwidth, capacity and weights meet an objective.
 
     Each described device, then the least bandwidth of one by capacity and format of the weights.
     """

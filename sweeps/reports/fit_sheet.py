@@ -70,17 +70,16 @@ def sheet(found: Fit | Misfit) -> Section:
     many = f"{found.held:,} requests of {asked.prompt:,} + {asked.output:,} tokens at once"
     cap = " (max_num_seqs)" * (found.held == 256)
     text = f"{title}: fits, with {found.layout.slots:,} tokens of KV: {many}{cap}."
-    policies = [
-        [name, f"{slots:,}", f"{count:,}"] for name, (slots, count) in found.policies().items()
-    ]
+    held = found.policies().items()
+    policies = [[name, f"{slots:,}", f"{count:,}"] for name, (slots, count) in held]
     rates = [
-        ["decode", str(one.batch), *_rate(found, "decode", one.tokens_per_s),
+        ["decode", str(one.batch), _rate(found, "decode", one.tokens_per_s),
          f"{1e3 * one.seconds:,.1f} ms a token", one.bound]
         for one in (found.alone, *([found.full] if found.held > 1 else []))
     ]  # fmt: skip
     first = f"{1e3 * found.prefill.seconds:,.0f} ms to the first token"
     speed = _rate(found, "prefill", found.prefill.tokens_per_s)
-    rates.append(["prefill", "1", *speed, first, found.prefill.bound])
+    rates.append(["prefill", "1", speed, first, found.prefill.bound])
     columns = ["", "requests", "tokens/s", "time", "bound by"]
     return Section(title, [
         Say(text, "verdict"),
@@ -106,9 +105,9 @@ def _memory(found: Fit) -> Grid:
     return Grid("Memory of a card", ["", "GiB", "share", ""], rows, sides="<>><")
 
 
-def _rate(found: Fit, phase: str, rate: float) -> list[str]:
+def _rate(found: Fit, phase: str, rate: float) -> str:
     """A rate as text, marked where it rests on assumed numbers."""
-    return [("~" if phase in found.assumed() else "") + rate_text(rate)]
+    return "~" * (phase in found.assumed()) + rate_text(rate)
 
 
 def rate_text(rate: float) -> str:
@@ -146,9 +145,9 @@ def listing(found: Sequence[Fit | Misfit], over: str) -> Section:
             continue
         rows.append([
             *start, f"{each.layout.slots:,}", f"{each.held:,}",
-            *_rate(each, "decode", each.alone.tokens_per_s),
-            *_rate(each, "decode", each.full.tokens_per_s),
-            *_rate(each, "prefill", each.prefill.tokens_per_s), each.full.bound,
+            _rate(each, "decode", each.alone.tokens_per_s),
+            _rate(each, "decode", each.full.tokens_per_s),
+            _rate(each, "prefill", each.prefill.tokens_per_s), each.full.bound,
         ])  # fmt: skip
     fitting = [each for each in found if isinstance(each, Fit)]
     note = _bandwidth(fitting[0]) if fitting and over == "models" else ""
@@ -163,15 +162,18 @@ def matrix(found: Sequence[Fit | Misfit]) -> Section:
     devices = list(dict.fromkeys(each.device.name for each in found))
     rows: dict[str, list[str]] = {}
     for each in sorted(found, key=_weights):
-        text = _instead(each, True) if isinstance(each, Misfit) else "".join(
-            _rate(each, "decode", each.alone.tokens_per_s))  # fmt: skip
+        if isinstance(each, Misfit):
+            text = _instead(each, True)
+        else:
+            text = _rate(each, "decode", each.alone.tokens_per_s)
         rows.setdefault(each.model.name, [each.model.name, f"{_weights(each) / GIB:,.0f}"])
         rows[each.model.name].append(text)
     heads = [_two_lines(name) for name in devices]
     fitting = sum(each.fits for each in found)
     note = (
-        f"{fitting} of {len(found)} pairs fit. Decode tokens/s of one request in the model's own"
-        " format, an upper limit where memory is simulated; ~ rests on assumed numbers."
+        f"{fitting} of {len(found)} pairs fit. Decode tokens/s of one request with weights in"
+        f" {found[0].question.weights or 'their own format'}, an upper limit where memory is"
+        " simulated; ~ rests on assumed numbers."
         " 8 bit, 4 bit, 2x: fits with such weights (int8, w4a16), or so many cards. –: neither."
         " More of one: bankwise fit DEVICE, fit MODEL, fit DEVICE MODEL."
     )
@@ -192,8 +194,8 @@ def _instead(found: Misfit, short: bool = False) -> str:
         return "–" if short else shorten(found.why, 50, placeholder=" ...")
     if not short:
         return f"fits with {change_text(found.change)}"
-    cards = found.change.get("cards")
-    return _BITS[found.change["weights"]] if cards is None else f"{cards}x"
+    names = {"cards": lambda many: f"{many}x", "weights": _BITS.__getitem__}
+    return " ".join(names[key](value) for key, value in found.change.items())
 
 
 def _weights(found: Fit | Misfit) -> int:
