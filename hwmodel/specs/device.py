@@ -123,16 +123,16 @@ def device_names() -> list[str]:
     return names("accelerators") + names("memories")
 
 
-def load_device(name_or_path: str, overrides: Iterable[str] = (), variants: bool = True) -> Device:
+def load_device(name_or_path: str, overrides: Iterable[str] = ()) -> Device:
     """Read, override and check a device. Raises DescriptionError.
 
     `name_or_path`: a shipped accelerator or memory, or a YAML file of either kind. As described,
-    without overrides, its plausible `variants` are checked as well.
+    without overrides, its plausible variants are checked as well.
     """
     document = load(_find_device(name_or_path))
     given = _parsed(overrides)
     device = _resolved(document, given)
-    if variants and device.plausible and not given:
+    if device.plausible and not given:
         _check_variants(document.file, document.digest)
     return device
 

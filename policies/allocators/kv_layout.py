@@ -302,15 +302,11 @@ def kv_layout(
                 f" {model.kv_token_bytes} B each, beside {base + kept_bytes} B"
             )
     if not slots:
-
-        def gib(size: int) -> str:
-            return f"{size / 2**30:,.4g} GiB"
-
         raise DescriptionError(
-            f"{device.name} is too small for {model.name}: the weights take "
-            f"{gib(model.weight_bytes)} of {gib(budget)} ({gpu_memory_utilization:g} of "
-            f"{gib(device.capacity_bytes)}{f', less {gib(kept_bytes)}' if kept_bytes else ''}), and"
-            f" nothing is left for the KV of {SLOT_ALIGN_TOKENS} tokens"
+            f"{device.name} is too small for {model.name}: the weights take {model.weight_bytes} B "
+            f"of {budget} B ({gpu_memory_utilization:g} of {device.capacity_bytes} B"
+            f"{f', less {kept_bytes} B for others' if kept_bytes else ''}), and nothing "
+            f"is left for the KV of {SLOT_ALIGN_TOKENS} tokens, {model.kv_token_bytes} B each"
         )
     return KvLayout(
         base, slots, model.layers, model.kv_heads, model.kv_head_bytes, dims, model.attention.halves

@@ -115,7 +115,7 @@ def _of_library(
     if overrides and "device" not in given:
         raise _mistake("needs a DEVICE, whose description it overrides", "--set")
     chosen = [given["device"]] if "device" in given else names("accelerators")
-    devices = [load_device(name, overrides, "device" in given) for name in chosen]
+    devices = [load_device(name, overrides) for name in chosen]
     if devices[0].accelerator is None:
         raise _mistake("is a memory; a model needs an accelerator", devices[0].name)
     models = [given["model"]] if "model" in given else names("models")

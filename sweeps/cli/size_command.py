@@ -49,7 +49,7 @@ def size(
     target = _target(model, workload, slo, rate, tokens_per_s, cards)
     base = None if device is None else load_device(device)
     workers = worker_count(jobs, None)
-    devices = [load_device(name, variants=False) for name in names("accelerators")]
+    devices = [load_device(name) for name in names("accelerators")]
     if base is not None and base.name not in {each.name for each in devices}:
         devices.append(base)
     loads = _answers("devices", [Asked("load", target, each) for each in devices], workers)

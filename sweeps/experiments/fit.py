@@ -196,6 +196,12 @@ def _fit(device: Device, model: TransformerSpec, question: Question, simulate: b
     part = model_of_a_card(spec, model)
     routing = None if part.experts is None else Routing(part.experts, spec.routing, 0)
     steps = StepModel(device, part, question.cards, routing=routing)
+    room = device.capacity_bytes * spec.gpu_memory_utilization - activation_bytes(spec, part)
+    if part.weight_bytes >= room:
+        taken, left = part.weight_bytes / 2**30, max(room, 0) / 2**30
+        raise DescriptionError(
+            f"the weights take {taken:,.1f} GiB of a card, which has {left:,.1f} for weights and KV"
+        )
     layout = kv_region(device, part, spec)
     longest = question.prompt + question.output
     if longest > part.max_position:
