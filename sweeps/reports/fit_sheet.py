@@ -66,7 +66,7 @@ def sheet(found: Fit | Misfit) -> Section:
         cards = f"up to {CARDS[-1]} cards" if linked else "more cards (no link is described)"
         change = f"Neither {' nor '.join(NARROWER)} weights nor {cards} would do."
         change = f"It fits with {change_text(found.change)}." if found.change else change
-        return Section(title, [Say(f"{title}: does not fit. {found.why}. {change}", "verdict")])
+        return Section(title, [Say(f"{title}: does not fit, {found.why}. {change}", "verdict")])
     many = f"{found.held:,} requests of {asked.prompt:,} + {asked.output:,} tokens at once"
     cap = " (max_num_seqs)" * (found.held == 256)
     text = f"{title}: fits, with {found.layout.slots:,} tokens of KV: {many}{cap}."
