@@ -97,14 +97,17 @@ def answer(asked: Asked) -> float | None:
 
 def _load(asked: Asked, own: float) -> float | None:
     """Requests a second that attain the objective; without one output tokens a second."""
+    target = asked.target
     saturated = _served(asked, own, None)[1]
-    if asked.target.slo is None:
+    if target.slo is None:
         return saturated
-    guess = saturated / mean_output(asked.target)
     try:
-        return largest_rate(lambda rate: _meets(asked, own, rate), guess, TOLERANCE)
+        guess = saturated / mean_output(target)
+        found = largest_rate(lambda rate: _meets(asked, own, rate), guess, TOLERANCE)
     except NoRate:
         return None
+    near = found < target.per_s <= found * (1 + TOLERANCE)
+    return target.per_s if near and _meets(asked, own, target.per_s) else found
 
 
 def _meets(asked: Asked, bandwidth: float, per_s: float, slower: float = 1.0) -> bool:
