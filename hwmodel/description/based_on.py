@@ -143,7 +143,7 @@ def _borrow(accelerator: Document, base: Document) -> None:
     if same_memory and "plausible" in base.data and "plausible" not in accelerator.data:
         accelerator.graft(("plausible",), base, ("plausible",))
     given = accelerator.data.get("memory") == "given"
-    for path in _paths(base):
+    for path in borrowed(base):
         if given and path[0] not in ("work", "compute"):
             continue
         group = accelerator.get(path[:1])
@@ -155,7 +155,8 @@ def _borrow(accelerator: Document, base: Document) -> None:
             )
 
 
-def _paths(base: Document) -> list[KeyPath]:
+def borrowed(base: Document) -> list[KeyPath]:
+    """What an accelerator that is based on this one borrows, where it does not say it itself."""
     found: list[KeyPath] = []
     for path in _BORROWED:
         group = base.get(path[:1])

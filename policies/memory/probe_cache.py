@@ -47,6 +47,23 @@ def simulate_once(
     return found
 
 
+class NotKept(Exception):
+    """What was asked for has not been simulated yet."""
+
+
+def kept(
+    device: Device, descriptors: Descriptors, *, warmup_ns: float = 0.0,
+    measure_ns: float = math.inf,
+) -> SystemResult:  # fmt: skip
+    """What `simulate_once` would find without simulating. Raises NotKept."""
+    folder = _folder(os.environ.get(PLACE))
+    key = _key(device, descriptors, warmup_ns, measure_ns)
+    found = None if folder is None else _read(folder / key[:2] / f"{key[2:]}.json")
+    if found is None:
+        raise NotKept
+    return found
+
+
 def _key(device: Device, descriptors: Descriptors, warmup_ns: float, measure_ns: float) -> str:
     digest = hashlib.sha256(f"{device.digest} {warmup_ns!r} {measure_ns!r}".encode())
     for column in descriptors:

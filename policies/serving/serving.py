@@ -17,7 +17,7 @@ from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.capabilities import Learns, report_of
-from policies.allocators.kv_layout import LAYOUTS, KvOrder, kv_layout
+from policies.allocators.kv_layout import LAYOUTS, KvLayout, KvOrder, kv_layout
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import POLICIES, PolicySpec
 from policies.engines.engine import EngineOptions
@@ -288,6 +288,16 @@ def activation_bytes(spec: ServingSpec, part: TransformerSpec) -> int:
     return peak_activation_bytes(part, spec.tensor_parallel, tokens, engine.sequence_cap)
 
 
+def kv_region(device: Device, part: TransformerSpec, spec: ServingSpec) -> KvLayout:
+    """Where the KV of a card lies: what weights, activations, the predictor and the share that is
+    kept free leave. `part` is its shard of the model. Raises DescriptionError if nothing is left.
+    """
+    kept = spec.predictor.on_card_bytes + activation_bytes(spec, part)
+    return kv_layout(
+        device, part, spec.gpu_memory_utilization, spec.kv_layout, kept, spec.kv_tokens
+    )
+
+
 def build_replica(
     device: Device, part: TransformerSpec, spec: ServingSpec, requests: Requests,
     predicted: Predictions, metrics: Metrics, seed: int | tuple[int, ...],
@@ -299,10 +309,7 @@ def build_replica(
     predicted: of all requests. metrics: collects what the replica does.
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
-    kept = spec.predictor.on_card_bytes + activation_bytes(spec, part)
-    layout = kv_layout(
-        device, part, spec.gpu_memory_utilization, spec.kv_layout, kept, spec.kv_tokens
-    )
+    layout = kv_region(device, part, spec)
     outputs = metrics.output
     limits = Limits(
         int(spec.engine.max_tokens or outputs.max(initial=1)),

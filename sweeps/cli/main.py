@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from sweeps.cli import memory_commands, model_commands
+from sweeps.cli import device_command, memory_commands, model_commands
 from sweeps.cli.explain_command import explain
 from sweeps.cli.export_command import export
+from sweeps.cli.fit_command import fit
 from sweeps.cli.options import (
     AT_FAULT,
     DONE,
@@ -26,12 +27,13 @@ from sweeps.cli.options import (
     Set,
 )
 from sweeps.cli.schedule_command import schedule_check
+from sweeps.cli.size_command import size
 from sweeps.cli.validate_command import validate
 
 app = typer.Typer(
     name="bankwise",
     help="Which KV-cache layout serves the most tokens on a memory device, and why.",
-    epilog="Begin with: bankwise run quickstart",
+    epilog="Begin with: bankwise fit, then bankwise run quickstart",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -56,10 +58,13 @@ def _main(
     pass
 
 
+app.command()(fit)
+app.command()(size)
 for _name, _command in memory_commands.COMMANDS.items():
     app.command(_name)(_command)
 app.command("models")(model_commands.models)
 app.add_typer(model_commands.app, name="model")
+app.add_typer(device_command.app, name="device")
 app.command()(explain)
 app.command()(export)
 app.command()(validate)

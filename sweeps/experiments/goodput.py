@@ -93,9 +93,11 @@ def goodput_task(experiment: ExperimentSpec) -> float:
         raise DescriptionError(str(error)) from None
 
 
-def largest_rate(attains: Callable[[float], bool], guess: float) -> float:
+def largest_rate(
+    attains: Callable[[float], bool], guess: float, tolerance: float = TOLERANCE
+) -> float:
     """The largest rate that attains, by doubling or halving the guess and then bisection of the
-    logarithm; within TOLERANCE. Raises NoRate."""
+    logarithm; within the relative tolerance. Raises NoRate."""
     low, high = guess, guess
     if attains(guess):
         while attains(high := 2 * high):
@@ -110,7 +112,7 @@ def largest_rate(attains: Callable[[float], bool], guess: float) -> float:
             high = low
             if low <= guess / 2**_DOUBLINGS:
                 raise NoRate(f"no rate attains the objective, not even {low:.3g} requests/s")
-    while high > low * (1 + TOLERANCE):
+    while high > low * (1 + tolerance):
         middle = math.sqrt(low * high)
         if attains(middle):
             low = middle

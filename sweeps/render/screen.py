@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from hwmodel.specs.device import Device
-from sweeps.render.section import Grid
+from sweeps.render.section import Grid, Say, Section
 from sweeps.results.store import plain
 
 _CONFIDENCE = {"A": "two open sources", "B": "one source", "C": "derived", "D": "assumed in part"}
@@ -31,10 +34,45 @@ def print_table(columns: list[str], rows: list[list[str]], sides: str = "<") -> 
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading, side in zip(columns, sides.ljust(len(columns), sides[-1]), strict=True):
-        table.add_column(heading, justify="left" if side == "<" else "right")
+        table.add_column(heading.replace(" ", "\n", 1), justify="left" if side == "<" else "right")
     for row in rows:
         table.add_row(*row)
     Console(markup=False, highlight=False, emoji=False).print(table)
+
+
+def print_section(section: Section) -> None:
+    """Print its sentences and tables; one that is too wide for the terminal in several, each with
+    the first column."""
+    wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
+    shown = [block for block in section.blocks if isinstance(block, (Say, Grid))]
+    for i, block in enumerate(shown):
+        print("\n" * bool(i), end="")
+        if isinstance(block, Say):
+            print("\n".join(textwrap.wrap(block.text, min(wide, 100))))
+            continue
+        print(f"{block.title}\n" * bool(block.title), end="")
+        sides = block.sides.ljust(len(block.columns), block.sides[-1])
+        for columns in _bands(block, wide):
+            print("\n" * (columns[1:2] != [1]), end="")
+            heads = [block.columns[i] for i in columns]
+            rows = [[row[i] for i in columns] for row in block.rows]
+            print_table(heads, rows, "".join(sides[i] for i in columns))
+
+
+def _bands(grid: Grid, wide: int) -> Iterator[list[int]]:
+    """Columns that stand side by side on so many letters, the first in each."""
+    widths = [
+        max(map(len, (*heading.split(" ", 1), *(row[i] for row in grid.rows))))
+        for i, heading in enumerate(grid.columns)
+    ]
+    band, used = [0], widths[0]
+    for i, width in enumerate(widths[1:], 1):
+        if used + width + 2 > wide and len(band) > 1:
+            yield band
+            band, used = [0], widths[0]
+        band.append(i)
+        used += width + 2
+    yield band
 
 
 def table_text(columns: list[str], rows: list[list[str]], sides: str = "<") -> str:

@@ -34,6 +34,8 @@ class Grid:
     marked: frozenset[int] = frozenset()
     text: bool = False
     """Whether the cells are words rather than figures."""
+    sides: str = "<>"
+    """On a terminal: `<` or `>` for each column, the last for those after it too."""
 
 
 @dataclass(frozen=True)

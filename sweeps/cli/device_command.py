@@ -1,0 +1,58 @@
+"""The commands about single devices. Imports stay inside, as in `cli`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Device descriptions.", no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def _device() -> None:
+    """Device descriptions."""
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Of the device; the file is NAME.yaml.")],
+    memory: Annotated[
+        str | None, typer.Option(help="lpddr5x, hbm2e, ...; given: no timings.")
+    ] = None,
+    rate: Annotated[str | None, typer.Option(metavar="8533MT/s", help="Of a pin.")] = None,
+    width: Annotated[int | None, typer.Option(metavar="BITS", help="Of the whole bus.")] = None,
+    capacity: Annotated[str | None, typer.Option(metavar="64GiB")] = None,
+    flops: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[TYPE=]42.5TFLOPS", help="Dense peak, of fp16 by default; repeatable."
+        ),
+    ] = None,
+    engines: Annotated[int | None, typer.Option(help="Cores that read memory.")] = None,
+    link: Annotated[
+        str | None, typer.Option(metavar="64GB/s", help="To another card, one way.")
+    ] = None,
+    like: Annotated[
+        str | None, typer.Option(metavar="DEVICE", help="Whose unpublished numbers are borrowed.")
+    ] = None,
+) -> None:
+    """Write NAME.yaml from public numbers, everything else assumed and marked; check it.
+
+    Numbers that are missing are asked for on a terminal.
+    """
+    from sweeps.cli.new_device import asked, new_device
+
+    given = asked({"memory": memory, "rate": rate, "width": width, "capacity": capacity,
+                   "flops": flops, "engines": engines})  # fmt: skip
+    peaks = [given["flops"]] if isinstance(given["flops"], str) else given["flops"]
+    pairs = (text.rpartition("=") for text in peaks)
+    given["flops"] = {kind or "fp16": peak for kind, _, peak in pairs}
+    done = new_device(name, **given, link=link, like=like)
+    print(f"wrote {done.file}")
+    for note in done.notes:
+        print(f"  {note}")
+    print(f"next:\n  bankwise check {done.file} --assumed")
+    if done.device.given is None:
+        print(f"  bankwise bandwidth {done.file}")
+    print(f"  bankwise fit {done.file}")

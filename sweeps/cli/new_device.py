@@ -1,0 +1,231 @@
+"""`bankwise device new`: a device file from public numbers, all else in it assumed and marked."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hwmodel.description.based_on import borrowed, complete
+from hwmodel.description.description import DescriptionError, find, load, names, nearest
+from hwmodel.description.units import parse_quantity
+from hwmodel.specs.accelerator import GIVEN
+from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.memory_spec import MemorySpec
+from sweeps.results.store import to_yaml_flow
+
+ASKED = {
+    "memory": "memory kind (lpddr5x, hbm2e, ...), a shipped memory, or given",
+    "rate": "data rate of a pin, such as 8533MT/s", "width": "bus width in bits",
+    "capacity": "capacity, such as 64GiB", "flops": "dense 16-bit peak, such as 42.5TFLOPS",
+    "engines": "cores or multiprocessors that read memory",
+}  # fmt: skip
+"""What a data sheet has, and how one is asked for it."""
+RATES = (0.75, 1.25)
+"""A shipped memory stands for rates between these times its own (assumed): its times in ns are
+kept, those in clocks are its grade's."""
+EFFICIENCY = 0.8
+"""Of a memory that is not simulated (assumed: the shipped ones have 0.8 to 0.85)."""
+_CHOSEN = {
+    ("compute", "fp16"): "the 16-bit peak that was given",
+    ("compute", "bf16"): "the 16-bit peak that was given",
+    ("dma", "port_bandwidth"): "twice an engine's share of the peak",
+    ("host", "bandwidth"): "half of PCIe 4.0 x16", ("link", "latency"): "as mlu370-x4",
+}  # fmt: skip
+"""Why, where a value is neither typed nor borrowed."""
+_KIND = re.compile(r"(lp|g)?ddr\d[a-z]*|hbm\d?[a-z]*|given")
+_RATE = re.compile(r"^(\d+(?:\.\d+)?)\s*(MT/s|GT/s|Gb/s|Gbps)?$")
+
+
+class Written(NamedTuple):
+    """A new file, what it describes, and what was checked or chosen in words."""
+
+    file: Path
+    device: Device
+    notes: list[str]
+
+
+def new_device(
+    name: str, *, memory: str, rate: str, width: int, capacity: str, flops: Mapping[str, str],
+    engines: int, link: str | None = None, like: str | None = None, out: str | Path = ".",
+) -> Written:  # fmt: skip
+    """Write NAME.yaml into `out` and check it. Raises DescriptionError; then nothing is left.
+
+    flops: peaks by type (fp16, int8, ...), one of 16 bits among them. like: the shipped device
+    whose undocumented numbers are borrowed.
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
+        raise DescriptionError(f"expected small letters, digits and hyphens; got {name!r}", "NAME")
+    file = Path(out) / f"{name}.yaml"
+    if file.exists():
+        raise DescriptionError("exists; give another name, or remove it", file)
+    if (sixteen := flops.get("fp16", flops.get("bf16"))) is None:
+        raise DescriptionError(f"expected fp16=... or bf16=...; got {', '.join(flops)}", "--flops")
+    for option, number in (("--width", width), ("--engines", engines)):
+        if number < 1:
+            raise DescriptionError(f"expected 1 or more; got {number}", option)
+    mts = _rate(rate)
+    try:
+        size = int(parse_quantity(capacity, "size"))
+    except ValueError as error:
+        raise DescriptionError(str(error), "--capacity") from None
+    described, note = _memory(memory, mts, width, size)
+    peak = mts * width / 8000
+    # a GPU on LPDDR, or on HBM
+    nearest_base = "jetson-agx-orin" if re.match("(lp)?ddr", memory.lower()) else "a100-80gb"
+    base = load(find("accelerators", like or nearest_base))
+    complete(base)
+    stated: dict[str, Any] = {"compute": {"fp16": sixteen, "bf16": sixteen, **flops}}
+    if simulated := "memory: given" not in described:
+        port = f"{2 * peak / engines:.4g}GB/s"
+        stated["dma"] = {"engines": engines, "port_bandwidth": port}
+    stated |= {"link": {"bandwidth": link, "latency": "10us"}} if link else {}
+    merged = _merged(base, stated | {"host": {"bandwidth": "16GB/s"}}, simulated)
+    typed = {("compute", key) for key in flops} | {("dma", "engines"), ("link", "bandwidth")}
+    summary = f"{name}, {capacity} of {memory} on {width} bits, {peak:,.4g} GB/s"
+    lines = [
+        "kind: accelerator", f"name: {name}", f"summary: {to_yaml_flow(summary)}", "sources:",
+        "  typed: numbers given to bankwise device new; name their data sheet here",
+        "  computed: from the other numbers here", "  assumed: no public source; chosen here",
+        *described, f"capacity: {{value: {capacity}, source: typed}}",
+        *_lines(merged, typed, f"as {base.data['name']}"),
+    ]  # fmt: skip
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    try:
+        device = load_device(str(file.resolve()))
+    except BaseException:
+        file.unlink()
+        raise
+    return Written(file, device, [note, *_checked(device, mts, width)])
+
+
+def _rate(text: str) -> float:
+    """MT/s."""
+    match = _RATE.match(str(text).strip())
+    if match is None or not float(match[1]):
+        raise DescriptionError(f"expected a data rate, such as 8533MT/s; got {text!r}", "--rate")
+    return float(match[1]) * (1 if match[2] in (None, "MT/s") else 1000)
+
+
+def _memory(asked: str, mts: float, width: int, capacity: int) -> tuple[list[str], str]:
+    """The lines that describe it, by the nearest shipped memory of the kind at this rate or as a
+    given bandwidth; and a note on which."""
+    shipped = [name for name in names("memories") if not name.startswith(("ramulator", "dramsys"))]
+    if asked not in shipped and not _KIND.fullmatch(asked.lower()):
+        raise DescriptionError(f"no such memory {asked!r}; {nearest(asked, shipped)}", "--memory")
+    fitting = [name for name in shipped if name == asked or name.split("-")[0] == asked.lower()]
+    found = {name: load_device(name).memory for name in sorted(fitting, key=len)}
+    off = {name: mts / _own_rate(memory) for name, memory in found.items()}
+    near = [name for name in found if RATES[0] <= off[name] <= RATES[1]]
+    if not near:
+        kinds = ", ".join(sorted({name.split("-")[0] for name in shipped}))
+        why = f"no {asked} near {mts:,.0f} MT/s ships, only {kinds}"
+        why = "asked for" if asked.lower() == GIVEN else why
+        return [
+            f"memory: {GIVEN}", "given:",
+            f"  bandwidth: {{value: {mts * width / 8000:.6g}GB/s, source: typed}}",
+            f"  efficiency: {{value: {EFFICIENCY}, source: assumed}}",
+        ], f"memory given, not simulated: {why}; efficiency {EFFICIENCY} assumed"  # fmt: skip
+    name = min(near, key=lambda name: abs(1 - off[name]))
+    memory = found[name]
+    bits = memory.organisation.width_bits * memory.organisation.pseudochannels
+    if width % bits:
+        raise DescriptionError(f"expected a multiple of {bits}, a channel of {name}", "--width")
+    changes = _size(name, memory, -(-capacity * bits // width))
+    if abs(off[name] - 1) > 1e-3:
+        tck = 1000 * memory.clock.beats_per_ck / mts
+        changes["clock.tCK"] = f'{{value: {tck:.6g}ns, source: computed, note: "{mts:,.0f} MT/s"}}'
+    lines = [f"memory: {name}"] + ["memory_set:"] * bool(changes)
+    lines += [f"  {path}: {value}" for path, value in changes.items()]
+    note = f'"{width} bits of {bits} each"'
+    lines.append(f"channels: {{value: {width // bits}, source: computed, note: {note}}}")
+    return lines, f"memory {name}: the nearest that ships, {_own_rate(memory):,.0f} MT/s"
+
+
+def _own_rate(memory: MemorySpec) -> float:
+    """MT/s."""
+    return 1000 * memory.clock.beats_per_ck / float(memory.clock.tCK)
+
+
+def _size(name: str, memory: MemorySpec, needed: int) -> dict[str, str]:
+    """The smallest density, and as few ranks, that hold so many bytes a channel."""
+    described = load(find("memories", name))
+    complete(described)
+    sizes = {
+        density: load_device(name, [f"density={density}"]).memory.organisation.capacity_bytes
+        for density in (described.data.get("densities") or {})
+    } or {"": memory.organisation.capacity_bytes}
+    for ranks in (1, 2):
+        for density, size in sorted(sizes.items(), key=lambda item: item[1]):
+            if ranks * size >= needed:
+                found: dict[str, Any] = {"density": density} if density else {}
+                if ranks > 1:
+                    order = [*described.data["address_map"], "rank:1"]
+                    found |= {"organisation.ranks": 2, "address_map": order}
+                return {
+                    path: f"{{value: {to_yaml_flow(value)}, source: assumed}}"
+                    for path, value in found.items()
+                }
+    most = 2 * max(sizes.values()) / 2**30
+    raise DescriptionError(
+        f"a channel of {name} holds {most:g} GiB at most; needed: {needed / 2**30:,.4g} GiB; "
+        "--memory given describes it without channels", "--capacity",
+    )  # fmt: skip
+
+
+def _merged(base: Any, stated: dict[str, Any], simulated: bool) -> dict[str, Any]:
+    """What is stated, and what the base has that is borrowed."""
+    merged: dict[str, Any] = {}
+    for path in borrowed(base):
+        value = base.get(path)
+        if value is None or not (simulated or path[0] in ("work", "compute")):
+            continue
+        if len(path) == 1:
+            merged[str(path[0])] = value
+        else:
+            merged.setdefault(str(path[0]), {})[path[1]] = value
+    for group, keys in stated.items():
+        merged[group] = {**merged.get(group, {}), **keys}
+    return merged
+
+
+def _lines(merged: dict[str, Any], typed: set[tuple[str, str]], note: str) -> Iterator[str]:
+    """A line a value, with its source."""
+    for group, value in merged.items():
+        if not isinstance(value, dict):
+            yield f"{group}: {{value: {to_yaml_flow(value)}, source: assumed, note: {note}}}"
+            continue
+        yield f"{group}:"
+        for key, each in value.items():
+            why = _CHOSEN.get((group, key), note)
+            source = "typed" if (group, key) in typed else f"assumed, note: {why}"
+            yield f"  {key}: {{value: {to_yaml_flow(each)}, source: {source}}}"
+
+
+def _checked(device: Device, mts: float, width: int) -> Iterator[str]:
+    """Peak and capacity beside what follows from the other numbers."""
+    peak = mts * width / 8000
+    off = device.peak_gbps / peak - 1
+    by = f"{mts:,.0f} MT/s x {width} bits is {peak:,.1f}"
+    yield f"peak {device.peak_gbps:,.1f} GB/s; {by} ({off:+.2%})"
+    if device.given is None:
+        each = device.memory.organisation.capacity_bytes
+        held, own = device.channels * each, device.capacity_bytes
+        yield (f"capacity {own / 2**30:,.4g} GiB; {device.channels} channels x {each / 2**30:g} GiB"
+               f" hold {held / 2**30:,.4g} ({own / held - 1:+.1%})")  # fmt: skip
+    yield f"{len(device.assumed)} numbers are assumed: bankwise check --assumed"
+
+
+def asked(given: dict[str, Any]) -> dict[str, Any]:
+    """What is missing of ASKED, from the terminal. Raises DescriptionError where there is none."""
+    import typer
+
+    missing = [key for key in ASKED if given[key] in (None, [])]
+    if missing and not sys.stdin.isatty():
+        options = ", ".join(f"--{key}" for key in missing)
+        raise DescriptionError(f"needs {options} (asked for on a terminal)", "device new")
+    whole = ("width", "engines")
+    answers = {key: typer.prompt(ASKED[key], type=int if key in whole else str) for key in missing}
+    return given | answers

@@ -1,0 +1,120 @@
+"""`bankwise size`. Imports stay inside, as in `cli`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sweeps.cli.options import Jobs, Json
+
+if TYPE_CHECKING:
+    from sweeps.experiments.sizing import Asked, Target
+
+
+CAPACITIES = (0.5, 1, 2, 4)
+"""Times the base device's own."""
+
+
+def size(
+    model: Annotated[str, typer.Option(help="A shipped model, or a YAML file.")],
+    workload: Annotated[str, typer.Option(help="A shipped workload, a YAML file, or a trace.")],
+    slo: Annotated[
+        str | None, typer.Option(metavar="ttft=2s,tpot=100ms", help="What 9 of 10 requests attain.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Requests a second, with --slo; 1 by default.")
+    ] = None,
+    tokens_per_s: Annotated[
+        float | None, typer.Option("--tokens-per-s", help="Output tokens a second, instead.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Whose memory is varied; the cheapest that meets it.")
+    ] = None,
+    cards: Annotated[int, typer.Option(help="Cards that share the model.")] = 1,
+    jobs: Jobs = None,
+    json: Json = False,
+) -> None:
+    """Find which device, bandwidth, capacity and weights meet an objective.
+
+    Each described device, then the least bandwidth of one by capacity and format of the weights.
+    """
+    from hwmodel.description.description import names
+    from hwmodel.specs.device import load_device
+    from sweeps.cli.api import worker_count
+    from sweeps.experiments.sizing import Asked, delivered
+    from sweeps.render.screen import print_json, print_section
+    from sweeps.reports.size_sheet import Sized, record, sheet
+
+    target = _target(model, workload, slo, rate, tokens_per_s, cards)
+    base = None if device is None else load_device(device)
+    workers = worker_count(jobs, None)
+    devices = [load_device(name) for name in names("accelerators")]
+    if base is not None and base.name not in {each.name for each in devices}:
+        devices.append(base)
+    loads = _answers("devices", [Asked("load", target, each) for each in devices], workers)
+    sized = Sized(target, dict(zip((each.name for each in devices), devices, strict=True)), loads)
+    if base is None:
+        best = max(devices, key=delivered).name
+        base = sized.devices[sized.cheapest or best]
+    frontier = [
+        Asked("bandwidth", target, base, weights, round(share * base.capacity_bytes))
+        for share in CAPACITIES
+        for weights in sized.formats
+    ]
+    gather = [Asked("gather", target, base, weights) for weights in sized.formats]
+    asked = [*frontier, *gather]
+    found = _answers(f"{base.name}, least bandwidth and gather", asked, workers)
+    sized = sized._replace(base=base, asked=asked, found=found)
+    print_json(record(sized)) if json else print_section(sheet(sized))
+
+
+def _target(
+    model: str, workload: str, slo: str | None, rate: float | None, tokens_per_s: float | None,
+    cards: int,
+) -> Target:  # fmt: skip
+    from hwmodel.description.description import DescriptionError, Document, parse_assignment
+    from hwmodel.specs.transformer import load_model
+    from policies.requests.slo import Slo
+    from policies.requests.workload import WorkloadSpec, workload_document
+    from sweeps.experiments.sizing import Target, mean_output
+
+    if (slo is None) == (tokens_per_s is None) and (slo is None or rate is not None):
+        raise DescriptionError("expected --slo, --tokens-per-s, or both instead of --rate", "size")
+    for option, value in (("--rate", rate), ("--tokens-per-s", tokens_per_s), ("--cards", cards)):
+        if value is not None and not 0 < value < float("inf"):
+            raise DescriptionError(f"expected more than 0; got {value:g}", option)
+    objective = None
+    if slo is not None:
+        pairs = (parse_assignment(part) for part in slo.split(","))
+        objective = Document({str(path[0]): value for path, value in pairs}, "--slo").build(Slo)
+    elif rate is not None:
+        raise DescriptionError("needs --slo", "--rate")
+    spec = workload_document(workload).build(WorkloadSpec)
+    target = Target(load_model(model), spec, objective, 0.0, cards)
+    mean = mean_output(target)
+    if tokens_per_s is not None:
+        return target._replace(per_s=tokens_per_s / mean if objective else tokens_per_s)
+    return target._replace(per_s=rate or 1.0)
+
+
+def _answers(stage: str, asked: list[Asked], workers: int) -> list[Any]:
+    """A figure each, None, or in words why the question has no answer."""
+    from contextlib import closing
+
+    from sweeps.experiments.capacity import CapacityFailed
+    from sweeps.experiments.sizing import answer
+    from sweeps.workers.executor import execute
+    from sweeps.workers.progress import Progress
+
+    found: list[Any] = [None] * len(asked)
+    with (
+        Progress().stage(stage, len(asked)) as step,
+        closing(execute(answer, asked, workers)) as outcomes,
+    ):
+        for outcome in outcomes:
+            if outcome.error is not None and not outcome.at_fault:
+                raise CapacityFailed(f"failed: {outcome.error}")
+            found[outcome.index] = outcome.error if outcome.at_fault else outcome.value
+            step()
+    return found

@@ -1,0 +1,335 @@
+"""Whether a model fits a device, what it leaves for the KV, and how fast it would be there.
+
+Memory is parted by the function that parts it in a serving run (`kv_region`); how many requests a
+policy holds is asked of its allocator; times are those of `policies.memory.step`, the formula of
+docs/step-time.md. So the closed forms differ from a run in one thing alone: requests here are all
+of one length, and a batch runs without arrivals. The efficiency of memory is
+
+- given, where the device's is;
+- simulated, in a short serving run with `sampled` memory: on demand, or if that has been kept;
+- else an upper limit: the closed-form bound of sequential reads times `derate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.measure.bounds import read_bound
+from hwmodel.specs.device import Device
+from hwmodel.specs.number_format import KvFormat, WeightFormat, number_format
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.allocator import Allocator, Demand, Limits
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.registry import POLICIES
+from policies.engines.engine import Chunk, Step
+from policies.engines.engine_v1 import EngineV1Spec
+from policies.memory.fidelity import FidelitySpec, Simulate
+from policies.memory.routing import Routing
+from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.predictors.prediction import Prediction
+from policies.requests.requests import Requests
+from policies.serving.serving import (
+    ServingSpec,
+    activation_bytes,
+    kv_region,
+    model_of_a_card,
+    serve,
+)
+
+Count = Annotated[int, Field(ge=1)]
+PROMPT, OUTPUT, LIMIT = 1000, 300, 1024
+"""Tokens of a request, and the longest answer an operator allows, unless others are asked about:
+about azure-conv's means, 1,155 and 211, and just above its longest answer (assumed)."""
+NARROWER = ("int8", "w4a16")
+"""Formats of weights that are tried where a model does not fit; then more CARDS."""
+CARDS = (2, 4, 8)
+SHORT = FidelitySpec(fidelity="sampled", max_probes=4)
+"""Memory of a short simulated run: a few windows of each phase (assumed)."""
+SHORT_TOKENS = 32
+"""Output tokens of that run, around the middle of an answer (assumed)."""
+PART = 0.1
+"""Share of a step above which what it rests on is named (assumed)."""
+
+Source = Literal["given", "simulated", "bound"]
+
+
+class Question(Strict):
+    """What is to be served, and in which formats; sizes in tokens."""
+
+    prompt: Count = PROMPT
+    output: Count = OUTPUT
+    limit: Count = LIMIT
+    """Longest answer that an operator allows."""
+    weights: WeightFormat | None = None
+    kv: KvFormat | None = None
+    cards: Count = 1
+
+    @model_validator(mode="after")
+    def _allowed(self) -> Question:
+        if self.limit < self.output:
+            raise ValueError(f"limit: is below the {self.output} tokens of an answer")
+        return self
+
+    def spec(self, model: TransformerSpec) -> ServingSpec:
+        """The serving run that this is about."""
+        engine = EngineV1Spec(max_tokens=self.limit, max_model_len=self.prompt + self.limit)
+        return ServingSpec(
+            model=model.name, weights=self.weights, kv=self.kv, tensor_parallel=self.cards,
+            engine=engine,
+        )  # fmt: skip
+
+
+class Rate(NamedTuple):
+    """Steps of a batch. `parts`: shares of their time by what bounds it."""
+
+    batch: int
+    tokens_per_s: float
+    """Of all of the batch."""
+    seconds: float
+    """Of a decode step; of prefill, until the first token."""
+    parts: dict[str, float]
+
+    @property
+    def bound(self) -> str:
+        """What takes most of the time."""
+        return max(self.parts, key=lambda name: self.parts[name])
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What one card holds of the model, sizes in bytes, and rates of all cards together."""
+
+    device: Device
+    model: TransformerSpec
+    """In the formats it is served in."""
+    question: Question
+    part: TransformerSpec
+    """Of one card."""
+    activations: int
+    layout: KvLayout
+    held: int
+    """Requests at once as paged holds them at their full length, at most as many as may run."""
+    efficiency: Efficiency
+    source: Source
+    alone: Rate
+    full: Rate
+    """With `held` requests."""
+    prefill: Rate
+    fits = True
+
+    @property
+    def delivered_gbps(self) -> float:
+        """What reaches the engines of a card, of weights, GB/s."""
+        return self.device.peak_gbps * self.efficiency.weights
+
+    def memory(self) -> dict[str, int]:
+        """The parts of a card's memory."""
+        taken = {
+            "weights": self.part.weight_bytes, "activations": self.activations,
+            "KV": self.layout.bytes,
+        }  # fmt: skip
+        return taken | {"kept free": self.device.capacity_bytes - sum(taken.values())}
+
+    def assumed(self) -> dict[str, dict[str, str]]:
+        """By figure, the assumed numbers that it rests on: their paths and values."""
+        rates = {"decode": (self.alone, self.full), "prefill": (self.prefill,)}
+        found = {"capacity": {"capacity"}}
+        for name, of in rates.items():
+            found[name] = {path for rate in of for path in self._paths(name, rate)}
+        known = self.device.assumed
+        stated = {n: {p: known[p] for p in sorted(ps) if p in known} for n, ps in found.items()}
+        return {name: paths for name, paths in stated.items() if paths}
+
+    def _paths(self, phase: str, rate: Rate) -> Iterator[str]:
+        stored = number_format(self.model.weights).compute
+        assert self.device.accelerator is not None
+        peak = stored if getattr(self.device.accelerator.compute, stored) is not None else "fp16"
+        rests = {
+            "memory": ("channels", "memory:clock.tCK", "given.bandwidth", "given.efficiency",
+                       "derate"),
+            "compute": (f"compute.{peak}", f"compute.{phase}_efficiency"),
+            "overhead": ("compute.step_overhead", "compute.layer_overhead"),
+            "links": ("link.bandwidth", "link.latency"),
+        }  # fmt: skip
+        for name, paths in rests.items():
+            if rate.parts[name] >= PART:
+                yield from paths
+
+    def policies(self) -> dict[str, tuple[int, int]]:
+        """(slots of one request at its full length, requests that memory holds) of each policy."""
+        return {name: _held(name, self) for name in POLICIES}
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """Why a model cannot be served on a device, and the first change with which it can."""
+
+    device: Device
+    model: TransformerSpec
+    question: Question
+    why: str
+    change: dict[str, Any] | None
+    """Keys of `Question`."""
+    fits = False
+
+
+def fit(
+    device: Device, model: TransformerSpec, question: Question, simulate: bool | None = None
+) -> Fit | Misfit:
+    """The sheet of a pair. simulate: do the short run, or use it if it is kept (None: neither)."""
+    try:
+        return _fit(device, model, question, simulate)
+    except DescriptionError as error:
+        change = next(_changes(device, model, question), None)
+        own = model.stored_as(question.weights, None)
+        return Misfit(device, own, question, error.message, change)
+
+
+def _fit(device: Device, model: TransformerSpec, question: Question, simulate: bool | None) -> Fit:
+    spec = question.spec(model).on_device(device, model)
+    part = model_of_a_card(spec, model)
+    routing = None if part.experts is None else Routing(part.experts, spec.routing, 0)
+    steps = StepModel(device, part, question.cards, routing=routing)
+    room = device.capacity_bytes * spec.gpu_memory_utilization - activation_bytes(spec, part)
+    if part.weight_bytes >= room:
+        taken, left = part.weight_bytes / 2**30, max(room, 0) / 2**30
+        raise DescriptionError(
+            f"the weights take {taken:,.1f} GiB of a card, which has {left:,.1f} for weights and KV"
+        )
+    layout = kv_region(device, part, spec)
+    longest = question.prompt + question.output
+    if longest > part.max_position:
+        raise DescriptionError(
+            f"{longest:,} tokens are more than the {part.max_position:,} of {model.name}"
+        )
+    needs = _allocator("paged", layout, question, 1).needs(
+        np.array([question.prompt]), np.array([question.output])
+    )
+    held = min(layout.slots // int(needs[0]), spec.engine.sequence_cap)
+    if not held:
+        raise DescriptionError(
+            f"the weights leave {layout.slots:,} tokens of KV; a request has {longest:,}"
+        )
+    source, efficiency = _efficiency(device, model, spec, question, held, simulate)
+    budget = spec.engine.token_budget(longest)
+    return Fit(
+        device, model.stored_as(question.weights, question.kv), question, part,
+        activation_bytes(spec, part), layout, held, efficiency, source,
+        _decode(steps, 1, question, efficiency), _decode(steps, held, question, efficiency),
+        _prefill(steps, question.prompt, budget, efficiency),
+    )  # fmt: skip
+
+
+def _changes(
+    device: Device, model: TransformerSpec, question: Question
+) -> Iterator[dict[str, Any]]:
+    """What would make it fit: narrower weights, more cards, or both."""
+    cards = [n for n in CARDS if n > question.cards]
+    own = model.stored_as(question.weights, None)
+    narrower: list[dict[str, Any]] = [
+        {"weights": name}
+        for name in NARROWER
+        if model.stored_as(name, None).weight_bytes < own.weight_bytes
+    ]
+    more: list[dict[str, Any]] = [{"cards": n} for n in cards]
+    for change in [*narrower, *more, *({**a, **b} for b in more for a in narrower)]:
+        try:
+            _fit(device, model, question.model_copy(update=change), None)
+        except DescriptionError:
+            continue
+        yield change
+
+
+def _allocator(name: str, layout: KvLayout, question: Question, requests: int) -> Allocator:
+    """An empty one, which has learnt nothing."""
+    limits = Limits(question.limit, question.prompt + question.limit)
+    return POLICIES[name](layout, requests, limits, POLICIES[name].Options(name=name))
+
+
+def _held(name: str, found: Fit) -> tuple[int, int]:
+    """Requests of exact prediction come until one is refused; those that store as they grow with
+    all that they will store."""
+    question = found.question
+    demand = Demand(question.prompt, 0, Prediction(float(question.output)), output=question.output)
+    stored = question.prompt + question.output - 1
+    allocator = _allocator(name, found.layout, question, found.layout.slots // stored + 1)
+    count = 0
+    while count < len(allocator.stored) and allocator.reserve(count, demand, stored):
+        count += 1
+    return (int(allocator.reserved[0]) if count else 0), count
+
+
+def _efficiency(
+    device: Device, model: TransformerSpec, spec: ServingSpec, question: Question, held: int,
+    simulate: bool | None,
+) -> tuple[Source, Efficiency]:  # fmt: skip
+    """Shares of the peak that reach the engines, and where they come from."""
+    if device.given is None and simulate is not None:
+        from policies.memory.probe_cache import NotKept, kept, simulate_once  # compiles kernels
+
+        try:
+            run = simulate_once if simulate else kept
+            return "simulated", _simulated(device, model, spec, question, held, run)
+        except NotKept:
+            pass
+    source: Source = "bound" if device.given is None else "given"
+    return source, Efficiency(*[closed_form_share(device)] * 4)
+
+
+def closed_form_share(device: Device) -> float:
+    """Share of the peak that reaches the engines: given, or at most by the bound of sequential
+    reads times `derate`."""
+    if device.given is not None:
+        return device.given.efficiency
+    return read_bound(device.memory, "sequential").fraction * device.derate
+
+
+def _simulated(
+    device: Device, model: TransformerSpec, spec: ServingSpec, question: Question, held: int,
+    simulate: Simulate,
+) -> Efficiency:  # fmt: skip
+    """What a short run of a full batch finds, in the middle of its answers."""
+    prompt = question.prompt + max(question.output - SHORT_TOKENS, 0) // 2
+    each = np.ones(held, np.int64)
+    requests = Requests(np.zeros(held), each * prompt, each * min(question.output, SHORT_TOKENS))
+    short = spec.model_copy(update={"memory": SHORT})
+    found = serve(device, model, short, requests, seed=0, simulate=simulate)
+    return Efficiency(**found.metrics["memory"]["efficiency"])
+
+
+def _decode(steps: StepModel, batch: int, question: Question, efficiency: Efficiency) -> Rate:
+    """From the first token of an answer to its last, of a batch that began together."""
+    rounds = max(question.output - 1, 1)
+    step = Step(np.arange(batch), batch * question.prompt, [], [], 0, "kv_memory")
+    times = steps.times(step, rounds, efficiency)
+    seconds = float(times.total_s.sum())
+    return Rate(batch, batch * rounds / seconds, seconds / rounds, _parts([times]))
+
+
+def _prefill(steps: StepModel, prompt: int, budget: int, efficiency: Efficiency) -> Rate:
+    """Of one prompt, in chunks of the token budget."""
+    times = []
+    for start in range(0, prompt, budget):
+        tokens = min(budget, prompt - start)
+        chunk = Chunk(0, start, tokens, start + tokens == prompt)
+        step = Step(np.zeros(0, np.int64), 0, [chunk], [], 0, "token_budget")
+        times.append(steps.times(step, 1, efficiency))
+    seconds = sum(float(each.total_s[0]) for each in times)
+    return Rate(1, prompt / seconds, seconds, _parts(times))
+
+
+def _parts(times: list[StepTimes]) -> dict[str, float]:
+    """Shares of the time of steps by what bounds them."""
+    total = sum(float(each.total_s.sum()) for each in times)
+    compute = sum(float(each.compute_s.sum()) for each in times)
+    overhead = sum(each.overhead_s * len(each.total_s) for each in times)
+    links = sum(each.all_reduce_s * len(each.total_s) for each in times)
+    memory = total - compute - overhead - links
+    parts = {"memory": memory, "compute": compute, "overhead": overhead, "links": links}
+    return {name: seconds / total for name, seconds in parts.items()}

@@ -1,0 +1,46 @@
+"""Does `bankwise fit` answer as a user types it?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.sweeps.cli.test_command_line import bankwise
+from tests.sweeps.cli.test_mistakes import mistakes
+
+
+def test_a_pair_in_any_order_and_its_page(tmp_path: Path) -> None:
+    done = bankwise("fit", "llama-3.1-8b", "rtx-4090", "--html", "a.html", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "llama-3.1-8b on rtx-4090: fits, with 40,768 tokens of KV: 31 requests" in done.stdout
+    assert "wrote a.html" in done.stdout and "<table" in (tmp_path / "a.html").read_text()
+    same = bankwise("fit", "rtx-4090", "llama-3.1-8b", "--json", cwd=tmp_path)
+    found = json.loads(same.stdout)
+    assert found["kv_tokens"] == 40768 and found["policies"]["paged"]["at_once"] == 31
+    assert found["rates"]["alone"]["bound"] == "memory"
+
+
+def test_a_device_alone_is_a_table_and_its_picture(tmp_path: Path) -> None:
+    done = bankwise("fit", "mlu370-x4", "--weights", "w4a16", "--html", "b.html", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "qwen2.5-32b" in done.stdout and "fits with --cards" in done.stdout
+    assert "Capacity against what models need" in (tmp_path / "b.html").read_text()
+
+
+@pytest.mark.parametrize(("arguments", "line"), [
+    (["rtx-4091"], "rtx-4091: no shipped device or model; did you mean 'rtx-4090'?"),
+    (["rtx-4090", "mlu370-x4"], "mlu370-x4: a second device, beside rtx-4090"),
+    (["lpddr5-6400-x16"], "lpddr5-6400-x16: is a memory; a model needs an accelerator"),
+    (["--weights", "in4"], "fit: weights: no shipped format 'in4'; did you mean 'int4'?"),
+    (["--cards", "0"], "fit: cards: "),
+    (["--tokens", "1000"], "--tokens: expected PROMPT:OUTPUT, such as 1000:300; got '1000'"),
+    (["--tokens", "10:300", "--limit", "20"], "fit: limit: is below the 300 tokens of an answer"),
+    (["--simulate", "mlu370-x4"], "--simulate: needs a DEVICE and a MODEL"),
+    (["--simulate", "rtx-4090", "phi-4"], "rtx-4090: its memory's bandwidth is given"),
+    (["--set", "capacity=1GiB"], "--set: needs a DEVICE, whose description it overrides"),
+])  # fmt: skip
+def test_mistakes_are_one_line(tmp_path: Path, arguments: list[str], line: str) -> None:
+    (found,) = mistakes(tmp_path, "fit", *arguments)
+    assert found.startswith(line)

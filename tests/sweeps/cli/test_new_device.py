@@ -1,0 +1,100 @@
+"""Does `bankwise device new` write a file that says what is known, and marks the rest?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import sweeps
+from hwmodel.specs.device import load_device
+from sweeps.cli import new_device
+from tests.sweeps.cli.test_command_line import bankwise
+from tests.sweeps.cli.test_mistakes import mistakes
+
+NX = {
+    "memory": "lpddr5", "rate": "6400MT/s", "width": "128", "capacity": "16GiB",
+    "flops": "15TFLOPS", "engines": "8",
+}  # fmt: skip
+
+
+def options(**changes: str | None) -> list[str]:
+    given = {**NX, **changes}
+    return [part for key, value in given.items() if value for part in (f"--{key}", value)]
+
+
+def test_a_card_is_written_checked_and_usable(tmp_path: Path) -> None:
+    done = bankwise("device", "new", "nx", *options(), "--flops", "int8=30TFLOPS", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    for text in (
+        "wrote nx.yaml", "peak 102.4 GB/s; 6,400 MT/s x 128 bits is 102.4 (+0.00%)",
+        "capacity 16 GiB; 8 channels x 2 GiB hold 16 (+0.0%)", "  bankwise fit nx.yaml",
+    ):  # fmt: skip
+        assert text in done.stdout
+    device = load_device(str(tmp_path / "nx.yaml"))
+    assert device.accelerator is not None and device.derate == 0.9
+    assert device.accelerator.compute.int8 == 30e12
+    typed = {"capacity", "dma.engines", "compute.fp16", "compute.int8", "channels"}
+    assert not typed & device.assumed.keys()
+    assert {"interleave", "dma.window", "compute.bf16", "derate"} <= device.assumed.keys()
+    assert "nx" in bankwise("fit", "nx.yaml", "llama-3.2-3b", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(("changes", "peak", "tck", "ranks"), [
+    ({"rate": "5500", "width": 256, "capacity": "64GiB"}, 176.0, 1.45455, 1),
+    ({"memory": "lpddr5x", "rate": "8GT/s", "width": 256, "capacity": "128GiB"}, 256.0, 1.0, 2),
+    ({"memory": "hbm3", "rate": "5.2Gb/s", "width": 5120, "capacity": "80GiB"}, 3328.0, 0.76923, 1),
+])  # fmt: skip
+def test_the_nearest_memory_runs_at_the_rate(
+    tmp_path: Path, changes: dict[str, Any], peak: float, tck: float, ranks: int
+) -> None:
+    given: dict[str, Any] = {**NX, "width": 128, "engines": 8, "flops": {"bf16": "1TFLOPS"}}
+    done = sweeps.new_device("card", **{**given, **changes}, out=tmp_path)
+    assert done.device.peak_gbps == pytest.approx(peak, rel=1e-5)
+    assert float(done.device.memory.clock.tCK) == pytest.approx(tck, rel=1e-4)
+    assert done.device.memory.organisation.ranks == ranks
+
+
+def test_what_has_no_timings_is_given(tmp_path: Path) -> None:
+    given: dict[str, Any] = {**NX, "width": 192, "engines": 8, "flops": {"fp16": "121TFLOPS"}}
+    new = {"memory": "gddr6", "rate": "12.5Gb/s", "capacity": "24GiB", "link": "16GB/s"}
+    done = sweeps.new_device("l4", **{**given, **new}, out=tmp_path)
+    assert done.device.given is not None and done.device.peak_gbps == 300.0
+    assert done.notes[0].startswith("memory given, not simulated: no gddr6 near 12,500 MT/s ships")
+    assert done.device.assumed["given.efficiency"] == "0.8"
+
+
+@pytest.mark.parametrize(("changes", "line"), [
+    ({"width": "100"}, "--width: expected a multiple of 16, a channel of lpddr5-6400-x16"),
+    ({"engines": "0"}, "--engines: expected 1 or more; got 0"),
+    ({"memory": "lpdr5"}, "--memory: no such memory 'lpdr5'; did you mean"),
+    ({"rate": "fast"}, "--rate: expected a data rate, such as 8533MT/s; got 'fast'"),
+    ({"capacity": "64"}, "--capacity: expected a size with its unit"),
+    ({"capacity": "512GiB"}, "--capacity: a channel of lpddr5-6400-x16 holds 8 GiB at most"),
+    ({"flops": "bf17=1TFLOPS"}, "--flops: expected fp16=... or bf16=...; got bf17"),
+    ({"memory": "lpddr5-6400"}, "--memory: no such memory 'lpddr5-6400'; did you mean"),
+    ({"rate": None, "engines": None}, "device new: needs --rate, --engines"),
+    ({"link": "16"}, "card.yaml:"),
+])  # fmt: skip
+def test_mistakes_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], line: str
+) -> None:
+    monkeypatch.setattr(new_device.sys, "stdin", SimpleNamespace(isatty=lambda: False))
+    (found,) = mistakes(tmp_path, "device", "new", "card", *options(**changes))
+    assert found.startswith(line)
+
+
+def test_no_file_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "card.yaml").write_text("mine")
+    (found,) = mistakes(tmp_path, "device", "new", "card", *options())
+    assert found == "card.yaml: exists; give another name, or remove it"
+
+
+def test_a_terminal_is_asked_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(new_device.sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    questions = []
+    monkeypatch.setattr("typer.prompt", lambda text, type: questions.append(text) or "9")
+    found = new_device.asked({**NX, "rate": None, "width": None})
+    assert (found["rate"], found["capacity"], len(questions)) == ("9", "16GiB", 2)

@@ -1,0 +1,26 @@
+"""Are mistakes of `bankwise size` answered by a line?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sweeps.cli.test_mistakes import mistakes
+
+BASE = ["size", "--model", "llama-3.2-3b", "--workload", "azure-conv"]
+SLO = ["--slo", "ttft=2s,tpot=100ms"]
+
+
+@pytest.mark.parametrize(("arguments", "line"), [
+    (["--slo", "ttft=2s,tpott=100ms"], "--slo: tpott: unknown key; did you mean 'tpot'?"),
+    (["--slo", "ttft=2"], "--slo: "),
+    ([], "size: expected --slo, --tokens-per-s, or both instead of --rate"),
+    (["--rate", "2", "--tokens-per-s", "10"], "--rate: needs --slo"),
+    ([*SLO, "--rate", "0"], "--rate: expected more than 0; got 0"),
+    ([*SLO, "--device", "rtx-4091"], "no shipped device 'rtx-4091'; did you mean 'rtx-4090'?"),
+    ([*SLO, "--workload", "azure"], "no shipped workload 'azure'"),
+])  # fmt: skip
+def test_mistakes_are_one_line(tmp_path: Path, arguments: list[str], line: str) -> None:
+    found = mistakes(tmp_path, *BASE, *arguments)
+    assert found[0].startswith(line)
