@@ -115,7 +115,9 @@ def test_a_map_is_made_again_under_each_reading(
     assert found.won("slow") == {"static": 0, "odma": 1, "paged": 1, "": 0}
     assert [cell.upheld for cell in found.cells] == [["exact"], []]
     said = sentences(table)
-    assert "Reading 'slow': cells won: odma 1 and paged 1; 0 of 2 combinations change hands." in said
+    assert (
+        "Reading 'slow': cells won: odma 1 and paged 1; 0 of 2 combinations change hands." in said
+    )
     assert "Under other readings" in page([contents(table)])
 
 
