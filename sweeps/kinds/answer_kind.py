@@ -212,7 +212,8 @@ class AnswerKind(Kind):
         return self.results(table)
 
     def grids(self, table: Table) -> list[Grid]:
-        return [_grid(answer_map(table))]
+        found = answer_map(table)
+        return [_grid(found), *([_readings(found)] if found.readings else [])]
 
     def inputs(self, table: Table) -> list[list[str]]:
         rows = [*super().inputs(table), *self.named(table, "lengths", "lengths")]
