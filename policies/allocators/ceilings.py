@@ -4,7 +4,8 @@
   left of waste is that a run is held before it is filled, and the holes between runs.
 - `ideal` reserves what is stored, token by token, and layout costs nothing: each request's tokens
   are one run at any time, as if compacted for free, and the tokens of a preempted request are still
-  there when it is admitted again. It shares no prompts among requests and knows no output length.
+  there when it is admitted again. It shares no prompts among requests and by default knows no
+  output length.
 """
 
 from __future__ import annotations
@@ -52,9 +53,16 @@ class OracleAllocator(ReservingAllocator):
 
 
 class IdealOptions(PolicyOptions):
-    """Options of `ideal`: none."""
+    """Options of `ideal`. With both at `output` it is `oracle` without holes; each alone leaves one
+    of its two costs away, and who comes first is served first in all of them."""
 
     name: Literal["ideal"] = "ideal"
+    reserve: Literal["stored", "output"] = "stored"
+    """What a request holds: what it has stored, or from its admission on what it will store. Where
+    that is not free yet, the slots that others leave are its own before the next is admitted."""
+    admit_on: Literal["input", "output"] = "input"
+    """What must be free for a request to be admitted: its tokens to prefill, or all that it will
+    store, so that smaller free space lies idle before the head of the line."""
 
 
 class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
@@ -63,12 +71,20 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
     Options = IdealOptions
     reading = "a ceiling: what is stored, token by token, and layout costs nothing"
 
+    options: IdealOptions
+
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: IdealOptions
     ) -> None:
         super().__init__(layout, requests, limits, options)
         self._left = np.zeros(requests, np.int64)
         """Tokens that a preempted request had stored."""
+        self._whole = np.zeros(requests, np.int64)
+        """Slots of each admitted request at its end."""
+        self._short = -1
+        """The resident whose reservation is not whole yet, the last admitted; -1: none."""
+        self._ahead = options.reserve == "output"
+        self._waits = options.admit_on == "output"
         self._away: set[int] = set()
 
     @property
@@ -79,6 +95,10 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
     def largest_hole(self) -> int:
         return self.free_slots
 
+    @property
+    def preempts(self) -> Literal["last", "itself"]:
+        return "itself" if self._ahead else "last"
+
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
     ) -> IntArray:
@@ -88,24 +108,31 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
         return min(int(self._left[request]), limit)
 
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
+        if demand is not None and self._waits:
+            tokens = max(tokens, int(_stored(demand.prompt, demand.output, demand.samples)))
         return tokens <= self.free_slots
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
-        if tokens > self.free_slots:
+        if not self.fits(tokens, request, demand):
             return False
-        self._admit(request, tokens, tokens, demand.samples)
+        self._whole[request] = _stored(demand.prompt, demand.output, demand.samples)
+        self._enter(request, tokens, demand.samples)
         return True
 
     def grow(self, request: int, tokens: int) -> bool:
         self._require(request)
-        if tokens > self.free_slots:
+        own = int(self.reserved[request] - self.stored[request])
+        if tokens > (own if self._ahead else self.free_slots):
             return False
         self._store(np.array([request]), np.array([tokens]))
         return True
 
     def headroom(self, requests: IntArray, limit: int) -> int:
+        if self._ahead:
+            room = (self.reserved[requests] - self.stored[requests]) // self.width[requests]
+            return min(limit, int(room.min(initial=limit)))
         each = int(self.width[requests].sum())
         return min(limit, self.free_slots // each) if each else limit
 
@@ -113,29 +140,32 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
         self._store(requests, rounds * self.width[requests])
 
     def grown(self, requests: IntArray, rounds: int) -> IntArray:
-        return int(self.width[requests].sum()) * np.arange(rounds - 1, -1, -1)
+        each = 0 if self._ahead else int(self.width[requests].sum())
+        return each * np.arange(rounds - 1, -1, -1)
 
     def release(self, request: int) -> int:
         self._require(request)
         self._left[request] = self.stored[request]
-        return self._dismiss(request)
+        held = self._dismiss(request)
+        self._fill(-1 if self._short == request else self._short)
+        return held
 
     def finished(self, request: int, prompt: int, output: int) -> None:
         self._left[request] = 0
 
     def swap_out(self, request: int) -> int:
-        tokens = self.release(request)
+        self.release(request)
         self._away.add(request)
-        return tokens
+        return int(self._left[request])
 
     def swap_in(self, request: int) -> bool:
         if request not in self._away:
             raise KeyError(f"request {request} is not swapped out")
         tokens = int(self._left[request])
-        if tokens > self.free_slots:
+        if max(tokens, self._whole[request] * self._waits) > self.free_slots:
             return False
         self._away.remove(request)
-        self._admit(request, tokens, tokens, int(self.width[request]))
+        self._enter(request, tokens, int(self.width[request]))
         return True
 
     def extent_count(self, requests: IntArray) -> int:
@@ -143,13 +173,30 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
 
     def units(self, request: int) -> Units:
         self._require(request)
-        held = self.stored[request : request + 1].copy()
-        return Units(np.array([self.stored[:request].sum()]), held, held.copy())
+        held = self.reserved[request : request + 1].copy()
+        stored = self.stored[request : request + 1].copy()
+        return Units(np.array([self.reserved[:request].sum()]), stored, held)
+
+    def _enter(self, request: int, tokens: int, samples: int) -> None:
+        """Admit a request, whose first tokens have room."""
+        self._admit(request, tokens, tokens, samples)
+        if self._ahead:
+            self._fill(request)
+
+    def _fill(self, request: int) -> None:
+        """Give a request, if any, the free slots that its reservation still lacks."""
+        self._short = -1
+        if request >= 0 and (lacks := int(self._whole[request] - self.reserved[request])) > 0:
+            more = min(lacks, self.free_slots)
+            self.reserved[request] += more
+            self.reserved_total += more
+            self._short = request if more < lacks else -1
 
     def _store(self, requests: IntArray, tokens: IntArray) -> None:
         self.stored[requests] += tokens
-        self.reserved[requests] += tokens
-        self.reserved_total += int(tokens.sum())
+        if not self._ahead:
+            self.reserved[requests] += tokens
+            self.reserved_total += int(tokens.sum())
 
 
 def _stored(prompt: Any, output: Any, samples: Any) -> Any:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hwmodel.description.description import Strict
 from hwmodel.description.units import Nanoseconds, PositiveBytes
@@ -46,6 +46,10 @@ class FidelitySpec(Strict):
     attention: Share | None = None
     prefill: Share | None = None
     migration: Share | None = None
+    phases: Literal["in_turn", "together"] = "in_turn"
+    """Whether weights, prefill and attention of a layer follow one another, or are moved at the
+    same time and contend for the DRAM: simulated together in `full`, of one measured efficiency in
+    `sampled`; `analytic` has no contention. Either way a bound (assumed; docs/step-time.md)."""
     weight_tile: PositiveBytes = 16 << 10
     """Weights are dealt to engines in turn in tiles of this size (assumed)."""
     probe_bytes: PositiveBytes = 6 << 20
@@ -73,6 +77,13 @@ class FidelitySpec(Strict):
     """sampled: another number draws other windows, of a run that is else the same."""
     max_probes: Count = 100
     """Probes of one phase: the most in the warm-up, and again after it."""
+
+    @model_validator(mode="after")
+    def _measured_as_one(self) -> FidelitySpec:
+        given = [name for name in ("weights", "attention", "prefill") if getattr(self, name)]
+        if given and self.phases == "together" and self.fidelity != "analytic":
+            raise ValueError(f"{given[0]}: phases: together measures it with the others")
+        return self
 
 
 class Memory:

@@ -4,13 +4,15 @@ Each phase of a step is simulated at its own addresses, on all channels, from th
 the last data beat of a layer; in `full` the layers take turns, one a step, and stand for the
 others. The weights are the same in every step: they are simulated once, the first layer of them in
 `full`; with experts they are simulated in every step, with those that its tokens pass through.
-Phases, and layers in `exhaustive`, begin with idle banks.
+Phases, and layers in `exhaustive`, begin with idle banks. With `phases: together` weights, prefill
+and attention of a layer are one stream, reported under `prefill` where the step has chunks, else
+under `attention`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from policies.allocators.kv_layout import KvLayout
@@ -18,11 +20,12 @@ from policies.engines.engine import Engine, Step
 from policies.memory import traffic
 from policies.memory.banks import bank_activity
 from policies.memory.fidelity import KV_PHASES, FidelitySpec, Memory
-from policies.memory.probe import Probe
+from policies.memory.probe import Layer, Probe
 from policies.memory.routed_weights import RoutedWeights
 from policies.memory.step import Efficiency
 from policies.memory.step_energy import Transfer, transfer
-from policies.memory.traffic import Extent, Reading, Spread
+from policies.memory.step_streams import StepStreams
+from policies.memory.traffic import Reading, Spread
 
 _KEPT = 256
 """Results of a phase that its energy and bank activity are taken from: the last ones."""
@@ -36,7 +39,9 @@ class FullMemory(Memory):
     def __init__(
         self, efficiency: Efficiency, transfers: Mapping[str, Transfer], spec: FidelitySpec,
         probe: Probe, layout: KvLayout, reading: Reading, routed: RoutedWeights | None = None,
+        together: StepStreams | None = None,
     ) -> None:  # fmt: skip
+        """together: where the phases of a step are moved at the same time."""
         super().__init__(efficiency, transfers)
         self._spec = spec
         self._probe = probe
@@ -44,6 +49,7 @@ class FullMemory(Memory):
         self._reading = reading
         self._steps = 0
         self._weights = routed
+        self._together = together
         simulated = KV_PHASES if routed is None else ("weights", *KV_PHASES)
         self._results: dict[str, list[Any]] = {name: [] for name in simulated}
         self._moved: Counter[str] = Counter()
@@ -57,11 +63,17 @@ class FullMemory(Memory):
         if (weights := self._weights) is not None:
             tokens, draw = step.batched, self._steps
             self._simulate("weights", lambda layer: weights.layer(tokens, layer, draw))
-        if len(step.decode) and spec.attention is None:
+        if (streams := self._together) is not None:
+            draw = self._steps
+            self._simulate(
+                "prefill" if step.chunks else "attention",
+                lambda layer: streams.at_once(step, allocator, layer, draw),
+            )
+        elif len(step.decode) and spec.attention is None:
             self._simulate(
                 "attention", lambda layer: traffic.attention(allocator, step.decode, layer, reading)
             )
-        if step.chunks and spec.prefill is None:
+        if step.chunks and spec.prefill is None and streams is None:
             self._simulate(
                 "prefill", lambda layer: traffic.prefill(allocator, step.chunks, layer, reading)
             )
@@ -69,7 +81,7 @@ class FullMemory(Memory):
             self._simulate(
                 "migration", lambda layer: traffic.migration(allocator, moves, layer, piece, copies)
             )
-        return self.efficiency
+        return self.efficiency if streams is None else self.efficiency.as_one(bool(step.chunks))
 
     def passed(self, rounds: int) -> None:
         self._steps += rounds
@@ -98,9 +110,12 @@ class FullMemory(Memory):
                 "row_hit_rate": hits / (hits + others) if hits + others else 0.0,
                 "banks": bank_activity(self._probe.device, results),
             }
+        one = self._together is not None
+        weights = phases["attention"]["efficiency"] if one else self.efficiency.weights
         return {
             "fidelity": self._spec.fidelity,
-            "efficiency": {"weights": self.efficiency.weights}
+            **({"together": True} if one else {}),
+            "efficiency": {"weights": weights}
             | {name: phase["efficiency"] for name, phase in phases.items()},
             "phases": phases,
             "probes": self._simulated.total(),
@@ -109,7 +124,7 @@ class FullMemory(Memory):
             "probe_wall_s": self._probe.wall_s,
         }
 
-    def _simulate(self, phase: str, layer: Callable[[int], Extent]) -> None:
+    def _simulate(self, phase: str, layer: Layer) -> None:
         spread: Spread = self._reading.spread
         spread = {"migration": "slice", "weights": "split"}.get(phase, spread)  # type: ignore[assignment]
         count = self._layout.layers

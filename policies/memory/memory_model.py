@@ -14,6 +14,7 @@ from policies.memory.routed_weights import RoutedWeights
 from policies.memory.routing import Routing
 from policies.memory.sampling import SampledMemory
 from policies.memory.step import Efficiency
+from policies.memory.step_streams import StepStreams
 
 
 def memory_model(
@@ -53,13 +54,19 @@ def memory_model(
     pairs = zip(found.values(), given, strict=True)
     efficiency = Efficiency(*(item.share if share is None else share for item, share in pairs))
     transfers = {name: item.transfer for name, item in found.items()}
-    routed = share = None
-    if routing is not None and not spec.weights:
+    routed = share = together = None
+    if spec.phases == "together" and spec.fidelity != "analytic":
+        together = StepStreams(device, model, spec.weight_tile, routing)
+    elif routing is not None and not spec.weights:
         routed = RoutedWeights(device, model, spec, simulate, routing)
         share = routed.share
     if spec.fidelity == "analytic":
         return Memory(efficiency, transfers, share)
     probe = Probe(device, spec, simulate)
     if spec.fidelity != "sampled":
-        return FullMemory(efficiency, transfers, spec, probe, layout, reading, routed)
-    return SampledMemory(efficiency, transfers, spec, probe, layout, seed, reading, share)
+        return FullMemory(
+            efficiency, transfers, spec, probe, layout, reading, routed, together
+        )  # fmt: skip
+    return SampledMemory(
+        efficiency, transfers, spec, probe, layout, seed, reading, share, together
+    )  # fmt: skip

@@ -29,6 +29,10 @@ _TO_THE_END = 1 << 30
 """More bytes than an engine moves in a layer."""
 
 
+Layer = Callable[[int], Extent | Descriptors]
+"""What a phase moves in a layer."""
+
+
 class Beside(NamedTuple):
     """A whole layer, or the start of a long one, simulated in addition to a window."""
 
@@ -73,7 +77,7 @@ class Probe:
         self._window_bytes = (self._measure_ns + self._warmup_ns) * peak
 
     def measure(
-        self, layer: Callable[[int], Extent], layers: int, spread: Spread, rng: np.random.Generator,
+        self, layer: Layer, layers: int, spread: Spread, rng: np.random.Generator,
         calibrate: bool = False,
     ) -> Probed:  # fmt: skip
         """What a phase does that moves `layer(i)` in layer i: an estimate of what `whole` would
@@ -151,8 +155,10 @@ class Probe:
         share = moved / max(elapsed_ns, 1e-9) / self.device.peak_gbps * self._derate
         return min(max(share, LEAST), 1.0), result
 
-    def deal(self, extents: Extent, spread: Spread) -> Descriptors:
-        """A layer's extents as the device's engines get them."""
+    def deal(self, extents: Extent | Descriptors, spread: Spread) -> Descriptors:
+        """A layer's extents as the device's engines get them, unless they are dealt already."""
+        if isinstance(extents, Descriptors):
+            return extents
         return traffic.deal(extents, self.engines, spread, self._dma.request)
 
     def _kept(self, loads: IntArray, rate: float) -> float:

@@ -22,10 +22,11 @@ from policies.memory import traffic
 from policies.memory.banks import bank_activity
 from policies.memory.fidelity import KV_PHASES, NO_PROBE, FidelitySpec, Memory
 from policies.memory.interval import confidence_interval
-from policies.memory.probe import LEAST, Beside, Probe, lost_ns
+from policies.memory.probe import LEAST, Beside, Layer, Probe, lost_ns
 from policies.memory.step import Efficiency
 from policies.memory.step_energy import Transfer, transfer
-from policies.memory.traffic import Extent, Reading, Spread
+from policies.memory.step_streams import StepStreams
+from policies.memory.traffic import Reading, Spread
 
 RECENT = 4
 """Probes of a phase that are averaged (assumed), so that no outlier stands alone."""
@@ -44,13 +45,16 @@ class SampledMemory(Memory):
     def __init__(
         self, efficiency: Efficiency, transfers: Mapping[str, Transfer], spec: FidelitySpec,
         probe: Probe, layout: KvLayout, seed: int | tuple[int, ...], reading: Reading,
-        routed: Callable[[int], float] | None = None,
+        routed: Callable[[int], float] | None = None, together: StepStreams | None = None,
     ) -> None:  # fmt: skip
+        """together: where the phases of a step are moved at the same time, measured as `full` has
+        them."""
         super().__init__(efficiency, transfers, routed)
         self._spec = spec
         self._probe = probe
         self._layout = layout
         self._reading = reading
+        self._together = together
         key = (*b"policies.fidelity", spec.seed)
         self._rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
         self._steps = 0
@@ -74,31 +78,41 @@ class SampledMemory(Memory):
         return max(self._clocks["attention"].due - self._steps, 1)
 
     def observe(self, step: Step, engine: Engine) -> Efficiency:
-        allocator = engine.allocator
+        allocator, streams, draw = engine.allocator, self._together, self._steps
         clock = self._clocks["attention"]
         changed = engine.changes != self._changes or self._steps >= clock.due
         self._changes = engine.changes
-        if len(step.decode) and self._spec.attention is None and changed:
+        attends = len(step.decode) and self._spec.attention is None
+        if attends and changed and (streams is None or not step.chunks):
             extents = allocator.extent_count(step.decode)
             placed = (len(step.decode), extents, step.context / extents)
             if clock.asks(self._steps, placed, self._is_wide("attention")):
                 self._take(
                     "attention",
-                    lambda layer: traffic.attention(allocator, step.decode, layer, self._reading),
+                    lambda layer: (
+                        traffic.attention(allocator, step.decode, layer, self._reading)
+                        if streams is None
+                        else streams.at_once(step, allocator, layer, draw)
+                    ),
                     placed,
                 )
                 self._run_bytes.append(step.context / extents * self._layout.half_bytes)
         if step.chunks and self._spec.prefill is None and self._asks("prefill"):
             self._take(
                 "prefill",
-                lambda layer: traffic.prefill(allocator, step.chunks, layer, self._reading),
+                lambda layer: (
+                    traffic.prefill(allocator, step.chunks, layer, self._reading)
+                    if streams is None
+                    else streams.at_once(step, allocator, layer, draw)
+                ),
             )
         moves, copies, piece = step.migrations, step.copies, self._probe.piece_bytes
         if (moves or copies) and self._spec.migration is None and self._asks("migration"):
             self._take(
                 "migration", lambda layer: traffic.migration(allocator, moves, layer, piece, copies)
             )
-        return super().observe(step, engine)
+        found = super().observe(step, engine)
+        return found if streams is None else found.as_one(bool(step.chunks))
 
     def passed(self, rounds: int) -> None:
         self._steps += rounds
@@ -140,9 +154,12 @@ class SampledMemory(Memory):
                 "banks": bank_activity(self._probe.device, [result for _, result in counted]),
             }
         phases["attention"]["by_extent"] = self._by_extent()
+        one = self._together is not None
+        weights = phases["attention"]["efficiency"] if one else self.efficiency.weights
         return {
             "fidelity": "sampled",
-            "efficiency": {"weights": self.efficiency.weights}
+            **({"together": True} if one else {}),
+            "efficiency": {"weights": weights}
             | {name: phase["efficiency"] for name, phase in phases.items()},
             "phases": phases,
             "probes": sum(len(results) for results in self._results.values()),
@@ -171,9 +188,7 @@ class SampledMemory(Memory):
         mean, half = confidence_interval([share for share, _ in counted])
         return half is not None and half > self._spec.precision * mean
 
-    def _take(
-        self, phase: str, layer: Callable[[int], Extent], placed: tuple[float, ...] = ()
-    ) -> None:
+    def _take(self, phase: str, layer: Layer, placed: tuple[float, ...] = ()) -> None:
         spread: Spread = "slice" if phase == "migration" else self._reading.spread
         results, beside, place = self._results[phase], self._beside[phase], self._placed[phase]
         calibrate = self._windows[phase] % EVERY < FIRST
@@ -254,9 +269,11 @@ def throughput_error(memory: Mapping[str, Any], phase_share: Mapping[str, float]
     memory: what a `Memory` reports; phase_share: each phase's share of the time of steps. The
     phases' errors are independent; admissions are taken as unchanged.
     """
-    phases = memory.get("phases", {})
+    phases, shares = memory.get("phases", {}), dict(phase_share)
+    if memory.get("together"):  # the weights have the error of the attention
+        shares["attention"] = shares.get("attention", 0.0) + shares.pop("weights", 0.0)
     parts = [
-        phase_share.get(name, 0.0) * phase["ci95"] / phase["efficiency"]
+        shares.get(name, 0.0) * phase["ci95"] / phase["efficiency"]
         for name, phase in phases.items()
         if phase["ci95"] is not None
     ]

@@ -1,8 +1,9 @@
 """How long a step takes: compute and memory of its phases (a roofline each), and fixed overheads.
 
-Phases follow one another. Linear: the tokens of prompt chunks run through the same matrix products
-as the decoding ones (vLLM v1 makes one batch of both), so the weights are read once beside the
-FLOPs of all; of routed experts those that any of the tokens passes through, in the mean
+Phases follow one another, unless they are moved together (`FidelitySpec.phases`): then all their
+bytes are one phase with all their FLOPs. Linear: the tokens of prompt chunks run through the same
+matrix products as the decoding ones (vLLM v1 makes one batch of both), so the weights are read once
+beside the FLOPs of all; of routed experts those that any of the tokens passes through, in the mean
 (`policies.memory.routing`). Attention of the decoding requests: their KV read, their new tokens
 written. Attention of the chunks: the KV of what was stored before read, their own written.
 Migration: every moved token read and written, as are copies on write. Swap: over the link to the
@@ -57,6 +58,12 @@ class Efficiency(NamedTuple):
     prefill: float = 1.0
     migration: float = 1.0
 
+    def as_one(self, chunks: bool) -> Efficiency:
+        """Where phases are moved together: that of a step with `chunks`, or of one without, is that
+        of all three."""
+        share = self.prefill if chunks else self.attention
+        return self._replace(weights=share, attention=share, prefill=share)
+
 
 class StepTimes(NamedTuple):
     """Seconds of consecutive steps. `attention_s`, `total_s`: float64 (rounds,); others the same
@@ -92,11 +99,12 @@ class StepModel:
 
     slowdown: of the decode attention by its kernel (`PolicyOptions.kernel_cost`).
     routing: of a model with experts; uniform by default.
-    free: what takes no time (`ServingSpec.free`)."""
+    free: what takes no time (`ServingSpec.free`).
+    together: phases of DRAM are one, but for copies (`FidelitySpec.phases`)."""
 
     def __init__(
         self, device: Device, model: TransformerSpec, cards: int = 1, slowdown: float = 1.0,
-        routing: Routing | None = None, free: Sequence[Free] = (),
+        routing: Routing | None = None, free: Sequence[Free] = (), together: bool = False,
     ) -> None:  # fmt: skip
         if device.accelerator is None:
             raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
@@ -106,6 +114,7 @@ class StepModel:
             raise DescriptionError(f"{device.name} has no link, which tensor_parallel needs")
         self._cards = cards
         self._slowdown = slowdown
+        self._together = together
         self._layers = model.layers
         self._state_bytes = model.activation_bytes
         self._kv_bytes = model.kv_token_bytes
@@ -164,6 +173,7 @@ class StepModel:
         if self._slowdown != 1:
             attention_s = attention_s * self._slowdown
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
+        flops_s, moved = 0.0, 0
         if step.chunks:
             together_s = linear_s + self._chunk_linear_s(step.chunks)
             linear_phase_s = self._phase(together_s, weight_bytes, efficiency.weights)
@@ -172,6 +182,18 @@ class StepModel:
             compute_s = chunk_s * self._computes(flops_s, moved, efficiency.prefill)
             prefill_s = linear_phase_s - weights_s + chunk_s
         compute_s += linear_phase_s * self._computes(together_s, weight_bytes, efficiency.weights)
+        computing: Any = compute_s + attention_s * (attended > memory_s)
+        if self._together:
+            # all FLOPs beside all bytes; a phase is charged what it adds to those before
+            all_flops_s = together_s + flops_s
+            all_memory_s = self._memory_s(weight_bytes, efficiency.weights)
+            all_memory_s += self._memory_s(moved, efficiency.prefill)
+            before_s = self._overlapped(all_flops_s, all_memory_s)
+            prefill_s = before_s - weights_s
+            flops = all_flops_s + self._slowdown * attended
+            bytes_s = all_memory_s + self._slowdown * memory_s
+            whole = more(flops, bytes_s) + self._left * less(flops, bytes_s)
+            attention_s, computing = whole - before_s, whole * (flops > bytes_s)
         migration_s = copy_s = swap_s = all_reduce_s = 0.0
         if step.migrations:
             tokens = sum(migration.tokens for migration in step.migrations)
@@ -187,7 +209,6 @@ class StepModel:
         for seconds in (prefill_s, migration_s, self._overhead_s, rest_s):
             if seconds:
                 total += seconds
-        computing = compute_s + attention_s * (attended > memory_s)
         if alone:
             attention_s, total, computing = np.array(((attention_s,), (total,), (computing,)))
         return StepTimes(
@@ -228,8 +249,13 @@ class StepModel:
 
     def _computes(self, compute_s: float, moved_bytes: int, efficiency: float) -> bool:
         """Whether the FLOPs of a phase take longer than its bytes."""
-        return compute_s > moved_bytes / (self.bandwidth * efficiency)
+        return compute_s > self._memory_s(moved_bytes, efficiency)
 
     def _phase(self, compute_s: float, moved_bytes: int, efficiency: float) -> float:
-        memory_s = moved_bytes / (self.bandwidth * efficiency)
+        return self._overlapped(compute_s, self._memory_s(moved_bytes, efficiency))
+
+    def _memory_s(self, moved_bytes: int, efficiency: float) -> float:
+        return moved_bytes / (self.bandwidth * efficiency)
+
+    def _overlapped(self, compute_s: float, memory_s: float) -> float:
         return max(compute_s, memory_s) + self._left * min(compute_s, memory_s)

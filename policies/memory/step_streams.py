@@ -49,6 +49,11 @@ class StepStreams:
                         extents = self._extents(step, allocator, layer, phase, draw)
                         yield traffic.deal(extents, self._dma.engines, spread, self._dma.request)
 
+    def at_once(self, step: Step, allocator: Allocator, layer: int, draw: int = 0) -> Descriptors:
+        """All but migrations of a layer, moved at the same time."""
+        parts = self.of(step, allocator, [layer], PHASES[1:], draw)
+        return traffic.at_once(list(parts), self._dma.engines, self._tile_bytes)
+
     def _has(self, step: Step, phase: str) -> bool:
         return {
             "migration": bool(step.migrations or step.copies),

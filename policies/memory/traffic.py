@@ -39,7 +39,7 @@ from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Migration
 from policies.allocators.kv_layout import Extents, KvLayout, Parts, Units
 from policies.engines.engine import Chunk
-from policies.requests.requests import IntArray
+from policies.requests.requests import FloatArray, IntArray
 
 Spread = Literal["slice", "sequence", "split", "head", "head_major"]
 
@@ -284,15 +284,32 @@ def window(
     )
 
 
-def joined(parts: list[Descriptors]) -> Descriptors:
-    """Several layers one after another on every engine."""
-    order = np.argsort(np.concatenate([part.engine for part in parts]), kind="stable")
+def joined(parts: list[Descriptors], place: FloatArray | None = None) -> Descriptors:
+    """Several layers one after another on every engine, or descriptors in the order of `place`."""
+    engine = np.concatenate([part.engine for part in parts])
+    order = np.argsort(engine, kind="stable") if place is None else np.lexsort((place, engine))
     return Descriptors(
-        np.concatenate([part.engine for part in parts])[order],
+        engine[order],
         np.concatenate([part.start for part in parts])[order],
         np.concatenate([part.size for part in parts])[order],
         np.concatenate([part.write for part in parts])[order],
     )
+
+
+def at_once(parts: list[Descriptors], engines: int, piece: int) -> Descriptors:
+    """Streams that are moved at the same time: on each engine they are cut into pieces of at most
+    `piece` bytes, which follow one another so that all streams progress alike (assumed: by bytes,
+    and engines in step)."""
+    cut, place = [], []
+    for part in parts:
+        offset, size = _pieces(part.size, piece)
+        row = np.repeat(np.arange(len(part.size)), -(-part.size // piece))
+        each = Descriptors(part.engine[row], part.start[row] + offset, size, part.write[row])
+        total = np.bincount(each.engine, size, engines)
+        passed = np.cumsum(size) - size - (np.cumsum(total) - total)[each.engine]
+        place.append((passed + size / 2) / total[each.engine])
+        cut.append(each)
+    return joined(cut, np.concatenate(place))
 
 
 def balance(loads: IntArray, rate: float, engine_rate: float) -> float:

@@ -320,8 +320,9 @@ def build_replica(
     engine = ENGINES[spec.engine.name].engine(spec.engine, allocator, requests, outputs, predicted)
     routing = None if part.experts is None else Routing(part.experts, spec.routing, seed)
     steps = StepModel(
-        device, part, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free
-    )
+        device, part, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
+        spec.memory.phases == "together",
+    )  # fmt: skip
     memory = memory_model(spec.memory, device, part, layout, seed, simulate, routing)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)
 

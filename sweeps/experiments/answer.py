@@ -3,7 +3,8 @@
 In each cell one policy scatters KV and others keep it contiguous. As described, KV is read equally
 fast wherever it lies. A tie is the ratio of scattered to contiguous KV bandwidth at which the one
 serves as much as the best of the others: it is bisected, and only the one is simulated again.
-An objection is the other reading of a choice, for the policy that would plead it.
+An objection is the other reading of a choice, for the policy that would plead it. A reading is that
+of a disputed choice, whoever it serves: with `reread` the map is made again under each.
 
 What is to be simulated next follows from the results alone, as in `break_even`.
 """
@@ -74,6 +75,16 @@ class Objection(Strict):
     why: str
 
 
+class Reading(Strict):
+    """The other reading of a disputed choice."""
+
+    set: dict[str, Any] = {}
+    """Overrides for all that compete, by dotted path."""
+    of: dict[str, dict[str, Any]] = {}
+    """Competitor -> overrides for it alone."""
+    why: str
+
+
 class AnswerSpec(SweepSpec):
     """A sweep over lengths and axes with a tie in each cell."""
 
@@ -81,6 +92,9 @@ class AnswerSpec(SweepSpec):
     """Name -> overrides: the workload and its limits."""
     kv_ratio: KvRatio
     objections: dict[str, Objection] = {}
+    readings: dict[str, Reading] = {}
+    reread: bool = False
+    """Whether the map is made again under each of `readings`; ties are not."""
 
     def refuse_inconsistent(self) -> None:
         if self.controls:
@@ -89,6 +103,8 @@ class AnswerSpec(SweepSpec):
         given = [("kv_ratio.of", self.kv_ratio.of)]
         given += [("kv_ratio.against", each) for each in self.kv_ratio.against]
         given += [(f"objections.{name}.of", each.of) for name, each in self.objections.items()]
+        given += [(f"readings.{name}.of", of) for name, each in self.readings.items()
+                  for of in each.of]  # fmt: skip
         for where, competitor in given:
             if competitor not in self.competitors:
                 hint = nearest(competitor, self.competitors)
@@ -97,26 +113,45 @@ class AnswerSpec(SweepSpec):
             raise ValueError(f"kv_ratio.against: {self.kv_ratio.of} is what they are held against")
         if self.kv_ratio.range[0] >= self.kv_ratio.range[1]:
             raise ValueError(f"kv_ratio.range: expected [least, most]; got {self.kv_ratio.range}")
-        if AS_DESCRIBED in self.objections or TIE in self.objections:
-            raise ValueError("objections: this name is taken")
+        for name in self.readings:
+            if not self.readings[name].set and not any(self.readings[name].of.values()):
+                raise ValueError(f"readings.{name}: expected at least one path and its value")
+            if name in self.objections:
+                raise ValueError(f"readings.{name}: an objection has this name")
+        if {AS_DESCRIBED, TIE} & {*self.objections, *self.readings}:
+            raise ValueError("objections, readings: this name is taken")
 
     @classmethod
     def overrides(cls, data: Mapping[str, Any]) -> Iterator[Override]:
         yield from super().overrides(data)
-        for name, each in data.get("objections", {}).items():
-            for path in each.get("set", ()):
-                at = ("objections", name, "set", path)
-                yield Override(path, at, [at])
+        cases = [(key, *item) for key in ("objections", "readings")
+                 for item in data.get(key, {}).items()]  # fmt: skip
+        for key, name, each in cases:
+            places: list[tuple[str, ...]] = [("set", path) for path in each.get("set", ())]
+            if key == "readings":
+                places += [("of", of, path) for of in each.get("of", ()) for path in each["of"][of]]
+            for place in places:
+                yield Override(place[-1], (key, name, *place), [(key, name, *place)])
 
     def variants(self, document: Document) -> list[Variant]:
-        """All competitors at each lengths; with each objection the one that pleads it."""
+        """All competitors at each lengths; with each objection, the one that pleads it, and with
+        each reading those that it changes."""
         found = []
         for name in self.lengths:
-            found.append(self._variant(document, name, {PARAMETER: AS_DESCRIBED}, {}, ()))
+            found.append(self._variant(document, name, {PARAMETER: AS_DESCRIBED}, {}))
             for what, each in self.objections.items():
-                head, at = {PARAMETER: what}, ("objections", what, "set")
+                given = ("objections", what, "set"), each.set
                 within = self._only(each.of)
-                found.append(self._variant(document, name, head, within, (*at,), each.set))
+                found.append(self._variant(document, name, {PARAMETER: what}, within, given))
+            for what, reading in self.readings.items() if self.reread else ():
+                found += [
+                    self._variant(
+                        document, name, {PARAMETER: what}, self._only(of),
+                        (("readings", what, "set"), reading.set),
+                        (("readings", what, "of", of), reading.of.get(of, {})),
+                    )
+                    for of in touched(reading, self.kv_ratio)
+                ]  # fmt: skip
         return found
 
     def asked(
@@ -127,7 +162,7 @@ class AnswerSpec(SweepSpec):
             self._variant(
                 document, place[LENGTHS], {PARAMETER: TIE, VALUE: value},
                 {**{k: v for k, v in place.items() if k != LENGTHS}, **self._only(known.ratio.of)},
-                ("kv_ratio", "path"), {known.ratio.path: float(f"{1 / value:.6g}")},
+                (("kv_ratio", "path"), {known.ratio.path: float(f"{1 / value:.6g}")}),
             )
             for place in known.places
             for value in known.asked(place)
@@ -140,16 +175,20 @@ class AnswerSpec(SweepSpec):
 
     def _variant(
         self, document: Document, lengths: str, head: dict[str, Any], within: dict[str, Any],
-        at: tuple[str, ...], given: Mapping[str, Any] | None = None,
+        *given: tuple[tuple[str, ...], Mapping[str, Any]],
     ) -> Variant:  # fmt: skip
+        """given: overrides, and where they stand."""
         changes = [
-            (path, value, document.mark((LENGTHS, lengths, path)))
-            for path, value in self.lengths[lengths].items()
-        ]
-        changes += [
-            (path, value, document.mark((*at, path))) for path, value in (given or {}).items()
+            (path, value, document.mark((*at, path)))
+            for at, overrides in (((LENGTHS, lengths), self.lengths[lengths]), *given)
+            for path, value in overrides.items()
         ]
         return Variant({LENGTHS: lengths, **head}, changes, within=within)
+
+
+def touched(reading: Reading, ratio: KvRatio) -> list[str]:
+    """The policies that compete and that a reading changes."""
+    return [name for name in (ratio.of, *ratio.against) if reading.set or reading.of.get(name)]
 
 
 class Answers:
@@ -164,6 +203,14 @@ class Answers:
             name: Objection.model_validate(each)
             for name, each in (config.get("objections") or {}).items()
         }
+        self.readings = {
+            name: Reading.model_validate(each)
+            for name, each in (config.get("readings") or {}).items()
+            if config.get("reread")
+        }
+        self.cases = {name: [each.of] for name, each in self.objections.items()}
+        """Objections and readings: the policies that each changes."""
+        self.cases |= {name: touched(each, self.ratio) for name, each in self.readings.items()}
         self.places: list[Place] = [
             {LENGTHS: lengths, **place}
             for lengths, place in itertools.product(
@@ -187,13 +234,13 @@ class Answers:
         whole = len(found) == self.replications and min(found.values()) > 0
         return found if whole else {}
 
-    def described(self, place: Place, objection: str | None = None) -> dict[str, Rates]:
-        """Rates of the policies that compete, the most first; with an objection, its policy's."""
+    def described(self, place: Place, case: str | None = None) -> dict[str, Rates]:
+        """Rates of the policies that compete, the most first; with an objection or a reading, of
+        those that it changes under it."""
         found = {}
         for name in (self.ratio.of, *self.ratio.against):
-            pleads = objection is not None and self.objections[objection].of == name
-            case = objection if pleads and objection is not None else AS_DESCRIBED
-            if rates := self.rates(place, name, case):
+            changed = case is not None and name in self.cases[case]
+            if rates := self.rates(place, name, case if case and changed else AS_DESCRIBED):
                 found[name] = rates
         return dict(sorted(found.items(), key=lambda item: -_mean_log(item[1])))
 
@@ -228,7 +275,7 @@ class Answers:
     def total(self) -> int:
         """Results of a run when what it has begun, and what that asks for next, is done."""
         sought = sum(len({*self.found(p), *self.asked(p)}) for p in self.places)
-        fixed = len(self.places) * (len(self.names) + len(self.objections))
+        fixed = len(self.places) * (len(self.names) + sum(map(len, self.cases.values())))
         return self.replications * (fixed + sought)
 
 

@@ -2,8 +2,9 @@
 
 A side of a comparison is simulated with more and more causes removed. With all of them removed it
 is one and the same ceiling, `ideal` with analytic memory, whatever policy it began with, so that
-the effects of both sides' removals add up to the whole gap. KV layout goes first and what is left
-to the ceiling last; the causes between are removed in their order, and in the reverse one.
+the effects of both sides' removals add up to the whole gap. KV layout goes first and what leads to
+the ceiling last; the causes between are removed in their order, and in the reverse one, and so are
+those that lead to the ceiling. Nothing that is removed changes who is served first.
 """
 
 from __future__ import annotations
@@ -83,14 +84,14 @@ def _compacted(serving: ServingSpec) -> ServingSpec:
     return serving.model_copy(update={"policy": changed})
 
 
-def _packed(serving: ServingSpec) -> ServingSpec:
-    return _set(serving, "engine", packing="first_fit", batching="any")
-
-
-def _ceiling(serving: ServingSpec) -> ServingSpec:
-    """What every side ends at."""
+def _ideal(serving: ServingSpec, **options: str) -> ServingSpec:
+    """Towards the ceiling at which every side ends: `ideal` with its own options, other policies as
+    exact lengths without holes."""
+    policy = serving.policy
+    if not isinstance(policy, IdealOptions):
+        policy = IdealOptions(reserve="output", admit_on="output")
     plain = _predicted(_copied(_analytic(serving)))
-    return plain.model_copy(update={"policy": IdealOptions()})
+    return plain.model_copy(update={"policy": policy.model_copy(update=options)})
 
 
 def _contiguous(policy: PolicyOptions) -> bool:
@@ -119,21 +120,18 @@ BETWEEN = (
           _compacted),
 )  # fmt: skip
 """In the order in which they are removed. With exact lengths nothing is predicted or outgrown."""
-HELD = Cause("held", "slots held before they are filled, and the head of the line", "policy: ideal",
-             lambda s: not on_demand(s), _ceiling)  # fmt: skip
+TO_CEILING = (
+    Cause("line", "the head of the line", "policy: {name: ideal, reserve: output}",
+          lambda s: not on_demand(s), lambda s: _ideal(s, admit_on="input")),
+    Cause("held", "slots held before they are filled", "policy: ideal",
+          lambda s: not on_demand(s), lambda s: _ideal(s, reserve="stored")),
+)  # fmt: skip
+"""Of a policy that reserves, with exact lengths and no holes. Without the line the head is admitted
+as soon as its input fits and completes its reservation before the next; without slots held early it
+waits for all its slots but holds only what it has filled."""
 RECOMPUTE = Cause("recompute", "preemption, recompute and blocks", "policy: ideal", on_demand,
-                  _ceiling)  # fmt: skip
-LAST = (HELD, RECOMPUTE)
-"""What is left to the ceiling, of a policy that reserves and of one that does not."""
-PACKING = Cause(
-    "packing",
-    "the head of the line",
-    "engine.packing: first_fit",
-    lambda s: _contiguous(s.policy) and s.engine.packing == "arrival",
-    _packed,
-)
-"""Beside the chain: whoever overtakes is short, so that it changes the order as well."""
-CAUSES = {cause.name: cause for cause in (LAYOUT, *BETWEEN, *LAST)}
+                  lambda s: _ideal(s, reserve="stored", admit_on="input"))  # fmt: skip
+CAUSES = {cause.name: cause for cause in (LAYOUT, *BETWEEN, *TO_CEILING, RECOMPUTE)}
 HARDWARE = {"weights": "reading the weights", "compute": "FLOPs"}
 """What no allocator changes, and what is removed from both sides to see how it scales the gap."""
 
@@ -147,22 +145,11 @@ class State(NamedTuple):
 
 def chain(experiment: ExperimentSpec, reverse: bool = False) -> list[State]:
     """The side as described, then with one more cause removed each; the ceiling last."""
-    serving = experiment.serving
-    between = [cause.name for cause in BETWEEN if cause.applies(serving)]
-    names = [LAYOUT.name] * LAYOUT.applies(serving) + between[:: -1 if reverse else 1]
-    last = next(cause.name for cause in LAST if cause.applies(serving))
-    return [without(experiment, names[:n]) for n in range(len(names) + 1)] + [
-        without(experiment, [*names, last])
-    ]
-
-
-def packed(experiment: ExperimentSpec) -> list[State]:
-    """The last state before the ceiling, and the same with a line that may be overtaken; nothing
-    where the policy does not reserve runs."""
-    if not PACKING.applies(experiment.serving):
-        return []
-    *_, last, _ceiling = chain(experiment)
-    return [last, without(experiment, [*last.removed, PACKING.name])]
+    serving, order = experiment.serving, -1 if reverse else 1
+    names = [LAYOUT.name] * LAYOUT.applies(serving)
+    for group in (BETWEEN, TO_CEILING, (RECOMPUTE,)):
+        names += [cause.name for cause in group if cause.applies(serving)][::order]
+    return [without(experiment, names[:n]) for n in range(len(names) + 1)]
 
 
 def without(experiment: ExperimentSpec, names: Iterable[str]) -> State:
@@ -170,7 +157,7 @@ def without(experiment: ExperimentSpec, names: Iterable[str]) -> State:
     of causes gives one experiment."""
     names = tuple(names)
     serving = experiment.serving
-    for cause in (*CAUSES.values(), PACKING):
+    for cause in CAUSES.values():
         if cause.name in names:
             serving = cause.remove(serving)
     for cost in HARDWARE:

@@ -1,7 +1,8 @@
 """What-ifs: changes of a sweep's base, each alone, and some of them together.
 
 `changes` names them, each with its overrides by dotted path; `together` names combinations of those
-that go together. Each is crossed with the axes, beside the base as it is described.
+that go together; `conditions` are changes of what is served, at which only the ranking is compared.
+Each is crossed with the axes, beside the base as it is described.
 """
 
 from __future__ import annotations
@@ -26,10 +27,23 @@ class WhatIfSpec(SweepSpec):
     together: dict[str, list[str]] = {}
     """Name -> names of changes that are made at once."""
 
+    conditions: dict[str, dict[str, Any]] = {}
+    """Name -> overrides: as changes, but other requests are served, so that rates do not compare
+    with those of the base: lengths, a limit."""
+    of: dict[str, str] = {}
+    """Name of a change -> the one competitor that it changes; the others stay."""
+
     def refuse_inconsistent(self) -> None:
         self.refuse_without_rate()
-        for name, overrides in self.changes.items():
-            where = f"changes: {name!r}"
+        if twice := next((name for name in self.conditions if name in self.changes), None):
+            raise ValueError(f"conditions: {twice!r}: a change has this name")
+        several = {**self.changes, **self.conditions}
+        for name, competitor in self.of.items():
+            for given, known in ((name, list(several)), (competitor, self.competitors)):
+                if given not in known:
+                    raise ValueError(f"of: {name!r}: no {given!r}; {nearest(given, known)}")
+        for name, overrides in several.items():
+            where = f"{'changes' if name in self.changes else 'conditions'}: {name!r}"
             if name == AS_DESCRIBED:
                 raise ValueError(f"{where}: this is what the base is called; take another name")
             if not overrides:
@@ -39,7 +53,7 @@ class WhatIfSpec(SweepSpec):
                     raise ValueError(f"{where}: {path} is an axis already")
         for name, parts in self.together.items():
             where = f"together: {name!r}"
-            if name in self.changes or name == AS_DESCRIBED:
+            if name in several or name == AS_DESCRIBED:
                 raise ValueError(f"{where}: the name is taken")
             if len(parts) < 2:
                 raise ValueError(f"{where}: expected two changes or more")
@@ -52,18 +66,18 @@ class WhatIfSpec(SweepSpec):
                 raise ValueError(f"{where}: {twice} is changed twice; these do not go together")
 
     def variants(self, document: Document) -> list[Variant]:
-        """The base, each change alone, and each combination."""
+        """The base, each change alone, each combination, each condition."""
         made = {
             name: [
-                (path, value, document.mark(("changes", name, path)))
-                for path, value in overrides.items()
+                (path, value, document.mark((key, name, path))) for path, value in overrides.items()
             ]
-            for name, overrides in self.changes.items()
+            for key in ("changes", "conditions")
+            for name, overrides in getattr(self, key).items()
         }
         for name, parts in self.together.items():
             made[name] = [change for part in parts for change in made[part]]
         base = Variant({CHANGE: AS_DESCRIBED}, [])
-        return [base, *(Variant({CHANGE: name}, changes) for name, changes in made.items())]
+        return [base, *(Variant({CHANGE: n}, made[n], self.of.get(n)) for n in made)]
 
     def recorded(self, points: Sequence[Point]) -> dict[str, Any]:
         """Peak and capacity of the device under each change, by the change's name."""

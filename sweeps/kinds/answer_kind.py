@@ -37,6 +37,7 @@ def answer_map(table: Table) -> AnswerMap:
         label(base["device"]), label(base["model"]), known.ratio.of, known.ratio.against, cells,
         len(known.places), known.replications,
         {name: (each.of, each.why) for name, each in known.objections.items()},
+        {name: each.why for name, each in known.readings.items()},
     )  # fmt: skip
 
 
@@ -48,7 +49,7 @@ def _cell(table: Table, known: Answers, place: Place) -> AnswerCell | None:
     first, second = list(rates)[:2]
     references = [name for name in known.names if name not in rates]
     found = known.found(place)
-    pleas = {name: known.described(place, name) for name in known.objections}
+    pleas = {name: known.described(place, name) for name in known.cases}
     return AnswerCell(
         ", ".join([*(label(v) for k, v in place.items() if k != LENGTHS), place[LENGTHS]]),
         {name: interval([*each.values()]) for name, each in rates.items()},
@@ -161,6 +162,20 @@ def _pleas(found: AnswerMap) -> Grid:
     return Grid("", ["for", "objection", "why", "cells", "change hands"], rows, text=True)
 
 
+def _readings(found: AnswerMap) -> Grid:
+    """Who wins how many cells under each reading, and which change hands."""
+    rows = []
+    for name, why in found.readings.items():
+        known, won = found.under(name), found.won(name)
+        hands = [cell.name for cell in known if name in cell.upheld]
+        rows.append([
+            name, why, *(str(won[policy]) for policy in (*found.policies, "")), str(len(hands)),
+            "; ".join(hands) or NONE, str(sum(name in cell.opened for cell in known)),
+        ])  # fmt: skip
+    heads = ["reading", "why", *found.policies, "none", "change hands", "which", "lead lost"]
+    return Grid("", heads, rows, text=True)
+
+
 class AnswerKind(Kind):
     """Who wins where, and where that ties."""
 
@@ -185,18 +200,29 @@ class AnswerKind(Kind):
             [regions(found)] if any(len(cell.found) > 1 for cell in found.cells) else []
         )
         blocks += [_grid(found), note, Section("Objections", [_pleas(found)])]
+        if found.readings:
+            blocks.append(Section("Under other readings", [_readings(found), Say(
+                f"Of {len(found.cells)} cells, those that each policy wins significantly (none:"
+                " no ranking), that another wins than as described, and whose lead is no longer"
+                " significant."
+            )]))  # fmt: skip
         return [Section("Map", blocks)]
 
     def sections(self, table: Table) -> list[Block]:
         return self.results(table)
 
     def grids(self, table: Table) -> list[Grid]:
-        return [_grid(answer_map(table))]
+        found = answer_map(table)
+        return [_grid(found), *([_readings(found)] if found.readings else [])]
 
     def inputs(self, table: Table) -> list[list[str]]:
         rows = [*super().inputs(table), *self.named(table, "lengths", "lengths")]
         of = [
             [f"objection {name}", f"{each['why']} ({each['of']}: {label(each['set'])})"]
             for name, each in (table.config.get("objections") or {}).items()
+        ]
+        of += [
+            [f"reading {name}", f"{each.why} ({label({**each.set, **each.of})})"]
+            for name, each in Answers(table.config, []).readings.items()
         ]
         return [*rows, ["KV ratio", str(at(table.config, "kv_ratio", "why"))], *of]

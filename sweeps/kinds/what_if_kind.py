@@ -8,7 +8,7 @@ replications. `together` is held against the product of its parts, each alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,7 +44,7 @@ class Changes:
     answers: list[Sensitivity]
     """Of the first over each other."""
     changes: list[str]
-    """Those that have results, the largest effect on any rate first."""
+    """Those that have results, the largest effect on any rate first; then conditions."""
     together: list[Together]
     unit: Rate
 
@@ -68,14 +68,17 @@ def what_ifs(table: Table) -> list[Changes]:
 def _what_if(table: Table, where: str, groups: dict[str, Group]) -> Changes | None:
     unit = table.rate
     combined = table.config.get("together") or {}
-    known = [change for change in (*table.config["changes"], *combined) if change in groups]
+    conditions = table.config.get("conditions") or {}
+    known = [c for c in (*table.config["changes"], *combined, *conditions) if c in groups]
     logs = {name: _logs(groups[name], unit.metric) for name in (AS_DESCRIBED, *known)}
     compared = map(label, table.config["axes"][table.config["compare"]])
     names = [name for name in compared if logs[AS_DESCRIBED].get(name)]
     if not names:
         return None
-    rates = [_sensitivity(name, _of_rate, [(c, of.get(name, {})) for c, of in logs.items()])
-             for name in names]  # fmt: skip
+    rates = [
+        _sensitivity(name, _of_rate, [(c, of.get(name, {})) for c, of in logs.items()], conditions)
+        for name in names
+    ]
     first, *rivals = names
     answers = [
         _sensitivity(f"{first} / {rival}", interval, [
@@ -99,6 +102,7 @@ def _what_if(table: Table, where: str, groups: dict[str, Group]) -> Changes | No
                 Together(name, parts, effects, first, interval(values) if values else None)
             )
     answers = [each for each in answers if AS_DESCRIBED in each.levels]
+    changes += [name for name in known if name in conditions]
     return Changes(where, groups[AS_DESCRIBED], rates, answers, changes, together, unit)
 
 
@@ -123,13 +127,15 @@ def _of_rate(logs: list[float]) -> Interval:
     return interval(list(map(math.exp, logs)))
 
 
-def _sensitivity(subject: str, level: Any, series: list[tuple[str, Logs]]) -> Sensitivity:
-    """Of one subject, whose logarithms are given by change."""
+def _sensitivity(
+    subject: str, level: Any, series: list[tuple[str, Logs]], apart: Collection[str] = ()
+) -> Sensitivity:
+    """Of one subject, whose logarithms are given by change; `apart` have no effect, but a level."""
     base = dict(series)[AS_DESCRIBED]
     effects = {
         change: interval([*moved.values()])
         for change, logs in series
-        if change != AS_DESCRIBED and (moved := _sum([(1, logs), (-1, base)]))
+        if change not in (AS_DESCRIBED, *apart) and (moved := _sum([(1, logs), (-1, base)]))
     }
     levels = {change: level([*logs.values()]) for change, logs in series if logs}
     return Sensitivity(subject, levels, effects)
@@ -230,7 +236,8 @@ class WhatIf(Kind):
     spec = WhatIfSpec
 
     def total(self, config: dict[str, Any], records: list[Record]) -> int:
-        variants = 1 + len(config["changes"]) + len(config.get("together") or {})
+        keys = ("changes", "together", "conditions")
+        variants = 1 + sum(len(config.get(key) or {}) for key in keys)
         return variants * super().total(config, records)
 
     def sentences(self, table: Table) -> list[str]:
@@ -252,6 +259,7 @@ class WhatIf(Kind):
 
     def inputs(self, table: Table) -> list[list[str]]:
         changes = self.named(table, "change", "changes")
+        changes += self.named(table, "condition", "conditions")
         together = table.config.get("together") or {}
         rows = [[f"together {name}", ", ".join(parts)] for name, parts in together.items()]
         return [*super().inputs(table), *changes, *rows]

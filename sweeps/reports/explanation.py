@@ -17,11 +17,10 @@ from hwmodel.description.description import DescriptionError
 from sweeps.experiments.counterfactual import (
     CAUSES,
     HARDWARE,
-    LAST,
+    RECOMPUTE,
     State,
     chain,
     key,
-    packed,
     without,
 )
 from sweeps.experiments.experiment import ExperimentSpec
@@ -73,9 +72,6 @@ class Explanation:
     """The gap that is left where every cause is removed from both."""
     hardware: dict[str, Interval]
     """Cost -> the gap, with analytic memory, where it takes no time; "" -> where all do."""
-    packing: dict[str, Interval]
-    """Competitor -> what overtaking the head of the line makes of its rate, without all causes but
-    the last."""
     unsaturated: list[str]
     """States whose load no longer saturates: a removal may do more than is shown."""
 
@@ -95,7 +91,6 @@ class Pair:
         for side in self.sides:
             for reverse in (False, True):
                 yield from ((state, self.rate_per_s) for state in chain(side, reverse))
-            yield from ((state, self.rate_per_s) for state in packed(side))
             yield from ((self.hardware(side, cost), self.pushed) for cost in ("", *HARDWARE))
 
     @property
@@ -126,12 +121,6 @@ def explain(pair: Pair, known: Known) -> Explanation:
         ours, theirs = (logs(pair.hardware(side, cost), pair.pushed) for side in pair.sides)
         return _interval(ours, theirs)
 
-    packing = {
-        name: _interval(after, before)
-        for side, name in zip(pair.sides, pair.names, strict=True)
-        if (states := packed(side))
-        for before, after in [[logs(state, pair.rate_per_s) for state in states]]
-    }
     orders = []
     for reverse in (False, True):
         parts: dict[tuple[str, str], Logs] = {}
@@ -140,7 +129,7 @@ def explain(pair: Pair, known: Known) -> Explanation:
             levels = [logs(state, pair.rate_per_s) for state in states]
             for state, before, after in zip(states[1:], levels[:-1], levels[1:], strict=True):
                 cause = state.removed[-1]
-                own = name if cause in [last.name for last in LAST] else ""
+                own = name if cause == RECOMPUTE.name else ""
                 mine = parts.setdefault((cause, own), dict.fromkeys(common, 0.0))
                 for r in common:
                     mine[r] += sign * (after[r] - before[r])
@@ -156,7 +145,7 @@ def explain(pair: Pair, known: Known) -> Explanation:
         ],
         _interval(ends[0][-1], ends[1][-1]),
         {cost: gap(cost) for cost in ("", *HARDWARE)},
-        packing, sorted(set(_unsaturated(pair, known, common))),
+        sorted(set(_unsaturated(pair, known, common))),
     )  # fmt: skip
 
 
@@ -205,9 +194,8 @@ def _read(data: dict[str, Any]) -> Explanation:
     parts = [Part(**{**each, **{name: whole(each[name]) for name in orders}})
              for each in data["parts"]]  # fmt: skip
     hardware = {name: whole(each) for name, each in data["hardware"].items()}
-    packing = {name: whole(each) for name, each in data["packing"].items()}
     ends = {name: whole(data[name]) for name in ("total", "unexplained")}
-    return Explanation(**{**data, **ends, "parts": parts, "hardware": hardware, "packing": packing})
+    return Explanation(**{**data, **ends, "parts": parts, "hardware": hardware})
 
 
 def sentence(found: Explanation) -> str:
@@ -260,14 +248,9 @@ def note(found: Explanation) -> str:
         f"Factors of the gap and their {100 * LEVEL:.0f} % intervals (Student's t on paired "
         f"logarithms, n = {found.total.count}); they multiply to the gap. Causes are removed from "
         "top to bottom, one after another; in reverse order from bottom to top, but KV layout "
-        "first and the ceiling last. Interaction: the one over the other. Pale: not significant."
+        "first and the two steps to the ceiling last. Interaction: the one over the other. "
+        "Pale: not significant."
     )
-    for name, gain in found.packing.items():
-        text += (
-            f" With packing: first_fit instead of the last step {name} serves "
-            f"{bare(effect(gain))}: who overtakes the head of the line is short, so this "
-            "changes the order too and is no step of the chain."
-        )
     if found.unsaturated:
         text += f" Limited by the offered load: {listed(found.unsaturated)}; these may do more."
     return text

@@ -209,7 +209,8 @@ class AnswerCell:
     tied: Interval | None
     """The ratio at which `scattered` is none; None where its mean has one sign in the range."""
     pleas: dict[str, tuple[str, Interval]]
-    """With each objection upheld: who serves the most, and its lead over the second."""
+    """With each objection upheld, under each reading: who serves the most, and its lead over the
+    second."""
     bound: bool
     """Whether KV memory limits the first."""
 
@@ -233,14 +234,20 @@ class AnswerCell:
 
     @property
     def upheld(self) -> list[str]:
-        """Objections with which another policy than now serves significantly the most."""
+        """Objections and readings with which another policy than now serves significantly the
+        most."""
         first, pleas = self.order[0], self.pleas.items()
         return [n for n, (best, lead) in pleas if self.bound and best != first and lead.sign > 0]
 
     @property
     def opened(self) -> list[str]:
-        """Objections with which none serves significantly the most any more."""
+        """Objections and readings with which none serves significantly the most any more."""
         return [n for n, (_, lead) in self.pleas.items() if self.winner and lead.sign == 0]
+
+    def winner_under(self, reading: str) -> str | None:
+        """Who serves significantly more than all others under a reading that is known."""
+        best, lead = self.pleas[reading]
+        return best if self.bound and lead.sign > 0 else None
 
 
 @dataclass(frozen=True)
@@ -258,10 +265,21 @@ class AnswerMap:
     replications: int
     objections: dict[str, tuple[str, str]]
     """Name -> whose it is, and why."""
+    readings: dict[str, str]
+    """Name -> why."""
 
     @property
     def policies(self) -> list[str]:
         return [*self.contiguous, self.scattered]
+
+    def under(self, case: str) -> list[AnswerCell]:
+        """The cells that are known under an objection or a reading."""
+        return [cell for cell in self.cells if case in cell.pleas]
+
+    def won(self, reading: str) -> dict[str, int]:
+        """Cells that each policy wins under a reading; those that none wins under ``."""
+        winners = [cell.winner_under(reading) or "" for cell in self.under(reading)]
+        return {name: winners.count(name) for name in (*self.policies, "")}
 
 
 @dataclass(frozen=True)

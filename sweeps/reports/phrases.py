@@ -371,20 +371,18 @@ def edge_text(edge: Edge, parameter: Parameter, pair: list[str]) -> str:
 
 
 def answer(found: AnswerMap) -> Iterator[str]:
-    """Who wins in how many cells, on which conditions; the ties; the objections; each cell."""
+    """Who wins in how many cells, on which conditions; the ties; the objections and readings; each
+    cell."""
     if not found.cells:
         yield "No cell has results of all policies yet."
         return
     yield said(_answer(found))
     yield from _ties(found)
     for name, (of, _) in found.objections.items():
-        upheld = [cell for cell in found.cells if name in cell.upheld]
-        known = sum(name in cell.pleas for cell in found.cells)
-        opened = sum(name in cell.opened for cell in found.cells)
-        names = f": {listed(_hands(cell, name) for cell in upheld)}" if upheld else ""
-        counts = f"{len(upheld)} of {counted(known, 'combination')}"
-        lost = f"; in {opened} the lead is no longer significant" if opened else ""
-        yield f"Objection of {of}, '{name}': {counts} change hands{names}{lost}."
+        yield f"Objection of {of}, '{name}': {_moved(found, name)}."
+    for name in found.readings:
+        won = listed(f"{who or 'none'} {count}" for who, count in found.won(name).items() if count)
+        yield f"Reading '{name}': cells won: {won}; {_moved(found, name)}."
     yield from (said(_cell(found, cell)) for cell in found.cells)
 
 
@@ -447,6 +445,17 @@ def _cell(found: AnswerMap, cell: AnswerCell) -> str:
     pleas = [f"'{name}' (to {cell.pleas[name][0]})" for name in cell.upheld]
     text += f"; changes hands with {listed(pleas)}" if pleas else ""
     return f"{cell.name}: {text}."
+
+
+def _moved(found: AnswerMap, case: str) -> str:
+    """The cells that change hands with an objection or under a reading."""
+    known = found.under(case)
+    upheld = [cell for cell in known if case in cell.upheld]
+    opened = sum(case in cell.opened for cell in known)
+    names = f": {listed(_hands(cell, case) for cell in upheld)}" if upheld else ""
+    counts = f"{len(upheld)} of {counted(len(known), 'combination')}"
+    lost = f"; in {opened} the lead is no longer significant" if opened else ""
+    return f"{counts} change hands{names}{lost}"
 
 
 def _hands(cell: AnswerCell, name: str) -> str:

@@ -47,6 +47,45 @@ def test_one_layer_stands_for_the_others(policy: str) -> None:
     assert exhaustive["memory"]["simulated_bytes"] > full["memory"]["simulated_bytes"]
 
 
+def test_phases_together_move_the_same_bytes_in_about_the_time_in_turn() -> None:
+    """The same bytes on the same engines. Rows that the streams close for one another cost a few
+    percent, a single end of the layer gains some."""
+    card = load_device("mlu370-x4", ["derate=1"])
+    starts = np.random.default_rng(3).choice(1000, 40, replace=False) * (32 << 10) + (64 << 20)
+    kv = traffic.Extent(starts, np.full(40, 32 << 10), np.zeros(40, np.bool_), np.arange(40))
+    parts = [
+        traffic.deal(traffic.contiguous(0, 2 << 20, 128), 32, "split", 512),
+        traffic.deal(kv, 32, "slice", 512),
+    ]
+    one = traffic.at_once(parts, 32, 16 << 10)
+    loads = [np.bincount(p.engine, p.size, 32) for p in (*parts, one)]
+    assert np.array_equal(loads[0] + loads[1], loads[2]) and one.size.max() <= 16 << 10
+    moved = [
+        np.sort(
+            np.concatenate([np.arange(*x) for x in zip(p.start, p.start + p.size, strict=True)])
+        )
+        for p in (*parts, one)
+    ]
+    assert np.array_equal(np.sort(np.concatenate(moved[:2])), moved[2])
+    of_kv = (one.start[one.engine == 5] >= 64 << 20).tolist()
+    assert of_kv != sorted(of_kv)  # not one stream after the other
+    turn = [simulate_system(card, each) for each in parts]
+    found = simulate_system(card, one)
+    assert found.total_bytes == sum(each.total_bytes for each in turn)
+    assert found.elapsed_ns == pytest.approx(sum(each.elapsed_ns for each in turn), rel=0.05)
+
+
+@pytest.mark.parametrize("fidelity", ["full", "sampled"])
+def test_phases_together_have_one_efficiency(fidelity: str) -> None:
+    memory = {"fidelity": fidelity, "phases": "together"}
+    found = run(8192, mixed(8), memory=memory, engine=ENGINE).metrics
+    shares = found["memory"]["efficiency"]
+    assert shares["weights"] == shares["attention"] and 0 < shares["prefill"] <= 1
+    assert found["memory"]["together"] and found["finished"] == 8
+    with pytest.raises(ValueError, match="attention: phases: together measures it"):
+        FidelitySpec(fidelity="full", phases="together", attention=0.5)
+
+
 def test_weights_are_whole_layers_of_their_own() -> None:
     memory = device(8192)
     streams = [traffic.weights(FOUR, layer, 16 << 10) for layer in range(4)]

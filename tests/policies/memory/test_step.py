@@ -93,6 +93,30 @@ def test_prefill_counts_the_triangle_of_attention_and_one_head() -> None:
     assert parts[0] + parts[1] == pytest.approx(parts[2] + 600 / 1000 * kv_s)
 
 
+@pytest.mark.parametrize(("way", "left"), [("max", 0), ("sum", 1), (0.5, 0.5)])
+def test_phases_that_are_moved_together_are_one(way: object, left: float) -> None:
+    """All bytes beside all FLOPs: never longer than in turn at the same efficiencies, and as long
+    where nothing is hidden."""
+    device = load_device("mlu370-x4", [*BARE, f"compute.overlap={way}"])
+    shares = Efficiency(0.9, 0.8, 0.7)
+    for step in (chunks(Chunk(9, 300, 700, True), batch=32), decode(32, 2000)):
+        for slowdown in (1.0, 1.2):
+            turn, one = (
+                StepModel(device, LLAMA, slowdown=slowdown, together=each).times(step, 1, shares)
+                for each in (False, True)
+            )
+            in_turn, at_once = float(turn.total_s[0]), float(one.total_s[0])
+            assert at_once <= in_turn * (1 + 1e-12)
+            parts = one.weights_s + one.prefill_s + one.attention_s[0] + one.overhead_s
+            assert parts == pytest.approx(at_once)
+            if left == 1 and slowdown == 1:
+                assert at_once == pytest.approx(in_turn)
+    rounds = StepModel(device, LLAMA, together=True).times(decode(32, 2000), 3, shares)
+    assert rounds.total_s[0] == StepModel(device, LLAMA, together=True).times(
+        decode(32, 2000), 1, shares
+    ).total_s[0]  # fmt: skip
+
+
 @pytest.mark.parametrize(("tokens", "hidden"), [(128, True), (300, False)])
 def test_a_chunk_hides_behind_the_stream_of_the_weights(tokens: int, hidden: bool) -> None:
     # mlu370-x4: 13.2 GB of weights take 43.0 ms, the matrix products of a token 0.138 ms

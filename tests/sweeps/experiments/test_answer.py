@@ -94,6 +94,33 @@ def _shown(table: Table, found: AnswerMap) -> None:
         assert "static leads by" not in text
 
 
+READINGS = (
+    "readings={exact: {of: {odma: {serving.predictor.sigma: 0.0}}, why: assumed},"
+    " slow: {set: {seed: 2}, of: {paged: {serving.policy.indirection: 2.0}}, why: assumed}}"
+)
+
+
+def test_a_map_is_made_again_under_each_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "measure", planted)
+    sets = [*SETS, READINGS, "objections={}", "lengths={long: {workload: r1-reasoning}}"]
+    assert len(load_sweep("answer", sets).points) == 2 * 4  # not without `reread`
+    run_sweep(load_sweep("answer", [*sets, "reread=true"]), tmp_path / "a", False, 1, QUIET)
+    table = read_table(RunDirectory(tmp_path / "a"))
+    found = answer_map(table)
+    assert table.done == table.total == 3 * (2 * (4 + 1 + 3) + 2 * 2)
+    # paged leads bf16 by 4.5 and trails int8; exact lengths make odma's rate tenfold
+    assert found.won("exact") == {"static": 0, "odma": 2, "paged": 0, "": 0}
+    assert found.won("slow") == {"static": 0, "odma": 1, "paged": 1, "": 0}
+    assert [cell.upheld for cell in found.cells] == [["exact"], []]
+    said = sentences(table)
+    assert (
+        "Reading 'slow': cells won: odma 1 and paged 1; 0 of 2 combinations change hands." in said
+    )
+    assert "Under other readings" in page([contents(table)])
+
+
 def test_contiguous_policies_are_simulated_once_and_a_run_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,12 +162,15 @@ def test_any_device_takes_it() -> None:
         ("kv_ratio.range=[1.0, 0.1]", "expected [least, most]"),
         ("objections.x={of: nothing, set: {serving.policy.block: 32}, why: z}", "no competitor"),
         ("objections.x={of: odma, set: {serving.policy.blok: 32}, why: z}", "blok"),
+        ("readings.x={of: {odma: {serving.policy.blok: 32}}, why: z}", "blok"),
+        ("readings.x={of: {odm: {seed: 2}}, why: z}", "no competitor 'odm'"),
+        ("readings.x={why: z}", "readings.x: expected at least one path"),
         ("lengths.x={workload: r1-reasonin}", "r1-reasonin"),
         ("controls={a: {fidelity: analytic}}", "kv_ratio: does not go with controls"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line(given: str, words: str) -> None:
     with pytest.raises(DescriptionError) as caught:
-        sweep = load_sweep("answer", [given])
+        sweep = load_sweep("answer", [given, "reread=true"])
         sweep.points[0].experiment.rehearsals([p.experiment for p in sweep.points])
     assert words in str(caught.value) and "\n" not in str(caught.value)

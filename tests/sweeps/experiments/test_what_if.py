@@ -137,6 +137,24 @@ def test_sentences_say_what_changes_the_rates_and_the_ranking(tmp_path: Path) ->
     )
 
 
+def test_conditions_move_the_ranking_and_no_rate(tmp_path: Path) -> None:
+    config = copy.deepcopy(CONFIG)
+    config["conditions"] = {"turning": config["changes"].pop("turning")}
+    table = read_table(RunDirectory(planted(tmp_path / "run", config)))
+    (found,) = what_ifs(table)
+    assert found.changes[-1] == "turning" and "turning" not in found.rates[0].effects
+    said = sentences(table)
+    assert "turning" in said[0] and said[0].endswith("turning reverses the ranking.")
+    assert "turning" not in said[1] and table.total == 36
+
+
+def test_a_change_may_be_that_of_one_competitor() -> None:
+    given = ["policy=[paged, static]", "changes={slow: {serving.policy.indirection: 2.0}}"]
+    found = load_sweep("smoke", [*given, "of={slow: paged}"]).points[2:]
+    assert found[0].experiment.serving.policy.indirection == 2  # type: ignore[attr-defined]
+    assert found[1].experiment == load_sweep("smoke", given[:1]).points[1].experiment
+
+
 def test_tables_and_charts_have_the_effects(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -199,6 +217,10 @@ def test_a_run_resumed_is_the_run(tmp_path: Path) -> None:
         ("changes: {a: {seed: 2}}\ntogether: {b: [a]}", "expected two changes or more"),
         ("changes: {a: {seed: 2}}\ntogether: {a: [a, a]}", "together: 'a': the name is taken"),
         ("changes: {a: {seed: 2}, c: {seed: 3}}\ntogether: {b: [a, c]}", "seed is changed twice"),
+        ("changes: {a: {seed: 2}}\nof: {b: paged}", "of: 'b': no 'b'; known: a"),
+        ("changes: {a: {seed: 2}}\nof: {a: pagd}", "no 'pagd'; did you mean 'paged'?"),
+        ("changes: {a: {seed: 2}}\nconditions: {a: {seed: 2}}", "a change has this name"),
+        ("changes: {a: {seed: 2}}\nconditions: {b: {}}", "conditions: 'b': expected at least"),
         ("changes: {a: {dma.window: 1KiB}}", "did you mean device_set.dma.window?"),
         ("changes: {a: {device_set.dma.windw: 1KiB}}", "unknown key; did you mean 'window'?"),
         ("changes: {a: {device_set.dma.window: 1}}", "expected a size with its unit"),

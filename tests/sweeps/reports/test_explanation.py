@@ -62,7 +62,7 @@ def test_causes_add_up_to_the_gap_in_both_orders() -> None:
         assert whole == pytest.approx(why.total.mean)
     assert why.unexplained.mean == 0
     assert [part.cause for part in why.parts] == [
-        "layout", "copies", "prediction", "reservation", "holes", "held", "recompute",
+        "layout", "copies", "prediction", "reservation", "holes", "line", "held", "recompute",
     ]  # fmt: skip
     for part in why.parts:
         both = part.forward.mean - part.reverse.mean
