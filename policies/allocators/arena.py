@@ -1,4 +1,4 @@
-"""A contiguous space of token slots: first or best fit, splitting, coalescing.
+"""A contiguous space of token slots: first, next or best fit, splitting, coalescing.
 
 Knuth, The Art of Computer Programming vol. 1, 2.5 (dynamic storage allocation).
 """
@@ -10,7 +10,7 @@ from typing import Literal
 
 from policies.allocators.places import Place
 
-Fit = Literal["first", "best"]
+Fit = Literal["first", "next", "best"]
 
 
 class Arena:
@@ -24,6 +24,8 @@ class Arena:
         self.fit = fit
         self.free = size
         """Free slots."""
+        self._last = start
+        """Where the last allocation ended, from which next fit goes on."""
         self._starts: list[int] = [start] if size else []
         self._sizes: list[int] = [size] if size else []
 
@@ -52,6 +54,7 @@ class Arena:
             self._starts[at] += size
             self._sizes[at] -= size
         self.free -= size
+        self._last = start + size
         return start
 
     def place(self, slots: int) -> Place | None:
@@ -97,8 +100,10 @@ class Arena:
 
     def _choose(self, size: int) -> int | None:
         """Index of the hole that the fit rule takes."""
-        if self.fit == "first":
-            return next((i for i, hole in enumerate(self._sizes) if hole >= size), None)
+        if self.fit != "best":
+            at = bisect_left(self._starts, self._last) if self.fit == "next" else 0
+            order = (*range(at, len(self._sizes)), *range(at)) if at else range(len(self._sizes))
+            return next((i for i in order if self._sizes[i] >= size), None)
         fitting = [(hole, i) for i, hole in enumerate(self._sizes) if hole >= size]
         return min(fitting)[1] if fitting else None
 

@@ -65,6 +65,8 @@ class Sessions(Strict):
     message_tokens: LognormalLength
     """What each turn adds to the prompt, beside the answer before."""
     output_tokens: LognormalLength
+    max_output_tokens: Tokens = MAX_TOKENS
+    """Longer answers are cut."""
     pause_s: NotNegative | ExponentialTime | LognormalTime = 0.0
     """From an answer to the next turn."""
     context_tokens: Tokens
@@ -117,6 +119,7 @@ def _turns(law: Sessions, turns: IntArray, stream: Stream) -> Turns:
     first = np.cumsum(turns) - turns
     message = law.message_tokens.sample(len(session), stream("messages"))
     output = law.output_tokens.sample(len(session), stream("outputs"))
+    output = np.minimum(output, law.max_output_tokens)
     message[first] = np.minimum(message[first], 1 + room)
     output[first] = np.minimum(output[first], 2 + room - message[first])
     whole = np.cumsum(message + output)

@@ -106,6 +106,14 @@ class ServingSpec(Strict):
         engine = self.engine.on_device(device.capacity_bytes, device.name, longest)
         return self if engine is self.engine else self.model_copy(update={"engine": engine})
 
+    @model_validator(mode="after")
+    def _copies_what_is_computed(self) -> ServingSpec:
+        if getattr(self.policy, "prefixes", None) == "copy" and self.engine.name == "v0":
+            raise ValueError(
+                "policy.prefixes: copy needs engine v1; v0 stores a prompt before it is computed"
+            )
+        return self
+
     @property
     def samples_apart(self) -> bool:
         """Whether each sample is a request of its own, as vLLM v1 has it: with `like`, and where
