@@ -47,6 +47,8 @@ class Arena:
         at = self._choose(size)
         if at is None:
             return None
+        if self.fit == "next" and self._behind(at) >= size:
+            at = self._part(at)
         start = self._starts[at]
         if self._sizes[at] == size:
             del self._starts[at], self._sizes[at]
@@ -100,12 +102,28 @@ class Arena:
 
     def _choose(self, size: int) -> int | None:
         """Index of the hole that the fit rule takes."""
-        if self.fit != "best":
-            at = bisect_left(self._starts, self._last) if self.fit == "next" else 0
-            order = (*range(at, len(self._sizes)), *range(at)) if at else range(len(self._sizes))
+        if self.fit == "next":
+            at = bisect_left(self._starts, self._last)
+            if at and self._behind(at - 1) >= size:
+                return at - 1
+            order = (*range(at, len(self._sizes)), *range(at))
             return next((i for i in order if self._sizes[i] >= size), None)
+        if self.fit == "first":
+            return next((i for i, hole in enumerate(self._sizes) if hole >= size), None)
         fitting = [(hole, i) for i, hole in enumerate(self._sizes) if hole >= size]
         return min(fitting)[1] if fitting else None
+
+    def _behind(self, at: int) -> int:
+        """Slots of a hole behind the last allocation, where that ended inside it; else 0 or less."""
+        inside = self._last - self._starts[at]
+        return self._sizes[at] - inside if inside > 0 else 0
+
+    def _part(self, at: int) -> int:
+        """Part a hole where the last allocation ended; the index of the upper part."""
+        inside = self._last - self._starts[at]
+        self._starts.insert(at + 1, self._last)
+        self._sizes[at : at + 1] = [inside, self._sizes[at] - inside]
+        return at + 1
 
 
 def external_fragmentation(free: int, largest: int) -> float:

@@ -416,6 +416,9 @@ class Engine(ABC):
     def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
         """Admit a request if possible: (its step limit, its first chunk or None)."""
         samples = int(self.samples[request])
+        session = self._requests.session
+        if self.ending and (session[self.ending] == session[request] >= 0).any():
+            return "batching", None  # an answer is known a step before its memory is free
         if sequences + samples > self._cap:
             return "sequence_cap", None
         if not budget or self._partial:

@@ -48,7 +48,7 @@ class Replica:
         self.more = False
         """Whether requests will come that `arrive` has not announced: those of a closed loop."""
         self.lasts_s: float | None = None
-        """Of sessions: when the last one begins, and the load ends to be steady; inf if unknown."""
+        """Of sessions: when the last one begins, until which the load is steady; inf if unknown."""
         self._to_come: list[tuple[float, int]] = []  # a heap
 
     @property
@@ -78,10 +78,8 @@ class Replica:
             self.now_s = arrival_s
             self._join()
         engine, begin_s = self.engine, self.now_s
-        lasting = bool(self._to_come) or self.more or until_s < math.inf
-        if self.lasts_s is not None:
-            lasting = begin_s <= self.lasts_s
-        if engine.waits or lasting:
+        lasts = bool(engine.waits or self._to_come or self.more or until_s < math.inf)
+        if lasts if self.lasts_s is None else begin_s <= self.lasts_s:
             self.metrics.saturated(begin_s)
         if self._learns is not None:
             self._learns.clock(begin_s)
