@@ -114,7 +114,7 @@ class Arena:
         return min(fitting)[1] if fitting else None
 
     def _behind(self, at: int) -> int:
-        """Slots of a hole behind the last allocation, where that ended inside it; else 0 or less."""
+        """Slots of a hole behind the last allocation, if that ended inside it; else 0 or less."""
         inside = self._last - self._starts[at]
         return self._sizes[at] - inside if inside > 0 else 0
 

@@ -98,8 +98,8 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         self._usable = self._list.free
         self._tables = BlockTables(self.block, self._list.blocks)
         self._cache = BlockCache(self._tables.uses)
-        """The tree of full blocks: by ("prefix", id); by ("prompt", parent), those that samples have
-        in common; by ("session", id); by ("own", request), those of earlier residences."""
+        """The tree of full blocks: by ("prefix", id); by ("prompt", parent), those that samples
+        have in common; by ("session", id); by ("own", request), those of earlier residences."""
         self._reused: dict[int, int] = {}
         """Blocks that a resident found at its admission."""
         self._others = np.zeros(self._list.blocks, np.int64)
@@ -286,8 +286,9 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         return super().extent_count(requests)
 
     def report(self) -> dict[str, float]:
-        """Prompt tokens of requests with a system prompt or in sessions, those of them found in memory at their
-        first admission, and tokens copied on write; nothing where there was neither."""
+        """Prompt tokens of requests with a system prompt or in sessions, those of them found in
+        memory at their first admission, and tokens copied on write; nothing where there was
+        neither."""
         found = {
             "prefix_asked_tokens": float(self._asked_tokens),
             "prefix_hit_tokens": float(self._hit_tokens),
@@ -359,9 +360,10 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         for key, start, end in self._parts(
             request, demand or self._demands.get(request), limit // self.block
         ):
-            blocks, alive = (column[start:end] for column in self._cache.find(key))
+            blocks, alive = self._cache.find(key)
+            alive = alive[start:end]
             whole = len(alive) if alive.all() else int(alive.argmin())
-            found.append(blocks[:whole])
+            found.append(blocks[start : start + whole])
             if whole < end - start:
                 break
         return np.concatenate(found)

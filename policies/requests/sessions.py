@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -43,8 +43,8 @@ class LognormalTime(Strict):
 
 
 class Openings(Strict):
-    """Texts that sessions begin with: `count` of them, of these lengths, and each as often as Zipf's
-    law says, 1 / rank ^ `zipf` (0: all alike)."""
+    """Texts that sessions begin with: `count` of them of these lengths, each as often as Zipf's law
+    says, 1 / rank ^ `zipf` (0: all alike)."""
 
     count: Tokens
     tokens: LognormalLength
@@ -98,6 +98,10 @@ class Turns(NamedTuple):
     prefix_tokens: IntArray
     tree: IntArray
 
+    def rows(self, rows: Any) -> Turns:
+        """Those of a slice, a mask or of indices, in their order."""
+        return Turns._make([*(column[rows] for column in self[:-1]), self.tree])
+
 
 def turns_of(law: Sessions, count: int, stream: Stream) -> Turns:
     """The first `count` turns of as many sessions as that takes. stream: a generator for each
@@ -107,7 +111,7 @@ def turns_of(law: Sessions, count: int, stream: Stream) -> Turns:
     sessions = int(np.searchsorted(np.cumsum(turns), count)) + 1
     while len((found := _turns(law, turns[:sessions], stream)).session) < count:
         sessions *= 2  # some ended early, as their context was full
-    return Turns(*(column[:count] for column in found[:-1]), found.tree)
+    return found.rows(slice(count))
 
 
 def _turns(law: Sessions, turns: IntArray, stream: Stream) -> Turns:
@@ -127,8 +131,8 @@ def _turns(law: Sessions, turns: IntArray, stream: Stream) -> Turns:
     kept = whole <= law.context_tokens
     pause = _pauses(law, len(session), stream("pauses"))
     pause[first] = np.nan
-    columns = session, whole - output, output, pause, prefix_id[session], opening[session]
-    return Turns(*(column[kept] for column in columns), tree)
+    prefix = prefix_id[session], opening[session]
+    return Turns(session, whole - output, output, pause, *prefix, tree).rows(kept)
 
 
 def _openings(law: Sessions, sessions: int, stream: Stream) -> tuple[IntArray, IntArray, IntArray]:
@@ -163,8 +167,8 @@ def _pauses(law: Sessions, count: int, rng: np.random.Generator) -> FloatArray:
 
 def in_turn(sessions: IntArray, clients: int) -> IntArray:
     """Rows of a closed loop in the order in which clients send them if every turn takes equally
-    long; each client goes on with the next session when its own has ended. sessions: int64 (n,), the
-    session of each turn, rising."""
+    long; each client goes on with the next session when its own has ended. sessions: int64 (n,),
+    the session of each turn, rising."""
     turns = np.bincount(sessions)
     free = [0] * clients
     begins = np.zeros(len(turns), np.int64)

@@ -304,10 +304,10 @@ def _sessions(
         times, order = np.zeros(count), in_turn(turns.session, arrivals.clients)
         # clients send their first sessions at once, and each further one after a pause
         think_s[first] = think_times(arrivals, sessions, _stream(seed, "think"))
-    columns = turns.prompt, turns.output, turns.prefix_id, turns.prefix_tokens
+    turns = turns._replace(pause_s=think_s).rows(order)
     return Requests(
-        times[order], *(column[order] for column in columns), think_s=think_s[order],
-        session=turns.session[order], tree=turns.tree,
+        times[order], turns.prompt, turns.output, turns.prefix_id, turns.prefix_tokens,
+        think_s=turns.pause_s, session=turns.session, tree=turns.tree,
     )  # fmt: skip
 
 
@@ -390,7 +390,7 @@ def _spliced(splice: Splice, times: FloatArray, seed: Seed, stretch: int, part: 
         body = body._replace(prefix_id=np.where(shared, body.prefix_id + ids, -1))
         own = np.full((max(int(body.prefix_id.max()) + 1 - ids, 0), 2), [-1, 0])
         if body.tree is not None:
-            own = np.where(body.tree[:, :1] >= 0, body.tree + [ids, 0], [-1, 0])
+            own = body.tree + np.where(body.tree[:, :1] >= 0, [ids, 0], 0)
         trees.append(own)
         ids += len(own)
         for column, values in zip(columns[:-1], body[:-1], strict=True):

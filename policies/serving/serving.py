@@ -180,7 +180,7 @@ def _serve(
     if ((requests.session >= 0) & (outputs < requests.output_tokens)).any():
         longest = int(requests.output_tokens.max())
         raise DescriptionError(
-            f"serving.engine.max_tokens cuts answers that later turns go on from; expected at least "
+            "serving.engine.max_tokens cuts answers that later turns go on from; expected at least "
             f"{longest} tokens, or shorter ones from the workload (lengths.sessions)"
         )
     predicted = predict(spec.predictor, outputs, seed)
@@ -269,8 +269,9 @@ def _serve_closed(
     the client that was answered last."""
     think_s, metrics = requests.think_s, replica.metrics
     clients, before = int(np.isnan(think_s).sum()), requests.take(admitted).turn_before
-    following = dict(zip(admitted[before[before >= 0]].tolist(), admitted[before >= 0].tolist()))
-    first = admitted[before < 0]
+    later = before >= 0
+    pairs = zip(admitted[before[later]].tolist(), admitted[later].tolist(), strict=True)
+    following, first = dict(pairs), admitted[~later]
     begins_s = requests.arrival_s[first[:clients]]
     replica.arrive(first[:clients].tolist(), begins_s.tolist())
     to_send = deque(first[clients:].tolist())

@@ -1,4 +1,4 @@
-"""Do turns repeat their sessions, end where the context is full, and come from streams of their own?"""
+"""Do turns repeat their sessions, end where the context is full, and have streams of their own?"""
 
 from __future__ import annotations
 

@@ -89,7 +89,8 @@ def test_with_plenty_of_memory_hits_are_the_closed_form(policy: Any, block: int)
 
 @pytest.mark.parametrize("slots", [1024, 4096])
 @pytest.mark.parametrize(
-    "policy", [{"name": "paged"}, {"name": "static", "prefixes": "copy"}, {"name": "odma", **COPIES}]
+    "policy",
+    [{"name": "paged"}, {"name": "static", "prefixes": "copy"}, {"name": "odma", **COPIES}],
 )
 def test_hits_never_exceed_the_closed_form(policy: Any, slots: int) -> None:
     stream = talks(60, clients=4)
@@ -101,9 +102,7 @@ def test_hits_never_exceed_the_closed_form(policy: Any, slots: int) -> None:
     if not again:
         assert computed == stream.prompt_tokens.sum()
     assert computed >= stream.prompt_tokens.sum()
-    slow = run(
-        slots, stream, policy=policy, engine={"max_model_len": 1024}, advance_together=False
-    )
+    slow = run(slots, stream, policy=policy, engine={"max_model_len": 1024}, advance_together=False)
     assert (slow.finish_s == found.finish_s).all()
 
 
