@@ -134,6 +134,18 @@ def test_copies_of_prefixes_are_simulated_at_their_own_places() -> None:
     assert seconds == pytest.approx(moved / phase["efficiency"])
 
 
+def test_asynchronous_scheduling_serves_turns_at_once() -> None:
+    stream = replace(
+        talks(60, clients=20), think_s=np.where(talks(60, 20).turn_before < 0, np.nan, 0)
+    )
+    engine = {"name": "v1", "async_scheduling": True}
+    found = run(8192, stream, engine=engine)
+    assert found.metrics["finished"] == 60 and found.metrics["preemptions"] == 0
+    came = found.metrics["cached_tokens"] + found.metrics["prefill_tokens"]
+    assert came == stream.prompt_tokens.sum()
+    assert found.metrics["cached_share"] > 0.8
+
+
 def test_v0_finds_turns_with_prefix_caching_on() -> None:
     stream = talks(60, clients=1)
     policy = {"name": "paged", "prefix_caching": True, "free_list": "fifo"}
