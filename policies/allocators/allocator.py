@@ -57,6 +57,12 @@ class Demand(NamedTuple):
     parent: int = -1
     """Requests with the same one are samples of one prompt, all of which they have in common; -1:
     of none."""
+    session: int = -1
+    """Requests with the same one are turns of a session, each of which begins with all of the one
+    before; -1: of none."""
+    above: tuple[tuple[int, int], ...] = ()
+    """What the common prefix itself begins with: (prefix id, tokens up to its end), longer and
+    longer."""
 
 
 class Allocator(ABC):

@@ -1,4 +1,4 @@
-"""A contiguous space of token slots: first or best fit, splitting, coalescing.
+"""A contiguous space of token slots: first, next or best fit, splitting, coalescing.
 
 Knuth, The Art of Computer Programming vol. 1, 2.5 (dynamic storage allocation).
 """
@@ -10,7 +10,7 @@ from typing import Literal
 
 from policies.allocators.places import Place
 
-Fit = Literal["first", "best"]
+Fit = Literal["first", "next", "best"]
 
 
 class Arena:
@@ -24,6 +24,8 @@ class Arena:
         self.fit = fit
         self.free = size
         """Free slots."""
+        self._last = start
+        """Where the last allocation ended, from which next fit goes on."""
         self._starts: list[int] = [start] if size else []
         self._sizes: list[int] = [size] if size else []
 
@@ -45,6 +47,8 @@ class Arena:
         at = self._choose(size)
         if at is None:
             return None
+        if self.fit == "next" and self._behind(at) >= size:
+            at = self._part(at)
         start = self._starts[at]
         if self._sizes[at] == size:
             del self._starts[at], self._sizes[at]
@@ -52,6 +56,7 @@ class Arena:
             self._starts[at] += size
             self._sizes[at] -= size
         self.free -= size
+        self._last = start + size
         return start
 
     def place(self, slots: int) -> Place | None:
@@ -97,10 +102,28 @@ class Arena:
 
     def _choose(self, size: int) -> int | None:
         """Index of the hole that the fit rule takes."""
+        if self.fit == "next":
+            at = bisect_left(self._starts, self._last)
+            if at and self._behind(at - 1) >= size:
+                return at - 1
+            order = (*range(at, len(self._sizes)), *range(at))
+            return next((i for i in order if self._sizes[i] >= size), None)
         if self.fit == "first":
             return next((i for i, hole in enumerate(self._sizes) if hole >= size), None)
         fitting = [(hole, i) for i, hole in enumerate(self._sizes) if hole >= size]
         return min(fitting)[1] if fitting else None
+
+    def _behind(self, at: int) -> int:
+        """Slots of a hole behind the last allocation, if that ended inside it; else 0 or less."""
+        inside = self._last - self._starts[at]
+        return self._sizes[at] - inside if inside > 0 else 0
+
+    def _part(self, at: int) -> int:
+        """Part a hole where the last allocation ended; the index of the upper part."""
+        inside = self._last - self._starts[at]
+        self._starts.insert(at + 1, self._last)
+        self._sizes[at : at + 1] = [inside, self._sizes[at] - inside]
+        return at + 1
 
 
 def external_fragmentation(free: int, largest: int) -> float:

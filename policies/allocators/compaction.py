@@ -24,6 +24,12 @@ class ArenaOptions(PolicyOptions):
 
     fit: Fit = "first"
     """Which hole a reservation, or a slab, takes (assumed)."""
+    prefixes: Literal["recompute", "copy"] = "recompute"
+    """What is done about tokens in memory that an admitted request begins with: of earlier turns of
+    its session, of a system prompt, of its own last residence. `recompute`: nothing, since one run
+    a request leaves nothing to share, and the papers of these policies say nothing of sharing.
+    `copy`: they are copied into its run, as in a migration, from a request that runs, or from a
+    run that was freed and not yet overwritten, which `fit: next` puts off longest (assumed)."""
     compaction: Literal["none", "copied", "free"] = "none"
     """What is done when an admission would fit into all free slots, but into no hole. `none`: it
     waits. `copied`: runs slide down until it fits, and their tokens are copied as in a migration.
@@ -39,6 +45,8 @@ class ArenaOptions(PolicyOptions):
     def _limits_copies(self) -> ArenaOptions:
         if self.compaction_tokens is not None and self.compaction != "copied":
             raise ValueError("compaction_tokens belongs to compaction: copied")
+        if self.prefixes == "copy" and self.compaction != "none":
+            raise ValueError("prefixes: copy needs compaction: none, which leaves freed runs alone")
         return self
 
 

@@ -262,6 +262,8 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         if new is None:
             return None
         self._leaving.append(old)
+        if self._remains is not None:
+            self._remains.overwrite(*new)
         self.start[request] = new.start
         self.reserved[request] = new.size
         self.reserved_total += new.size

@@ -1,10 +1,11 @@
 """Paged allocation: blocks of a few tokens from a free list (Kwon et al. 2023, vLLM).
 
 A freed block keeps its content until it is handed out again, and vLLM finds full blocks by what
-they hold (automatic prefix caching). Modelled are the two cases of serving: a preempted
-request finds the blocks of its last residence, and requests that begin with the same system prompt
-(`Demand.prefix_id`) hold its full blocks together, counted by reference. Only an unbroken prefix of
-full blocks counts. Blocks can be found as soon as they are stored, as in vLLM v1.
+they and all before them hold (automatic prefix caching), which makes a tree. Modelled are the cases
+of serving: a preempted request finds the blocks of its last residence, requests that begin with the
+same texts (`Demand.prefix_id`, `above`) hold their full blocks together, counted by reference, and
+a turn of a session finds the prompts and answers of those before. Only an unbroken prefix of full
+blocks counts. Blocks can be found as soon as they are stored, as in vLLM v1.
 
 Parallel samples of one prompt are sequences of their own. They hold the prompt's full blocks
 together; when the first output token is stored, every sample but the first gets a copy of the
@@ -13,7 +14,7 @@ prompt's last block if that is not full (copy-on-write).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -56,7 +57,8 @@ class PagedOptions(PolicyOptions):
     """A preempted request keeps what is still in its freed blocks (vLLM v1: enable_prefix_caching
     is on by default). False: all is computed again."""
     prefix_caching: bool = True
-    """Requests with the same system prompt hold its full blocks together."""
+    """Requests with the same system prompt hold its full blocks together, and turns of a session
+    find those of the turns before."""
     indirection: Annotated[float, Field(ge=1, le=10)] = 1.0
     """What looking blocks up costs the kernel: factor on the time of the decode attention. Assumed
     to be nothing, as measured for pages of 128 by bulk copy; see docs/step-time.md."""
@@ -64,6 +66,14 @@ class PagedOptions(PolicyOptions):
     @property
     def kernel_cost(self) -> float:
         return self.indirection
+
+
+class _Part(NamedTuple):
+    """Blocks from `start` to `end` of a request that are kept under `key`."""
+
+    key: tuple[str, int]
+    start: int
+    end: int
 
 
 class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports):
@@ -87,12 +97,9 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
             self._list.take(np.zeros(1, np.int64))
         self._usable = self._list.free
         self._tables = BlockTables(self.block, self._list.blocks)
-        self._left = BlockCache(self._tables.uses)
-        """By request: the full blocks of earlier residences that are its own."""
-        self._prefixes = BlockCache(self._tables.uses)
-        """By system prompt: its full blocks."""
-        self._prompts = BlockCache(self._tables.uses)
-        """By parent: full blocks of the prompt that its samples have in common."""
+        self._cache = BlockCache(self._tables.uses)
+        """The tree of full blocks: by ("prefix", id); by ("prompt", parent), those that samples
+        have in common; by ("session", id); by ("own", request), those of earlier residences."""
         self._reused: dict[int, int] = {}
         """Blocks that a resident found at its admission."""
         self._others = np.zeros(self._list.blocks, np.int64)
@@ -156,7 +163,7 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         found = self._found(request, tokens - 1, demand)
         if not self._has_room(demand, tokens, found):
             return False
-        if demand.prefix_id >= 0 and request not in self._demands:
+        if (demand.prefix_id >= 0 or demand.session >= 0) and request not in self._demands:
             self._asked_tokens += demand.prompt
             self._hit_tokens += len(found) * self.block
         self._demands[request] = demand
@@ -206,10 +213,12 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
             self._free(own, max(self._hashed(row, demand, unknown) - common, 0))
             self._tables.remove(row)
         held, hashed = self._tables.blocks(first), self._hashed(first, demand, unknown)
-        if self.options.cached_recompute:
+        if self.options.cached_recompute or self._continues(demand):
             # one sample's outputs are not another's: what several find again is the prompt
-            start = max(self._shared(demand, hashed)[1], self._reused.get(request, 0))
-            self._left.keep(request, held[start : min(hashed, common) if others else hashed], start)
+            part = self._parts(request, demand, hashed)[-1]
+            start = max(part.start, self._reused.get(request, 0))
+            last = min(hashed, common) if others else hashed
+            self._cache.keep(part.key, held[start:last], start)
         self._reused.pop(request, None)
         self._free(held, hashed)
         self._tables.remove(first)
@@ -219,14 +228,14 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         return self._dismiss(request)
 
     def finished(self, request: int, prompt: int, output: int) -> None:
-        self._left.drop(request)
+        self._cache.drop(("own", request))
         self._demands.pop(request, None)
         self._swapped.pop(request, None)
 
     def swap_out(self, request: int) -> int:
         stored = int(self.stored[request])
         self.release(request)
-        self._left.drop(request)
+        self._cache.drop(("own", request))
         self._swapped[request] = stored
         return stored
 
@@ -277,8 +286,9 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         return super().extent_count(requests)
 
     def report(self) -> dict[str, float]:
-        """Prompt tokens of requests with a system prompt, those of them found in memory at their
-        first admission, and tokens copied on write; nothing where there was neither."""
+        """Prompt tokens of requests with a system prompt or in sessions, those of them found in
+        memory at their first admission, and tokens copied on write; nothing where there was
+        neither."""
         found = {
             "prefix_asked_tokens": float(self._asked_tokens),
             "prefix_hit_tokens": float(self._hit_tokens),
@@ -321,42 +331,42 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         common = (len(lengths) - 1) * (demand.prompt // self.block)
         return sum(-(-length // self.block) for length in lengths) - common
 
-    def _prefix(self, demand: Demand, full: int) -> int:
-        """How many of the first `full` blocks of a request hold its system prompt."""
-        if demand.prefix_id < 0 or not self.options.prefix_caching:
-            return 0
-        return min(min(demand.prefix_tokens, demand.prompt) // self.block, full)
+    def _continues(self, demand: Demand) -> bool:
+        """Whether later turns find what a request has stored."""
+        return demand.session >= 0 and self.options.prefix_caching
 
-    def _shared(self, demand: Demand, full: int) -> tuple[int, int]:
-        """How many of the first `full` blocks of a request hold its system prompt, and how many
-        its own prompt as well, where that is in common with the other samples of its parent."""
-        prefix = self._prefix(demand, full)
-        if demand.parent < 0 or not self.options.prefix_caching:
-            return prefix, prefix
-        return prefix, max(min(demand.prompt // self.block, full), prefix)
+    def _parts(self, request: int, demand: Demand | None, full: int) -> list[_Part]:
+        """The path through the tree of the first `full` blocks of a request. A block belongs to the
+        part that its last token is of; the last part is what no other request that runs has."""
+        found: list[_Part] = []
+        if demand is not None and self.options.prefix_caching:
+            ends = [(("prefix", key), tokens) for key, tokens in demand.above]
+            if demand.prefix_id >= 0:
+                ends.append((("prefix", demand.prefix_id), demand.prefix_tokens))
+            if demand.parent >= 0:
+                ends.append((("prompt", demand.parent), demand.prompt))
+            for key, tokens in ends:
+                at = found[-1].end if found else 0
+                end = max(min(min(tokens, demand.prompt) // self.block, full), at)
+                found.append(_Part(key, at, end))
+        own = ("own", request)
+        if demand is not None and self._continues(demand):
+            own = ("session", demand.session)
+        return [*found, _Part(own, found[-1].end if found else 0, full)]
 
     def _found(self, request: int, limit: int, demand: Demand | None) -> IntArray:
         """Blocks in memory that hold the first tokens of a request, at most `limit` of them."""
-        demand = demand or self._demands.get(request)
-        blocks, alive = self._left.find(request)
-        if demand is not None and (demand.prefix_id >= 0 or demand.parent >= 0):
-            prefix, common = self._shared(demand, limit // self.block)
-            for cache, key, start, end in (
-                (self._prompts, demand.parent, prefix, common),
-                (self._prefixes, demand.prefix_id, 0, prefix),
-            ):
-                if end > start:
-                    theirs, theirs_alive = cache.find(key)
-                    if len(blocks) <= end <= len(theirs):
-                        blocks, alive = theirs[:end], theirs_alive[:end]
-                        continue
-                    lacking = np.zeros(max(end - len(theirs), 0), np.int64)
-                    blocks = np.concatenate((theirs[:end], lacking, blocks[end:]))
-                    alive = np.concatenate((theirs_alive[:end], lacking > 0, alive[end:]))
-        if not len(blocks):
-            return blocks
-        whole = len(alive) if alive.all() else int(alive.argmin())
-        return blocks[: min(whole, limit // self.block)]
+        found: list[IntArray] = []
+        for key, start, end in self._parts(
+            request, demand or self._demands.get(request), limit // self.block
+        ):
+            blocks, alive = self._cache.find(key)
+            alive = alive[start:end]
+            whole = len(alive) if alive.all() else int(alive.argmin())
+            found.append(blocks[start : start + whole])
+            if whole < end - start:
+                break
+        return np.concatenate(found)
 
     def _has_room(self, demand: Demand, tokens: int, found: IntArray) -> bool:
         """Whether a request can be admitted that finds these blocks; free ones are used up, too."""
@@ -378,18 +388,19 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         """How many blocks of a row can be found again once they are free; its last `unknown` tokens
         count for none."""
         full = max(int(self._tables.tokens[row]) - unknown, 0) // self.block
-        return full if self.options.cached_recompute else self._shared(demand, full)[1]
+        if self.options.cached_recompute or self._continues(demand):
+            return full
+        return self._parts(-1, demand, full)[-1].start
 
     def _publish(self, request: int, demand: Demand, start: int) -> None:
         """Others may find full blocks of a prompt from now on, which were computed from block
         `start` on."""
         row = int(self._first_row[request])
-        prefix, common = self._shared(demand, int(self._tables.tokens[row]) // self.block)
         held = self._tables.blocks(row)
-        if start < prefix:
-            self._prefixes.keep(demand.prefix_id, held[start:prefix], start)
-        if (start := max(start, prefix)) < common:
-            self._prompts.keep(demand.parent, held[start:common], start)
+        full = int(self._tables.tokens[row]) // self.block
+        for part in self._parts(request, demand, full)[:-1]:
+            if (first := max(start, part.start)) < part.end:
+                self._cache.keep(part.key, held[first : part.end], first)
 
     def _extend(self, row: int, tokens: int) -> None:
         """So many tokens lie in a row; there is room."""

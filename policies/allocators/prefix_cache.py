@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,9 +34,9 @@ class BlockCache:
 
     def __init__(self, uses: IntArray) -> None:
         self._uses = uses
-        self._kept: dict[int, Copies] = {}
+        self._kept: dict[Hashable, Copies] = {}
 
-    def keep(self, key: int, blocks: IntArray, start: int = 0) -> None:
+    def keep(self, key: Hashable, blocks: IntArray, start: int = 0) -> None:
         """These blocks were computed: full blocks number `start` and following of `key`."""
         end = start + len(blocks)
         if not len(blocks):
@@ -58,11 +59,11 @@ class BlockCache:
         kept.uses[place, columns] = uses
         self._kept[key] = kept
 
-    def drop(self, key: int) -> None:
+    def drop(self, key: Hashable) -> None:
         """Nothing is to be found under `key`."""
         self._kept.pop(key, None)
 
-    def find(self, key: int) -> Found:
+    def find(self, key: Hashable) -> Found:
         """The oldest copies kept under `key`, and which of them still hold what they held."""
         kept = self._kept.get(key)
         if kept is None:

@@ -12,10 +12,11 @@ import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand, Limits
 from policies.allocators.arena import Arena
-from policies.allocators.capabilities import Contiguous, Migration, Swaps
+from policies.allocators.capabilities import Caches, Contiguous, Migration, Swaps
 from policies.allocators.compaction import ArenaOptions, Runs, compact
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.places import Space
+from policies.allocators.remains import Remains, Run
 from policies.requests.requests import IntArray
 
 
@@ -26,7 +27,7 @@ class _Away(NamedTuple):
     stored: int
 
 
-class ContiguousAllocator(Allocator, Contiguous, Swaps):
+class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps):
     """An allocator whose reservation is one run of slots, `start[request]`; a policy calls
     `_occupy` and `_vacate`. `_demands`: the demand of each resident at its admission."""
 
@@ -43,6 +44,13 @@ class ContiguousAllocator(Allocator, Contiguous, Swaps):
         """Where the runs lay that compaction has moved since the last `moves`."""
         self._fresh: set[int] = set()
         """Requests admitted since then: they have stored nothing yet."""
+        copies = isinstance(options, ArenaOptions) and options.prefixes == "copy"
+        flat = layout.dims.index("token") == layout.dims.index("unit") + 1
+        self._remains = Remains(flat) if copies else None
+        self._copied: dict[int, Migration] = {}
+        """What requests that were admitted since then begin with."""
+        self._filling: set[int] = set()
+        """Requests that store a part of their prompts in this step."""
 
     @property
     def preempts(self) -> Literal["last", "itself"]:
@@ -52,6 +60,7 @@ class ContiguousAllocator(Allocator, Contiguous, Swaps):
         self._require(request)
         if self.stored[request] + tokens > self.reserved[request] - self.slack:
             return False
+        self._filling.add(request)
         self.stored[request] += tokens
         return True
 
@@ -91,12 +100,43 @@ class ContiguousAllocator(Allocator, Contiguous, Swaps):
         if not self.reserve(request, away.demand, away.stored):
             return False
         del self._away[request]
+        self._copied.pop(request, None)  # all comes from the host
         return True
 
+    def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
+        """See `Caches.cached`: tokens that `reserve` would copy."""
+        return 0 if demand is None else self._source(request, limit, demand).tokens
+
+    def release_known(self, request: int, tokens: int) -> int:
+        self.stored[request] = tokens
+        return self.release(request)
+
+    def finished(self, request: int, prompt: int, output: int) -> None:
+        """Nothing is kept for a request alone."""
+
+    def _source(self, request: int, limit: int, demand: Demand) -> Migration:
+        """The copy of as many of a request's first `limit` tokens as one run in memory holds."""
+        best = Migration(request, -1, -1, 0, 0)
+        if self._remains is None:
+            return best
+        held = np.flatnonzero(self.resident).tolist()
+        runs = (self._run(r) for r in held if r not in self._fresh and r not in self._filling)
+        for run in (*self._remains.runs, *runs):
+            if (tokens := min(run.holds(request, demand), limit)) > best.tokens:
+                best = Migration(request, run.start, -1, tokens, run.size)
+        return best
+
+    def _run(self, request: int) -> Run:
+        columns = (self.start, self.reserved, self.stored)
+        return Run(request, self._demands[request], *(int(each[request]) for each in columns))
+
     def moves(self) -> list[Migration]:
+        copies = list(self._copied.values())
+        self._copied.clear()
+        self._filling.clear()
         if not self._moved:
             self._fresh.clear()
-            return []
+            return copies
         found = [
             Migration(
                 request, source, int(self.start[request]), int(self.stored[request]),
@@ -137,9 +177,17 @@ class ContiguousAllocator(Allocator, Contiguous, Swaps):
         self._fresh.add(request)
         self._demands[request] = demand
         self._wide |= demand.samples > 1
+        if self._remains is not None:
+            copy = self._source(request, tokens - 1, demand)
+            self._remains.overwrite(start, slots)
+            if copy.tokens and not (self._remains.flat and copy.source == start):
+                self._copied[request] = copy._replace(target=start)
         self._admit(request, slots, tokens, demand.samples)
 
     def _vacate(self, request: int) -> int:
+        if self._remains is not None:
+            self._remains.leave(self._run(request))
+        self._copied.pop(request, None)
         self.start[request] = -1
         self._moved.pop(request, None)
         del self._demands[request]

@@ -181,6 +181,7 @@ class Engine(ABC):
         """Counts admissions, ends, preemptions and migrations: as long as it stays, the same
         requests run in the same places."""
         self._requests = requests
+        self._sessions = requests.session
         self._several = bool((requests.samples > 1).any())
         self._predicted = predicted
         self.ending: list[int] = []
@@ -418,6 +419,9 @@ class Engine(ABC):
     def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
         """Admit a request if possible: (its step limit, its first chunk or None)."""
         samples = int(self.samples[request])
+        own = self._sessions[request]
+        if self.ending and own >= 0 and (self._sessions[self.ending] == own).any():
+            return "batching", None  # the answer is known a step before its memory is free
         if sequences + samples > self._cap:
             return "sequence_cap", None
         if not budget or self._partial:
@@ -501,6 +505,7 @@ class Engine(ABC):
                 int(self.prompt[request]), output - left, self._predicted[request],
                 int(own.prefix_id[request]), int(own.prefix_tokens[request]),
                 int(self.samples[request]), output, int(own.parent[request]),
+                int(own.session[request]), own.prefixes(request)[:-1],
             )  # fmt: skip
         return known
 

@@ -30,9 +30,14 @@ class Requests:
     the smaller number is what they share. 0 where the id is -1 (None: all).
     samples: int64 (n,), outputs drawn at once from one prompt, 1 to MAX_TOKENS (None: 1 each).
     think_s: float64 (n,), of a closed loop: the request is sent so many seconds after an answer, as
-    answers come; nan: at `arrival_s`, as all are where it is None.
+    answers come, or after that of its session's last turn; nan: at `arrival_s`, as all are where it
+    is None.
     parent: int64 (n,), requests of one parent are samples of one prompt, each a request of its own;
     -1 (None: all): none.
+    session: int64 (n,), requests of one session are its turns, in order: the prompt of each begins
+    with the whole of the one before, its prompt and its answer; -1 (None: all): of none.
+    tree: int64 (ids, 2), of each prefix id the one that it begins with, and how many tokens of it;
+    -1: with none (None: all).
 
     All arrays are C-contiguous. Raises ValueError when a rule above is broken.
     """
@@ -45,6 +50,8 @@ class Requests:
     samples: IntArray = None  # type: ignore[assignment]
     think_s: FloatArray = None  # type: ignore[assignment]
     parent: IntArray = None  # type: ignore[assignment]
+    session: IntArray = None  # type: ignore[assignment]
+    tree: IntArray | None = None
 
     def __post_init__(self) -> None:
         arrival_s = np.ascontiguousarray(self.arrival_s, dtype=np.float64)
@@ -58,6 +65,7 @@ class Requests:
             "samples": _column(self.samples, "samples", count, 1, least=1),
             "think_s": _think(self.think_s, count),
             "parent": _column(self.parent, "parent", count, -1, least=-1),
+            "session": _column(self.session, "session", count, -1, least=-1),
         }
         if arrival_s.ndim != 1 or any(len(column) != count for column in columns.values()):
             shapes = ", ".join(f"{column.shape} {name}" for name, column in columns.items())
@@ -74,6 +82,21 @@ class Requests:
             raise ValueError("think_s must be nan for the first requests of a closed loop")
         for name, column in columns.items():
             object.__setattr__(self, name, column)
+        self._require_turns()
+
+    def _require_turns(self) -> None:
+        """Raises ValueError where a turn does not hold the one before, or the tree has a circle."""
+        after = np.flatnonzero((before := self.turn_before) >= 0)
+        whole = (self.prompt_tokens + self.output_tokens)[before[after]]
+        if (self.prompt_tokens[after] < whole).any():
+            raise ValueError("prompt_tokens: a turn must begin with all of the one before")
+        if np.isnan(self.think_s[after]).any():
+            raise ValueError("think_s must be given for all turns of a session after its first")
+        if self.tree is None:
+            return
+        ids = np.arange(len(self.tree))
+        if self.prefix_id.max(initial=-1) >= len(ids) or (self.tree[:, 0] >= ids).any():
+            raise ValueError("tree: a prefix must begin with one of a smaller id")
 
     def __len__(self) -> int:
         return len(self.arrival_s)
@@ -82,6 +105,27 @@ class Requests:
     def closed(self) -> bool:
         """Whether a request waits for an answer before it is sent."""
         return not bool(np.isnan(self.think_s).all())
+
+    @property
+    def turn_before(self) -> IntArray:
+        """The request that is the turn before each, int64 (n,); -1: there is none."""
+        found = np.full(len(self), -1, np.int64)
+        turns = np.flatnonzero(self.session >= 0)
+        turns = turns[np.argsort(self.session[turns], kind="stable")]
+        same = self.session[turns[1:]] == self.session[turns[:-1]]
+        found[turns[1:][same]] = turns[:-1][same]
+        return found
+
+    def prefixes(self, request: int) -> tuple[tuple[int, int], ...]:
+        """What a prompt begins with: (prefix id, tokens up to its end), from the root of the
+        tree."""
+        at, tokens = int(self.prefix_id[request]), int(self.prefix_tokens[request])
+        found: list[tuple[int, int]] = []
+        while at >= 0:
+            found.append((at, tokens))
+            at, least = (-1, 0) if self.tree is None else self.tree[at].tolist()
+            tokens = min(tokens, least)
+        return tuple(reversed(found))
 
     def __getitem__(self, rows: slice) -> Requests:
         """The requests of a slice, times unchanged."""
@@ -105,7 +149,8 @@ class Requests:
         )
 
     def _rows(self, rows: Any) -> Requests:
-        return Requests(*(getattr(self, column.name)[rows] for column in fields(self)))
+        columns = {each.name: getattr(self, each.name)[rows] for each in fields(self)[:-1]}
+        return Requests(**columns, tree=self.tree)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +160,7 @@ class Trace:
     arrival_s: float64 (n,) seconds, or None when the file has no times.
     prompt_tokens, output_tokens: int64 (n,), each 1 to MAX_TOKENS.
     dropped: rows left out because their output (in BurstGPT also: their prompt) was empty.
-    prefix_id, prefix_tokens: int64 (n,) as in `Requests`, or None if the file has none.
+    prefix_id, prefix_tokens, tree: as in `Requests`, or None if the file has none.
     """
 
     arrival_s: FloatArray | None
@@ -125,6 +170,7 @@ class Trace:
     path: Path
     prefix_id: IntArray | None = None
     prefix_tokens: IntArray | None = None
+    tree: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -140,7 +186,7 @@ class Trace:
             return Requests(self.arrival_s, self.prompt_tokens, self.output_tokens)
         return Requests(
             self.arrival_s, self.prompt_tokens, self.output_tokens, self.prefix_id,
-            self.prefix_tokens,
+            self.prefix_tokens, tree=self.tree,
         )  # fmt: skip
 
 
@@ -184,5 +230,5 @@ def load_trace(path: str | Path) -> Trace:
     found = read_trace(path, MAX_TOKENS)
     return Trace(
         found.arrival_s, found.prompt_tokens, found.output_tokens, found.dropped, path,
-        found.prefix_id, found.prefix_tokens,
+        found.prefix_id, found.prefix_tokens, found.tree,
     )  # fmt: skip

@@ -43,7 +43,7 @@ class Columns(NamedTuple):
     """What a trace says, in the file's order.
 
     arrival_s: float64 (n,), non-decreasing, or None where the file has no times. prompt_tokens,
-    output_tokens: int64 (n,). dropped: rows left out. prefix_id, prefix_tokens: int64 (n,) as in
+    output_tokens: int64 (n,). dropped: rows left out. prefix_id, prefix_tokens, tree: as in
     `policies.requests.requests.Requests`, or None if the format has none.
     """
 
@@ -53,6 +53,7 @@ class Columns(NamedTuple):
     dropped: int
     prefix_id: NDArray[np.int64] | None = None
     prefix_tokens: NDArray[np.int64] | None = None
+    tree: NDArray[np.int64] | None = None
 
 
 class _Format(NamedTuple):
@@ -289,9 +290,10 @@ class _JsonLines:
             if rows.add(prompt, output):
                 chains.append(chain)
         found = rows.columns(timed=True, from_zero=True, per_second=1e3)
-        prefix_id, blocks = shared_chains(chains)
+        prefix_id, blocks, tree = shared_chains(chains)
         tokens = np.minimum(blocks * MOONCAKE_BLOCK_TOKENS, found.prompt_tokens)
-        return found._replace(prefix_id=prefix_id, prefix_tokens=tokens)
+        tree[:, 1] *= MOONCAKE_BLOCK_TOKENS
+        return found._replace(prefix_id=prefix_id, prefix_tokens=tokens, tree=tree)
 
     def _object(self, line: str) -> dict[str, Any]:
         try:
@@ -328,13 +330,16 @@ class _JsonLines:
         return chain
 
 
-def shared_chains(chains: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(prefix_id, shared blocks), int64 (n,), of requests whose prompts are chains of blocks.
+Ints = NDArray[np.int64]
+
+
+def shared_chains(chains: list[list[int]]) -> tuple[Ints, Ints, Ints]:
+    """(prefix_id, shared blocks), int64 (n,), of requests whose prompts are chains of blocks, and
+    the tree of the ids, int64 (ids, 2): the id that each begins with, and how many blocks of it.
 
     A request shares its longest beginning that any other has too. All beginnings form a tree; an id
-    stands for one path from its root to the last shared block. A request whose shared part
-    ends where paths part goes with the one that most requests take. What is not kept: a beginning
-    common to several ids is one block chain for each of them.
+    stands for one path in it, which goes on where paths part with the one that most requests take;
+    the others are ids of their own that begin with it.
     """
     tree: dict[tuple[int, int], int] = {}
     count = [0]
@@ -350,7 +355,7 @@ def shared_chains(chains: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[n
 
 def _follow(
     chains: list[list[int]], tree: dict[tuple[int, int], int], count: list[int]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Ints, Ints, Ints]:
     """See `shared_chains`. tree: (node, block) -> child, children after parents; count: requests
     that pass through a node."""
     heir = np.arange(len(count))
@@ -359,6 +364,7 @@ def _follow(
         if count[child] > 1 and count[child] >= best[node]:
             heir[node], best[node] = heir[child], count[child]
     numbers: dict[int, int] = {}
+    begins: list[tuple[int, int]] = []
     prefix_id, blocks = np.full(len(chains), -1, np.int64), np.zeros(len(chains), np.int64)
     for row, chain in enumerate(chains):
         node = 0
@@ -366,7 +372,10 @@ def _follow(
             child = tree[node, block]
             if count[child] < 2:
                 break
+            if int(heir[child]) not in numbers:
+                numbers[int(heir[child])] = len(numbers)
+                begins.append((numbers[int(heir[node])], depth - 1) if node else (-1, 0))
             node, blocks[row] = child, depth
         if node:
-            prefix_id[row] = numbers.setdefault(int(heir[node]), len(numbers))
-    return prefix_id, blocks
+            prefix_id[row] = numbers[int(heir[node])]
+    return prefix_id, blocks, np.array(begins, np.int64).reshape(-1, 2)

@@ -19,6 +19,7 @@ from hwmodel.description.written import NAME_TOO
 from policies.requests.arrivals import Arrivals, arrival_times, read_envelope, think_times
 from policies.requests.length_table import Drift, LengthTable
 from policies.requests.requests import MAX_TOKENS, FloatArray, IntArray, Requests, Trace, load_trace
+from policies.requests.sessions import LognormalLength, Sessions, in_turn, turns_of
 
 Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -33,13 +34,6 @@ class ConstantLengths(Strict):
 
     prompt_tokens: Tokens
     output_tokens: Tokens
-
-
-class LognormalLength(Strict):
-    """ln(tokens) is normal: `median` tokens, standard deviation `sigma` of the logarithm."""
-
-    median: Positive
-    sigma: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class LognormalLengths(Strict):
@@ -84,6 +78,8 @@ class Splice(Strict):
     def _drift_is_between_two(self) -> Splice:
         if self.order == "drift" and len(self.parts) != 2:
             raise ValueError(f"parts: drift goes from one to another; got {len(self.parts)} parts")
+        if any(part.workload.lengths.sessions is not None for part in self.parts):
+            raise ValueError("parts: sessions cannot be spliced; their turns follow answers")
         if self.order == "drift" and any(part.share != 1 for part in self.parts):
             raise ValueError("parts: share does not go with drift")
         return self
@@ -100,7 +96,7 @@ class Prefixes(Strict):
 
 class Lengths(Strict):
     """Where lengths come from: exactly one of `table`, `trace`, `constant`, `uniform`,
-    `lognormal`, `splice`."""
+    `lognormal`, `splice`, `sessions`."""
 
     table: LengthTable | None = None
     window: Annotated[int, Field(ge=0)] | None = None
@@ -116,10 +112,11 @@ class Lengths(Strict):
     uniform: UniformLengths | None = None
     lognormal: LognormalLengths | None = None
     splice: Splice | None = None
+    sessions: Sessions | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> Lengths:
-        names = ("table", "trace", "constant", "uniform", "lognormal", "splice")
+        names = ("table", "trace", "constant", "uniform", "lognormal", "splice", "sessions")
         given = [name for name in names if getattr(self, name) is not None]
         if len(given) != 1:
             got = " and ".join(given) or "none"
@@ -170,6 +167,10 @@ class WorkloadSpec(Strict):
     def _trace_times_need_a_trace(self) -> WorkloadSpec:
         if self.arrivals.process == "trace" and self.lengths.trace is None:
             raise ValueError("arrivals.process: trace needs lengths.trace")
+        if self.lengths.sessions is not None:
+            for name in ("limits", "prefixes", "samples"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name}: does not go with sessions, whose laws bound them")
         return self
 
 
@@ -275,20 +276,50 @@ def generate(
         raise DescriptionError(
             "clock needs times of arrival; closed has none", path="lengths.drift"
         )
+    if spec.lengths.sessions is not None:
+        return _sessions(spec.lengths.sessions, spec.arrivals, count, rate_per_s, seed)
     rng = _stream(seed, "arrivals")
     times = arrival_times(spec.arrivals, trace, count, rate_per_s, rng, stretch)
     body = _body(spec, times, seed, stretch, trace)
-    return Requests(times, *body, think_times(spec.arrivals, count, _stream(seed, "think")))
+    think_s = think_times(spec.arrivals, count, _stream(seed, "think"))
+    return Requests(times, *body[:-1], think_s, tree=body.tree)
+
+
+def _sessions(
+    law: Sessions, arrivals: Arrivals, count: int, rate_per_s: float | None, seed: Seed
+) -> Requests:
+    """`count` turns; sessions begin as requests arrive, at the rate that makes `rate_per_s` turns a
+    second. Rows are in order of arrival if answers took no time, or in a closed loop all the
+    same."""
+    turns = turns_of(law, count, lambda purpose: _stream(seed, f"sessions.{purpose}"))
+    sessions = int(turns.session[-1]) + 1
+    rate = None if rate_per_s is None else rate_per_s * sessions / count
+    begins = arrival_times(arrivals, None, sessions, rate, _stream(seed, "arrivals"))
+    think_s = turns.pause_s.copy()
+    first = np.flatnonzero(np.isnan(think_s))
+    passed = np.cumsum(np.nan_to_num(think_s))
+    times = begins[turns.session] + passed - passed[first][turns.session]
+    order = np.argsort(times, kind="stable")
+    if arrivals.clients is not None:
+        times, order = np.zeros(count), in_turn(turns.session, arrivals.clients)
+        # clients send their first sessions at once, and each further one after a pause
+        think_s[first] = think_times(arrivals, sessions, _stream(seed, "think"))
+    turns = turns._replace(pause_s=think_s).rows(order)
+    return Requests(
+        times[order], turns.prompt, turns.output, turns.prefix_id, turns.prefix_tokens,
+        think_s=turns.pause_s, session=turns.session, tree=turns.tree,
+    )  # fmt: skip
 
 
 class _Body(NamedTuple):
-    """All of `Requests` but the times; int64 (n,) each."""
+    """All of `Requests` but the times, int64 (n,) each; `tree` as there."""
 
     prompt_tokens: IntArray
     output_tokens: IntArray
     prefix_id: IntArray
     prefix_tokens: IntArray
     samples: IntArray
+    tree: IntArray | None = None
 
 
 def _body(
@@ -337,15 +368,16 @@ def _traced(trace: Trace, count: int, stretch: int, repeat: bool) -> _Body:
     body = _alone(trace.prompt_tokens[rows], trace.output_tokens[rows])
     if trace.prefix_id is None or trace.prefix_tokens is None:
         return body
-    return body._replace(prefix_id=trace.prefix_id[rows], prefix_tokens=trace.prefix_tokens[rows])
+    tokens = trace.prefix_tokens[rows]
+    return body._replace(prefix_id=trace.prefix_id[rows], prefix_tokens=tokens, tree=trace.tree)
 
 
 def _spliced(splice: Splice, times: FloatArray, seed: Seed, stretch: int, part: str) -> _Body:
     """Requests of the parts, each part's in its own order and with prefixes of its own."""
     count = len(times)
     where = _parts_of(splice, count, _stream(seed, f"{part}splice"))
-    columns = _Body(*(np.zeros(count, np.int64) for _ in _Body._fields))
-    ids = 0
+    columns = _Body(*(np.zeros(count, np.int64) for _ in _Body._fields[:-1]))
+    trees, ids = [np.zeros((0, 2), np.int64)], 0
     for k, each in enumerate(splice.parts):
         rows = np.flatnonzero(where == k)
         if not len(rows):
@@ -356,10 +388,14 @@ def _spliced(splice: Splice, times: FloatArray, seed: Seed, stretch: int, part: 
         body = _body(each.workload, times[rows], seed, stretch, trace, f"{part}part{k}.")
         shared = body.prefix_id >= 0
         body = body._replace(prefix_id=np.where(shared, body.prefix_id + ids, -1))
-        ids = max(ids, int(body.prefix_id.max()) + 1)
-        for column, values in zip(columns, body, strict=True):
+        own = np.full((max(int(body.prefix_id.max()) + 1 - ids, 0), 2), [-1, 0])
+        if body.tree is not None:
+            own = body.tree + np.where(body.tree[:, :1] >= 0, [ids, 0], 0)
+        trees.append(own)
+        ids += len(own)
+        for column, values in zip(columns[:-1], body[:-1], strict=True):
             column[rows] = values
-    return columns
+    return columns._replace(tree=np.concatenate(trees))
 
 
 def _parts_of(splice: Splice, count: int, rng: np.random.Generator) -> IntArray:

@@ -129,6 +129,7 @@ class Metrics:
         """The requests that ran last, what was reserved then, and `_unneeded` of it."""
         self._shares = bool((requests.prefix_id >= 0).any() or (requests.samples > 1).any())
         self._shares |= first_sample is not None
+        self._sessions = bool((requests.session >= 0).any())
 
     def idle(self, seconds: float) -> None:
         """Nothing ran for this long."""
@@ -289,7 +290,8 @@ class Metrics:
 
         `output_tokens_per_s` is that of the steady part: from the end of the warm-up until the last
         time that a request waits or is still to arrive. `backlog_share`: of the counted requests,
-        those that had no token when the last one arrived.
+        those that had no token when the last one arrived. `cached_share`, of sessions: tokens found
+        in memory over those that requests came with, to be computed or not.
 
         engines: those of all cards, each with `model` and room for `capacity_tokens`. Seconds of
         steps add up over the cards, so that shares and means are those of a card. `phase_gbps`:
@@ -321,6 +323,8 @@ class Metrics:
         held = np.minimum(self._whole(np.add, self.prompt + self.outputs), reserved)
         finished = int(np.isfinite(end_s).sum())
         finished_tokens = int(self.outputs[np.isfinite(self.end_s)].sum())
+        came = after.cached_tokens + after.prefill_tokens
+        cached = {"cached_share": _rate(after.cached_tokens, came)} if self._sessions else {}
         return {
             "requests": len(output),
             "finished": finished,
@@ -352,6 +356,7 @@ class Metrics:
             "swapped_tokens": after.swapped_tokens,
             "prefill_tokens": after.prefill_tokens,
             "cached_tokens": after.cached_tokens,
+            **cached,
             "kv_gbps": gbps["attention"],
             "phase_gbps": gbps,
             "phase_share": {name: seconds / busy for name, seconds in after.phase_s.items()},

@@ -47,6 +47,8 @@ class Replica:
         self._watch = None if recorder is None else Watch(recorder, engine)
         self.more = False
         """Whether requests will come that `arrive` has not announced: those of a closed loop."""
+        self.lasts_s: float | None = None
+        """Of sessions: when the last one begins, until which the load is steady; inf if unknown."""
         self._to_come: list[tuple[float, int]] = []  # a heap
 
     @property
@@ -76,7 +78,8 @@ class Replica:
             self.now_s = arrival_s
             self._join()
         engine, begin_s = self.engine, self.now_s
-        if engine.waits or self._to_come or self.more or until_s < math.inf:
+        lasts = bool(engine.waits or self._to_come or self.more or until_s < math.inf)
+        if lasts if self.lasts_s is None else begin_s <= self.lasts_s:
             self.metrics.saturated(begin_s)
         if self._learns is not None:
             self._learns.clock(begin_s)

@@ -106,6 +106,14 @@ class ServingSpec(Strict):
         engine = self.engine.on_device(device.capacity_bytes, device.name, longest)
         return self if engine is self.engine else self.model_copy(update={"engine": engine})
 
+    @model_validator(mode="after")
+    def _copies_what_is_computed(self) -> ServingSpec:
+        if getattr(self.policy, "prefixes", None) == "copy" and self.engine.name == "v0":
+            raise ValueError(
+                "policy.prefixes: copy needs engine v1; v0 stores a prompt before it is computed"
+            )
+        return self
+
     @property
     def samples_apart(self) -> bool:
         """Whether each sample is a request of its own, as vLLM v1 has it: with `like`, and where
@@ -168,7 +176,13 @@ def _serve(
     if requests.closed and (cards > 1 or spec.predictor.inference is not None or apart):
         what = "a free predictor and samples that are not requests of their own"
         what = f"one card; serving.cluster.cards is {cards}" if cards > 1 else what
-        raise DescriptionError(f"closed arrivals need {what}")
+        raise DescriptionError(f"closed arrivals and sessions need {what}")
+    if ((requests.session >= 0) & (outputs < requests.output_tokens)).any():
+        longest = int(requests.output_tokens.max())
+        raise DescriptionError(
+            "serving.engine.max_tokens cuts answers that later turns go on from; expected at least "
+            f"{longest} tokens, or shorter ones from the workload (lengths.sessions)"
+        )
     predicted = predict(spec.predictor, outputs, seed)
     cost = spec.predictor.inference
     inference = None if cost is None else infer(cost, requests.arrival_s)
@@ -203,7 +217,7 @@ def _serve(
         )
     node = Node(replicas, Manager(spec.cluster, requests, predicted.length))
     if requests.closed:
-        _serve_closed(replicas[0], admitted, requests.think_s, recorder, progress)
+        _serve_closed(replicas[0], admitted, requests, recorder, progress)
     elif cards == 1:
         _serve_one(replicas[0], admitted, ready_s[admitted], progress)
     else:
@@ -251,18 +265,31 @@ def _serve_one(
 
 
 def _serve_closed(
-    replica: Replica, admitted: IntArray, think_s: FloatArray, recorder: Recorder | None,
+    replica: Replica, admitted: IntArray, requests: Requests, recorder: Recorder | None,
     progress: Callable[[int, int], None] | None,
 ) -> None:  # fmt: skip
-    """Serve all requests on one card, each sent by the client that was answered last."""
-    clients, metrics = int(np.isnan(think_s).sum()), replica.metrics
-    replica.arrive(admitted[:clients].tolist(), [0.0] * len(admitted[:clients]))
-    to_send = deque(admitted[clients:].tolist())
+    """Serve all requests on one card: the next turn of a session after its last one, and others by
+    the client that was answered last."""
+    think_s, metrics = requests.think_s, replica.metrics
+    clients, before = int(np.isnan(think_s).sum()), requests.take(admitted).turn_before
+    later = before >= 0
+    pairs = zip(admitted[before[later]].tolist(), admitted[later].tolist(), strict=True)
+    following, first = dict(pairs), admitted[~later]
+    begins_s = requests.arrival_s[first[:clients]]
+    replica.arrive(first[:clients].tolist(), begins_s.tolist())
+    to_send = deque(first[clients:].tolist())
+    sessions = bool((requests.session >= 0).any())
     while metrics.ended < len(admitted):
         replica.more = bool(to_send)
+        if sessions:
+            replica.lasts_s = np.inf if to_send else float(begins_s.max(initial=0.0))
         ended = replica.advance()
-        for _ in ended[: len(to_send)]:
-            request = to_send.popleft()
+        for done in ended:
+            request = following.get(done, -1)
+            if request < 0:
+                if not to_send:
+                    continue
+                request = to_send.popleft()
             sent_s = replica.now_s + float(think_s[request])
             metrics.arrival_s[request] = sent_s
             replica.arrive([request], [sent_s])

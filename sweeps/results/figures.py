@@ -94,6 +94,7 @@ FIGURES = (
     Figure(f"{KV_SLOTS}.used", "KV used %", 1, 100, terminal=False),
     Figure(f"{KV_SLOTS}.holes", "KV in holes %", 1, 100, terminal=False),
     Figure(f"{KV_SLOTS}.head_of_line", "KV behind head %", 1, 100, terminal=False),
+    Figure("cached_share", "cached %", 1, 100, terminal=False),
     Figure("utilization", "utilisation %", 1, 100), Figure("preemptions", "preemptions", 0),
     Figure("migrations", "migrations", 0), Figure("kv_gbps", "KV GB/s"),
     Figure("memory.phases.attention.row_hit_rate", "row hits %", 1, 100),

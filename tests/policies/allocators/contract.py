@@ -100,7 +100,8 @@ class Life:
     def tokens(self, request: int, count: int) -> np.ndarray:
         """Names of the first `count` tokens: shared ones below -1, own ones by the request. Outputs
         of several samples are all alike, since an allocator may lay them out as it likes."""
-        names = request * 10_000 + np.arange(count)
+        own = request if self.demand.session < 0 else self.demand.session
+        names = own * 10_000 + np.arange(count)
         shared = min(self.demand.prefix_tokens, count)
         names[:shared] = -2 - self.demand.prefix_id * 1000 - np.arange(shared)
         if self.demand.samples > 1:
@@ -126,6 +127,8 @@ class Contract(RuleBasedStateMachine):
         self.held: dict[int, Life] = {}
         self.gone: dict[int, Life] = {}
         self.away: dict[int, Life] = {}
+        self.between: list[Life] = []
+        """Last turns of sessions, which have ended."""
         self.leaving: list[tuple[int, int]] = []
         """(start, slots) of places that requests moved out of in this step."""
         self.content = np.full(LAYOUT.slots, -1)
@@ -171,20 +174,25 @@ class Contract(RuleBasedStateMachine):
         if not allocator.reserve(request, demand, tokens):
             assert state(allocator) == before
             return False
-        self.compact()
+        self.compact(request)
         life.held, life.places = 0, np.zeros(0, np.int64)
         self.held[request] = life
         self.store(request, tokens, found)
         return True
 
-    def compact(self) -> None:
+    def compact(self, admitted: int) -> None:
         """Runs may have moved to admit a request: their tokens move with them, by the copies that
-        are to be charged where they are."""
+        are to be charged where they are. What the request begins with may be copied from a run."""
         allocator = self.allocator
         if not isinstance(allocator, Contiguous):
             return
         found = {move.request: move for move in allocator.moves()}
         content = self.content.copy()
+        if move := found.pop(admitted, None):
+            assert self.options.prefixes == "copy"
+            assert move.target == allocator.units(admitted).start[0]
+            source = content[move.source : move.source + move.tokens]
+            self.content[move.target : move.target + move.tokens] = source
         for request, life in self.held.items():
             places = self.slots(request)
             if (places == life.places).all():
@@ -203,15 +211,34 @@ class Contract(RuleBasedStateMachine):
         prompt=st.integers(1, 120), output=st.integers(1, 128), guess=st.floats(0.1, 2),
         sigma=st.sampled_from([0.0, 0.3, 2.0]), chunk=CHUNKS,
         samples=st.sampled_from([1, 1, 1, 2, 3]), prefix=st.sampled_from([-1, -1, 0, 0, 1]),
+        talks=st.booleans(),
     )  # fmt: skip
     def reserve(
         self, prompt: int, output: int, guess: float, sigma: float, chunk: float, samples: int,
-        prefix: int,
+        prefix: int, talks: bool,
     ) -> None:  # fmt: skip
         prediction = Prediction(max(output * guess, 1.0), sigma)
         shared = min(PREFIXES[prefix], prompt)
-        demand = Demand(prompt, 0, prediction, prefix, shared, samples, output)
+        session = self.next if talks and samples == 1 else -1
+        demand = Demand(prompt, 0, prediction, prefix, shared, samples, output, session=session)
         self.admit(self.next, Life(demand), prompt, chunk)
+        self.next += 1
+
+    @precondition(lambda self: self.between and self.next < REQUESTS)
+    @rule(data=st.data(), message=st.integers(1, 60), output=st.integers(1, 128), chunk=CHUNKS)
+    def next_turn(self, data: st.DataObject, message: int, output: int, chunk: float) -> None:
+        """A turn begins with all that the one before has stored, and more."""
+        at = data.draw(st.integers(0, len(self.between) - 1))
+        last = self.between[at]
+        prompt = last.held + message
+        if prompt > LIMITS.max_tokens:
+            return
+        prediction = Prediction(float(output))
+        demand = last.demand._replace(
+            prompt=prompt, generated=0, prediction=prediction, output=output
+        )
+        if self.admit(self.next, Life(demand), prompt, chunk):
+            del self.between[at]
         self.next += 1
 
     @precondition(lambda self: self.next + 12 <= REQUESTS)
@@ -327,6 +354,8 @@ class Contract(RuleBasedStateMachine):
         if ended:
             if isinstance(self.allocator, Remembers):
                 self.allocator.finished(request, prompt, life.demand.output)
+            if life.demand.session >= 0:
+                self.between.append(life)
         elif life.held < life.most:
             # tokens that were to be computed next are computed with the others
             produced = (life.held - prompt) // samples + 1
@@ -346,10 +375,11 @@ class Contract(RuleBasedStateMachine):
         request = data.draw(st.sampled_from(sorted(self.away)))
         life, before = self.away[request], state(self.allocator)
         found = cached(self.allocator, request, life.held - 1, life.demand)
+        found *= not isinstance(self.allocator, Contiguous)  # all comes from the host
         if not self.allocator.swap_in(request):
             assert state(self.allocator) == before
             return
-        self.compact()
+        self.compact(request)
         tokens, life.held, life.places = life.held, 0, np.zeros(0, np.int64)
         self.held[request] = self.away.pop(request)
         self.store(request, tokens, found)

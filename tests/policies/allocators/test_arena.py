@@ -58,3 +58,17 @@ def test_equals_a_map_of_slots(data: st.DataObject, fit: str) -> None:
                 held[turn] = (start_or_none, size)
                 owner[start_or_none : start_or_none + size] = [turn] * size
         assert arena.free == owner.count(-1) == sum(size for _, size in arena.holes)
+
+
+def test_next_fit_goes_on_where_the_last_allocation_ended() -> None:
+    arena = Arena(0, 100, "next")
+    assert [arena.take(30), arena.take(30)] == [0, 30]
+    arena.give_back(0, 30)
+    arena.give_back(30, 30)
+    assert arena.holes == [(0, 100)]
+    assert arena.take(20) == 60  # inside the one hole, which it parts
+    assert arena.holes == [(0, 60), (80, 20)]
+    assert arena.take(30) == 0  # and round again
+    assert arena.take(30) == 30
+    assert arena.take(20) == 80
+    assert arena.take(1) is None and arena.free == 0

@@ -27,7 +27,8 @@ from tests.rotation import rotated
 
 V0 = {"name": "v0", "max_model_len": 1024}
 ALIKE = {"watermark": 0.0, "cached_recompute": False, "free_list": "lifo"}
-CASES = dict(cases())
+CASES = {name: each for name, each in cases() if getattr(each, "prefixes", "") != "copy"}
+"""All but those that v0 refuses."""
 MANNERS: dict[str, dict[str, Any]] = {
     "recompute": {}, "swap": {"preemption": "swap"}, "chunked": {"chunked_prefill": True}
 }  # fmt: skip

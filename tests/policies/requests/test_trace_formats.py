@@ -84,22 +84,33 @@ def test_a_conversation_that_grows_shares_all_of_its_earlier_turns(tmp_path: Pat
 
 def test_where_paths_part_a_request_goes_with_the_larger_crowd() -> None:
     chains = [[1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 4], [1, 4], [1, 9], [5]]
-    ids, blocks = shared_chains(chains)
+    ids, blocks, tree = shared_chains(chains)
     assert ids.tolist() == [0, 0, 0, 1, 1, 0, -1]
     assert blocks.tolist() == [3, 3, 3, 2, 2, 1, 0]
+    assert tree.tolist() == [[-1, 0], [0, 1]]  # the second begins with a block of the first
 
 
 @given(st.lists(st.lists(st.integers(0, 2), max_size=5), max_size=12))
 def test_what_an_id_promises_is_really_shared(chains: list[list[int]]) -> None:
-    ids, blocks = (column.tolist() for column in shared_chains(chains))
+    ids, blocks, tree = (column.tolist() for column in shared_chains(chains))
+
+    def names(row: int) -> list[int]:
+        """Of each shared block the id it belongs to, from the last block on."""
+        at, end, found = ids[row], blocks[row], []
+        while at >= 0:
+            least = min(tree[at][1], end)
+            found += [at] * (end - least)
+            at, end = tree[at][0], least
+        return found[::-1]
+
     for i, one in enumerate(chains):
         others = [other for j, other in enumerate(chains) if j != i]
         longest = max((common(one, other) for other in others), default=0)
         assert blocks[i] == longest  # as much as with the closest of all others
         assert (ids[i] < 0) == (longest == 0)
         for j, other in enumerate(chains):
-            if ids[i] == ids[j] >= 0:
-                assert common(one, other) >= min(blocks[i], blocks[j])
+            # blocks have one name where, and only where, they hold the same: a tree
+            assert common(names(i), names(j)) == min(common(one, other), blocks[i], blocks[j])
 
 
 def common(one: list[int], other: list[int]) -> int:

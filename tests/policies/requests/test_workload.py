@@ -222,7 +222,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
-        ({"lengths": ""}, "constant, uniform, lognormal, splice; got none"),
+        ({"lengths": ""}, "lognormal, splice, sessions; got none"),
         ({"lengths": f"{CONSTANT}, trace: x.csv"}, "got trace and constant"),
         ({"lengths": f"{CONSTANT}, window: 0"}, "window belongs to table lengths, not to constant"),
         ({"lengths": f"{CONSTANT}, repeat: true"}, "repeat belongs to trace lengths"),

@@ -1,0 +1,167 @@
+"""Does a turn come when it should, and is what it finds in memory what earlier turns left there?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from policies.allocators.registry import POLICIES
+from policies.requests.requests import Requests
+from policies.requests.workload import generate
+from tests.policies.requests.test_sessions import OPENINGS, spec
+from tests.policies.small import MODEL, run
+from tests.policies.small import spec as serving
+from tests.rotation import rotated
+
+PLENTY = 1 << 17
+COPIES = {"prefixes": "copy", "fit": "next"}
+
+
+def talks(count: int = 80, clients: int = 6, **law: Any) -> Requests:
+    arrivals = {"process": "closed", "clients": clients}
+    return generate(spec(arrivals, pause_s=0.002, **{**OPENINGS, **law}), count, None, 1)
+
+
+def two_turns() -> Requests:
+    """40 + 30 tokens, of which 69 are stored, 4 blocks; the next turn has 64 of its 80 in them."""
+    return Requests(
+        np.zeros(2), np.array([40, 80]), np.array([30, 2]), session=np.zeros(2, np.int64),
+        think_s=np.array([np.nan, 0.0]),
+    )  # fmt: skip
+
+
+def found_at_most(stream: Requests, block: int) -> int:
+    """Prompt tokens that memory without an end could hold when their requests are admitted one
+    after another, in whole blocks: what the turn before stored, and texts seen earlier."""
+    stored, seen, total = stream.prompt_tokens + stream.output_tokens - 1, {}, 0
+    for request, before in enumerate(stream.turn_before.tolist()):
+        most = int(stored[before]) if before >= 0 else 0
+        for prefix, end in stream.prefixes(request):
+            most = max(most, min(seen.get(prefix, 0), end))
+        for prefix, end in stream.prefixes(request):
+            seen[prefix] = max(seen.get(prefix, 0), end)
+        total += min(most, int(stream.prompt_tokens[request]) - 1) // block * block
+    return total
+
+
+@pytest.mark.parametrize(("policy", "engine"), rotated(list(POLICIES), ["v0", "v1"]))
+def test_every_policy_sends_a_turn_a_pause_after_the_last_answer(policy: str, engine: str) -> None:
+    stream = talks()
+    changes = {
+        "policy": {"name": policy}, "engine": {"name": engine, "max_model_len": 1024},
+    }  # fmt: skip
+    found = run(4096, stream, **changes)
+    before = stream.turn_before
+    after = np.flatnonzero(before >= 0)
+    assert found.arrival_s[after] == pytest.approx(found.finish_s[before[after]] + 0.002)
+    assert found.metrics["finished"] == len(stream)
+    slow = run(4096, stream, **changes, advance_together=False)
+    assert (slow.finish_s == found.finish_s).all()
+
+
+def test_an_open_loop_of_sessions_begins_them_at_their_times() -> None:
+    stream = generate(spec(pause_s=0.5), 60, 20.0, 1)
+    found = run(PLENTY, stream)
+    first = stream.turn_before < 0
+    assert (found.arrival_s[first] == stream.arrival_s[first]).all()
+    # the steady part ends with the last session's begin, or a little later
+    last = found.arrival_s[first][-1]
+    assert last - 0.5 <= found.metrics["steady_s"] <= last + 0.1
+
+
+@pytest.mark.parametrize(
+    ("policy", "block"),
+    [({"name": "paged"}, 16), ({"name": "paged", "block": 32}, 32),
+     ({"name": "static", **COPIES}, 1), ({"name": "oracle", **COPIES}, 1)],
+)  # fmt: skip
+def test_with_plenty_of_memory_hits_are_the_closed_form(policy: Any, block: int) -> None:
+    stream = talks(60, clients=1)
+    metrics = run(PLENTY, stream, policy=policy).metrics
+    assert metrics["cached_tokens"] == found_at_most(stream, block) > 0
+    assert metrics["cached_tokens"] + metrics["prefill_tokens"] == stream.prompt_tokens.sum()
+    share = metrics["cached_tokens"] / stream.prompt_tokens.sum()
+    assert metrics["cached_share"] == pytest.approx(share)
+
+
+@pytest.mark.parametrize("slots", [1024, 4096])
+@pytest.mark.parametrize(
+    "policy",
+    [{"name": "paged"}, {"name": "static", "prefixes": "copy"}, {"name": "odma", **COPIES}],
+)
+def test_hits_never_exceed_the_closed_form(policy: Any, slots: int) -> None:
+    stream = talks(60, clients=4)
+    found = run(slots, stream, policy=policy, engine={"max_model_len": 1024})
+    metrics = found.metrics
+    again = 0 if metrics["preemptions"] == 0 else np.inf
+    assert metrics["cached_tokens"] <= found_at_most(stream, 1) + again
+    computed = metrics["cached_tokens"] + metrics["prefill_tokens"]
+    if not again:
+        assert computed == stream.prompt_tokens.sum()
+    assert computed >= stream.prompt_tokens.sum()
+    slow = run(slots, stream, policy=policy, engine={"max_model_len": 1024}, advance_together=False)
+    assert (slow.finish_s == found.finish_s).all()
+
+
+def test_answers_are_found_again_in_whole_blocks() -> None:
+    stream = two_turns()
+    assert run(1024, stream).metrics["cached_tokens"] == 64
+    late = run(1024, stream, engine={"name": "v1", "async_scheduling": True}).metrics
+    assert late["cached_tokens"] == 64
+    off = {"name": "paged", "prefix_caching": False}
+    assert run(1024, stream, policy=off).metrics["cached_tokens"] == 0
+    # a run is copied whole, and every token is read and written
+    copied = run(1024, stream, policy={"name": "static", **COPIES}).metrics
+    assert copied["cached_tokens"] == copied["migrated_tokens"] == 69
+    assert copied["phase_share"]["migration"] > 0
+    # first fit takes the slots where the last run lay, and what is there already is not copied
+    here = run(1024, stream, policy={"name": "static", "prefixes": "copy"}).metrics
+    assert (here["cached_tokens"], here["migrated_tokens"]) == (69, 0)
+    nothing = run(1024, stream, policy={"name": "static"}).metrics
+    assert nothing["cached_tokens"] == nothing["migrated_tokens"] == 0
+
+
+def test_copies_of_prefixes_are_simulated_at_their_own_places() -> None:
+    policy, memory = {"name": "static", **COPIES}, {"fidelity": "sampled"}
+    found = run(1024, two_turns(), policy=policy, memory=memory).metrics
+    phase = found["memory"]["phases"]["migration"]
+    assert phase["probes"] == 1
+    seconds = found["phase_share"]["migration"] * found["steps"] * found["step_s"]
+    moved = 2 * 69 * MODEL.kv_token_bytes / 307.2e9
+    assert seconds == pytest.approx(moved / phase["efficiency"])
+
+
+def test_asynchronous_scheduling_serves_turns_at_once() -> None:
+    stream = replace(
+        talks(60, clients=20), think_s=np.where(talks(60, 20).turn_before < 0, np.nan, 0)
+    )
+    engine = {"name": "v1", "async_scheduling": True}
+    found = run(8192, stream, engine=engine)
+    assert found.metrics["finished"] == 60 and found.metrics["preemptions"] == 0
+    came = found.metrics["cached_tokens"] + found.metrics["prefill_tokens"]
+    assert came == stream.prompt_tokens.sum()
+    assert found.metrics["cached_share"] > 0.8
+
+
+def test_v0_finds_turns_with_prefix_caching_on() -> None:
+    stream = talks(60, clients=1)
+    policy = {"name": "paged", "prefix_caching": True, "free_list": "fifo"}
+    found = run(PLENTY, stream, policy=policy, engine={"name": "v0"}).metrics
+    assert found["cached_tokens"] == found_at_most(stream, 16)
+
+
+def test_mistakes_are_answered_in_a_line() -> None:
+    stream = talks()
+    with pytest.raises(DescriptionError, match=r"max_tokens cuts answers that later turns"):
+        run(4096, stream, engine={"max_tokens": 3})
+    with pytest.raises(DescriptionError, match="sessions need one card"):
+        run(4096, stream, cluster={"cards": 2})
+    with pytest.raises(ValueError, match="copy needs engine v1"):
+        serving(policy={"name": "static", "prefixes": "copy"}, engine={"name": "v0"})
+    with pytest.raises(ValueError, match="copy needs compaction: none"):
+        serving(policy={"name": "static", "prefixes": "copy", "compaction": "copied"})
+    with pytest.raises(ValueError, match="arrays of different lengths"):
+        replace(stream, session=np.zeros(3, np.int64))
