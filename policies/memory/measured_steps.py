@@ -149,11 +149,15 @@ def prefill_time(device: Device, model: TransformerSpec, item: Prefill) -> StepT
 
 
 def _weights(device: Device, model: TransformerSpec, tokens: int) -> float:
+    if device.given is not None:
+        return device.given.efficiency
     return weights_efficiency(device, model, FidelitySpec(), simulate_once, tokens)
 
 
 def _attention(device: Device, model: TransformerSpec, item: Decode, runtime: Runtime) -> float:
     """Efficiency of one layer's KV read, of 0 to 1."""
+    if device.given is not None:
+        return device.given.efficiency
     assert device.accelerator is not None
     batch = BatchSpec(
         policy=runtime.policy, sequences=item.batch, context=item.context, age=runtime.age
