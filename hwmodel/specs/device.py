@@ -74,8 +74,8 @@ class Device:
         """Raises DescriptionError where the memory is given: there is nothing to simulate."""
         if self.described is None:
             raise DescriptionError(
-                f"{self.name}: its memory's bandwidth is given, not simulated; no timings of"
-                " confidence C or better are public"
+                f"{self.name}: its memory's bandwidth is given, not simulated; no memory"
+                " with timings of confidence C or better ships for it"
             )
         return self.described
 

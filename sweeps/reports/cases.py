@@ -49,12 +49,13 @@ def _row(each: CaseOutcome, place: dict[str, float] | None) -> list[str]:
     size = [NONE, NONE] if place is None else [
         f"{place['capacity_bytes'] / _GIB:,.0f}", f"{place['peak_gbps']:,.0f}"
     ]  # fmt: skip
-    next_one = f"{bare(percent(verdict.gaps[0].total, '+'))} {verdict.gaps[0].other}"
+    gap = verdict.gaps[0] if verdict.gaps else None
+    next_one = NONE if gap is None else f"{bare(percent(gap.total, '+'))} {gap.other}"
     gains = [f"{r.name} {bare(percent(r.gains[verdict.leader], '+'))}"
              for r in each.references if verdict.leader in r.gains]  # fmt: skip
     return [
         verdict.title, *size, phrases.short(verdict), f"{verdict.rate:,.0f}",
-        next_one if verdict.gaps else NONE, ", ".join(verdict.decided_by) or NONE,
+        next_one, ", ".join(verdict.decided_by) if verdict.outcome == "won" else NONE,
         "; ".join(gains) or NONE, ", ".join(each.hangs_on) or NONE,
     ]  # fmt: skip
 

@@ -242,7 +242,10 @@ def cases(found: list[CaseOutcome]) -> Iterator[str]:
         name = each.verdict.title + " [assumed]" * bool(each.hangs_on)
         groups.setdefault(short(each.verdict), []).append(name)
     ranked = sorted(groups.items(), key=lambda item: -len(item[1]))
-    told = "; ".join(f"{what} in {len(who)} ({', '.join(who)})" for what, who in ranked)
+    told = ", ".join(
+        f"{what} in {len(who)}" + f" ({'; '.join(who)})" * bool(i)  # the most go without names
+        for i, (what, who) in enumerate(ranked)
+    )
     marked = sum(bool(each.hangs_on) for each in found)
     yield f"Of {counted(len(found), 'case')}: {told}. [assumed], {marked}: an assumption turns it."
     for each in found:

@@ -74,4 +74,4 @@ def test_points_that_lie_together_share_a_label() -> None:
     points = Series("s", [128.0, 128.0, 24.0], [273.0, 256.0, 300.0], names=["a", "b", "c"])
     chart = Lines("t", Axis("x", "log"), Axis("y", "log"), [points], form="points")
     assert [name for *_, name in chart.labels()] == ["c", "b, a"]
-    assert '<span class="label left"' in figure(chart, "f") and chart.columns()[-1] == "name"
+    assert '<span class="label"' in figure(chart, "f") and chart.columns()[-1] == "name"
