@@ -57,17 +57,10 @@ class OnChip(Strict):
         return self.size / (TRAFFIC if self.managed_by == "software" else 1)
 
     def remark(self, model: str, step_bytes: int) -> str:
-        """When it changes the traffic, and what it is to a step of this model."""
-        size, step = f"{self.size / 1e6:,.0f} MB on chip", f"{step_bytes / 1e9:.2f} GB"
-        below = f"{self.matters_below / 1e9:,.2f} GB"
-        if self.managed_by == "hardware":
-            times = step_bytes / self.size
-            return (
-                f"{size}, a cache: it changes what DRAM reads where a step reads less than it"
-                f" holds, {below}; {model} reads {step}, {times:,.0f} times as much"
-            )
-        share = min(1.0, self.size / step_bytes)
+        """When it changes the traffic, and what a step of this model reads."""
+        kind = "a cache" if self.managed_by == "hardware" else "a scratchpad"
         return (
-            f"{size}, a scratchpad: software may keep {TRAFFIC:.0%} of the weights or more where"
-            f" a step reads less than {below}; of {model}, {step}, up to {share:.0%}; not simulated"
+            f"{self.size / 1e6:,.0f} MB on chip, {kind}: changes what DRAM reads where a step reads"
+            f" less than {self.matters_below / 1e9:,.2f} GB (not simulated); {model} reads"
+            f" {step_bytes / 1e9:.2f} GB, {step_bytes / self.size:,.0f} times what it holds"
         )

@@ -67,14 +67,14 @@ def _entry(device: Device) -> dict[str, Any]:
 
 def _published(device: Device) -> dict[str, Any]:
     """The peak that is sold, and what on-chip memory does to a small model's traffic."""
-    spec = device.accelerator
-    bus, on_chip = (None, None) if spec is None else (spec.bus, spec.on_chip)
-    remark = None
-    if on_chip is not None:
-        name, weights = SMALL
+    spec, (name, weights) = device.accelerator, SMALL
+    found: dict[str, Any] = {"published_gbps": None, "on_chip": None}
+    if spec is not None and spec.bus is not None:
+        found["published_gbps"] = spec.bus.peak / 1e9
+    if spec is not None and spec.on_chip is not None:
         step = load_model(name).stored_as(weights, None).step_weight_bytes
-        remark = on_chip.remark(f"{name} in {weights}", step)
-    return {"published_gbps": None if bus is None else bus.peak / 1e9, "on_chip": remark}
+        found["on_chip"] = spec.on_chip.remark(f"{name} in {weights}", step)
+    return found
 
 
 def add_simulated(catalogue: dict[str, Any], overrides: list[str]) -> None:

@@ -123,21 +123,17 @@ class SweepSpec(RunSpec):
                 raise ValueError(f"axes.{path}: a name is there twice")
         if self.compare not in self.axes:
             raise ValueError(f"compare: expected an axis; {nearest(self.compare, list(self.axes))}")
-        self._refuse_cases()
         self._refuse_references()
         self.refuse_inconsistent()
         return self
 
-    def _refuse_cases(self) -> None:
-        if self.cases and type(self) is not SweepSpec:
-            raise ValueError("cases: only in a sweep without a design")
+    def _refuse_references(self) -> None:
+        if type(self) is not SweepSpec and (self.references or self.cases):
+            key = "references" if self.references else "cases"
+            raise ValueError(f"{key}: only in a sweep without a design")
         for name, overrides in self.cases.items():
             if twice := next((path for path in overrides if path in self.axes), None):
                 raise ValueError(f"cases.{name}: {twice} is an axis already")
-
-    def _refuse_references(self) -> None:
-        if self.references and type(self) is not SweepSpec:
-            raise ValueError("references: only in a sweep without a design")
         for name, overrides in self.references.items():
             if name in self.competitors:
                 raise ValueError(f"references.{name}: a competitor has this name")

@@ -21,7 +21,6 @@ _LEFT, _TOP, _HIGH = 60, 60, 320
 _LINES_STYLE = """
 svg { --s0: #0063a6; --s1: #c04a00; --s2: #007a57; --s3: #8a3f8a }
 .middle { text-anchor: middle } .grid { stroke: #dfe3e8 } .curve { fill: none; stroke-width: 2 }
-.dots { fill: none; stroke-width: 8; stroke-linecap: round }
 path, line { vector-effect: non-scaling-stroke }"""
 
 
@@ -75,11 +74,10 @@ def _lines(chart: Lines) -> list[str]:
     y = scale(chart.y, (value for one in chart.series for value in one.y))
     wide, foot = _WIDTH - _LEFT - 20, _TOP + _HIGH
     lines = [f'<text class="title" x="8" y="18">{escape(chart.title)}</text>']
-    dashed = chart.form != "points"
     for i, one in enumerate(chart.series):
         left = _LEFT + i * wide // len(chart.series)
         lines += [
-            f'<line x1="{left}" x2="{left + 30}" y1="38" y2="38" stroke-width="2" {stroke(i, dashed)}/>',
+            f'<line x1="{left}" x2="{left + 30}" y1="38" y2="38" stroke-width="2" {stroke(i)}/>',
             f'<text x="{left + 36}" y="42">{escape(one.name)}</text>',
         ]
     for value, text in y.ticks:
@@ -89,10 +87,6 @@ def _lines(chart: Lines) -> list[str]:
     for value, text in x.ticks:
         at = _LEFT + wide * x.share(value)
         lines.append(f'<text class="middle dim" x="{at}" y="{foot + 18}">{escape(text)}</text>')
-    for a, b, name in chart.labels():
-        side, step = (" end", -7) if x.share(a) > 0.75 else ("", 7)
-        at, up = _LEFT + wide * x.share(a) + step, foot - _HIGH * y.share(b) + 4
-        lines.append(f'<text class="dim{side}" x="{at:.0f}" y="{up:.0f}">{escape(name)}</text>')
     return [
         *lines,
         f'<text class="end dim" x="{_LEFT + wide}" y="{foot + 40}">{escape(chart.x.label)}</text>',
