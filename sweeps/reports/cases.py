@@ -20,15 +20,20 @@ def outcomes(table: Table) -> list[CaseOutcome]:
     assumptions = [name for name in table.config.get("controls") or {} if name != CONTROL]
     return [
         CaseOutcome(
-            judge(group), {name: _under(group, name) for name in assumptions}, references(group)
+            judge(group),
+            {name: found for name in assumptions if (found := _under(group, name)) is not None},
+            references(group),
         )
         for group in table.groups
     ]
 
 
-def _under(group: Group, control: str) -> Verdict:
+def _under(group: Group, control: str) -> Verdict | None:
+    """The outcome in a control; None before all of it is there."""
     rows = [Row(r.name, "", r.replications) for r in group.rows if r.control == control]
-    return judge(Group(group.title, rows))
+    done = [(row.name, row.replications.keys()) for row in rows]
+    whole = done == [(row.name, row.replications.keys()) for row in group.main()]
+    return judge(Group(group.title, rows)) if whole else None
 
 
 def section(table: Table) -> Section:

@@ -145,9 +145,9 @@ class CaseOutcome:
 
     @property
     def hangs_on(self) -> list[str]:
-        """Assumptions under which the outcome is another, or another one wins, as far as known."""
-        now, known = (self.verdict.outcome, self.verdict.best), self.controls.items()
-        return [n for n, v in known if v.outcome != "alone" and (v.outcome, v.best) != now]
+        """Assumptions under which the outcome is another, or another one wins."""
+        now = (self.verdict.outcome, self.verdict.best)
+        return [n for n, v in self.controls.items() if (v.outcome, v.best) != now]
 
 
 @dataclass(frozen=True)

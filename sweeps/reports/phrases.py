@@ -247,7 +247,8 @@ def cases(found: list[CaseOutcome]) -> Iterator[str]:
         for i, (what, who) in enumerate(ranked)
     )
     marked = sum(bool(each.hangs_on) for each in found)
-    yield f"Of {counted(len(found), 'case')}: {told}. [assumed], {marked}: an assumption turns it."
+    note = f" An assumption turns {marked} of them, marked [assumed]." if marked else ""
+    yield f"Of {counted(len(found), 'case')}: {told}.{note}"
     for each in found:
         turned = [f"{name}: {short(each.controls[name])}" for name in each.hangs_on]
         mark = f" [assumed; {'; '.join(turned)}]" if turned else ""
