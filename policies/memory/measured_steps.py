@@ -2,8 +2,8 @@
 
 A decode step is simulated as `sweeps` would: weights' efficiency from the DRAM model, KV's from one
 whole layer of the batch, placed as the measured software does it: vLLM's way, in blocks of 16
-tokens by an allocator in use, unless a `Runtime` says otherwise. Where the memory is given, both have
-its efficiency.
+tokens by an allocator in use, unless a `Runtime` says otherwise. A given memory has its own
+efficiency for both.
 """
 
 from __future__ import annotations
