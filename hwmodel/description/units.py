@@ -32,14 +32,15 @@ SCALES: dict[str, dict[str, Fraction]] = {
     "bandwidth": {
         "MB/s": Fraction(10**6), "GB/s": Fraction(10**9), "TB/s": Fraction(10**12),
     },
+    "data rate": {"MT/s": Fraction(10**6), "GT/s": Fraction(10**9)},
     "compute": {"GFLOPS": Fraction(10**9), "TFLOPS": Fraction(10**12), "PFLOPS": Fraction(10**15)},
     "energy": {"fJ": Fraction(1, 1000), "pJ": Fraction(1), "nJ": Fraction(1000)},
     "power": {"mW": Fraction(1), "W": Fraction(1000)},
 }  # fmt: skip
 
 EXAMPLES = {
-    "time": "18ns", "size": "512B or 24GiB", "bandwidth": "307.2GB/s", "compute": "96TFLOPS",
-    "energy": "909pJ", "power": "12mW",
+    "time": "18ns", "size": "512B or 24GiB", "bandwidth": "307.2GB/s", "data rate": "6400MT/s",
+    "compute": "96TFLOPS", "energy": "909pJ", "power": "12mW",
 }  # fmt: skip
 
 
@@ -109,6 +110,8 @@ ExactNanoseconds = Annotated[Fraction, BeforeValidator(_exact), written("time")]
 """Field type: a time kept as an exact fraction of nanoseconds."""
 BytesPerSecond = Annotated[float, BeforeValidator(_real("bandwidth")), written("bandwidth")]
 """Field type: a bandwidth such as `307.2GB/s`; the value is bytes per second."""
+TransfersPerSecond = Annotated[float, BeforeValidator(_real("data rate")), written("data rate")]
+"""Field type: the rate of a data pin such as `6400MT/s`; the value is bits per second."""
 FlopsPerSecond = Annotated[float, BeforeValidator(_real("compute")), written("compute")]
 """Field type: a compute rate such as `96TFLOPS`; the value is FLOP per second."""
 Picojoules = Annotated[float, BeforeValidator(_real("energy")), written("energy")]

@@ -25,6 +25,7 @@ from hwmodel.description.written import Also, KeysOf
 from hwmodel.specs.controller import Controller
 from hwmodel.specs.number_format import ComputeType, number_format
 from hwmodel.specs.plausible import Plausible
+from hwmodel.specs.published import Bus, OnChip
 
 GIVEN = "given"
 """What `memory` says where the bandwidth is given instead of simulated."""
@@ -218,6 +219,10 @@ class AcceleratorSpec(Strict):
     work: Work = Work()
     host: Host | None = None
     link: Link | None = None
+    bus: Bus | None = None
+    """What is published of the memory's interface: checked, and no part of the model."""
+    on_chip: OnChip | None = None
+    """What lies before the memory: remarked on, and no part of the model."""
     plausible: dict[str, Plausible] = {}
     """Name -> what it may be instead, where its vendor publishes nothing."""
 

@@ -33,6 +33,7 @@ from hwmodel.description.description import (
 from hwmodel.specs.accelerator import AcceleratorSpec, Dma, GivenMemory
 from hwmodel.specs.memory_spec import MemorySpec
 from hwmodel.specs.plausible import Override, Variant, take_variants
+from hwmodel.specs.published import DESCRIBED_WITHIN
 
 _MEMORY_KEYS = set(MemorySpec.model_fields) - {
     "kind", "name", "summary", "sources", "based_on", "plausible",
@@ -73,8 +74,8 @@ class Device:
         """Raises DescriptionError where the memory is given: there is nothing to simulate."""
         if self.described is None:
             raise DescriptionError(
-                f"{self.name}: its memory's bandwidth is given, not simulated; no timings of"
-                " confidence C or better are public"
+                f"{self.name}: its memory's bandwidth is given, not simulated; no memory"
+                " with timings of confidence C or better ships for it"
             )
         return self.described
 
@@ -132,9 +133,38 @@ def load_device(name_or_path: str, overrides: Iterable[str] = ()) -> Device:
     document = load(_find_device(name_or_path))
     given = _parsed(overrides)
     device = _resolved(document, given)
+    if not given:
+        _check_published(document, device)
     if device.plausible and not given:
         _check_variants(document.file, document.digest)
     return device
+
+
+def _check_published(document: Document, device: Device) -> None:
+    """That the device as described has the peak of its bus, and no more than twice its capacity:
+    dies of 3/4 of a power of two are described by the next larger one."""
+    spec = device.accelerator
+    if spec is None:
+        return
+    found = device.peak_gbps * 1e9
+    if spec.bus is not None and abs(found / spec.bus.computed - 1) > DESCRIBED_WITHIN:
+        raise document.error(
+            f"rate x width is {spec.bus.computed / 1e9:,.6g} GB/s, the device as described has"
+            f" {device.peak_gbps:,.6g}; expected within {DESCRIBED_WITHIN:.1%}",
+            ("bus",),
+        )
+    held = 0 if device.described is None else _held(spec, device.described)
+    if 2 * spec.capacity <= held:
+        raise document.error(
+            f"{spec.capacity} B is no more than half of the {held} B that {spec.channels} channels"
+            " hold; take a smaller density, or fewer ranks",
+            ("capacity",),
+        )
+
+
+def _held(accelerator: AcceleratorSpec, memory: MemorySpec) -> int:
+    """Bytes: channels x density x ranks."""
+    return accelerator.channels * memory.organisation.capacity_bytes
 
 
 class Variants(NamedTuple):
@@ -208,12 +238,12 @@ def _accelerator(document: Document, overrides: list[Override]) -> Device:
     accelerator = document.build(AcceleratorSpec)
     if accelerator.given is not None:
         return _given(document, accelerator, overrides)
+    _forget_published(document)
     memory_document = load(find("memories", accelerator.memory, document.file))
     of_memory = [override for override in overrides if override[0][0] in _MEMORY_KEYS]
     _override(memory_document, _overlaid(document) + of_memory)
     memory = memory_document.build(MemorySpec)
-    held = accelerator.channels * memory.organisation.capacity_bytes
-    if accelerator.capacity > held:
+    if accelerator.capacity > (held := _held(accelerator, memory)):
         raise document.error(
             f"{accelerator.capacity} B is more than the {held} B that"
             f" {accelerator.channels} channels of {memory.name} hold",
@@ -239,11 +269,18 @@ def _given(document: Document, accelerator: AcceleratorSpec, overrides: list[Ove
             raise DescriptionError(
                 f"{accelerator.name} has no simulated memory", mark.file, mark.line, dotted(path)
             )
+    _forget_published(document)
     plausible = take_variants(document)
     config = {"accelerator": document.data}
     return Device(
         accelerator.name, None, accelerator, _assumed(document, ""), config, {}, plausible
     )
+
+
+def _forget_published(document: Document) -> None:
+    """What changes no result is in no hash."""
+    for key in ("bus", "on_chip"):
+        document.data.pop(key, None)
 
 
 def _overlaid(accelerator: Document) -> list[Override]:

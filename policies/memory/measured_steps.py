@@ -2,7 +2,8 @@
 
 A decode step is simulated as `sweeps` would: weights' efficiency from the DRAM model, KV's from one
 whole layer of the batch, placed as the measured software does it: vLLM's way, in blocks of 16
-tokens by an allocator in use, unless a `Runtime` says otherwise.
+tokens by an allocator in use, unless a `Runtime` says otherwise. A given memory has its own
+efficiency for both.
 """
 
 from __future__ import annotations
@@ -149,11 +150,15 @@ def prefill_time(device: Device, model: TransformerSpec, item: Prefill) -> StepT
 
 
 def _weights(device: Device, model: TransformerSpec, tokens: int) -> float:
+    if device.given is not None:
+        return device.given.efficiency
     return weights_efficiency(device, model, FidelitySpec(), simulate_once, tokens)
 
 
 def _attention(device: Device, model: TransformerSpec, item: Decode, runtime: Runtime) -> float:
     """Efficiency of one layer's KV read, of 0 to 1."""
+    if device.given is not None:
+        return device.given.efficiency
     assert device.accelerator is not None
     batch = BatchSpec(
         policy=runtime.policy, sequences=item.batch, context=item.context, age=runtime.age

@@ -10,25 +10,31 @@ from hwmodel.description.description import DescriptionError, names
 from hwmodel.measure.bounds import bounds
 from hwmodel.measure.tightness import tightness
 from hwmodel.specs.device import Device, device_names, load_device
+from hwmodel.specs.transformer import load_model
 from policies.allocators.registry import POLICIES
 from sweeps.render.screen import print_table
 
 OTHERS = ("models", "formats", "workloads", "predictors", "sweeps", "studies")
 
+SMALL = ("llama-3.2-3b", "q4_k_m")
+"""A small model in a small format: what on-chip memory is held against."""
 
-def catalogue(overrides: list[str]) -> dict[str, Any]:
-    """Devices (each a dict); `policies` with the reading of each; the
-    names of the rest.
+
+def catalogue(overrides: list[str], chosen: list[str] | None = None) -> dict[str, Any]:
+    """Devices (each a dict; the chosen ones, or all that ship); `policies` with the reading of
+    each; the names of the rest.
 
     Devices that overrides do not fit are `left_out`, with the reason. Raises DescriptionError when
     that leaves none.
     """
     devices: list[dict[str, Any]] = []
     left_out: dict[str, str] = {}
-    for name in device_names():
+    for name in chosen or device_names():
         try:
             devices.append(_entry(load_device(name, overrides)))
         except DescriptionError as error:
+            if chosen:
+                raise
             left_out[name] = str(error)
             refused = error
     if not devices:
@@ -48,6 +54,7 @@ def _entry(device: Device) -> dict[str, Any]:
         "memory": "given" if memory is None else memory.name,
         "channels": None if memory is None else device.channels,
         "peak_gbps": device.peak_gbps,
+        **_published(device),
         "capacity_bytes": device.capacity_bytes,
         "bounds": {
             name: {"gbps": bound.gbps * device.channels, "binding": list(bound.binding)}
@@ -56,6 +63,18 @@ def _entry(device: Device) -> dict[str, Any]:
         "assumed": len(device.assumed),
         "plausible": {name: variant.why for name, variant in device.plausible.items()},
     }
+
+
+def _published(device: Device) -> dict[str, Any]:
+    """The peak that is sold, and what on-chip memory does to a small model's traffic."""
+    spec, (name, weights) = device.accelerator, SMALL
+    found: dict[str, Any] = {"published_gbps": None, "on_chip": None}
+    if spec is not None and spec.bus is not None:
+        found["published_gbps"] = spec.bus.peak / 1e9
+    if spec is not None and spec.on_chip is not None:
+        step = load_model(name).stored_as(weights, None).step_weight_bytes
+        found["on_chip"] = spec.on_chip.remark(f"{name} in {weights}", step)
+    return found
 
 
 def add_simulated(catalogue: dict[str, Any], overrides: list[str]) -> None:

@@ -12,23 +12,26 @@ from sweeps.cli.options import FOUND, Device, Json, Set
 
 
 def devices(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Devices to show, with remarks; all by default.")
+    ] = None,
     simulate: Annotated[
         bool, typer.Option("--simulate/--no-simulate", help="Simulate each memory's bounds.")
-    ] = True,
+    ] = False,
     json: Json = False,
     overrides: Set = None,
 ) -> None:
-    """List devices with peak, capacity, bound and simulated bandwidth."""
+    """List devices with peak, capacity and bounds; --simulate adds what memories reach."""
     from sweeps.cli.catalogue import add_simulated, catalogue, show_simulated
     from sweeps.render.screen import print_json, show_devices
 
-    found = catalogue(overrides or [])
+    found = catalogue(overrides or [], names)
     if simulate:
         add_simulated(found, overrides or [])
     if json:
         print_json(found)
         return
-    show_devices(found)
+    show_devices(found, details=bool(names))
     if simulate:
         show_simulated(found)
 

@@ -30,7 +30,7 @@ from hwmodel.description.description import (
 from hwmodel.specs.accelerator import AcceleratorSpec
 from hwmodel.specs.memory_spec import MemorySpec
 from sweeps.experiments.defaults import with_defaults
-from sweeps.experiments.experiment import Described
+from sweeps.experiments.experiment import Described, device_of
 from sweeps.experiments.variant import Change, Variant
 from sweeps.results.figures import REFERENCE
 from sweeps.results.place import Override
@@ -50,6 +50,8 @@ DESCRIBED = {
     "serving.weights": "formats", "serving.kv": "formats",
 }  # fmt: skip
 """Keys of an experiment that name a description, and the folder of the library they name it in."""
+CASE = "case"
+"""The key of a result's overrides that names its case."""
 ANALYTIC = "analytic"
 """The control whose memory has no banks."""
 NAMED = ("dataset", "assumption")
@@ -98,6 +100,9 @@ class SweepSpec(RunSpec):
     """What is measured at each point: what is served, how KV is read, a paper's table."""
     axes: dict[str, list[Any]]
     """Dotted path of the experiment -> values; the first axis varies slowest."""
+    cases: dict[str, dict[str, Any]] = {}
+    """Name -> overrides that go together, as a device and what it holds: crossed with the axes as
+    the values of one more."""
     controls: dict[str, dict[str, Any]] = {}
     """Name -> overrides: the same points again, beside the main ones."""
     references: dict[str, dict[str, Any]] = {}
@@ -124,8 +129,12 @@ class SweepSpec(RunSpec):
         return self
 
     def _refuse_references(self) -> None:
-        if self.references and type(self) is not SweepSpec:
-            raise ValueError("references: only in a sweep without a design")
+        if type(self) is not SweepSpec and (self.references or self.cases):
+            key = "references" if self.references else "cases"
+            raise ValueError(f"{key}: only in a sweep without a design")
+        for name, overrides in self.cases.items():
+            if twice := next((path for path in overrides if path in self.axes), None):
+                raise ValueError(f"cases.{name}: {twice} is an axis already")
         for name, overrides in self.references.items():
             if name in self.competitors:
                 raise ValueError(f"references.{name}: a competitor has this name")
@@ -162,7 +171,29 @@ class SweepSpec(RunSpec):
 
     def variants(self, document: Document) -> list[Variant]:
         """What each control is laid out with."""
-        return [Variant({}, [])]
+        if not self.cases:
+            return [Variant({}, [])]
+        return [Variant({CASE: name}, self.case_changes(document, name)) for name in self.cases]
+
+    def case_changes(self, document: Document, name: str | None) -> list[Change]:
+        """What a case is laid out with; nothing without one."""
+        if name is None:
+            return []
+        return [
+            (path, value, document.mark(("cases", name, path)))
+            for path, value in self.cases[name].items()
+        ]
+
+    def recorded(self, points: Sequence[Point]) -> dict[str, Any]:
+        """Peak and capacity of the device of each case."""
+        devices = {
+            p.overrides[CASE]: device_of(p.experiment) for p in points if CASE in p.overrides
+        }
+        found = {
+            name: {"device": d.name, "peak_gbps": d.peak_gbps, "capacity_bytes": d.capacity_bytes}
+            for name, d in devices.items()
+        }
+        return {"hardware": found} if found else {}
 
     def asked(
         self, records: Iterable[Record], replications: int, document: Document
@@ -370,7 +401,8 @@ def _references(spec: SweepSpec, document: Document, points: list[Point]) -> lis
                 continue
             control = spec.controls.get(ANALYTIC, {})
             changes = [
-                *((path, value, Mark(document.file)) for path, value in others.items()),
+                *spec.case_changes(document, others.get(CASE)),
+                *((path, v, Mark(document.file)) for path, v in others.items() if path != CASE),
                 *((p, v, document.mark(("controls", ANALYTIC, p))) for p, v in control.items()),
                 *((p, v, document.mark(("references", name, p))) for p, v in overrides.items()),
             ]

@@ -42,6 +42,8 @@ class Series:
     """Draw the interval alone, without its middle."""
     steps: bool = False
     """Draw steps, whatever the chart's form: each value holds until the next."""
+    names: Sequence[str] = ()
+    """Of its points, written beside them where the chart has points."""
 
     def columns(self) -> list[str]:
         """Headings of its values where they are columns."""
@@ -69,7 +71,8 @@ class Lines:
         if self._shared:
             return [self.x.label, *(name for one in self.series for name in one.columns())]
         ends = ["low", "high"] if self._ends else []
-        return ["series", self.x.label, self.y.label, *ends]
+        names = ["name"] if any(one.names for one in self.series) else []
+        return ["series", self.x.label, self.y.label, *ends, *names]
 
     def rows(self) -> list[Cells]:
         if self._shared:
@@ -79,7 +82,22 @@ class Lines:
         for one in self.series:
             for i, (x, y) in enumerate(zip(one.x, one.y, strict=True)):
                 ends = [one.low[i], one.high[i]] if len(one.low) else [None, None]
-                found.append([one.name, x, y, *(ends if self._ends else [])])
+                names = [one.names[i]] if one.names else []
+                found.append([one.name, x, y, *(ends if self._ends else []), *names])
+        return found
+
+    def labels(self, near: float = 0.03) -> list[tuple[float, float, str]]:
+        """(x, y, names) of the named points; those within a share of each other are one label."""
+        found: list[tuple[float, float, str]] = []
+        for x, y, name in sorted(
+            p for one in self.series for p in zip(one.x, one.y, one.names, strict=False)
+        ):
+            for i, (a, b, names) in enumerate(found):
+                if abs(x / a - 1) < near and abs(y / b - 1) < 3 * near:
+                    found[i] = (a, b, f"{names}, {name}")
+                    break
+            else:
+                found.append((x, y, name))
         return found
 
     @property

@@ -56,6 +56,8 @@ figcaption { font-size: .9rem; font-weight: 600; margin-bottom: .2rem }
 .area span { position: absolute; font-size: .75rem; line-height: 1; color: var(--dim);
              white-space: nowrap; font-variant-numeric: tabular-nums }
 .y { right: calc(100% + .4rem); transform: translateY(50%) }
+.label { transform: translate(7px, 50%) }
+.label.left { transform: translate(calc(-100% - 7px), 50%) }
 .x { top: calc(100% + .35rem); transform: translateX(-50%) }
 .area path, .area line { vector-effect: non-scaling-stroke }
 .grid { stroke: var(--line); stroke-width: 1 }
@@ -96,7 +98,8 @@ def figure(chart: Chart, file: str) -> str:
         f'href="data:text/csv;charset=utf-8,{quote(to_csv(chart), safe=",:;/+()")}">CSV</a>'
     )
     note = f'<p class="dim">{escape(chart.note)}</p>' if chart.note else ""
-    tall = ' class="tall"' if isinstance(chart, Patches) else ""
+    named = isinstance(chart, Lines) and any(one.names for one in chart.series)
+    tall = ' class="tall"' if named or isinstance(chart, Patches) else ""
     return (
         f"<figure{tall}><figcaption>{escape(chart.title)}{link}</figcaption>{body}{note}</figure>"
     )
@@ -228,7 +231,15 @@ def _lines(chart: Lines) -> str:
     drawn = traces(chart, x, y)
     points = chart.form == "points"
     keys = [(one.name, i, points and not one.steps, one.band) for i, one in enumerate(chart.series)]
-    return _keys(keys) + _area(chart.y.label, chart.x.label, x, y, drawn)
+    words = "".join(_label(x.share(a), y.share(b), name) for a, b, name in chart.labels())
+    return _keys(keys) + _area(chart.y.label, chart.x.label, x, y, drawn, words=words)
+
+
+def _label(x: float, y: float, name: str) -> str:
+    """A name beside its point, to the left of it where there is no room to the right."""
+    left = " left" if x > 0.75 else ""
+    at = f"left:{100 * x:.1f}%;bottom:{100 * y:.1f}%"
+    return f'<span class="label{left}" style="{at}">{escape(name)}</span>'
 
 
 def traces(chart: Lines, x: Scale, y: Scale) -> str:
@@ -339,7 +350,9 @@ def shaded(low: float, high: float, owner: int, shade: float) -> str:
     return f'<rect {box} {_fill(owner)} fill-opacity="{shade:g}" shape-rendering="crispEdges"/>'
 
 
-def _area(up: str, across: str, x: Scale, y: Scale, drawn: str, grid: bool = True) -> str:
+def _area(
+    up: str, across: str, x: Scale, y: Scale, drawn: str, grid: bool = True, words: str = ""
+) -> str:
     """The axes around what is drawn."""
     lines, texts = [], []
     for value, text in y.ticks:
@@ -353,10 +366,11 @@ def _area(up: str, across: str, x: Scale, y: Scale, drawn: str, grid: bool = Tru
         lines.append(f'<line class="grid" y2="{SIDE}" x1="{at}" x2="{at}"/>')
         texts.append(f'<span class="x" style="left:{100 * share:.1f}%">{escape(text)}</span>')
     picture = "".join(lines) + drawn if grid else drawn + lines[0]
+    around = "".join(texts) + words
     return (
         f'<div class="ylabel">{escape(up)}</div><div class="area">'
         f'<svg viewBox="0 0 {SIDE} {SIDE}" preserveAspectRatio="none" role="img" '
-        f'aria-label="{escape(up)} against {escape(across)}">{picture}</svg>{"".join(texts)}</div>'
+        f'aria-label="{escape(up)} against {escape(across)}">{picture}</svg>{around}</div>'
         f'<div class="xlabel">{escape(across)}</div>'
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweeps.experiments.sweep import DESCRIBED, label
-from sweeps.reports import phrases
+from sweeps.reports import cases, phrases
 from sweeps.reports.facts import Dependence, Verdict
 from sweeps.reports.gap import CONTROL, references
 from sweeps.reports.table import Group, Row, Table
@@ -28,7 +28,9 @@ def sentences(table: Table) -> list[str]:
 
 
 def sweep_sentences(table: Table) -> list[str]:
-    """What the groups say together, then the verdict of each."""
+    """What the groups say together, then the verdict of each; of cases, their outcomes alone."""
+    if table.config.get("cases"):
+        return list(phrases.cases(cases.outcomes(table)))
     verdicts = [judge(group) for group in table.groups]
     found = [*conclusions(table, verdicts), *(verdict.sentence for verdict in verdicts)]
     held = [each for group in table.groups for each in references(group)]

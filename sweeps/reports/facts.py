@@ -135,6 +135,22 @@ class Reference:
 
 
 @dataclass(frozen=True)
+class CaseOutcome:
+    """A case's outcome, and what becomes of it where something assumed is otherwise."""
+
+    verdict: Verdict
+    controls: dict[str, Verdict]
+    """By assumption."""
+    references: list[Reference]
+
+    @property
+    def hangs_on(self) -> list[str]:
+        """Assumptions under which the outcome is another, or another one wins."""
+        now = (self.verdict.outcome, self.verdict.best)
+        return [n for n, v in self.controls.items() if (v.outcome, v.best) != now]
+
+
+@dataclass(frozen=True)
 class Dependence:
     """Who wins at each value of one axis, all others alike."""
 

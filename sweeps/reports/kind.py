@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from sweeps.experiments.experiment import Described, ExperimentSpec
 from sweeps.experiments.sweep import RunSpec, SweepSpec, label
 from sweeps.render.section import Block, Grid
-from sweeps.reports import explanation
+from sweeps.reports import cases, explanation
 from sweeps.reports.conclusion import sweep_sentences
 from sweeps.reports.group_sections import along, group_sections, lacking, maps
 from sweeps.reports.table import Table, grouped
@@ -39,6 +39,7 @@ class Kind:
         """Results that a finished run has; where it searches, as far as is known."""
         replications = int(config["base"].get("replications", 1))
         points = prod(len(values) for values in config["axes"].values())
+        points *= len(config.get("cases") or {}) or 1
         main = points * (1 + len(config.get("controls") or {}))
         groups = points // max(len(config["axes"].get(config["compare"], ())), 1)
         return replications * (main + groups * len(config.get("references") or {}))
@@ -53,17 +54,19 @@ class Kind:
                 *maps(table)]  # fmt: skip
 
     def results(self, table: Table) -> list[Block]:
-        """Those of the points."""
-        return group_sections(table, table.groups)
+        """Those of the points; many cases are compared first."""
+        found: list[Block] = [cases.section(table)] if table.config.get("cases") else []
+        return [*found, *group_sections(table, table.groups, bool(found))]
 
     def grids(self, table: Table) -> list[Grid]:
-        """The terminal's tables, of a kind that has others than its groups'."""
-        return []
+        """The terminal's tables, of a run that has others than its groups'."""
+        blocks = cases.section(table).blocks if table.config.get("cases") else []
+        return [block for block in blocks if isinstance(block, Grid)]
 
     def inputs(self, table: Table) -> list[list[str]]:
         """What differs within the run: (input, values)."""
         axes = [[path, "; ".join(map(label, v))] for path, v in table.config["axes"].items()]
-        named = [*self.named(table, "control", "controls")]
+        named = [*self.named(table, "case", "cases"), *self.named(table, "control", "controls")]
         return [*axes, *named, *self.named(table, "reference", "references")]
 
     def lacking(self, table: Table) -> list[str]:

@@ -13,6 +13,7 @@ from sweeps.reports.facts import (
     AnswerCell,
     AnswerMap,
     BreakEven,
+    CaseOutcome,
     Cause,
     Crossing,
     Dependence,
@@ -232,6 +233,32 @@ def dependence(found: Dependence) -> Iterator[str]:
         yield f"{where}Which {found.compared} {best} depends on the {_axis(found.axis)} ({told})."
     elif len(winners) > 1:
         yield f"{where}undecided: the winner changes with {found.axis} ({told})."
+
+
+def cases(found: list[CaseOutcome]) -> Iterator[str]:
+    """The outcomes counted, then each in a line; marked where an assumption turns it."""
+    groups: dict[str, list[str]] = {}
+    for each in found:
+        name = each.verdict.title + " [assumed]" * bool(each.hangs_on)
+        groups.setdefault(short(each.verdict), []).append(name)
+    ranked = sorted(groups.items(), key=lambda item: -len(item[1]))
+    told = ", ".join(
+        f"{what} in {len(who)}" + f" ({'; '.join(who)})" * bool(i)  # the most go without names
+        for i, (what, who) in enumerate(ranked)
+    )
+    marked = sum(bool(each.hangs_on) for each in found)
+    note = f" An assumption turns {marked} of them, marked [assumed]." if marked else ""
+    yield f"Of {counted(len(found), 'case')}: {told}.{note}"
+    for each in found:
+        turned = [f"{name}: {short(each.controls[name])}" for name in each.hangs_on]
+        mark = f" [assumed; {'; '.join(turned)}]" if turned else ""
+        decided = listed(each.verdict.decided_by)
+        why = f"; decided by {decided}" if each.verdict.outcome == "won" else ""
+        lead = ""
+        if each.verdict.gaps:
+            first, gap = each.verdict.leader, each.verdict.gaps[0]
+            lead = f" ({first} over {gap.other}: {percent(gap.total, '+')})"
+        yield said(f"{each.verdict.title}: {short(each.verdict)}{lead}{why}.{mark}")
 
 
 def _axis(axis: str) -> str:

@@ -24,6 +24,7 @@ from hwmodel.description.expression import evaluate, names_in
 from hwmodel.description.units import Bytes, Clock, ExactNanoseconds, parse_quantity
 from hwmodel.specs.device import device_names, load_device
 from hwmodel.specs.memory_spec import MemorySpec
+from tests.rotation import shared
 
 
 class Inner(Strict):
@@ -163,7 +164,7 @@ def test_expressions_are_read_and_nothing_else_is() -> None:
             names_in(bad)
 
 
-@pytest.mark.parametrize("name", device_names())
+@pytest.mark.parametrize("name", shared(device_names()))
 def test_every_shipped_device_loads_and_holds_what_it_says(name: str) -> None:
     device = load_device(name)
     assert device.capacity_bytes > 0

@@ -250,7 +250,7 @@ def test_what_only_racm_reads_is_refused_without_it(arguments: list[str]) -> Non
 @pytest.mark.usefixtures("brief")
 def test_devices_puts_what_is_simulated_beside_the_bounds_of_every_memory() -> None:
     # without refresh: how much of it a short run meets is chance
-    for device in found("devices", "--set", "controller.refresh=none")["devices"]:
+    for device in found("devices", "--simulate", "--set", "controller.refresh=none")["devices"]:
         assert ("simulated" in device) == (device["kind"] == "memory")
         for pattern, figures in device.get("simulated", {}).items():
             assert set(figures) == {"rotating_gbps", "described_gbps"}
@@ -261,13 +261,17 @@ def test_devices_puts_what_is_simulated_beside_the_bounds_of_every_memory() -> N
 
 @pytest.mark.usefixtures("brief")
 def test_devices_prints_what_is_simulated_and_what_binds() -> None:
-    text = bankwise("devices").out
+    text = bankwise("devices", "--simulate").out
     assert "rotating" in text and "tRRD, tFAW" in text
 
 
-def test_devices_may_leave_the_simulation_out() -> None:
-    assert "rotating" not in bankwise("devices", "--no-simulate").out
-    assert not any("simulated" in device for device in found("devices", "--no-simulate")["devices"])
+def test_devices_by_name_adds_remarks_and_simulates_nothing() -> None:
+    shown = bankwise("devices", "cloud-ai-100-ultra", "m2-ultra").out
+    assert "rotating" not in shown and "800.0 (+2.4 %)" in shown and "a scratchpad" in shown
+    assert "plausible: queues of 64" in shown and "mlu370-x4" not in shown
+    assert bankwise("devices", "m2-ulta").err == (
+        "no shipped device 'm2-ulta'; did you mean 'm2-ultra'?\n"
+    )
 
 
 def test_check_lists_what_a_description_assumes() -> None:

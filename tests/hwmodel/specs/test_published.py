@@ -1,0 +1,61 @@
+"""What is published of a device is held against its description, and changes nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from hwmodel.description.description import DescriptionError, names
+from hwmodel.specs.device import load_device
+from hwmodel.specs.published import OnChip
+from hwmodel.specs.transformer import load_model
+
+CARD = (Path(__file__).resolve().parents[3] / "yaml/accelerators/jetson-agx-orin.yaml").read_text()
+BUS = next(line for line in CARD.splitlines() if line.startswith("bus:"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("204.8GB/s, source: datasheet", "250GB/s, source: datasheet",
+         "250 GB/s is published, rate x width is 204.8 GB/s; expected within 3%"),
+        ("width: {value: 256", "width: {value: 254", "the device as described has 204.8"),
+        ("channels: {value: 16", "channels: {value: 17", "rate x width is 204.8 GB/s"),
+        ("capacity: {value: 64GiB", "capacity: {value: 32GiB", "no more than half of the"),
+        ("capacity: {value: 64GiB", "capacity: {value: 65GiB", "more than the 68719476736 B"),
+        ("managed_by: hardware", "managed_by: magic", "'hardware' or 'software'"),
+        ("6400MT/s", "6400", "a data rate with its unit, such as 6400MT/s"),
+    ],
+)  # fmt: skip
+def test_a_bus_or_a_capacity_that_does_not_fit_is_one_line(
+    old: str, new: str, message: str, tmp_path: Path
+) -> None:
+    assert old in CARD
+    (file := tmp_path / "card.yaml").write_text(CARD.replace(old, new))
+    with pytest.raises(DescriptionError) as error:
+        load_device(str(file))
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_an_override_may_leave_what_is_published() -> None:
+    assert load_device("jetson-agx-orin", ["channels=20", "capacity=8GiB"]).peak_gbps == 256
+
+
+def test_what_is_published_is_in_no_hash(tmp_path: Path) -> None:
+    (file := tmp_path / "card.yaml").write_text(CARD.replace(BUS + "\n", ""))
+    assert load_device(str(file)).digest == load_device("jetson-agx-orin").digest
+
+
+def test_a_cache_and_a_scratchpad_change_traffic_under_different_rules() -> None:
+    step = load_model("llama-3.2-3b").stored_as("q4_k_m", None).step_weight_bytes
+    cache = OnChip(size="50MB", managed_by="hardware")  # type: ignore[arg-type]
+    pad = OnChip(size="576MB", managed_by="software")  # type: ignore[arg-type]
+    assert cache.matters_below == 50e6 and pad.matters_below == pytest.approx(11.52e9)
+    assert "less than 0.05 GB" in cache.remark("m", step)
+    assert "m reads 2.01 GB, 3 times what it holds" in pad.remark("m", step)
+
+
+def test_every_class_of_memory_ships() -> None:
+    devices = [load_device(name) for name in names("accelerators")[::6]]
+    assert len(names("accelerators")) >= 25
+    assert {device.given is None for device in devices} == {True, False}
+    assert all(device.accelerator and device.accelerator.bus for device in devices)

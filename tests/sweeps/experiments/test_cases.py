@@ -1,0 +1,77 @@
+"""Cases of a sweep: a device with what it holds, crossed with the axes, compared side by side."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from sweeps.experiments.sweep import load_sweep
+from sweeps.experiments.sweep_run import run_sweep
+from sweeps.render.chart import Axis, Lines, Series
+from sweeps.render.drawing import figure
+from sweeps.reports.cases import outcomes, section
+from sweeps.reports.conclusion import sentences
+from sweeps.reports.table import read_table
+from sweeps.results.store import RunDirectory
+from sweeps.workers.progress import Progress
+
+TINY: dict[str, Any] = {
+    "kind": "sweep", "name": "tiny", "summary": "two cards",
+    "base": {
+        "workload": "constant", "requests": 30, "replications": 2,
+        "arrivals": {"process": "all_at_once"},
+        "serving": {"memory": {"fidelity": "analytic", "efficiency": 0.8}},
+    },
+    "axes": {"serving.policy": ["static", "paged"]},
+    "compare": "serving.policy",
+    "cases": {
+        "small": {"device": "wormhole-n300", "model": "llama-2-7b", "serving.weights": "w4a16"},
+        "large": {"device": "b200", "model": "llama-2-7b"},
+    },
+    "controls": {"slow": {"serving.memory.efficiency": 0.1}},
+    "references": {"oracle": {"serving.policy": "oracle"}},
+}  # fmt: skip
+
+
+def test_a_case_sets_its_device_and_model_together_in_every_control_and_reference() -> None:
+    points = load_sweep(TINY).points
+    assert len(points) == 2 * 2 * 2 + 2
+    assert {(p.overrides["case"], p.experiment.device) for p in points} == {
+        ("small", "wormhole-n300"), ("large", "b200"),
+    }  # fmt: skip
+    assert [p.experiment.serving.weights for p in points if p.overrides["case"] == "small"] == [
+        "w4a16"
+    ] * 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cases": {"a": {"serving.policy": "odma"}}}, "cases.a: serving.policy is an axis"),
+        ({"cases": {"a": {"devise": "b200"}}}, "did you mean 'device'"),
+        ({"changes": {"x": {"seed": 2}}, "controls": {}, "references": {}}, "without a design"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_case_is_said(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DescriptionError, match=message):
+        load_sweep({**TINY, **changes})
+
+
+def test_cases_are_counted_marked_and_drawn(tmp_path: Path) -> None:
+    run_sweep(load_sweep(TINY), tmp_path / "run", False, 1, Progress(terminal=False))
+    table = read_table(RunDirectory(tmp_path / "run"))
+    assert table.done == table.total == 20
+    assert [each.verdict.title for each in outcomes(table)] == ["small", "large"]
+    first, *rest = sentences(table)
+    assert first.startswith("Of 2 cases: ") and len(rest) == 2
+    picture = section(table).blocks[0]
+    assert isinstance(picture, Lines)
+    assert sorted(name for one in picture.series for name in one.names) == ["b200", "wormhole-n300"]
+
+
+def test_points_that_lie_together_share_a_label() -> None:
+    points = Series("s", [128.0, 128.0, 24.0], [273.0, 256.0, 300.0], names=["a", "b", "c"])
+    chart = Lines("t", Axis("x", "log"), Axis("y", "log"), [points], form="points")
+    assert [name for *_, name in chart.labels()] == ["c", "b, a"]
+    assert '<span class="label"' in figure(chart, "f") and chart.columns()[-1] == "name"
