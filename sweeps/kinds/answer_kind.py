@@ -14,7 +14,7 @@ from sweeps.experiments.sweep import label
 from sweeps.experiments.variant import AS_DESCRIBED
 from sweeps.render.chart import Region, Regions
 from sweeps.render.section import Block, Grid, Say, Section
-from sweeps.reports import phrases
+from sweeps.reports import change_phrases
 from sweeps.reports.facts import AnswerCell, AnswerMap
 from sweeps.reports.formats import NONE, bare, effect
 from sweeps.reports.gap import binds
@@ -136,7 +136,7 @@ def _rows(found: AnswerMap) -> list[list[str]]:
             cell.name, cell.winner or f"{cell.order[0]}, {cell.order[1]}?",
             f"{bare(effect(cell.lead))} over {cell.order[1]}",
             *(f"{cell.rates[name].mean:,.1f}" for name in found.policies),
-            bare(effect(cell.scattered)), bare(phrases.tie_text(found, cell)),
+            bare(effect(cell.scattered)), bare(change_phrases.tie_text(found, cell)),
             "; ".join(f"{n} {bare(effect(each))}" for n, each in cell.references.items()) or NONE,
             "; ".join(cell.upheld) or NONE,
         ]
@@ -186,7 +186,7 @@ class AnswerKind(Kind):
 
     def sentences(self, table: Table) -> list[str]:
         """The answer over all cells with its conditions; the ties; the objections; each cell."""
-        return list(phrases.answer(answer_map(table)))
+        return list(change_phrases.answer(answer_map(table)))
 
     def results(self, table: Table) -> list[Block]:
         found = answer_map(table)

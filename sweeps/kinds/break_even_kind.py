@@ -27,7 +27,7 @@ from sweeps.experiments.sweep import label
 from sweeps.experiments.variant import AS_DESCRIBED
 from sweeps.render.chart import Axis, Lines, Series
 from sweeps.render.section import Block, Grid, Say, Section
-from sweeps.reports import phrases
+from sweeps.reports import change_phrases
 from sweeps.reports.facts import BreakEven, Crossing, Edge
 from sweeps.reports.formats import NONE, bare, mean_text, ratio
 from sweeps.reports.group_sections import group_sections
@@ -131,10 +131,10 @@ def _edge(parameter: Parameter, found: Found) -> Edge | None:
 
 def _sentences(table: Table, search: Search) -> Iterator[str]:
     where = f"{search.where}: " if search.where else ""
-    yield where + phrases.break_evens(search.pair, search.now, search.found)
+    yield where + change_phrases.break_evens(search.pair, search.now, search.found)
     for i, each in enumerate(search.found):
         if i == 0 or each.edge is not None or each.outcome == "crosses":
-            yield where + phrases.break_even(each, search.pair)
+            yield where + change_phrases.break_even(each, search.pair)
     base = {PARAMETER: AS_DESCRIBED, **search.place}
     yield from (judge(group).sentence for group in table.groups if group.others == base)
 
@@ -172,9 +172,9 @@ def _rows(table: Table, search: Search, each: BreakEven) -> Iterator[list[str]]:
         low, high = parameter.at(0), parameter.at(1)
         outcome: str = each.outcome
         if each.crossing:
-            outcome = bare(phrases.crossing_text(each.crossing, parameter))
+            outcome = bare(change_phrases.crossing_text(each.crossing, parameter))
         if each.edge:
-            outcome += f", {phrases.edge_text(each.edge, parameter, search.pair)}"
+            outcome += f", {change_phrases.edge_text(each.edge, parameter, search.pair)}"
         if parameter.even != 1:
             outcome = f"{parameter.even:g}: {outcome}"
         ends = (bare(ratio(found.get(end))) for end in (low, high))

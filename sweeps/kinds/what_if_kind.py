@@ -17,7 +17,7 @@ from sweeps.experiments.variant import AS_DESCRIBED
 from sweeps.experiments.what_if import CHANGE, WhatIfSpec
 from sweeps.render.chart import Bar, Tornado
 from sweeps.render.section import Block, Grid, Say, Section
-from sweeps.reports import phrases
+from sweeps.reports import change_phrases
 from sweeps.reports.facts import Sensitivity, Together
 from sweeps.reports.formats import bare, effect, mean_text, ratio
 from sweeps.reports.group_sections import group_sections
@@ -145,8 +145,8 @@ def _sentences(found: Changes) -> Iterator[str]:
     where = f"{found.where}: " if found.where else ""
     for subjects, compared in ((found.answers, True), (found.rates, False)):
         for each in subjects:
-            yield where + phrases.sensitivity(each, compared, found.alone)
-    yield from (where + phrases.together(each) for each in found.together)
+            yield where + change_phrases.sensitivity(each, compared, found.alone)
+    yield from (where + change_phrases.together(each) for each in found.together)
     yield judge(found.base).sentence
 
 

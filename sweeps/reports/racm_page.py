@@ -10,8 +10,8 @@ from hwmodel.measure.racm import Curve, Level, descriptor_gbps
 from sweeps.render import page as pages
 from sweeps.render.chart import Axis, Lines, Series
 from sweeps.render.section import Block, Grid, Listing, Say, Section
-from sweeps.reports.phrases import condition_text, difference_text, size_text
 from sweeps.reports.racm_report import Racm, alpha_of, plausible_grid, sentences
+from sweeps.reports.random_access_phrases import condition_text, difference_text, size_text
 from sweeps.reports.trend import band
 from sweeps.results.statistics import LEVEL, interval
 from sweeps.results.version import version

@@ -30,9 +30,13 @@ from hwmodel.specs.device import Device, load_device, load_variants
 from sweeps.experiments.variant import AS_DESCRIBED
 from sweeps.render.screen import print_table
 from sweeps.render.section import Grid
-from sweeps.reports import phrases
 from sweeps.reports.facts import RandomAccess, RandomAccessAnswer
-from sweeps.reports.phrases import condition_text, difference_text, size_text
+from sweeps.reports.random_access_phrases import (
+    condition_text,
+    difference_text,
+    random_access,
+    size_text,
+)
 from sweeps.results.statistics import LEVEL, Interval, interval
 from sweeps.results.version import version
 
@@ -147,7 +151,7 @@ def alpha_of(point: Point) -> Interval:
 
 def sentences(racm: Racm, level: Level) -> list[str]:
     """The verdict of a level in words."""
-    return phrases.random_access(racm.verdict(level))
+    return random_access(racm.verdict(level))
 
 
 def _near_descriptors(device: Device, point: Point) -> bool:

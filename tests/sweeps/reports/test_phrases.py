@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sweeps.reports import phrases
+from sweeps.reports import change_phrases, phrases
 from sweeps.reports.facts import (
     Cause,
     Dependence,
@@ -79,7 +79,7 @@ def test_changes_that_leave_the_ranking_open_are_named() -> None:
     levels = {"as described": near(0.2), "more": near(0.4), "none": near(0.0), "less": near(-0.2)}
     effects = {"more": near(0.2), "none": near(-0.2), "less": near(0.0)}
     found = Sensitivity("a / b", levels, effects)
-    assert phrases.sensitivity(found, True, ["more", "none", "less"]) == (
+    assert change_phrases.sensitivity(found, True, ["more", "none", "less"]) == (
         "a / b is 1.22 (95 % CI 1.21 to 1.23) as described. Effects on it: more +22 % (95 % CI 21 "
         "to 23), none -18 % (-19 to -17). 1 of 3 changes has no significant effect; less reverses "
         "the ranking. With none the two do not differ significantly."
