@@ -16,6 +16,7 @@ import numpy as np
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.capabilities import Caches, OnDemand, Swaps
 from policies.allocators.compaction import RunOptions
+from policies.allocators.kv_groups import WindowKv
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.reservation import ReservingAllocator
 from policies.allocators.slabs import space
@@ -44,17 +45,21 @@ class OracleAllocator(ReservingAllocator):
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
     ) -> IntArray:
-        needed: IntArray = _stored(prompt, output, samples) + self.slack
+        needed: IntArray = self._slots(_stored(prompt, output, samples))
         return needed
 
     def size(self, request: int, demand: Demand) -> int:
-        return int(_stored(demand.prompt, demand.output, demand.samples)) + self.slack
+        return int(self._slots(_stored(demand.prompt, demand.output, demand.samples)))
 
 
 class IdealOptions(PolicyOptions):
     """Options of `ideal`: none."""
 
     name: Literal["ideal"] = "ideal"
+
+    @property
+    def kv_of_windows(self) -> WindowKv:
+        return "ring"
 
 
 class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
@@ -82,30 +87,34 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
     ) -> IntArray:
-        return _stored(prompt, output, samples)
+        needed: IntArray = self.layout.slots_of(_stored(prompt, output, samples))
+        return needed
 
     def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
         return min(int(self._left[request]), limit)
 
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
-        return tokens <= self.free_slots
+        return int(self.layout.slots_of(tokens)) <= self.free_slots
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
-        if tokens > self.free_slots:
+        if (slots := int(self.layout.slots_of(tokens))) > self.free_slots:
             return False
-        self._admit(request, tokens, tokens, demand.samples)
+        self._admit(request, slots, tokens, demand.samples)
         return True
 
     def grow(self, request: int, tokens: int) -> bool:
         self._require(request)
-        if tokens > self.free_slots:
+        more = self.layout.slots_of(self.stored[request] + tokens) - self.reserved[request]
+        if more > self.free_slots:
             return False
         self._store(np.array([request]), np.array([tokens]))
         return True
 
     def headroom(self, requests: IntArray, limit: int) -> int:
+        if self.layout.groups is not None:
+            return self._headroom_in_windows(requests, limit)
         each = int(self.width[requests].sum())
         return min(limit, self.free_slots // each) if each else limit
 
@@ -113,6 +122,10 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
         self._store(requests, rounds * self.width[requests])
 
     def grown(self, requests: IntArray, rounds: int) -> IntArray:
+        if self.layout.groups is not None:
+            back = self.stored[requests] - np.arange(rounds - 1, -1, -1)[:, None]
+            now: IntArray = self.reserved[requests].sum() - self.layout.slots_of(back).sum(axis=1)
+            return now
         return int(self.width[requests].sum()) * np.arange(rounds - 1, -1, -1)
 
     def release(self, request: int) -> int:
@@ -132,24 +145,42 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
         if request not in self._away:
             raise KeyError(f"request {request} is not swapped out")
         tokens = int(self._left[request])
-        if tokens > self.free_slots:
+        slots = int(self.layout.slots_of(tokens))
+        if slots > self.free_slots:
             return False
         self._away.remove(request)
-        self._admit(request, tokens, tokens, int(self.width[request]))
+        self._admit(request, slots, tokens, int(self.width[request]))
         return True
 
     def extent_count(self, requests: IntArray) -> int:
-        return len(requests)
+        return len(requests) * self.layout.parts
 
     def units(self, request: int) -> Units:
         self._require(request)
-        held = self.stored[request : request + 1].copy()
-        return Units(np.array([self.stored[:request].sum()]), held, held.copy())
+        held = self.reserved[request : request + 1].copy()
+        return Units(np.array([self.reserved[:request].sum()]), held, held.copy())
+
+    def layer_units(self, request: int, group: int) -> Units:
+        held = int(self.reserved[request])
+        start = int(self.reserved[:request].sum())
+        return self.layout.unit_of(start, int(self.stored[request]), held, group)
 
     def _store(self, requests: IntArray, tokens: IntArray) -> None:
         self.stored[requests] += tokens
-        self.reserved[requests] += tokens
-        self.reserved_total += int(tokens.sum())
+        more = self.layout.slots_of(self.stored[requests]) - self.reserved[requests]
+        self.reserved[requests] += more
+        self.reserved_total += int(more.sum())
+
+    def _headroom_in_windows(self, requests: IntArray, limit: int) -> int:
+        """As `headroom`, where a token of a request that has filled its windows takes fewer
+        slots."""
+        room = self.free_slots + int(self.reserved[requests].sum())
+        low, high = 0, limit
+        while low < high:
+            rounds = (low + high + 1) // 2
+            fits = self.layout.slots_of(self.stored[requests] + rounds).sum() <= room
+            low, high = (rounds, high) if fits else (low, rounds - 1)
+        return low
 
 
 def _stored(prompt: Any, output: Any, samples: Any) -> Any:

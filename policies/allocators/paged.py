@@ -29,6 +29,7 @@ from policies.allocators.capabilities import (
     Swaps,
 )
 from policies.allocators.free_list import FREE_LISTS
+from policies.allocators.kv_groups import WindowKv
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.prefix_cache import BlockCache
 from policies.requests.requests import IntArray
@@ -64,6 +65,10 @@ class PagedOptions(PolicyOptions):
     @property
     def kernel_cost(self) -> float:
         return self.indirection
+
+    @property
+    def kv_of_windows(self) -> WindowKv:
+        return "blocks"
 
 
 class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports):

@@ -48,15 +48,13 @@ class ContiguousAllocator(Allocator, Contiguous, Swaps):
 
     def grow(self, request: int, tokens: int) -> bool:
         self._require(request)
-        if self.stored[request] + tokens > self.reserved[request] - self.slack:
+        if self.stored[request] + tokens > self._holds(self.reserved[request]):
             return False
         self.stored[request] += tokens
         return True
 
     def headroom(self, requests: IntArray, limit: int) -> int:
-        free = self.reserved[requests] - self.stored[requests]
-        if self.slack:
-            free -= self.slack
+        free = self._holds(self.reserved[requests]) - self.stored[requests]
         room = free // self.width[requests]
         return min(limit, int(room.min(initial=limit)))
 
@@ -64,7 +62,7 @@ class ContiguousAllocator(Allocator, Contiguous, Swaps):
         self.stored[requests] += rounds * self.width[requests]
 
     def extent_count(self, requests: IntArray) -> int:
-        return len(requests)
+        return len(requests) * self.layout.parts
 
     def units(self, request: int) -> Units:
         self._require(request)
@@ -73,6 +71,10 @@ class ContiguousAllocator(Allocator, Contiguous, Swaps):
             self.stored[request : request + 1].copy(),
             self.reserved[request : request + 1].copy(),
         )
+
+    def layer_units(self, request: int, group: int) -> Units:
+        held, stored = int(self.reserved[request]), int(self.stored[request])
+        return self.layout.unit_of(int(self.start[request]), stored, held, group)
 
     def swap_out(self, request: int) -> int:
         self._require(request)
@@ -106,6 +108,15 @@ class ContiguousAllocator(Allocator, Contiguous, Swaps):
         self._moved.clear()
         self._fresh.clear()
         return found
+
+    def _slots(self, tokens: Any) -> Any:
+        """Slots of a reservation for so many tokens: an int, or int64 (n,)."""
+        return self.layout.slots_of(tokens) + self.slack
+
+    def _holds(self, slots: Any) -> Any:
+        """Tokens that a reservation of so many slots has room for."""
+        room = self.layout.tokens_in(slots - self.slack)
+        return room if self.layout.groups is None else np.minimum(room, self.limits.max_model_len)
 
     def _make_room(self, arena: Arena, size: int) -> bool:
         """By compaction, where the options allow it; whether there is a hole of `size` now."""
