@@ -150,13 +150,13 @@ def test_every_policy_serves_windows_under_both_engines(policy: str) -> None:
     chosen = {"name": policy} | ({"variant": "oracle"} if policy == "orca" else {})
     for engine in ENGINES if policy in ("paged", "odma") else ENGINES[1:3]:
         found = run(
-            3008, stream, shape=WINDOWS, policy=chosen, engine=engine,
+            6016, stream, shape=WINDOWS, policy=chosen, engine=engine,
             memory={"fidelity": "sampled", "weights": 1.0}, simulate=FakeMemory(),
         ).metrics  # fmt: skip
         assert found["finished"] == len(stream)
         assert 0 < found["kv_stored_share"] <= 1 and 0 < found["utilization"] <= 1
-        # tokens of all layers: 3,008 slots of MODEL are of 2 layers, of a group as many
-        assert found["kv_capacity_tokens"] == (3008 // 3 // 64 * 64 if policy == "orca" else 1002)
+        # tokens of all layers: 6,016 slots of MODEL are of 2 layers, of a group as many
+        assert found["kv_capacity_tokens"] == (1984 if policy == "orca" else 2005)
 
 
 @pytest.mark.parametrize("fidelity", ["full", "exhaustive"])
