@@ -19,7 +19,16 @@ from policies.engines.engine import Chunk, Step
 from policies.memory import traffic
 from policies.memory.step import Efficiency, StepModel
 from policies.predictors.prediction import Prediction
-from tests.policies.small import MODEL, WINDOWS, FakeMemory, mixed, requests, run
+from tests.policies.small import (
+    EXPERTS,
+    LATENT,
+    MODEL,
+    WINDOWS,
+    FakeMemory,
+    mixed,
+    requests,
+    run,
+)
 
 SERVED = ["gemma-3-12b", "gpt-oss-20b", "mistral-7b-v0.1"]
 KINDS = [("paged", None), ("static", "ring"), ("static", "full"), ("ideal", None)]
@@ -157,6 +166,21 @@ def test_every_policy_serves_windows_under_both_engines(policy: str) -> None:
         assert 0 < found["kv_stored_share"] <= 1 and 0 < found["utilization"] <= 1
         # tokens of all layers: 6,016 slots of MODEL are of 2 layers, of a group as many
         assert found["kv_capacity_tokens"] == (1984 if policy == "orca" else 2005)
+
+
+@pytest.mark.parametrize("shape", [LATENT, EXPERTS, WINDOWS], ids=lambda shape: shape.name)
+def test_both_engines_serve_every_kind_of_layer(shape: TransformerSpec) -> None:
+    """A request alone is prefilled and decoded in the same steps; many of them all end."""
+    alone = requests([0.0], [100], 60)
+    engines: list[dict[str, Any]] = [{"name": "v0"}, {"name": "v1"}]
+    zero, one = (run(6016, alone, shape=shape, engine=each).metrics for each in engines)
+    for name in ("makespan_s", "steps", "phase_share", "phase_gbps", "ttft_s"):
+        assert zero[name] == one[name]
+    for engine in ENGINES[:2]:
+        for policy in ("paged", "odma"):
+            stream = mixed(30)
+            found = run(6016, stream, shape=shape, engine=engine, policy={"name": policy}).metrics
+            assert found["finished"] == len(stream)
 
 
 @pytest.mark.parametrize("fidelity", ["full", "exhaustive"])
