@@ -14,6 +14,7 @@ import numpy as np
 
 from hwmodel.description.description import Strict
 from policies.allocators.arena import external_fragmentation
+from policies.allocators.kv_groups import WindowKv
 from policies.allocators.kv_layout import Extents, KvLayout, Units
 from policies.predictors.prediction import Predictive
 from policies.requests.requests import IntArray
@@ -30,12 +31,19 @@ class PolicyOptions(Strict):
         time."""
         return 1.0
 
+    @property
+    def kv_of_windows(self) -> WindowKv:
+        """What layers with a sliding window keep."""
+        return "full"
+
 
 class Limits(NamedTuple):
     """Longest outputs and contexts the engine admits, in tokens."""
 
     max_tokens: int
     max_model_len: int
+    step: int = 1 << 40
+    """Tokens that a step computes at most."""
 
 
 class Demand(NamedTuple):
@@ -70,7 +78,8 @@ class Allocator(ABC):
     slots, of all samples together and including shared ones, and `width`, the samples.
 
     A request is resident between a successful `reserve` and `release`. Operations on others raise
-    KeyError. Stored tokens never exceed reserved slots; a shared slot holds the same token for all.
+    KeyError. Stored tokens never need more than the reserved slots (`KvLayout.slots_of`); a shared
+    slot holds the same token for all.
     """
 
     Options: ClassVar[type[PolicyOptions]]
@@ -145,7 +154,12 @@ class Allocator(ABC):
 
     @abstractmethod
     def units(self, request: int) -> Units:
-        """The request's allocation units in token order."""
+        """The request's allocation units in token order; with groups of layers those of each group
+        after another."""
+
+    def layer_units(self, request: int, group: int) -> Units:
+        """Units that hold its tokens in the layers of a group, in token order."""
+        return self.units(request)
 
     @abstractmethod
     def headroom(self, requests: IntArray, limit: int) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.capabilities import Caches, OnDemand, Swaps
 from policies.allocators.compaction import RunOptions
+from policies.allocators.kv_groups import WindowKv
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.reservation import ReservingAllocator
 from policies.allocators.slabs import space
@@ -45,11 +46,11 @@ class OracleAllocator(ReservingAllocator):
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
     ) -> IntArray:
-        needed: IntArray = _stored(prompt, output, samples) + self.slack
+        needed: IntArray = self._slots(_stored(prompt, output, samples))
         return needed
 
     def size(self, request: int, demand: Demand) -> int:
-        return int(_stored(demand.prompt, demand.output, demand.samples)) + self.slack
+        return int(self._slots(_stored(demand.prompt, demand.output, demand.samples)))
 
 
 class IdealOptions(PolicyOptions):
@@ -63,6 +64,10 @@ class IdealOptions(PolicyOptions):
     admit_on: Literal["input", "output"] = "input"
     """What must be free for a request to be admitted: its tokens to prefill, or all that it will
     store, so that smaller free space lies idle before the head of the line."""
+
+    @property
+    def kv_of_windows(self) -> WindowKv:
+        return "ring"
 
 
 class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
@@ -102,7 +107,8 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
     ) -> IntArray:
-        return _stored(prompt, output, samples)
+        needed: IntArray = self.layout.slots_of(_stored(prompt, output, samples))
+        return needed
 
     def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
         return min(int(self._left[request]), limit)
@@ -110,29 +116,33 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
         if demand is not None and self._waits:
             tokens = max(tokens, int(_stored(demand.prompt, demand.output, demand.samples)))
-        return tokens <= self.free_slots
+        return int(self.layout.slots_of(tokens)) <= self.free_slots
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
         if not self.fits(tokens, request, demand):
             return False
-        self._whole[request] = _stored(demand.prompt, demand.output, demand.samples)
+        whole = _stored(demand.prompt, demand.output, demand.samples)
+        self._whole[request] = self.layout.slots_of(whole)
         self._enter(request, tokens, demand.samples)
         return True
 
     def grow(self, request: int, tokens: int) -> bool:
         self._require(request)
-        own = int(self.reserved[request] - self.stored[request])
-        if tokens > (own if self._ahead else self.free_slots):
+        more = self.layout.slots_of(self.stored[request] + tokens) - self.reserved[request]
+        if more > (0 if self._ahead else self.free_slots):
             return False
         self._store(np.array([request]), np.array([tokens]))
         return True
 
     def headroom(self, requests: IntArray, limit: int) -> int:
         if self._ahead:
-            room = (self.reserved[requests] - self.stored[requests]) // self.width[requests]
+            held = self.layout.tokens_in(self.reserved[requests])
+            room = (held - self.stored[requests]) // self.width[requests]
             return min(limit, int(room.min(initial=limit)))
+        if self.layout.groups is not None:
+            return self._headroom_in_windows(requests, limit)
         each = int(self.width[requests].sum())
         return min(limit, self.free_slots // each) if each else limit
 
@@ -140,8 +150,13 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
         self._store(requests, rounds * self.width[requests])
 
     def grown(self, requests: IntArray, rounds: int) -> IntArray:
-        each = 0 if self._ahead else int(self.width[requests].sum())
-        return each * np.arange(rounds - 1, -1, -1)
+        if self._ahead:
+            return np.zeros(rounds, np.int64)
+        if self.layout.groups is not None:
+            back = self.stored[requests] - np.arange(rounds - 1, -1, -1)[:, None]
+            now: IntArray = self.reserved[requests].sum() - self.layout.slots_of(back).sum(axis=1)
+            return now
+        return int(self.width[requests].sum()) * np.arange(rounds - 1, -1, -1)
 
     def release(self, request: int) -> int:
         self._require(request)
@@ -162,24 +177,30 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
         if request not in self._away:
             raise KeyError(f"request {request} is not swapped out")
         tokens = int(self._left[request])
-        if max(tokens, self._whole[request] * self._waits) > self.free_slots:
+        slots = int(self.layout.slots_of(tokens))
+        if max(slots, self._whole[request] * self._waits) > self.free_slots:
             return False
         self._away.remove(request)
         self._enter(request, tokens, int(self.width[request]))
         return True
 
     def extent_count(self, requests: IntArray) -> int:
-        return len(requests)
+        return len(requests) * self.layout.parts
 
     def units(self, request: int) -> Units:
         self._require(request)
         held = self.reserved[request : request + 1].copy()
-        stored = self.stored[request : request + 1].copy()
+        stored = self.layout.slots_of(self.stored[request : request + 1].copy())
         return Units(np.array([self.reserved[:request].sum()]), stored, held)
+
+    def layer_units(self, request: int, group: int) -> Units:
+        held = int(self.reserved[request])
+        start = int(self.reserved[:request].sum())
+        return self.layout.unit_of(start, int(self.stored[request]), held, group)
 
     def _enter(self, request: int, tokens: int, samples: int) -> None:
         """Admit a request, whose first tokens have room."""
-        self._admit(request, tokens, tokens, samples)
+        self._admit(request, int(self.layout.slots_of(tokens)), tokens, samples)
         if self._ahead:
             self._fill(request)
 
@@ -195,8 +216,20 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
     def _store(self, requests: IntArray, tokens: IntArray) -> None:
         self.stored[requests] += tokens
         if not self._ahead:
-            self.reserved[requests] += tokens
-            self.reserved_total += int(tokens.sum())
+            more = self.layout.slots_of(self.stored[requests]) - self.reserved[requests]
+            self.reserved[requests] += more
+            self.reserved_total += int(more.sum())
+
+    def _headroom_in_windows(self, requests: IntArray, limit: int) -> int:
+        """As `headroom`, where a token of a request that has filled its windows takes fewer
+        slots."""
+        room = self.free_slots + int(self.reserved[requests].sum())
+        low, high = 0, limit
+        while low < high:
+            rounds = (low + high + 1) // 2
+            fits = self.layout.slots_of(self.stored[requests] + rounds).sum() <= room
+            low, high = (rounds, high) if fits else (low, rounds - 1)
+        return low
 
 
 def _stored(prompt: Any, output: Any, samples: Any) -> Any:

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from policies.allocators.allocator import PolicyOptions
 from policies.allocators.arena import Arena, Fit
+from policies.allocators.kv_groups import WindowKv
 from policies.allocators.places import SpaceKind
 from policies.requests.requests import IntArray
 
@@ -30,6 +31,10 @@ class ArenaOptions(PolicyOptions):
     a request leaves nothing to share, and the papers of these policies say nothing of sharing.
     `copy`: they are copied into its run, as in a migration, from a request that runs, or from a
     run that was freed and not yet overwritten, which `fit: next` puts off longest (assumed)."""
+    window_kv: Literal["ring", "full"] = "ring"
+    """What layers with a sliding window keep: a ring buffer of the window, as Mistral's rolling
+    buffer (Jiang et al. 2023, section 2) and the hybrid cache of Hugging Face's transformers, or
+    the whole reservation. Assumed: no contiguous allocator's paper has such a model."""
     compaction: Literal["none", "copied", "free"] = "none"
     """What is done when an admission would fit into all free slots, but into no hole. `none`: it
     waits. `copied`: runs slide down until it fits, and their tokens are copied as in a migration.
@@ -40,6 +45,10 @@ class ArenaOptions(PolicyOptions):
     stagger: Annotated[int, Field(ge=0)] = 0
     """Slots of a reservation that stay empty behind its run, so that runs of equal size do not all
     begin at multiples of a power of two, and meet in the same banks (docs/traffic.md)."""
+
+    @property
+    def kv_of_windows(self) -> WindowKv:
+        return self.window_kv
 
     @model_validator(mode="after")
     def _limits_copies(self) -> ArenaOptions:

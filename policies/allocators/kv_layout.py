@@ -32,6 +32,7 @@ from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.description.written import Also
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.kv_groups import KvGroups
 from policies.requests.requests import IntArray
 
 Dim = Literal["layer", "kv", "unit", "head", "token"]
@@ -134,6 +135,9 @@ class KvLayout:
     dims: Dims = LAYOUTS["layer_kv_token"]
     halves: int = 2
     """K and V, or 1: one latent."""
+    groups: KvGroups | None = None
+    """Of the layers, where some have a sliding window; then `layers` are those of a group, and a
+    slot is a token in them."""
 
     @property
     def half_bytes(self) -> int:
@@ -142,8 +146,46 @@ class KvLayout:
 
     @property
     def token_bytes(self) -> int:
-        """K and V of one token in all layers."""
+        """K and V of one slot."""
         return self.halves * self.layers * self.half_bytes
+
+    @property
+    def parts(self) -> int:
+        """Groups of layers; a short request has as many slots a token."""
+        return 1 if self.groups is None else len(self.groups.kept)
+
+    def slots_of(self, tokens: Any) -> Any:
+        """Slots that requests of so many tokens need: an int, or int64 (n,)."""
+        return tokens if self.groups is None else self.groups.slots_of(tokens)
+
+    def tokens_in(self, slots: Any) -> Any:
+        """Tokens that so many slots hold: an int, or int64 (n,)."""
+        return slots if self.groups is None else self.groups.tokens_in(slots)
+
+    def place(self, layer: int) -> tuple[int, int]:
+        """Group of a layer of the model, and which of its layers it is."""
+        return (0, layer) if self.groups is None else self.groups.place[layer]
+
+    def reach(self, layer: int) -> tuple[int | None, int | None]:
+        """(window, ring) of a layer of the model: tokens it attends to, itself included, and those
+        that it has slots for; None: all."""
+        if self.groups is None:
+            return None, None
+        ring = self.groups.kept[self.groups.place[layer][0]]
+        return self.groups.windows[layer], ring if self.groups.kind == "ring" else None
+
+    def unit_of(self, start: int, tokens: int, slots: int, group: int) -> Units:
+        """Where one run of `slots` slots has a request's tokens in the layers of a group: rings lie
+        one after another, and a ring is a unit that comes again and again."""
+        size, first = slots, start
+        if self.groups is not None and self.groups.kind == "ring":
+            room = int(self.groups.tokens_in(slots))
+            sizes = [min(room, kept or room) for kept in self.groups.kept]
+            size, first = sizes[group], start + sum(sizes[:group])
+        turns = max(-(-tokens // size), 1)
+        held = np.full(turns, size, np.int64)
+        held[-1] = tokens - (turns - 1) * size
+        return Units(np.full(turns, first, np.int64), held, np.full(turns, size, np.int64))
 
     @property
     def bytes(self) -> int:
@@ -282,41 +324,42 @@ def _joined(start: IntArray, size: IntArray, group: IntArray) -> tuple[Extents, 
 def kv_layout(
     device: Device, model: TransformerSpec, gpu_memory_utilization: float = 0.9,
     dims: Dims = LAYOUTS["layer_kv_token"], kept_bytes: int = 0, tokens: int | None = None,
+    groups: KvGroups | None = None,
 ) -> KvLayout:  # fmt: skip
     """The KV region of a device that holds a model: its share of the capacity less the weights and
-    `kept_bytes`, for others; or room for so many `tokens`.
+    `kept_bytes`, for others; or room for so many `tokens`. groups: of a model with windows.
 
     Raises DescriptionError if the weights leave no room for `SLOT_ALIGN_TOKENS` tokens, or the
-    device has none for `tokens`, or the model cannot be served.
+    device has none for `tokens`, or the model has windows and no groups.
     """
-    require_served(model)
+    layers, parts = model.layers, 1
+    if groups is not None:
+        layers, parts = groups.size, len(groups.kept)
+    elif model.window is not None:
+        raise DescriptionError(
+            f"{model.name} has sliding-window layers of {model.window.tokens} tokens, whose KV is "
+            "modelled in serving only; window: null has full attention in every layer"
+        )
+    slot_bytes = layers * model.kv_layer_bytes
     base = -(-model.weight_bytes // KV_ALIGN_BYTES) * KV_ALIGN_BYTES
     budget = int(device.capacity_bytes * gpu_memory_utilization) - kept_bytes
-    slots = max(budget - base, 0) // model.kv_token_bytes
+    slots = max(budget - base, 0) // slot_bytes
     slots -= slots % SLOT_ALIGN_TOKENS
     if tokens is not None:
-        slots = tokens
-        if base + tokens * model.kv_token_bytes + kept_bytes > device.capacity_bytes:
+        slots = tokens * parts
+        if base + slots * slot_bytes + kept_bytes > device.capacity_bytes:
             raise DescriptionError(
                 f"kv_tokens: {device.name} has no room for {tokens} tokens of {model.name},"
-                f" {model.kv_token_bytes} B each, beside {base + kept_bytes} B"
+                f" {parts * slot_bytes} B each, beside {base + kept_bytes} B"
             )
     if not slots:
         raise DescriptionError(
             f"{device.name} is too small for {model.name}: the weights take {model.weight_bytes} B "
             f"of {budget} B ({gpu_memory_utilization:g} of {device.capacity_bytes} B"
             f"{f', less {kept_bytes} B for others' if kept_bytes else ''}), and nothing "
-            f"is left for the KV of {SLOT_ALIGN_TOKENS} tokens, {model.kv_token_bytes} B each"
+            f"is left for the KV of {SLOT_ALIGN_TOKENS} tokens, {parts * slot_bytes} B each"
         )
     return KvLayout(
-        base, slots, model.layers, model.kv_heads, model.kv_head_bytes, dims, model.attention.halves
-    )
-
-
-def require_served(model: TransformerSpec) -> None:
-    """Raise DescriptionError for a model with layers whose accesses are not modelled."""
-    if model.window is not None:
-        raise DescriptionError(
-            f"{model.name} has sliding-window layers of {model.window.tokens} tokens, whose reads "
-            "are not modelled; window: null serves it with full attention in every layer"
-        )
+        base, slots, layers, model.kv_heads, model.kv_head_bytes, dims, model.attention.halves,
+        groups,
+    )  # fmt: skip

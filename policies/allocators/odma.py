@@ -212,7 +212,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
     @property
     def _sizes(self) -> list[int]:
         """Slots of a block of each pool."""
-        return [bound + self.slack for bound in (self._blocks or self.buckets).bounds]
+        return [int(self._slots(bound)) for bound in (self._blocks or self.buckets).bounds]
 
     @property
     def bounds(self) -> tuple[int, ...]:
@@ -230,7 +230,8 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         if self.options.large == "prompt_plus_max_tokens":
             longest = np.minimum(longest, prompt + self.limits.max_tokens)
         slots = prompt + samples * (longest - prompt)
-        return -(-slots // self.options.align) * self.options.align + self.slack
+        needed: IntArray = self._slots(-(-slots // self.options.align) * self.options.align)
+        return needed
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
@@ -245,10 +246,10 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         self._held[request] = place.size
         self._occupy(request, demand, place.start, place.size, tokens)
         if request not in self._guesses:
-            raw = self._slots(demand, decision.raw)
+            raw = self._slots_in(demand, decision.raw)
             if decision.raw < self.options.buckets:
                 raw = self._pools.size(raw) or raw
-            raw, asked, held = (s - self.slack for s in (raw, decision.slots, place.size))
+            raw, asked, held = (int(self._holds(s)) for s in (raw, decision.slots, place.size))
             large = decision.bucket == self.options.buckets
             self._guesses[request] = Guess(
                 self.buckets.bounds, decision.raw, raw, asked, held, large
@@ -318,9 +319,9 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         samples = int(self.width[request])
         length = output if self.options.bucket_on == "output" else prompt + output
         needed = prompt + samples * (output - 1)  # the last token's KV is never stored
-        whole = prompt + samples * output
+        whole = self.layout.slots_of(prompt + samples * output)
         held, moves = int(self._held[request]), int(self._moves[request])
-        outcome = Outcome(length, needed, samples * output, whole, held, moves)
+        outcome = Outcome(length, needed, samples * output, int(whole), held, moves)
         row = self._score.end(self._guesses.pop(request), outcome)
         del self._wanted[request]
         self.buckets.observe(length)
@@ -346,9 +347,9 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         if self.options.large == "prompt_plus_max_tokens":
             longest = min(longest, demand.prompt + self.limits.max_tokens)
         slots = demand.prompt + demand.samples * (longest - demand.prompt)
-        return align_up(slots, self.options.align) + self.slack
+        return int(self._slots(align_up(slots, self.options.align)))
 
-    def _slots(self, demand: Demand, bucket: int) -> int:
+    def _slots_in(self, demand: Demand, bucket: int) -> int:
         """Slots that a request needs in a bucket, or in the large pool where no bucket serves."""
         large = self._large(demand)
         if bucket == self.options.buckets:
@@ -357,7 +358,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         if self.options.bucket_on == "total":
             output -= demand.prompt
         slots = align_up(demand.prompt + demand.samples * output, self.options.align)
-        return min(slots + self.slack, large)
+        return min(int(self._slots(slots)), large)
 
     def _uncertainty(self, predicted: Predictive, bounds: list[int]) -> float:
         """u of a prediction; `bounds` are those of the output."""
@@ -382,7 +383,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         raw = self.buckets.find(before + min(predicted.length, most))
         inflated = predicted.length * (1 + options.gamma * unsure)
         bucket = self.buckets.find(before + min(inflated, most))
-        slots = self._slots(demand, bucket)
+        slots = self._slots_in(demand, bucket)
         return _Wanted(demand, self.buckets.bounds, raw, bucket, slots, unsure > options.tau)
 
     def _decide(self, request: int, demand: Demand) -> _Decision:
@@ -392,7 +393,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         held, large = self._pools.size(wanted.slots), self.options.buckets
         # a request that already filled its bucket is large, as is one that its pool can never hold
         needed = demand.prompt + demand.samples * (demand.generated + 1)
-        outgrown = demand.generated > 0 and held - self.slack < needed
+        outgrown = demand.generated > 0 and self._holds(held) < needed
         if wanted.unsure or outgrown or not held or wanted.bucket == large:
             return _Decision(wanted.raw, large, self._large(demand))
         return _Decision(wanted.raw, wanted.bucket, held)
@@ -419,8 +420,8 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
             return None
         place = self._pools.place_large(large)
         if place is None and self.options.large_full == "next_larger":
-            needed = self.stored[request] + self.width[request] + self.slack
-            choices = (self._slots(demand, bucket) for bucket in range(self.options.buckets))
+            needed = self._slots(self.stored[request] + self.width[request])
+            choices = (self._slots_in(demand, bucket) for bucket in range(self.options.buckets))
             tried = (self._pools.place(slots) for slots in choices if slots >= needed)
             place = next((found for found in tried if found), None)
         return place

@@ -30,6 +30,7 @@ from policies.allocators.capabilities import (
     Swaps,
 )
 from policies.allocators.free_list import FREE_LISTS
+from policies.allocators.kv_groups import WindowKv
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.prefix_cache import BlockCache
 from policies.requests.requests import IntArray
@@ -66,6 +67,10 @@ class PagedOptions(PolicyOptions):
     @property
     def kernel_cost(self) -> float:
         return self.indirection
+
+    @property
+    def kv_of_windows(self) -> WindowKv:
+        return "blocks"
 
 
 class _Part(NamedTuple):

@@ -7,11 +7,13 @@ from typing import Annotated
 from pydantic import SerializeAsAny
 
 from hwmodel.description.written import Chosen
-from policies.allocators.allocator import Allocator, PolicyOptions
+from policies.allocators.allocator import Allocator, Limits, PolicyOptions
 from policies.allocators.ceilings import IdealAllocator, OracleAllocator
+from policies.allocators.kv_layout import KvLayout
 from policies.allocators.odma import OdmaAllocator
 from policies.allocators.orca import OrcaAllocator
-from policies.allocators.paged import PagedAllocator
+from policies.allocators.paged import PagedAllocator, PagedOptions
+from policies.allocators.paged_groups import PagedGroupsAllocator
 from policies.allocators.s3 import S3Allocator
 from policies.allocators.static import StaticAllocator
 
@@ -19,6 +21,14 @@ POLICIES: dict[str, type[Allocator]] = {
     "static": StaticAllocator, "paged": PagedAllocator, "odma": OdmaAllocator,
     "orca": OrcaAllocator, "s3": S3Allocator, "oracle": OracleAllocator, "ideal": IdealAllocator,
 }  # fmt: skip
+
+
+def build(layout: KvLayout, requests: int, limits: Limits, options: PolicyOptions) -> Allocator:
+    """The allocator that the options name, on the KV region of a model."""
+    kind = POLICIES[options.name]
+    if isinstance(options, PagedOptions) and layout.groups is not None:
+        kind = PagedGroupsAllocator
+    return kind(layout, requests, limits, options)
 
 
 _CHOSEN = Chosen(

@@ -58,16 +58,14 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps):
 
     def grow(self, request: int, tokens: int) -> bool:
         self._require(request)
-        if self.stored[request] + tokens > self.reserved[request] - self.slack:
+        if self.stored[request] + tokens > self._holds(self.reserved[request]):
             return False
         self._filling.add(request)
         self.stored[request] += tokens
         return True
 
     def headroom(self, requests: IntArray, limit: int) -> int:
-        free = self.reserved[requests] - self.stored[requests]
-        if self.slack:
-            free -= self.slack
+        free = self._holds(self.reserved[requests]) - self.stored[requests]
         room = free // self.width[requests] if self._wide else free
         return int(np.minimum.reduce(room, initial=limit))
 
@@ -75,7 +73,7 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps):
         self.stored[requests] += rounds * self.width[requests] if self._wide else rounds
 
     def extent_count(self, requests: IntArray) -> int:
-        return len(requests)
+        return len(requests) * self.layout.parts
 
     def units(self, request: int) -> Units:
         self._require(request)
@@ -84,6 +82,10 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps):
             self.stored[request : request + 1].copy(),
             self.reserved[request : request + 1].copy(),
         )
+
+    def layer_units(self, request: int, group: int) -> Units:
+        held, stored = int(self.reserved[request]), int(self.stored[request])
+        return self.layout.unit_of(int(self.start[request]), stored, held, group)
 
     def swap_out(self, request: int) -> int:
         self._require(request)
@@ -148,6 +150,15 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps):
         self._moved.clear()
         self._fresh.clear()
         return found
+
+    def _slots(self, tokens: Any) -> Any:
+        """Slots of a reservation for so many tokens: an int, or int64 (n,)."""
+        return self.layout.slots_of(tokens) + self.slack
+
+    def _holds(self, slots: Any) -> Any:
+        """Tokens that a reservation of so many slots has room for."""
+        room = self.layout.tokens_in(slots - self.slack if self.slack else slots)
+        return room if self.layout.groups is None else np.minimum(room, self.limits.max_model_len)
 
     def _make_room(self, arena: Arena, size: int) -> bool:
         """By compaction, where the options allow it; whether there is a hole of `size` now."""

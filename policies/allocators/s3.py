@@ -59,7 +59,8 @@ class _Admission(NamedTuple):
 
     bounds: tuple[int, ...]
     predicted: int
-    slots: int
+    room: int
+    """Tokens that its reservation had room for."""
 
 
 class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
@@ -94,10 +95,12 @@ class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
     ) -> IntArray:
         longest = np.minimum(self.limits.max_tokens, self.limits.max_model_len - prompt)
-        return prompt + samples * longest + self.slack
+        needed: IntArray = self._slots(prompt + samples * longest)
+        return needed
 
     def size(self, request: int, demand: Demand) -> int:
-        return demand.prompt + demand.samples * self._output_room(request, demand) + self.slack
+        room = self._output_room(request, demand)
+        return int(self._slots(demand.prompt + demand.samples * room))
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         room = self._output_room(request, demand)
@@ -107,8 +110,8 @@ class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
         self._room[request] = room
         if request not in self._admissions:
             predicted = self._class(demand)
-            slots = int(self.reserved[request]) - self.slack
-            self._admissions[request] = _Admission(self._bounds, predicted, slots)
+            held = int(self._holds(self.reserved[request]))
+            self._admissions[request] = _Admission(self._bounds, predicted, held)
         return True
 
     def tag(self, request: int, demand: Demand) -> int:
@@ -120,7 +123,7 @@ class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
         self._room[request] = 0
         self._counts["ended"] += 1
         self._counts["exact"] += bisect_left(admission.bounds, output) == admission.predicted
-        self._counts["covered"] += admission.slots >= needed
+        self._counts["covered"] += admission.room >= needed
         if len(self._profile) < self.options.profile:
             self._profile.append(output)
             if len(self._profile) == self.options.profile:

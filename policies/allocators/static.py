@@ -48,10 +48,11 @@ class StaticAllocator(ReservingAllocator):
         longest = np.full(len(prompt), self.limits.max_model_len, np.int64)
         if self.options.reserve == "prompt_plus_max_tokens":
             longest = np.minimum(longest, prompt + self.limits.max_tokens)
-        return prompt + samples * (longest - prompt) + self.slack
+        needed: IntArray = self._slots(prompt + samples * (longest - prompt))
+        return needed
 
     def size(self, request: int, demand: Demand) -> int:
         longest = self.limits.max_model_len
         if self.options.reserve == "prompt_plus_max_tokens":
             longest = min(longest, demand.prompt + self.limits.max_tokens)
-        return demand.prompt + demand.samples * (longest - demand.prompt) + self.slack
+        return int(self._slots(demand.prompt + demand.samples * (longest - demand.prompt)))

@@ -122,6 +122,8 @@ class Step(NamedTuple):
     """Tokens copied to or from host memory."""
     copies: tuple[Migration, ...] = ()
     """Copies on write."""
+    lengths: IntArray | None = None
+    """Tokens that each of `decode` had stored before; only where layers have windows."""
     overrun: int = 0
     """Of `tokens`, those of samples that have ended, which asynchronous scheduling sees a step
     later; they are no output."""
@@ -187,6 +189,7 @@ class Engine(ABC):
         self.ending: list[int] = []
         """Requests whose last token is made and that still hold memory (asynchronous scheduling);
         they run or, if preempted, wait."""
+        self._windowed = allocator.layout.groups is not None
         self._late = False  # the next step is scheduled before it is known which requests ended
         self._partial = False  # the last running request is still in its prefill
         self._cached_tokens = 0  # of the step being scheduled
@@ -251,6 +254,8 @@ class Engine(ABC):
         arrives."""
         if limit == 1 or not step.repeats or self._partial or self._relenting or self.ending:
             return 1
+        if self._windowed:
+            return 1  # what a step reads and holds is not linear in its length
         limit = min(limit, int(self.left[step.decode].min()))
         return 1 + self.allocator.headroom(step.decode, limit - 1)
 
@@ -293,7 +298,8 @@ class Engine(ABC):
         for request in ended:
             if self.allocator.resident[request]:
                 runs = self.allocator.extent_count(np.array([request]))
-                self.run_tokens[request] = self.allocator.stored[request] / runs
+                slots = self.allocator.layout.slots_of(self.allocator.stored[request])
+                self.run_tokens[request] = slots / runs
                 self.reserved_ever[request] += self._release(request)
             else:  # preempted with its last token under way
                 self.waiting.remove(request)
@@ -369,7 +375,7 @@ class Engine(ABC):
         context = int(self.allocator.stored[decode].sum()) - self._sequences(decode)
         step = Step(
             decode, context, chunks, migrations, preempted, limit, self._cached_tokens,
-            swapped=swapped,
+            swapped=swapped, lengths=self.allocator.stored[decode] - 1 if self._windowed else None,
         )  # fmt: skip
         if not self._several:
             return step

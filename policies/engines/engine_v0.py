@@ -20,7 +20,7 @@ recomputed (assumed).
 from __future__ import annotations
 
 from collections import deque
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 from pydantic import model_validator
@@ -79,10 +79,12 @@ class EngineV0(Engine):
         predicted: Predictions,
     ) -> None:  # fmt: skip
         super().__init__(spec, allocator, requests, output_tokens, predicted)
-        self._swaps = allocator if isinstance(allocator, Swaps) else None
+        swaps = isinstance(allocator, Swaps) and not self._windowed
+        self._swaps = cast(Swaps, allocator) if swaps else None
         if spec.preemption == "swap" and self._swaps is None:
+            windows = " the KV of a model with sliding windows" if self._windowed else ""
             raise DescriptionError(
-                f"engine.preemption: swap, and policy {allocator.options.name} cannot swap"
+                f"engine.preemption: swap, and policy {allocator.options.name} cannot swap{windows}"
             )
         self.swapped: deque[int] = deque()
         """Requests that wait in host memory, in the order they were swapped out."""

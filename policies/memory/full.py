@@ -12,7 +12,7 @@ under `attention`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from policies.allocators.kv_layout import KvLayout
@@ -124,14 +124,25 @@ class FullMemory(Memory):
             "probe_wall_s": self._probe.wall_s,
         }
 
+    def _turn(self) -> tuple[Sequence[int], list[int] | None]:
+        """(layers of this step, for how many each stands): the next one, of each kind where some
+        have windows, or all of them."""
+        groups, steps = self._layout.groups, self._steps
+        count = self._layout.layers if groups is None else len(groups.windows)
+        if self._spec.fidelity == "exhaustive":
+            return range(count), None
+        if groups is None:
+            return [steps % count], None
+        kinds = groups.kinds
+        return [layers[steps % len(layers)] for layers in kinds], [len(each) for each in kinds]
+
     def _simulate(self, phase: str, layer: Layer) -> None:
         spread: Spread = self._reading.spread
         spread = {"migration": "slice", "weights": "split"}.get(phase, spread)  # type: ignore[assignment]
-        count = self._layout.layers
-        layers = range(count) if self._spec.fidelity == "exhaustive" else [self._steps % count]
+        layers, stand_for = self._turn()
         before = self._probe.simulated_bytes
         share, result = self._probe.whole(
-            self._probe.deal(layer(index), spread) for index in layers
+            (self._probe.deal(layer(index), spread) for index in layers), stand_for
         )
         moved = self._probe.simulated_bytes - before
         self._moved[phase] += moved

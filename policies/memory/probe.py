@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from policies.memory.interval import confidence_interval
 from policies.memory.routing import Routing
 from policies.memory.step_energy import Transfer, transfer
 from policies.memory.traffic import Descriptors, Extent, Spread
-from policies.requests.requests import IntArray
+from policies.requests.requests import FloatArray, IntArray
 
 _DRAWS = 24
 """Places that the control's efficiency of contiguous KV is the mean of (assumed)."""
@@ -78,10 +79,12 @@ class Probe:
 
     def measure(
         self, layer: Layer, layers: int, spread: Spread, rng: np.random.Generator,
-        calibrate: bool = False,
+        calibrate: bool = False, shares: FloatArray | None = None,
     ) -> Probed:  # fmt: skip
         """What a phase does that moves `layer(i)` in layer i: an estimate of what `whole` would
         find for the mean layer.
+
+        shares: of the layers in what all move; one is drawn by them. None: they are equal.
 
         A layer that fits the window is simulated whole. Else the window begins at a random place of
         a random layer and runs on into the next ones; what a layer loses at its begin, until the
@@ -93,7 +96,8 @@ class Probe:
         begun = time.perf_counter()
         span_s = (self._warmup_ns + self._measure_ns) * 1e-9
         each = int(self._dma.port_bandwidth * span_s) + self._dma.window
-        first, begin = int(rng.integers(layers)), float(rng.random())
+        drawn = rng.integers(layers) if shares is None else rng.choice(layers, p=shares)
+        first, begin = int(drawn), float(rng.random())
         entire = self.deal(layer(first), spread)
         if entire.size.sum() <= self._window_bytes:
             return self._exact(entire)
@@ -141,16 +145,19 @@ class Probe:
         at_peak_ns = float(dealt.size.sum()) / self.device.peak_gbps
         return Probed(at_peak_ns, at_peak_ns / share, result, exact=True)
 
-    def whole(self, layers: Iterable[Descriptors]) -> tuple[float, Any]:
+    def whole(
+        self, layers: Iterable[Descriptors], stand_for: Iterable[int] | None = None
+    ) -> tuple[float, Any]:
         """(share of the peak that reaches the engines, the last result) of layers that are each
-        simulated from the first request to the last data beat, one after the other."""
+        simulated from the first request to the last data beat, one after the other. stand_for: for
+        how many layers each stands; None: for as many as any other."""
         begun = time.perf_counter()
         moved, elapsed_ns = 0, 0.0
-        for layer in layers:
+        for layer, many in zip(layers, stand_for or repeat(1), strict=False):
             result = self._simulate(self.device, layer, warmup_ns=0.0, measure_ns=math.inf)
-            moved += int(result.total_bytes)
-            elapsed_ns += result.elapsed_ns
-        self.simulated_bytes += moved
+            moved += many * int(result.total_bytes)
+            elapsed_ns += many * result.elapsed_ns
+            self.simulated_bytes += int(result.total_bytes)
         self.wall_s += time.perf_counter() - begun
         share = moved / max(elapsed_ns, 1e-9) / self.device.peak_gbps * self._derate
         return min(max(share, LEAST), 1.0), result

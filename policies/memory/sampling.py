@@ -27,6 +27,7 @@ from policies.memory.step import Efficiency
 from policies.memory.step_energy import Transfer, transfer
 from policies.memory.step_streams import StepStreams
 from policies.memory.traffic import Reading, Spread
+from policies.requests.requests import FloatArray
 
 RECENT = 4
 """Probes of a phase that are averaged (assumed), so that no outlier stands alone."""
@@ -85,7 +86,10 @@ class SampledMemory(Memory):
         attends = len(step.decode) and self._spec.attention is None
         if attends and changed and (streams is None or not step.chunks):
             extents = allocator.extent_count(step.decode)
-            placed = (len(step.decode), extents, step.context / extents)
+            tokens = step.context
+            if step.lengths is not None:
+                tokens = int(self._layout.slots_of(step.lengths).sum())
+            placed = (len(step.decode), extents, tokens / extents)
             if clock.asks(self._steps, placed, self._is_wide("attention")):
                 self._take(
                     "attention",
@@ -96,7 +100,7 @@ class SampledMemory(Memory):
                     ),
                     placed,
                 )
-                self._run_bytes.append(step.context / extents * self._layout.half_bytes)
+                self._run_bytes.append(tokens / extents * self._layout.half_bytes)
         if step.chunks and self._spec.prefill is None and self._asks("prefill"):
             self._take(
                 "prefill",
@@ -177,6 +181,16 @@ class SampledMemory(Memory):
         ][self._marks["attention"] :]
         return found[:: -(-len(found) // MOST_EXTENTS) or 1]
 
+    def _layers(self, layer: Layer) -> tuple[int, FloatArray | None]:
+        """Layers of the model, and of each its share of what they all move, where some have
+        windows: drawn by it, the mean of a time over its bytes is that of all layers together."""
+        if (groups := self._layout.groups) is None:
+            return self._layout.layers, None
+        moved = np.zeros(len(groups.windows))
+        for kind in groups.kinds:
+            moved[kind] = layer(kind[0]).size.sum()
+        return len(moved), moved / moved.sum()
+
     def _asks(self, phase: str) -> bool:
         return self._clocks[phase].asks(self._steps, wide=self._is_wide(phase))
 
@@ -192,9 +206,8 @@ class SampledMemory(Memory):
         spread: Spread = "slice" if phase == "migration" else self._reading.spread
         results, beside, place = self._results[phase], self._beside[phase], self._placed[phase]
         calibrate = self._windows[phase] % EVERY < FIRST
-        found = self._probe.measure(
-            layer, self._layout.layers, spread, self._rng, calibrate=calibrate
-        )
+        layers, shares = self._layers(layer)
+        found = self._probe.measure(layer, layers, spread, self._rng, calibrate, shares)
         if found.beside is not None:
             beside.append(found.beside)
         elapsed_ns = found.elapsed_ns

@@ -37,7 +37,7 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
-from policies.allocators.kv_layout import require_served
+from policies.allocators.kv_groups import KvGroups
 from policies.engines.engine import Chunk, Step
 from policies.memory.routing import Routing
 from policies.memory.traffic import reading
@@ -100,15 +100,18 @@ class StepModel:
     slowdown: of the decode attention by its kernel (`PolicyOptions.kernel_cost`).
     routing: of a model with experts; uniform by default.
     free: what takes no time (`ServingSpec.free`).
-    together: phases of DRAM are one, but for copies (`FidelitySpec.phases`)."""
+    together: phases of DRAM are one, but for copies (`FidelitySpec.phases`).
+    groups: of a model with sliding windows, what its layers read."""
 
     def __init__(
         self, device: Device, model: TransformerSpec, cards: int = 1, slowdown: float = 1.0,
         routing: Routing | None = None, free: Sequence[Free] = (), together: bool = False,
+        groups: KvGroups | None = None,
     ) -> None:  # fmt: skip
         if device.accelerator is None:
             raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
-        require_served(model)
+        assert groups is not None or model.window is None, "kv_layout says so first"
+        self._groups = groups
         compute, self._link = device.accelerator.compute, device.accelerator.link
         if cards > 1 and self._link is None:
             raise DescriptionError(f"{device.name} has no link, which tensor_parallel needs")
@@ -160,6 +163,8 @@ class StepModel:
         # a single step in plain numbers: the same, without the cost of short arrays
         alone = rounds == 1
         context: Any = step.context + (0 if alone else decode * np.arange(rounds))
+        if self._groups is not None and step.lengths is not None:
+            context = self._groups.read(step.lengths)
         attended = (context + (step.common + decode)) * self._attention_flops / self._decode_flops
         if self._made_flops:
             attended = attended + context * self._made_flops / self._decode_flops
@@ -173,7 +178,7 @@ class StepModel:
         if self._slowdown != 1:
             attention_s = attention_s * self._slowdown
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
-        flops_s, moved = 0.0, 0
+        flops_s, moved = 0.0, 0.0
         if step.chunks:
             together_s = linear_s + self._chunk_linear_s(step.chunks)
             linear_phase_s = self._phase(together_s, weight_bytes, efficiency.weights)
@@ -196,7 +201,7 @@ class StepModel:
             attention_s, computing = whole - before_s, whole * (flops > bytes_s)
         migration_s = copy_s = swap_s = all_reduce_s = 0.0
         if step.migrations:
-            tokens = sum(migration.tokens for migration in step.migrations)
+            tokens = sum(self._copied(migration.tokens) for migration in step.migrations)
             migration_s = self._moved_s(tokens, efficiency)
         if step.copied:
             copy_s = self._moved_s(step.copied, efficiency)
@@ -223,7 +228,11 @@ class StepModel:
         idle = self._experts.count - self._routing.expected(step.batched)
         return self._all_weight_bytes - round(idle * self._expert_bytes)
 
-    def _moved_s(self, tokens: int, efficiency: Efficiency) -> float:
+    def _copied(self, tokens: int) -> int | float:
+        """Tokens of a request's that are moved with it; mean over the layers."""
+        return tokens if self._groups is None else self._groups.copied(tokens)
+
+    def _moved_s(self, tokens: int | float, efficiency: Efficiency) -> float:
         """Seconds to copy the KV of `tokens` within the memory: read and written."""
         return self._phase(0.0, tokens * self._copied_bytes, efficiency.migration)
 
@@ -238,23 +247,30 @@ class StepModel:
         heads = sum(chunk.last for chunk in chunks)
         return (tokens * self._layer_flops + heads * self._head_flops) / self._prefill_flops
 
-    def _chunk_attention(self, chunks: list[Chunk]) -> tuple[float, int]:
-        """(compute seconds, bytes): a token attends to itself and all before it; KV moves once a
-        chunk."""
+    def _chunk_attention(self, chunks: list[Chunk]) -> tuple[float, int | float]:
+        """(compute seconds, bytes): a token attends to itself and all before it, or its window; KV
+        moves once a chunk."""
+        if self._groups is not None:
+            spans = [self._groups.span(chunk.start, chunk.tokens) for chunk in chunks]
+            each, read, written = (sum(column) for column in zip(*spans, strict=True))
+            pairs_s = (
+                each * self._chunk_flops + read * self._chunk_made_flops
+            ) / self._prefill_flops
+            return pairs_s, (read * self._repeats + written) * self._kv_bytes
         pairs = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in chunks)
         stored = sum(chunk.start for chunk in chunks)
         moved = (stored * self._repeats + sum(chunk.tokens for chunk in chunks)) * self._kv_bytes
         flops = pairs * self._chunk_flops + stored * self._chunk_made_flops
         return flops / self._prefill_flops, moved
 
-    def _computes(self, compute_s: float, moved_bytes: int, efficiency: float) -> bool:
+    def _computes(self, compute_s: float, moved_bytes: int | float, efficiency: float) -> bool:
         """Whether the FLOPs of a phase take longer than its bytes."""
         return compute_s > self._memory_s(moved_bytes, efficiency)
 
-    def _phase(self, compute_s: float, moved_bytes: int, efficiency: float) -> float:
+    def _phase(self, compute_s: float, moved_bytes: int | float, efficiency: float) -> float:
         return self._overlapped(compute_s, self._memory_s(moved_bytes, efficiency))
 
-    def _memory_s(self, moved_bytes: int, efficiency: float) -> float:
+    def _memory_s(self, moved_bytes: int | float, efficiency: float) -> float:
         return moved_bytes / (self.bandwidth * efficiency)
 
     def _overlapped(self, compute_s: float, memory_s: float) -> float:

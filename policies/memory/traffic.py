@@ -84,7 +84,8 @@ def attention(
 
     reading: as its `repeats` and its parts are.
     """
-    units = [allocator.units(request) for request in requests.tolist()]
+    group, _ = allocator.layout.place(layer)
+    units = [allocator.layer_units(request, group) for request in requests.tolist()]
     return decode(allocator.layout, units, allocator.width[requests], layer, reading)
 
 
@@ -103,7 +104,8 @@ def prefill(
 ) -> Extent:
     """One layer of the chunks of a step: earlier chunks' K read and the chunk's K written, then
     V; `reading` as in `attention`."""
-    units = [allocator.units(chunk.request) for chunk in chunks]
+    group, _ = allocator.layout.place(layer)
+    units = [allocator.layer_units(chunk.request, group) for chunk in chunks]
     start = np.array([chunk.start for chunk in chunks], np.int64)
     tokens = np.array([chunk.tokens for chunk in chunks], np.int64)
     return _passes(allocator.layout, units, start, start + tokens, layer, reading)
@@ -139,8 +141,11 @@ def _passes(
     layout: KvLayout, units: list[Units], middle: IntArray, last: IntArray, layer: int,
     reading: Reading,
 ) -> Extent:  # fmt: skip
-    """Of each sequence (its units in `units`) tokens [0, middle) read and [middle, last)
-    written."""
+    """Of each sequence (its units in `units`) tokens [0, middle) read and [middle, last) written;
+    in a layer with a window those that token `middle` attends to, and those that stay."""
+    window, ring = layout.reach(layer)
+    since = np.zeros_like(middle) if window is None else np.maximum(middle + 1 - window, 0)
+    begin = middle if ring is None else np.maximum(middle, last - ring)
     order = _order(layout, reading)
     owner, write = np.array([(each.owner, each.write) for each in order]).T
     many = np.array([len(each.start) for each in units])
@@ -155,7 +160,7 @@ def _passes(
     sequence, turn = span // len(order), span % len(order)
     unit = behind[sequence] + rows
     writes = write[turn] == 1
-    first = np.where(writes, middle[sequence], 0) - before[unit]
+    first = np.where(writes, begin[sequence], since[sequence]) - before[unit]
     end = np.where(writes, last[sequence], middle[sequence]) - before[unit]
     low, high = (np.clip(edge, 0, flat.tokens[unit]) for edge in (first, end))
     held = np.flatnonzero(high > low)
@@ -165,7 +170,7 @@ def _passes(
     chosen = Parts(
         flat.start[unit], flat.size[unit], low[held], (high - low)[held], half, head, span[held]
     )
-    runs, group = layout.runs(chosen, layer)
+    runs, group = layout.runs(chosen, layout.place(layer)[1])
     sequence, turn = group // len(order), group % len(order)
     parts = int(owner.max()) + 1
     found = Extent(runs.start, runs.size, write[turn] == 1, sequence * parts + owner[turn])
@@ -184,18 +189,16 @@ def migration(
     new. moves: from an old reservation to the one that its request has now; copies: on write, from
     block to block."""
     layout, reserved = allocator.layout, allocator.reserved
-    pairs = [
-        (_unit(m.source, m.tokens, m.left), _unit(m.target, m.tokens, int(reserved[m.request])))
-        for m in moves
-    ]
-    pairs += [
-        (_unit(m.source, m.tokens, m.left), _unit(m.target, m.tokens, m.left)) for m in copies
-    ]
+    (group, index), (_, ring) = layout.place(layer), layout.reach(layer)
+    places = [(m, int(reserved[m.request])) for m in moves] + [(m, m.left) for m in copies]
     starts, sizes, owners = [], [], []
-    for place, (source, target) in enumerate(pairs):
+    for place, (move, room) in enumerate(places):
+        source = layout.unit_of(move.source, move.tokens, move.left, group)
+        target = layout.unit_of(move.target, move.tokens, room, group)
+        first = 0 if ring is None else max(move.tokens - ring, 0)
         for half in layout.passes:
-            old = layout.extents(source, layer, half)
-            new = layout.extents(target, layer, half)
+            old = layout.extents(source, index, half, first)
+            new = layout.extents(target, index, half, first)
             # the same bytes in the same order, in runs that need not be the same
             ends = np.union1d(np.cumsum(old.size), np.cumsum(new.size))
             common = np.diff(ends, prepend=0)
@@ -325,10 +328,6 @@ def balance(loads: IntArray, rate: float, engine_rate: float) -> float:
     alive = np.arange(len(busy), 0, -1)
     seconds = float((stretch / np.minimum(rate / alive, engine_rate)).sum())
     return min(float(busy.sum()) / seconds / rate, 1.0)
-
-
-def _unit(start: int, tokens: int, size: int) -> Units:
-    return Units(*(np.array([value], np.int64) for value in (start, tokens, size)))
 
 
 def _pieces(sizes: IntArray, piece: int) -> tuple[IntArray, IntArray]:

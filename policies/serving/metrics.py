@@ -13,6 +13,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import OnDemand
+from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import STEP_LIMITS, Engine, Step
 from policies.memory.step import PHASES, StepTimes
 from policies.memory.step_energy import Transfer, serving_energy
@@ -37,12 +38,12 @@ class Sums:
     steps: int = 0
     output_tokens: int = 0
     prefill_tokens: int = 0
-    prefill_kv_tokens: int = 0
-    """Tokens of KV read or written by prompt chunks."""
+    prefill_kv_tokens: float = 0
+    """Tokens of KV read or written by prompt chunks; mean over the layers."""
     cached_tokens: int = 0
     """Tokens that requests found in memory, instead of prefilling them."""
-    attention_tokens: int = 0
-    """Tokens of KV read or written by the attention of decoding requests, in all layers."""
+    attention_tokens: float = 0
+    """Tokens of KV read or written by the attention of decoding requests; mean over the layers."""
     batch_seconds: float = 0.0
     stored_seconds: float = 0.0
     reserved_seconds: float = 0.0
@@ -60,7 +61,7 @@ class Sums:
     """The same of steps that KV memory limited."""
     preemptions: int = 0
     migrations: int = 0
-    migrated_tokens: int = 0
+    migrated_tokens: float = 0
     copied_tokens: int = 0
     """Tokens copied on write."""
     swapped_tokens: int = 0
@@ -81,7 +82,7 @@ class Sums:
             "copy": 2 * self.copied_tokens,
             "swap": self.swapped_tokens,
         }
-        kv = {phase: count * model.kv_token_bytes for phase, count in tokens.items()}
+        kv = {phase: round(count * model.kv_token_bytes) for phase, count in tokens.items()}
         return {"weights": self.weight_bytes, **kv}
 
     def copy(self) -> Sums:
@@ -147,10 +148,11 @@ class Metrics:
         `allocator` as it is at the end of the last; `fitting`: see `Engine.fitting`."""
         sums, rounds, batch = self.sums, len(times.total_s), step.tokens
         total = _total(times.total_s)
-        if len(step.decode) == len(running):  # all of them, before they grew
+        layout, groups = allocator.layout, allocator.layout.groups
+        if groups is None and len(step.decode) == len(running):  # all, before they grew
             stored = step.context + batch
         else:
-            stored = int(allocator.stored[running].sum()) - batch * (rounds - 1)
+            stored = int(layout.slots_of(allocator.stored[running]).sum()) - batch * (rounds - 1)
         if self._shares:  # slots that several requests hold count once
             held = int(allocator.reserved[running].sum())
             stored -= max(held - allocator.reserved_total, 0)
@@ -160,12 +162,18 @@ class Metrics:
         begun = 0
         for chunk in step.chunks:
             sums.prefill_tokens += chunk.tokens
-            sums.prefill_kv_tokens += chunk.start + chunk.tokens
+            if groups is None:
+                sums.prefill_kv_tokens += chunk.start + chunk.tokens
+            else:
+                span = groups.span(chunk.start, chunk.tokens)
+                sums.prefill_kv_tokens += span.read + span.written
             begun += chunk.samples if chunk.last else 0
         made = batch - step.overrun
         sums.output_tokens += made * rounds + begun
         sums.cached_tokens += step.cached
-        attended = (step.context + batch) * rounds + batch * (rounds * (rounds - 1) // 2)
+        attended: float = (step.context + batch) * rounds + batch * (rounds * (rounds - 1) // 2)
+        if groups is not None and step.lengths is not None:
+            attended = groups.read(step.lengths) + batch
         sums.attention_tokens += attended
         sums.batch_seconds += len(running) * total
         steps_s = float(np.arange(rounds) @ times.total_s) if rounds > 1 else 0.0
@@ -194,7 +202,8 @@ class Metrics:
         sums.preemptions += step.preempted
         for migration in step.migrations:
             sums.migrations += 1
-            sums.migrated_tokens += migration.tokens
+            whole = migration.tokens
+            sums.migrated_tokens += whole if groups is None else groups.copied(whole)
         sums.copied_tokens += step.copied
         sums.swapped_tokens += step.swapped
         phase = sums.phase_s
@@ -221,7 +230,8 @@ class Metrics:
         before, reserved, unneeded = self._filled
         if running is not before or allocator.reserved_total != reserved:
             reserved = allocator.reserved_total
-            filled = np.minimum(allocator.reserved[running], self.needed[running])
+            needed = allocator.layout.slots_of(self.needed[running])
+            filled = np.minimum(allocator.reserved[running], needed)
             unneeded = reserved - int(filled.sum())
             self._filled = (running, reserved, unneeded)
         return unneeded
@@ -284,7 +294,7 @@ class Metrics:
         return combine.reduceat(values, self._first_sample)
 
     def figures(
-        self, engines: Sequence[Engine], model: TransformerSpec, capacity_tokens: int
+        self, engines: Sequence[Engine], model: TransformerSpec, layout: KvLayout
     ) -> dict[str, Any]:
         """All metrics by name; times in seconds, rates a second, shares from 0 to 1.
 
@@ -293,7 +303,7 @@ class Metrics:
         those that had no token when the last one arrived. `cached_share`, of sessions: tokens found
         in memory over those that requests came with, to be computed or not.
 
-        engines: those of all cards, each with `model` and room for `capacity_tokens`. Seconds of
+        engines: those of all cards, each with `model` and room as in `layout`. Seconds of
         steps add up over the cards, so that shares and means are those of a card. `phase_gbps`:
         what a phase moved over its time, which is less than its memory's where FLOPs take longer.
         """
@@ -320,7 +330,8 @@ class Metrics:
         busy = max(after.seconds, 1e-300)
         moved = after.moved(model)
         gbps = {name: _rate(size, after.phase_s[name]) / 1e9 for name, size in moved.items()}
-        held = np.minimum(self._whole(np.add, self.prompt + self.outputs), reserved)
+        own = layout.slots_of(self.prompt + self.outputs)
+        held = np.minimum(self._whole(np.add, own), reserved)
         finished = int(np.isfinite(end_s).sum())
         finished_tokens = int(self.outputs[np.isfinite(self.end_s)].sum())
         came = after.cached_tokens + after.prefill_tokens
@@ -339,7 +350,7 @@ class Metrics:
             "latency_s": summary(latency[done]),
             "utilization": _rate(int(held[done].sum()), int(reserved[done].sum())),
             "time_weighted_utilization": _rate(after.stored_seconds, after.reserved_seconds),
-            "kv_stored_share": after.stored_seconds / busy / capacity_tokens,
+            "kv_stored_share": after.stored_seconds / busy / layout.slots,
             "external_fragmentation": after.hole_seconds / busy,
             "kv_slots": {
                 "binding": _shares(after.binding_slot_s) if after.limit_s["kv_memory"] else {},
@@ -362,13 +373,13 @@ class Metrics:
             "phase_share": {name: seconds / busy for name, seconds in after.phase_s.items()},
             "compute_share": after.compute_s / busy,
             "limit_share": _shares(after.limit_s),
-            "kv_capacity_tokens": capacity_tokens,
+            "kv_capacity_tokens": layout.slots // layout.parts,
             "quantiles": {
                 "ttft_s": quantiles(first[done]),
                 "tpot_s": quantiles(each[many]),
                 "latency_s": quantiles(latency[done]),
             },
-            "over_time": {"warm_s": begin_s, **self.timeline.figures(capacity_tokens)},
+            "over_time": {"warm_s": begin_s, **self.timeline.figures(layout.slots)},
         }
 
 

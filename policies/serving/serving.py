@@ -17,9 +17,10 @@ from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.capabilities import Learns, report_of
+from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import LAYOUTS, KvLayout, KvOrder, kv_layout
 from policies.allocators.paged import PagedOptions
-from policies.allocators.registry import POLICIES, PolicySpec
+from policies.allocators.registry import PolicySpec, build
 from policies.engines.engine import EngineOptions
 from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
@@ -222,7 +223,7 @@ def _serve(
         _serve_one(replicas[0], admitted, ready_s[admitted], progress)
     else:
         node.serve(admitted, ready_s[admitted], progress)
-    figures = metrics.figures([replica.engine for replica in replicas], part, allocators[0].slots)
+    figures = metrics.figures([replica.engine for replica in replicas], part, allocators[0].layout)
     dropped = np.isin(np.arange(len(requests)), admitted, invert=True)
     figures["dropped"] = int((dropped if first_sample is None else dropped[first_sample]).sum())
     figures["cut_outputs"] = int((whole.output_tokens > (spec.engine.max_tokens or np.inf)).sum())
@@ -320,8 +321,9 @@ def kv_region(device: Device, part: TransformerSpec, spec: ServingSpec) -> KvLay
     kept free leave. `part` is its shard of the model. Raises DescriptionError if nothing is left.
     """
     kept = spec.predictor.on_card_bytes + activation_bytes(spec, part)
+    groups = kv_groups(part, spec.policy.kv_of_windows)
     return kv_layout(
-        device, part, spec.gpu_memory_utilization, spec.kv_layout, kept, spec.kv_tokens
+        device, part, spec.gpu_memory_utilization, spec.kv_layout, kept, spec.kv_tokens, groups
     )
 
 
@@ -337,18 +339,28 @@ def build_replica(
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
     layout = kv_region(device, part, spec)
+    if layout.groups is not None and requests.samples.max(initial=1) > 1:
+        raise DescriptionError(
+            f"{part.name} has sliding windows, and requests with several samples; what those share "
+            "of a window is not modelled, except with engine.like, which makes a request of each"
+        )
+    if layout.groups is not None and getattr(spec.policy, "prefixes", "recompute") == "copy":
+        raise DescriptionError(
+            f"{part.name} has sliding windows, whose prefixes are not copied; prefixes: recompute"
+        )
     outputs = metrics.output
     limits = Limits(
         int(spec.engine.max_tokens or outputs.max(initial=1)),
         min(spec.engine.max_model_len or part.max_position, part.max_position),
     )
-    allocator = POLICIES[spec.policy.name](layout, len(requests), limits, spec.policy)
+    limits = limits._replace(step=spec.engine.token_budget(limits.max_model_len))
+    allocator = build(layout, len(requests), limits, spec.policy)
     _require_host(device, spec.engine)
     engine = ENGINES[spec.engine.name].engine(spec.engine, allocator, requests, outputs, predicted)
     routing = None if part.experts is None else Routing(part.experts, spec.routing, seed)
     steps = StepModel(
         device, part, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
-        spec.memory.phases == "together",
+        spec.memory.phases == "together", layout.groups,
     )  # fmt: skip
     memory = memory_model(spec.memory, device, part, layout, seed, simulate, routing)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)

@@ -25,8 +25,9 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.number_format import KvFormat, WeightFormat, number_format
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Demand, Limits
+from policies.allocators.capabilities import OnDemand
 from policies.allocators.kv_layout import KvLayout
-from policies.allocators.registry import POLICIES
+from policies.allocators.registry import POLICIES, build
 from policies.engines.engine import Chunk, Step
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.memory.fidelity import FidelitySpec, Simulate
@@ -195,7 +196,6 @@ def _fit(device: Device, model: TransformerSpec, question: Question, simulate: b
     spec = question.spec(model).on_device(device, model)
     part = model_of_a_card(spec, model)
     routing = None if part.experts is None else Routing(part.experts, spec.routing, 0)
-    steps = StepModel(device, part, question.cards, routing=routing)
     room = device.capacity_bytes * spec.gpu_memory_utilization - activation_bytes(spec, part)
     if part.weight_bytes >= room:
         taken, left = part.weight_bytes / 2**30, max(room, 0) / 2**30
@@ -203,6 +203,7 @@ def _fit(device: Device, model: TransformerSpec, question: Question, simulate: b
             f"the weights take {taken:,.1f} GiB of a card, which has {left:,.1f} for weights and KV"
         )
     layout = kv_region(device, part, spec)
+    steps = StepModel(device, part, question.cards, routing=routing, groups=layout.groups)
     longest = question.prompt + question.output
     if longest > part.max_position:
         raise DescriptionError(
@@ -217,11 +218,13 @@ def _fit(device: Device, model: TransformerSpec, question: Question, simulate: b
             f"the weights leave {layout.slots:,} tokens of KV; a request has {longest:,}"
         )
     source, efficiency = _efficiency(device, model, spec, question, held, simulate)
+    windowed = layout.groups is not None
     budget = spec.engine.token_budget(longest)
     return Fit(
         device, model.stored_as(question.weights, question.kv), question, part,
         activation_bytes(spec, part), layout, held, efficiency, source,
-        _decode(steps, 1, question, efficiency), _decode(steps, held, question, efficiency),
+        _decode(steps, 1, question, efficiency, windowed),
+        _decode(steps, held, question, efficiency, windowed),
         _prefill(steps, question.prompt, budget, efficiency),
     )  # fmt: skip
 
@@ -248,8 +251,8 @@ def _changes(
 
 def _allocator(name: str, layout: KvLayout, question: Question, requests: int) -> Allocator:
     """An empty one, which has learnt nothing."""
-    limits = Limits(question.limit, question.prompt + question.limit)
-    return POLICIES[name](layout, requests, limits, POLICIES[name].Options(name=name))
+    limits = Limits(question.limit, question.prompt + question.limit, step=1)
+    return build(layout, requests, limits, POLICIES[name].Options(name=name))
 
 
 def _held(name: str, found: Fit) -> tuple[int, int]:
@@ -258,7 +261,17 @@ def _held(name: str, found: Fit) -> tuple[int, int]:
     question = found.question
     demand = Demand(question.prompt, 0, Prediction(float(question.output)), output=question.output)
     stored = question.prompt + question.output - 1
-    allocator = _allocator(name, found.layout, question, found.layout.slots // stored + 1)
+    layout = found.layout
+    if layout.groups is not None:  # what windows keep is the policy's
+        policy = {"policy": POLICIES[name].Options(name=name)}
+        spec = question.spec(found.model).on_device(found.device, found.model)
+        layout = kv_region(found.device, found.part, spec.model_copy(update=policy))
+    most = layout.slots // int(layout.slots_of(stored)) + 1
+    allocator = _allocator(name, layout, question, most)
+    if layout.groups is not None and isinstance(allocator, OnDemand):  # windows full, decoding
+        lengths = np.array([[question.prompt], [question.output]])
+        each = int(allocator.needs(*lengths)[0])
+        return each, layout.slots // each
     count = 0
     while count < len(allocator.stored) and allocator.reserve(count, demand, stored):
         count += 1
@@ -303,13 +316,22 @@ def _simulated(
     return Efficiency(**found.metrics["memory"]["efficiency"])
 
 
-def _decode(steps: StepModel, batch: int, question: Question, efficiency: Efficiency) -> Rate:
+def _decode(
+    steps: StepModel, batch: int, question: Question, efficiency: Efficiency, windowed: bool
+) -> Rate:
     """From the first token of an answer to its last, of a batch that began together."""
     rounds = max(question.output - 1, 1)
     step = Step(np.arange(batch), batch * question.prompt, [], [], 0, "kv_memory")
-    times = steps.times(step, rounds, efficiency)
-    seconds = float(times.total_s.sum())
-    return Rate(batch, batch * rounds / seconds, seconds / rounds, _parts([times]))
+    if windowed:  # lengths in a window do not grow alike: one step after another
+        found = []
+        for stored in range(question.prompt, question.prompt + rounds):
+            lengths = np.full(batch, stored)
+            now = step._replace(context=batch * stored, lengths=lengths)
+            found.append(steps.times(now, 1, efficiency))
+    else:
+        found = [steps.times(step, rounds, efficiency)]
+    seconds = sum(float(times.total_s.sum()) for times in found)
+    return Rate(batch, batch * rounds / seconds, seconds / rounds, _parts(found))
 
 
 def _prefill(steps: StepModel, prompt: int, budget: int, efficiency: Efficiency) -> Rate:

@@ -10,7 +10,8 @@ from hwmodel.description.description import DescriptionError, names
 from hwmodel.specs.transformer import load_model, shard
 
 PUBLISHED = {
-    # keras-hub's presets, safetensors totals and GGUF headers; DeepSeek-V3's report
+    # keras-hub's presets (Gemma 3: keras_hub/src/models/gemma3/gemma3_presets.py), safetensors
+    # totals and GGUF headers; DeepSeek-V3's report; V2-Lite: foldl/chatllm.cpp docs/tool_calling.md
     "llama-2-7b": 6_738_415_616, "llama-2-13b": 13_015_864_320, "llama-2-70b": 68_976_648_192,
     "llama-3.2-3b": 3_212_749_824, "llama-3.1-8b": 8_030_261_248,
     "llama-3.3-70b": 70_553_706_496, "qwen2.5-7b": 7_615_616_512, "qwen2.5-14b": 14_770_033_664,
@@ -18,7 +19,8 @@ PUBLISHED = {
     "qwen3-30b-a3b": 30_532_122_624, "mistral-7b-v0.1": 7_241_732_096,
     "mixtral-8x7b-v0.1": 46_702_792_704, "gpt-oss-20b": 20_914_757_184,
     "gpt-oss-120b": 116_829_156_672, "gemma-3-12b": 11_765_788_416,
-    "gemma-3-27b": 27_009_002_240, "deepseek-v3": 671_000_000_000, "phi-4": 14_659_507_200,
+    "gemma-3-27b": 27_009_002_240, "deepseek-v3": 671_000_000_000,
+    "deepseek-v2-lite": 15_706_484_224, "phi-4": 14_659_507_200,
     "yi-34b": 34_388_917_248, "deepseek-r1-distill-qwen-7b": 7_615_616_512,
     # the counts of their shapes; only 6.7 B and 30 B are published
     "opt-6.7b": 6_658_473_984, "opt-30b": 29_974_540_288,
@@ -28,7 +30,8 @@ KIB = {
     "llama-3.1-8b": 128, "llama-3.3-70b": 320, "qwen2.5-7b": 56, "qwen2.5-14b": 192,
     "qwen2.5-32b": 256, "qwen2.5-72b": 320, "qwen3-8b": 144, "qwen3-30b-a3b": 96,
     "mistral-7b-v0.1": 128, "mixtral-8x7b-v0.1": 128, "gpt-oss-20b": 48, "gpt-oss-120b": 72,
-    "gemma-3-12b": 384, "gemma-3-27b": 496, "deepseek-v3": 68.625, "phi-4": 200, "yi-34b": 240,
+    "gemma-3-12b": 384, "gemma-3-27b": 496, "deepseek-v3": 68.625,
+    "deepseek-v2-lite": 30.375, "phi-4": 200, "yi-34b": 240,
     "deepseek-r1-distill-qwen-7b": 56, "opt-6.7b": 512, "opt-30b": 1344,
 }  # fmt: skip
 

@@ -74,13 +74,6 @@ def test_mistakes_of_an_import_are_one_line(
     assert message in refusal("model", "import", *arguments, cwd=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        ("mistral-7b-v0.1", "mistral-7b-v0.1 has sliding-window layers of 4096 tokens"),
-        ("gpt-oss-20b", "gpt-oss-20b has sliding-window layers of 128 tokens"),
-        ("gemma-3-12b", "gemma-3-12b has sliding-window layers of 1024 tokens"),
-    ],
-)
-def test_serving_refuses_layers_it_does_not_model(model: str, message: str, tmp_path: Path) -> None:
-    assert message in refusal("run", "smoke", "--set", f"base.model={model}", cwd=tmp_path)
+def test_kv_reads_refuse_windows_which_serving_has(tmp_path: Path) -> None:
+    message = "mistral-7b-v0.1 has sliding-window layers of 4096 tokens"
+    assert message in refusal("run", "kv-dma", "--set", "model=mistral-7b-v0.1", cwd=tmp_path)

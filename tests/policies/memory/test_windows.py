@@ -1,0 +1,234 @@
+"""Models with sliding windows, served: what a step reads is a closed form, in time and streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import load_device
+from hwmodel.specs.transformer import TransformerSpec, load_model, shard
+from policies.allocators.allocator import Demand, Limits
+from policies.allocators.capabilities import Migration
+from policies.allocators.kv_groups import kv_groups
+from policies.allocators.kv_layout import LAYOUTS, KvLayout, kv_layout
+from policies.allocators.registry import POLICIES, build
+from policies.engines.engine import Chunk, Step
+from policies.memory import traffic
+from policies.memory.step import Efficiency, StepModel
+from policies.predictors.prediction import Prediction
+from tests.policies.small import (
+    EXPERTS,
+    LATENT,
+    MODEL,
+    WINDOWS,
+    FakeMemory,
+    mixed,
+    requests,
+    run,
+)
+
+SERVED = ["gemma-3-12b", "gpt-oss-20b", "mistral-7b-v0.1"]
+KINDS = [("paged", None), ("static", "ring"), ("static", "full"), ("ideal", None)]
+
+
+def filled(
+    model: TransformerSpec, policy: str, kv: str | None, lengths: list[int],
+    layout_name: str = "layer_kv_token",
+) -> Any:  # fmt: skip
+    """An allocator with requests of these lengths, in prefill chunks of 2,048 tokens."""
+    given = {"name": policy} | ({} if kv is None else {"window_kv": kv})
+    options = POLICIES[policy].Options.model_validate(given)
+    groups = kv_groups(model, options.kv_of_windows)
+    assert groups is not None
+    layout = KvLayout(
+        1 << 20, 1 << 19, groups.size, model.kv_heads, model.kv_head_bytes, LAYOUTS[layout_name],
+        groups=groups,
+    )  # fmt: skip
+    limits = Limits(200, max(lengths) + 200, 2048)
+    allocator = build(layout, len(lengths), limits, options)
+    for request, length in enumerate(lengths):
+        demand = Demand(length, 0, Prediction(1.0), output=200)
+        assert allocator.reserve(request, demand, min(length, 2048))
+        while allocator.stored[request] < length:
+            more = min(length - int(allocator.stored[request]), 2048)
+            assert allocator.grow(request, more)
+    return allocator
+
+
+def seen(model: TransformerSpec, tokens: int) -> int:
+    """Sum over the layers of the last `tokens` tokens that a layer attends to."""
+    assert model.window is not None
+    windows = (model.window.of(layer) or tokens for layer in range(model.layers))
+    return sum(min(tokens, window) for window in windows)
+
+
+@pytest.mark.parametrize(("policy", "kv"), KINDS)
+@pytest.mark.parametrize("name", SERVED)
+def test_a_decode_step_moves_the_closed_form(name: str, policy: str, kv: str | None) -> None:
+    model = load_model(name)
+    lengths = [100, 1500, 4095, 6000]
+    allocator = filled(model, policy, kv, lengths)
+    decode = np.arange(len(lengths))
+    assert allocator.headroom(decode, 1)
+    allocator.advance(decode, 1)
+    wanted = model.kv_layer_bytes * sum(seen(model, length + 1) for length in lengths)
+    layers = [traffic.attention(allocator, decode, layer) for layer in range(model.layers)]
+    assert sum(int(extents.size.sum()) for extents in layers) == wanted
+    written = sum(int(extents.size[extents.write].sum()) for extents in layers)
+    assert written == len(lengths) * model.kv_token_bytes
+    step = Step(
+        decode, sum(lengths), [], [], 0, "offered_load", lengths=np.array(lengths, np.int64)
+    )
+    device = load_device("a100-80gb")
+    steps = StepModel(device, model, groups=allocator.layout.groups)
+    times = steps.times(step, 1, Efficiency())
+    assert times.attention_s[0] * steps.bandwidth == pytest.approx(wanted, rel=1e-12)
+    flops = wanted // model.kv_layer_bytes * model.attention.flops("decode").pair
+    assert model.layers * allocator.layout.groups.read(step.lengths) == pytest.approx(
+        flops / model.attention.flops("decode").pair - len(lengths) * model.layers
+    )
+
+
+@pytest.mark.parametrize(("policy", "kv"), KINDS)
+def test_a_chunk_moves_what_its_window_reaches(policy: str, kv: str | None) -> None:
+    for start, tokens in ((0, 30), (0, 120), (35, 20), (100, 90)):
+        allocator = filled(WINDOWS, policy, kv, [start + tokens] if not start else [start])
+        if start:
+            assert allocator.grow(0, tokens)
+        chunk = Chunk(0, start, tokens, True)
+        pairs = read = written = 0
+        for layer in range(WINDOWS.layers):
+            window = (WINDOWS.window.of(layer) if WINDOWS.window else None) or 10**6
+            pairs += sum(min(start + nth, window) for nth in range(1, tokens + 1))
+            read += min(start, window - 1)
+            written += min(tokens, window) if kv == "ring" or policy == "ideal" else tokens
+        extents = [traffic.prefill(allocator, [chunk], n) for n in range(WINDOWS.layers)]
+        found = [sum(int(e.size[e.write == w].sum()) for e in extents) for w in (False, True)]
+        each = WINDOWS.kv_layer_bytes
+        assert found == [read * each, written * each]
+        span = allocator.layout.groups.span(start, tokens)
+        assert np.array(span) * WINDOWS.layers == pytest.approx([pairs, read, written])
+
+
+@pytest.mark.parametrize("layout", list(LAYOUTS))
+def test_every_layout_reads_the_same_bytes_of_each_request(layout: str) -> None:
+    for policy, kv in KINDS:
+        allocator = filled(WINDOWS, policy, kv, [30, 41, 130, 131], layout)
+        decode = np.arange(4)
+        allocator.advance(decode, 1)
+        for layer in range(WINDOWS.layers):
+            extents = traffic.attention(allocator, decode, layer)
+            ends = np.sort(extents.start), np.sort(extents.start + extents.size)
+            assert (ends[0][1:] >= ends[1][:-1]).all(), "no byte twice"
+            near = WINDOWS.window is not None and WINDOWS.window.of(layer)
+            tokens = [31, 40, 40, 40] if near else [31, 42, 131, 132]
+            assert extents.size.sum() == sum(tokens) * WINDOWS.kv_layer_bytes
+            base, region = allocator.layout.base, allocator.layout.bytes
+            assert extents.start.min() >= base and ends[1].max() <= base + region
+
+
+@pytest.mark.parametrize("kv", ["ring", "full"])
+def test_a_migration_copies_what_the_request_keeps(kv: str) -> None:
+    allocator = filled(WINDOWS, "odma", kv, [70])
+    groups = allocator.layout.groups
+    held, start = int(allocator.reserved[0]), int(allocator.start[0])
+    move = Migration(0, start + held, start, 70, held)  # as if it had come from behind
+    moved = sum(
+        int(traffic.migration(allocator, [move], layer, 1 << 14).size.sum())
+        for layer in range(WINDOWS.layers)
+    )
+    tokens = 2 * 70 + 4 * 40 if kv == "ring" else 6 * 70
+    assert moved == 2 * tokens * WINDOWS.kv_layer_bytes
+    assert groups.copied(70) * WINDOWS.layers == pytest.approx(tokens)
+
+
+ENGINES: list[dict[str, Any]] = [
+    {"name": "v0"},
+    {"name": "v0", "chunked_prefill": True, "max_num_batched_tokens": 512},
+    {"name": "v1"},
+    {"name": "v1", "like": "0.33"},
+]
+
+
+@pytest.mark.parametrize("policy", ["paged", "static", "s3", "odma", "orca", "oracle", "ideal"])
+def test_every_policy_serves_windows_under_both_engines(policy: str) -> None:
+    stream = mixed(25)
+    chosen = {"name": policy} | ({"variant": "oracle"} if policy == "orca" else {})
+    for engine in ENGINES if policy in ("paged", "odma") else ENGINES[1:3]:
+        found = run(
+            6016, stream, shape=WINDOWS, policy=chosen, engine=engine,
+            memory={"fidelity": "sampled", "weights": 1.0}, simulate=FakeMemory(),
+        ).metrics  # fmt: skip
+        assert found["finished"] == len(stream)
+        assert 0 < found["kv_stored_share"] <= 1 and 0 < found["utilization"] <= 1
+        # tokens of all layers: 6,016 slots of MODEL are of 2 layers, of a group as many
+        assert found["kv_capacity_tokens"] == (1984 if policy == "orca" else 2005)
+
+
+@pytest.mark.parametrize("shape", [LATENT, EXPERTS, WINDOWS], ids=lambda shape: shape.name)
+def test_both_engines_serve_every_kind_of_layer(shape: TransformerSpec) -> None:
+    """A request alone is prefilled and decoded in the same steps; many of them all end."""
+    alone = requests([0.0], [100], 60)
+    engines: list[dict[str, Any]] = [{"name": "v0"}, {"name": "v1"}]
+    zero, one = (run(6016, alone, shape=shape, engine=each).metrics for each in engines)
+    for name in ("makespan_s", "steps", "phase_share", "phase_gbps", "ttft_s"):
+        assert zero[name] == one[name]
+    for engine in ENGINES[:2]:
+        for policy in ("paged", "odma"):
+            stream = mixed(30)
+            found = run(6016, stream, shape=shape, engine=engine, policy={"name": policy}).metrics
+            assert found["finished"] == len(stream)
+
+
+@pytest.mark.parametrize("fidelity", ["full", "exhaustive"])
+def test_full_stands_for_every_kind_of_layer(fidelity: str) -> None:
+    """A layer of each kind, weighted by how many there are, is the mean over all of them where
+    layers of a kind are alike."""
+    rates = []
+    for each in (fidelity, "exhaustive"):
+        memory = {"fidelity": each, "weights": 1.0}
+        stream = requests([0.0, 0.0], [60, 20], 12)
+        found = run(3008, stream, shape=WINDOWS, memory=memory, simulate=FakeMemory()).metrics
+        rates.append(found["output_tokens_per_s"])
+    assert rates[0] == pytest.approx(rates[1], rel=1e-9)
+
+
+def test_a_window_longer_than_any_request_is_no_window() -> None:
+    """Every policy serves the same numbers as full attention, group by group or whole."""
+    assert WINDOWS.window is not None
+    wide = WINDOWS.window.model_copy(update={"tokens": 4096})
+    long = WINDOWS.model_copy(update={"window": wide})
+    dense = WINDOWS.model_copy(update={"window": None})
+    for policy in ("static", "odma", "oracle"):
+        rates = [
+            run(6016, mixed(40), shape=shape, policy={"name": policy, "window_kv": kv}).metrics
+            for shape, kv in ((dense, "ring"), (long, "full"))
+        ]
+        assert rates[0]["output_tokens_per_s"] == rates[1]["output_tokens_per_s"]
+
+
+def test_shards_read_their_share() -> None:
+    model = load_model("gemma-3-12b")
+    part = shard(model, 4)
+    assert part.window == model.window and 4 * part.kv_held_bytes(9000) == model.kv_held_bytes(9000)
+    stream = mixed(12)
+    one = run(3008, stream, shape=WINDOWS).metrics
+    two = run(3008, stream, shape=WINDOWS, tensor_parallel=2).metrics
+    assert (
+        two["finished"] == one["finished"] and two["kv_capacity_tokens"] > one["kv_capacity_tokens"]
+    )
+
+
+def test_what_is_not_modelled_is_refused() -> None:
+    with pytest.raises(DescriptionError, match="sliding-window layers of 40 tokens"):
+        kv_layout(load_device("a100-80gb"), WINDOWS)
+    with pytest.raises(DescriptionError, match=r"preemption: swap.*sliding windows"):
+        run(3008, mixed(5), shape=WINDOWS, engine={"name": "v0", "preemption": "swap"})
+    several = mixed(5)
+    several.samples[:] = 2
+    with pytest.raises(DescriptionError, match="several samples"):
+        run(3008, several, shape=WINDOWS)
+    assert kv_groups(MODEL, "ring") is None
