@@ -14,7 +14,7 @@ from sweeps.reports import comparison
 from sweeps.reports.conclusion import sentences
 from sweeps.reports.contents import contents, record
 from sweeps.reports.table import HEADINGS, Row, Table, read_table
-from sweeps.results.figures import FIGURES
+from sweeps.results.figures import FIGURES, REFERENCE
 from sweeps.results.store import RunDirectory, write_atomically
 
 SIDES = "<" + ">" * sum(figure.terminal for figure in FIGURES) + "<"
@@ -153,7 +153,9 @@ def show_comparison(found: comparison.Comparison) -> None:
 
 def _line(row: Row) -> list[str]:
     """A row for the terminal: a control under its competitor, the main limit only."""
-    title = f"  {row.control}" if row.control else row.name
+    title = (
+        f"  {row.name if row.control == REFERENCE else row.control}" if row.control else row.name
+    )
     return [title, *_narrow(row.cells(1))]
 
 
