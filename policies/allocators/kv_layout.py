@@ -21,7 +21,7 @@ reservations instead of blocks it is the layout of systems before paging.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -32,6 +32,7 @@ from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.description.written import Also
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.kv_apart import Apart, Indices, apart
 from policies.requests.requests import IntArray
 
 Dim = Literal["layer", "kv", "unit", "head", "token"]
@@ -134,16 +135,19 @@ class KvLayout:
     dims: Dims = LAYOUTS["layer_kv_token"]
     halves: int = 2
     """K and V, or 1: one latent."""
+    apart: Apart | None = None
+    """What the format has beside the numbers of each head."""
 
     @property
     def half_bytes(self) -> int:
-        """K (or V), or the latent, of one token in one layer."""
+        """K (or V), or the latent, of one token in one layer, without what lies apart."""
         return self.kv_heads * self.head_bytes
 
     @property
     def token_bytes(self) -> int:
-        """K and V of one token in all layers."""
-        return self.halves * self.layers * self.half_bytes
+        """K and V of one token in all layers, with room for what varies."""
+        beside = 0 if self.apart is None else self.apart.token_bytes(self.kv_heads)
+        return self.halves * self.layers * (self.half_bytes + beside)
 
     @property
     def bytes(self) -> int:
@@ -175,10 +179,24 @@ class KvLayout:
     def runs(self, parts: Parts, layer: int) -> tuple[Extents, IntArray]:
         """Byte runs of `parts` in one layer, none of which is empty, and the group of each; within
         a group in the layout's own order."""
+        if self.apart is not None:
+            return _joined(*self.apart.runs(self, parts, layer))
         walk = _Walk(self, {"layer": layer, "kv": parts.half, "head": parts.head})
         place = self.base + parts.start * walk.slot_bytes + walk.inside(parts.low, parts.size)
         start, size, part = walk.runs(place, parts)
         return _joined(start, size, parts.group[part])
+
+    def plain(self, base: int, kv_heads: int, head_bytes: int) -> KvLayout:
+        """The same order with nothing apart, of other sizes from another place on."""
+        return replace(self, base=base, kv_heads=kv_heads, head_bytes=head_bytes, apart=None)
+
+    def areas(self, start: IntArray, size: IntArray, index: Indices) -> tuple[IntArray, int]:
+        """(first byte, bytes a token) of what units of `size` slots from slot `start` on have at
+        these indices of the dimensions before the tokens."""
+        before = self.dims[: self.dims.index("token")]
+        walk = _Walk(self, {dim: index[dim] if dim in before else None for dim in index})
+        place = self.base + start * walk.slot_bytes + walk.inside(np.zeros_like(size), size)
+        return place, walk.token_bytes
 
 
 class _Walk:
@@ -292,25 +310,26 @@ def kv_layout(
     require_served(model)
     base = -(-model.weight_bytes // KV_ALIGN_BYTES) * KV_ALIGN_BYTES
     budget = int(device.capacity_bytes * gpu_memory_utilization) - kept_bytes
-    slots = max(budget - base, 0) // model.kv_token_bytes
+    halves, beside = model.attention.halves, apart(model)
+    one = KvLayout(base, 1, model.layers, model.kv_heads, model.kv_head_bytes, dims, halves, beside)
+    each = one.token_bytes
+    slots = max(budget - base, 0) // each
     slots -= slots % SLOT_ALIGN_TOKENS
     if tokens is not None:
         slots = tokens
-        if base + tokens * model.kv_token_bytes + kept_bytes > device.capacity_bytes:
+        if base + tokens * each + kept_bytes > device.capacity_bytes:
             raise DescriptionError(
                 f"kv_tokens: {device.name} has no room for {tokens} tokens of {model.name},"
-                f" {model.kv_token_bytes} B each, beside {base + kept_bytes} B"
+                f" {each} B each, beside {base + kept_bytes} B"
             )
     if not slots:
         raise DescriptionError(
             f"{device.name} is too small for {model.name}: the weights take {model.weight_bytes} B "
             f"of {budget} B ({gpu_memory_utilization:g} of {device.capacity_bytes} B"
             f"{f', less {kept_bytes} B for others' if kept_bytes else ''}), and nothing "
-            f"is left for the KV of {SLOT_ALIGN_TOKENS} tokens, {model.kv_token_bytes} B each"
+            f"is left for the KV of {SLOT_ALIGN_TOKENS} tokens, {each} B each"
         )
-    return KvLayout(
-        base, slots, model.layers, model.kv_heads, model.kv_head_bytes, dims, model.attention.halves
-    )
+    return replace(one, slots=slots)
 
 
 def require_served(model: TransformerSpec) -> None:
