@@ -59,6 +59,7 @@ def _main(
 for _name, _command in memory_commands.COMMANDS.items():
     app.command(_name)(_command)
 app.command("models")(model_commands.models)
+app.command("kv-formats")(model_commands.kv_formats)
 app.add_typer(model_commands.app, name="model")
 app.command()(explain)
 app.command()(export)
