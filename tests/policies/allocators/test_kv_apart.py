@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Limits
+from policies.allocators.capabilities import Migration
 from policies.allocators.kv_apart import lengths
 from policies.allocators.kv_layout import LAYOUTS, KvLayout, kv_layout
 from policies.allocators.registry import POLICIES
@@ -132,3 +134,16 @@ def test_lengths_are_binomial() -> None:
 def test_a_shard_has_scales_of_its_own() -> None:
     half = shard(load_model("llama-2-70b").stored_as(None, "oaken"), 2)
     assert half.kv_layer_bytes == round(2 * (4 * (64 + 12.8) + 12))
+
+
+@pytest.mark.parametrize("kv", ["oaken", "oaken_behind", "atom"])
+def test_a_migration_moves_what_the_tokens_have(kv: str) -> None:
+    layout = layout_of(GROUPED, kv, "layer_kv_block_head")
+    move = Migration(request=0, source=64, target=1000, tokens=200, left=256)
+    allocator: Any = SimpleNamespace(layout=layout, reserved=np.array([320]))
+    moved = [traffic.migration(allocator, [move], layer, 4096) for layer in range(2)]
+    read, written = (
+        sum(int(found.size[found.write == write].sum()) for found in moved) for write in (0, 1)
+    )
+    assert read == written
+    assert read == pytest.approx(200 * GROUPED.stored_as(None, kv).kv_token_bytes, rel=0.03)
