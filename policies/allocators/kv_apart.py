@@ -15,8 +15,9 @@ unit that is copied keeps it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,11 +26,10 @@ from hwmodel.specs.number_format import number_format
 from hwmodel.specs.transformer import TransformerSpec
 from policies.requests.requests import IntArray
 
-if TYPE_CHECKING:
-    from policies.allocators.kv_layout import KvLayout, Parts
-
 Indices = dict[str, IntArray | int]
 """An index of each dimension, of the model or of each of several units."""
+Areas = Callable[[IntArray, IntArray, Indices], tuple[IntArray, int]]
+"""(first byte, bytes a token) of units in a region, by first slot, size and indices."""
 _TABLE = 1 << 16
 """Draws of the table of lengths; longer streams begin it again."""
 _STRIDE = 40503
@@ -37,6 +37,33 @@ _STRIDE = 40503
 _SIGMAS, _UNIT = 4.0, 64
 """Room for sparse entries: what _UNIT tokens have, and so many standard deviations (assumed: one
 stream in 30,000 fills it)."""
+
+
+class Parts(NamedTuple):
+    """Parts of units in reading order, int64 (n,): which tokens, of K or V or both (None), of one
+    KV head or of all (None). Runs of parts of different `group`, which never decreases, stay apart.
+    """
+
+    start: IntArray
+    """First slot of the unit."""
+    size: IntArray
+    """Its slots."""
+    low: IntArray
+    """First of the tokens, counted from the unit's first."""
+    tokens: IntArray
+    half: IntArray | int | None
+    head: IntArray | int | None
+    group: IntArray
+
+
+class Shape(NamedTuple):
+    """Of a layout: its order, and the sizes of dimensions and records."""
+
+    dims: tuple[str, ...]
+    halves: int
+    kv_heads: int
+    head_bytes: int
+    records: list[tuple[int, int]]
 
 
 class Apart(NamedTuple):
@@ -54,25 +81,28 @@ class Apart(NamedTuple):
         """Of K (or V)."""
         return kv_heads * self.room + self.scales
 
+    def records(self, kv_heads: int, head_bytes: int) -> list[tuple[int, int]]:
+        """(heads, bytes of each) of a token in each region: dense numbers, sparse entries unless
+        they are behind those, and scales."""
+        if self.behind:
+            return [(kv_heads, head_bytes + self.room), (1, self.scales)]
+        return [(kv_heads, head_bytes), (kv_heads, self.room), (1, self.scales)]
+
     def runs(
-        self, layout: KvLayout, parts: Parts, layer: int
+        self, shape: Shape, areas: list[Areas], parts: Parts, layer: int
     ) -> tuple[IntArray, IntArray, IntArray]:
         """(start, bytes, group) of parts in one layer, none empty: of each unit and stream the
-        dense numbers, then the sparse entries; after those of a group its scales."""
-        dense, sparse, scales = self._regions(layout)
-        row = _streams(layout, parts)
+        dense numbers, then the sparse entries; after those of a group its scales. areas: of
+        the regions of `records`."""
+        row = _streams(shape, parts)
         first, count, size = parts.low[row.part], parts.tokens[row.part], parts.size[row.part]
-        chosen: Indices = {"layer": layer, "kv": row.half, "head": row.head}
         unit = parts.start[row.part]
-        at, each = dense.areas(unit, size, chosen)
-        if self.behind:
-            together = each // (layout.head_bytes + self.room)  # heads of a token in the stream
-            each = together * layout.head_bytes
-            entries = at + size * each
-        else:
-            together = each // layout.head_bytes
-            entries = sparse.areas(unit, size, chosen)[0]
-        stream = (layer * layout.halves + row.half) * layout.kv_heads + row.head
+        chosen: Indices = {"layer": layer, "kv": row.half, "head": row.head}
+        at, record = areas[0](unit, size, chosen)
+        together = record // shape.records[0][1]  # heads of a token in the stream
+        each = together * shape.head_bytes
+        entries = at + size * each if self.behind else areas[1](unit, size, chosen)[0]
+        stream = (layer * shape.halves + row.half) * shape.kv_heads + row.head
         before = self._bytes(stream, first, together)
         length = self._bytes(stream, first + count, together) - before
         start = np.stack((at + first * each, entries + before), 1).ravel()
@@ -81,22 +111,13 @@ class Apart(NamedTuple):
         if self.scales:
             of = row.scaled
             chosen = {"layer": layer, "kv": row.half[of], "head": 0}
-            at, each = scales.areas(unit[of], size[of], chosen)
+            at, each = areas[-1](unit[of], size[of], chosen)
             start = np.concatenate((start, at + first[of] * each))
             many = np.concatenate((many, count[of] * each))
             group = np.concatenate((group, parts.group[row.part][of]))
         held = np.flatnonzero(many)
         held = held[np.argsort(group[held], kind="stable")]
         return start[held], many[held], group[held]
-
-    def _regions(self, layout: KvLayout) -> tuple[KvLayout, KvLayout, KvLayout]:
-        """Of dense numbers, sparse entries and scales, one above the other."""
-        plain = layout.plain(layout.base, layout.kv_heads, layout.head_bytes)
-        if self.behind:
-            plain = layout.plain(layout.base, layout.kv_heads, layout.head_bytes + self.room)
-        sparse = layout.plain(plain.base + plain.bytes, layout.kv_heads, self.room)
-        top = plain if self.behind else sparse
-        return plain, sparse, layout.plain(top.base + top.bytes, 1, self.scales)
 
     def _bytes(self, stream: IntArray, tokens: IntArray, together: int) -> IntArray:
         """Of the sparse entries of the first tokens of a unit in these streams; never more than
@@ -143,9 +164,9 @@ class _Streams(NamedTuple):
     scaled: IntArray
 
 
-def _streams(layout: KvLayout, parts: Parts) -> _Streams:
+def _streams(shape: Shape, parts: Parts) -> _Streams:
     """One for each head and half that has an area of its own, in the layout's order."""
-    dims = layout.dims
+    dims = shape.dims
     unit, token = dims.index("unit"), dims.index("token")
     inside = set(dims[token + 1 :])
     split = {"layer"} | {
@@ -157,8 +178,8 @@ def _streams(layout: KvLayout, parts: Parts) -> _Streams:
             "that no part of them is read alone; expected it before token"
         )
     index = {
-        "kv": _choices(parts.half, layout.halves, "kv" in inside),
-        "head": _choices(parts.head, layout.kv_heads, "head" in inside),
+        "kv": _choices(parts.half, shape.halves, "kv" in inside),
+        "head": _choices(parts.head, shape.kv_heads, "head" in inside),
     }
     every = {"part": np.arange(len(parts.start))} | {
         dim: np.arange(len(found)) for dim, found in index.items() if found is not None

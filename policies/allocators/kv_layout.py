@@ -32,7 +32,7 @@ from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.description.written import Also
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
-from policies.allocators.kv_apart import Apart, Indices, apart
+from policies.allocators.kv_apart import Apart, Areas, Indices, Parts, Shape, apart
 from policies.requests.requests import IntArray
 
 Dim = Literal["layer", "kv", "unit", "head", "token"]
@@ -106,23 +106,6 @@ class Extents(NamedTuple):
     size: IntArray
 
 
-class Parts(NamedTuple):
-    """Parts of units in reading order, int64 (n,): which tokens, of K or V or both (None), of one
-    KV head or of all (None). Runs of parts of different `group`, which never decreases, stay apart.
-    """
-
-    start: IntArray
-    """First slot of the unit."""
-    size: IntArray
-    """Its slots."""
-    low: IntArray
-    """First of the tokens, counted from the unit's first."""
-    tokens: IntArray
-    half: IntArray | int | None
-    head: IntArray | int | None
-    group: IntArray
-
-
 @dataclass(frozen=True)
 class KvLayout:
     """Addresses of the KV region (see the module). Sizes in bytes, `slots` in tokens."""
@@ -180,17 +163,25 @@ class KvLayout:
         """Byte runs of `parts` in one layer, none of which is empty, and the group of each; within
         a group in the layout's own order."""
         if self.apart is not None:
-            return _joined(*self.apart.runs(self, parts, layer))
+            records = self.apart.records(self.kv_heads, self.head_bytes)
+            shape = Shape(self.dims, self.halves, self.kv_heads, self.head_bytes, records)
+            return _joined(*self.apart.runs(shape, self._regions(records), parts, layer))
         walk = _Walk(self, {"layer": layer, "kv": parts.half, "head": parts.head})
         place = self.base + parts.start * walk.slot_bytes + walk.inside(parts.low, parts.size)
         start, size, part = walk.runs(place, parts)
         return _joined(start, size, parts.group[part])
 
-    def plain(self, base: int, kv_heads: int, head_bytes: int) -> KvLayout:
-        """The same order with nothing apart, of other sizes from another place on."""
-        return replace(self, base=base, kv_heads=kv_heads, head_bytes=head_bytes, apart=None)
+    def _regions(self, records: list[tuple[int, int]]) -> list[Areas]:
+        """Regions one above the other, each in the layout's order: (heads, bytes of each)."""
+        found: list[Areas] = []
+        base = self.base
+        for heads, size in records:
+            region = replace(self, base=base, kv_heads=heads, head_bytes=size, apart=None)
+            found.append(region._areas)
+            base += region.bytes
+        return found
 
-    def areas(self, start: IntArray, size: IntArray, index: Indices) -> tuple[IntArray, int]:
+    def _areas(self, start: IntArray, size: IntArray, index: Indices) -> tuple[IntArray, int]:
         """(first byte, bytes a token) of what units of `size` slots from slot `start` on have at
         these indices of the dimensions before the tokens."""
         before = self.dims[: self.dims.index("token")]
