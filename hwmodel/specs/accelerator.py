@@ -104,6 +104,12 @@ class Compute(Strict):
     fp4: FlopsPerSecond | None = None
     int8: FlopsPerSecond | None = None
     """Integer operations count as FLOPs."""
+    vector: FlopsPerSecond | None = None
+    """Operations outside matrix products, in which KV is quantised and converted back. None: fp32,
+    or a sixteenth of fp16 (assumed: so it is on an A100)."""
+    quantiser: Literal["cores", "dma"] = "cores"
+    """What quantises KV: the cores, beside the FLOPs of attention, or an engine in the DMA's path
+    that keeps up with the memory, so that it takes no time."""
     prefill_efficiency: Share
     decode_efficiency: Share
     overlap: Overlap
@@ -111,6 +117,14 @@ class Compute(Strict):
     all of it, `sum` none."""
     step_overhead: Nanoseconds
     layer_overhead: Nanoseconds
+
+    def quantising_s(self, stored: str) -> tuple[float, float]:
+        """Seconds to load and to store a number of KV in this format, beside its bytes."""
+        cost = number_format(stored).quantising
+        if self.quantiser == "dma":
+            return 0.0, 0.0
+        rate = self.vector or self.fp32 or self.fp16 / 16
+        return cost.load_ops / rate, cost.store_ops / rate
 
     def peak(self, stored: str) -> float:
         """FLOPs/s of matrix products in which one operand is stored in this format.

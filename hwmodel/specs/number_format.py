@@ -8,6 +8,7 @@ token and head. Scales lie in the stream: every read of the numbers reads them t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +19,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from hwmodel.description.description import DescriptionError, Document, Strict, find, load, names
+from hwmodel.specs.kv_format import KvStructure, Quantising
 
 Count = Annotated[int, Field(ge=1)]
 Bits = Annotated[int, Field(ge=0, le=4096)]
@@ -71,6 +73,10 @@ class NumberFormat(Strict):
     parts_in: Literal["all", "outer_and_thirds"] = "all"
     """Layers whose matrices `parts` applies to; `outer_and_thirds`: the first and the last eighth
     and every third between, llama.cpp's mixes."""
+    kv: KvStructure | None = None
+    """What KV has beside the numbers and scales of each head."""
+    quantising: Quantising = Quantising()
+    """Of KV, by cores; where `compute.quantiser` is `dma` it costs nothing."""
     compute: ComputeType = "fp16"
     """Type of the matrix products with such weights where the device has a peak for it; else
     elements are converted to fp16 as they are loaded."""
@@ -85,6 +91,8 @@ class NumberFormat(Strict):
             raise ValueError("scales: blocks of several rows have theirs beside")
         if "kv" in self.stores and (self.tensor_bits or self.scales == "beside"):
             raise ValueError("scales: those of KV are inline, beside their vector")
+        if "kv" not in self.stores and (self.kv or self.quantising != Quantising()):
+            raise ValueError("stores: expected kv beside kv and quantising")
         for part, name in self.parts.items():
             try:
                 find("formats", name)
@@ -123,6 +131,20 @@ class NumberFormat(Strict):
                 path="kv",
             )
         return bits // 8
+
+    def apart_bytes(self, width: int) -> float:
+        """Mean bytes of K (or V) of a token beside `vector_bytes` of its heads, `width` numbers in
+        all: scales in whole bytes, and sparse entries."""
+        if self.kv is None:
+            return 0.0
+        return math.ceil(self.kv.scale_bits(width) / 8) + self.kv.sparse_bits(width) / 8
+
+    def effective_bits(self, heads: int, head_dim: int) -> float:
+        """Mean bits of a number of K or V of so many heads, with all that belongs to it."""
+        width = heads * head_dim
+        inline = 8 * heads * self.vector_bytes(head_dim)
+        apart = 0.0 if self.kv is None else self.kv.scale_bits(width) + self.kv.sparse_bits(width)
+        return (inline + apart) / width
 
     def part(self, part: Part) -> NumberFormat:
         """The format of a part that is not the format's own, or this one."""

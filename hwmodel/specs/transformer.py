@@ -293,19 +293,20 @@ class TransformerSpec(Strict):
 
     @property
     def kv_head_bytes(self) -> int:
-        """K (or V), or the latent, of one token in one head of one layer, scales included. Raises
-        DescriptionError where the format does not divide it."""
+        """K (or V), or the latent, of one token in one head of one layer, with the scales of its
+        blocks. Raises DescriptionError where the format does not divide it."""
         return number_format(self.kv).vector_bytes(self.head_dim)
 
     @property
     def kv_half_bytes(self) -> int:
-        """K (or V), or the latent, of one token in one layer."""
+        """K (or V), or the latent, of one token in one layer, without what lies apart."""
         return self.kv_heads * self.kv_head_bytes
 
     @property
     def kv_layer_bytes(self) -> int:
-        """K and V, or the latent, of one token in one layer."""
-        return self.attention.halves * self.kv_half_bytes
+        """K and V, or the latent, of one token in one layer; the mean where it varies."""
+        apart = number_format(self.kv).apart_bytes(self.kv_heads * self.head_dim)
+        return round(self.attention.halves * (self.kv_half_bytes + apart))
 
     @property
     def kv_token_bytes(self) -> int:

@@ -21,7 +21,7 @@ reservations instead of blocks it is the layout of systems before paging.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -32,6 +32,7 @@ from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.description.written import Also
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.kv_apart import Apart, Areas, Indices, Parts, Shape, apart
 from policies.allocators.kv_groups import KvGroups
 from policies.requests.requests import IntArray
 
@@ -106,23 +107,6 @@ class Extents(NamedTuple):
     size: IntArray
 
 
-class Parts(NamedTuple):
-    """Parts of units in reading order, int64 (n,): which tokens, of K or V or both (None), of one
-    KV head or of all (None). Runs of parts of different `group`, which never decreases, stay apart.
-    """
-
-    start: IntArray
-    """First slot of the unit."""
-    size: IntArray
-    """Its slots."""
-    low: IntArray
-    """First of the tokens, counted from the unit's first."""
-    tokens: IntArray
-    half: IntArray | int | None
-    head: IntArray | int | None
-    group: IntArray
-
-
 @dataclass(frozen=True)
 class KvLayout:
     """Addresses of the KV region (see the module). Sizes in bytes, `slots` in tokens."""
@@ -138,16 +122,19 @@ class KvLayout:
     groups: KvGroups | None = None
     """Of the layers, where some have a sliding window; then `layers` are those of a group, and a
     slot is a token in them."""
+    apart: Apart | None = None
+    """What the format has beside the numbers of each head."""
 
     @property
     def half_bytes(self) -> int:
-        """K (or V), or the latent, of one token in one layer."""
+        """K (or V), or the latent, of one token in one layer, without what lies apart."""
         return self.kv_heads * self.head_bytes
 
     @property
     def token_bytes(self) -> int:
-        """K and V of one slot."""
-        return self.halves * self.layers * self.half_bytes
+        """K and V of one slot, with room for what varies."""
+        beside = 0 if self.apart is None else self.apart.token_bytes(self.kv_heads)
+        return self.halves * self.layers * (self.half_bytes + beside)
 
     @property
     def parts(self) -> int:
@@ -217,10 +204,32 @@ class KvLayout:
     def runs(self, parts: Parts, layer: int) -> tuple[Extents, IntArray]:
         """Byte runs of `parts` in one layer, none of which is empty, and the group of each; within
         a group in the layout's own order."""
+        if self.apart is not None:
+            records = self.apart.records(self.kv_heads, self.head_bytes)
+            shape = Shape(self.dims, self.halves, self.kv_heads, self.head_bytes, records)
+            return _joined(*self.apart.runs(shape, self._regions(records), parts, layer))
         walk = _Walk(self, {"layer": layer, "kv": parts.half, "head": parts.head})
         place = self.base + parts.start * walk.slot_bytes + walk.inside(parts.low, parts.size)
         start, size, part = walk.runs(place, parts)
         return _joined(start, size, parts.group[part])
+
+    def _regions(self, records: list[tuple[int, int]]) -> list[Areas]:
+        """Regions one above the other, each in the layout's order: (heads, bytes of each)."""
+        found: list[Areas] = []
+        base = self.base
+        for heads, size in records:
+            region = replace(self, base=base, kv_heads=heads, head_bytes=size, apart=None)
+            found.append(region._areas)
+            base += region.bytes
+        return found
+
+    def _areas(self, start: IntArray, size: IntArray, index: Indices) -> tuple[IntArray, int]:
+        """(first byte, bytes a token) of what units of `size` slots from slot `start` on have at
+        these indices of the dimensions before the tokens."""
+        before = self.dims[: self.dims.index("token")]
+        walk = _Walk(self, {dim: index[dim] if dim in before else None for dim in index})
+        place = self.base + start * walk.slot_bytes + walk.inside(np.zeros_like(size), size)
+        return place, walk.token_bytes
 
 
 class _Walk:
@@ -340,9 +349,18 @@ def kv_layout(
             f"{model.name} has sliding-window layers of {model.window.tokens} tokens, whose KV is "
             "modelled in serving only; window: null has full attention in every layer"
         )
-    slot_bytes = layers * model.kv_layer_bytes
     base = -(-model.weight_bytes // KV_ALIGN_BYTES) * KV_ALIGN_BYTES
     budget = int(device.capacity_bytes * gpu_memory_utilization) - kept_bytes
+    halves, beside = model.attention.halves, apart(model)
+    if groups is not None and beside is not None:
+        raise DescriptionError(
+            f"{model.name} has sliding windows, and KV with parts that lie apart; a model has one "
+            "or the other: window: null, or another format of KV"
+        )
+    one = KvLayout(
+        base, 1, layers, model.kv_heads, model.kv_head_bytes, dims, halves, groups, beside
+    )
+    slot_bytes = one.token_bytes
     slots = max(budget - base, 0) // slot_bytes
     slots -= slots % SLOT_ALIGN_TOKENS
     if tokens is not None:
@@ -356,10 +374,7 @@ def kv_layout(
         raise DescriptionError(
             f"{device.name} is too small for {model.name}: the weights take {model.weight_bytes} B "
             f"of {budget} B ({gpu_memory_utilization:g} of {device.capacity_bytes} B"
-            f"{f', less {kept_bytes} B for others' if kept_bytes else ''}), and nothing "
-            f"is left for the KV of {SLOT_ALIGN_TOKENS} tokens, {parts * slot_bytes} B each"
+            f"{f', less {kept_bytes} B for activations and the like' if kept_bytes else ''}), and "
+            f"nothing is left for the KV of {SLOT_ALIGN_TOKENS} tokens, {parts * slot_bytes} B each"
         )
-    return KvLayout(
-        base, slots, layers, model.kv_heads, model.kv_head_bytes, dims, model.attention.halves,
-        groups,
-    )  # fmt: skip
+    return replace(one, slots=slots)

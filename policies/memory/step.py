@@ -14,6 +14,9 @@ overlap (`max`), not (`sum`) or in part. Williams et al. 2009, "Roofline".
 Where grouped query heads read their KV head each for itself (`work.grouped: false`), reads come so
 many times over.
 
+Where the cores quantise KV, the operations of loading and storing its numbers add to the FLOPs of
+attention (assumed: in the same kernel, so that memory may hide them).
+
 A kernel that looks blocks up may slow the decode attention down by a factor (`slowdown`).
 
 Latent attention reads its latents once and, where a phase has it unabsorbed, makes K and V of all
@@ -138,6 +141,9 @@ class StepModel:
         chunk = model.attending("prefill")
         self._chunk_flops = chunk.pair * rate / other
         self._made_flops, self._chunk_made_flops = model.attending("decode").stored, chunk.stored
+        numbers = model.layers * model.attention.halves * model.kv_heads * model.head_dim
+        each = (0.0, 0.0) if "compute" in free else compute.quantising_s(model.kv)
+        self._load_s, self._store_s = (numbers * seconds for seconds in each)
         self._copied_bytes = 0 if "copies" in free else 2 * self._kv_bytes
         if "weights" in free:
             self._all_weight_bytes, self._experts = 0, None
@@ -168,6 +174,8 @@ class StepModel:
         attended = (context + (step.common + decode)) * self._attention_flops / self._decode_flops
         if self._made_flops:
             attended = attended + context * self._made_flops / self._decode_flops
+        if self._load_s:
+            attended = attended + context * self._repeats * self._load_s + decode * self._store_s
         # read the context, write a token each
         moved_bytes = context * (self._repeats * self._kv_bytes) + decode * self._kv_bytes
         memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
@@ -259,9 +267,11 @@ class StepModel:
             return pairs_s, (read * self._repeats + written) * self._kv_bytes
         pairs = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in chunks)
         stored = sum(chunk.start for chunk in chunks)
-        moved = (stored * self._repeats + sum(chunk.tokens for chunk in chunks)) * self._kv_bytes
+        tokens = sum(chunk.tokens for chunk in chunks)
+        moved = (stored * self._repeats + tokens) * self._kv_bytes
         flops = pairs * self._chunk_flops + stored * self._chunk_made_flops
-        return flops / self._prefill_flops, moved
+        converted_s = stored * self._repeats * self._load_s + tokens * self._store_s
+        return flops / self._prefill_flops + converted_s, moved
 
     def _computes(self, compute_s: float, moved_bytes: int | float, efficiency: float) -> bool:
         """Whether the FLOPs of a phase take longer than its bytes."""

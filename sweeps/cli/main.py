@@ -63,6 +63,7 @@ app.command()(size)
 for _name, _command in memory_commands.COMMANDS.items():
     app.command(_name)(_command)
 app.command("models")(model_commands.models)
+app.command("kv-formats")(model_commands.kv_formats)
 app.add_typer(model_commands.app, name="model")
 app.add_typer(device_command.app, name="device")
 app.command()(explain)

@@ -31,6 +31,26 @@ def models(
         show(found)
 
 
+def kv_formats(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Shipped, or a YAML file.")],
+    devices: Annotated[
+        list[str] | None, typer.Option("--device", help="Where sequences may fit; several times.")
+    ] = None,
+    tokens: Annotated[int, typer.Option("--tokens", min=1, help="Of each sequence.")] = 2048,
+    json: Json = False,
+    overrides: Set = None,
+) -> None:
+    """List KV formats with bits, bytes of a token, and the sequences that fit devices."""
+    from sweeps.cli.kv_table import facts, show
+    from sweeps.render.screen import print_json
+
+    found = facts(model, devices or [], tokens, overrides or [])
+    if json:
+        print_json(found)
+    else:
+        show(found)
+
+
 @app.callback()
 def _model() -> None:
     """Model descriptions."""

@@ -55,7 +55,7 @@ def test_a_cache_and_a_scratchpad_change_traffic_under_different_rules() -> None
 
 
 def test_every_class_of_memory_ships() -> None:
-    devices = [load_device(name) for name in names("accelerators")[::6]]
     assert len(names("accelerators")) >= 25
-    assert {device.given is None for device in devices} == {True, False}
+    given = load_device("l40s").given is not None, load_device("h200").given is not None
+    assert given == (True, False)
     assert all(device.accelerator and device.accelerator.bus for device in devices)

@@ -107,7 +107,7 @@ def test_a_workload_says_so() -> None:
 
 
 def test_what_does_not_go_with_it_is_refused() -> None:
-    with pytest.raises(DescriptionError, match="closed arrivals need one card"):
+    with pytest.raises(DescriptionError, match="closed arrivals and sessions need one card"):
         run(4096, closed(10, 2), cluster={"cards": 2})
     with pytest.raises(ValueError, match="first requests"):
         closed(10, 2)[5:]

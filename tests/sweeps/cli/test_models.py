@@ -77,3 +77,19 @@ def test_mistakes_of_an_import_are_one_line(
 def test_kv_reads_refuse_windows_which_serving_has(tmp_path: Path) -> None:
     message = "mistral-7b-v0.1 has sliding-window layers of 4096 tokens"
     assert message in refusal("run", "kv-dma", "--set", "model=mistral-7b-v0.1", cwd=tmp_path)
+
+
+def test_kv_formats_lists_what_fits_and_who_overtakes(tmp_path: Path) -> None:
+    devices = ("--device", "oaken-hbm", "--device", "oaken-lpddr")
+    done = bankwise("kv-formats", "llama-2-7b", *devices, "--json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    rows = {each["format"]: each for each in found["formats"]}
+    assert rows["oaken"]["sequences"] == {"oaken-hbm": 205, "oaken-lpddr": 749}
+    assert rows["oaken"]["layer_bytes_a_token"] == 4939
+    assert rows["oaken"]["half_empty_page_bytes"]["4096"] == 8 << 20
+    assert round(found["crossovers"][0]["weight_bytes"] / 1e9, 1) == 43.8
+    shown = bankwise("kv-formats", "llama-2-7b", *devices, cwd=tmp_path).stdout
+    assert "oaken-lpddr leads oaken-hbm where weights exceed 43.8 GB" in shown
+    assert "did you mean 'oaken-hbm'" in refusal(
+        "kv-formats", "llama-2-7b", "--device", "oaken-hb", cwd=tmp_path
+    )

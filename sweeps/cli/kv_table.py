@@ -1,0 +1,70 @@
+"""What KV formats take: bits, bytes a token, and the sequences that fit beside the weights."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+from hwmodel.specs.device import load_device
+from hwmodel.specs.kv_fit import Supply, crossover_bytes, half_empty_bytes, kv_token_bits, sequences
+from hwmodel.specs.number_format import FormatOf, number_format
+from hwmodel.specs.transformer import load_model
+from sweeps.render.screen import print_table
+
+PAGES = (4 << 10, 64 << 10)
+
+
+def facts(model: str, devices: list[str], tokens: int, overrides: list[str]) -> dict[str, Any]:
+    """Of every shipped KV format with this model. Raises DescriptionError."""
+    spec = load_model(model, overrides)
+    found = [load_device(name) for name in devices]
+    memories = {each.name: Supply(each.capacity_bytes, each.peak_gbps * 1e9) for each in found}
+    rows = []
+    for name in FormatOf("kv").known():
+        stored = spec.stored_as(None, name)
+        rows.append({
+            "format": name,
+            "bits": number_format(name).effective_bits(spec.kv_heads, spec.head_dim),
+            "layer_bytes_a_token": stored.kv_layer_bytes,
+            "bytes_a_token": kv_token_bits(stored) / 8,
+            "half_empty_page_bytes": {size: half_empty_bytes(stored, size) for size in PAGES},
+            "sequences": {
+                where: sequences(stored, memory.capacity, tokens)
+                for where, memory in memories.items()
+            },
+        })  # fmt: skip
+    pairs = []
+    for pair in combinations(sorted(memories, key=lambda name: -memories[name].capacity), 2):
+        large, fast = (memories[name] for name in pair)
+        if fast.bandwidth > large.bandwidth:
+            pairs.append({"of": pair, "weight_bytes": crossover_bytes(large, fast)})
+    return {
+        "model": spec.name, "weight_bytes": spec.weight_bytes, "tokens": tokens, "formats": rows,
+        "crossovers": pairs,
+    }  # fmt: skip
+
+
+def show(found: dict[str, Any]) -> None:
+    """A line a format, and where a larger memory overtakes a faster one."""
+    places = list(found["formats"][0]["sequences"])
+    columns = ["KV", "bits", "B a token, layer", "KiB a token", *(f"fit {name}" for name in places)]
+    columns += [f"half-empty {size >> 10} KiB, MiB" for size in PAGES]
+    rows = [
+        [
+            each["format"], f"{each['bits']:.2f}", f"{each['layer_bytes_a_token']:,}",
+            f"{each['bytes_a_token'] / 1024:,.1f}", *(str(each["sequences"][p]) for p in places),
+            *(f"{size / 2**20:g}" for size in each["half_empty_page_bytes"].values()),
+        ]
+        for each in found["formats"]
+    ]  # fmt: skip
+    print_table(columns, rows)
+    print(
+        f"\n{found['model']}: {found['weight_bytes'] / 1e9:.1f} GB of weights. fit: sequences of"
+        f" {found['tokens']:,} tokens in all of the memory.\nhalf-empty: open pages of a sequence,"
+        " each head, K and V, dense and sparse on their own."
+    )
+    for each in found["crossovers"]:
+        print(
+            f"Full of KV and bound by bandwidth, {each['of'][0]} leads {each['of'][1]} where"
+            f" weights exceed {each['weight_bytes'] / 1e9:.1f} GB."
+        )
