@@ -14,10 +14,12 @@ from policies.allocators.orca import OrcaAllocator
 from policies.allocators.paged import PagedAllocator
 from policies.allocators.s3 import S3Allocator
 from policies.allocators.static import StaticAllocator
+from policies.allocators.vattention import VattentionAllocator
 
 POLICIES: dict[str, type[Allocator]] = {
     "static": StaticAllocator, "paged": PagedAllocator, "odma": OdmaAllocator,
     "orca": OrcaAllocator, "s3": S3Allocator, "oracle": OracleAllocator, "ideal": IdealAllocator,
+    "vattention": VattentionAllocator,
 }  # fmt: skip
 
 

@@ -312,7 +312,7 @@ def build_replica(
     steps = StepModel(
         device, part, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free
     )
-    memory = memory_model(spec.memory, device, part, layout, seed, simulate, routing)
+    memory = memory_model(spec.memory, device, part, layout, seed, simulate, routing, allocator)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)
 
 

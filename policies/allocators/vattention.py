@@ -1,0 +1,274 @@
+"""vAttention: contiguous virtual addresses over physical frames that are mapped as requests grow
+(Prabhu et al. 2024, arXiv 2405.04437; microsoft/vattention).
+
+K and V of each layer are a virtual tensor with a place for each request id, as long as the longest
+context. Physical memory is a pool of groups of frames, one for each tensor, last in first out. A
+request takes a free id, and a group is mapped behind its last one whenever it has filled that. A
+finished request's groups stay mapped to its id, for the next request that takes it (deferred
+reclaim); they count as free, since they are unmapped when others need them. When no group is left,
+a request is preempted.
+
+With `slicing` K and V are two tensors with all layers of a token side by side: groups of two frames
+and as many times fewer tokens, so less waste; a layer is read in strides.
+
+A frame holds whole tokens: bytes over (KV heads x head dimension x bytes), rounded down as in the
+code. What lies on a frame has the device's real addresses: those of the KV layout, frame by frame
+(assumed: the driver's choice of frames is not public).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.units import Nanoseconds
+from hwmodel.kernel.stream import Frames
+from hwmodel.specs.translation import Frame
+from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
+from policies.allocators.capabilities import Maps, OnDemand, Reports
+from policies.allocators.kv_layout import LAYOUTS, Dims, KvLayout, Units
+from policies.requests.requests import FloatArray, IntArray
+
+SLICED: Dims = ("kv", "unit", "token", "layer", "head")
+"""Two tensors, with all layers of a token side by side."""
+LOW = 0.1
+"""Share of the frames below which `reclaim: low` takes back what is mapped to free ids (paper)."""
+
+
+class VattentionOptions(PolicyOptions):
+    """Options of `vattention`."""
+
+    name: Literal["vattention"] = "vattention"
+    frame: Frame = 64 << 10
+    """64 (the paper's default), 128 or 256 KiB with the authors' driver, 2 MiB with NVIDIA's."""
+    slicing: bool = False
+    """All layers of a token side by side in one tensor ("megacache")."""
+    reclaim: Literal["demand", "low"] = "demand"
+    """When groups of free ids are unmapped: when a request finds none in the pool, highest id first
+    (the code, with which the published figures were measured), or as soon as the pool holds less
+    than a tenth of all (the paper). Unmapping takes no time (assumed)."""
+    growth: Literal["background", "synchronous"] = "background"
+    """`background`: the frames that decoding requests need are mapped during the step before; what
+    takes longer than a step delays it. Prompts wait for theirs (assumed). `synchronous`: so does
+    every step."""
+    map_cost: Nanoseconds = 40_000.0
+    """To map a frame and grant access to it (paper: about 40 us)."""
+
+
+class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
+    """`_groups[id]`: groups mapped to each request id, in token order. `block`: tokens in a group.
+    Raises DescriptionError for a layout that is not of whole tensors, and where no group fits."""
+
+    Options = VattentionOptions
+    reading = (
+        "frames of 64 KiB mapped in the background, freed ones left to the next request (Prabhu et "
+        "al. 2024)"
+    )
+    options: VattentionOptions
+
+    def __init__(
+        self, layout: KvLayout, requests: int, limits: Limits, options: VattentionOptions
+    ) -> None:
+        if layout.dims != LAYOUTS["layer_kv_token"]:
+            raise DescriptionError(
+                "kv_layout: policy vattention has tensors of its own; expected layer_kv_token"
+            )
+        inside = layout.layers if options.slicing else 1
+        self.tensors = layout.halves * layout.layers // inside
+        self.block = options.frame // (inside * layout.half_bytes)
+        groups = layout.bytes // (self.tensors * options.frame)
+        if not self.block or not groups:
+            raise DescriptionError(
+                f"policy.frame: {self.tensors} frames of {options.frame} B, one a tensor, do not "
+                f"fit the KV region of {layout.bytes} B, or hold no token"
+            )
+        dims = SLICED if options.slicing else layout.dims
+        own = replace(layout, slots=groups * self.block, dims=dims)
+        super().__init__(own, requests, limits, options)
+        self.frame_bytes = options.frame
+        self._pool = list(range(groups - 1, -1, -1))
+        self._groups: list[list[int]] = []
+        self._free_ids: set[int] = set()
+        self._id = np.full(requests, -1, np.int64)
+        self._virtual = np.zeros(groups, np.int64)
+        """Where each group that is mapped lies: its id times `_span`, and its number there."""
+        self._span = -(-max(limits.max_model_len, self.slots) // self.block)
+        self._low = int(LOW * groups) if options.reclaim == "low" else 0
+        self._begun = np.zeros(requests, np.int64)
+        """Groups that were mapped already when a resident came."""
+        self._now = self._behind = 0
+        """Groups mapped since the last `stalls` or `charged`: waited for, or behind a step."""
+        self._mapped = self._found = 0
+
+    @property
+    def free_slots(self) -> int:
+        return self.slots - self.reserved_total
+
+    @property
+    def largest_hole(self) -> int:
+        return self.free_slots
+
+    @property
+    def fragmentation(self) -> float:
+        return 0.0  # any group serves any request
+
+    def needs(
+        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
+    ) -> IntArray:
+        needed: IntArray = -(-(prompt + samples * (output - 1)) // self.block) * self.block
+        return needed
+
+    def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
+        return tokens <= self.free_slots
+
+    def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
+        if self.resident[request]:
+            raise ValueError(f"request {request} already holds memory")
+        if not self.fits(tokens):
+            return False
+        wanted = -(-tokens // self.block)
+        chosen = self._fitting_id(wanted)
+        found = len(self._groups[chosen])
+        self._id[request], self._begun[request] = chosen, found
+        self._admit(request, found * self.block, 0, demand.samples)
+        self._found += min(found, wanted)
+        return self.grow(request, tokens)
+
+    def grow(self, request: int, tokens: int) -> bool:
+        self._require(request)
+        stored = int(self.stored[request]) + tokens
+        lacking = -(-stored // self.block) - int(self.reserved[request]) // self.block
+        if lacking * self.block > self.free_slots:
+            return False
+        for _ in range(lacking):
+            self._map(request)
+        self._now += max(lacking, 0)
+        self.stored[request] = stored
+        return True
+
+    def release(self, request: int) -> int:
+        self._require(request)
+        self._free_ids.add(int(self._id[request]))
+        held = self._dismiss(request)
+        self._keep_low()
+        return held
+
+    def units(self, request: int) -> Units:
+        self._require(request)
+        start = np.array(self._groups[self._id[request]], np.int64) * self.block
+        first = np.arange(len(start)) * self.block
+        tokens = np.clip(self.stored[request] - first, 0, self.block)
+        return Units(start, tokens, np.full(len(start), self.block, np.int64))
+
+    def headroom(self, requests: IntArray, limit: int) -> int:
+        low, high = 0, limit
+        free = self.free_slots // self.block
+        while low < high:
+            rounds = (low + high + 1) // 2
+            low, high = (rounds, high) if self._lacking(requests, rounds).sum() <= free else (
+                low, rounds - 1
+            )  # fmt: skip
+        return low
+
+    def advance(self, requests: IntArray, rounds: int) -> None:
+        turn, _ = self._growth(requests, rounds)
+        for place in turn.tolist():
+            self._map(int(requests[place]))
+        self._behind += len(turn)
+        self.stored[requests] += rounds * self.width[requests]
+
+    def grown(self, requests: IntArray, rounds: int) -> IntArray:
+        left = np.arange(rounds - 1, -1, -1)[:, None] * self.width[requests]
+        groups = -(-(self.stored[requests] - left) // self.block)
+        held = np.maximum(groups, self._begun[requests])
+        fewer: IntArray = (self.reserved[requests] - held * self.block).sum(axis=1)
+        return fewer
+
+    def stalls(self, requests: IntArray, steps_s: FloatArray) -> FloatArray:
+        behind = np.zeros(len(steps_s))
+        if len(steps_s) > 1:
+            behind[1:] = np.bincount(
+                self._growth(requests, len(steps_s) - 1)[1], minlength=len(steps_s) - 1
+            )
+        behind[0] += self._behind
+        seconds = self.tensors * self.options.map_cost * 1e-9
+        waited = behind * seconds
+        if self.options.growth == "background":
+            waited = np.maximum(waited - steps_s, 0)
+        waited[0] += self._now * seconds
+        return waited
+
+    def charged(self) -> None:
+        self._now = self._behind = 0
+
+    def frames(self) -> Frames:
+        plane = np.arange(self.tensors)[:, None] * (self._span * (len(self._groups) + 1))
+        size = self.layout.bytes // (self.tensors * len(self._virtual))
+        return Frames(self.layout.base, size, (plane + self._virtual).ravel())
+
+    def report(self) -> dict[str, Any]:
+        """Frames mapped, and the share of those that requests needed for their prompts and found
+        mapped."""
+        mapped = self._mapped * self.tensors
+        found = self._found / max(self._found + self._mapped, 1)
+        return {"mapped_frames": float(mapped), "found_mapped_share": found}
+
+    def _lacking(self, requests: IntArray, rounds: int) -> IntArray:
+        """Groups that each of `requests` lacks to store `rounds` tokens more a sample."""
+        stored = self.stored[requests] + rounds * self.width[requests]
+        lacking: IntArray = -(-stored // self.block) - self.reserved[requests] // self.block
+        return np.maximum(lacking, 0)
+
+    def _growth(self, requests: IntArray, rounds: int) -> tuple[IntArray, IntArray]:
+        """(place in `requests`, round) of each group that they need in `rounds` rounds, in
+        order."""
+        lacking = self._lacking(requests, rounds)
+        place = np.repeat(np.arange(len(requests)), lacking)
+        nth = np.arange(len(place)) - np.repeat(np.cumsum(lacking) - lacking, lacking)
+        who = requests[place]
+        first = self.reserved[who] + nth * self.block  # token that the group is needed for
+        when = (first - self.stored[who]) // self.width[who]
+        order = np.lexsort((nth, place, when))
+        return place[order], when[order]
+
+    def _map(self, request: int) -> None:
+        """A group more for a request; there is one."""
+        chosen = int(self._id[request])
+        if not self._pool:
+            self._reclaim()
+        group = self._pool.pop()
+        self._virtual[group] = chosen * self._span + len(self._groups[chosen])
+        self._groups[chosen].append(group)
+        self._mapped += 1
+        self.reserved[request] += self.block
+        self.reserved_total += self.block
+        self._keep_low()
+
+    def _keep_low(self) -> None:
+        while len(self._pool) < self._low and self._reclaim():
+            pass
+
+    def _reclaim(self) -> bool:
+        """Unmap the last group of the highest free id that has one; whether there was any."""
+        chosen = max((each for each in self._free_ids if self._groups[each]), default=-1)
+        if chosen >= 0:
+            self._pool.append(self._groups[chosen].pop())
+        return chosen >= 0
+
+    def _fitting_id(self, wanted: int) -> int:
+        """A free id: of those with so many groups the one with the fewest, else the one with the
+        most; a new one where none is free."""
+        if not self._free_ids:
+            self._groups.append([])
+            return len(self._groups) - 1
+
+        def fit(chosen: int) -> tuple[bool, int, int]:
+            have = len(self._groups[chosen])
+            return have < wanted, have if have >= wanted else -have, chosen
+
+        chosen = min(self._free_ids, key=fit)
+        self._free_ids.remove(chosen)
+        return chosen
