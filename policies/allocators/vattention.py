@@ -5,8 +5,9 @@ K and V of each layer are a virtual tensor with a place for each request id, as 
 context. Physical memory is a pool of groups of frames, one for each tensor, last in first out. A
 request takes a free id, and a group is mapped behind its last one whenever it has filled that. A
 finished request's groups stay mapped to its id, for the next request that takes it (deferred
-reclaim); they count as free, since they are unmapped when others need them. When no group is left,
-a request is preempted.
+reclaim). Groups without a token count as free, since they are unmapped when others need them, also
+those of an id that a shorter request has taken over (assumed). When no group is left, a request is
+preempted.
 
 With `slicing` K and V are two tensors with all layers of a token side by side: groups of two frames
 and as many times fewer tokens, so less waste; a layer is read in strides.
@@ -18,6 +19,7 @@ code. What lies on a frame has the device's real addresses: those of the KV layo
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -35,7 +37,7 @@ from policies.requests.requests import FloatArray, IntArray
 SLICED: Dims = ("kv", "unit", "token", "layer", "head")
 """Two tensors, with all layers of a token side by side."""
 LOW = 0.1
-"""Share of the frames below which `reclaim: low` takes back what is mapped to free ids (paper)."""
+"""Share of the frames that `reclaim: low` keeps unmapped (paper)."""
 
 
 class VattentionOptions(PolicyOptions):
@@ -47,9 +49,9 @@ class VattentionOptions(PolicyOptions):
     slicing: bool = False
     """All layers of a token side by side in one tensor ("megacache")."""
     reclaim: Literal["demand", "low"] = "demand"
-    """When groups of free ids are unmapped: when a request finds none in the pool, highest id first
-    (the code, with which the published figures were measured), or as soon as the pool holds less
-    than a tenth of all (the paper). Unmapping takes no time (assumed)."""
+    """When groups without tokens are unmapped, highest id first: when a request finds none in the
+    pool (the code, with which the published figures were measured), or as soon as the pool holds
+    less than a tenth of all (the paper). Unmapping takes no time (assumed)."""
     growth: Literal["background", "synchronous"] = "background"
     """`background`: the frames that decoding requests need are mapped during the step before; what
     takes longer than a step delays it. Prompts wait for theirs (assumed). `synchronous`: so does
@@ -59,8 +61,9 @@ class VattentionOptions(PolicyOptions):
 
 
 class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
-    """`_groups[id]`: groups mapped to each request id, in token order. `block`: tokens in a group.
-    Raises DescriptionError for a layout that is not of whole tensors, and where no group fits."""
+    """`_groups[id]`: groups mapped to each request id, in token order, the first `_needed[id]` of
+    which hold tokens. `block`: tokens in a group. Raises DescriptionError for a layout that is not
+    of whole tensors, and where no group fits."""
 
     Options = VattentionOptions
     reading = (
@@ -91,17 +94,18 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         self.frame_bytes = options.frame
         self._pool = list(range(groups - 1, -1, -1))
         self._groups: list[list[int]] = []
+        self._needed: list[int] = []
+        self._spare: list[int] = []
+        """Ids that may have more groups than they need, negative: a heap, the highest first."""
         self._free_ids: set[int] = set()
         self._id = np.full(requests, -1, np.int64)
         self._virtual = np.zeros(groups, np.int64)
         """Where each group that is mapped lies: its id times `_span`, and its number there."""
         self._span = -(-max(limits.max_model_len, self.slots) // self.block)
         self._low = int(LOW * groups) if options.reclaim == "low" else 0
-        self._begun = np.zeros(requests, np.int64)
-        """Groups that were mapped already when a resident came."""
         self._now = self._behind = 0
-        """Groups mapped since the last `stalls` or `charged`: waited for, or behind a step."""
-        self._mapped = self._found = 0
+        """Groups mapped since `charged`: waited for, or behind a step."""
+        self._mapped = self._taken = 0
 
     @property
     def free_slots(self) -> int:
@@ -129,12 +133,8 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
             raise ValueError(f"request {request} already holds memory")
         if not self.fits(tokens):
             return False
-        wanted = -(-tokens // self.block)
-        chosen = self._fitting_id(wanted)
-        found = len(self._groups[chosen])
-        self._id[request], self._begun[request] = chosen, found
-        self._admit(request, found * self.block, 0, demand.samples)
-        self._found += min(found, wanted)
+        self._id[request] = self._fitting_id(-(-tokens // self.block))
+        self._admit(request, 0, 0, demand.samples)
         return self.grow(request, tokens)
 
     def grow(self, request: int, tokens: int) -> bool:
@@ -143,24 +143,24 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         lacking = -(-stored // self.block) - int(self.reserved[request]) // self.block
         if lacking * self.block > self.free_slots:
             return False
-        for _ in range(lacking):
-            self._map(request)
-        self._now += max(lacking, 0)
+        self._now += sum(self._take(request) for _ in range(lacking))
         self.stored[request] = stored
         return True
 
     def release(self, request: int) -> int:
         self._require(request)
-        self._free_ids.add(int(self._id[request]))
-        held = self._dismiss(request)
+        left = int(self._id[request])
+        self._needed[left] = 0
+        self._free_ids.add(left)
+        heapq.heappush(self._spare, -left)
         self._keep_low()
-        return held
+        return self._dismiss(request)
 
     def units(self, request: int) -> Units:
         self._require(request)
-        start = np.array(self._groups[self._id[request]], np.int64) * self.block
-        first = np.arange(len(start)) * self.block
-        tokens = np.clip(self.stored[request] - first, 0, self.block)
+        held = int(self._id[request])
+        start = np.array(self._groups[held][: self._needed[held]], np.int64) * self.block
+        tokens = np.clip(self.stored[request] - np.arange(len(start)) * self.block, 0, self.block)
         return Units(start, tokens, np.full(len(start), self.block, np.int64))
 
     def headroom(self, requests: IntArray, limit: int) -> int:
@@ -168,32 +168,28 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         free = self.free_slots // self.block
         while low < high:
             rounds = (low + high + 1) // 2
-            low, high = (rounds, high) if self._lacking(requests, rounds).sum() <= free else (
-                low, rounds - 1
-            )  # fmt: skip
+            fits = self._lacking(requests, rounds).sum() <= free
+            low, high = (rounds, high) if fits else (low, rounds - 1)
         return low
 
     def advance(self, requests: IntArray, rounds: int) -> None:
-        turn, _ = self._growth(requests, rounds)
-        for place in turn.tolist():
-            self._map(int(requests[place]))
-        self._behind += len(turn)
+        who, _, _ = self._growth(requests, rounds)
+        self._behind += sum(self._take(request) for request in who.tolist())
         self.stored[requests] += rounds * self.width[requests]
 
     def grown(self, requests: IntArray, rounds: int) -> IntArray:
         left = np.arange(rounds - 1, -1, -1)[:, None] * self.width[requests]
-        groups = -(-(self.stored[requests] - left) // self.block)
-        held = np.maximum(groups, self._begun[requests])
-        fewer: IntArray = (self.reserved[requests] - held * self.block).sum(axis=1)
+        held = -(-(self.stored[requests] - left) // self.block) * self.block
+        fewer: IntArray = (self.reserved[requests] - held).sum(axis=1)
         return fewer
 
     def stalls(self, requests: IntArray, steps_s: FloatArray) -> FloatArray:
         behind = np.zeros(len(steps_s))
-        if len(steps_s) > 1:
-            behind[1:] = np.bincount(
-                self._growth(requests, len(steps_s) - 1)[1], minlength=len(steps_s) - 1
-            )
-        behind[0] += self._behind
+        behind[0] = self._behind
+        who, when, nth = self._growth(requests, len(steps_s) - 1)
+        for request, step, more in zip(who.tolist(), when.tolist(), nth.tolist(), strict=True):
+            held = self._id[request]
+            behind[step + 1] += more >= len(self._groups[held]) - self._needed[held]
         seconds = self.tensors * self.options.map_cost * 1e-9
         waited = behind * seconds
         if self.options.growth == "background":
@@ -210,11 +206,9 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         return Frames(self.layout.base, size, (plane + self._virtual).ravel())
 
     def report(self) -> dict[str, Any]:
-        """Frames mapped, and the share of those that requests needed for their prompts and found
-        mapped."""
-        mapped = self._mapped * self.tensors
-        found = self._found / max(self._found + self._mapped, 1)
-        return {"mapped_frames": float(mapped), "found_mapped_share": found}
+        """Frames mapped, and the share of those used that were found mapped."""
+        found = 1 - self._mapped / max(self._taken, 1)
+        return {"mapped_frames": float(self._mapped * self.tensors), "found_mapped_share": found}
 
     def _lacking(self, requests: IntArray, rounds: int) -> IntArray:
         """Groups that each of `requests` lacks to store `rounds` tokens more a sample."""
@@ -222,9 +216,9 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         lacking: IntArray = -(-stored // self.block) - self.reserved[requests] // self.block
         return np.maximum(lacking, 0)
 
-    def _growth(self, requests: IntArray, rounds: int) -> tuple[IntArray, IntArray]:
-        """(place in `requests`, round) of each group that they need in `rounds` rounds, in
-        order."""
+    def _growth(self, requests: IntArray, rounds: int) -> tuple[IntArray, IntArray, IntArray]:
+        """(request, round, how many before it) of each group that `requests` need in `rounds`
+        rounds, in order."""
         lacking = self._lacking(requests, rounds)
         place = np.repeat(np.arange(len(requests)), lacking)
         nth = np.arange(len(place)) - np.repeat(np.cumsum(lacking) - lacking, lacking)
@@ -232,37 +226,47 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         first = self.reserved[who] + nth * self.block  # token that the group is needed for
         when = (first - self.stored[who]) // self.width[who]
         order = np.lexsort((nth, place, when))
-        return place[order], when[order]
+        return who[order], when[order], nth[order]
 
-    def _map(self, request: int) -> None:
-        """A group more for a request; there is one."""
-        chosen = int(self._id[request])
-        if not self._pool:
-            self._reclaim()
-        group = self._pool.pop()
-        self._virtual[group] = chosen * self._span + len(self._groups[chosen])
-        self._groups[chosen].append(group)
-        self._mapped += 1
+    def _take(self, request: int) -> bool:
+        """A group more for a request, of which there is one; whether it had to be mapped."""
+        held = int(self._id[request])
+        groups = self._groups[held]
+        new = len(groups) == self._needed[held]
+        if new:
+            if not self._pool:
+                self._reclaim()
+            group = self._pool.pop()
+            self._virtual[group] = held * self._span + len(groups)
+            groups.append(group)
+            self._keep_low()
+        self._taken += 1
+        self._mapped += new
+        self._needed[held] += 1
         self.reserved[request] += self.block
         self.reserved_total += self.block
-        self._keep_low()
+        return new
 
     def _keep_low(self) -> None:
         while len(self._pool) < self._low and self._reclaim():
             pass
 
     def _reclaim(self) -> bool:
-        """Unmap the last group of the highest free id that has one; whether there was any."""
-        chosen = max((each for each in self._free_ids if self._groups[each]), default=-1)
-        if chosen >= 0:
-            self._pool.append(self._groups[chosen].pop())
-        return chosen >= 0
+        """Unmap the last group that the highest id does not need; whether any had one."""
+        while self._spare:
+            held = -self._spare[0]
+            if len(self._groups[held]) > self._needed[held]:
+                self._pool.append(self._groups[held].pop())
+                return True
+            heapq.heappop(self._spare)
+        return False
 
     def _fitting_id(self, wanted: int) -> int:
         """A free id: of those with so many groups the one with the fewest, else the one with the
         most; a new one where none is free."""
         if not self._free_ids:
             self._groups.append([])
+            self._needed.append(0)
             return len(self._groups) - 1
 
         def fit(chosen: int) -> tuple[bool, int, int]:
