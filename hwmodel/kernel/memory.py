@@ -41,6 +41,7 @@ from hwmodel.kernel.timing import FOREVER, Int, lower
 from hwmodel.kernel.translation import translated
 from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.device import Device
+from hwmodel.specs.memory_spec import row_delay
 
 FRACTION = 1 << 10
 """Engine times are kept in 1/1024 ticks, so that port rates need no rounding to ticks."""
@@ -320,15 +321,6 @@ def _check(device: Device, d: Descriptors) -> None:
         raise ValueError("a descriptor names an engine that the device does not have")
 
 
-def _engines(count: int, engine: Int) -> NDArray[np.void]:
-    """Engine records; `engine`: of each extent, sorted."""
-    ends = np.cumsum(np.bincount(engine, minlength=count))
-    engines = np.zeros(count, _ENGINE)
-    engines["end"] = ends
-    engines["cursor"] = np.concatenate([[0], ends[:-1]])
-    return engines
-
-
 def _stream(device: Device, d: Descriptors, frames: Frames | None) -> Stream:
     """What the engines move at physical addresses, each engine's order kept."""
     a = device.accelerator
@@ -358,15 +350,7 @@ def idle_read_ns(device: Device) -> float:
     """From the request of a read of one burst, of a closed row of an idle memory, to its data."""
     assert device.accelerator is not None
     memory, dma = device.memory, device.accelerator.dma
-    act, read = memory.reference("ACT"), memory.reference("RD")
-    opening = max(
-        memory.ticks(row.delay)
-        for row in memory.constraints
-        if row.scope == "bank"
-        and act in memory.in_rows(row.after)
-        and read in memory.in_rows(row.before)
-    )
-    ticks = opening + int(lower(memory)[0]["data_end"][READ])
+    ticks = row_delay(memory, "ACT", "RD", ("bank",)) + int(lower(memory)[0]["data_end"][READ])
     in_dram = ticks * float(memory.tick_clock.ns_of_ticks(1))
     return dma.request_latency + in_dram + dma.response_latency
 
@@ -475,7 +459,9 @@ def prepare(
     states = idle_channels(device.memory, constants, a.channels, response_ticks(device))
     states["stream_closed"] = 1
     engine, start, size, write, wait = _stream(device, descriptors, frames)
-    engines = _engines(a.dma.engines, engine)
+    engines = np.zeros(a.dma.engines, _ENGINE)
+    engines["end"] = np.cumsum(np.bincount(engine, minlength=a.dma.engines))
+    engines["cursor"][1:] = engines["end"][:-1]
     access = a.dma.minimum_access
     if access is not None and access > device.memory.organisation.burst_bytes:
         start, size, write, wait = _widened(access, engines, start, size, write, wait)
@@ -490,18 +476,8 @@ def prepare(
     completions = np.zeros((rows, ring), np.int64)
     crossings = np.zeros(p["dies"], np.int64)
     return Prepared(
-        constants,
-        system,
-        engines,
-        states,
-        start,
-        size,
-        write,
-        wait,
-        completions,
-        crossings,
-        NO_LOG,
-    )
+        constants, system, engines, states, start, size, write, wait, completions, crossings, NO_LOG
+    )  # fmt: skip
 
 
 def _result(total: int, run: Prepared, finished: bool, tick_ns: float) -> SystemResult:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hwmodel.kernel.jit import kernel
 
 Int = NDArray[np.int64]
-_MAPPED = 1 << 60
+MAPPED = 1 << 60
 """Virtual addresses of allocators begin here, away from all others."""
 
 
@@ -33,16 +33,11 @@ class Frames(NamedTuple):
     size: int
     virtual: Int
 
-    def place(self, address: Int) -> tuple[NDArray[np.bool_], Int]:
-        """Whether addresses lie in these frames, and in which; -1 elsewhere."""
-        at = (address - self.base) // self.size
-        held = (at >= 0) & (at < len(self.virtual))
-        return held, np.where(held, at, -1)
-
     def addresses(self, address: Int) -> Int:
-        """Virtual addresses of physical ones; those outside stay, and are apart from the others."""
-        held, at = self.place(address)
-        inside = _MAPPED + self.virtual[at] * self.size + (address - self.base) % self.size
+        """Virtual addresses of physical ones, from `MAPPED` on; those outside stay."""
+        at, within = np.divmod(address - self.base, self.size)
+        held = (at >= 0) & (at < len(self.virtual))
+        inside = MAPPED + self.virtual[np.where(held, at, 0)] * self.size + within
         return np.where(held, inside, address)
 
 
@@ -92,7 +87,7 @@ def as_mapped(stream: Stream, frames: Frames, limit: int) -> Stream:
     stream = cut(stream, frames.size, frames.base)
     place, many = frames.addresses(stream.start), len(stream.start)
     alike = (np.diff(stream.engine) == 0) & (np.diff(stream.write) == 0)
-    follows = alike & (place[1:] == (place + stream.size)[:-1]) & frames.place(stream.start)[0][1:]
+    follows = alike & (place[1:] == (place + stream.size)[:-1]) & (place[1:] >= MAPPED)
     begins = np.flatnonzero(np.concatenate(([True], ~follows & (stream.wait[1:] > 0)))[:many])
     wait = np.zeros(many, np.int64)
     wait[begins] = 1

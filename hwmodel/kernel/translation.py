@@ -21,7 +21,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from hwmodel.kernel.stream import Frames, Int, Stream, cut
+from hwmodel.kernel.stream import MAPPED, Frames, Int, Stream, cut
 from hwmodel.specs.translation import LEAST_FRAME, Tlb, Translation
 
 ENTRY_BYTES = 8
@@ -44,9 +44,9 @@ def translated(
         moved = shuffled(count, spec.seed)[np.minimum(page, count - 1)]
         start = np.where(page < count, moved * spec.frame + start % spec.frame, start)
     if frames is not None:
-        held, at = frames.place(stream.start)
-        page = np.where(held, count + 1 + frames.virtual[at], page)
-        start = np.where(held, stream.start, start)
+        virtual = frames.addresses(stream.start) - MAPPED
+        page = np.where(virtual >= 0, count + 1 + virtual // frames.size, page)
+        start = np.where(virtual >= 0, stream.start, start)
     footprint = capacity if spec.footprint is None else spec.footprint
     found = lookups(spec.tlb, engines, stream, page, -(-footprint // spec.frame))
     passed = np.cumsum([0.0, *(each.latency for each in spec.tlb)])

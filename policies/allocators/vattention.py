@@ -12,9 +12,8 @@ preempted.
 With `slicing` K and V are two tensors with all layers of a token side by side: groups of two frames
 and as many times fewer tokens, so less waste; a layer is read in strides.
 
-A frame holds whole tokens: bytes over (KV heads x head dimension x bytes), rounded down as in the
-code. What lies on a frame has the device's real addresses: those of the KV layout, frame by frame
-(assumed: the driver's choice of frames is not public).
+A frame holds whole tokens, rounded down as in the code. Frames of a tensor lie in a part of the
+memory of their own (assumed: the driver's choice is not public).
 """
 
 from __future__ import annotations
@@ -239,12 +238,12 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
             group = self._pool.pop()
             self._virtual[group] = held * self._span + len(groups)
             groups.append(group)
-            self._keep_low()
         self._taken += 1
         self._mapped += new
         self._needed[held] += 1
         self.reserved[request] += self.block
         self.reserved_total += self.block
+        self._keep_low()
         return new
 
     def _keep_low(self) -> None:
@@ -268,11 +267,7 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
             self._groups.append([])
             self._needed.append(0)
             return len(self._groups) - 1
-
-        def fit(chosen: int) -> tuple[bool, int, int]:
-            have = len(self._groups[chosen])
-            return have < wanted, have if have >= wanted else -have, chosen
-
-        chosen = min(self._free_ids, key=fit)
+        have = [(len(self._groups[each]), each) for each in self._free_ids]
+        chosen = min((found < wanted, abs(found - wanted), each) for found, each in have)[2]
         self._free_ids.remove(chosen)
         return chosen

@@ -50,6 +50,8 @@ def cases() -> list[tuple[str, PolicyOptions]]:
                         continue  # compaction as `copied`, without the copies
                     if choice != info.default:
                         chosen = {"name": name, key: choice}
+                        if name == "vattention":
+                            chosen["frame"] = "4KiB"  # 128 groups, a tenth of which are some
                         if (name, key) == ("odma", "compaction"):
                             chosen["space"] = "arena"  # blocks of slabs do not move
                         options = allocator.Options.model_validate(chosen)
