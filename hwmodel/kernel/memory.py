@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 from hwmodel.kernel.address import CHANNEL_HASHES, HASH_ROTATE, HASH_XOR
 from hwmodel.kernel.channel import advance
 from hwmodel.kernel.channel_state import INBOX, NO_LOG, idle_channels
+from hwmodel.kernel.extents import Frames, Stream, as_mapped, descriptor_starts
 from hwmodel.kernel.jit import simulation
 from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, READ, WRITE, Record
-from hwmodel.kernel.stream import Frames, Stream, as_mapped, descriptor_starts
 from hwmodel.kernel.timing import FOREVER, Int, lower
 from hwmodel.kernel.translation import translated
 from hwmodel.specs.commands import COMMANDS

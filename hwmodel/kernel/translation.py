@@ -21,8 +21,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from hwmodel.kernel.stream import MAPPED, Frames, Int, Stream, cut
-from hwmodel.specs.translation import LEAST_FRAME, Tlb, Translation
+from hwmodel.kernel.extents import MAPPED, Frames, Int, Stream, cut
+from hwmodel.specs.virtual_memory import LEAST_FRAME, Tlb, Translation
 
 ENTRY_BYTES = 8
 _FANOUT = LEAST_FRAME // ENTRY_BYTES

@@ -19,7 +19,7 @@ from hwmodel.description.written import Also, KeysOf
 from hwmodel.specs.controller import Controller
 from hwmodel.specs.number_format import ComputeType, number_format
 from hwmodel.specs.plausible import Plausible
-from hwmodel.specs.translation import Translation
+from hwmodel.specs.virtual_memory import Translation
 
 GIVEN = "given"
 """What `memory` says where the bandwidth is given instead of simulated."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
-from hwmodel.kernel.stream import Frames
+from hwmodel.kernel.extents import Frames
 from policies.allocators.allocator import Allocator, Demand
 from policies.requests.requests import FloatArray, IntArray
 

@@ -26,8 +26,8 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.units import Nanoseconds
-from hwmodel.kernel.stream import Frames
-from hwmodel.specs.translation import Frame
+from hwmodel.kernel.extents import Frames
+from hwmodel.specs.virtual_memory import Frame
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.capabilities import Maps, OnDemand, Reports
 from policies.allocators.kv_layout import LAYOUTS, Dims, KvLayout, Units

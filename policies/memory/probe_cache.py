@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from hwmodel.kernel.extents import Frames
 from hwmodel.kernel.jit import source_digest
 from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
-from hwmodel.kernel.stream import Frames
 from hwmodel.specs.device import Device
 
 PLACE = "BANKWISE_PROBE_CACHE"

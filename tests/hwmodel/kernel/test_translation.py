@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.kernel.extents import Frames, Stream, as_mapped, cut
 from hwmodel.kernel.memory import Descriptors, SystemResult, idle_read_ns, simulate_system
-from hwmodel.kernel.stream import Frames, Stream, as_mapped, cut
 from hwmodel.kernel.translation import ENTRY_BYTES, lookups, shuffled, translated
 from hwmodel.measure.pattern import device_latency
 from hwmodel.specs.device import load_device
-from hwmodel.specs.translation import Tlb, Translation
+from hwmodel.specs.virtual_memory import Tlb, Translation
 
 KIB, MIB = 1024, 1 << 20
 CAPACITY = 1 << 30
