@@ -98,6 +98,7 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         """Ids that may have more groups than they need, negative: a heap, the highest first."""
         self._free_ids: set[int] = set()
         self._id = np.full(requests, -1, np.int64)
+        self._runs = np.zeros(requests, np.int64)
         self._virtual = np.zeros(groups, np.int64)
         """Where each group that is mapped lies: its id times `_span`, and its number there."""
         self._span = -(-max(limits.max_model_len, self.slots) // self.block)
@@ -149,7 +150,7 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
     def release(self, request: int) -> int:
         self._require(request)
         left = int(self._id[request])
-        self._needed[left] = 0
+        self._needed[left] = self._runs[request] = 0
         self._free_ids.add(left)
         heapq.heappush(self._spare, -left)
         self._keep_low()
@@ -204,6 +205,9 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         size = self.layout.bytes // (self.tensors * len(self._virtual))
         return Frames(self.layout.base, size, (plane + self._virtual).ravel())
 
+    def extent_count(self, requests: IntArray) -> int:
+        return int(self._runs[requests].sum())
+
     def report(self) -> dict[str, Any]:
         """Frames mapped, and the share of those used that were found mapped."""
         found = 1 - self._mapped / max(self._taken, 1)
@@ -230,17 +234,18 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
     def _take(self, request: int) -> bool:
         """A group more for a request, of which there is one; whether it had to be mapped."""
         held = int(self._id[request])
-        groups = self._groups[held]
-        new = len(groups) == self._needed[held]
+        groups, at = self._groups[held], self._needed[held]
+        new = len(groups) == at
         if new:
             if not self._pool:
                 self._reclaim()
             group = self._pool.pop()
-            self._virtual[group] = held * self._span + len(groups)
+            self._virtual[group] = held * self._span + at
             groups.append(group)
         self._taken += 1
         self._mapped += new
         self._needed[held] += 1
+        self._runs[request] += at == 0 or groups[at - 1] + 1 != groups[at]
         self.reserved[request] += self.block
         self.reserved_total += self.block
         self._keep_low()
