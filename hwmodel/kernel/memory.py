@@ -34,11 +34,14 @@ from numpy.typing import NDArray
 from hwmodel.kernel.address import CHANNEL_HASHES, HASH_ROTATE, HASH_XOR
 from hwmodel.kernel.channel import advance
 from hwmodel.kernel.channel_state import INBOX, NO_LOG, idle_channels
-from hwmodel.kernel.jit import kernel, simulation
+from hwmodel.kernel.extents import Frames, Stream, as_mapped, descriptor_starts
+from hwmodel.kernel.jit import simulation
 from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, READ, WRITE, Record
 from hwmodel.kernel.timing import FOREVER, Int, lower
+from hwmodel.kernel.translation import translated
 from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.device import Device
+from hwmodel.specs.memory_spec import row_delay
 
 FRACTION = 1 << 10
 """Engine times are kept in 1/1024 ticks, so that port rates need no rounding to ticks."""
@@ -49,7 +52,6 @@ _SYSTEM_SCALARS = {
     "hash": "HASH_NONE, HASH_ROTATE or HASH_XOR",
     "request": "bytes of a request at most",
     "window": "bytes in flight of an engine at most",
-    "descriptor_cost": "1/FRACTION ticks",
     "byte_time": "1/FRACTION ticks a byte of an engine's port",
     "request_latency": "ticks from an engine to a channel",
     "burst": "bytes",
@@ -72,7 +74,7 @@ _ENGINE_SCALARS = {
     "in_flight": "bytes issued and not complete",
     "ready": "when the next request may go, 1/FRACTION ticks",
     "collected": "tick up to which completions were collected",
-    "started": "1: the descriptor of the extent is paid for",
+    "started": "1: the wait before the extent is over",
 }
 _SYSTEM = np.dtype([(name, np.int64) for name in _SYSTEM_SCALARS])
 _ENGINE = np.dtype([(name, np.int64) for name in _ENGINE_SCALARS])
@@ -173,14 +175,14 @@ def _bring_back(p: Record, tick: int, crossings: Int, completions: Int) -> None:
 @simulation
 def _run_engine(
     p: Record, states: Any, e: Record, engine: int, until: int,
-    start: Int, size: Int, write: Int, first: Int, completions: Int, crossings: Int,
+    start: Int, size: Int, write: Int, wait: Int, completions: Int, crossings: Int,
 ) -> None:  # fmt: skip
     """Let one engine issue until tick `until` (exclusive)."""
     ring = completions.shape[1] - 1
     while e.cursor < e.end:
         if e.started == 0:
             e.started = 1
-            e.ready += p.descriptor_cost * first[e.cursor]
+            e.ready += wait[e.cursor]
         tick = max(p.now, (e.ready + FRACTION - 1) // FRACTION)
         if tick >= until:
             break
@@ -259,13 +261,13 @@ def _moved(p: Record, states: Any) -> int:
 @simulation
 def run_system(
     constants: Any, system: Any, engines: Any, states: Any,
-    start: Int, size: Int, write: Int, first: Int, completions: Int, crossings: Int, log: Int,
+    start: Int, size: Int, write: Int, wait: Int, completions: Int, crossings: Int, log: Int,
 ) -> bool:  # fmt: skip
     """Run rounds until tick `stop` or until all is done; True if all was done.
 
     `system` (1,) _SYSTEM, `engines` (E,) _ENGINE and `states` (channels,) CHANNEL records,
-    modified in place; `start`, `size`, `write` (n,) extents; `first` (n,) 1 where a
-    descriptor begins, else 0; `completions` (E, ring) zeros, with dies (3 E, ring), of data and of
+    modified in place; `start`, `size`, `write` (n,) extents; `wait` (n,) 1/FRACTION ticks before
+    the first request of each; `completions` (E, ring) zeros, with dies (3 E, ring), of data and of
     acknowledgements from other dies behind each engine's own; `crossings` (dies,) zeros, when each
     die can take more data, 1/FRACTION ticks; `log` of shape (0, 5).
     Bytes are noted at the first round past tick `warm`.
@@ -281,12 +283,12 @@ def run_system(
                 for engine in range(p.engines):
                     _run_engine(
                         p, states, engines[engine], engine, tick + 1,
-                        start, size, write, first, completions, crossings,
+                        start, size, write, wait, completions, crossings,
                     )  # fmt: skip
         for engine in range(p.engines):
             e = engines[engine]
             _run_engine(
-                p, states, e, engine, until, start, size, write, first, completions, crossings
+                p, states, e, engine, until, start, size, write, wait, completions, crossings
             )
             busy = busy or e.cursor < e.end or e.in_flight > 0
         for channel in range(p.channels):
@@ -309,34 +311,6 @@ def run_system(
     return True
 
 
-@kernel
-def descriptor_starts(engine_ends: Int, start: Int, size: Int, write: Int, limit: int) -> Int:
-    """1 where a two-dimensional descriptor begins, 0 where an extent belongs to the one before.
-
-    engine_ends: (E,) where each engine's extents end; limit: bytes of a descriptor at most.
-    """
-    first = np.ones(len(start), np.int64)
-    begin = 0
-    for end in engine_ends:
-        run = moved = 0  # extents and bytes of the descriptor so far
-        for i in range(begin, end):
-            alike = i > begin and size[i] == size[i - 1] and write[i] == write[i - 1]
-            fits = moved + size[i] <= limit
-            step = start[i] - start[i - 1] if alike else 0
-            joins = alike and fits and run >= 2 and step == start[i - 1] - start[i - 2]
-            if alike and fits and run == 1 and i + 1 < end:
-                after = size[i + 1] == size[i] and write[i + 1] == write[i]
-                joins = after and start[i + 1] - start[i] == step and moved + 2 * size[i] <= limit
-            if joins:
-                first[i] = 0
-                run += 1
-                moved += size[i]
-            else:
-                run, moved = 1, size[i]
-        begin = end
-    return first
-
-
 def _check(device: Device, d: Descriptors) -> None:
     assert device.accelerator is not None, "a system needs an accelerator"
     if len(d.start) and (d.start.min() < 0 or (d.start + d.size).max() > device.capacity_bytes):
@@ -347,21 +321,42 @@ def _check(device: Device, d: Descriptors) -> None:
         raise ValueError("a descriptor names an engine that the device does not have")
 
 
-def _engines(count: int, d: Descriptors) -> tuple[NDArray[np.void], Int, Int, Int]:
-    """Engine records, and the descriptors sorted by engine (each engine's order kept)."""
+def _stream(device: Device, d: Descriptors, frames: Frames | None) -> Stream:
+    """What the engines move at physical addresses, each engine's order kept."""
+    a = device.accelerator
+    assert a is not None
+    tick_ns = device.memory.tick_clock.ns_of_ticks(1)
     order = np.argsort(d.engine, kind="stable")
-    ends = np.cumsum(np.bincount(d.engine, minlength=count))
-    engines = np.zeros(count, _ENGINE)
-    engines["end"] = ends
-    engines["cursor"] = np.concatenate([[0], ends[:-1]])
-    columns = (
-        np.ascontiguousarray(column[order], np.int64) for column in (d.start, d.size, d.write)
+    engine, start, size, write = (
+        np.ascontiguousarray(column[order], np.int64) for column in (d.engine, *d[1:])
     )
-    return (engines, *columns)  # type: ignore[return-value]
+    stream = Stream(engine, start, size, write, np.ones(len(start), np.int64))
+    if frames is not None:
+        stream = as_mapped(stream, frames, a.dma.window if a.dma.strided else 0)
+    elif a.dma.strided:
+        ends = np.cumsum(np.bincount(engine, minlength=a.dma.engines))
+        stream = stream._replace(wait=descriptor_starts(ends, start, size, write, a.dma.window))
+    cost = round(a.dma.descriptor_cost / tick_ns * FRACTION)
+    stream = stream._replace(wait=stream.wait * cost)
+    if a.translation is None:
+        return stream
+    read = round(idle_read_ns(device) / tick_ns * FRACTION)
+    return translated(
+        a.translation, a.capacity, a.dma.engines, stream, frames, read, FRACTION / float(tick_ns)
+    )
+
+
+def idle_read_ns(device: Device) -> float:
+    """From the request of a read of one burst, of a closed row of an idle memory, to its data."""
+    assert device.accelerator is not None
+    memory, dma = device.memory, device.accelerator.dma
+    ticks = row_delay(memory, "ACT", "RD", ("bank",)) + int(lower(memory)[0]["data_end"][READ])
+    in_dram = ticks * float(memory.tick_clock.ns_of_ticks(1))
+    return dma.request_latency + in_dram + dma.response_latency
 
 
 def _widened(
-    access: int, engines: NDArray[np.void], start: Int, size: Int, write: Int, first: Int
+    access: int, engines: NDArray[np.void], start: Int, size: Int, write: Int, wait: Int
 ) -> tuple[Int, Int, Int, Int]:
     """Extents grown to whole accesses of `access` bytes; before a write come reads of those that it
     does not fill. `engines` is changed in place to where each engine's extents are then."""
@@ -374,7 +369,7 @@ def _widened(
     for name in ("cursor", "end"):
         engines[name] = places[engines[name]]
     begins = np.zeros(places[-1], np.int64)
-    begins[places[:-1]] = first
+    begins[places[:-1]] = wait
     grown = (
         np.stack(columns, axis=1)[kept]
         for columns in (
@@ -393,7 +388,6 @@ def _system(device: Device, warm: int, stop: int) -> NDArray[np.void]:
     values = {
         "channels": a.channels, "interleave": a.interleave, "hash": CHANNEL_HASHES[a.channel_hash],
         "request": a.dma.request, "window": a.dma.window,
-        "descriptor_cost": round(a.dma.descriptor_cost / tick_ns * FRACTION),
         "byte_time": max(1, round(1e9 / a.dma.port_bandwidth / tick_ns * FRACTION)),
         "request_latency": request, "burst": device.memory.organisation.burst_bytes,
         "stop": stop, "warm": warm, "warm_bytes": -1 if warm else 0,
@@ -422,16 +416,17 @@ def simulate_system(
     *,
     warmup_ns: float = 0.0,
     measure_ns: float = math.inf,
+    frames: Frames | None = None,
 ) -> SystemResult:
     """Simulate `descriptors` on all channels; bandwidth over a window after a discarded warm-up.
 
     The window is `measure_ns` of device time from `warmup_ns` on, or ends with the last data beat.
-    Both are rounded up to whole rounds. Raises ValueError for extents outside the memory or
-    unknown engines.
+    Both are rounded up to whole rounds. frames: where an allocator maps frames itself. Raises
+    ValueError for extents outside the memory or unknown engines.
     """
     tick_ns = device.memory.tick_clock.ns_of_ticks(1)
     last = FOREVER if math.isinf(measure_ns) else math.ceil((warmup_ns + measure_ns) / tick_ns)
-    run = prepare(device, descriptors, math.ceil(warmup_ns / tick_ns), last)
+    run = prepare(device, descriptors, math.ceil(warmup_ns / tick_ns), last, frames)
     finished = bool(run_system(*run))
     return _result(int(descriptors.size.sum()), run, finished, tick_ns)
 
@@ -446,13 +441,15 @@ class Prepared(NamedTuple):
     start: Int
     size: Int
     write: Int
-    first: Int
+    wait: Int
     completions: Int
     crossings: Int
     log: Int
 
 
-def prepare(device: Device, descriptors: Descriptors, warm: int, stop: int) -> Prepared:
+def prepare(
+    device: Device, descriptors: Descriptors, warm: int, stop: int, frames: Frames | None = None
+) -> Prepared:
     """Idle channels and engines that have `descriptors` to move until tick `stop`; bytes are noted
     from tick `warm` on. Raises ValueError as `simulate_system` does."""
     _check(device, descriptors)
@@ -461,13 +458,13 @@ def prepare(device: Device, descriptors: Descriptors, warm: int, stop: int) -> P
     constants = lower(device.memory)
     states = idle_channels(device.memory, constants, a.channels, response_ticks(device))
     states["stream_closed"] = 1
-    engines, start, size, write = _engines(a.dma.engines, descriptors)
-    first = np.ones(len(start), np.int64)
-    if a.dma.strided:
-        first = descriptor_starts(engines["end"].copy(), start, size, write, a.dma.window)
+    engine, start, size, write, wait = _stream(device, descriptors, frames)
+    engines = np.zeros(a.dma.engines, _ENGINE)
+    engines["end"] = np.cumsum(np.bincount(engine, minlength=a.dma.engines))
+    engines["cursor"][1:] = engines["end"][:-1]
     access = a.dma.minimum_access
     if access is not None and access > device.memory.organisation.burst_bytes:
-        start, size, write, first = _widened(access, engines, start, size, write, first)
+        start, size, write, wait = _widened(access, engines, start, size, write, wait)
     system = _system(device, warm, stop)
     p = system[0]
     longest = 2 * (p["round"] + p["request_latency"]) + int(constants["data_end"].max())
@@ -479,18 +476,8 @@ def prepare(device: Device, descriptors: Descriptors, warm: int, stop: int) -> P
     completions = np.zeros((rows, ring), np.int64)
     crossings = np.zeros(p["dies"], np.int64)
     return Prepared(
-        constants,
-        system,
-        engines,
-        states,
-        start,
-        size,
-        write,
-        first,
-        completions,
-        crossings,
-        NO_LOG,
-    )
+        constants, system, engines, states, start, size, write, wait, completions, crossings, NO_LOG
+    )  # fmt: skip
 
 
 def _result(total: int, run: Prepared, finished: bool, tick_ns: float) -> SystemResult:

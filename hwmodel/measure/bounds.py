@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.memory_fields import DataSlots
-from hwmodel.specs.memory_spec import MemorySpec
+from hwmodel.specs.memory_spec import MemorySpec, row_delay
 
 BURSTS_PER_ROW = {
     "sequential": None, "random_1_burst": 1, "random_2_bursts": 2, "random_4_bursts": 4,
@@ -37,22 +37,6 @@ class Bound:
     """Of the data-bus peak."""
     binding: list[str]
     limits_gbps: dict[str, float]
-
-
-def row_delay(
-    memory: MemorySpec, after: str, before: str, scopes: tuple[str, ...], window: int | None = None
-) -> int:
-    """The longest delay in ticks from `after` to `before` over rows in `scopes`, or 0."""
-    a, b = memory.reference(after), memory.reference(before)
-    delays = [
-        memory.ticks(row.delay)
-        for row in memory.constraints
-        if row.scope in scopes
-        and (row.window == window or (window == -1 and row.window is not None))
-        and a in memory.in_rows(row.after)
-        and b in memory.in_rows(row.before)
-    ]
-    return max(delays, default=0)
 
 
 _WIDE = ("rank", "pseudochannel", "channel")

@@ -15,7 +15,7 @@ import numpy as np
 
 from hwmodel.kernel.address import to_channel
 from hwmodel.kernel.channel_state import INBOX
-from hwmodel.kernel.kernel_names import PARTIAL_WRITE
+from hwmodel.kernel.kernel_names import PARTIAL_WRITE, WRITE
 from hwmodel.kernel.memory import Descriptors, prepare, run_system
 from hwmodel.kernel.timing import FOREVER, Int
 from hwmodel.specs.device import Device
@@ -53,7 +53,9 @@ class Issuer:
         extents outside the memory."""
         run = prepare(self._device, stream, 0, FOREVER)
         system, states = run.system, run.states
-        partial = _PartialWrites(self._device, stream, self._burst)
+        engine = np.repeat(np.arange(len(run.engines)), run.engines["end"] - run.engines["cursor"])
+        moved = Descriptors(engine, run.start, run.size, run.write == WRITE)
+        partial = _PartialWrites(self._device, moved, self._burst)
         rounds: list[Int] = []
         finished = False
         while not finished:

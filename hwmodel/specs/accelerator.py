@@ -26,6 +26,7 @@ from hwmodel.specs.controller import Controller
 from hwmodel.specs.number_format import ComputeType, number_format
 from hwmodel.specs.plausible import Plausible
 from hwmodel.specs.published import Bus, OnChip
+from hwmodel.specs.virtual_memory import Translation
 
 GIVEN = "given"
 """What `memory` says where the bandwidth is given instead of simulated."""
@@ -33,6 +34,7 @@ _SIMULATED = ("channels", "interleave", "dma")
 """Keys that a simulated memory needs."""
 _SIMULATED_TOO = (
     "memory_set", "channel_hash", "controller", "address_map", "derate", "dies", "inbox",
+    "translation",
 )  # fmt: skip
 """Keys that it may have besides."""
 
@@ -227,6 +229,9 @@ class AcceleratorSpec(Strict):
     inbox: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Requests on their way to a channel or waiting before its queues, at most; while it has so
     many, engines whose next request goes there stall. None: no limit."""
+    translation: Translation | None = None
+    """From virtual to physical addresses. None: it costs nothing, and all addresses are physical.
+    """
     compute: Compute
     power: Annotated[Milliwatts, Field(gt=0)] | None = None
     """The most that the whole board draws (TDP)."""

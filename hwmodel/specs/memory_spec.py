@@ -347,3 +347,19 @@ def _expressions(memory: MemorySpec) -> list[tuple[str, str]]:
         if (refresh := getattr(memory.refresh, kind)) is not None:
             found.append((f"refresh.{kind}.interval", refresh.interval))
     return found
+
+
+def row_delay(
+    memory: MemorySpec, after: str, before: str, scopes: tuple[str, ...], window: int | None = None
+) -> int:
+    """The longest delay in ticks from `after` to `before` over rows in `scopes`, or 0."""
+    a, b = memory.reference(after), memory.reference(before)
+    delays = [
+        memory.ticks(row.delay)
+        for row in memory.constraints
+        if row.scope in scopes
+        and (row.window == window or (window == -1 and row.window is not None))
+        and a in memory.in_rows(row.after)
+        and b in memory.in_rows(row.before)
+    ]
+    return max(delays, default=0)

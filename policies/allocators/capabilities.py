@@ -9,8 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
+from hwmodel.kernel.extents import Frames
 from policies.allocators.allocator import Allocator, Demand
-from policies.requests.requests import IntArray
+from policies.requests.requests import FloatArray, IntArray
 
 
 class Migration(NamedTuple):
@@ -150,6 +151,26 @@ class Learns(Remembers):
     @abstractmethod
     def share_bounds(self, other: Learns) -> None:
         """Learn together with `other`, an allocator of the same policy on another card."""
+
+
+class Maps(ABC):
+    """Maps physical frames to virtual addresses as requests grow."""
+
+    frame_bytes: int
+
+    @abstractmethod
+    def stalls(self, requests: IntArray, steps_s: FloatArray) -> FloatArray:
+        """Seconds that each of the coming steps waits for frames, float64 (steps,): the first for
+        those mapped since `charged`, the others for those that `requests` need as each sample grows
+        by a token a step. steps_s: how long they take else."""
+
+    @abstractmethod
+    def charged(self) -> None:
+        """What was mapped so far is paid for."""
+
+    @abstractmethod
+    def frames(self) -> Frames:
+        """The frames of the KV region as they are mapped now."""
 
 
 class Reports(ABC):

@@ -16,10 +16,12 @@ from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.allocators.paged_groups import PagedGroupsAllocator
 from policies.allocators.s3 import S3Allocator
 from policies.allocators.static import StaticAllocator
+from policies.allocators.vattention import VattentionAllocator
 
 POLICIES: dict[str, type[Allocator]] = {
     "static": StaticAllocator, "paged": PagedAllocator, "odma": OdmaAllocator,
     "orca": OrcaAllocator, "s3": S3Allocator, "oracle": OracleAllocator, "ideal": IdealAllocator,
+    "vattention": VattentionAllocator,
 }  # fmt: skip
 
 

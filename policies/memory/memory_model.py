@@ -5,10 +5,12 @@ from __future__ import annotations
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.allocator import Allocator
 from policies.allocators.kv_layout import KvLayout
 from policies.memory import traffic
 from policies.memory.fidelity import FidelitySpec, Memory, Simulate
 from policies.memory.full import FullMemory
+from policies.memory.mapped import mapped
 from policies.memory.probe import Measured, Probe, contiguous_stream, weights_stream
 from policies.memory.routed_weights import RoutedWeights
 from policies.memory.routing import Routing
@@ -20,11 +22,12 @@ from policies.memory.step_streams import StepStreams
 def memory_model(
     spec: FidelitySpec, device: Device, model: TransformerSpec, layout: KvLayout,
     seed: int | tuple[int, ...], simulate: Simulate | None = None, routing: Routing | None = None,
+    allocator: Allocator | None = None,
 ) -> Memory:  # fmt: skip
     """The memory of a run, its weights measured if they are not given.
 
     simulate: instead of `policies.memory.probe_cache.simulate_once`. routing: of a model with
-    experts.
+    experts. allocator: whose placements are simulated.
     """
     given = (spec.weights, spec.attention, spec.prefill, spec.migration)
     even = spec.efficiency
@@ -62,6 +65,8 @@ def memory_model(
         share = routed.share
     if spec.fidelity == "analytic":
         return Memory(efficiency, transfers, share)
+    if allocator is not None:
+        simulate = mapped(simulate, device, allocator)
     probe = Probe(device, spec, simulate)
     if spec.fidelity != "sampled":
         return FullMemory(

@@ -14,12 +14,13 @@ import math
 import os
 import tempfile
 from dataclasses import asdict, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hwmodel.kernel.extents import Frames
 from hwmodel.kernel.jit import source_digest
 from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
 from hwmodel.specs.device import Device
@@ -32,17 +33,21 @@ _FIELDS = {field.name for field in fields(SystemResult)}
 
 def simulate_once(
     device: Device, descriptors: Descriptors, *, warmup_ns: float = 0.0,
-    measure_ns: float = math.inf,
+    measure_ns: float = math.inf, frames: Frames | None = None,
 ) -> SystemResult:  # fmt: skip
     """As `hwmodel.kernel.memory.simulate_system`, computed unless its result is known."""
+    simulate = partial(
+        simulate_system, device, descriptors, warmup_ns=warmup_ns, measure_ns=measure_ns,
+        frames=frames,
+    )  # fmt: skip
     folder = _folder(os.environ.get(PLACE))
     if folder is None:
-        return simulate_system(device, descriptors, warmup_ns=warmup_ns, measure_ns=measure_ns)
-    key = _key(device, descriptors, warmup_ns, measure_ns)
+        return simulate()
+    key = _key(device, descriptors, warmup_ns, measure_ns, frames)
     file = folder / key[:2] / f"{key[2:]}.json"
     found = _read(file)
     if found is None:
-        found = simulate_system(device, descriptors, warmup_ns=warmup_ns, measure_ns=measure_ns)
+        found = simulate()
         _write(file, found)
     return found
 
@@ -53,19 +58,24 @@ class NotKept(Exception):
 
 def kept(
     device: Device, descriptors: Descriptors, *, warmup_ns: float = 0.0,
-    measure_ns: float = math.inf,
+    measure_ns: float = math.inf, frames: Frames | None = None,
 ) -> SystemResult:  # fmt: skip
     """What `simulate_once` would find without simulating. Raises NotKept."""
     folder = _folder(os.environ.get(PLACE))
-    key = _key(device, descriptors, warmup_ns, measure_ns)
+    key = _key(device, descriptors, warmup_ns, measure_ns, frames)
     found = None if folder is None else _read(folder / key[:2] / f"{key[2:]}.json")
     if found is None:
         raise NotKept
     return found
 
 
-def _key(device: Device, descriptors: Descriptors, warmup_ns: float, measure_ns: float) -> str:
+def _key(
+    device: Device, descriptors: Descriptors, warmup_ns: float, measure_ns: float,
+    frames: Frames | None,
+) -> str:  # fmt: skip
     digest = hashlib.sha256(f"{device.digest} {warmup_ns!r} {measure_ns!r}".encode())
+    if frames is not None:
+        digest.update(f"{frames.base} {frames.size} ".encode() + frames.virtual.tobytes())
     for column in descriptors:
         digest.update(np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()

@@ -85,6 +85,14 @@ class StepTimes(NamedTuple):
     all_reduce_s: float = 0.0
     weight_bytes: int = 0
     """Read in each of them."""
+    stall_s: FloatArray | None = None
+    """Part of `total_s`: waiting for frames to be mapped; None: none does."""
+
+    def delayed(self, stall_s: FloatArray) -> StepTimes:
+        """With steps that each wait so long for their memory, float64 (rounds,)."""
+        if not stall_s.any():
+            return self
+        return self._replace(total_s=self.total_s + stall_s, stall_s=stall_s)
 
     def first(self, rounds: int) -> StepTimes:
         """The first `rounds` steps of these."""
@@ -92,6 +100,7 @@ class StepTimes(NamedTuple):
             attention_s=self.attention_s[:rounds],
             total_s=self.total_s[:rounds],
             compute_s=self.compute_s[:rounds],
+            stall_s=None if self.stall_s is None else self.stall_s[:rounds],
         )
 
 

@@ -215,6 +215,8 @@ class Metrics:
         phase["swap"] += times.swap_s * rounds
         phase["all_reduce"] += times.all_reduce_s * rounds
         phase["overhead"] += times.overhead_s * rounds
+        if times.stall_s is not None:
+            phase["overhead"] += _total(times.stall_s)
         sums.compute_s += _total(times.compute_s)
         sums.limit_s[step.limit] += total
         self.timeline.add(

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from policies.allocators.capabilities import Learns
+from policies.allocators.capabilities import Learns, Maps
 from policies.engines.engine import Engine, Step
 from policies.memory.fidelity import Memory
 from policies.memory.step import StepModel, StepTimes
@@ -42,6 +42,7 @@ class Replica:
         self.now_s = 0.0
         allocator = engine.allocator
         self._learns = allocator if isinstance(allocator, Learns) else None
+        self._maps = allocator if isinstance(allocator, Maps) else None
         self._steps = steps
         self._together = together
         self._watch = None if recorder is None else Watch(recorder, engine)
@@ -88,6 +89,8 @@ class Replica:
         times, end_s = self._times(step, until_s)
         rounds, reserved = len(times.total_s), engine.allocator.reserved_total
         engine.repeat(step, rounds - 1)
+        if self._maps is not None:
+            self._maps.charged()
         self.memory.passed(rounds)
         self.now_s = end_s
         self.metrics.steps(
@@ -121,6 +124,8 @@ class Replica:
         if self._together:
             rounds = self.engine.rounds(step, min(MOST_ROUNDS, self.memory.rounds_to_probe))
         times = self._steps.times(step, rounds, efficiency)
+        if self._maps is not None:
+            times = times.delayed(self._maps.stalls(step.decode, times.total_s))
         if rounds == 1:
             return times, self.now_s + float(times.total_s[0])
         ends = np.empty(rounds + 1)

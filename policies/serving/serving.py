@@ -362,7 +362,7 @@ def build_replica(
         device, part, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
         spec.memory.phases == "together", layout.groups,
     )  # fmt: skip
-    memory = memory_model(spec.memory, device, part, layout, seed, simulate, routing)
+    memory = memory_model(spec.memory, device, part, layout, seed, simulate, routing, allocator)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)
 
 

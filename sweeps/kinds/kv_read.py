@@ -23,6 +23,7 @@ from policies.engines.engine import Step
 from policies.memory import traffic
 from policies.memory.batch import BatchSpec, place
 from policies.memory.fidelity import FidelitySpec
+from policies.memory.mapped import mapped
 from policies.memory.probe import weights_efficiency
 from policies.memory.probe_cache import simulate_once
 from policies.memory.step import Efficiency, StepModel
@@ -87,7 +88,7 @@ def read_kv(task: Task) -> dict[str, Any]:
     extents = traffic.attention(allocator, batch, int(rng.integers(model.layers)), reading)
     dma = device.dma
     stream = traffic.deal(extents, dma.engines, reading.spread, dma.request)
-    found = simulate_once(device, stream)
+    found = mapped(simulate_once, device, allocator)(device, stream)
     efficiency = found.gbps / device.peak_gbps
     read = ~extents.write
     return {

@@ -113,7 +113,9 @@ class FakeMemory:
     def __init__(self) -> None:
         self.calls: list[Any] = []
 
-    def __call__(self, device: Device, d: Any, *, warmup_ns: float, measure_ns: float) -> Any:
+    def __call__(
+        self, device: Device, d: Any, *, warmup_ns: float, measure_ns: float, frames: Any = None
+    ) -> Any:
         self.calls.append(d)
         assert d.start.min() >= 0 and (d.start + d.size).max() <= device.capacity_bytes
         assert d.size.min() >= 1 and d.engine.max() < device.accelerator.dma.engines

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hwmodel.kernel.memory import Descriptors, SystemResult, descriptor_starts, simulate_system
+from hwmodel.kernel.extents import descriptor_starts
+from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
 from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.device import Device, load_device
 

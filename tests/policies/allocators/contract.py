@@ -27,7 +27,7 @@ from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES
 from policies.predictors.predictor import Prediction
 
-LAYOUT = KvLayout(base=4096, slots=1024, layers=2, kv_heads=2, head_bytes=16)
+LAYOUT = KvLayout(base=4096, slots=1024, layers=2, kv_heads=2, head_bytes=256)
 LIMITS = Limits(max_tokens=128, max_model_len=256)
 REQUESTS = 400
 PREFIXES = {-1: 0, 0: 70, 1: 25}
@@ -50,6 +50,8 @@ def cases() -> list[tuple[str, PolicyOptions]]:
                         continue  # compaction as `copied`, without the copies
                     if choice != info.default:
                         chosen = {"name": name, key: choice}
+                        if name == "vattention":
+                            chosen["frame"] = "4KiB"  # 128 groups, a tenth of which are some
                         if (name, key) == ("odma", "compaction"):
                             chosen["space"] = "arena"  # blocks of slabs do not move
                         options = allocator.Options.model_validate(chosen)
@@ -57,6 +59,9 @@ def cases() -> list[tuple[str, PolicyOptions]]:
             elif info.annotation is bool:
                 options = allocator.Options.model_validate({"name": name, key: not info.default})
                 found.append((f"{name}-{key}-{not info.default}", options))
+            elif key == "frame":
+                options = allocator.Options.model_validate({"name": name, key: "4KiB"})
+                found.append((f"{name}-{key}", options))
             elif key == "stagger":
                 options = allocator.Options.model_validate({"name": name, key: 5})
                 found.append((f"{name}-{key}", options))

@@ -1,0 +1,193 @@
+"""Does vattention hold and map what its authors' arithmetic says?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import load_device
+from hwmodel.specs.transformer import load_model, shard
+from policies.allocators.allocator import Demand, Limits
+from policies.allocators.capabilities import Maps
+from policies.allocators.kv_layout import KvLayout, kv_layout
+from policies.allocators.vattention import VattentionAllocator, VattentionOptions
+from policies.engines.engine import Step
+from policies.memory.mapped import mapped
+from policies.memory.step import Efficiency, StepModel
+from policies.predictors.predictor import Prediction
+from tests.policies import small
+
+SHIPPED = "deepseek-r1-distill-qwen-7b"
+FOUR_HEADS = KvLayout(base=0, slots=1 << 16, layers=28, kv_heads=4, head_bytes=256)
+MIB = 1 << 20
+
+
+def made(layout: KvLayout = FOUR_HEADS, **options: Any) -> VattentionAllocator:
+    chosen = VattentionOptions.model_validate({"name": "vattention", **options})
+    return VattentionAllocator(layout, 100, Limits(4096, 8192), chosen)
+
+
+def admit(allocator: VattentionAllocator, request: int, tokens: int) -> None:
+    assert allocator.reserve(request, Demand(tokens, 0, Prediction(1.0)), tokens)
+
+
+def test_tokens_of_a_frame() -> None:
+    """Bytes over KV heads x head dimension x bytes: four heads of 128 at 16 bit."""
+    assert made(frame="64KiB").block == 64 and made(frame="2MiB").block == 2048
+    assert made(frame="2MiB", slicing=True).block == 2048 // 28
+
+
+@pytest.mark.parametrize(("frame", "waste_mib"), [("2MiB", 56), ("64KiB", 1.75)])
+def test_half_a_frame_of_a_tensor_is_lost_a_request(frame: str, waste_mib: float) -> None:
+    """Mean over lengths; sliced tensors lose as many times less as there are layers."""
+    layout = kv_layout(load_device("a100-80gb"), load_model(SHIPPED))
+    allocator = made(layout, frame=frame)
+    waste = []
+    for tokens in range(1, allocator.block + 1, max(allocator.block // 64, 1)):
+        admit(allocator, 0, tokens)
+        waste.append(allocator.reserved[0] - tokens)
+        allocator.release(0)
+    half = (allocator.block - 1) / 2 * layout.token_bytes
+    assert np.mean(waste) * layout.token_bytes == pytest.approx(half, rel=0.02)
+    assert (half + layout.token_bytes / 2) / MIB == waste_mib
+    assert made(layout, frame="2MiB", slicing=True).block * layout.token_bytes / 2 <= 2 * MIB
+
+
+def test_growth_of_yi_34b_costs_120_calls_and_nothing_when_overlapped() -> None:
+    """A frame of K and of V in 60 layers, 40 us each: 4.8 ms, which a step hides."""
+    device, model = load_device("a100-80gb"), shard(load_model("yi-34b"), 2)
+    layout = kv_layout(device, model)
+    lost = {}
+    for growth in ("synchronous", "background"):
+        allocator = made(layout, growth=growth)
+        admit(allocator, 0, 64)
+        allocator.charged()
+        request = np.array([0])
+        allocator.advance(request, 1)
+        steps = StepModel(device, model, 2)
+        alone = steps.times(Step(request, 64, [], [], 0, "offered_load"), 1, Efficiency())
+        times = alone.delayed(allocator.stalls(request, alone.total_s))
+        lost[growth] = float((times.total_s - alone.total_s)[0])
+    assert lost == {"synchronous": pytest.approx(120 * 40e-6), "background": 0.0}
+
+
+def test_steps_ahead_are_charged_when_they_map() -> None:
+    allocator = made(growth="synchronous")
+    admit(allocator, 0, 60)
+    admit(allocator, 1, 127)
+    both, step_s = np.array([0, 1]), 56 * 40e-6
+    assert allocator.stalls(both, np.full(8, 0.1))[0] == pytest.approx(3 * step_s)
+    allocator.charged()
+    assert allocator.stalls(both, np.full(8, 0.1)).tolist() == pytest.approx(
+        [0, 0, step_s, 0, 0, step_s, 0, 0]
+    )
+
+
+def test_what_exceeds_a_step_delays_it() -> None:
+    allocator = made()
+    admit(allocator, 0, 64)
+    allocator.charged()
+    stalls = allocator.stalls(np.array([0]), np.full(3, 1e-3))
+    assert stalls.tolist() == pytest.approx([0, 56 * 40e-6 - 1e-3, 0])
+
+
+def test_a_new_request_finds_the_frames_that_fit_it_best() -> None:
+    allocator = made()
+    for request, tokens in enumerate((640, 128, 256)):
+        admit(allocator, request, tokens)
+    old = [allocator.units(request).start.tolist() for request in range(3)]
+    for request in range(3):
+        allocator.release(request)
+    admit(allocator, 3, 200)
+    assert allocator.units(3).start.tolist() == old[2]
+    admit(allocator, 4, 1000)  # none has enough: the most, and more are mapped
+    assert allocator.units(4).start.tolist()[:10] == old[0]
+    assert allocator.report()["mapped_frames"] == 56 * (10 + 2 + 4 + 6)
+
+
+def test_frames_without_tokens_are_unmapped_for_others_highest_id_first() -> None:
+    """16 groups: id 0 keeps its 4 while id 2 has any."""
+    allocator = made(KvLayout(base=0, slots=1024, layers=28, kv_heads=4, head_bytes=256))
+    for request, tokens in enumerate((256, 512, 256)):
+        admit(allocator, request, tokens)
+    for request in (0, 2):
+        allocator.release(request)
+    assert allocator.free_slots == 512
+    assert allocator.headroom(np.array([1]), 600) == 512
+    allocator.advance(np.array([1]), 256)
+    admit(allocator, 3, 256)
+    assert allocator.units(3).start.tolist() == [0, 64, 128, 192]
+    assert not allocator.grow(1, 1)
+
+
+def test_the_paper_keeps_a_tenth_of_the_frames_unmapped() -> None:
+    layout = KvLayout(base=0, slots=64 * 20, layers=28, kv_heads=4, head_bytes=256)
+    for reclaim, lost in (("demand", 0), ("low", 1)):
+        allocator = made(layout, reclaim=reclaim)
+        admit(allocator, 0, 64 * 19)
+        allocator.release(0)
+        admit(allocator, 1, 64 * 19)
+        assert allocator.report()["mapped_frames"] == 56 * (19 + lost)
+
+
+def test_virtual_addresses_of_a_request_are_contiguous_in_each_tensor() -> None:
+    for slicing in (False, True):
+        allocator = made(slicing=slicing, frame="128KiB")
+        for request in range(4):
+            admit(allocator, request, 100)
+        for _ in range(20):
+            allocator.advance(np.arange(4), 37)
+        frames = allocator.frames()
+        for half in (0, 1):
+            extents = allocator.extents(2, 5, half)
+            place = frames.addresses(extents.start)
+            step = np.diff(place)
+            assert (step > 0).all()
+            whole = (place[-1] + extents.size[-1] - place[0]) / extents.size.sum()
+            assert whole == pytest.approx(28 if slicing else 1, rel=0.2)
+
+
+def test_frames_of_another_size_than_the_device_translates_are_refused() -> None:
+    allocator = made()
+    assert isinstance(allocator, Maps)
+    device = load_device("mlu370-x4", ["translation={frame: 2MiB}"])
+    with pytest.raises(DescriptionError, match="maps frames of 65536 B"):
+        mapped(lambda *_: None, device, allocator)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [({"frame": "1KiB"}, "power of two"), ({"frame": "64GiB"}, "do not fit")]
+)
+def test_a_frame_that_cannot_be_is_a_mistake(options: dict[str, Any], said: str) -> None:
+    with pytest.raises((DescriptionError, ValueError), match=said):
+        made(**options)
+
+
+@pytest.mark.parametrize("engine", ["v0", "v1"])
+@pytest.mark.parametrize("fidelity", ["analytic", "sampled", "full"])
+def test_serves_under_both_engines(engine: str, fidelity: str) -> None:
+    policy = {"name": "vattention", "frame": "4KiB", "map_cost": "1us"}
+    memory = {"fidelity": fidelity, "efficiency": 1.0} if fidelity == "analytic" else {
+        "fidelity": fidelity
+    }  # fmt: skip
+    served = [
+        small.run(
+            1024, small.mixed(60, rate=50_000), policy=policy, engine={"name": engine},
+            memory=memory, advance_together=together, simulate=small.FakeMemory(),
+        ).metrics
+        for together in (True, False)
+    ]  # fmt: skip
+    assert served[0]["finished"] == 60 and served[0]["preemptions"] > 0
+    same = ("makespan_s", "batch", "policy", "phase_share")
+    assert all(served[0][name] == pytest.approx(served[1][name]) for name in same)
+
+
+def test_swapping_is_refused_with_its_reason() -> None:
+    with pytest.raises(DescriptionError, match="policy vattention cannot swap"):
+        small.run(
+            1024, small.mixed(5, rate=50_000), policy={"name": "vattention", "frame": "4KiB"},
+            engine={"name": "v0", "preemption": "swap"},
+        )  # fmt: skip
