@@ -80,8 +80,8 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
             )
         if layout.apart is not None or layout.parts > 1:
             raise DescriptionError(
-                "policy vattention: its tensors hold equal numbers of every layer's tokens; expected "
-                "KV without parts that lie apart, and a model without kept windows"
+                "policy vattention: its tensors hold as many tokens of every layer; expected KV "
+                "without parts that lie apart, and a model without kept windows"
             )
         inside = layout.layers if options.slicing else 1
         self.tensors = layout.halves * layout.layers // inside
