@@ -2,7 +2,8 @@
 
 An engine walks its extents in order. It pays `descriptor_cost` before each, or before each run of
 three or more of one size a constant stride apart, up to a window of bytes, where descriptors may
-have two dimensions (`dma.strided`). It cuts each into requests of at most `dma.request` bytes that
+have two dimensions (`dma.strided`). Where they may be lists (`dma.gather`), it pays it before each
+list, and `element_cost` before each of what would be a descriptor. It cuts each into requests of at most `dma.request` bytes that
 do not cross an interleave block (bursts that a write does not fill go by themselves), issues at
 most `port_bandwidth`, and stops while its bytes in flight fill `dma.window`. A request reaches its
 channel after `request_latency`; a read is complete `response_latency` after its last data beat, a
@@ -37,6 +38,7 @@ from hwmodel.kernel.channel_state import INBOX, NO_LOG, idle_channels
 from hwmodel.kernel.jit import kernel, simulation
 from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, READ, WRITE, Record
 from hwmodel.kernel.timing import FOREVER, Int, lower
+from hwmodel.specs.accelerator import Gather
 from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.device import Device
 
@@ -264,8 +266,8 @@ def run_system(
     """Run rounds until tick `stop` or until all is done; True if all was done.
 
     `system` (1,) _SYSTEM, `engines` (E,) _ENGINE and `states` (channels,) CHANNEL records,
-    modified in place; `start`, `size`, `write` (n,) extents; `first` (n,) 1 where a
-    descriptor begins, else 0; `completions` (E, ring) zeros, with dies (3 E, ring), of data and of
+    modified in place; `start`, `size`, `write` (n,) extents; `first` (n,) how often an engine pays
+    the system's descriptor cost before each; `completions` (E, ring) zeros, with dies (3 E, ring), of data and of
     acknowledgements from other dies behind each engine's own; `crossings` (dies,) zeros, when each
     die can take more data, 1/FRACTION ticks; `log` of shape (0, 5).
     Bytes are noted at the first round past tick `warm`.
@@ -335,6 +337,24 @@ def descriptor_starts(engine_ends: Int, start: Int, size: Int, write: Int, limit
                 run, moved = 1, size[i]
         begin = end
     return first
+
+
+def gather_costs(
+    gather: Gather, descriptor_cost: float, engine_ends: Int, write: Int, first: Int
+) -> NDArray[np.float64]:
+    """Time before each extent where descriptors are lists, shape (n,), in the unit of the costs.
+
+    engine_ends: (E,) where each engine's extents end; first: (n,) 1 where a list's element begins,
+    else 0. A list is of one engine and one direction.
+    """
+    element = np.flatnonzero(first)
+    kind = 2 * np.searchsorted(engine_ends, element, "right") + (write[element] == WRITE)
+    count = np.arange(len(element))
+    begins = np.maximum.accumulate(np.where(np.diff(kind, prepend=-1) != 0, count, 0))
+    opens = (count - begins) % gather.elements == 0
+    cost = np.zeros(len(first))
+    cost[element] = gather.element_cost + descriptor_cost * opens
+    return cost
 
 
 def _check(device: Device, d: Descriptors) -> None:
@@ -465,10 +485,17 @@ def prepare(device: Device, descriptors: Descriptors, warm: int, stop: int) -> P
     first = np.ones(len(start), np.int64)
     if a.dma.strided:
         first = descriptor_starts(engines["end"].copy(), start, size, write, a.dma.window)
+    system = _system(device, warm, stop)
+    if a.dma.gather is not None:  # each extent has a cost of its own, in engines' time
+        cost_ns = gather_costs(
+            a.dma.gather, a.dma.descriptor_cost, engines["end"], write, first
+        )
+        system["descriptor_cost"] = 1
+        first = np.rint(cost_ns / device.memory.tick_clock.ns_of_ticks(1) * FRACTION)
+        first = first.astype(np.int64)
     access = a.dma.minimum_access
     if access is not None and access > device.memory.organisation.burst_bytes:
         start, size, write, first = _widened(access, engines, start, size, write, first)
-    system = _system(device, warm, stop)
     p = system[0]
     longest = 2 * (p["round"] + p["request_latency"]) + int(constants["data_end"].max())
     if a.dies is not None:  # all that engines may have under way may wait at one crossing

@@ -198,7 +198,7 @@ def descriptor_gbps(device: Device, extent: int) -> float:
     descriptor cost and the time on its port one after the other."""
     assert device.accelerator is not None
     dma = device.accelerator.dma
-    return dma.engines * extent / (dma.descriptor_cost + extent / (dma.port_bandwidth / 1e9))
+    return dma.engines * extent / (dma.extent_cost + extent / (dma.port_bandwidth / 1e9))
 
 
 def _key(run: _Run) -> tuple[Condition, int | None, int]:
