@@ -3,9 +3,9 @@
 An engine walks its extents in order. It pays `descriptor_cost` before each, or before each run of
 three or more of one size a constant stride apart, up to a window of bytes, where descriptors may
 have two dimensions (`dma.strided`). Where they may be lists (`dma.gather`), it pays it before each
-list, and `element_cost` before each of what would be a descriptor. It cuts each into requests of at most `dma.request` bytes that
-do not cross an interleave block (bursts that a write does not fill go by themselves), issues at
-most `port_bandwidth`, and stops while its bytes in flight fill `dma.window`. A request reaches its
+list, and `element_cost` before each of what would be a descriptor. It cuts each into requests of at
+most `dma.request` bytes that do not cross an interleave block (bursts that a write does not fill go
+by themselves), issues at most `port_bandwidth`, and stops while its bytes in flight fill `dma.window`. A request reaches its
 channel after `request_latency`; a read is complete `response_latency` after its last data beat, a
 (posted) write `response_latency` after it has entered the write queue.
 
@@ -267,9 +267,9 @@ def run_system(
 
     `system` (1,) _SYSTEM, `engines` (E,) _ENGINE and `states` (channels,) CHANNEL records,
     modified in place; `start`, `size`, `write` (n,) extents; `first` (n,) how often an engine pays
-    the system's descriptor cost before each; `completions` (E, ring) zeros, with dies (3 E, ring), of data and of
-    acknowledgements from other dies behind each engine's own; `crossings` (dies,) zeros, when each
-    die can take more data, 1/FRACTION ticks; `log` of shape (0, 5).
+    the system's descriptor cost before each; `completions` (E, ring) zeros, with dies (3 E, ring),
+    of data and of acknowledgements from other dies behind each engine's own; `crossings` (dies,)
+    zeros, when each die can take more data, 1/FRACTION ticks; `log` of shape (0, 5).
     Bytes are noted at the first round past tick `warm`.
     """
     c, p = constants[0], system[0]
@@ -487,9 +487,7 @@ def prepare(device: Device, descriptors: Descriptors, warm: int, stop: int) -> P
         first = descriptor_starts(engines["end"].copy(), start, size, write, a.dma.window)
     system = _system(device, warm, stop)
     if a.dma.gather is not None:  # each extent has a cost of its own, in engines' time
-        cost_ns = gather_costs(
-            a.dma.gather, a.dma.descriptor_cost, engines["end"], write, first
-        )
+        cost_ns = gather_costs(a.dma.gather, a.dma.descriptor_cost, engines["end"], write, first)
         system["descriptor_cost"] = 1
         first = np.rint(cost_ns / device.memory.tick_clock.ns_of_ticks(1) * FRACTION)
         first = first.astype(np.int64)

@@ -69,7 +69,7 @@ def activation_ticks(memory: MemorySpec) -> dict[str, Fraction]:
     return costs
 
 
-def bank_cycle(memory: MemorySpec, bursts: int) -> int:
+def bank_cycle(memory: MemorySpec, bursts: float) -> float:
     """Ticks until a bank can open its next row after `bursts` reads."""
     first = "ACT1" if memory.activate.steps == 2 else "ACT"
     cycle = row_delay(memory, "ACT", "ACT", SAME_BANK)
@@ -111,7 +111,7 @@ def read_bound(memory: MemorySpec, pattern: str) -> Bound:
         costs[f"{bus} bus" if bus != "command" else "command bus"] = Fraction(ticks)
     costs |= activation_ticks(memory)
     banks = o.banks // o.pseudochannels
-    costs["banks"] = Fraction(bank_cycle(memory, bursts), banks)
+    costs["banks"] = Fraction(bank_cycle(memory, bursts)) / banks
     share = Fraction(1)
     if memory.controller.refresh == "all_bank":
         share = 1 - refresh_share(memory, data_bound=BURSTS_PER_ROW[pattern] is None)

@@ -144,7 +144,9 @@ def test_a_list_of_addresses_is_one_descriptor() -> None:
 
 def test_a_list_is_of_one_engine_and_one_direction() -> None:
     write, first = np.array([0, 0, 0, 1, 1, 0, 0, 0]), np.array([1, 1, 1, 1, 1, 1, 0, 1])
-    found = gather_costs(Gather(elements=2, element_cost="5ns"), 100, np.array([2, 8]), write, first)
+    found = gather_costs(
+        Gather(elements=2, element_cost="5ns"), 100, np.array([2, 8]), write, first
+    )
     assert found.tolist() == [105, 5, 105, 105, 5, 105, 0, 5]
 
 
