@@ -5,9 +5,10 @@ three or more of one size a constant stride apart, up to a window of bytes, wher
 have two dimensions (`dma.strided`). Where they may be lists (`dma.gather`), it pays it before each
 list, and `element_cost` before each of what would be a descriptor. It cuts each into requests of at
 most `dma.request` bytes that do not cross an interleave block (bursts that a write does not fill go
-by themselves), issues at most `port_bandwidth`, and stops while its bytes in flight fill `dma.window`. A request reaches its
-channel after `request_latency`; a read is complete `response_latency` after its last data beat, a
-(posted) write `response_latency` after it has entered the write queue.
+by themselves), issues at most `port_bandwidth`, and stops while its bytes in flight fill
+`dma.window`. A request reaches its channel after `request_latency`; a read is complete
+`response_latency` after its last data beat, a (posted) write `response_latency` after it has
+entered the write queue.
 
 Where the accelerator has `dies`, engine e of E is on die e * dies // E, and channels likewise. A
 request to a channel of another die takes `crossing_latency` longer each way, and the data that come

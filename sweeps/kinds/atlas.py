@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -43,6 +44,7 @@ from sweeps.reports.kind import Kind
 from sweeps.reports.phrases import size_text
 from sweeps.reports.table import Table, read_table
 from sweeps.results.figures import KV_RATE, Rate
+from sweeps.results.store import RunDirectory
 
 INTERLEAVE = "device_set.interleave"
 METRICS = ("efficiency", "estimate", "kv_share", "throughput_lost")
@@ -270,7 +272,7 @@ def _settings(overrides: dict[str, Any]) -> Iterator[str]:
 
 def main() -> None:
     """Fit the estimate to the run directory named, and print its exponents."""
-    table = read_table(sys.argv[1])
+    table = read_table(RunDirectory(Path(sys.argv[1])))
     print(fit(cells(table), table.config["base"]["device"]))
 
 

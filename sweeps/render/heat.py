@@ -8,7 +8,7 @@ from itertools import pairwise
 from sweeps.render.chart import Heat
 
 WIDTH = 1000
-_NAMES, _HIGH, _HEAD = 190, 34, 44
+_LETTER, _HIGH, _HEAD = 7, 34, 44
 _LINES = ("", ' stroke-dasharray="2 4"')
 STYLE = """
 .cell { fill: var(--s0); stroke: var(--back); stroke-width: 1 }
@@ -25,9 +25,10 @@ def height(chart: Heat) -> int:
 
 def drawn(chart: Heat) -> str:
     """Cells from pale to full with their value and its ends in per cent, then the lines."""
-    wide = (WIDTH - _NAMES - 10) / len(chart.columns_of)
+    names = 16 + _LETTER * max(map(len, chart.cells))
+    wide = (WIDTH - names - 10) / len(chart.columns_of)
     parts, left = (
-        [f'<text class="end" x="{_NAMES - 8}" y="{_HEAD - 8}">{escape(chart.x)}</text>'],
+        [f'<text class="end" x="{names - 8}" y="{_HEAD - 8}">{escape(chart.x)}</text>'],
         8,
     )
     for k, name in enumerate(chart.lines):
@@ -37,13 +38,13 @@ def drawn(chart: Heat) -> str:
         )
         left += 60 + 7 * len(name)
     for j, name in enumerate(chart.columns_of):
-        at = _NAMES + wide * (j + 0.5)
+        at = names + wide * (j + 0.5)
         parts.append(f'<text class="at" x="{at:.1f}" y="{_HEAD - 8}">{escape(name)}</text>')
     for i, (name, spots) in enumerate(chart.cells.items()):
         y = _HEAD + _HIGH * i
-        parts.append(f'<text class="end" x="{_NAMES - 8}" y="{y + 21}">{escape(name)}</text>')
+        parts.append(f'<text class="end" x="{names - 8}" y="{y + 21}">{escape(name)}</text>')
         for j, spot in enumerate(spots):
-            x, on = _NAMES + wide * j, " on" * (spot.value > 0.6)
+            x, on = names + wide * j, " on" * (spot.value > 0.6)
             parts.append(
                 f'<rect class="cell" x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{_HIGH}"'
                 f' fill-opacity="{spot.value:.2f}"/>'
@@ -52,7 +53,7 @@ def drawn(chart: Heat) -> str:
                 f"{100 * spot.low:.0f}–{100 * spot.high:.0f}</text>"
             )
     for k, places in enumerate(chart.lines.values()):
-        across = [_NAMES + wide * place for place in places]
+        across = [names + wide * place for place in places]
         path = f"M{across[0]:.1f} {_HEAD}v{_HIGH}"
         path += "".join(f"h{b - a:.1f}v{_HIGH}" for a, b in pairwise(across))
         parts.append(f'<path class="part5" d="{path}"{_LINES[k]}/>')
