@@ -8,7 +8,7 @@ that holds requests for one waits while another idles. The rates r_i combine as
 p = 1 is a closed network whose service times vary exponentially, p = infinity its asymptotic bounds
 (Denning and Buzen 1978). In a pseudo-channel: the buses and activations (tRRD, tFAW / window);
 these with its banks, a row cycle each, less their refreshes; these with its queue by Little's law:
-an entry waits for about a row cycle. In the device: its pseudo-channels, the engines' windows by
+an entry waits for a row cycle. In the device: its pseudo-channels, the engines' windows by
 Little's law (bytes over the latency of a piece), and their ports and descriptors.
 
 What counts is how an extent falls apart: into pieces of an interleave block in one channel, those
@@ -47,7 +47,7 @@ class Exponents(NamedTuple):
     """What a queue of few entries loses."""
 
 
-FITTED = Exponents(7.62, 3.51, 2.08)
+FITTED = Exponents(7.81, 3.71, 1.97)
 MEDIAN_ERROR, NINE_IN_TEN, WORST_ERROR = 0.03, 0.1, 0.3
 """Relative, of the cells that were held out of the fit."""
 
@@ -151,7 +151,7 @@ def _pseudochannel(memory: MemorySpec, bursts: float, waiting: float) -> dict[st
     """Bursts a tick that each resource of a pseudo-channel allows, `bursts` an activation, with
     `waiting` entries in its queue."""
     o = memory.organisation
-    banks, cycle = o.banks // o.pseudochannels, bank_cycle(memory, bursts)
+    banks = o.banks // o.pseudochannels
     found = {"data bus": 1 / beats(memory.data.read, memory)}
     one, two = command_slots(memory, 1), command_slots(memory, 2)
     for bus, slots in one.items():
@@ -161,10 +161,10 @@ def _pseudochannel(memory: MemorySpec, bursts: float, waiting: float) -> dict[st
         else:
             found[f"{bus} bus"] = bursts / (slots + (bursts - 1) * read)
     found["activations"] = bursts / float(max(activation_ticks(memory).values()))
-    found["banks"] = banks * bursts / cycle
+    found["banks"] = banks * bursts / bank_cycle(memory, bursts)
     if memory.controller.refresh == "per_bank":
         assert memory.refresh.per_bank is not None
         out = row_delay(memory, "REFPB", memory.activate_command, SAME_BANK)
         found["banks"] *= 1 - out / memory.ticks(memory.refresh.per_bank.interval)
-    found["queue"] = waiting / cycle
+    found["queue"] = waiting / bank_cycle(memory, 1)
     return found
