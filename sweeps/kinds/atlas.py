@@ -2,32 +2,27 @@
 
 Each DMA engine reads extents of one size that lie anywhere (`hwmodel.measure.racm.read_extents`),
 and the engines together read one run in order. With both efficiencies come the times of a stated
-decode step whose KV lies so, and in order: what the layout costs in throughput.
-
-    python -m sweeps.kinds.atlas RUN_DIR
-
-fits `hwmodel.measure.estimate` to the cells of a run that are not held out.
+decode step whose KV lies so, and in order. What a layout costs is measured against the largest
+extents, which are as contiguous runs of many requests, not against the run in order, which no
+layout reaches.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
-from hwmodel.description.description import Strict
 from hwmodel.description.units import Nanoseconds, PositiveBytes, parse_quantity
-from hwmodel.measure.estimate import FITTED, Exponents, estimate
+from hwmodel.measure.estimate import estimate
 from hwmodel.measure.racm import read_extents
 from hwmodel.specs.device import load_device
 from policies.engines.engine import Step
 from policies.memory.step import Efficiency, StepModel
-from policies.requests.requests import FloatArray
 from sweeps.experiments.experiment import (
     Count,
     Described,
@@ -42,25 +37,16 @@ from sweeps.render.chart import Heat, Spot
 from sweeps.render.section import Block, Grid
 from sweeps.reports.kind import Kind
 from sweeps.reports.phrases import size_text
-from sweeps.reports.table import Table, read_table
+from sweeps.reports.table import Table
 from sweeps.results.figures import KV_RATE, Rate
-from sweeps.results.store import RunDirectory
 
-INTERLEAVE = "device_set.interleave"
-METRICS = ("efficiency", "estimate", "kv_share", "throughput_lost")
+INTERLEAVE, LOST = "device_set.interleave", "throughput_lost"
 FITTED_MEMORIES = ("lpddr4-4266-x16", "lpddr5-6400-x16", "hbm2e-3.2")
 FITTED_INTERLEAVE = "512B"
 """Cells that the constants of `hwmodel.measure.estimate` were fitted to; all others were held
 out."""
 COSTLY = 0.05
 """Share of the throughput that a layout may cost (assumed)."""
-
-
-class Decode(Strict):
-    """The decode step whose throughput is stated."""
-
-    sequences: Count = 64
-    context: Count = 2048
 
 
 class ExtentSpec(Described):
@@ -70,7 +56,9 @@ class ExtentSpec(Described):
     extent: PositiveBytes
     measured: Annotated[Nanoseconds, Field(gt=0)] = 16_000.0
     """Simulated time that is counted; of the run in order, four times as much."""
-    decode: Decode = Decode()
+    sequences: Count = 64
+    context: Count = 2048
+    """Of the decode step whose throughput is stated: requests, and tokens of each."""
 
     rate: ClassVar[Rate | None] = Rate(KV_RATE, "KV read, GB/s", "GB/s")
 
@@ -97,8 +85,8 @@ def read(task: Task) -> dict[str, Any]:
     settings = tuple(assignments(spec.device_set))
     in_order = _in_order(spec.device, settings, spec.measured, seed)
     steps = StepModel(device, model)
-    sequences = np.arange(spec.decode.sequences)
-    step = Step(sequences, spec.decode.sequences * spec.decode.context, [], [], 0, "offered_load")
+    tokens = spec.sequences * spec.context
+    step = Step(np.arange(spec.sequences), tokens, [], [], 0, "offered_load")
     at, best = (
         steps.times(step, 1, Efficiency(in_order * device.derate, share * device.derate))
         for share in (efficiency, in_order)
@@ -110,7 +98,7 @@ def read(task: Task) -> dict[str, Any]:
         "row_hit_rate": found.row_hit_rate,
         "estimate": estimate(device, int(spec.extent)).efficiency,
         "kv_share": float(at.attention_s[0] / at.total_s[0]),
-        "throughput_lost": 1 - float(best.total_s[0] / at.total_s[0]),
+        LOST: 1 - float(best.total_s[0] / at.total_s[0]),
     }
 
 
@@ -135,8 +123,8 @@ class Cell(NamedTuple):
     overrides: dict[str, Any]
     efficiency: float
     estimate: float
-    kv_share: float
     lost: float
+    """Of the throughput with the largest extents of the run, all else being the same."""
 
     @property
     def off(self) -> float:
@@ -146,9 +134,9 @@ class Cell(NamedTuple):
     @property
     def part(self) -> str:
         """Whether the estimate was fitted to it, or what is new in it."""
-        if "device_set" not in self.overrides:
+        if not isinstance(memory := self.overrides.get("device_set"), dict):
             return "held out: other devices"
-        if self.overrides["device_set"]["memory"] not in FITTED_MEMORIES:
+        if memory.get("memory") not in FITTED_MEMORIES:
             return "held out: other memories"
         if self.overrides.get(INTERLEAVE) != FITTED_INTERLEAVE:
             return "held out: other interleaves"
@@ -162,38 +150,49 @@ def cells(table: Table) -> list[Cell]:
     found = []
     for row in (row for group in table.groups for row in group.main()):
         over = {path: row.overrides.get(path) for path in axes}
-        values = [row.mean(name) for name in METRICS]
+        values = [row.mean(name) for name in ("efficiency", "estimate", LOST)]
         if "extent" in axes and None not in values:
             value = over[compared]
             name = value["memory"] if isinstance(value, dict) and "memory" in value else row.name
             described = all(over[path] == axes[path][0] for path in others)
             size = int(parse_quantity(over["extent"], "size"))
             found.append(Cell(name, size, described, over, *map(float, values)))  # type: ignore[arg-type]
-    return found
+    largest = max((cell.extent for cell in found), default=0)
+    base = {_setting(cell): 1 - cell.lost for cell in found if cell.extent == largest}
+    return [
+        cell._replace(lost=1 - (1 - cell.lost) / base[_setting(cell)])
+        for cell in found
+        if _setting(cell) in base
+    ]
+
+
+def _setting(cell: Cell) -> str:
+    """All of a cell but its extent."""
+    return json.dumps({**cell.overrides, "extent": None}, sort_keys=True)
 
 
 def heat(found: list[Cell]) -> Heat:
     """Efficiency by row and extent, and from where on layout costs no more than `COSTLY`."""
     sizes = sorted({cell.extent for cell in found})
-    rows = {
-        name: [c for c in found if c.row == name] for name in dict.fromkeys(c.row for c in found)
-    }
     spots, described, worst = {}, [], []
-    for name, own in rows.items():
-        every = [[c for c in own if c.extent == size] for size in sizes]
-        first = [next(c for c in those if c.described) for those in every]
+    for name in dict.fromkeys(cell.row for cell in found):
+        every = [[c for c in found if (c.row, c.extent) == (name, size)] for size in sizes]
+        first = [c for those in every for c in those if c.described]
+        if len(first) < len(sizes):  # the run is not complete
+            continue
         spots[name] = [
             Spot(c.efficiency, *(end(o.efficiency for o in those) for end in (min, max)))
             for c, those in zip(first, every, strict=True)
         ]
         described.append(_costly([c.lost for c in first]))
         worst.append(_costly([max(c.lost for c in those) for those in every]))
-    share = f"throughput lost at most {COSTLY:.0%} to the right"
+    share = f"throughput lost: at most {COSTLY:.0%} to the right"
     return Heat(
         "KV read, % of peak, by size of the extents", "extent", list(map(size_text, sizes)), spots,
         {f"{share}, as described": described, f"{share}, in the worst case": worst},
         "Large: as described, the first value of every axis; small: least and most over all their"
-        " values. Lost is what the stated decode step loses to the same step whose KV is one run.",
+        " values. Lost is what the stated decode step loses to the same step whose KV lies in"
+        f" extents of {size_text(max(sizes, default=0))}.",
     )  # fmt: skip
 
 
@@ -208,9 +207,7 @@ class Atlas(Kind):
     experiment = ExtentSpec
 
     def sentences(self, table: Table) -> list[str]:
-        if not (found := cells(table)):
-            return ["No cell has a result yet."]
-        chart = heat(found)
+        chart = heat(cells(table))
         described, worst = chart.lines.values()
 
         def least(places: int) -> str:
@@ -224,15 +221,12 @@ class Atlas(Kind):
         ]
 
     def sections(self, table: Table) -> list[Block]:
-        if not (found := cells(table)):
-            return []
-        return [heat(found), *self.grids(table)]
+        chart = heat(cells(table))
+        return [*([chart] if chart.cells else []), *self.grids(table)]
 
     def grids(self, table: Table) -> list[Grid]:
-        found = cells(table)
-        parts = dict.fromkeys(sorted(cell.part for cell in found))
-        rows = []
-        for part in parts:
+        found, rows = cells(table), []
+        for part in sorted({cell.part for cell in found}):
             own = sorted((c for c in found if c.part == part), key=lambda c: abs(c.off))
             median, nine = (own[int(q * (len(own) - 1))] for q in (0.5, 0.9))
             most = own[-1]
@@ -241,40 +235,3 @@ class Atlas(Kind):
                          f"{most.off:+.1%}", where])  # fmt: skip
         heads = ["cells", "number", "median error", "90 %", "worst", "where"]
         return [Grid("Closed form over simulation (bandwidth --estimate)", heads, rows)]
-
-
-def fit(found: list[Cell], name: str) -> Exponents:
-    """The exponents of the estimate with the least mean squared error of the logarithm over the
-    cells of device `name` that are not held out."""
-    from scipy.optimize import minimize  # heavy
-
-    own = [cell for cell in found if cell.part == "fitted"]
-    devices = [load_device(name, list(_settings(cell.overrides))) for cell in own]
-
-    def error(logs: FloatArray) -> float:
-        p = Exponents(*np.exp(logs))
-        pairs = zip(own, devices, strict=True)
-        return float(np.mean([
-            np.log(estimate(device, cell.extent, p).efficiency / cell.efficiency) ** 2
-            for cell, device in pairs
-        ]))  # fmt: skip
-
-    best = minimize(error, np.log(FITTED), method="Nelder-Mead", options={"xatol": 0.02})
-    return Exponents(*np.exp(best.x).round(2).tolist())
-
-
-def _settings(overrides: dict[str, Any]) -> Iterator[str]:
-    for path, value in overrides.items():
-        head, _, key = path.partition(".")
-        if head == "device_set":
-            yield from assignments({key: value} if key else value)
-
-
-def main() -> None:
-    """Fit the estimate to the run directory named, and print its exponents."""
-    table = read_table(RunDirectory(Path(sys.argv[1])))
-    print(fit(cells(table), table.config["base"]["device"]))
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,7 @@ from itertools import pairwise
 from sweeps.render.chart import Heat
 
 WIDTH = 1000
-_LETTER, _HIGH, _HEAD = 7, 34, 44
+_LETTER, _HIGH, _HEAD = 7.5, 34, 44
 _LINES = ("", ' stroke-dasharray="2 4"')
 STYLE = """
 .cell { fill: var(--s0); stroke: var(--back); stroke-width: 1 }
@@ -45,12 +45,13 @@ def drawn(chart: Heat) -> str:
         parts.append(f'<text class="end" x="{names - 8}" y="{y + 21}">{escape(name)}</text>')
         for j, spot in enumerate(spots):
             x, on = names + wide * j, " on" * (spot.value > 0.6)
+            mid = x + wide / 2
+            ends = f"{100 * spot.low:.0f}–{100 * spot.high:.0f}" * (spot.low < spot.high)
             parts.append(
                 f'<rect class="cell" x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{_HIGH}"'
                 f' fill-opacity="{spot.value:.2f}"/>'
-                f'<text class="at{on}" x="{x + wide / 2:.1f}" y="{y + 16}">{100 * spot.value:.0f}'
-                f'</text><text class="at small{on}" x="{x + wide / 2:.1f}" y="{y + 29}">'
-                f"{100 * spot.low:.0f}–{100 * spot.high:.0f}</text>"
+                f'<text class="at{on}" x="{mid:.1f}" y="{y + 16}">{100 * spot.value:.0f}</text>'
+                f'<text class="at small{on}" x="{mid:.1f}" y="{y + 29}">{ends}</text>'
             )
     for k, places in enumerate(chart.lines.values()):
         across = [names + wide * place for place in places]
