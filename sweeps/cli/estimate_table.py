@@ -27,16 +27,11 @@ def estimated(device: Device, extent: str | None) -> dict[str, Any]:
     rows = []
     for size in sizes:
         found = estimate(device, size)
-        rows.append(
-            {
-                "extent_bytes": size,
-                "bandwidth_gbps": found.gbps,
-                "delivered_gbps": found.gbps * device.derate,
-                "utilization": found.efficiency,
-                "binding": found.binding,
-                "limits_gbps": found.limits_gbps,
-            }
-        )
+        rows.append({
+            "extent_bytes": size, "bandwidth_gbps": found.gbps,
+            "delivered_gbps": found.gbps * device.derate, "utilization": found.efficiency,
+            "binding": found.binding, "limits_gbps": found.limits_gbps,
+        })  # fmt: skip
     errors = {"median": MEDIAN_ERROR, "nine_in_ten": NINE_IN_TEN, "worst": WORST_ERROR}
     return {
         "device": device.name, "digest": device.digest, "peak_gbps": device.peak_gbps,

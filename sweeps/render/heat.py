@@ -13,7 +13,8 @@ _LINES = ("", ' stroke-dasharray="2 4"')
 STYLE = """
 .cell { fill: var(--s0); stroke: var(--back); stroke-width: 1 }
 .heat text { font: 13px system-ui, sans-serif; fill: var(--ink) } .heat .end { text-anchor: end }
-.heat .at { text-anchor: middle } .heat .small { font-size: 9.5px } .heat .on { fill: var(--back) }
+.heat .at { text-anchor: middle } .heat .top { font-size: 11px }
+.heat .small { font-size: 9.5px } .heat .on { fill: var(--back) }
 .part5 { fill: none; stroke: var(--s1); stroke-width: 3; stroke-linejoin: round }
 """
 
@@ -39,7 +40,7 @@ def drawn(chart: Heat) -> str:
         left += 60 + 7 * len(name)
     for j, name in enumerate(chart.columns_of):
         at = names + wide * (j + 0.5)
-        parts.append(f'<text class="at" x="{at:.1f}" y="{_HEAD - 8}">{escape(name)}</text>')
+        parts.append(f'<text class="at top" x="{at:.1f}" y="{_HEAD - 8}">{escape(name)}</text>')
     for i, (name, spots) in enumerate(chart.cells.items()):
         y = _HEAD + _HIGH * i
         parts.append(f'<text class="end" x="{names - 8}" y="{y + 21}">{escape(name)}</text>')
