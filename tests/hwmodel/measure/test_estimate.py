@@ -36,10 +36,13 @@ def test_the_closed_form_is_within_its_stated_error(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["mlu370-x4", "a100-80gb", "dgx-spark-gb10", "strix-halo"])
+@pytest.mark.parametrize(
+    "name", ["mlu370-x4", "spyre", "jetson-agx-orin", "strix-halo", "dgx-spark-gb10", "m1-max",
+             "a100-80gb"],
+)  # fmt: skip
 def test_so_it_is_on_every_plausible_variant(name: str) -> None:
     variants = load_variants(name).devices.values()
-    assert all(abs(off(each, size, 16_000)) < WORST_ERROR
+    assert all(abs(off(each, size, 4000)) < WORST_ERROR
                for each in variants for size in (256, 4 * KIB, 64 * KIB))  # fmt: skip
 
 
