@@ -14,6 +14,7 @@ MEASURES = {
     "serving": "sweeps.reports.kind:Kind",
     "kv_read": "sweeps.kinds.kv_read:KvRead",
     "odma_paper": "sweeps.papers.odma.odma_kind:OdmaPaper",
+    "atlas": "sweeps.kinds.atlas:Atlas",
 }
 """By what a sweep measures at each point (`measure`); the first where it names none."""
 DESIGNS = {

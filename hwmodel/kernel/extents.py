@@ -96,3 +96,15 @@ def as_mapped(stream: Stream, frames: Frames, limit: int) -> Stream:
         ends = np.cumsum(np.bincount(stream.engine[begins]))
         wait[begins] = descriptor_starts(ends, place[begins], size, stream.write[begins], limit)
     return stream._replace(wait=wait)
+
+
+def gather_costs(elements: int, element_cost: int, list_cost: int, stream: Stream) -> Int:
+    """What each extent waits for where descriptors are lists of up to `elements` addresses, those
+    whose `wait` is 1 in `stream`; int64 (n,). A list is of one engine and one direction."""
+    element = np.flatnonzero(stream.wait)
+    kind = 2 * stream.engine[element] + stream.write[element]
+    count = np.arange(len(element))
+    begins = np.maximum.accumulate(np.where(np.diff(kind, prepend=-1) != 0, count, 0))
+    cost = np.zeros(len(stream.wait), np.int64)
+    cost[element] = element_cost + list_cost * ((count - begins) % elements == 0)
+    return cost

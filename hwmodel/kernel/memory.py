@@ -2,11 +2,13 @@
 
 An engine walks its extents in order. It pays `descriptor_cost` before each, or before each run of
 three or more of one size a constant stride apart, up to a window of bytes, where descriptors may
-have two dimensions (`dma.strided`). It cuts each into requests of at most `dma.request` bytes that
-do not cross an interleave block (bursts that a write does not fill go by themselves), issues at
-most `port_bandwidth`, and stops while its bytes in flight fill `dma.window`. A request reaches its
-channel after `request_latency`; a read is complete `response_latency` after its last data beat, a
-(posted) write `response_latency` after it has entered the write queue.
+have two dimensions (`dma.strided`). Where they may be lists (`dma.gather`), it pays it before each
+list, and `element_cost` before each of what would be a descriptor. It cuts each into requests of at
+most `dma.request` bytes that do not cross an interleave block (bursts that a write does not fill go
+by themselves), issues at most `port_bandwidth`, and stops while its bytes in flight fill
+`dma.window`. A request reaches its channel after `request_latency`; a read is complete
+`response_latency` after its last data beat, a (posted) write `response_latency` after it has
+entered the write queue.
 
 Where the accelerator has `dies`, engine e of E is on die e * dies // E, and channels likewise. A
 request to a channel of another die takes `crossing_latency` longer each way, and the data that come
@@ -34,7 +36,7 @@ from numpy.typing import NDArray
 from hwmodel.kernel.address import CHANNEL_HASHES, HASH_ROTATE, HASH_XOR
 from hwmodel.kernel.channel import advance
 from hwmodel.kernel.channel_state import INBOX, NO_LOG, idle_channels
-from hwmodel.kernel.extents import Frames, Stream, as_mapped, descriptor_starts
+from hwmodel.kernel.extents import Frames, Stream, as_mapped, descriptor_starts, gather_costs
 from hwmodel.kernel.jit import simulation
 from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, READ, WRITE, Record
 from hwmodel.kernel.timing import FOREVER, Int, lower
@@ -337,7 +339,11 @@ def _stream(device: Device, d: Descriptors, frames: Frames | None) -> Stream:
         ends = np.cumsum(np.bincount(engine, minlength=a.dma.engines))
         stream = stream._replace(wait=descriptor_starts(ends, start, size, write, a.dma.window))
     cost = round(a.dma.descriptor_cost / tick_ns * FRACTION)
-    stream = stream._replace(wait=stream.wait * cost)
+    wait = stream.wait * cost
+    if a.dma.gather is not None:
+        element = round(a.dma.gather.element_cost / tick_ns * FRACTION)
+        wait = gather_costs(a.dma.gather.elements, element, cost, stream)
+    stream = stream._replace(wait=wait)
     if a.translation is None:
         return stream
     read = round(idle_read_ns(device) / tick_ns * FRACTION)

@@ -44,7 +44,7 @@ SAME_BANK = ("bank", "bankgroup", "stack", *_WIDE)
 """Scopes in which two commands to one bank meet."""
 
 
-def _activation_ticks(memory: MemorySpec) -> dict[str, Fraction]:
+def activation_ticks(memory: MemorySpec) -> dict[str, Fraction]:
     """Ticks an activation costs by tRRD and by each window, in one pseudo-channel."""
     costs = {"tRRD": Fraction(row_delay(memory, "ACT", "ACT", _WIDE))}
     for row in memory.constraints:
@@ -53,7 +53,7 @@ def _activation_ticks(memory: MemorySpec) -> dict[str, Fraction]:
     return costs
 
 
-def _bank_cycle(memory: MemorySpec, bursts: int) -> int:
+def bank_cycle(memory: MemorySpec, bursts: float) -> float:
     """Ticks until a bank can open its next row after `bursts` reads."""
     first = "ACT1" if memory.activate.steps == 2 else "ACT"
     cycle = row_delay(memory, "ACT", "ACT", SAME_BANK)
@@ -68,7 +68,7 @@ def _bank_cycle(memory: MemorySpec, bursts: int) -> int:
     return max(cycle, through)
 
 
-def _slots(memory: MemorySpec, bursts: int) -> dict[str, int]:
+def command_slots(memory: MemorySpec, bursts: int) -> dict[str, int]:
     """Ticks of each command bus for one activation with `bursts` reads, the last with
     auto-precharge."""
     steps = ["ACT1", "ACT2"] if memory.activate.steps == 2 else ["ACT"]
@@ -89,16 +89,16 @@ def read_bound(memory: MemorySpec, pattern: str) -> Bound:
     postponed."""
     o = memory.organisation
     bursts = BURSTS_PER_ROW[pattern] or o.columns
-    burst_ticks = _beats(memory.data.read, memory)
+    burst_ticks = beats(memory.data.read, memory)
     costs: dict[str, Fraction] = {"data bus": Fraction(bursts * burst_ticks)}
-    for bus, ticks in _slots(memory, bursts).items():
+    for bus, ticks in command_slots(memory, bursts).items():
         costs[f"{bus} bus" if bus != "command" else "command bus"] = Fraction(ticks)
-    costs |= _activation_ticks(memory)
+    costs |= activation_ticks(memory)
     banks = o.banks // o.pseudochannels
-    costs["banks"] = Fraction(_bank_cycle(memory, bursts), banks)
+    costs["banks"] = Fraction(bank_cycle(memory, bursts)) / banks
     share = Fraction(1)
     if memory.controller.refresh == "all_bank":
-        share = 1 - _refresh_share(memory, data_bound=BURSTS_PER_ROW[pattern] is None)
+        share = 1 - refresh_share(memory, data_bound=BURSTS_PER_ROW[pattern] is None)
     peak = memory.peak_gbps
     limits = {
         name: float(peak * bursts * burst_ticks / ticks * share)
@@ -112,7 +112,7 @@ def read_bound(memory: MemorySpec, pattern: str) -> Bound:
     return Bound(pattern, best, best / peak, binding, limits)
 
 
-def _refresh_share(memory: MemorySpec, data_bound: bool) -> Fraction:
+def refresh_share(memory: MemorySpec, data_bound: bool) -> Fraction:
     """Share of time that all-bank refresh takes: (tRTP + tRPab + tRFCab + tRCD) / tREFI of a data
     bus that never rests; of activations surely only tRPab + tRFCab, for their reads fill the
     rest."""
@@ -149,7 +149,7 @@ def least_cycles(
         totals = [sum(np.asarray(commands.get(name, 0)) for name in names) for names in kinds]
         bank_commands = np.repeat(np.stack(totals, -1)[..., None, :] / o.banks, o.banks, -2)
     limits = _bus_limits(memory, commands)
-    read, write = _beats(memory.data.read, memory), _beats(memory.data.write, memory)
+    read, write = beats(memory.data.read, memory), beats(memory.data.write, memory)
     data = np.array([0, read, write, write])
     limits["data bus"] = float((_each(memory, bank_commands, "pseudochannel") @ data).max())
     for name, limit in _row_limits(memory, bank_commands):
@@ -159,7 +159,7 @@ def least_cycles(
     return limits[binding] / memory.clock.ticks_per_ck, binding
 
 
-def _beats(slots: DataSlots, memory: MemorySpec) -> int:
+def beats(slots: DataSlots, memory: MemorySpec) -> int:
     """Ticks of DQ that one burst fills."""
     return sum(memory.ticks(b) - memory.ticks(a) for a, b in slots.segments)
 

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.kernel.memory import Descriptors, simulate_system
+from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.stream import TILE, bursts, kinds, random_starts, sequential_starts
 from hwmodel.specs.controller import MAX_QUEUE
@@ -198,7 +198,7 @@ def descriptor_gbps(device: Device, extent: int) -> float:
     descriptor cost and the time on its port one after the other."""
     assert device.accelerator is not None
     dma = device.accelerator.dma
-    return dma.engines * extent / (dma.descriptor_cost + extent / (dma.port_bandwidth / 1e9))
+    return dma.engines * extent / (dma.extent_cost + extent / (dma.port_bandwidth / 1e9))
 
 
 def _key(run: _Run) -> tuple[Condition, int | None, int]:
@@ -251,32 +251,39 @@ def _on_channel(run: _Run, rng: np.random.Generator) -> tuple[float, float]:
 
 
 def _on_device(run: _Run, rng: np.random.Generator) -> tuple[float, float]:
-    device, extent = run.device, run.extent or TILE
-    assert device.accelerator is not None
-    engines = device.accelerator.dma.engines
-    measured_ns = max(LEAST_NS, DEVICE_BYTES / device.peak_gbps)
+    measured_ns = max(LEAST_NS, DEVICE_BYTES / run.device.peak_gbps)
     if run.extent is None:
         measured_ns *= SEQUENTIAL_TIMES
-    count = _extents_each(device, extent, WARMUP_NS + measured_ns) * engines
-    if run.extent is None:
+    found = read_extents(run.device, run.extent, rng, measured_ns, run.condition.read_share)
+    return found.gbps, found.row_hit_rate
+
+
+def read_extents(
+    device: Device, extent: int | None, rng: np.random.Generator, measured_ns: float,
+    read_share: float = 1.0,
+) -> SystemResult:  # fmt: skip
+    """Simulate a device's engines over `measured_ns` after `WARMUP_NS`: each walks extents of its
+    own of `extent` bytes, anywhere; None: consecutive tiles, which they take in turn."""
+    engines, each = device.dma.engines, extent or TILE
+    count = _extents_each(device, each, WARMUP_NS + measured_ns) * engines
+    if extent is None:
         start = sequential_starts(rng, count, device.capacity_bytes)
     else:
-        start = random_starts(rng, count, extent, device.capacity_bytes)
-    size = np.full(count, extent, np.int64)
-    if run.extent is not None:  # an engine is found anywhere in its first extent
+        start = random_starts(rng, count, each, device.capacity_bytes)
+    size = np.full(count, each, np.int64)
+    if extent is not None:  # an engine is found anywhere in its first extent
         burst = device.memory.organisation.burst_bytes
-        done = rng.integers(0, extent // burst, engines, dtype=np.int64) * burst
+        done = rng.integers(0, each // burst, engines, dtype=np.int64) * burst
         start[:engines] += done
         size[:engines] -= done
     engine = np.arange(count, dtype=np.int64) % engines
-    written = kinds(rng, count, run.condition.read_share)
-    found = simulate_system(
+    written = kinds(rng, count, read_share)
+    return simulate_system(
         device,
         Descriptors(engine, start, size, written),
         warmup_ns=WARMUP_NS,
         measure_ns=measured_ns,
     )
-    return found.gbps, found.row_hit_rate
 
 
 def _extents_each(device: Device, extent: int, time_ns: float) -> int:

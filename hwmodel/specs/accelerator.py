@@ -52,6 +52,16 @@ def _overlap(value: object) -> object:
 Overlap = Annotated[float, BeforeValidator(_overlap), Also((("enum", ["max", "sum"]),))]
 
 
+class Gather(Strict):
+    """Descriptors that are lists of addresses."""
+
+    elements: Positive
+    """Of a list at most; consecutive reads, or consecutive writes, of one engine."""
+    element_cost: Nanoseconds
+    """Time an engine spends on each element, the first included, beside `descriptor_cost` for the
+    list. An element is what would be a descriptor of its own."""
+
+
 class Dma(Strict):
     """The engines that move data between memory and cores; all of them alike."""
 
@@ -69,12 +79,21 @@ class Dma(Strict):
     strided: bool = False
     """A descriptor may be of two dimensions: three or more extents of one size, a constant stride
     apart, are one, up to a window of bytes. False: each extent has a descriptor of its own."""
+    gather: Gather | None = None
+    """None: every descriptor is for one extent (or one strided run)."""
     port_bandwidth: BytesPerSecond
     """Rate at which one engine can issue."""
     request_latency: Nanoseconds
     """From engine to memory controller."""
     response_latency: Nanoseconds
     """From memory controller back to the engine."""
+
+    @property
+    def extent_cost(self) -> float:
+        """Time an engine spends before each extent of many, ns in the mean."""
+        if self.gather is None:
+            return float(self.descriptor_cost)
+        return self.descriptor_cost / self.gather.elements + self.gather.element_cost
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> Dma:

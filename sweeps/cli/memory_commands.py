@@ -56,9 +56,18 @@ def bandwidth(
         bool,
         typer.Option("--refresh", help="Compare all refresh policies on one channel, instead."),
     ] = False,
+    estimate: Annotated[
+        bool,
+        typer.Option(
+            "--estimate", help="Random extents by a closed form, at once, instead of simulating."
+        ),
+    ] = False,
     extent: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="With --racm: the extent to judge; 16KiB by default."),
+        typer.Option(
+            metavar="SIZE",
+            help="With --racm: the extent to judge; 16KiB by default. With --estimate: this alone.",
+        ),
     ] = None,
     threshold: Annotated[
         float | None,
@@ -75,26 +84,33 @@ def bandwidth(
     from hwmodel.measure.bandwidth import measure_patterns
     from hwmodel.measure.refresh_cost import refresh_table
     from hwmodel.specs.device import load_device
+    from sweeps.cli.estimate_table import estimated
+    from sweeps.cli.estimate_table import show as show_estimates
     from sweeps.cli.plausible_table import measured
     from sweeps.cli.plausible_table import show as show_ranges
     from sweeps.cli.refresh_table import record, show
     from sweeps.render.screen import print_json, show_bandwidth
 
     asked = {"--extent": extent, "--threshold": threshold, "--html": html}
-    kinds = {"--pattern": bool(pattern), "--racm": racm, "--refresh": refresh}
+    kinds = {
+        "--pattern": bool(pattern), "--racm": racm, "--refresh": refresh, "--estimate": estimate,
+    }  # fmt: skip
     given = [option for option, on in kinds.items() if on]
     if len(given) > 1:
         raise DescriptionError(f"does not go with {given[0]}", given[1])
-    if plausible and (racm or refresh):
+    if plausible and (racm or refresh or estimate):
         raise DescriptionError(f"does not go with {given[0]}", "--plausible")
     if racm:
         _racm(device, overrides or [], extent, threshold, html, json)
         return
     for option, value in asked.items():
-        if value is not None:
+        if value is not None and not (estimate and option == "--extent"):
             raise DescriptionError("needs --racm", option)
     loaded = load_device(device, overrides or [])
-    if refresh:
+    if estimate:
+        estimates = estimated(loaded, extent)
+        print_json(estimates) if json else show_estimates(estimates)
+    elif refresh:
         costs = refresh_table(loaded.memory)
         print_json(record(loaded, costs)) if json else show(loaded, costs)
     elif plausible:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError, nearest
-from sweeps.render.chart import Chart, Lines, Regions, Tornado, file_name
+from sweeps.render.chart import Chart, Heat, Lines, Regions, Tornado, file_name
 from sweeps.render.section import Grid, Listing, Say, Section
 from sweeps.render.shown import Shown
 from sweeps.render.svg import svg
@@ -45,12 +45,13 @@ class Picture(Shown):
         return to_csv(self.rows)
 
     def save(self, file: str | Path) -> Path:
-        """Write it as a page (.html), Markdown (.md), or its one chart of changes, lines or regions
-        as a picture (.svg). Raises DescriptionError for others."""
+        """Write it as a page (.html), Markdown (.md), or its one chart of changes, lines, regions
+        or cells as a picture (.svg). Raises DescriptionError for others."""
         path = Path(file)
         if path.suffix != ".svg":
             return super().save(path)
-        charts = [chart for _, chart in self.charts if isinstance(chart, (Tornado, Lines, Regions))]
+        kinds = (Tornado, Lines, Regions, Heat)
+        charts = [chart for _, chart in self.charts if isinstance(chart, kinds)]
         if len(charts) != 1:
             count = f"{len(charts)} of {len(self.charts)}"
             raise DescriptionError(f"expected one chart that .svg can hold; got {count}", path)

@@ -12,11 +12,13 @@ from html import escape
 from itertools import accumulate
 from urllib.parse import quote
 
+from sweeps.render import heat
 from sweeps.render.chart import (
     Bar,
     Bars,
     Chart,
     Curves,
+    Heat,
     Lines,
     Patches,
     Regions,
@@ -64,8 +66,9 @@ figcaption { font-size: .9rem; font-weight: 600; margin-bottom: .2rem }
 .curve { fill: none; stroke-width: 2; stroke-linejoin: round }
 .dots { fill: none; stroke-width: 7; stroke-linecap: round; opacity: .8 }
 .ends { fill: none; stroke-width: 1 } .band { opacity: .22; stroke: none }
-.tall .area { height: 20rem }
+.tall .area { height: 20rem } .whole { grid-column: 1 / -1 }
 """
+STYLE += heat.STYLE
 _DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 3", "9 2 2 2 2 2")
 SHADES = ((0.05, 0.3, "under 5 %"), (0.2, 0.55, "to 20 %"), (0.6, 0.8, "to 60 %"),
           (math.inf, 1.0, "more"))  # fmt: skip
@@ -93,6 +96,9 @@ def figure(chart: Chart, file: str) -> str:
             body = _patches(chart)
         case Regions():
             body = _regions(chart)
+        case Heat():
+            box = f'viewBox="0 0 {heat.WIDTH} {heat.height(chart)}"'
+            body = f'<svg {box} role="img">{heat.drawn(chart)}</svg>'
     link = (
         f'<a class="csv" download="{escape(file)}.csv" '
         f'href="data:text/csv;charset=utf-8,{quote(to_csv(chart), safe=",:;/+()")}">CSV</a>'
@@ -100,6 +106,7 @@ def figure(chart: Chart, file: str) -> str:
     note = f'<p class="dim">{escape(chart.note)}</p>' if chart.note else ""
     named = isinstance(chart, Lines) and any(one.names for one in chart.series)
     tall = ' class="tall"' if named or isinstance(chart, Patches) else ""
+    tall = ' class="whole"' if isinstance(chart, Heat) else tall
     return (
         f"<figure{tall}><figcaption>{escape(chart.title)}{link}</figcaption>{body}{note}</figure>"
     )

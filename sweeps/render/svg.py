@@ -1,10 +1,11 @@
-"""A chart of changes, lines or regions as one SVG file, for pages that are Markdown."""
+"""A chart of changes, lines, regions or cells as one SVG file, for pages that are Markdown."""
 
 from __future__ import annotations
 
 from html import escape
 
-from sweeps.render.chart import Lines, Regions, Tornado
+from sweeps.render import heat
+from sweeps.render.chart import Heat, Lines, Regions, Tornado
 from sweeps.render.drawing import SIDE, shade_keys, shaded, stretches, stroke, swings, traces
 from sweeps.render.scale import scale
 
@@ -24,8 +25,11 @@ svg { --s0: #0063a6; --s1: #c04a00; --s2: #007a57; --s3: #8a3f8a }
 path, line { vector-effect: non-scaling-stroke }"""
 
 
-def svg(chart: Tornado | Lines | Regions) -> str:
+def svg(chart: Tornado | Lines | Regions | Heat) -> str:
     """The file's text."""
+    if isinstance(chart, Heat):
+        style = f"svg {{ --s0: #0063a6; --s1: #c04a00; --ink: #1c2024; --back: #fff }}{heat.STYLE}"
+        return _file([heat.drawn(chart)], heat.height(chart), _STYLE + style)
     if isinstance(chart, Regions):
         return _file(_regions(chart), _LINE * (len(chart.cases) + 6), _STYLE + _LINES_STYLE)
     if isinstance(chart, Lines):

@@ -109,7 +109,7 @@ class Racm:
         if not bound:
             return None
         assert self.device.accelerator is not None
-        return max(bound), float(self.device.accelerator.dma.descriptor_cost)
+        return max(bound), self.device.accelerator.dma.extent_cost
 
     def answer(self, alpha: Interval) -> RandomAccessAnswer:
         """What one condition alone says."""

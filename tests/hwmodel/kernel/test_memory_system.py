@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hwmodel.kernel.extents import descriptor_starts
+from hwmodel.kernel.extents import Stream, descriptor_starts, gather_costs
 from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
 from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.device import Device, load_device
@@ -115,6 +115,32 @@ def test_a_strided_run_pays_once() -> None:
     assert each.elapsed_ns > 64_000
     assert 8_000 < runs.elapsed_ns < 12_000
     assert runs.bytes_measured == each.bytes_measured == 64 * 256
+
+
+def test_a_list_of_addresses_is_one_descriptor() -> None:
+    # 2 engines, 100 tokens of 256 B each, lists of 32: the window never fills, nor do the channels
+    settings = ["dma.descriptor_cost=1us", "dma.strided=false"]
+    rng = np.random.default_rng(3)
+    tokens = Descriptors(
+        np.repeat([0, 1], 100), rng.permutation(4096)[:200] * 8 * KIB, np.full(200, 256),
+        np.zeros(200, bool),
+    )  # fmt: skip
+
+    def elapsed_ns(*more: str) -> float:
+        return simulate_system(load_device("mlu370-x4", [*settings, *more]), tokens).elapsed_ns
+
+    port_ns, last_ns = 100 * 256 / 32, 400  # the last token's way there and back
+    each, lists = elapsed_ns(), elapsed_ns("dma.gather={elements: 32, element_cost: 50ns}")
+    assert 0 < each - (100 * 1000 + port_ns) < last_ns
+    assert 0 < lists - (4 * 1000 + 100 * 50 + port_ns) < last_ns
+    assert elapsed_ns("dma.gather={elements: 1, element_cost: 0ns}") == each
+
+
+def test_a_list_is_of_one_engine_and_one_direction() -> None:
+    write, first = np.array([0, 0, 0, 1, 1, 0, 0, 0]), np.array([1, 1, 1, 1, 1, 1, 0, 1])
+    engine = np.array([0, 0, 1, 1, 1, 1, 1, 1])
+    found = gather_costs(2, 5, 100, Stream(engine, write, write, write, first))
+    assert found.tolist() == [105, 5, 105, 105, 5, 105, 0, 5]
 
 
 @pytest.mark.parametrize("setting", ["interleave=4KiB", "channel_hash=none", "dma.request=64B"])

@@ -309,3 +309,31 @@ def test_variants_are_listed_with_what_is_assumed() -> None:
     assert "  plausible: 8-bank mode: memory = lpddr5-6400-x16-8b  (the standard" in (
         bankwise("check", "mlu370-x4", "--assumed").out
     )
+
+
+def test_an_estimate_needs_no_simulation_and_says_its_error() -> None:
+    every = found("bandwidth", "mlu370-x4", "--estimate")
+    assert [row["extent_bytes"] for row in every["extents"]] == [64 << i for i in range(16)]
+    (one,) = found("bandwidth", "mlu370-x4", "--estimate", "--extent", "16KiB")["extents"]
+    assert one in every["extents"] and one["delivered_gbps"] == 0.9 * one["bandwidth_gbps"]
+    assert 0 < every["relative_error"]["median"] < every["relative_error"]["worst"] < 1
+    shown = bankwise("bandwidth", MEMORY, "--estimate").out
+    assert "16 KiB" in shown and "held out of its fit" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--estimate", "--racm"), "--estimate: does not go with --racm"),
+        (("--estimate", "--extent", "16kib"), "--extent: unit 'kib' is not a size"),
+        (("--estimate", "--extent", "64GiB"), "--extent: expected up to the memory's"),
+        (("--extent", "1KiB"), "--extent: needs --racm"),
+        (("--set", "dma.gather={elements: 0, element_cost: 5ns}"), "--set dma.gather"),
+        (("--set", "dma.gather={element: 4, element_cost: 5ns}"), "--set dma.gather"),
+        (("--set", "dma.gather={elements: 4}"), "--set dma.gather"),
+    ],
+)
+def test_mistakes_about_estimates_and_lists(arguments: tuple[str, ...], said: str) -> None:
+    done = bankwise("bandwidth", "mlu370-x4", *arguments)
+    assert (done.code, done.out) == (2, "") and done.err.startswith(said), done.err
+    assert done.err.count("\n") == 1
