@@ -139,7 +139,7 @@ def streams(
 
 
 @given(
-    policy=st.sampled_from(sorted(POLICIES)),
+    policy=st.sampled_from(sorted({*POLICIES} - {"vattention"})),  # has one layout
     model=st.sampled_from(sorted(MODELS)),
     name=st.sampled_from(sorted(LAYOUTS)),
     spread=st.sampled_from(["slice", "sequence", "split", "head", "head_major"]),

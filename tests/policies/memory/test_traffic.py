@@ -19,7 +19,8 @@ from policies.memory import traffic
 from policies.predictors.predictor import Prediction
 from tests.policies.allocators.contract import LIMITS, build, cases
 
-CASES = cases()
+CASES = [each for each in cases() if each[0].split("-")[0] != "vattention"]
+"""Its tensors have an order of their own: `test_vattention`."""
 ORDERS = tuple(LAYOUTS)
 SPREADS = ("slice", "sequence", "split")
 STORED = [33, 1, 16, 90, 17]

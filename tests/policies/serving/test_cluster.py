@@ -73,7 +73,7 @@ def test_one_card_is_no_node() -> None:
 @pytest.mark.parametrize("options", shared(c[1] for c in CASES), ids=[c[0] for c in CASES])
 def test_everybody_is_served_once_by_every_policy(options: Any) -> None:
     changes = {
-        **node(3, placement="pressure"), "policy": options.model_dump(),
+        **node(3, placement="pressure"), "policy": options,
         "predictor": {"kind": "lognormal", "sigma": 0.5},
     }  # fmt: skip
     result = run(4096, STREAM, **changes)
@@ -161,7 +161,7 @@ def test_the_warm_up_is_the_nodes() -> None:
 @pytest.mark.parametrize("options", shared((c[1] for c in CASES), 1), ids=[c[0] for c in CASES])
 def test_memory_of_all_cards_is_empty_in_the_end(options: Any) -> None:
     served = spec(
-        policy=options.model_dump(), predictor={"kind": "lognormal", "sigma": 0.6}, **node(3)
+        policy=options, predictor={"kind": "lognormal", "sigma": 0.6}, **node(3)
     )  # fmt: skip
     predicted = predict(served.predictor, STREAM.output_tokens, 1)
     metrics = Metrics(STREAM, STREAM.output_tokens, 0)

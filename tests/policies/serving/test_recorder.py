@@ -60,7 +60,7 @@ def record(folder: Path, slots: int, stream: Requests, **changes: Any) -> Servin
 
 @pytest.mark.parametrize("options", [c[1] for c in CASES], ids=[c[0] for c in CASES])
 def test_recording_changes_no_figure(tmp_path: Path, options: Any) -> None:
-    changes = {**CHANGES, "policy": options.model_dump()}
+    changes = {**CHANGES, "policy": options}
     recorded = record(tmp_path, 4096, STREAM, **changes)
     assert recorded.metrics == run(4096, STREAM, **changes).metrics
 

@@ -37,7 +37,7 @@ def flat(value: Any, name: str = "") -> dict[str, float]:
 class TestEveryPolicy:
     def test_steps_advanced_together_are_the_single_steps(self, options: Any) -> None:
         changes = {
-            "policy": options.model_dump(),
+            "policy": options,
             "predictor": {"kind": "lognormal", "sigma": 0.5},
             "engine": {"max_model_len": 1024, "max_num_seqs": 20, "max_num_batched_tokens": 256},
             "warmup_requests": 50,
@@ -50,7 +50,7 @@ class TestEveryPolicy:
         assert flat(fast.metrics) == pytest.approx(flat(slow.metrics), rel=1e-12)
 
     def test_serves_everybody_in_finite_time(self, options: Any) -> None:
-        result = run(4096, STREAM, policy=options.model_dump(), engine={"max_model_len": 1024})
+        result = run(4096, STREAM, policy=options, engine={"max_model_len": 1024})
         metrics = result.metrics
         assert metrics["finished"] == len(STREAM)
         assert (result.finish_s >= result.first_token_s).all()
@@ -73,7 +73,7 @@ class TestEveryPolicy:
 
     def test_sampled_is_the_same_together_and_one_by_one(self, options: Any) -> None:
         changes = {
-            "policy": options.model_dump(), "memory": SAMPLED, "engine": {"max_model_len": 1024},
+            "policy": options, "memory": SAMPLED, "engine": {"max_model_len": 1024},
             "simulate": FakeMemory(),
         }  # fmt: skip
         few = STREAM[:120]

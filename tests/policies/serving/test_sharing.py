@@ -62,7 +62,7 @@ def test_a_whole_prompt_is_not_copied() -> None:
 @pytest.mark.parametrize("options", [c[1] for c in CASES], ids=[c[0] for c in CASES])
 def test_samples_are_served_by_every_policy(options: Any) -> None:
     stream = sampled(mixed(120), 3)
-    changes = {"policy": options.model_dump(), "engine": {"max_model_len": 1024}}
+    changes = {"policy": options, "engine": {"max_model_len": 1024}}
     result = run(8192, stream, **changes)
     made = result.metrics["makespan_output_tokens_per_s"] * result.metrics["makespan_s"]
     assert made == pytest.approx(3 * stream.output_tokens.sum())

@@ -32,7 +32,7 @@ def test_every_shipped_sweep_lays_out_its_points(name: str) -> None:
     sweep = load_sweep(name)
     count = 1 + len(sweep.spec.controls)
     if isinstance(sweep.spec, WhatIfSpec):
-        count *= 1 + len(sweep.spec.changes) + len(sweep.spec.together)
+        count *= 1 + sum(map(len, (sweep.spec.changes, sweep.spec.together, sweep.spec.conditions)))
     parameters = sweep.spec.break_even if isinstance(sweep.spec, BreakEvenSpec) else {}
     for parameter in parameters.values():
         count += len(parameter.choice) or 2  # the ends; what follows hangs on the results
