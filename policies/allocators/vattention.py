@@ -191,16 +191,34 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
     def stalls(self, requests: IntArray, steps_s: FloatArray) -> FloatArray:
         behind = np.zeros(len(steps_s))
         behind[0] = self._behind
-        who, when, nth = self._growth(requests, len(steps_s) - 1)
-        for request, step, more in zip(who.tolist(), when.tolist(), nth.tolist(), strict=True):
-            held = self._id[request]
-            behind[step + 1] += more >= len(self._groups[held]) - self._needed[held]
+        who, when, _ = self._growth(requests, len(steps_s) - 1)
+        if len(who):
+            behind += np.bincount(when + 1, self._mapping(who), minlength=len(behind))
         seconds = self.tensors * self.options.map_cost * 1e-9
         waited = behind * seconds
         if self.options.growth == "background":
             waited = np.maximum(waited - steps_s, 0)
         waited[0] += self._now * seconds
         return waited
+
+    def _mapping(self, who: IntArray) -> list[bool]:
+        """Whether each of these further groups will have to be mapped, as `_take` finds it when its
+        turn comes: until then others may have taken what its id had mapped."""
+        have, needed = [len(groups) for groups in self._groups], self._needed.copy()
+        pool, spare, found = len(self._pool), self._spare.copy(), []
+        for held in self._id[who].tolist():
+            new = have[held] == needed[held]
+            needed[held] += 1
+            have[held] += new
+            pool -= new
+            while (pool < 0 or pool < self._low) and spare:
+                if have[-spare[0]] > needed[-spare[0]]:
+                    have[-spare[0]] -= 1
+                    pool += 1
+                else:
+                    heapq.heappop(spare)
+            found.append(new)
+        return found
 
     def charged(self) -> None:
         self._now = self._behind = 0

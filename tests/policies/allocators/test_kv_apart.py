@@ -66,7 +66,7 @@ def test_every_byte_of_a_batch_is_moved_once_and_inside_the_region(kv: str, dims
     assert moved == pytest.approx(mean, rel=0.02)  # sparse entries: lengths of 19 places, repeated
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name != "vattention"])
 @pytest.mark.parametrize("kv", ["oaken", "oaken_behind", "qserve", "fp16"])
 def test_every_policy_lays_out_every_format(policy: str, kv: str) -> None:
     layout = layout_of(GROUPED, kv, "layer_kv_block_head", 65536)

@@ -272,9 +272,11 @@ def test_swapping_takes_the_time_of_the_link_to_the_host() -> None:
 
 @pytest.mark.parametrize(("policy", "manner"), rotated([*CASES], [*MANNERS]))
 def test_everybody_is_served_by_every_policy(policy: str, manner: str) -> None:
+    if policy.startswith("vattention") and manner == "swap":
+        manner = "recompute"  # it cannot swap, and says so
     stream = mixed(120)
     changes = {
-        "policy": CASES[policy].model_dump(), "engine": {**V0, **MANNERS[manner]},
+        "policy": CASES[policy], "engine": {**V0, **MANNERS[manner]},
         "predictor": {"kind": "lognormal", "sigma": 0.5},
     }  # fmt: skip
     result = run(4096, stream, **changes)
