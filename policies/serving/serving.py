@@ -17,6 +17,7 @@ from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.capabilities import Learns, report_of
+from policies.allocators.compaction import ArenaOptions
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import LAYOUTS, KvLayout, KvOrder, kv_layout
 from policies.allocators.paged import PagedOptions
@@ -344,7 +345,8 @@ def build_replica(
             f"{part.name} has sliding windows, and requests with several samples; what those share "
             "of a window is not modelled, except with engine.like, which makes a request of each"
         )
-    if layout.groups is not None and getattr(spec.policy, "prefixes", "recompute") == "copy":
+    policy = spec.policy
+    if layout.groups is not None and isinstance(policy, ArenaOptions) and policy.prefixes == "copy":
         raise DescriptionError(
             f"{part.name} has sliding windows, whose prefixes are not copied; prefixes: recompute"
         )

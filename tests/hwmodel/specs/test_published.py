@@ -58,3 +58,10 @@ def test_every_class_of_memory_ships() -> None:
     assert len(names("accelerators")) >= 25
     given = load_device("l40s").given is not None, load_device("h200").given is not None
     assert given == (True, False)
+
+
+def test_every_device_states_its_bus_where_one_is_published() -> None:
+    folder = Path(__file__).resolve().parents[3] / "yaml/accelerators"
+    files = {file.stem: file.read_text() for file in folder.glob("*.yaml")}
+    without = {name for name, text in files.items() if "\nbus:" not in text}
+    assert without == {"oaken-hbm", "oaken-lpddr", "tpu-v6e"}  # their rates and widths are not
