@@ -44,6 +44,9 @@ class Limits(NamedTuple):
     max_model_len: int
     step: int = 1 << 40
     """Tokens that a step computes at most."""
+    ahead: int = 0
+    """Steps that are scheduled before the output of the one before is known (asynchronous
+    scheduling)."""
 
 
 class Demand(NamedTuple):

@@ -60,6 +60,8 @@ class PagedOptions(PolicyOptions):
     prefix_caching: bool = True
     """Requests with the same system prompt hold its full blocks together, and turns of a session
     find those of the turns before."""
+    window_rules: Literal["0.11", "0.19", "0.23", "0.33"] = "0.33"
+    """vLLM version whose rules hold for sliding windows (`policies.allocators.paged_groups`)."""
     indirection: Annotated[float, Field(ge=1, le=10)] = 1.0
     """What looking blocks up costs the kernel: factor on the time of the decode attention. Assumed
     to be nothing, as measured for pages of 128 by bulk copy; see docs/step-time.md."""

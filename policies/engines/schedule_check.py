@@ -202,7 +202,8 @@ class Driven:
             **version.paged, block=self._block, watermark=config.watermark,
             cached_recompute=config.prefix_caching, prefix_caching=config.prefix_caching,
         )  # fmt: skip
-        limits = Limits(longest, longest, config.max_num_batched_tokens)
+        ahead = int(config.async_scheduling)
+        limits = Limits(longest, longest, config.max_num_batched_tokens, ahead)
         self.allocator = build(config.layout, len(requests), limits, policy)
         spec = EngineV1Spec(
             max_num_seqs=config.max_num_seqs, max_num_batched_tokens=config.max_num_batched_tokens,

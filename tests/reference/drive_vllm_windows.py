@@ -157,9 +157,7 @@ def output_of(scheduled: Any, samples: dict[str, bool], left: Any) -> ModelRunne
         tokens = [np.array(one, np.int64) for one in tokens]
         more = {"logprobs": None, "prompt_logprobs_dict": {}, "pooler_output": []}
     places = {one: at for at, one in enumerate(ids)}
-    return ModelRunnerOutput(
-        req_ids=ids, req_id_to_index=places, sampled_token_ids=tokens, **more
-    )
+    return ModelRunnerOutput(req_ids=ids, req_id_to_index=places, sampled_token_ids=tokens, **more)
 
 
 def tables_of(scheduler: Scheduler) -> list[Any]:

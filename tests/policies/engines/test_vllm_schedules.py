@@ -14,7 +14,9 @@ from hwmodel.description.description import DescriptionError
 from policies.engines.schedule_check import Case, check, read_cases
 
 FOLDER = Path(__file__).parents[2] / "reference"
-FILES = ("vllm_schedules.json.gz", "vllm_schedules_drawn.json.gz")
+FILES = (
+    "vllm_schedules.json.gz", "vllm_schedules_drawn.json.gz", "vllm_window_schedules.json.gz",
+)  # fmt: skip
 EXAMPLE: dict[str, Any] = {
     "name": "two", "vllm": "0.33.0",
     "config": {
@@ -96,6 +98,8 @@ def test_a_schedule_that_is_too_short_or_too_long_differs(tmp_path: Path) -> Non
         (("config", "watermark"), 2, r"cases\[0\].config.watermark"),
         (("config", "max_num_seqs"), 64, "must not be below max_num_seqs"),
         (("trace", "prompt"), [16], r"cases\[0\].trace: arrays of different lengths"),
+        (("config", "groups"), [64, 128], r"cases\[0\].config: groups: windows of several lengths"),
+        (("config", "groups"), [None, 64], r"prefix_caching: not modelled with windows"),
         (("vllm",), "0.34.1", r"cases\[0\].vllm: vLLM 0.34.1 is not modelled; did you mean"),
         (("steps",), [[0, 1]], r"cases\[0\].steps"),
     ],
