@@ -106,14 +106,14 @@ class Allocator(ABC):
         return self.layout.slots
 
     @property
-    @abstractmethod
     def free_slots(self) -> int:
         """Slots that no request holds."""
+        return self.slots - self.reserved_total
 
     @property
-    @abstractmethod
     def largest_hole(self) -> int:
         """Slots of the largest reservation that could succeed now."""
+        return self.free_slots
 
     @property
     def fragmentation(self) -> float:

@@ -27,57 +27,32 @@ from typing import Any, Literal
 
 import numpy as np
 
-from policies.allocators.allocator import Allocator, Demand, Limits
-from policies.allocators.capabilities import OnDemand
-from policies.allocators.free_list import FREE_LISTS
+from policies.allocators.allocator import Demand, Limits
+from policies.allocators.free_list import FreeList, SplitQueue
 from policies.allocators.kv_layout import KvLayout, Units
-from policies.allocators.paged import PagedOptions
+from policies.allocators.paged import BlockAllocator, PagedOptions
 from policies.requests.requests import IntArray
 
 
-class PagedGroupsAllocator(Allocator, OnDemand):
+class PagedGroupsAllocator(BlockAllocator):
     """`_tables[request]`: the block of each group and place, int64 (groups, places); `_count` and
     `_gone`: places in use, and those of them that windowed groups have given up."""
 
     Options = PagedOptions
-    options: PagedOptions
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: PagedOptions
     ) -> None:
+        self._nears_first = options.window_rules == "0.23" and options.free_list == "fifo"
         super().__init__(layout, requests, limits, options)
         assert layout.groups is not None
-        self.block = options.block
         self._window = layout.groups.window
         self._near = [kept is not None for kept in layout.groups.kept]
-        self._nears_first = options.window_rules == "0.23" and options.free_list == "fifo"
-        kind = "split" if self._nears_first else options.free_list
-        self._list = FREE_LISTS[kind](layout.slots // self.block)
-        self._spared = int(options.watermark * self._list.blocks)
-        if options.null_block:
-            self._list.take(np.zeros(1, np.int64))
-        self._usable = self._list.free
         self._tables: dict[int, IntArray] = {}
         self._count = np.zeros(requests, np.int64)
         self._gone = np.zeros(requests, np.int64)
         self._ahead = limits.ahead * (options.window_rules == "0.33")
         self._last = np.zeros(requests, np.int64)
-
-    @property
-    def free_slots(self) -> int:
-        return self._list.free * self.block
-
-    @property
-    def largest_hole(self) -> int:
-        return max(self._list.free - self._kept_free, 0) * self.block
-
-    @property
-    def reach(self) -> int:
-        return (self._usable - self._spared * self.options.idle_watermark) * self.block
-
-    @property
-    def fragmentation(self) -> float:
-        return 0.0
 
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
@@ -163,11 +138,6 @@ class PagedGroupsAllocator(Allocator, OnDemand):
     def layer_units(self, request: int, group: int) -> Units:
         return self._units(request, self._tables[request][group, : self._count[request]], 0)
 
-    @property
-    def _kept_free(self) -> int:
-        """Blocks that admission leaves free now."""
-        return self._spared if self.reserved_total or self.options.idle_watermark else 0
-
     def _left(self, stored: Any, last: Any) -> Any:
         """Places before the window of the token after `stored` ones, of which the step before
         stored the `last` ones: an int, or int64 (n,)."""
@@ -199,6 +169,11 @@ class PagedGroupsAllocator(Allocator, OnDemand):
         self.reserved[request] += blocks * self.block
         self.reserved_total += blocks * self.block
 
+    def _free_list(self) -> FreeList:
+        if self._nears_first:
+            return SplitQueue(self.layout.slots // self.block)
+        return super()._free_list()
+
     def _table(self, request: int, places: int) -> IntArray:
         """The table, wide enough for so many places."""
         table = self._tables[request]
@@ -214,10 +189,7 @@ class PagedGroupsAllocator(Allocator, OnDemand):
         return [row[gone * near : count] for near, row in rows]
 
     def _units(self, request: int, blocks: IntArray, first: int) -> Units:
-        """Units of blocks that hold the places from `first` on."""
-        before = np.arange(first, first + len(blocks)) * self.block
-        tokens = np.clip(self.stored[request] - before, 0, self.block)
-        return Units(blocks * self.block, tokens, np.full(len(blocks), self.block, np.int64))
+        return self._units_of(blocks, int(self.stored[request]), first)
 
     def _push(self, blocks: IntArray, near: bool) -> None:
         """Free blocks of a group, last first; none can be found again."""

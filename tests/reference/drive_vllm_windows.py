@@ -1,10 +1,11 @@
 """Drive the scheduler of vLLM V1 on models with sliding windows, without a GPU or a model.
 
-    PYTHON drive_vllm_windows.py OUT.json.gz
+    PYTHON drive_vllm_windows.py SCHEDULES.json.gz GROUPS.json
 
-runs the cases below with PYTHON's vLLM and writes them to OUT beside those of other versions there.
-Only vLLM's Scheduler, KVCacheManager, BlockPool and Request run; outputs are made up. Made with
-0.11.2, 0.19.0, 0.23.0 and 0.33.0; README.md has the form.
+runs the cases below with PYTHON's vLLM, asks it for the groups of layers of some patterns, and
+writes both beside those of other versions there. Only vLLM's Scheduler, KVCacheManager, BlockPool
+and Request run; outputs are made up. Made with 0.11.2, 0.19.0, 0.23.0 and 0.33.0; README.md has the
+form.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ from vllm.v1.kv_cache_interface import (
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 
+try:
+    from vllm.v1.core.kv_cache_planning import get_kv_cache_groups
+except ImportError:  # older
+    from vllm.v1.core.kv_cache_utils import get_kv_cache_groups
+
 BLOCK, LONGEST, STOP = 16, 32768, 50
 OLD = vllm.__version__.startswith("0.11")
 MARKS = "watermark" in SchedulerConfig.__dataclass_fields__
@@ -66,6 +72,16 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+LAYERS: dict[str, tuple[int, list[int | None]]] = {
+    # layers, and the pattern of their windows
+    "gemma-3-1b": (26, [512] * 5 + [None]), "gemma-3-12b": (48, [1024] * 5 + [None]),
+    "gemma-3-27b": (62, [1024] * 5 + [None]), "gpt-oss-20b": (24, [128, None]),
+    "mistral-7b-v0.1": (32, [4096]), "9 and 4": (13, [64, 64, None]), "5 and 4": (9, [64, None]),
+    "7 and 2": (9, [None] + [64] * 4), "3 and 2": (5, [64, None]),
+    "7 and 6": (13, [None, 64]),
+}  # fmt: skip
+
+
 def made(name: str, kind: dict[str, Any]) -> dict[str, Any] | None:
     """A case with its requests; None where this version has no such option."""
     config = {
@@ -89,7 +105,7 @@ def made(name: str, kind: dict[str, Any]) -> dict[str, Any] | None:
     return {"name": f"{name}-{version}", "vllm": version, "config": config, "trace": trace}
 
 
-def scheduler_of(config: dict[str, Any]) -> Scheduler:
+def config_of(config: dict[str, Any]) -> VllmConfig:
     options = {
         key: config[key] for key in ("max_num_seqs", "max_num_batched_tokens")
     } | {"max_model_len": LONGEST, "enable_chunked_prefill": True}  # fmt: skip
@@ -108,24 +124,31 @@ def scheduler_of(config: dict[str, Any]) -> Scheduler:
         block_size=BLOCK, cache_dtype="auto", enable_prefix_caching=False,
         **({"swap_space": 0, "gpu_memory_utilization": 0.9} if OLD else {}),
     )  # fmt: skip
-    whole = VllmConfig(
+    made = VllmConfig(
         scheduler_config=SchedulerConfig(**options), model_config=model, cache_config=cache,
         device_config=DeviceConfig(device="cpu"),
     )  # fmt: skip
     cache.num_gpu_blocks = config["blocks"] + 1  # one is the null block
     cache.enable_prefix_caching = False
-    shape = {"block_size": BLOCK, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
+    return made
+
+
+def spec_of(window: int | None) -> FullAttentionSpec | SlidingWindowSpec:
+    shape = {"block_size": BLOCK, "num_kv_heads": 1, "head_size": 16, "dtype": torch.float32}
+    return (
+        SlidingWindowSpec(**shape, sliding_window=window) if window else FullAttentionSpec(**shape)
+    )
+
+
+def scheduler_of(config: dict[str, Any]) -> Scheduler:
     groups = [
-        KVCacheGroupSpec(
-            [f"layer.{at}"],
-            SlidingWindowSpec(**shape, sliding_window=window) if window
-            else FullAttentionSpec(**shape),
-        ) for at, window in enumerate(config["groups"])
-    ]  # fmt: skip
+        KVCacheGroupSpec([f"layer.{at}"], spec_of(window))
+        for at, window in enumerate(config["groups"])
+    ]
     kind = AsyncScheduler if config["async"] else Scheduler
     scheduler = kind(
-        vllm_config=whole, block_size=BLOCK, log_stats=False,
-        kv_cache_config=KVCacheConfig(cache.num_gpu_blocks, [], groups),
+        vllm_config=config_of(config), block_size=BLOCK, log_stats=False,
+        kv_cache_config=KVCacheConfig(config["blocks"] + 1, [], groups),
         structured_output_manager=SimpleNamespace(
             should_advance=lambda request: False, accept_tokens=lambda *given, **named: True
         ),
@@ -222,8 +245,25 @@ def drive(case: dict[str, Any]) -> None:
     case |= {"steps": steps, "tables": {str(at): tables[at] for at in shown}}
 
 
+def groups_of(layers: int, pattern: list[int | None]) -> list[list[int]]:
+    """The layers of each group, of one page size, whose layout does not matter."""
+    first = next(iter(CASES))
+    whole = config_of(made(first, CASES[first])["config"])
+    whole.scheduler_config.disable_hybrid_kv_cache_manager = False
+    if hasattr(whole.cache_config, "kv_cache_layout"):
+        whole.cache_config.kv_cache_layout = "LBNHC"
+    specs = {str(at): spec_of(pattern[at % len(pattern)]) for at in range(layers)}
+    return [[int(one) for one in each.layer_names] for each in get_kv_cache_groups(whole, specs)]
+
+
 def main() -> None:
-    path = Path(sys.argv[1])
+    path, beside = Path(sys.argv[1]), Path(sys.argv[2])
+    known = json.loads(beside.read_text()) if beside.exists() else {}
+    known[vllm.__version__] = {
+        name: {"layers": layers, "pattern": pattern, "groups": groups_of(layers, pattern)}
+        for name, (layers, pattern) in LAYERS.items()
+    }
+    beside.write_text(json.dumps(known, sort_keys=True) + "\n")
     kept = json.loads(gzip.decompress(path.read_bytes()))["cases"] if path.exists() else []
     kept = [case for case in kept if case["vllm"] != vllm.__version__]
     for name, kind in CASES.items():
