@@ -214,7 +214,7 @@ class Driven:
         predicted = LognormalPredictions(output.astype(np.float64))
         self.engine = EngineV1(spec, self.allocator, requests, output, predicted)
         self._to_come = deque(enumerate(case.trace.arrival))
-        self._entries: dict[int, tuple[int, bytes]] = {}
+        self._entries: dict[int, tuple[tuple[int, int], bytes]] = {}
 
     def steps(self) -> Iterator[Scheduled]:
         """The steps in which something is computed."""
@@ -254,14 +254,15 @@ class Driven:
         return zlib.crc32(b"".join(self._entry(one) for one in self.engine.running.tolist()))
 
     def _entry(self, request: int) -> bytes:
-        """What the digest takes of a request; made again when its blocks became more, and with
-        windows, which give blocks up too."""
-        reserved = int(self.allocator.reserved[request])
-        known, entry = self._entries.get(request, (-1, b""))
-        if known != reserved or self.allocator.layout.groups is not None:
+        """What the digest takes of a request; made again when it has other slots or more places,
+        of which windows may give up as many as they get."""
+        places = -(-int(self.allocator.stored[request]) // self._block)
+        now = int(self.allocator.reserved[request]), places
+        known, entry = self._entries.get(request, (None, b""))
+        if known != now:
             blocks = self._blocks(request)
             entry = np.array([request, len(blocks), *blocks], "<i4").tobytes()
-            self._entries[request] = reserved, entry
+            self._entries[request] = now, entry
         return entry
 
 

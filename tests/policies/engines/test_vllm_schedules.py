@@ -12,11 +12,11 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from policies.engines.schedule_check import Case, check, read_cases
+from tests.rotation import shared
 
 FOLDER = Path(__file__).parents[2] / "reference"
-FILES = (
-    "vllm_schedules.json.gz", "vllm_schedules_drawn.json.gz", "vllm_window_schedules.json.gz",
-)  # fmt: skip
+FILES = ("vllm_schedules.json.gz", "vllm_schedules_drawn.json.gz")
+WINDOWS = "vllm_window_schedules.json.gz"
 EXAMPLE: dict[str, Any] = {
     "name": "two", "vllm": "0.33.0",
     "config": {
@@ -35,11 +35,12 @@ EXAMPLE: dict[str, Any] = {
 
 
 def cases() -> list[Any]:
-    every = [case for name in FILES for case in read_cases(FOLDER / name)]
-    return [pytest.param(case, id=case.name) for case in every]
+    """Every second one of models with windows is run in the long suite alone."""
+    every = [pytest.param(case) for name in FILES for case in read_cases(FOLDER / name)]
+    return every + shared(read_cases(FOLDER / WINDOWS))
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 def test_every_step_is_that_of_vllm(case: Case) -> None:
     found = check(case)
     assert found.difference is None, str(found.difference)
