@@ -52,8 +52,8 @@ class Config(Strict):
     def _budget_covers_running(self) -> Config:
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError("max_num_batched_tokens: must not be below max_num_seqs")
-        if len(set(self.groups) - {None}) > 1:
-            raise ValueError("groups: windows of several lengths are not modelled")
+        if len(set(self.groups) - {None}) != (self.groups != [None]):
+            raise ValueError("groups: expected windows of one length")
         if self.prefix_caching and self.groups != [None]:
             raise ValueError("prefix_caching: not modelled with windows")
         return self
