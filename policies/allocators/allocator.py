@@ -44,6 +44,9 @@ class Limits(NamedTuple):
     max_model_len: int
     step: int = 1 << 40
     """Tokens that a step computes at most."""
+    ahead: int = 0
+    """Steps that are scheduled before the output of the one before is known (asynchronous
+    scheduling)."""
 
 
 class Demand(NamedTuple):
@@ -103,14 +106,14 @@ class Allocator(ABC):
         return self.layout.slots
 
     @property
-    @abstractmethod
     def free_slots(self) -> int:
         """Slots that no request holds."""
+        return self.slots - self.reserved_total
 
     @property
-    @abstractmethod
     def largest_hole(self) -> int:
         """Slots of the largest reservation that could succeed now."""
+        return self.free_slots
 
     @property
     def fragmentation(self) -> float:

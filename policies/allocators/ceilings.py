@@ -93,14 +93,6 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
         self._away: set[int] = set()
 
     @property
-    def free_slots(self) -> int:
-        return self.slots - self.reserved_total
-
-    @property
-    def largest_hole(self) -> int:
-        return self.free_slots
-
-    @property
     def preempts(self) -> Literal["last", "itself"]:
         return "itself" if self._ahead else "last"
 

@@ -4,9 +4,9 @@ A layer with a window of W tokens attends to the last W of them, itself included
 
 - `blocks`: groups of equally many layers, each with a block table of its own over one pool of
   blocks (vLLM's hybrid KV cache: `_get_kv_cache_groups_uniform_page_size`). A group has as many
-  layers as the rarer kind, or as the commoner one where that has less than a quarter more; the last
-  one of a kind may be padded. Groups are in the order of their first layer, and the layers of a
-  kind are dealt to its groups in turn.
+  layers as the rarer kind, or as the commoner one where that has less than half more (not so in
+  0.11, which is not modelled); the groups of a kind may be padded. Groups are in the order of their
+  first layer, and the layers of a kind are dealt to its groups in turn.
 - `ring`: the last W tokens in a ring buffer of W slots, or as many as are reserved if that is less.
 - `full`: every token, as layers without a window.
 
@@ -113,7 +113,7 @@ def kv_groups(model: TransformerSpec, kind: WindowKv) -> KvGroups | None:
     size = math.gcd(*counts.values())
     if kind == "blocks":
         size, most = min(counts.values()), max(counts.values())
-        size = most if most < 1.25 * size else size
+        size = most if most < 1.5 * size else size
     kept: list[int | None] = []
     place = {}
     for window, count in counts.items():

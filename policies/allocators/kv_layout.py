@@ -352,11 +352,6 @@ def kv_layout(
     base = -(-model.weight_bytes // KV_ALIGN_BYTES) * KV_ALIGN_BYTES
     budget = int(device.capacity_bytes * gpu_memory_utilization) - kept_bytes
     halves, beside = model.attention.halves, apart(model)
-    if groups is not None and beside is not None:
-        raise DescriptionError(
-            f"{model.name} has sliding windows, and KV with parts that lie apart; a model has one "
-            "or the other: window: null, or another format of KV"
-        )
     one = KvLayout(
         base, 1, layers, model.kv_heads, model.kv_head_bytes, dims, halves, groups, beside
     )

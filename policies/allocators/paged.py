@@ -29,7 +29,7 @@ from policies.allocators.capabilities import (
     Reports,
     Swaps,
 )
-from policies.allocators.free_list import FREE_LISTS
+from policies.allocators.free_list import FREE_LISTS, FreeList
 from policies.allocators.kv_groups import WindowKv
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.prefix_cache import BlockCache
@@ -60,6 +60,8 @@ class PagedOptions(PolicyOptions):
     prefix_caching: bool = True
     """Requests with the same system prompt hold its full blocks together, and turns of a session
     find those of the turns before."""
+    window_rules: Literal["0.11", "0.19", "0.23", "0.33"] = "0.33"
+    """vLLM version whose rules hold for sliding windows (`policies.allocators.paged_groups`)."""
     indirection: Annotated[float, Field(ge=1, le=10)] = 1.0
     """What looking blocks up costs the kernel: factor on the time of the decode attention. Assumed
     to be nothing, as measured for pages of 128 by bulk copy; see docs/step-time.md."""
@@ -73,6 +75,54 @@ class PagedOptions(PolicyOptions):
         return "blocks"
 
 
+class BlockAllocator(Allocator, OnDemand):
+    """Blocks from one free list: what the allocators of one block table a request, and of one a
+    group of layers, have in common."""
+
+    options: PagedOptions
+
+    def __init__(
+        self, layout: KvLayout, requests: int, limits: Limits, options: PagedOptions
+    ) -> None:
+        super().__init__(layout, requests, limits, options)
+        self.block = options.block
+        self._list = self._free_list()
+        self._spared = int(options.watermark * self._list.blocks)
+        if options.null_block:
+            self._list.take(np.zeros(1, np.int64))
+        self._usable = self._list.free
+
+    @property
+    def free_slots(self) -> int:
+        return self._list.free * self.block
+
+    @property
+    def largest_hole(self) -> int:
+        return max(self._list.free - self._kept_free, 0) * self.block
+
+    @property
+    def reach(self) -> int:
+        return (self._usable - self._spared * self.options.idle_watermark) * self.block
+
+    @property
+    def fragmentation(self) -> float:
+        return 0.0  # any free block serves any request; the watermark is no hole
+
+    @property
+    def _kept_free(self) -> int:
+        """Blocks that admission leaves free now."""
+        return self._spared if self.reserved_total or self.options.idle_watermark else 0
+
+    def _free_list(self) -> FreeList:
+        return FREE_LISTS[self.options.free_list](self.layout.slots // self.block)
+
+    def _units_of(self, blocks: IntArray, tokens: int, first: int) -> Units:
+        """Units of the blocks from place `first` on, where so many tokens lie."""
+        before = np.arange(first, first + len(blocks)) * self.block
+        held = np.clip(tokens - before, 0, self.block)
+        return Units(blocks * self.block, held, np.full(len(blocks), self.block, np.int64))
+
+
 class _Part(NamedTuple):
     """Blocks from `start` to `end` of a request that are kept under `key`."""
 
@@ -81,7 +131,7 @@ class _Part(NamedTuple):
     end: int
 
 
-class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports):
+class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
     """`_rows[request]`: rows of the block tables, one for each sample, the first sample's first."""
 
     Options = PagedOptions
@@ -89,18 +139,11 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         "blocks of 16 tokens from one free list, preemption by recomputation (Kwon et al. "
         "2023), with vLLM's defaults of the engine's generation"
     )
-    options: PagedOptions
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: PagedOptions
     ) -> None:
         super().__init__(layout, requests, limits, options)
-        self.block = options.block
-        self._list = FREE_LISTS[options.free_list](layout.slots // self.block)
-        self._spared = int(options.watermark * self._list.blocks)
-        if options.null_block:
-            self._list.take(np.zeros(1, np.int64))
-        self._usable = self._list.free
         self._tables = BlockTables(self.block, self._list.blocks)
         self._cache = BlockCache(self._tables.uses)
         """The tree of full blocks: by ("prefix", id); by ("prompt", parent), those that samples
@@ -119,33 +162,12 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         self._copies: list[Migration] = []
         self._asked_tokens = self._hit_tokens = self._copied_tokens = 0
 
-    @property
-    def free_slots(self) -> int:
-        return self._list.free * self.block
-
-    @property
-    def largest_hole(self) -> int:
-        return max(self._list.free - self._kept_free, 0) * self.block
-
-    @property
-    def reach(self) -> int:
-        return (self._usable - self._spared * self.options.idle_watermark) * self.block
-
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
     ) -> IntArray:
         last: IntArray = -(-(prompt + output - 1) // self.block)
         apart = last - prompt // self.block
         return (last + (samples - 1) * apart) * self.block
-
-    @property
-    def _kept_free(self) -> int:
-        """Blocks that admission leaves free now."""
-        return self._spared if self.reserved_total or self.options.idle_watermark else 0
-
-    @property
-    def fragmentation(self) -> float:
-        return 0.0  # any free block serves any request; the watermark is no hole
 
     @property
     def loses_ends_first(self) -> bool:
@@ -316,10 +338,8 @@ class PagedAllocator(Allocator, OnDemand, Caches, CopiesOnWrite, Swaps, Reports)
         return np.array(rows, np.int64)
 
     def _row_units(self, row: int, skipped: int) -> Units:
-        start = self._tables.blocks(row)[skipped:] * self.block
-        first = np.arange(skipped, skipped + len(start)) * self.block
-        tokens = np.clip(self._tables.tokens[row] - first, 0, self.block)
-        return Units(start, tokens, np.full(len(start), self.block, np.int64))
+        tokens = int(self._tables.tokens[row])
+        return self._units_of(self._tables.blocks(row)[skipped:], tokens, skipped)
 
     def _lengths(self, demand: Demand, stored: int) -> list[int]:
         """Tokens of each sample that holds any when the request stores `stored`: the prompt's

@@ -112,18 +112,6 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         """Groups mapped since `charged`: waited for, or behind a step."""
         self._mapped = self._taken = 0
 
-    @property
-    def free_slots(self) -> int:
-        return self.slots - self.reserved_total
-
-    @property
-    def largest_hole(self) -> int:
-        return self.free_slots
-
-    @property
-    def fragmentation(self) -> float:
-        return 0.0  # any group serves any request
-
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
     ) -> IntArray:

@@ -77,6 +77,11 @@ class EngineOptions(Strict):
         assert self.max_num_seqs is not None
         return self.max_num_seqs
 
+    @property
+    def ahead(self) -> int:
+        """See `Limits.ahead`."""
+        return 0
+
     def on_device(self, capacity_bytes: int, device: str, max_model_len: int) -> EngineOptions:
         """The options with what hangs on the device, of `capacity_bytes` a card, filled in."""
         return self
@@ -341,6 +346,8 @@ class Engine(ABC):
                 migrations.append(moved)
                 self.reserved_ever[request] += moved.left
             else:
+                if self._windowed and self._on_demand is not None:
+                    self.allocator.grow(request, 1)  # in vain, but windows give up old blocks
                 victim = running[-1] if self.allocator.preempts == "last" else request
                 running.remove(victim)
                 if victim in growing[at:]:

@@ -61,6 +61,10 @@ class EngineV1Spec(EngineOptions):
         assert self.max_num_batched_tokens is not None  # given, or resolved by `on_device`
         return self.max_num_batched_tokens
 
+    @property
+    def ahead(self) -> int:
+        return int(self.async_scheduling)
+
     @model_validator(mode="after")
     def _budget_covers_running(self) -> EngineV1Spec:
         budget, most = self.max_num_batched_tokens, self.max_num_seqs

@@ -11,6 +11,7 @@ import json
 import zlib
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -21,8 +22,10 @@ from pydantic import Strict as Exactly
 
 from hwmodel.description.description import DescriptionError, Document, Strict, nearest
 from policies.allocators.allocator import Limits
+from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_layout import KvLayout
-from policies.allocators.paged import PagedAllocator, PagedOptions
+from policies.allocators.paged import PagedOptions
+from policies.allocators.registry import build
 from policies.engines.engine import Count
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.engines.vllm_version import VERSIONS
@@ -31,10 +34,12 @@ from policies.requests.requests import IntArray, Requests
 
 
 class Config(Strict):
-    """Options of vLLM. `blocks`: those that are handed out, without the null block."""
+    """Options of vLLM. `blocks`: those that are handed out, without the null block. `groups`: of
+    layers, the window of each (None: full attention); not given: one group without a window."""
 
     blocks: Count
     block_size: Annotated[int, Field(ge=1, le=2048)] = 16
+    groups: Annotated[list[Count | None], Field(min_length=1)] = [None]
     max_num_batched_tokens: Count
     max_num_seqs: Count
     prefix_caching: bool
@@ -47,7 +52,22 @@ class Config(Strict):
     def _budget_covers_running(self) -> Config:
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError("max_num_batched_tokens: must not be below max_num_seqs")
+        if len(set(self.groups) - {None}) != (self.groups != [None]):
+            raise ValueError("groups: expected windows of one length")
+        if self.prefix_caching and self.groups != [None]:
+            raise ValueError("prefix_caching: not modelled with windows")
         return self
+
+    @property
+    def layout(self) -> KvLayout:
+        """Of groups of one layer; vLLM's block 0 is the null block."""
+        plain = KvLayout(0, (self.blocks + 1) * self.block_size, 1, 1, 16)
+        if self.groups == [None]:
+            return plain
+        window = next(each for each in self.groups if each)
+        places = tuple((group, 0) for group in range(len(self.groups)))
+        kept = tuple(self.groups)
+        return replace(plain, groups=KvGroups("blocks", window, kept, 1, kept, places))
 
 
 class Trace(Strict):
@@ -177,14 +197,14 @@ class Driven:
         config, requests = case.config, case.requests()
         version = VERSIONS[version_of(case)]
         self._block = config.block_size
-        # vLLM's block 0 is the null block
-        layout = KvLayout(0, (config.blocks + 1) * self._block, 1, 1, 16)
         longest = int((requests.prompt_tokens + requests.output_tokens).max(initial=1))
         policy = PagedOptions(
             **version.paged, block=self._block, watermark=config.watermark,
             cached_recompute=config.prefix_caching, prefix_caching=config.prefix_caching,
         )  # fmt: skip
-        self.allocator = PagedAllocator(layout, len(requests), Limits(longest, longest), policy)
+        ahead = int(config.async_scheduling)
+        limits = Limits(longest, longest, config.max_num_batched_tokens, ahead)
+        self.allocator = build(config.layout, len(requests), limits, policy)
         spec = EngineV1Spec(
             max_num_seqs=config.max_num_seqs, max_num_batched_tokens=config.max_num_batched_tokens,
             admit_on="input" if config.reserve_full_isl else "chunk",
@@ -194,7 +214,7 @@ class Driven:
         predicted = LognormalPredictions(output.astype(np.float64))
         self.engine = EngineV1(spec, self.allocator, requests, output, predicted)
         self._to_come = deque(enumerate(case.trace.arrival))
-        self._entries: dict[int, tuple[int, bytes]] = {}
+        self._entries: dict[int, tuple[tuple[int, int], bytes]] = {}
 
     def steps(self) -> Iterator[Scheduled]:
         """The steps in which something is computed."""
@@ -226,19 +246,23 @@ class Driven:
         return [(one, self._blocks(one).tolist()) for one in self.engine.running.tolist()]
 
     def _blocks(self, request: int) -> IntArray:
-        return self.allocator.units(request).start // self._block - 1
+        layout = self.allocator.layout
+        groups = [self.allocator.layer_units(request, group) for group in range(layout.parts)]
+        return np.concatenate([units.start for units in groups]) // self._block - 1
 
     def _digest(self) -> int:
         return zlib.crc32(b"".join(self._entry(one) for one in self.engine.running.tolist()))
 
     def _entry(self, request: int) -> bytes:
-        """What the digest takes of a request; made again when its blocks became more."""
-        reserved = int(self.allocator.reserved[request])
-        known, entry = self._entries.get(request, (-1, b""))
-        if known != reserved:
+        """What the digest takes of a request; made again when it has other slots or more places,
+        of which windows may give up as many as they get."""
+        places = -(-int(self.allocator.stored[request]) // self._block)
+        now = int(self.allocator.reserved[request]), places
+        known, entry = self._entries.get(request, (None, b""))
+        if known != now:
             blocks = self._blocks(request)
             entry = np.array([request, len(blocks), *blocks], "<i4").tobytes()
-            self._entries[request] = reserved, entry
+            self._entries[request] = now, entry
         return entry
 
 

@@ -4,6 +4,7 @@
 |---|---|---|---|---|---|
 | free list | fifo | fifo | fifo | split | `BlockPool.free_blocks` |
 | admission | chunk | input | input | input | `SchedulerConfig.scheduler_reserve_full_isl` |
+| windows | (`paged_groups`) | | | | `SlidingWindowManager` |
 | watermark while idle | - | - | - | no | `KVCacheManager.allocate_slots` |
 | asynchronous scheduling | no | yes | yes | yes | `VllmConfig.__post_init__` |
 | largest device class | 70 GiB | 70 GiB | 70 GiB | 160 GiB | `EngineArgs.get_batch_defaults` |
@@ -46,9 +47,9 @@ _SYNCHRONOUS = {"admit_on": "chunk", "async_scheduling": False}
 _ASYNCHRONOUS = {"admit_on": "input", "async_scheduling": True}
 
 VERSIONS: dict[str, Version] = {
-    "0.11": Version(_SYNCHRONOUS, _PAGED, (_LARGE, _SMALL)),
-    "0.19": Version(_ASYNCHRONOUS, _PAGED, (_LARGE, _SMALL)),
-    "0.23": Version(_ASYNCHRONOUS, _PAGED, (_LARGE, _SMALL)),
+    "0.11": Version(_SYNCHRONOUS, {**_PAGED, "window_rules": "0.11"}, (_LARGE, _SMALL)),
+    "0.19": Version(_ASYNCHRONOUS, {**_PAGED, "window_rules": "0.19"}, (_LARGE, _SMALL)),
+    "0.23": Version(_ASYNCHRONOUS, {**_PAGED, "window_rules": "0.23"}, (_LARGE, _SMALL)),
     "0.33": Version(
         _ASYNCHRONOUS, {**_PAGED, "free_list": "split"}, (_LARGEST, _LARGE, _SMALL)
     ),

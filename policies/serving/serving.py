@@ -355,7 +355,9 @@ def build_replica(
         int(spec.engine.max_tokens or outputs.max(initial=1)),
         min(spec.engine.max_model_len or part.max_position, part.max_position),
     )
-    limits = limits._replace(step=spec.engine.token_budget(limits.max_model_len))
+    limits = limits._replace(
+        step=spec.engine.token_budget(limits.max_model_len), ahead=spec.engine.ahead
+    )
     allocator = build(layout, len(requests), limits, spec.policy)
     _require_host(device, spec.engine)
     engine = ENGINES[spec.engine.name].engine(spec.engine, allocator, requests, outputs, predicted)

@@ -12,9 +12,11 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from policies.engines.schedule_check import Case, check, read_cases
+from tests.rotation import shared
 
 FOLDER = Path(__file__).parents[2] / "reference"
 FILES = ("vllm_schedules.json.gz", "vllm_schedules_drawn.json.gz")
+WINDOWS = "vllm_window_schedules.json.gz"
 EXAMPLE: dict[str, Any] = {
     "name": "two", "vllm": "0.33.0",
     "config": {
@@ -33,11 +35,12 @@ EXAMPLE: dict[str, Any] = {
 
 
 def cases() -> list[Any]:
-    every = [case for name in FILES for case in read_cases(FOLDER / name)]
-    return [pytest.param(case, id=case.name) for case in every]
+    """Every second one of models with windows is run in the long suite alone."""
+    every = [pytest.param(case) for name in FILES for case in read_cases(FOLDER / name)]
+    return every + shared(read_cases(FOLDER / WINDOWS))
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 def test_every_step_is_that_of_vllm(case: Case) -> None:
     found = check(case)
     assert found.difference is None, str(found.difference)
@@ -96,6 +99,9 @@ def test_a_schedule_that_is_too_short_or_too_long_differs(tmp_path: Path) -> Non
         (("config", "watermark"), 2, r"cases\[0\].config.watermark"),
         (("config", "max_num_seqs"), 64, "must not be below max_num_seqs"),
         (("trace", "prompt"), [16], r"cases\[0\].trace: arrays of different lengths"),
+        (("config", "groups"), [64, 128], r"cases\[0\].config: groups: expected windows of one"),
+        (("config", "groups"), [None, None], r"cases\[0\].config: groups: expected windows of one"),
+        (("config", "groups"), [None, 64], r"prefix_caching: not modelled with windows"),
         (("vllm",), "0.34.1", r"cases\[0\].vllm: vLLM 0.34.1 is not modelled; did you mean"),
         (("steps",), [[0, 1]], r"cases\[0\].steps"),
     ],

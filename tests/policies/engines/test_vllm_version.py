@@ -23,6 +23,7 @@ def test_like_sets_engine_and_policy_and_explicit_keys_beat_it() -> None:
     assert isinstance(old.engine, EngineV1Spec) and isinstance(old.policy, PagedOptions)
     assert (old.engine.admit_on, old.engine.async_scheduling) == ("chunk", False)
     assert (old.policy.free_list, old.policy.null_block) == ("fifo", True)
+    assert old.policy.window_rules == "0.11"
     new = spec(engine={"like": "0.33", "async_scheduling": False}, policy={"name": "paged"})
     assert isinstance(new.engine, EngineV1Spec) and isinstance(new.policy, PagedOptions)
     assert (new.engine.admit_on, new.engine.async_scheduling) == ("input", False)

@@ -12,6 +12,7 @@ from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.capabilities import Migration
+from policies.allocators.kv_apart import Apart, apart
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import LAYOUTS, KvLayout, kv_layout
 from policies.allocators.registry import POLICIES, build
@@ -36,7 +37,7 @@ KINDS = [("paged", None), ("static", "ring"), ("static", "full"), ("ideal", None
 
 def filled(
     model: TransformerSpec, policy: str, kv: str | None, lengths: list[int],
-    layout_name: str = "layer_kv_token",
+    layout_name: str = "layer_kv_token", apart: Apart | None = None,
 ) -> Any:  # fmt: skip
     """An allocator with requests of these lengths, in prefill chunks of 2,048 tokens."""
     given = {"name": policy} | ({} if kv is None else {"window_kv": kv})
@@ -45,7 +46,7 @@ def filled(
     assert groups is not None
     layout = KvLayout(
         1 << 20, 1 << 19, groups.size, model.kv_heads, model.kv_head_bytes, LAYOUTS[layout_name],
-        groups=groups,
+        groups=groups, apart=apart,
     )  # fmt: skip
     limits = Limits(200, max(lengths) + 200, 2048)
     allocator = build(layout, len(lengths), limits, options)
@@ -130,6 +131,27 @@ def test_every_layout_reads_the_same_bytes_of_each_request(layout: str) -> None:
             assert extents.start.min() >= base and ends[1].max() <= base + region
 
 
+@pytest.mark.parametrize("form", ["oaken", "oaken_behind", "atom"])
+@pytest.mark.parametrize(("policy", "kv"), KINDS)
+def test_outliers_and_scales_follow_their_window(policy: str, kv: str | None, form: str) -> None:
+    """Each byte is moved once, inside the region, as many as the format's mean."""
+    wide = WINDOWS.model_copy(update={"heads": 8, "kv_heads": 4, "head_dim": 128})
+    model, lengths = wide.stored_as(None, form), [30, 41, 130, 131, 300, 517]
+    for layout in ("layer_kv_token", "layer_kv_block_head"):
+        allocator = filled(model, policy, kv, lengths, layout, apart(model))
+        decode = np.arange(len(lengths))
+        allocator.advance(decode, 1)
+        base, region, moved = allocator.layout.base, allocator.layout.bytes, 0
+        for layer in range(model.layers):
+            extents = traffic.attention(allocator, decode, layer)
+            ends = np.sort(extents.start), np.sort(extents.start + extents.size)
+            assert (ends[0][1:] >= ends[1][:-1]).all() and ends[0][0] >= base
+            assert ends[1][-1] <= base + region
+            moved += int(extents.size.sum())
+        wanted = model.kv_layer_bytes * sum(seen(model, length + 1) for length in lengths)
+        assert moved == pytest.approx(wanted, rel=0.02)  # lengths of few places, repeated
+
+
 @pytest.mark.parametrize("kv", ["ring", "full"])
 def test_a_migration_copies_what_the_request_keeps(kv: str) -> None:
     allocator = filled(WINDOWS, "odma", kv, [70])
@@ -166,6 +188,8 @@ def test_every_policy_serves_windows_under_both_engines(policy: str) -> None:
         assert 0 < found["kv_stored_share"] <= 1 and 0 < found["utilization"] <= 1
         # tokens of all layers: 6,016 slots of MODEL are of 2 layers, of a group as many
         assert found["kv_capacity_tokens"] == (1984 if policy == "orca" else 2005)
+    found = run(6016, stream, shape=WINDOWS, policy=chosen, kv="oaken").metrics
+    assert found["finished"] == len(stream)
 
 
 @pytest.mark.parametrize("shape", [LATENT, EXPERTS, WINDOWS], ids=lambda shape: shape.name)

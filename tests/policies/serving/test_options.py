@@ -353,7 +353,8 @@ def test_no_option_is_left_out() -> None:
     assert known - set(MOVES) - elsewhere == {
         "policy.odma.borrow", "policy.s3.space", "policy.static.space",
         "policy.oracle.space", "policy.paged.prefix_caching",
-        "policy.paged.idle_watermark", "engine.usage", "predictor.model",
+        "policy.paged.idle_watermark", "policy.paged.window_rules", "engine.usage",
+        "predictor.model",
     }  # fmt: skip
     # `model` is resolved by the caller, `advance_together` must not move anything
     assert set(ServingSpec.model_fields) - set(parts) - known == {
