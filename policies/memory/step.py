@@ -11,6 +11,10 @@ host, while nothing else runs. All-reduce: two a layer of the hidden state of ea
 links between tensor-parallel cards, while nothing else runs. Within a phase compute and memory
 overlap (`max`), not (`sum`) or in part. Williams et al. 2009, "Roofline".
 
+Whole experts on each card (`CardExperts`): in every layer the others wait for the card with the
+most bytes of experts, or with the most FLOPs (`Routing.most`). The second all-reduce of the layer
+sums what they make, or instead of it tokens are dispatched to their experts' cards and combined.
+
 Where grouped query heads read their KV head each for itself (`work.grouped: false`), reads come so
 many times over.
 
@@ -39,6 +43,7 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
+from hwmodel.specs.mlp import CardExperts, Experts
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_groups import KvGroups
 from policies.engines.engine import Chunk, Step
@@ -84,7 +89,7 @@ class StepTimes(NamedTuple):
     swap_s: float = 0.0
     all_reduce_s: float = 0.0
     weight_bytes: int = 0
-    """Read in each of them."""
+    """Read in each of them; of several cards the mean."""
     stall_s: FloatArray | None = None
     """Part of `total_s`: waiting for frames to be mapped; None: none does."""
 
@@ -141,7 +146,10 @@ class StepModel:
             self._routing = routing or Routing(model.experts)
             layers = range(model.layers)
             self._expert_bytes = sum(sum(model.expert_bytes(layer)) for layer in layers)
-        self._layer_flops = model.layer_flops
+        self._layer_flops: float = model.layer_flops
+        self._apart = model.experts if isinstance(model.experts, CardExperts) else None
+        if self._apart is not None:
+            self._without_pairs(model, self._apart)
         self._head_flops = model.head_flops
         # attention multiplies what flows between layers with KV that is converted to it
         rate = compute.peak(model.weights)
@@ -157,7 +165,7 @@ class StepModel:
         if "weights" in free:
             self._all_weight_bytes, self._experts = 0, None
         if "compute" in free:
-            self._layer_flops = self._head_flops = 0
+            self._layer_flops = self._head_flops = self._pair_flops = 0
             self._attention_flops = self._chunk_flops = 0
             self._made_flops = self._chunk_made_flops = 0
         self.bandwidth = device.peak_gbps * 1e9
@@ -171,8 +179,8 @@ class StepModel:
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
         """Times of `rounds` steps in which only the context grows, a token a sample and
         step."""
-        decode = step.tokens
-        linear_s = decode * (self._layer_flops + self._head_flops) / self._decode_flops
+        decode, layer_flops = step.tokens, self._flops_of_a_token(step)
+        linear_s = decode * (layer_flops + self._head_flops) / self._decode_flops
         weight_bytes = self.weight_bytes(step)
         weights_s = self._phase(linear_s, weight_bytes, efficiency.weights)
         # a single step in plain numbers: the same, without the cost of short arrays
@@ -197,7 +205,7 @@ class StepModel:
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
         flops_s, moved = 0.0, 0.0
         if step.chunks:
-            together_s = linear_s + self._chunk_linear_s(step.chunks)
+            together_s = linear_s + self._chunk_linear_s(step.chunks, layer_flops)
             linear_phase_s = self._phase(together_s, weight_bytes, efficiency.weights)
             flops_s, moved = self._chunk_attention(step.chunks)
             chunk_s = self._phase(flops_s, moved, efficiency.prefill)
@@ -235,15 +243,44 @@ class StepModel:
             attention_s, total, computing = np.array(((attention_s,), (total,), (computing,)))
         return StepTimes(
             weights_s, attention_s, prefill_s, migration_s, self._overhead_s, total, computing,
-            copy_s, swap_s, all_reduce_s, weight_bytes,
+            copy_s, swap_s, all_reduce_s, self._mean_weight_bytes(step, weight_bytes),
         )  # fmt: skip
 
     def weight_bytes(self, step: Step) -> int:
         """Weights that a step reads; of experts the mean over draws."""
         if self._routing is None or self._experts is None:
             return self._all_weight_bytes
-        idle = self._experts.count - self._routing.expected(step.batched)
+        idle = self._experts.held - self._routing.expected(step.batched)
         return self._all_weight_bytes - round(idle * self._expert_bytes)
+
+    def _mean_weight_bytes(self, step: Step, fullest: int) -> int:
+        """Those of the mean card, where the fullest reads so many."""
+        if self._apart is None or self._experts is None:
+            return fullest
+        assert self._routing is not None
+        mean = self._routing.distinct(step.batched) / self._cards
+        return fullest - round((self._routing.expected(step.batched) - mean) * self._expert_bytes)
+
+    def _without_pairs(self, model: TransformerSpec, experts: CardExperts) -> None:
+        """Takes from the FLOPs of a token those of its experts, which other cards have too, and
+        what is done for a card's own tokens only: those of router and shared experts."""
+        mlps = [kind.mlp for kind, many in model.kinds.items() for _ in range(many)]
+        mixed = [mlp for mlp in mlps if isinstance(mlp, Experts)]
+        self._mixed_layers = len(mixed)
+        self._pair_flops = sum(
+            2 * part.rows * part.columns for mlp in mixed for part in mlp.expert.matrices
+        )
+        self._layer_flops -= experts.per_token * self._pair_flops
+        if experts.exchange == "all_to_all":
+            always = sum(2 * part.rows * part.columns for mlp in mixed for part in mlp.always)
+            self._layer_flops -= always * (1 - 1 / experts.cards)
+
+    def _flops_of_a_token(self, step: Step) -> float:
+        """Those of the layers; of whole experts on the card with most, over all tokens."""
+        if self._apart is None or self._routing is None or not step.batched:
+            return self._layer_flops
+        pairs = self._routing.most(step.batched).pairs
+        return self._layer_flops + pairs / step.batched * self._pair_flops
 
     def _copied(self, tokens: int) -> int | float:
         """Tokens of a request's that are moved with it; mean over the layers."""
@@ -255,14 +292,21 @@ class StepModel:
 
     def _all_reduce_s(self, step: Step) -> float:
         assert self._link is not None
-        each_s = self._link.all_reduce_s(self._cards, step.batched * self._state_bytes)
-        return 2 * self._layers * each_s
+        size = step.batched * self._state_bytes
+        each_s = self._link.all_reduce_s(self._cards, size)
+        if self._apart is None or self._apart.exchange == "all_reduce":
+            return 2 * self._layers * each_s
+        # cards have equal shares of the tokens; those of others come to the fullest card, and go
+        assert self._routing is not None
+        away = self._routing.most(step.batched).tokens * (1 - 1 / self._cards)
+        there_s = self._link.exchange_s(away * self._state_bytes)
+        return (2 * self._layers - self._mixed_layers) * each_s + 2 * self._mixed_layers * there_s
 
-    def _chunk_linear_s(self, chunks: list[Chunk]) -> float:
+    def _chunk_linear_s(self, chunks: list[Chunk], layer_flops: float) -> float:
         """Compute time of the chunks' matrix products; only the end of a prefill needs the head."""
         tokens = sum(chunk.tokens for chunk in chunks)
         heads = sum(chunk.last for chunk in chunks)
-        return (tokens * self._layer_flops + heads * self._head_flops) / self._prefill_flops
+        return (tokens * layer_flops + heads * self._head_flops) / self._prefill_flops
 
     def _chunk_attention(self, chunks: list[Chunk]) -> tuple[float, int | float]:
         """(compute seconds, bytes): a token attends to itself and all before it, or its window; KV

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.description.units import Bytes
 from hwmodel.specs.device import Device
+from hwmodel.specs.mlp import Exchange, Placement
 from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
@@ -76,6 +77,10 @@ class ServingSpec(Strict):
     cluster: ClusterSpec = ClusterSpec()
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
     """Cards that the replica spans."""
+    expert_parallel: Placement = "none"
+    """Whole experts on each of these cards, and how they are placed; none: each expert is split."""
+    expert_exchange: Exchange = "all_reduce"
+    """With `expert_parallel`."""
     free: list[Free] = []
     """What takes no time: the reading of the weights, all FLOPs, copies of KV within the memory.
     Counterfactuals, not realisable; all else stays, capacity included."""
@@ -114,6 +119,12 @@ class ServingSpec(Strict):
             raise ValueError(
                 "policy.prefixes: copy needs engine v1; v0 stores a prompt before it is computed"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _exchanges_with_whole_experts(self) -> ServingSpec:
+        if self.expert_exchange != "all_reduce" and self.expert_parallel == "none":
+            raise ValueError("expert_exchange: needs expert_parallel, linear or balanced")
         return self
 
     @property
@@ -304,7 +315,10 @@ def _serve_closed(
 def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpec:
     """The shard of the model on each card of a replica, in the formats it is served in. Raises
     DescriptionError if it cannot be split, or stored so."""
-    return shard(model.stored_as(spec.weights, spec.kv), spec.tensor_parallel)
+    return shard(
+        model.stored_as(spec.weights, spec.kv), spec.tensor_parallel, spec.expert_parallel,
+        spec.expert_exchange,
+    )  # fmt: skip
 
 
 def activation_bytes(spec: ServingSpec, part: TransformerSpec) -> int:
