@@ -20,7 +20,8 @@ Exchange = Literal["all_reduce", "all_to_all"]
 tensor-parallel attention leaves them, and what their experts add is summed: so vLLM
 (`use_all2all_kernels` is false with one data-parallel rank), SGLang and TensorRT-LLM do.
 `all_to_all`: between attention and attention each card has its share of the tokens, and sends each
-to the cards of its experts; so vLLM with sequence-parallel experts."""
+to the cards of its experts; so vLLM with sequence-parallel experts, and DeepEP. Between replicas
+`all_reduce` is an all-gather of all tokens and a reduce-scatter (vLLM's default)."""
 
 
 class ExpertsSpec(Strict):
@@ -55,6 +56,8 @@ class CardExperts(ExpertsSpec):
     is that of an expert, `shared_intermediate` what the card has of the shared ones."""
 
     cards: Count
+    replicas: Count
+    """Of several cards each or one, which attend to tokens of their own; the experts are common."""
     layers: Count
     """Of the model."""
     placement: Placement

@@ -344,7 +344,7 @@ class TransformerSpec(Strict):
 
 def shard(
     model: TransformerSpec, cards: int, placement: Placement = "none",
-    exchange: Exchange = "all_reduce",
+    exchange: Exchange = "all_reduce", replicas: int = 1,
 ) -> TransformerSpec:  # fmt: skip
     """What one of `cards` tensor-parallel cards holds and computes (Shoeybi et al. 2019,
     Megatron-LM, section 3).
@@ -355,17 +355,18 @@ def shard(
 
     placement: of whole experts, of which the card with most has `CardExperts`; shared ones are
     split, but whole on every card where each has its own tokens (`all_to_all`), as in vLLM.
+    replicas: of so many cards that have the experts in common.
 
     Raises DescriptionError if heads, KV heads or the MLP do not divide, or if there are no experts
     to place, or fewer than cards.
     """
     whole, held = placement != "none", 0 if model.experts is None else model.experts.count
-    if whole and held < cards:
+    if whole and held < cards * replicas:
         raise DescriptionError(
-            f"expert_parallel: {placement} places whole experts on {cards} cards; {model.name} has "
-            + (f"{held} in a layer" if held else "none")
+            f"expert_parallel: {placement} places whole experts on {cards * replicas} cards; "
+            f"{model.name} has " + (f"{held} in a layer" if held else "none")
         )
-    if cards == 1:
+    if cards == 1 and not (whole and replicas > 1):
         return model
     kv_split = model.kv_heads % cards and cards % model.kv_heads
     experts = model.experts
@@ -385,8 +386,8 @@ def shard(
         experts = experts.model_copy(update={k: getattr(experts, k) // cards for k in split})
     if experts is not None and whole:
         experts = CardExperts(
-            **experts.model_dump(), cards=cards, layers=model.layers, placement=placement,
-            exchange=exchange,
+            **experts.model_dump(), cards=cards * replicas, replicas=replicas, layers=model.layers,
+            placement=placement, exchange=exchange,
         )  # fmt: skip
     return model.model_copy(
         update={

@@ -91,13 +91,15 @@ class StepTimes(NamedTuple):
     weight_bytes: int = 0
     """Read in each of them; of several cards the mean."""
     stall_s: FloatArray | None = None
-    """Part of `total_s`: waiting for frames to be mapped; None: none does."""
+    """Part of `total_s`: waiting for frames to be mapped, or for other replicas; None: none
+    does."""
 
     def delayed(self, stall_s: FloatArray) -> StepTimes:
-        """With steps that each wait so long for their memory, float64 (rounds,)."""
+        """With steps that each wait so much longer, float64 (rounds,)."""
         if not stall_s.any():
             return self
-        return self._replace(total_s=self.total_s + stall_s, stall_s=stall_s)
+        before_s = 0.0 if self.stall_s is None else self.stall_s
+        return self._replace(total_s=self.total_s + stall_s, stall_s=before_s + stall_s)
 
     def first(self, rounds: int) -> StepTimes:
         """The first `rounds` steps of these."""
@@ -130,8 +132,10 @@ class StepModel:
         assert groups is not None or model.window is None, "kv_layout says so first"
         self._groups = groups
         compute, self._link = device.accelerator.compute, device.accelerator.link
-        if cards > 1 and self._link is None:
-            raise DescriptionError(f"{device.name} has no link, which tensor_parallel needs")
+        self._apart = model.experts if isinstance(model.experts, CardExperts) else None
+        if self._link is None and (cards > 1 or self._apart is not None):
+            key = "tensor_parallel" if cards > 1 else "expert_parallel"
+            raise DescriptionError(f"{device.name} has no link, which {key} needs")
         self._cards = cards
         self._slowdown = slowdown
         self._together = together
@@ -147,7 +151,6 @@ class StepModel:
             layers = range(model.layers)
             self._expert_bytes = sum(sum(model.expert_bytes(layer)) for layer in layers)
         self._layer_flops: float = model.layer_flops
-        self._apart = model.experts if isinstance(model.experts, CardExperts) else None
         if self._apart is not None:
             self._without_pairs(model, self._apart)
         self._head_flops = model.head_flops
@@ -232,7 +235,7 @@ class StepModel:
             copy_s = self._moved_s(step.copied, efficiency)
         if step.swapped:
             swap_s = step.swapped * self._kv_bytes / self._host_bandwidth
-        if self._cards > 1:
+        if self._cards > 1 or self._apart is not None:
             all_reduce_s = self._all_reduce_s(step)
         total: Any = weights_s + attention_s
         rest_s = copy_s + swap_s + all_reduce_s
@@ -250,7 +253,7 @@ class StepModel:
         """Weights that a step reads; of experts the mean over draws."""
         if self._routing is None or self._experts is None:
             return self._all_weight_bytes
-        idle = self._experts.held - self._routing.expected(step.batched)
+        idle = self._experts.held - self._routing.expected(step.routed)
         return self._all_weight_bytes - round(idle * self._expert_bytes)
 
     def _mean_weight_bytes(self, step: Step, fullest: int) -> int:
@@ -258,8 +261,8 @@ class StepModel:
         if self._apart is None or self._experts is None:
             return fullest
         assert self._routing is not None
-        mean = self._routing.distinct(step.batched) / self._cards
-        return fullest - round((self._routing.expected(step.batched) - mean) * self._expert_bytes)
+        mean = self._routing.distinct(step.routed) / self._apart.cards
+        return fullest - round((self._routing.expected(step.routed) - mean) * self._expert_bytes)
 
     def _without_pairs(self, model: TransformerSpec, experts: CardExperts) -> None:
         """Takes from the FLOPs of a token those of its experts, which other cards have too, and
@@ -273,13 +276,13 @@ class StepModel:
         self._layer_flops -= experts.per_token * self._pair_flops
         if experts.exchange == "all_to_all":
             always = sum(2 * part.rows * part.columns for mlp in mixed for part in mlp.always)
-            self._layer_flops -= always * (1 - 1 / experts.cards)
+            self._layer_flops -= always * (1 - experts.replicas / experts.cards)
 
     def _flops_of_a_token(self, step: Step) -> float:
         """Those of the layers; of whole experts on the card with most, over all tokens."""
         if self._apart is None or self._routing is None or not step.batched:
             return self._layer_flops
-        pairs = self._routing.most(step.batched).pairs
+        pairs = self._routing.most(step.routed).pairs
         return self._layer_flops + pairs / step.batched * self._pair_flops
 
     def _copied(self, tokens: int) -> int | float:
@@ -292,15 +295,17 @@ class StepModel:
 
     def _all_reduce_s(self, step: Step) -> float:
         assert self._link is not None
-        size = step.batched * self._state_bytes
-        each_s = self._link.all_reduce_s(self._cards, size)
-        if self._apart is None or self._apart.exchange == "all_reduce":
+        each_s = self._link.all_reduce_s(self._cards, step.batched * self._state_bytes)
+        if self._apart is None:
             return 2 * self._layers * each_s
+        own = (2 * self._layers - self._mixed_layers) * each_s
+        cards, size = self._apart.cards, self._state_bytes
+        if self._apart.exchange == "all_reduce":
+            return own + self._mixed_layers * self._link.all_reduce_s(cards, step.routed * size)
         # cards have equal shares of the tokens; those of others come to the fullest card, and go
         assert self._routing is not None
-        away = self._routing.most(step.batched).tokens * (1 - 1 / self._cards)
-        there_s = self._link.exchange_s(away * self._state_bytes)
-        return (2 * self._layers - self._mixed_layers) * each_s + 2 * self._mixed_layers * there_s
+        away = self._routing.most(step.routed).tokens * (1 - 1 / cards)
+        return own + 2 * self._mixed_layers * self._link.exchange_s(away * size)
 
     def _chunk_linear_s(self, chunks: list[Chunk], layer_flops: float) -> float:
         """Compute time of the chunks' matrix products; only the end of a prefill needs the head."""
