@@ -10,7 +10,7 @@ from hwmodel.description.description import Strict
 from hwmodel.specs.number_format import Matrices
 
 Count = Annotated[int, Field(ge=1)]
-Placement = Literal["none", "linear", "balanced"]
+ExpertPlacement = Literal["none", "linear", "balanced"]
 """Whole experts on each of several cards, or none: a part of each on every card. `linear`: blocks
 of consecutive ones, the first cards with one more where they do not divide, as vLLM's default
 (`determine_expert_map`). `balanced`: the most popular first, each to the card with the least load
@@ -60,7 +60,7 @@ class CardExperts(ExpertsSpec):
     """Of several cards each or one, which attend to tokens of their own; the experts are common."""
     layers: Count
     """Of the model."""
-    placement: Placement
+    placement: ExpertPlacement
     exchange: Exchange
 
     @property

@@ -31,7 +31,7 @@ from hwmodel.specs.attention import (
     LatentAttention,
     Window,
 )
-from hwmodel.specs.mlp import CardExperts, Dense, Exchange, Experts, ExpertsSpec, Placement
+from hwmodel.specs.mlp import CardExperts, Dense, Exchange, ExpertPlacement, Experts, ExpertsSpec
 from hwmodel.specs.number_format import (
     ComputeType,
     KvFormat,
@@ -343,7 +343,7 @@ class TransformerSpec(Strict):
 
 
 def shard(
-    model: TransformerSpec, cards: int, placement: Placement = "none",
+    model: TransformerSpec, cards: int, placement: ExpertPlacement = "none",
     exchange: Exchange = "all_reduce", replicas: int = 1,
 ) -> TransformerSpec:  # fmt: skip
     """What one of `cards` tensor-parallel cards holds and computes (Shoeybi et al. 2019,

@@ -127,8 +127,8 @@ class Step(NamedTuple):
     overrun: int = 0
     """Of `tokens`, those of samples that have ended, which asynchronous scheduling sees a step
     later; they are no output."""
-    elsewhere: int = 0
-    """Tokens of other replicas that pass through the same experts."""
+    elsewhere: tuple[int, int] = (0, 0)
+    """Tokens of other replicas that pass through the same experts: decoded, and of chunks."""
 
     @property
     def tokens(self) -> int:
@@ -148,7 +148,7 @@ class Step(NamedTuple):
     @property
     def routed(self) -> int:
         """Tokens that pass through experts."""
-        return self.batched + self.elsewhere
+        return self.batched + sum(self.elsewhere)
 
     @property
     def copied(self) -> int:

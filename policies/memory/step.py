@@ -182,8 +182,12 @@ class StepModel:
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
         """Times of `rounds` steps in which only the context grows, a token a sample and
         step."""
-        decode, layer_flops = step.tokens, self._flops_of_a_token(step)
-        linear_s = decode * (layer_flops + self._head_flops) / self._decode_flops
+        decode = step.tokens
+        linear_s = decode * (self._layer_flops + self._head_flops) / self._decode_flops
+        chunk_experts_s = 0.0
+        if self._apart is not None:
+            experts_s, chunk_experts_s = self._experts_s(step)
+            linear_s += experts_s if step.chunks else experts_s + chunk_experts_s
         weight_bytes = self.weight_bytes(step)
         weights_s = self._phase(linear_s, weight_bytes, efficiency.weights)
         # a single step in plain numbers: the same, without the cost of short arrays
@@ -208,7 +212,7 @@ class StepModel:
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
         flops_s, moved = 0.0, 0.0
         if step.chunks:
-            together_s = linear_s + self._chunk_linear_s(step.chunks, layer_flops)
+            together_s = linear_s + self._chunk_linear_s(step.chunks) + chunk_experts_s
             linear_phase_s = self._phase(together_s, weight_bytes, efficiency.weights)
             flops_s, moved = self._chunk_attention(step.chunks)
             chunk_s = self._phase(flops_s, moved, efficiency.prefill)
@@ -278,12 +282,13 @@ class StepModel:
             always = sum(2 * part.rows * part.columns for mlp in mixed for part in mlp.always)
             self._layer_flops -= always * (1 - experts.replicas / experts.cards)
 
-    def _flops_of_a_token(self, step: Step) -> float:
-        """Those of the layers; of whole experts on the card with most, over all tokens."""
-        if self._apart is None or self._routing is None or not step.batched:
-            return self._layer_flops
-        pairs = self._routing.most(step.routed).pairs
-        return self._layer_flops + pairs / step.batched * self._pair_flops
+    def _experts_s(self, step: Step) -> tuple[float, float]:
+        """Compute time of whole experts on the card with most, of tokens decoded and of chunks."""
+        assert self._routing is not None
+        flops = self._routing.most(step.routed).pairs / max(step.routed, 1) * self._pair_flops
+        decoded = step.tokens + step.elsewhere[0]
+        chunked_s = (step.routed - decoded) * flops / self._prefill_flops
+        return decoded * flops / self._decode_flops, chunked_s
 
     def _copied(self, tokens: int) -> int | float:
         """Tokens of a request's that are moved with it; mean over the layers."""
@@ -307,11 +312,11 @@ class StepModel:
         away = self._routing.most(step.routed).tokens * (1 - 1 / cards)
         return own + 2 * self._mixed_layers * self._link.exchange_s(away * size)
 
-    def _chunk_linear_s(self, chunks: list[Chunk], layer_flops: float) -> float:
+    def _chunk_linear_s(self, chunks: list[Chunk]) -> float:
         """Compute time of the chunks' matrix products; only the end of a prefill needs the head."""
         tokens = sum(chunk.tokens for chunk in chunks)
         heads = sum(chunk.last for chunk in chunks)
-        return (tokens * layer_flops + heads * self._head_flops) / self._prefill_flops
+        return (tokens * self._layer_flops + heads * self._head_flops) / self._prefill_flops
 
     def _chunk_attention(self, chunks: list[Chunk]) -> tuple[float, int | float]:
         """(compute seconds, bytes): a token attends to itself and all before it, or its window; KV

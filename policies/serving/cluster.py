@@ -165,8 +165,12 @@ class Lockstep(Node):
         cards = [card for card, each in enumerate(self.replicas) if each.next_s <= now_s]
         chosen = [self.replicas[card] for card in cards]
         begun = [replica.begin(until_s) for replica in chosen]
-        routed = sum(step.batched for step, _ in begun)
-        steps = [step._replace(elsewhere=routed - step.batched) for step, _ in begun]
+        decoded = sum(step.tokens for step, _ in begun)
+        chunked = sum(step.batched for step, _ in begun) - decoded
+        steps = [
+            step._replace(elsewhere=(decoded - step.tokens, chunked + step.tokens - step.batched))
+            for step, _ in begun
+        ]
         pairs = list(zip(chosen, steps, strict=True))
         seen = [replica.observe(step) for replica, step in pairs]
         rounds = min(each for each, _ in seen)

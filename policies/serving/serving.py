@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.description.units import Bytes
 from hwmodel.specs.device import Device
-from hwmodel.specs.mlp import Exchange, Placement
+from hwmodel.specs.mlp import Exchange, ExpertPlacement
 from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
@@ -77,7 +77,7 @@ class ServingSpec(Strict):
     cluster: ClusterSpec = ClusterSpec()
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
     """Cards that the replica spans."""
-    expert_parallel: Placement = "none"
+    expert_parallel: ExpertPlacement = "none"
     """Whole experts on each card of a replica, or of all of `cluster.cards` replicas, and how they
     are placed; none: each expert is split."""
     expert_exchange: Exchange = "all_reduce"

@@ -22,7 +22,7 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.measure.bounds import read_bound
 from hwmodel.specs.device import Device
-from hwmodel.specs.mlp import Placement
+from hwmodel.specs.mlp import ExpertPlacement
 from hwmodel.specs.number_format import KvFormat, WeightFormat, number_format
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Demand, Limits
@@ -71,7 +71,7 @@ class Question(Strict):
     weights: WeightFormat | None = None
     kv: KvFormat | None = None
     cards: Count = 1
-    expert_parallel: Placement = "none"
+    expert_parallel: ExpertPlacement = "none"
     """Of whole experts on these cards."""
 
     @model_validator(mode="after")

@@ -35,8 +35,8 @@ def test_equal_requests_end_as_steps_of_all_their_tokens(exchange: str) -> None:
 
     def ended(requests_elsewhere: int) -> float:
         chunk = Step(np.arange(0), 0, [Chunk(0, 0, prompt, True)], [], 0, "")
-        chunk = chunk._replace(elsewhere=requests_elsewhere * prompt)
-        decode = Step(np.arange(1), prompt, [], [], 0, "", elsewhere=requests_elsewhere)
+        chunk = chunk._replace(elsewhere=(0, requests_elsewhere * prompt))
+        decode = Step(np.arange(1), prompt, [], [], 0, "", elsewhere=(requests_elsewhere, 0))
         both = (steps.times(chunk, 1, Efficiency()), steps.times(decode, output - 1, Efficiency()))
         return float(sum(times.total_s.sum() for times in both))
 
@@ -47,7 +47,7 @@ def test_equal_requests_end_as_steps_of_all_their_tokens(exchange: str) -> None:
 
 
 def test_links_carry_all_tokens_once_to_each_card() -> None:
-    big, step = device(1024), Step(np.arange(3), 300, [], [], 0, "", elsewhere=9)
+    big, step = device(1024), Step(np.arange(3), 300, [], [], 0, "", elsewhere=(9, 0))
     link = big.accelerator.link  # type: ignore[union-attr]
     parts = [shard(EXPERTS, 1, "linear", way, 4) for way in EXCHANGES]  # type: ignore[arg-type]
     gather, direct = (StepModel(big, part).times(step, 1, Efficiency()) for part in parts)
@@ -56,6 +56,23 @@ def test_links_carry_all_tokens_once_to_each_card() -> None:
     tokens = Routing(parts[1].experts).most(12).tokens  # type: ignore[arg-type]
     each_s = tokens * 3 / 4 * 128 / link.bandwidth + link.latency * 1e-9  # type: ignore[union-attr]
     assert direct.all_reduce_s == pytest.approx(4 * each_s)
+
+
+def test_experts_compute_the_tokens_of_all_each_at_its_own_rate() -> None:
+    card = device(1024, "compute.decode_efficiency=0.01", "compute.prefill_efficiency=0.02")
+    part = shard(EXPERTS, 1, "linear", "all_reduce", 4)
+    steps = StepModel(card, part, free=["weights"])
+    own = Step(np.arange(3), 300, [], [], 0, "")
+    alone, decoded, chunked = (
+        steps.times(own._replace(elsewhere=each), 1, Efficiency()).weights_s
+        for each in ((0, 0), (500, 0), (0, 500))
+    )
+    few, many = (Routing(part.experts).most(tokens).pairs for tokens in (3, 503))  # type: ignore[arg-type]
+    each = 2 * 3 * 64 * 32 * 2  # FLOPs of an expert in two layers
+    rate = card.accelerator.compute.peak("fp16") * 0.01  # type: ignore[union-attr]
+    assert (decoded - alone) * rate == pytest.approx((many - few) * each, rel=1e-6)
+    mixed_rate = many * each / 503 * (3 + 500 / 2)
+    assert (chunked - alone) * rate == pytest.approx(mixed_rate - few * each, rel=1e-6)
 
 
 def test_what_a_card_holds_is_all_but_the_others_experts() -> None:
