@@ -200,6 +200,11 @@ class Link(Strict):
         messages = 2 * (cards - 1)
         return messages * (size_bytes / cards / self.bandwidth + self.latency * 1e-9)
 
+    def exchange_s(self, size_bytes: float) -> float:
+        """Seconds until the card that gets most has its `size_bytes` from the others, which all
+        send at once (assumed): one message's latency."""
+        return size_bytes / self.bandwidth + self.latency * 1e-9
+
 
 class Dies(Strict):
     """Dies that share the engines and the channels evenly, in their order, and what lies between

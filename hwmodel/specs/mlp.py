@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -10,6 +10,18 @@ from hwmodel.description.description import Strict
 from hwmodel.specs.number_format import Matrices
 
 Count = Annotated[int, Field(ge=1)]
+ExpertPlacement = Literal["none", "linear", "balanced"]
+"""Whole experts on each of several cards, or none: a part of each on every card. `linear`: blocks
+of consecutive ones, the first cards with one more where they do not divide, as vLLM's default
+(`determine_expert_map`). `balanced`: the most popular first, each to the card with the least load
+that has room, as the packing of DeepSeek's EPLB, with loads known and no expert twice."""
+Exchange = Literal["all_reduce", "all_to_all"]
+"""How tokens come to whole experts and back. `all_reduce`: every card has all tokens, as
+tensor-parallel attention leaves them, and what their experts add is summed: so vLLM
+(`use_all2all_kernels` is false with one data-parallel rank), SGLang and TensorRT-LLM do.
+`all_to_all`: between attention and attention each card has its share of the tokens, and sends each
+to the cards of its experts; so vLLM with sequence-parallel experts, and DeepEP. Between replicas
+`all_reduce` is an all-gather of all tokens and a reduce-scatter (vLLM's default)."""
 
 
 class ExpertsSpec(Strict):
@@ -32,6 +44,28 @@ class ExpertsSpec(Strict):
         if self.per_token > self.count:
             raise ValueError(f"per_token: at most the {self.count} experts; got {self.per_token}")
         return self
+
+    @property
+    def held(self) -> int:
+        """Routed experts of a layer that are stored."""
+        return self.count
+
+
+class CardExperts(ExpertsSpec):
+    """Those of the one of several cards that has most: whole experts; see `shard`. `intermediate`
+    is that of an expert, `shared_intermediate` what the card has of the shared ones."""
+
+    cards: Count
+    replicas: Count
+    """Of several cards each or one, which attend to tokens of their own; the experts are common."""
+    layers: Count
+    """Of the model."""
+    placement: ExpertPlacement
+    exchange: Exchange
+
+    @property
+    def held(self) -> int:
+        return -(-self.count // self.cards)
 
 
 class Dense(NamedTuple):
@@ -80,16 +114,19 @@ class Experts(NamedTuple):
     @property
     def matrices(self) -> list[Matrices]:
         """Router, shared experts, routed experts."""
-        of = self.of
-        shared = Dense(self.hidden, of.shared_intermediate, self.gated, self.bias)
-        always = shared.matrices if of.shared_intermediate else []
-        routed = _matrices(self.expert, of.count, of.per_token)
-        return [Matrices("vectors", of.count, self.hidden), *always, *routed]
+        return [*self.always, *_matrices(self.expert, self.of.held, self.of.per_token)]
+
+    @property
+    def always(self) -> list[Matrices]:
+        """Those that every token passes through: router, shared experts."""
+        shared = Dense(self.hidden, self.of.shared_intermediate, self.gated, self.bias)
+        router = Matrices("vectors", self.of.count, self.hidden)
+        return [router, *(shared.matrices if self.of.shared_intermediate else [])]
 
     @property
     def vectors(self) -> int:
         """Numbers in biases."""
-        return self._vectors(self.of.count)
+        return self._vectors(self.of.held)
 
     @property
     def active_vectors(self) -> int:

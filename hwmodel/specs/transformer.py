@@ -31,7 +31,7 @@ from hwmodel.specs.attention import (
     LatentAttention,
     Window,
 )
-from hwmodel.specs.mlp import Dense, Experts, ExpertsSpec
+from hwmodel.specs.mlp import CardExperts, Dense, Exchange, ExpertPlacement, Experts, ExpertsSpec
 from hwmodel.specs.number_format import (
     ComputeType,
     KvFormat,
@@ -342,22 +342,39 @@ class TransformerSpec(Strict):
         return self.attending("decode").pair
 
 
-def shard(model: TransformerSpec, cards: int) -> TransformerSpec:
+def shard(
+    model: TransformerSpec, cards: int, placement: ExpertPlacement = "none",
+    exchange: Exchange = "all_reduce", replicas: int = 1,
+) -> TransformerSpec:  # fmt: skip
     """What one of `cards` tensor-parallel cards holds and computes (Shoeybi et al. 2019,
     Megatron-LM, section 3).
 
     Heads, MLP, each expert and vocabulary are split; norms, routers and what latent attention has
     before its heads are on every card. Where there are fewer KV heads
-    than cards each card has one, as in vLLM; the vocabulary is padded to a multiple. Raises
-    DescriptionError if heads, KV heads or the MLP do not divide.
+    than cards each card has one, as in vLLM; the vocabulary is padded to a multiple.
+
+    placement: of whole experts, of which the card with most has `CardExperts`; shared ones are
+    split, but whole on every card where each has its own tokens (`all_to_all`), as in vLLM.
+    replicas: of so many cards that have the experts in common.
+
+    Raises DescriptionError if heads, KV heads or the MLP do not divide, or if there are no experts
+    to place, or fewer than cards.
     """
-    if cards == 1:
+    whole, held = placement != "none", 0 if model.experts is None else model.experts.count
+    if whole and held < cards * replicas:
+        raise DescriptionError(
+            f"expert_parallel: {placement} places whole experts on {cards * replicas} cards; "
+            f"{model.name} has " + (f"{held} in a layer" if held else "none")
+        )
+    if cards == 1 and not (whole and replicas > 1):
         return model
     kv_split = model.kv_heads % cards and cards % model.kv_heads
     experts = model.experts
     widths = [model.intermediate]
+    spread = whole and exchange == "all_to_all"
     if experts is not None:
-        widths = [experts.intermediate, experts.shared_intermediate]
+        widths = [0 if whole else experts.intermediate]
+        widths += [0 if spread else experts.shared_intermediate]
         widths += [model.intermediate] if experts.first_dense_layers else []
     if model.heads % cards or any(width % cards for width in widths) or kv_split:
         raise DescriptionError(
@@ -365,8 +382,13 @@ def shard(model: TransformerSpec, cards: int) -> TransformerSpec:
             f" {model.kv_heads} KV heads, {', '.join(map(str, filter(None, widths)))} MLP columns"
         )
     if experts is not None:
-        split = ("intermediate", "shared_intermediate")
+        split = ["intermediate"] * (not whole) + ["shared_intermediate"] * (not spread)
         experts = experts.model_copy(update={k: getattr(experts, k) // cards for k in split})
+    if experts is not None and whole:
+        experts = CardExperts(
+            **experts.model_dump(), cards=cards * replicas, replicas=replicas, layers=model.layers,
+            placement=placement, exchange=exchange,
+        )  # fmt: skip
     return model.model_copy(
         update={
             "heads": model.heads // cards,

@@ -132,6 +132,8 @@ class Step(NamedTuple):
     overrun: int = 0
     """Of `tokens`, those of samples that have ended, which asynchronous scheduling sees a step
     later; they are no output."""
+    elsewhere: tuple[int, int] = (0, 0)
+    """Tokens of other replicas that pass through the same experts: decoded, and of chunks."""
 
     @property
     def tokens(self) -> int:
@@ -147,6 +149,11 @@ class Step(NamedTuple):
     def batched(self) -> int:
         """Tokens that run through the matrix products: those decoded and those of chunks."""
         return self.tokens + sum(chunk.tokens for chunk in self.chunks)
+
+    @property
+    def routed(self) -> int:
+        """Tokens that pass through experts."""
+        return self.batched + sum(self.elsewhere)
 
     @property
     def copied(self) -> int:

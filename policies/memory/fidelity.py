@@ -108,7 +108,7 @@ class Memory:
     def observe(self, step: Step, engine: Engine) -> Efficiency:
         """The efficiencies of a step that has its memory."""
         if self._routed is not None:
-            self.efficiency = self.efficiency._replace(weights=self._routed(step.batched))
+            self.efficiency = self.efficiency._replace(weights=self._routed(step.routed))
         return self.efficiency
 
     def passed(self, rounds: int) -> None:

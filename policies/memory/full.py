@@ -61,7 +61,7 @@ class FullMemory(Memory):
         allocator, spec, reading = engine.allocator, self._spec, self._reading
         moves, copies, piece = step.migrations, step.copies, self._probe.piece_bytes
         if (weights := self._weights) is not None:
-            tokens, draw = step.batched, self._steps
+            tokens, draw = step.routed, self._steps
             self._simulate("weights", lambda layer: weights.layer(tokens, layer, draw))
         if (streams := self._together) is not None:
             draw = self._steps

@@ -11,6 +11,10 @@ host, while nothing else runs. All-reduce: two a layer of the hidden state of ea
 links between tensor-parallel cards, while nothing else runs. Within a phase compute and memory
 overlap (`max`), not (`sum`) or in part. Williams et al. 2009, "Roofline".
 
+Whole experts on each card (`CardExperts`): in every layer the others wait for the card with the
+most bytes of experts, or with the most FLOPs (`Routing.most`). The second all-reduce of the layer
+sums what they make, or instead of it tokens are dispatched to their experts' cards and combined.
+
 Where grouped query heads read their KV head each for itself (`work.grouped: false`), reads come so
 many times over.
 
@@ -39,6 +43,7 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
+from hwmodel.specs.mlp import CardExperts, Experts
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_groups import KvGroups
 from policies.engines.engine import Chunk, Step
@@ -84,15 +89,17 @@ class StepTimes(NamedTuple):
     swap_s: float = 0.0
     all_reduce_s: float = 0.0
     weight_bytes: int = 0
-    """Read in each of them."""
+    """Read in each of them; of several cards the mean."""
     stall_s: FloatArray | None = None
-    """Part of `total_s`: waiting for frames to be mapped; None: none does."""
+    """Part of `total_s`: waiting for frames to be mapped, or for other replicas; None: none
+    does."""
 
     def delayed(self, stall_s: FloatArray) -> StepTimes:
-        """With steps that each wait so long for their memory, float64 (rounds,)."""
+        """With steps that each wait so much longer, float64 (rounds,)."""
         if not stall_s.any():
             return self
-        return self._replace(total_s=self.total_s + stall_s, stall_s=stall_s)
+        before_s = 0.0 if self.stall_s is None else self.stall_s
+        return self._replace(total_s=self.total_s + stall_s, stall_s=before_s + stall_s)
 
     def first(self, rounds: int) -> StepTimes:
         """The first `rounds` steps of these."""
@@ -125,8 +132,10 @@ class StepModel:
         assert groups is not None or model.window is None, "kv_layout says so first"
         self._groups = groups
         compute, self._link = device.accelerator.compute, device.accelerator.link
-        if cards > 1 and self._link is None:
-            raise DescriptionError(f"{device.name} has no link, which tensor_parallel needs")
+        self._apart = model.experts if isinstance(model.experts, CardExperts) else None
+        if self._link is None and (cards > 1 or self._apart is not None):
+            key = "tensor_parallel" if cards > 1 else "expert_parallel"
+            raise DescriptionError(f"{device.name} has no link, which {key} needs")
         self._cards = cards
         self._slowdown = slowdown
         self._together = together
@@ -141,7 +150,9 @@ class StepModel:
             self._routing = routing or Routing(model.experts)
             layers = range(model.layers)
             self._expert_bytes = sum(sum(model.expert_bytes(layer)) for layer in layers)
-        self._layer_flops = model.layer_flops
+        self._layer_flops: float = model.layer_flops
+        if self._apart is not None:
+            self._without_pairs(model, self._apart)
         self._head_flops = model.head_flops
         # attention multiplies what flows between layers with KV that is converted to it
         rate = compute.peak(model.weights)
@@ -157,7 +168,7 @@ class StepModel:
         if "weights" in free:
             self._all_weight_bytes, self._experts = 0, None
         if "compute" in free:
-            self._layer_flops = self._head_flops = 0
+            self._layer_flops = self._head_flops = self._pair_flops = 0
             self._attention_flops = self._chunk_flops = 0
             self._made_flops = self._chunk_made_flops = 0
         self.bandwidth = device.peak_gbps * 1e9
@@ -173,6 +184,10 @@ class StepModel:
         step."""
         decode = step.tokens
         linear_s = decode * (self._layer_flops + self._head_flops) / self._decode_flops
+        chunk_experts_s = 0.0
+        if self._apart is not None:
+            experts_s, chunk_experts_s = self._experts_s(step)
+            linear_s += experts_s if step.chunks else experts_s + chunk_experts_s
         weight_bytes = self.weight_bytes(step)
         weights_s = self._phase(linear_s, weight_bytes, efficiency.weights)
         # a single step in plain numbers: the same, without the cost of short arrays
@@ -197,7 +212,7 @@ class StepModel:
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
         flops_s, moved = 0.0, 0.0
         if step.chunks:
-            together_s = linear_s + self._chunk_linear_s(step.chunks)
+            together_s = linear_s + self._chunk_linear_s(step.chunks) + chunk_experts_s
             linear_phase_s = self._phase(together_s, weight_bytes, efficiency.weights)
             flops_s, moved = self._chunk_attention(step.chunks)
             chunk_s = self._phase(flops_s, moved, efficiency.prefill)
@@ -224,7 +239,7 @@ class StepModel:
             copy_s = self._moved_s(step.copied, efficiency)
         if step.swapped:
             swap_s = step.swapped * self._kv_bytes / self._host_bandwidth
-        if self._cards > 1:
+        if self._cards > 1 or self._apart is not None:
             all_reduce_s = self._all_reduce_s(step)
         total: Any = weights_s + attention_s
         rest_s = copy_s + swap_s + all_reduce_s
@@ -235,15 +250,45 @@ class StepModel:
             attention_s, total, computing = np.array(((attention_s,), (total,), (computing,)))
         return StepTimes(
             weights_s, attention_s, prefill_s, migration_s, self._overhead_s, total, computing,
-            copy_s, swap_s, all_reduce_s, weight_bytes,
+            copy_s, swap_s, all_reduce_s, self._mean_weight_bytes(step, weight_bytes),
         )  # fmt: skip
 
     def weight_bytes(self, step: Step) -> int:
         """Weights that a step reads; of experts the mean over draws."""
         if self._routing is None or self._experts is None:
             return self._all_weight_bytes
-        idle = self._experts.count - self._routing.expected(step.batched)
+        idle = self._experts.held - self._routing.expected(step.routed)
         return self._all_weight_bytes - round(idle * self._expert_bytes)
+
+    def _mean_weight_bytes(self, step: Step, fullest: int) -> int:
+        """Those of the mean card, where the fullest reads so many."""
+        if self._apart is None or self._experts is None:
+            return fullest
+        assert self._routing is not None
+        mean = self._routing.distinct(step.routed) / self._apart.cards
+        return fullest - round((self._routing.expected(step.routed) - mean) * self._expert_bytes)
+
+    def _without_pairs(self, model: TransformerSpec, experts: CardExperts) -> None:
+        """Takes from the FLOPs of a token those of its experts, which other cards have too, and
+        what is done for a card's own tokens only: those of router and shared experts."""
+        mlps = [kind.mlp for kind, many in model.kinds.items() for _ in range(many)]
+        mixed = [mlp for mlp in mlps if isinstance(mlp, Experts)]
+        self._mixed_layers = len(mixed)
+        self._pair_flops = sum(
+            2 * part.rows * part.columns for mlp in mixed for part in mlp.expert.matrices
+        )
+        self._layer_flops -= experts.per_token * self._pair_flops
+        if experts.exchange == "all_to_all":
+            always = sum(2 * part.rows * part.columns for mlp in mixed for part in mlp.always)
+            self._layer_flops -= always * (1 - experts.replicas / experts.cards)
+
+    def _experts_s(self, step: Step) -> tuple[float, float]:
+        """Compute time of whole experts on the card with most, of tokens decoded and of chunks."""
+        assert self._routing is not None
+        flops = self._routing.most(step.routed).pairs / max(step.routed, 1) * self._pair_flops
+        decoded = step.tokens + step.elsewhere[0]
+        chunked_s = (step.routed - decoded) * flops / self._prefill_flops
+        return decoded * flops / self._decode_flops, chunked_s
 
     def _copied(self, tokens: int) -> int | float:
         """Tokens of a request's that are moved with it; mean over the layers."""
@@ -256,7 +301,16 @@ class StepModel:
     def _all_reduce_s(self, step: Step) -> float:
         assert self._link is not None
         each_s = self._link.all_reduce_s(self._cards, step.batched * self._state_bytes)
-        return 2 * self._layers * each_s
+        if self._apart is None:
+            return 2 * self._layers * each_s
+        own = (2 * self._layers - self._mixed_layers) * each_s
+        cards, size = self._apart.cards, self._state_bytes
+        if self._apart.exchange == "all_reduce":
+            return own + self._mixed_layers * self._link.all_reduce_s(cards, step.routed * size)
+        # cards have equal shares of the tokens; those of others come to the fullest card, and go
+        assert self._routing is not None
+        away = self._routing.most(step.routed).tokens * (1 - 1 / cards)
+        return own + 2 * self._mixed_layers * self._link.exchange_s(away * size)
 
     def _chunk_linear_s(self, chunks: list[Chunk]) -> float:
         """Compute time of the chunks' matrix products; only the end of a prefill needs the head."""

@@ -71,7 +71,7 @@ class StepStreams:
         if phase == "weights":
             touched = None
             if self._routing is not None:
-                touched = self._routing.touched(step.batched, layer, draw)
+                touched = self._routing.touched(step.routed, layer, draw)
             return traffic.weights(self._model, layer, self._tile_bytes, touched)
         if phase == "prefill":
             return traffic.prefill(allocator, step.chunks, layer, self._reading)

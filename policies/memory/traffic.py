@@ -231,12 +231,12 @@ def weights(
     starts, sizes = [start], [end - start]
     experts, each = model.experts, model.expert_bytes(layer)
     if experts is not None and any(each) and touched is not None:
-        at = end - experts.count * sum(each)
+        at = end - experts.held * sum(each)
         sizes = [at - start]
         for part in filter(None, each):
             starts += [at + expert * part for expert in touched.tolist()]
             sizes += [part] * len(touched)
-            at += experts.count * part
+            at += experts.held * part
     whole = np.array(sizes, np.int64)
     offset, size = _pieces(whole, tile_bytes)
     first = np.repeat(np.array(starts, np.int64), -(-whole // tile_bytes))

@@ -21,7 +21,7 @@ import numpy as np
 from policies.allocators.capabilities import Learns, Maps
 from policies.engines.engine import Engine, Step
 from policies.memory.fidelity import Memory
-from policies.memory.step import StepModel, StepTimes
+from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watch
 
@@ -70,6 +70,12 @@ class Replica:
 
         until_s: the load goes on there; inf if all requests to come were announced by `arrive`.
         """
+        step, fitting = self.begin(until_s)
+        times = self.times(step, *self.observe(step))
+        return self.end(step, fitting, *self.cut(step, times, until_s))
+
+    def begin(self, until_s: float) -> tuple[Step, int]:
+        """(the step that begins at `next_s`, `Engine.fitting` of it); `until_s` as in `advance`."""
         self._join()
         if not self.engine.busy:
             arrival_s = self._to_come[0][0]
@@ -78,15 +84,18 @@ class Replica:
             self.metrics.idle(arrival_s - self.now_s)
             self.now_s = arrival_s
             self._join()
-        engine, begin_s = self.engine, self.now_s
-        lasts = bool(engine.waits or self._to_come or self.more or until_s < math.inf)
+        begin_s = self.now_s
+        lasts = bool(self.engine.waits or self._to_come or self.more or until_s < math.inf)
         if lasts if self.lasts_s is None else begin_s <= self.lasts_s:
             self.metrics.saturated(begin_s)
         if self._learns is not None:
             self._learns.clock(begin_s)
         step = self._schedule(begin_s)
-        fitting = engine.fitting(step)
-        times, end_s = self._times(step, until_s)
+        return step, self.engine.fitting(step)
+
+    def end(self, step: Step, fitting: int, times: StepTimes, end_s: float) -> list[int]:
+        """Steps like this are done, the last at `end_s`: the requests that ended with them."""
+        engine, begin_s = self.engine, self.now_s
         rounds, reserved = len(times.total_s), engine.allocator.reserved_total
         engine.repeat(step, rounds - 1)
         if self._maps is not None:
@@ -117,15 +126,30 @@ class Replica:
         while self._to_come and self._to_come[0][0] <= self.now_s:
             self.engine.waiting.append(heapq.heappop(self._to_come)[1])
 
-    def _times(self, step: Step, until_s: float) -> tuple[StepTimes, float]:
-        """(times of the equal steps from now on, when the last of them ends)."""
+    def wait(self, until_s: float) -> None:
+        """Nothing runs until then."""
+        self.engine.retire()
+        self.metrics.idle(until_s - self.now_s)
+        self.now_s = until_s
+
+    def observe(self, step: Step) -> tuple[int, Efficiency]:
+        """(how many steps from now on are equal, the memory's efficiency in them)."""
         efficiency = self.memory.observe(step, self.engine)
         rounds = 1
         if self._together:
             rounds = self.engine.rounds(step, min(MOST_ROUNDS, self.memory.rounds_to_probe))
+        return rounds, efficiency
+
+    def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
+        """Times of so many equal steps."""
         times = self._steps.times(step, rounds, efficiency)
-        if self._maps is not None:
-            times = times.delayed(self._maps.stalls(step.decode, times.total_s))
+        if self._maps is None:
+            return times
+        return times.delayed(self._maps.stalls(step.decode, times.total_s))
+
+    def cut(self, step: Step, times: StepTimes, until_s: float) -> tuple[StepTimes, float]:
+        """(those of the steps that begin before something happens, when the last of them ends)."""
+        rounds = len(times.total_s)
         if rounds == 1:
             return times, self.now_s + float(times.total_s[0])
         ends = np.empty(rounds + 1)

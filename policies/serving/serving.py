@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.description.units import Bytes
 from hwmodel.specs.device import Device
+from hwmodel.specs.mlp import Exchange, ExpertPlacement
 from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
@@ -37,7 +38,7 @@ from policies.predictors.prediction import Predictions, RepeatedPredictions
 from policies.predictors.predictor import PredictorSpec, predict
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
-from policies.serving.cluster import ClusterSpec, Manager, Node, mean_of
+from policies.serving.cluster import ClusterSpec, Lockstep, Manager, Node, mean_of
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder
 from policies.serving.replica import Replica
@@ -76,6 +77,11 @@ class ServingSpec(Strict):
     cluster: ClusterSpec = ClusterSpec()
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
     """Cards that the replica spans."""
+    expert_parallel: ExpertPlacement = "none"
+    """Whole experts on each card of a replica, or of all of `cluster.cards` replicas, and how they
+    are placed; none: each expert is split."""
+    expert_exchange: Exchange = "all_reduce"
+    """With `expert_parallel`."""
     free: list[Free] = []
     """What takes no time: the reading of the weights, all FLOPs, copies of KV within the memory.
     Counterfactuals, not realisable; all else stays, capacity included."""
@@ -113,6 +119,17 @@ class ServingSpec(Strict):
         if getattr(self.policy, "prefixes", None) == "copy" and self.engine.name == "v0":
             raise ValueError(
                 "policy.prefixes: copy needs engine v1; v0 stores a prompt before it is computed"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _exchanges_with_whole_experts(self) -> ServingSpec:
+        if self.expert_exchange != "all_reduce" and self.expert_parallel == "none":
+            raise ValueError("expert_exchange: needs expert_parallel, linear or balanced")
+        if self.cluster.cards > 1 < self.tensor_parallel and self.expert_parallel != "none":
+            raise ValueError(
+                "expert_parallel: over several replicas (cluster.cards) needs tensor_parallel 1; "
+                f"got {self.tensor_parallel}"
             )
         return self
 
@@ -197,10 +214,13 @@ def _serve(
         if recorder is not None:
             recorder.serving(requests)
     metrics = Metrics(requests, outputs, warmup_requests, first_sample)
+    common = None
+    if spec.expert_parallel != "none" and part.experts is not None:
+        common = Routing(part.experts, spec.routing, seed)
     replicas = [
         build_replica(
             device, part, spec, requests, predicted, metrics, (seed, card) if card else seed,
-            simulate, recorder,
+            simulate, recorder, common,
         )
         for card in range(cards)
     ]  # fmt: skip
@@ -217,7 +237,8 @@ def _serve(
         raise DescriptionError(
             f"a warm-up of {warm} requests leaves none of {len(admitted)} to be counted"
         )
-    node = Node(replicas, Manager(spec.cluster, requests, predicted.length))
+    kind = Node if common is None else Lockstep
+    node = kind(replicas, Manager(spec.cluster, requests, predicted.length))
     if requests.closed:
         _serve_closed(replicas[0], admitted, requests, recorder, progress)
     elif cards == 1:
@@ -304,7 +325,10 @@ def _serve_closed(
 def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpec:
     """The shard of the model on each card of a replica, in the formats it is served in. Raises
     DescriptionError if it cannot be split, or stored so."""
-    return shard(model.stored_as(spec.weights, spec.kv), spec.tensor_parallel)
+    return shard(
+        model.stored_as(spec.weights, spec.kv), spec.tensor_parallel, spec.expert_parallel,
+        spec.expert_exchange, spec.cluster.cards if spec.expert_parallel != "none" else 1,
+    )  # fmt: skip
 
 
 def activation_bytes(spec: ServingSpec, part: TransformerSpec) -> int:
@@ -332,10 +356,12 @@ def build_replica(
     device: Device, part: TransformerSpec, spec: ServingSpec, requests: Requests,
     predicted: Predictions, metrics: Metrics, seed: int | tuple[int, ...],
     simulate: Simulate | None = None, recorder: Recorder | None = None,
+    routing: Routing | None = None,
 ) -> Replica:  # fmt: skip
     """A replica for any of `requests`, with its memory empty.
 
-    part: the shard on each of its cards (see `model_of_a_card`).
+    part: the shard on each of its cards (see `model_of_a_card`). routing: where replicas have the
+    experts in common; None: its own.
     predicted: of all requests. metrics: collects what the replica does.
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
@@ -361,7 +387,8 @@ def build_replica(
     allocator = build(layout, len(requests), limits, spec.policy)
     _require_host(device, spec.engine)
     engine = ENGINES[spec.engine.name].engine(spec.engine, allocator, requests, outputs, predicted)
-    routing = None if part.experts is None else Routing(part.experts, spec.routing, seed)
+    if routing is None and part.experts is not None:
+        routing = Routing(part.experts, spec.routing, seed)
     steps = StepModel(
         device, part, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
         spec.memory.phases == "together", layout.groups,

@@ -32,6 +32,9 @@ def fit(
         str | None, typer.Option(metavar="FORMAT", help="Of the KV; the model's own.")
     ] = None,
     cards: Annotated[int, typer.Option(help="Cards that share the model.")] = 1,
+    expert_parallel: Annotated[
+        str | None, typer.Option(metavar="PLACEMENT", help="Whole experts: linear or balanced.")
+    ] = None,
     simulate: Annotated[
         bool, typer.Option("--simulate", help="Simulate the memory, some seconds; kept after.")
     ] = False,
@@ -48,7 +51,9 @@ def fit(
     from sweeps.render.shown import save
     from sweeps.reports.fit_sheet import listing, matrix, record, sheet
 
-    question = _question(tokens, limit=limit, weights=weights, kv=kv, cards=cards)
+    question = _question(
+        tokens, limit=limit, weights=weights, kv=kv, cards=cards, expert_parallel=expert_parallel
+    )
     devices, models = _of_library(names or [], overrides or [])
     pair = len(devices) == len(models) == 1
     if simulate:

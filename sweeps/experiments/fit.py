@@ -22,6 +22,7 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.measure.bounds import read_bound
 from hwmodel.specs.device import Device
+from hwmodel.specs.mlp import ExpertPlacement
 from hwmodel.specs.number_format import KvFormat, WeightFormat, number_format
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Demand, Limits
@@ -70,6 +71,8 @@ class Question(Strict):
     weights: WeightFormat | None = None
     kv: KvFormat | None = None
     cards: Count = 1
+    expert_parallel: ExpertPlacement = "none"
+    """Of whole experts on these cards."""
 
     @model_validator(mode="after")
     def _allowed(self) -> Question:
@@ -82,7 +85,7 @@ class Question(Strict):
         engine = EngineV1Spec(max_tokens=self.limit, max_model_len=self.prompt + self.limit)
         return ServingSpec(
             model=model.name, weights=self.weights, kv=self.kv, tensor_parallel=self.cards,
-            engine=engine,
+            engine=engine, expert_parallel=self.expert_parallel,
         )  # fmt: skip
 
 

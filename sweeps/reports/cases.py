@@ -41,12 +41,18 @@ def section(table: Table) -> Section:
     found = outcomes(table)
     places = table.provenance.get("hardware", {})
     blocks: list[Block] = [_picture(found, places)] if places else []
-    rows = [_row(each, places.get(each.verdict.title)) for each in found]
+    rows = [_row(each, _place(each, places)) for each in found]
     heads = ["case", "GiB", "GB/s", "outcome", "tok/s", "lead over the next", "decided by",
              "reference over the leader", "hangs on"]  # fmt: skip
     marked = frozenset(i for i, each in enumerate(found) if each.hangs_on)
     note = "Marked: another outcome under an assumption (a control)."
     return Section("Cases", [*blocks, Grid("", heads, rows, marked=marked), Say(note)])
+
+
+def _place(each: CaseOutcome, places: dict[str, dict[str, float]]) -> dict[str, float] | None:
+    """Of its case, which its title begins with where there are other axes."""
+    title = f"{each.verdict.title}, "
+    return next((places[name] for name in places if title.startswith(f"{name}, ")), None)
 
 
 def _row(each: CaseOutcome, place: dict[str, float] | None) -> list[str]:
@@ -69,7 +75,7 @@ def _picture(found: list[CaseOutcome], places: dict[str, dict[str, float]]) -> L
     """A point a case in the colour of its outcome; one that an assumption turns has its own."""
     series: dict[str, list[tuple[float, float, str]]] = {}
     for each in found:
-        if (place := places.get(each.verdict.title)) is not None:
+        if (place := _place(each, places)) is not None:
             name = phrases.short(each.verdict) + ", on an assumption" * bool(each.hangs_on)
             at = (place["capacity_bytes"] / _GIB, place["peak_gbps"], str(place["device"]))
             series.setdefault(name, []).append(at)

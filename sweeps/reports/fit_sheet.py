@@ -61,6 +61,7 @@ def sheet(found: Fit | Misfit) -> Section:
     """All about a pair."""
     device, model, asked = found.device, found.model, found.question
     title = f"{model.name} on {device.name}" + f" x {asked.cards}" * (asked.cards > 1)
+    title += f", experts {asked.expert_parallel}" * (asked.expert_parallel != "none")
     if isinstance(found, Misfit):
         linked = device.accelerator is not None and device.accelerator.link is not None
         cards = f"up to {CARDS[-1]} cards" if linked else "more cards (no link is described)"

@@ -45,7 +45,7 @@ _COMMON = ("load", "seed", "replications", "logs", "slo")
 _ON_TABLE = (
     "device", "device_set", "model", "model_set", "serving.memory", "serving.kv_layout",
     "serving.kv", "serving.weights", "serving.tensor_parallel", "serving.policy.block",
-    "serving.policy.free_list",
+    "serving.policy.free_list", "serving.expert_parallel",
 )  # fmt: skip
 """What changes the device or its addresses: efficiencies measured for others do not hold then."""
 

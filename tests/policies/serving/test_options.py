@@ -342,7 +342,8 @@ def test_no_option_is_left_out() -> None:
     known |= {f"engine.v0.{field}" for field in own}
     # tests of their own: four with slabs of many blocks, one with requests that begin alike, one
     # with a request that is alone, one with large devices, one with a model's file; `routing` of a
-    # model with experts in memory/test_routing.py. Copied prefixes in test_sessions.py, windows in
+    # model with experts in memory/test_routing.py, its cards in memory/test_expert_parallel.py.
+    # Copied prefixes in test_sessions.py, windows in
     # allocators/test_windows.py, vattention in its own, `ideal` in test_ceilings.py, phases in
     # memory/test_step.py
     runs = {"static", "s3", "odma", "oracle"}
@@ -358,5 +359,6 @@ def test_no_option_is_left_out() -> None:
     }  # fmt: skip
     # `model` is resolved by the caller, `advance_together` must not move anything
     assert set(ServingSpec.model_fields) - set(parts) - known == {
-        "model", "policy", "advance_together", "routing", "free"
+        "model", "policy", "advance_together", "routing", "free", "expert_parallel",
+        "expert_exchange",
     }  # fmt: skip

@@ -35,6 +35,7 @@ def test_a_device_alone_is_a_table_and_its_picture(tmp_path: Path) -> None:
     (["lpddr5-6400-x16"], "lpddr5-6400-x16: is a memory; a model needs an accelerator"),
     (["--weights", "in4"], "fit: weights: no shipped format 'in4'; did you mean 'int4'?"),
     (["--cards", "0"], "fit: cards: "),
+    (["--expert-parallel", "lineal"], "fit: expert_parallel: Input should be 'none', 'linear'"),
     (["--tokens", "1000"], "--tokens: expected PROMPT:OUTPUT, such as 1000:300; got '1000'"),
     (["--tokens", "10:300", "--limit", "20"], "fit: limit: is below the 300 tokens of an answer"),
     (["--simulate", "mlu370-x4"], "--simulate: needs a DEVICE and a MODEL"),

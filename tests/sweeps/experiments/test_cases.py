@@ -70,6 +70,16 @@ def test_cases_are_counted_marked_and_drawn(tmp_path: Path) -> None:
     assert sorted(name for one in picture.series for name in one.names) == ["b200", "wormhole-n300"]
 
 
+def test_cases_beside_another_axis_are_drawn_by_their_devices(tmp_path: Path) -> None:
+    axes = {**TINY["axes"], "serving.gpu_memory_utilization": [0.8, 0.9]}
+    sweep = {**TINY, "axes": axes, "controls": {}, "references": {}}
+    run_sweep(load_sweep(sweep), tmp_path / "run", False, 1, Progress(terminal=False))
+    picture = section(read_table(RunDirectory(tmp_path / "run"))).blocks[0]
+    assert isinstance(picture, Lines)
+    drawn = [name for one in picture.series for name in one.names]
+    assert sorted(drawn) == ["b200", "b200", "wormhole-n300", "wormhole-n300"]
+
+
 def test_points_that_lie_together_share_a_label() -> None:
     points = Series("s", [128.0, 128.0, 24.0], [273.0, 256.0, 300.0], names=["a", "b", "c"])
     chart = Lines("t", Axis("x", "log"), Axis("y", "log"), [points], form="points")

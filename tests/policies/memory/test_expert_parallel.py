@@ -1,0 +1,246 @@
+"""Whole experts on each card: is what all cards read and compute that of one, and what do the cards
+wait for?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import hypergeom
+
+from hwmodel.description.description import DescriptionError, Document
+from hwmodel.specs.mlp import CardExperts, ExpertsSpec
+from hwmodel.specs.transformer import TransformerSpec, load_model, shard
+from policies.allocators.kv_layout import LAYOUTS
+from policies.allocators.registry import POLICIES
+from policies.memory.routing import Routing, RoutingSpec, owners, probabilities
+from policies.memory.step import Efficiency, StepModel
+from policies.memory.step_streams import StepStreams
+from policies.serving.serving import ServingSpec
+from tests.policies.memory.test_routing import decode
+from tests.policies.small import EXPERTS, MODEL, FakeMemory, device, mixed, run, spec
+from tests.rotation import rotated
+
+UNEVEN = EXPERTS.model_copy(
+    update={"experts": ExpertsSpec(count=6, per_token=2, intermediate=30, shared_intermediate=64)}
+)
+"""Six experts on four cards, each of a width that four do not divide."""
+
+
+def card(model: TransformerSpec, cards: int, *how: Any) -> tuple[TransformerSpec, CardExperts]:
+    part = shard(model, cards, *(how or ("linear",)))
+    assert isinstance(part.experts, CardExperts)
+    return part, part.experts
+
+
+@pytest.mark.parametrize("placement", ["linear", "balanced"])
+@pytest.mark.parametrize(("model", "cards"), [(EXPERTS, 2), (EXPERTS, 4), (UNEVEN, 4)])
+def test_every_expert_is_on_one_card(model: Any, cards: int, placement: str) -> None:
+    _, experts = card(model, cards, placement)
+    share = probabilities(experts.count, experts.per_token, 0.8)
+    order = np.random.default_rng(0).permutation(experts.count)
+    owner = owners(experts, share, order)
+    many = np.bincount(owner, minlength=cards)
+    assert many.max() == experts.held and many.max() - many.min() <= 1 and many.sum() == len(order)
+    if placement == "linear":
+        assert (np.diff(owner[np.argsort(order)]) >= 0).all()
+    else:
+        first = owners(card(model, cards)[1], share, order)
+        loads = [np.bincount(each, share).max() for each in (owner, first)]
+        assert loads[0] <= loads[1]
+
+
+@pytest.mark.parametrize("weights", ["fp16", "q8_0", "w4a16"])
+@pytest.mark.parametrize("cards", [2, 4])
+def test_cards_hold_what_the_model_has_and_the_rest_as_when_split(weights: str, cards: int) -> None:
+    model = EXPERTS.stored_as(weights, None)
+    (part, experts), split = card(model, cards), shard(model, cards)
+    whole = sum(model.expert_bytes(1))
+    assert part.expert_bytes(1) == model.expert_bytes(1)
+    assert experts.held * cards == 16
+    rest, of_split = (
+        each.step_weight_bytes - 2 * many * sum(each.expert_bytes(1))
+        for each, many in ((part, experts.held), (split, 16))
+    )
+    # with a share of the shared experts, and the router of all
+    assert rest == of_split
+    spread, _ = card(model, cards, "linear", "all_to_all")
+    extra = spread.step_weight_bytes - part.step_weight_bytes
+    assert extra == pytest.approx(2 * (1 - 1 / cards) * 2 * whole, rel=0.2)  # 64 wide, and padded
+
+
+@pytest.mark.parametrize(("batch", "chunk", "skew", "placement"), rotated(
+    [1, 6], [0, 9], [0.0, 1.0], ["linear", "balanced"],
+))  # fmt: skip
+def test_the_closed_form_is_the_mean_of_the_streams(
+    batch: int, chunk: int, skew: float, placement: str
+) -> None:
+    part, experts = card(EXPERTS, 4, placement)
+    routing = Routing(experts, RoutingSpec(skew=skew), 1)
+    big, step = device(1024), decode(batch, chunk)
+    streams = StepStreams(big, part, 4096, routing)
+    moved = np.array([
+        sum(
+            int(each.size.sum())
+            for each in streams.of(step, None, range(3), ["weights"], draw)  # type: ignore[arg-type]
+        )
+        for draw in range(60)
+    ])  # fmt: skip
+    steps = StepModel(big, part, 4, routing=routing)
+    expected = steps.weight_bytes(step) - part.head_weight_bytes
+    # and of the simulation of the fullest card, in experts of a layer
+    error = 4 * moved.std() / len(moved) ** 0.5 + 0.02 * 2 * sum(part.expert_bytes(1))
+    assert abs(moved.mean() - expected) <= error
+    # all cards together read what one alone does, and what is on every card
+    alone = Routing(EXPERTS.experts, RoutingSpec(skew=skew), 1)  # type: ignore[arg-type]
+    mean = steps.times(step, 1, Efficiency()).weight_bytes
+    distinct = alone.expected(step.batched) / 4
+    idle = (experts.held - distinct) * 2 * sum(part.expert_bytes(1))
+    assert mean == pytest.approx(part.step_weight_bytes - idle, abs=2)
+
+
+def test_a_stream_has_the_card_that_has_most_of_what_one_card_reads() -> None:
+    _, experts = card(EXPERTS, 4)
+    alone, split = (Routing(each, None, 3) for each in (EXPERTS.experts, experts))  # type: ignore[arg-type]
+    for draw in range(30):
+        touched = alone.touched(3, 1, draw)
+        on = np.bincount(touched // 4, minlength=4)
+        here = split.touched(3, 1, draw)
+        assert here.tolist() == (touched[touched // 4 == on.argmax()] % 4).tolist()
+    assert len(split.touched(0, 1, 0)) == 0 == split.expected(0)
+
+
+def test_one_card_is_as_ever() -> None:
+    assert shard(EXPERTS, 1, "balanced") is EXPERTS
+    plain, alone = (run(2048, mixed(20), shape=EXPERTS, **how) for how in ({}, WHOLE))
+    assert plain.metrics == alone.metrics
+    assert (plain.finish_s == alone.finish_s).all()
+
+
+def test_one_token_on_two_cards_is_hypergeometric() -> None:
+    _, experts = card(load_model("qwen3-30b-a3b"), 2)
+    on = np.arange(9)
+    expected = (np.maximum(on, 8 - on) * hypergeom.pmf(on, 128, 64, 8)).sum()
+    found = Routing(experts).most(1)
+    assert found.distinct == pytest.approx(expected, rel=0.01)
+    assert found.pairs == pytest.approx(found.distinct) and found.tokens == pytest.approx(1)
+
+
+def test_all_experts_of_every_token_are_read_as_when_split() -> None:
+    model = EXPERTS.model_copy(
+        update={"experts": EXPERTS.experts.model_copy(update={"per_token": 16})}  # type: ignore[union-attr]
+    )
+    (part, experts), split = card(model, 4), shard(model, 4)
+    assert Routing(experts).most(5) == (4, 20, 5)
+    both = [StepModel(device(1024), each, 4) for each in (part, split)]
+    first, second = (each.times(decode(5), 1, Efficiency()) for each in both)
+    assert first.weights_s == second.weights_s and first.weight_bytes == second.weight_bytes
+    assert first.total_s == pytest.approx(second.total_s, rel=1e-12)
+
+
+@pytest.mark.parametrize(("skew", "placement", "least", "most"), [
+    (0.0, "linear", 1.0, 1.01), (1.0, "linear", 1.2, 2.0), (1.0, "balanced", 1.0, 1.03),
+])  # fmt: skip
+def test_many_tokens_are_balanced_unless_popular_experts_lie_together(
+    skew: float, placement: str, least: float, most: float
+) -> None:
+    model = load_model("qwen3-30b-a3b", ["layers=8"])
+    _, experts = card(model, 4, placement)
+    found = Routing(experts, RoutingSpec(skew=skew), 2).most(16384)
+    assert least <= found.pairs / (16384 * 8 / 4) <= most
+    assert found.distinct == pytest.approx(32, rel=1e-3)
+
+
+def test_few_tokens_leave_cards_waiting() -> None:
+    _, experts = card(load_model("qwen3-30b-a3b", ["layers=8"]), 4)
+    routing = Routing(experts)
+    ratio = [routing.most(n).distinct / (routing.distinct(n) / 4) for n in (1, 3, 10, 50, 300)]
+    assert ratio == sorted(ratio, reverse=True) and ratio[0] > 1.6 and ratio[-1] < 1.005
+
+
+def test_cards_exchange_by_all_reduces_or_by_dispatch_and_combine() -> None:
+    big, step = device(1024), decode(8)
+    link = big.accelerator.link  # type: ignore[union-attr]
+    parts = [card(EXPERTS, 4, "linear", way)[0] for way in ("all_reduce", "all_to_all")]
+    plain, spread = (StepModel(big, each, 4).times(step, 1, Efficiency()) for each in parts)
+    split = StepModel(big, shard(EXPERTS, 4), 4).times(step, 1, Efficiency())
+    assert plain.all_reduce_s == pytest.approx(split.all_reduce_s, rel=1e-12)
+    each_s = link.all_reduce_s(4, 8 * 128)  # type: ignore[union-attr]
+    tokens = Routing(parts[1].experts).most(8).tokens  # type: ignore[arg-type]
+    assert 4 < tokens <= 8
+    there_s = tokens * 3 / 4 * 128 / link.bandwidth + link.latency * 1e-9  # type: ignore[union-attr]
+    # a dense layer with two all-reduces, two with one, a dispatch and a combine
+    assert spread.all_reduce_s == pytest.approx(4 * each_s + 4 * there_s)
+
+
+def test_flops_are_those_of_the_card_with_most_tokens() -> None:
+    big, step = device(1024), decode(64)
+    found = {}
+    for name, part in (("split", shard(EXPERTS, 4)), ("linear", card(EXPERTS, 4)[0]),
+                       ("spread", card(EXPERTS, 4, "linear", "all_to_all")[0])):  # fmt: skip
+        steps = StepModel(big, part, 4, free=["weights"])
+        found[name] = steps.times(step, 1, Efficiency()).weights_s
+    experts = card(EXPERTS, 4)[1]
+    rate = big.accelerator.compute.peak("fp16") * big.accelerator.compute.decode_efficiency  # type: ignore[union-attr]
+    more = Routing(experts).most(64).pairs - 64 * 2 / 4
+    assert more > 0
+    each = 2 * 3 * 64 * 32 * 2  # FLOPs of an expert in two layers
+    assert (found["linear"] - found["split"]) * rate == pytest.approx(more * each, rel=1e-6)
+    # routers of a card's own tokens alone, too
+    router = 2 * 2 * 16 * 64 * 64 * 3 / 4
+    assert (found["linear"] - found["spread"]) * rate == pytest.approx(router, rel=1e-6)
+
+
+WHOLE: dict[str, Any] = {"expert_parallel": "linear"}
+FIDELITIES = ("analytic", "sampled", "full", "exhaustive")
+
+
+@pytest.mark.parametrize(("policy", "fidelity"), rotated(sorted(POLICIES), FIDELITIES))
+def test_every_policy_engine_layout_and_fidelity_serves_whole_experts(
+    policy: str, fidelity: str
+) -> None:
+    turn = sorted(POLICIES).index(policy) + FIDELITIES.index(fidelity)
+    found = run(
+        4096, mixed(5), shape=(EXPERTS, UNEVEN)[turn // 2 % 2], tensor_parallel=4,
+        expert_parallel=("linear", "balanced")[turn % 2],
+        expert_exchange=("all_reduce", "all_to_all")[turn // 2 % 2],
+        policy={"name": policy}, routing={"skew": 0.5}, simulate=FakeMemory(),
+        engine={"name": ("v1", "v0")[turn // 4 % 2], "max_model_len": 1024},
+        kv_layout=list(LAYOUTS.values())[0 if policy == "vattention" else turn % len(LAYOUTS)],
+        memory={"fidelity": fidelity, "phases": ("in_turn", "together")[turn // 3 % 2]},
+    ).metrics  # fmt: skip
+    assert found["finished"] == 5
+    assert 0.02 < found["memory"]["efficiency"]["weights"] <= 1
+    assert found["phase_share"]["all_reduce"] > 0
+
+
+@pytest.mark.parametrize(("shape", "changes", "message"), [
+    (MODEL, {"tensor_parallel": 2}, "linear places whole experts on 2 cards; small has none"),
+    (MODEL, {}, "on 1 cards; small has none"),
+    (UNEVEN.model_copy(update={"heads": 8, "kv_heads": 8}), {"tensor_parallel": 8},
+     "on 8 cards; small-experts has 6 in a layer"),
+    (EXPERTS, {"tensor_parallel": 3}, "tensor_parallel: 3 cards cannot split small-experts"),
+])  # fmt: skip
+def test_what_cannot_be_placed(shape: Any, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DescriptionError, match=message):
+        run(1024, mixed(2), shape=shape, **WHOLE, **changes)
+
+
+@pytest.mark.parametrize(("keys", "message"), [
+    ({"expert_parallel": "lineal"}, "linear"),
+    ({"expert_exchange": "all_to_all"}, "expert_exchange: needs expert_parallel"),
+    ({"expert_paralel": "linear"}, "expert_parallel"),
+    ({"expert_parallel": "linear", "tensor_parallel": 2, "cluster": {"cards": 2}},
+     "needs tensor_parallel 1; got 2"),
+])  # fmt: skip
+def test_a_mistake_is_answered(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(DescriptionError, match=message):
+        Document({"model": "small", **keys}, "mine").build(ServingSpec)
+
+
+def test_widths_of_experts_need_not_divide() -> None:
+    with pytest.raises(DescriptionError, match="30, 64 MLP columns"):
+        shard(UNEVEN, 4)
+    assert card(UNEVEN, 4)[1].held == 2
+    assert spec(tensor_parallel=4, **WHOLE).expert_exchange == "all_reduce"
