@@ -25,8 +25,8 @@ from policies.requests.requests import Requests
 from policies.requests.slo import Slo
 from policies.requests.workload import WorkloadSpec, generate
 from policies.serving.serving import ServingSpec, serve
-from sweeps.experiments.fit import closed_form_share
 from sweeps.experiments.goodput import NoRate, largest_rate
+from sweeps.experiments.rates import closed_form_share
 
 WARMUP, REQUESTS, SEED = 50, 200, (1, 1)
 """Of a run at a rate (assumed): enough for the ninth decile of latencies to a few per cent."""
