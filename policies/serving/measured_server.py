@@ -36,13 +36,9 @@ from policies.memory.measured import (
     assignments,
 )
 from policies.requests.request_log import RequestTimes, read_request_log
+from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
-from policies.requests.workload import (
-    TRACE_SUFFIXES,
-    WorkloadSpec,
-    generate,
-    workload_document,
-)
+from policies.requests.workload import TRACE_SUFFIXES, WorkloadSpec, workload_document
 from policies.serving.serving import ServingResult, ServingSpec, serve
 
 DATA = "BANKWISE_DATA"

@@ -24,9 +24,10 @@ from policies.allocators.capabilities import Learns
 from policies.allocators.registry import POLICIES
 from policies.predictors.confusion import load_table
 from policies.requests.arrivals import Arrivals
+from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.requests.slo import Slo
-from policies.requests.workload import WorkloadSpec, generate, workload_document
+from policies.requests.workload import WorkloadSpec, workload_document
 from policies.serving.recorder import Recorder
 from policies.serving.serving import ServingResult, ServingSpec, serve
 from sweeps.experiments.logs import LogKind, recorder

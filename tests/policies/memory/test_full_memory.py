@@ -18,8 +18,9 @@ from policies.memory.fidelity import FidelitySpec
 from policies.memory.probe import Beside, Probe, lost_ns
 from policies.memory.probe_cache import simulate_once
 from policies.memory.sampling import throughput_error
+from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
-from policies.requests.workload import WorkloadSpec, generate, workload_document
+from policies.requests.workload import WorkloadSpec, workload_document
 from policies.serving.serving import ServingSpec, serve
 from tests.policies.memory.agreement import Agreement, compare
 from tests.policies.small import MODEL, device, mixed, requests, run, spec

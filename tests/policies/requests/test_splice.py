@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
+from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
-from policies.requests.workload import WorkloadSpec, generate, workload_document
+from policies.requests.workload import WorkloadSpec, workload_document
 from tests.policies.workloads import resolve_workload
 
 HEAD = "kind: workload\nname: {name}\nsummary: a test\n"

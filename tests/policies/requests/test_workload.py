@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError, load, loads, names
+from policies.requests.request_stream import generate
 from policies.requests.requests import MAX_TOKENS, Requests
-from policies.requests.workload import WorkloadSpec, generate, workload_document
+from policies.requests.workload import WorkloadSpec, workload_document
 from tests.policies.workloads import resolve_workload
 
 CONSTANT = "constant: {prompt_tokens: 512, output_tokens: 128}"
