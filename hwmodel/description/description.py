@@ -45,6 +45,8 @@ _EXPONENT = re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
 _OCTAL = re.compile(r"^[-+]?0[0-9_]+$")
 _SEXAGESIMAL = re.compile(r"^[-+]?[0-9]+(:[0-5]?[0-9])+(\.[0-9]*)?$")
 _STATED_PATH = re.compile(r"^([A-Za-z_][\w.\[\]]*): (.*)$", re.DOTALL)
+_MOST_LISTED = 30
+"""Names that are listed where none is near."""
 _MAX_DEPTH = 50
 """Levels of nested mappings and lists; what ships has nine at most."""
 _MAX_ALIASED = 100_000
@@ -74,10 +76,14 @@ def nearest_name(word: str, known: list[str]) -> str | None:
 
 
 def nearest(word: str, known: list[str]) -> str:
-    """A suggestion clause: the nearest of `known` to `word`, or the list where nothing is near."""
+    """A suggestion clause: the nearest of `known` to `word`; where nothing is near, all of them, or
+    the three most alike of more than a line of names."""
     name = nearest_name(word, known)
     if name is not None:
         return f"did you mean {name!r}?"
+    if len(known) > _MOST_LISTED:
+        alike = difflib.get_close_matches(word, known, n=3, cutoff=0)
+        return f"known: {len(known)} names, such as {', '.join(alike)}"
     return f"known: {', '.join(sorted(known))}" if known else "nothing is known here"
 
 

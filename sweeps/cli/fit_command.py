@@ -107,7 +107,9 @@ def _of_library(
     for name in named:
         kind = shipped.get(name)
         if kind is None and not name.endswith((".yaml", ".yml")):
-            raise _mistake(f"no shipped device or model; {nearest(name, list(shipped))}", name)
+            hint = nearest(name, list(shipped))
+            hint += "" if hint.endswith("?") else "; bankwise devices lists them"
+            raise _mistake(f"no shipped device or model; {hint}", name)
         kind = kind or ("model" if load(name).data.get("kind") == "model" else "device")
         if kind in given:
             raise _mistake(f"a second {kind}, beside {given[kind]}", name)
