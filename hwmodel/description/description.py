@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -26,6 +27,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from yaml.composer import Composer
 
 import yaml
 
@@ -40,6 +42,7 @@ _PACKAGED = Path(__file__).parents[1] / "library"
 LIBRARY = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "yaml"
 """The shipped descriptions: `hwmodel/library` in an installed wheel, `yaml/` in a clone."""
 
+_LIBYAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SOURCE_KEYS = {"value", "source", "confidence", "note", "alternatives"}
 _EXPONENT = re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
 _OCTAL = re.compile(r"^[-+]?0[0-9_]+$")
@@ -357,12 +360,12 @@ def _has(value: Any, part: str | int) -> bool:
     return isinstance(value, list) and isinstance(part, int) and part < len(value)
 
 
-class _Reader(yaml.SafeLoader):
-    """SafeLoader whose nodes keep their marks; scalars that mislead are refused, and so are
-    documents that are nested or expanded without bound."""
+class _Bounded(Composer):
+    """Composes nodes; documents that are nested or expanded without bound are refused."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    peek_event: Any
+
+    def begin(self) -> None:
         self.depth = self.written = self.expanded = 0
         self.open: set[yaml.Node] = set()
         """The collections that the node being converted is in."""
@@ -387,10 +390,27 @@ class _Reader(yaml.SafeLoader):
         return None
 
 
+class _Reader(_Bounded, yaml.SafeLoader):
+    """By PyYAML's parser, whose words on what is not YAML reach the user."""
+
+    def __init__(self, text: str) -> None:
+        yaml.SafeLoader.__init__(self, text)
+        self.begin()
+
+
+class _FastReader(_Bounded, _LIBYAML):
+    """By libyaml's, several times as fast; what it cannot read is read again by the other."""
+
+    def __init__(self, text: str) -> None:
+        _LIBYAML.__init__(self, text)
+        Composer.__init__(self)
+        self.begin()
+
+
 def _scalar(node: yaml.ScalarNode, reader: _Reader, name: str, path: KeyPath) -> Any:
     text = node.value
     line = node.start_mark.line + 1
-    if node.style is None:
+    if not node.style:
 
         def refuse(why: str) -> DescriptionError:
             return DescriptionError(why, name, line, dotted(path))
@@ -472,11 +492,11 @@ def _sourced(
 
 
 def _read(text: str, name: str) -> tuple[Any, Document]:
-    out = Document({}, name, digest=hashlib.sha256(text.encode()).hexdigest())
+    if "\t" not in text:  # libyaml takes tabs where PyYAML refuses them
+        with suppress(yaml.YAMLError, UnicodeEncodeError, DescriptionError):
+            return _read_by(_FastReader, text, name)
     try:
-        reader = _Reader(text)
-        node = reader.get_single_node()
-        value = None if node is None else _convert(node, reader, name, (), out)
+        return _read_by(_Reader, text, name)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = None if mark is None else mark.line + 1
@@ -484,7 +504,13 @@ def _read(text: str, name: str) -> tuple[Any, Document]:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise DescriptionError(f"not YAML: {error.reason}", name, line) from None
-    return value, out
+
+
+def _read_by(kind: type[_Reader] | type[_FastReader], text: str, name: str) -> tuple[Any, Document]:
+    out = Document({}, name, digest=hashlib.sha256(text.encode()).hexdigest())
+    reader = kind(text)
+    node = reader.get_single_node()
+    return None if node is None else _convert(node, reader, name, (), out), out
 
 
 def loads(text: str, name: str = "<text>") -> Document:
