@@ -16,14 +16,9 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from hwmodel.description.description import (
-    DescriptionError,
-    Mark,
-    Strict,
-    find,
-    load,
-    parse_assignment,
-)
+from hwmodel.description.description import DescriptionError, Mark, Strict
+from hwmodel.description.library import find
+from hwmodel.description.yaml_reader import load, parse_assignment
 from hwmodel.specs.attention import (
     AttentionFlops,
     GroupedQuery,

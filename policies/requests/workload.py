@@ -12,8 +12,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from hwmodel.description.description import DescriptionError, Document, KeyPath, Strict, find, load
+from hwmodel.description.description import DescriptionError, Document, KeyPath, Strict
+from hwmodel.description.library import find
 from hwmodel.description.written import NAME_TOO
+from hwmodel.description.yaml_reader import load
 from policies.requests.arrivals import Arrivals, read_envelope
 from policies.requests.length_table import Drift, LengthTable
 from policies.requests.requests import MAX_TOKENS, load_trace

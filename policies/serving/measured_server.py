@@ -16,15 +16,9 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import model_validator
 
-from hwmodel.description.description import (
-    DescriptionError,
-    Document,
-    Strict,
-    find,
-    key_path,
-    load,
-    nearest,
-)
+from hwmodel.description.description import DescriptionError, Document, Strict, key_path, nearest
+from hwmodel.description.library import find
+from hwmodel.description.yaml_reader import load
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import load_model
 from policies.memory.measured import (

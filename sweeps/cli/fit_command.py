@@ -97,7 +97,9 @@ def _of_library(
     named: list[str], overrides: list[str]
 ) -> tuple[list[Device], list[TransformerSpec]]:
     """The devices and the models that are named, in any order; all of the kind that is not."""
-    from hwmodel.description.description import load, names, nearest
+    from hwmodel.description.description import nearest
+    from hwmodel.description.library import names
+    from hwmodel.description.yaml_reader import load
     from hwmodel.specs.device import device_names, load_device
     from hwmodel.specs.transformer import load_model
 

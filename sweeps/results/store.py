@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import yaml
-from hwmodel.description.description import DescriptionError, load
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.yaml_reader import load
 
 CONFIG, RESULTS, SUMMARY = "config.yaml", "results.jsonl", "summary.csv"
 PROVENANCE, CALIBRATION = "provenance.json", "calibration.json"
