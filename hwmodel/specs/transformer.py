@@ -256,11 +256,6 @@ class TransformerSpec(Strict):
         return self.layer(layer).expert_bytes(stored, stored.applies(layer, self.layers))
 
     @property
-    def layer_weight_bytes(self) -> int:
-        """Of a layer; their mean where the format mixes others from layer to layer."""
-        return self.layer_weight_edges[-1] // self.layers
-
-    @property
     def head_weight_bytes(self) -> int:
         """The output head and the final norm: read once in every step."""
         stored = number_format(self.weights)

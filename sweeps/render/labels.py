@@ -17,16 +17,18 @@ STYLE = f"""
 """
 
 
-class _Box(NamedTuple):
-    left: float
-    low: float
-    right: float
+class Box(NamedTuple):
+    """From its middle: half its width and height, pixels."""
+
+    x: float
+    y: float
+    wide: float
     high: float
 
-    def shared(self, other: _Box) -> float:
+    def shared(self, other: Box) -> float:
         """Pixels that both cover."""
-        wide = min(self.right, other.right) - max(self.left, other.left)
-        high = min(self.high, other.high) - max(self.low, other.low)
+        wide = self.wide + other.wide - abs(self.x - other.x)
+        high = self.high + other.high - abs(self.y - other.y)
         return max(wide, 0) * max(high, 0)
 
 
@@ -39,30 +41,23 @@ def sides(
     takes the first side at which it covers no point, no name before it, and no end of the area;
     else that at which it covers least.
     """
-    taken = [_around(WIDE * x, HIGH * y, _DOT, _DOT) for x, y in dots]
+    ends = [Box(-WIDE, 0, WIDE, 2 * HIGH), Box(2 * WIDE, 0, WIDE, 2 * HIGH)]
+    taken = [*ends, *(Box(WIDE * x, HIGH * y, _DOT, _DOT) for x, y in dots)]
     found = []
     for x, y, text in names:
-        tried = boxes(WIDE * x, HIGH * y, _LETTER * len(text))
-        side = min(tried, key=lambda each: _covered(tried[each], taken))
+        tried = boxes(WIDE * x, HIGH * y, len(text))
+        side = min(tried, key=lambda each: sum(map(tried[each].shared, taken)))
         taken.append(tried[side])
         found.append(side)
     return found
 
 
-def _covered(box: _Box, taken: Sequence[_Box]) -> float:
-    outside = max(-box.left, 0) + max(box.right - WIDE, 0)
-    return outside * _LINE + sum(box.shared(each) for each in taken)
-
-
-def boxes(x: float, y: float, width: float) -> dict[str, _Box]:
+def boxes(x: float, y: float, letters: int) -> dict[str, Box]:
     """By class, in the order in which they are tried."""
-    middle, half, away = _GAP + width / 2, _LINE / 2, _GAP + _LINE / 2
-    places = {
-        "label": (x + middle, y), "label left": (x - middle, y),
-        "label above": (x, y + away), "label below": (x, y - away),
-    }  # fmt: skip
-    return {side: _around(*at, width / 2, half) for side, at in places.items()}
-
-
-def _around(x: float, y: float, wide: float, high: float) -> _Box:
-    return _Box(x - wide, y - high, x + wide, y + high)
+    wide, high = _LETTER * letters / 2, _LINE / 2
+    return {
+        "label": Box(x + _GAP + wide, y, wide, high),
+        "label left": Box(x - _GAP - wide, y, wide, high),
+        "label above": Box(x, y + _GAP + high, wide, high),
+        "label below": Box(x, y - _GAP - high, wide, high),
+    }

@@ -88,13 +88,9 @@ def test_names_touch_neither_one_another_nor_a_point() -> None:
     chosen = labels.sides(names, dots)
     assert chosen[1:3] == ["label", "label left"]
     found = [
-        labels.boxes(labels.WIDE * a, labels.HIGH * b, 6 * len(text))[side]
+        labels.boxes(labels.WIDE * a, labels.HIGH * b, len(text))[side]
         for (a, b, text), side in zip(names, chosen, strict=True)
     ]
-    for one, other in combinations(found, 2):
-        assert not one.shared(other)
-    for box in found:
-        assert not any(
-            box.left < labels.WIDE * a < box.right and box.low < labels.HIGH * b < box.high
-            for a, b in dots
-        )
+    points = [labels.Box(labels.WIDE * a, labels.HIGH * b, 0.5, 0.5) for a, b in dots]
+    assert not any(one.shared(other) for one, other in combinations(found, 2))
+    assert not any(box.shared(point) for box in found for point in points)
