@@ -1,5 +1,5 @@
-"""`bankwise bandwidth --estimate` (extents that lie anywhere, by a closed form), `--plausible` (least
-to most over the device's plausible variants) and `--refresh`: as JSON's types and as tables."""
+"""`bankwise bandwidth --estimate` (extents anywhere, by a closed form), `--plausible` (least to
+most over plausible variants) and `--refresh`: as JSON and as tables."""
 
 from __future__ import annotations
 

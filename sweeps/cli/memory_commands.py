@@ -49,8 +49,7 @@ def bandwidth(
         ),
     ] = False,
     racm: Annotated[
-        bool,
-        typer.Option("--racm", help="Compare random extents with sequential access instead."),
+        bool, typer.Option("--racm", help="Compare random extents with sequential access instead.")
     ] = False,
     refresh: Annotated[
         bool,
