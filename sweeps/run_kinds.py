@@ -23,9 +23,7 @@ DESIGNS = {
     "changes": "sweeps.kinds.what_if_kind:WhatIf",
 }
 """By the key of a sweep that adds points to those of its axes, whatever it measures."""
-SEARCHES = {
-    "study": "sweeps.studies.study_kind:StudyKind",
-}
+SEARCHES = {"study": "sweeps.studies.study_kind:StudyKind"}
 """By the `kind` of a description that is no sweep."""
 
 

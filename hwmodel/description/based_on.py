@@ -16,15 +16,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hwmodel.description.description import (
-    DescriptionError,
-    Document,
-    KeyPath,
-    Provenance,
-    find,
-    load,
-    nearest,
-)
+from hwmodel.description.description import DescriptionError, Document, KeyPath, Provenance, nearest
+from hwmodel.description.library import find
+from hwmodel.description.yaml_reader import load
 
 _OWN = ("kind", "name", "summary")
 """Keys of a memory that are never inherited."""

@@ -1,19 +1,14 @@
-"""Strict YAML descriptions: every mistake is answered with file, line, dotted path and the nearest
-key.
+"""Strict descriptions: every mistake is answered with file, line, dotted path and the nearest key.
 
-YAML -> `Document` (plain data, with the place and the source of every value) -> a typed frozen
-spec. PyYAML's surprises are refused instead of guessed at: duplicate keys, `1e9` (a string to
-PyYAML), `010` (octal), `12:30` (sexagesimal), `yes`/`no`.
+YAML -> `Document` (plain data, with the place and the source of every value; `yaml_reader`) -> a
+typed frozen spec.
 """
 
 from __future__ import annotations
 
 import difflib
-import hashlib
 import re
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, Self, TypeVar
@@ -27,29 +22,12 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-import yaml
-
 KeyPath = tuple[str | int, ...]
 Spec = TypeVar("Spec", bound=BaseModel)
 
-FOLDERS = (
-    "memories", "accelerators", "models", "formats", "workloads", "predictors", "measurements",
-    "servers", "sweeps", "studies",
-)  # fmt: skip
-_PACKAGED = Path(__file__).parents[1] / "library"
-LIBRARY = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "yaml"
-"""The shipped descriptions: `hwmodel/library` in an installed wheel, `yaml/` in a clone."""
-
-_SOURCE_KEYS = {"value", "source", "confidence", "note", "alternatives"}
-_EXPONENT = re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
-_OCTAL = re.compile(r"^[-+]?0[0-9_]+$")
-_SEXAGESIMAL = re.compile(r"^[-+]?[0-9]+(:[0-5]?[0-9])+(\.[0-9]*)?$")
 _STATED_PATH = re.compile(r"^([A-Za-z_][\w.\[\]]*): (.*)$", re.DOTALL)
-_MAX_DEPTH = 50
-"""Levels of nested mappings and lists; what ships has nine at most."""
-_MAX_ALIASED = 100_000
-"""Values that aliases may repeat."""
-_YAML11_BOOL = {"yes", "no", "on", "off", "y", "n"}
+_MOST_LISTED = 30
+"""Names that are listed where none is near."""
 
 
 def dotted(path: KeyPath) -> str:
@@ -74,10 +52,14 @@ def nearest_name(word: str, known: list[str]) -> str | None:
 
 
 def nearest(word: str, known: list[str]) -> str:
-    """A suggestion clause: the nearest of `known` to `word`, or the list where nothing is near."""
+    """A suggestion clause: the nearest of `known` to `word`; where nothing is near, all of them, or
+    the three most alike of more than a line of names."""
     name = nearest_name(word, known)
     if name is not None:
         return f"did you mean {name!r}?"
+    if len(known) > _MOST_LISTED:
+        alike = difflib.get_close_matches(word, known, n=3, cutoff=0)
+        return f"known: {len(known)} names, such as {', '.join(alike)}"
     return f"known: {', '.join(sorted(known))}" if known else "nothing is known here"
 
 
@@ -195,15 +177,6 @@ class Document:
             if key[: len(source)] == source:
                 self.provenance[path + key[len(source) :]] = provenance
 
-    def override(self, assignment: str) -> KeyPath:
-        """Apply one `dotted.path=value` (the value is YAML) and return its path.
-
-        Raises DescriptionError if it does not read as an assignment.
-        """
-        path, value = parse_assignment(assignment)
-        self.put(path, value, Mark(f"--set {assignment}"))
-        return path
-
     def build(self, model: type[Spec]) -> Spec:
         """Validate into `model`. Raises DescriptionError(s) with file, line, path and nearest
         key."""
@@ -232,22 +205,6 @@ def _list_index(items: list[Any], part: str | int, document: Document, path: Key
 def key_path(text: str) -> KeyPath:
     """The keys of a dotted path; `a.b[0]` is `a`, `b`, `0`."""
     return tuple(part for part in re.split(r"[.\[\]]+", text.strip()) if part)
-
-
-def parse_assignment(assignment: str) -> tuple[KeyPath, Any]:
-    """Split `dotted.path=value`; the value is read as strict YAML. Raises DescriptionError."""
-    name, equals, text = assignment.partition("=")
-    place = f"--set {assignment}"
-    if not equals or not name.strip():
-        raise DescriptionError("expected dotted.path=value", place)
-    path = key_path(name)
-    if not path:
-        raise DescriptionError("expected dotted.path=value", place)
-    try:
-        value = _read(text, place)[0] if text.strip() else ""
-    except DescriptionError as error:
-        raise DescriptionError(error.message, place, None, dotted(path)) from None
-    return path, value
 
 
 class Strict(BaseModel):
@@ -349,213 +306,3 @@ def _has(value: Any, part: str | int) -> bool:
     if isinstance(value, dict):
         return part in value
     return isinstance(value, list) and isinstance(part, int) and part < len(value)
-
-
-class _Reader(yaml.SafeLoader):
-    """SafeLoader whose nodes keep their marks; scalars that mislead are refused, and so are
-    documents that are nested or expanded without bound."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.depth = self.written = self.expanded = 0
-        self.open: set[yaml.Node] = set()
-        """The collections that the node being converted is in."""
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        self.written += 1
-        self.depth += 1
-        if self.depth > _MAX_DEPTH:
-            mark = self.peek_event().start_mark
-            raise yaml.MarkedYAMLError(None, None, f"nested over {_MAX_DEPTH} deep", mark)
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
-    def enter(self, node: yaml.Node) -> str | None:
-        """Count a node that is converted; what is wrong with it, if anything."""
-        self.expanded += 1
-        if node in self.open:
-            return "an alias stands inside what it names; expected a value without itself in it"
-        if self.expanded > self.written + _MAX_ALIASED:
-            return f"aliases expand to more than {_MAX_ALIASED:,} values; expected fewer"
-        return None
-
-
-def _scalar(node: yaml.ScalarNode, reader: _Reader, name: str, path: KeyPath) -> Any:
-    text = node.value
-    line = node.start_mark.line + 1
-    if node.style is None:
-
-        def refuse(why: str) -> DescriptionError:
-            return DescriptionError(why, name, line, dotted(path))
-
-        if _EXPONENT.match(text):
-            raise refuse(f"{text!r} is not a number in YAML; write it out or as a quantity")
-        if _OCTAL.match(text):
-            raise refuse(f"{text!r} would read as octal; write it without the leading zero")
-        if _SEXAGESIMAL.match(text):
-            raise refuse(f"{text!r} would read as base 60; put quotes around it")
-        if text.lower() in _YAML11_BOOL:
-            raise refuse(f"{text!r} is ambiguous; write true or false, or put quotes around it")
-    try:
-        return reader.construct_object(node)
-    except (yaml.YAMLError, ValueError) as error:
-        raise DescriptionError(str(error), name, line, dotted(path)) from None
-
-
-def _convert(node: yaml.Node, reader: _Reader, name: str, path: KeyPath, out: Document) -> Any:
-    out.marks[path] = Mark(name, node.start_mark.line + 1)
-    if wrong := reader.enter(node):
-        raise DescriptionError(wrong, name, node.start_mark.line + 1, dotted(path))
-    if isinstance(node, yaml.ScalarNode):
-        return _scalar(node, reader, name, path)
-    reader.open.add(node)
-    try:
-        if isinstance(node, yaml.MappingNode):
-            return _mapping(node, reader, name, path, out)
-        items = enumerate(node.value)
-        return [_convert(item, reader, name, (*path, i), out) for i, item in items]
-    finally:
-        reader.open.remove(node)
-
-
-def _mapping(
-    node: yaml.MappingNode, reader: _Reader, name: str, path: KeyPath, out: Document
-) -> Any:
-    keys: dict[Any, int] = {}
-    for key_node, _ in node.value:
-        key, line = key_node.value, key_node.start_mark.line + 1
-        if not isinstance(key_node, yaml.ScalarNode):
-            raise DescriptionError("a key must be a plain word", name, line, dotted(path))
-        if key in keys:
-            raise DescriptionError(
-                f"duplicate key, first given on line {keys[key]}", name, line, dotted((*path, key))
-            )
-        keys[key] = line
-    if "value" in keys and set(keys) <= _SOURCE_KEYS and len(keys) > 1:
-        return _sourced(node, reader, name, path, out)
-    if {"value", "source"} <= set(keys):
-        stray = sorted(set(keys) - _SOURCE_KEYS)[0]
-        raise DescriptionError(
-            f"unknown key {stray!r} beside value; quote a text that holds a comma",
-            name, keys[stray], dotted(path),
-        )  # fmt: skip
-    result = {}
-    for key_node, value_node in node.value:
-        key = str(key_node.value)
-        result[key] = _convert(value_node, reader, name, (*path, key), out)
-        out.marks[(*path, key)] = Mark(name, key_node.start_mark.line + 1)
-    return result
-
-
-def _sourced(
-    node: yaml.MappingNode, reader: _Reader, name: str, path: KeyPath, out: Document
-) -> Any:
-    parts = {str(k.value): v for k, v in node.value}
-    scratch = Document({}, name)
-    value = _convert(parts.pop("value"), reader, name, path, out)
-    read = {key: _convert(v, reader, name, path, scratch) for key, v in parts.items()}
-    source = read.get("source", [])
-    out.provenance[path] = Provenance(
-        value,
-        tuple(map(str, source)) if isinstance(source, list) else (str(source),),
-        read.get("confidence"),
-        read.get("note"),
-    )
-    return value
-
-
-def _read(text: str, name: str) -> tuple[Any, Document]:
-    out = Document({}, name, digest=hashlib.sha256(text.encode()).hexdigest())
-    try:
-        reader = _Reader(text)
-        node = reader.get_single_node()
-        value = None if node is None else _convert(node, reader, name, (), out)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = None if mark is None else mark.line + 1
-        raise DescriptionError(f"not YAML: {error.problem}", name, line) from None
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise DescriptionError(f"not YAML: {error.reason}", name, line) from None
-    return value, out
-
-
-def loads(text: str, name: str = "<text>") -> Document:
-    """Read one YAML mapping from `text`. Raises DescriptionError with `name` and the line."""
-    known = _mapping_read(text, name)
-    return replace(
-        known, data=deepcopy(known.data), marks={**known.marks}, provenance={**known.provenance}
-    )
-
-
-@lru_cache(maxsize=256)
-def _mapping_read(text: str, name: str) -> Document:
-    """See `loads`. A sweep asks for the same files for every point, and parsing is slow."""
-    value, document = _read(text, name)
-    if not isinstance(value, dict):
-        raise DescriptionError("expected a mapping of keys to values", name, 1)
-    document.data = value
-    return document
-
-
-def load(path: str | Path) -> Document:
-    """Read one YAML file. Raises DescriptionError (missing, unreadable, not UTF-8, not strict
-    YAML)."""
-    file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise DescriptionError("no such file", file) from None
-    except IsADirectoryError:
-        raise DescriptionError("is a directory; expected a YAML file", file) from None
-    except UnicodeDecodeError as error:
-        raise DescriptionError(f"not UTF-8 text (byte {error.start})", file) from None
-    except OSError as error:
-        raise DescriptionError(f"cannot be read: {error.strerror}", file) from None
-    return loads(text, str(file))
-
-
-def names(kind: str) -> list[str]:
-    """The shipped descriptions of one kind (a folder of the library), sorted."""
-    return sorted(file.stem for file in (LIBRARY / kind).glob("*.yaml"))
-
-
-def find(kind: str, name_or_path: str, relative_to: str | Path | None = None) -> Path:
-    """The file of a shipped description (`lpddr5-6400-x16`) or of the user's own (a path).
-
-    A path is tried as it stands, then beside the file that names it (`relative_to`). Raises
-    DescriptionError with the nearest shipped name.
-    """
-    looks_like_path = "/" in name_or_path or name_or_path.endswith((".yaml", ".yml"))
-    if not looks_like_path:
-        shipped = LIBRARY / kind / f"{name_or_path}.yaml"
-        if _is_file(shipped):
-            return shipped
-    candidates = [Path(name_or_path)]
-    if relative_to is not None:
-        candidates.append(Path(relative_to).parent / name_or_path)
-    for candidate in candidates:
-        if _is_file(candidate) and (looks_like_path or candidate.suffix):
-            return candidate
-    if looks_like_path:
-        raise DescriptionError("no such file", name_or_path)
-    hint = elsewhere(name_or_path) or nearest(name_or_path, names(kind))
-    raise DescriptionError(f"no shipped {_singular(kind)} {name_or_path!r}; {hint}")
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name that is too long
-        return False
-
-
-def elsewhere(name: str) -> str:
-    """What a shipped name is, in words; nothing where there is no such one."""
-    kinds = [_singular(kind) for kind in FOLDERS if name in names(kind)]
-    return f"it is a shipped {' and '.join(kinds)}" if kinds else ""
-
-
-def _singular(kind: str) -> str:
-    return kind.removesuffix("ies") + "y" if kind.endswith("ies") else kind.removesuffix("s")

@@ -7,7 +7,7 @@ memory's clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -83,6 +83,13 @@ def audit(
     return auditor.found()
 
 
+def among(codes: Ints, names: Iterable[str]) -> Flags:
+    """Which codes are those of `names`; each has to be one of a command."""
+    chosen = np.zeros(len(COMMANDS), np.bool_)
+    chosen[[CODE[name] for name in names]] = True
+    return chosen[codes]
+
+
 class _Entries(NamedTuple):
     """Where commands stand at one level: an entry a command and instance, by (instance, index)."""
 
@@ -137,7 +144,7 @@ class _Auditor:
 
     def mask(self, *names: str) -> Flags:
         """Which commands are one of `names`."""
-        return np.isin(self.log.command, [CODE[name] for name in names])
+        return among(self.log.command, names)
 
     # --- Order and addresses ------------------------------------------------------------
 
@@ -153,7 +160,7 @@ class _Auditor:
 
     def addresses(self) -> None:
         """Commands that this memory has, addressed within it; others are reported and left out."""
-        known = np.isin(self.log.command, [CODE[name] for name in self.memory.commands])
+        known = among(self.log.command, self.memory.commands)
         self.report(np.flatnonzero(~known), "command: this memory has no such command")
         ranked = self.mask(*RANK_COMMANDS)
         good = known.copy()
@@ -223,17 +230,14 @@ class _Auditor:
         """Each constraint row: B waits `delay` after the N-th last A in the same instance."""
         clocks, exact = self.memory.timing_clocks, self.memory.exact_clocks
         for number, row in enumerate(self.memory.constraints):
-            after = [CODE[name] for name in self.memory.in_rows(row.after)]
-            before = [CODE[name] for name in self.memory.in_rows(row.before)]
             delay = self.memory.tick_clock.ticks(evaluate(row.delay, clocks, exact))
             if delay <= 0:
                 continue
             here = self.entries(OTHER.get(row.scope, row.scope))
             code = self.log.command[here.at]
-            later = here.key[np.isin(code, before)]
-            earlier = here.key[np.isin(code, after)]
-            if row.scope in OTHER:
-                earlier = self._siblings(here, np.isin(code, after), row)
+            later = here.key[among(code, self.memory.in_rows(row.before))]
+            after = among(code, self.memory.in_rows(row.after))
+            earlier = self._siblings(here, after, row) if row.scope in OTHER else here.key[after]
             if len(earlier) and len(later):
                 self._row(number, earlier, later, delay, row.window or 1)
 
@@ -324,17 +328,17 @@ class _Auditor:
         index, bank = self._bank_events()
         code, row = self.log.command[index], self.log.row[index]
         closing = ("PRE", "PREA", "RDA", "WRA", "MWRA")
-        changes = np.isin(code, [CODE[c] for c in ("ACT", "ACT1", "ACT2", *closing)])
+        changes = among(code, ("ACT", "ACT1", "ACT2", *closing))
         place = np.arange(len(index))
         last = np.maximum.accumulate(np.where(changes, place, -1))
         last = np.concatenate([[-1], last[:-1]]).astype(np.int64) if len(last) else last
         known = last >= 0
         known[known] = bank[last[known]] == bank[known]
         state = np.where(known, code[last], CODE["PRE"])
-        is_open = np.isin(state, [CODE["ACT"], CODE["ACT2"]])
+        is_open = among(state, ("ACT", "ACT2"))
         opening = state == CODE["ACT1"]
         closed = ~is_open & ~opening
-        column = np.isin(code, [CODE[c] for c in COLUMN_COMMANDS])
+        column = among(code, COLUMN_COMMANDS)
 
         def report(where: Flags, rule: str) -> None:
             self.report(np.unique(index[where]), rule)
@@ -343,10 +347,10 @@ class _Auditor:
         report(
             column & is_open & (row != row[last]), "state: column command to a row that is not open"
         )
-        opens = np.isin(code, [CODE["ACT"], CODE["ACT1"]])
+        opens = among(code, ("ACT", "ACT1"))
         report(opens & is_open, "state: activation of an open bank")
         report((code == CODE["PRE"]) & closed, "state: PRE of a closed bank")
-        refreshes = np.isin(code, [CODE["REFPB"], CODE["REFAB"]])
+        refreshes = among(code, ("REFPB", "REFAB"))
         report(refreshes & is_open, "state: refresh of an open bank")
         second = code == CODE["ACT2"]
         report(second & ~opening, "pair: ACT2 without its ACT1")

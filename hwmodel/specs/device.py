@@ -23,13 +23,10 @@ from hwmodel.description.description import (
     KeyPath,
     Mark,
     dotted,
-    elsewhere,
-    find,
-    load,
-    names,
     nearest,
-    parse_assignment,
 )
+from hwmodel.description.library import elsewhere, find, names
+from hwmodel.description.yaml_reader import load, parse_assignment
 from hwmodel.specs.accelerator import AcceleratorSpec, Dma, GivenMemory
 from hwmodel.specs.memory_spec import MemorySpec
 from hwmodel.specs.plausible import Override, Variant, take_variants

@@ -18,7 +18,9 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_va
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from hwmodel.description.description import DescriptionError, Document, Strict, find, load, names
+from hwmodel.description.description import DescriptionError, Document, Strict
+from hwmodel.description.library import find, names
+from hwmodel.description.yaml_reader import load
 from hwmodel.specs.kv_format import KvStructure, Quantising
 
 Count = Annotated[int, Field(ge=1)]

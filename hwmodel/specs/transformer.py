@@ -16,14 +16,9 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from hwmodel.description.description import (
-    DescriptionError,
-    Mark,
-    Strict,
-    find,
-    load,
-    parse_assignment,
-)
+from hwmodel.description.description import DescriptionError, Mark, Strict
+from hwmodel.description.library import find
+from hwmodel.description.yaml_reader import load, parse_assignment
 from hwmodel.specs.attention import (
     AttentionFlops,
     GroupedQuery,
@@ -259,11 +254,6 @@ class TransformerSpec(Strict):
         experts gate and up, down, and scales and biases of either."""
         stored = number_format(self.weights)
         return self.layer(layer).expert_bytes(stored, stored.applies(layer, self.layers))
-
-    @property
-    def layer_weight_bytes(self) -> int:
-        """Of a layer; their mean where the format mixes others from layer to layer."""
-        return self.layer_weight_edges[-1] // self.layers
 
     @property
     def head_weight_bytes(self) -> int:

@@ -16,17 +16,11 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from hwmodel.description.description import (
-    DescriptionError,
-    Document,
-    KeyPath,
-    Strict,
-    find,
-    load,
-    nearest,
-)
+from hwmodel.description.description import DescriptionError, Document, KeyPath, Strict, nearest
+from hwmodel.description.library import find
 from hwmodel.description.units import Nanoseconds, PositiveBytes
 from hwmodel.description.written import text
+from hwmodel.description.yaml_reader import load
 from hwmodel.measure.pattern import Pattern, Row, bandwidth, channel_latency, device_latency
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model

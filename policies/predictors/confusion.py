@@ -29,7 +29,9 @@ import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
 import yaml
-from hwmodel.description.description import DescriptionError, Strict, find, load
+from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.description.library import find
+from hwmodel.description.yaml_reader import load
 from policies.predictors.prediction import BinnedPrediction, ClassPredictions
 from policies.requests.requests import FloatArray, IntArray
 

@@ -16,15 +16,9 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import model_validator
 
-from hwmodel.description.description import (
-    DescriptionError,
-    Document,
-    Strict,
-    find,
-    key_path,
-    load,
-    nearest,
-)
+from hwmodel.description.description import DescriptionError, Document, Strict, key_path, nearest
+from hwmodel.description.library import find
+from hwmodel.description.yaml_reader import load
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import load_model
 from policies.memory.measured import (
@@ -36,13 +30,9 @@ from policies.memory.measured import (
     assignments,
 )
 from policies.requests.request_log import RequestTimes, read_request_log
+from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
-from policies.requests.workload import (
-    TRACE_SUFFIXES,
-    WorkloadSpec,
-    generate,
-    workload_document,
-)
+from policies.requests.workload import TRACE_SUFFIXES, WorkloadSpec, workload_document
 from policies.serving.serving import ServingResult, ServingSpec, serve
 
 DATA = "BANKWISE_DATA"

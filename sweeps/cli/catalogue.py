@@ -6,7 +6,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from hwmodel.description.description import DescriptionError, names
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.library import names
 from hwmodel.measure.bounds import bounds
 from hwmodel.measure.tightness import tightness
 from hwmodel.specs.device import Device, device_names, load_device

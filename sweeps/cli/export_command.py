@@ -19,8 +19,7 @@ def export(
         Path, typer.Option("--out", metavar="FILE", help="The trace; .gz packs it, or .npz.")
     ],
     format: Annotated[
-        str,
-        typer.Option(help="bankwise, ramulator, ramulator-vector, dramsim3 or gem5."),
+        str, typer.Option(help="bankwise, ramulator, ramulator-vector, dramsim3 or gem5.")
     ] = "bankwise",
     point: Annotated[
         int | None, typer.Option(help="Which point, where --set leaves several.")

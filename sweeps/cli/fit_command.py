@@ -102,7 +102,9 @@ def _of_library(
     named: list[str], overrides: list[str]
 ) -> tuple[list[Device], list[TransformerSpec]]:
     """The devices and the models that are named, in any order; all of the kind that is not."""
-    from hwmodel.description.description import load, names, nearest
+    from hwmodel.description.description import nearest
+    from hwmodel.description.library import names
+    from hwmodel.description.yaml_reader import load
     from hwmodel.specs.device import device_names, load_device
     from hwmodel.specs.transformer import load_model
 
@@ -112,7 +114,9 @@ def _of_library(
     for name in named:
         kind = shipped.get(name)
         if kind is None and not name.endswith((".yaml", ".yml")):
-            raise _mistake(f"no shipped device or model; {nearest(name, list(shipped))}", name)
+            hint = nearest(name, list(shipped))
+            hint += "" if hint.endswith("?") else "; bankwise devices lists them"
+            raise _mistake(f"no shipped device or model; {hint}", name)
         kind = kind or ("model" if load(name).data.get("kind") == "model" else "device")
         if kind in given:
             raise _mistake(f"a second {kind}, beside {given[kind]}", name)

@@ -6,17 +6,9 @@ import sys
 from pathlib import Path
 
 from hwmodel.description.based_on import complete
-from hwmodel.description.description import (
-    FOLDERS,
-    LIBRARY,
-    DescriptionError,
-    Document,
-    Strict,
-    find,
-    load,
-    names,
-    nearest,
-)
+from hwmodel.description.description import DescriptionError, Document, Strict, nearest
+from hwmodel.description.library import FOLDERS, LIBRARY, find, names
+from hwmodel.description.yaml_reader import load, override
 from hwmodel.specs.device import load_device
 from hwmodel.specs.number_format import NumberFormat
 from hwmodel.specs.plausible import described_plausible
@@ -124,5 +116,5 @@ def _check(file: str, overrides: list[str]) -> str:
 
 def _build(document: Document, spec: type[Strict], overrides: list[str]) -> None:
     for assignment in overrides:
-        document.override(assignment)
+        override(document, assignment)
     document.build(spec)

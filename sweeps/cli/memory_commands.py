@@ -49,8 +49,7 @@ def bandwidth(
         ),
     ] = False,
     racm: Annotated[
-        bool,
-        typer.Option("--racm", help="Compare random extents with sequential access instead."),
+        bool, typer.Option("--racm", help="Compare random extents with sequential access instead.")
     ] = False,
     refresh: Annotated[
         bool,
@@ -84,11 +83,7 @@ def bandwidth(
     from hwmodel.measure.bandwidth import measure_patterns
     from hwmodel.measure.refresh_cost import refresh_table
     from hwmodel.specs.device import load_device
-    from sweeps.cli.estimate_table import estimated
-    from sweeps.cli.estimate_table import show as show_estimates
-    from sweeps.cli.plausible_table import measured
-    from sweeps.cli.plausible_table import show as show_ranges
-    from sweeps.cli.refresh_table import record, show
+    from sweeps.cli import bandwidth_tables as tables
     from sweeps.render.screen import print_json, show_bandwidth
 
     asked = {"--extent": extent, "--threshold": threshold, "--html": html}
@@ -108,14 +103,17 @@ def bandwidth(
             raise DescriptionError("needs --racm", option)
     loaded = load_device(device, overrides or [])
     if estimate:
-        estimates = estimated(loaded, extent)
-        print_json(estimates) if json else show_estimates(estimates)
+        estimates = tables.estimated(loaded, extent)
+        print_json(estimates) if json else tables.show_estimates(estimates)
     elif refresh:
         costs = refresh_table(loaded.memory)
-        print_json(record(loaded, costs)) if json else show(loaded, costs)
+        if json:
+            print_json(tables.refresh_costs(loaded, costs))
+        else:
+            tables.show_refresh(loaded, costs)
     elif plausible:
-        ranges = measured(device, overrides or [], pattern or ())
-        print_json(ranges) if json else show_ranges(ranges)
+        ranges = tables.ranges(device, overrides or [], pattern or ())
+        print_json(ranges) if json else tables.show_ranges(ranges)
     else:
         found = measure_patterns(loaded, pattern or ())
         print_json(found) if json else show_bandwidth(loaded, found)

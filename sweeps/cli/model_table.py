@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hwmodel.description.description import names
+from hwmodel.description.library import names
 from hwmodel.specs.huggingface import Imported
 from hwmodel.specs.transformer import TransformerSpec, load_model
 from sweeps.render.screen import print_table

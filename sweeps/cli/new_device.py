@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hwmodel.description.based_on import borrowed, complete
-from hwmodel.description.description import DescriptionError, find, load, names, nearest
+from hwmodel.description.description import DescriptionError, nearest
+from hwmodel.description.library import find, names
 from hwmodel.description.units import parse_quantity
+from hwmodel.description.yaml_reader import load
 from hwmodel.specs.accelerator import GIVEN
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.memory_spec import MemorySpec

@@ -48,8 +48,10 @@ _FREE = ("device_set", "model_set", "workload_set")
 """Keys of an experiment that open other descriptions."""
 
 
+@cache
 def schema(kind: str | None = None) -> JsonSchemaValue:
     """The schema of one kind of description; of all, told apart by `kind`, where none is named.
+    Not to be changed: it is built once.
 
     Raises DescriptionError for an unknown kind.
     """

@@ -39,7 +39,7 @@ def size(
 
     Each described device, then the least bandwidth of one by capacity and format of the weights.
     """
-    from hwmodel.description.description import names
+    from hwmodel.description.library import names
     from hwmodel.specs.device import load_device
     from sweeps.cli.api import worker_count
     from sweeps.experiments.sizing import Asked, delivered
@@ -73,7 +73,8 @@ def _target(
     model: str, workload: str, slo: str | None, rate: float | None, tokens_per_s: float | None,
     cards: int,
 ) -> Target:  # fmt: skip
-    from hwmodel.description.description import DescriptionError, Document, parse_assignment
+    from hwmodel.description.description import DescriptionError, Document
+    from hwmodel.description.yaml_reader import parse_assignment
     from hwmodel.specs.transformer import load_model
     from policies.requests.slo import Slo
     from policies.requests.workload import WorkloadSpec, workload_document

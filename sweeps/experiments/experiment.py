@@ -16,7 +16,9 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from hwmodel.description.description import DescriptionError, Document, Strict, find, load
+from hwmodel.description.description import DescriptionError, Document, Strict
+from hwmodel.description.library import find
+from hwmodel.description.yaml_reader import load, override
 from hwmodel.specs import number_format
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model
@@ -24,9 +26,10 @@ from policies.allocators.capabilities import Learns
 from policies.allocators.registry import POLICIES
 from policies.predictors.confusion import load_table
 from policies.requests.arrivals import Arrivals
+from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.requests.slo import Slo
-from policies.requests.workload import WorkloadSpec, generate, workload_document
+from policies.requests.workload import WorkloadSpec, workload_document
 from policies.serving.recorder import Recorder
 from policies.serving.serving import ServingResult, ServingSpec, serve
 from sweeps.experiments.logs import LogKind, recorder
@@ -254,7 +257,7 @@ _model = lru_cache(maxsize=None)(load_model)
 def _workload(name_or_path: str, overrides: tuple[str, ...]) -> WorkloadSpec:
     document = workload_document(name_or_path)
     for assignment in overrides:
-        document.override(assignment)
+        override(document, assignment)
     return document.build(WorkloadSpec)
 
 

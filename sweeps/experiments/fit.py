@@ -1,26 +1,19 @@
-"""Whether a model fits a device, what it leaves for the KV, and how fast it would be there.
+"""Whether a model fits a device, and what it leaves for the KV; how fast it would be: `rates`.
 
 Memory is parted by the function that parts it in a serving run (`kv_region`); how many requests a
-policy holds is asked of its allocator; times are those of `policies.memory.step`, the formula of
-docs/step-time.md. So the closed forms differ from a run in one thing alone: requests here are all
-of one length, and a batch runs without arrivals. The efficiency of memory is
-
-- given, where the device's is;
-- simulated, in a short serving run with `sampled` memory: on demand, or if that has been kept;
-- else an upper limit: the closed-form bound of sequential reads times `derate`.
+policy holds is asked of its allocator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from hwmodel.description.description import DescriptionError, Strict
-from hwmodel.measure.bounds import read_bound
 from hwmodel.specs.device import Device
 from hwmodel.specs.mlp import ExpertPlacement
 from hwmodel.specs.number_format import KvFormat, WeightFormat, number_format
@@ -29,20 +22,17 @@ from policies.allocators.allocator import Allocator, Demand, Limits
 from policies.allocators.capabilities import OnDemand
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES, build
-from policies.engines.engine import Chunk, Step
 from policies.engines.engine_v1 import EngineV1Spec
-from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.routing import Routing
-from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step import Efficiency, StepModel
 from policies.predictors.prediction import Prediction
-from policies.requests.requests import Requests
 from policies.serving.serving import (
     ServingSpec,
     activation_bytes,
     kv_region,
     model_of_a_card,
-    serve,
 )
+from sweeps.experiments.rates import Rate, Source, decode_rate, efficiency_of, prefill_rate
 
 Count = Annotated[int, Field(ge=1)]
 PROMPT, OUTPUT, LIMIT = 1000, 300, 1024
@@ -51,14 +41,8 @@ about azure-conv's means, 1,155 and 211, and just above its longest answer (assu
 NARROWER = ("int8", "w4a16")
 """Formats of weights that are tried where a model does not fit; then more CARDS."""
 CARDS = (2, 4, 8)
-SHORT = FidelitySpec(fidelity="sampled", max_probes=4)
-"""Memory of a short simulated run: a few windows of each phase (assumed)."""
-SHORT_TOKENS = 32
-"""Output tokens of that run, around the middle of an answer (assumed)."""
 PART = 0.1
 """Share of a step above which what it rests on is named (assumed)."""
-
-Source = Literal["given", "simulated", "bound"]
 
 
 class Question(Strict):
@@ -87,22 +71,6 @@ class Question(Strict):
             model=model.name, weights=self.weights, kv=self.kv, tensor_parallel=self.cards,
             engine=engine, expert_parallel=self.expert_parallel,
         )  # fmt: skip
-
-
-class Rate(NamedTuple):
-    """Steps of a batch. `parts`: shares of their time by what bounds it."""
-
-    batch: int
-    tokens_per_s: float
-    """Of all of the batch."""
-    seconds: float
-    """Of a decode step; of prefill, until the first token."""
-    parts: dict[str, float]
-
-    @property
-    def bound(self) -> str:
-        """What takes most of the time."""
-        return max(self.parts, key=lambda name: self.parts[name])
 
 
 @dataclass(frozen=True)
@@ -220,15 +188,16 @@ def _fit(device: Device, model: TransformerSpec, question: Question, simulate: b
         raise DescriptionError(
             f"the weights leave {layout.slots:,} tokens of KV; a request has {longest:,}"
         )
-    source, efficiency = _efficiency(device, model, spec, question, held, simulate)
+    sizes = question.prompt, question.output
+    source, efficiency = efficiency_of(device, model, spec, sizes, held, simulate)
     windowed = layout.groups is not None
     budget = spec.engine.token_budget(longest)
     return Fit(
         device, model.stored_as(question.weights, question.kv), question, part,
         activation_bytes(spec, part), layout, held, efficiency, source,
-        _decode(steps, 1, question, efficiency, windowed),
-        _decode(steps, held, question, efficiency, windowed),
-        _prefill(steps, question.prompt, budget, efficiency),
+        decode_rate(steps, 1, sizes, efficiency, windowed),
+        decode_rate(steps, held, sizes, efficiency, windowed),
+        prefill_rate(steps, question.prompt, budget, efficiency),
     )  # fmt: skip
 
 
@@ -279,82 +248,3 @@ def _held(name: str, found: Fit) -> tuple[int, int]:
     while count < len(allocator.stored) and allocator.reserve(count, demand, stored):
         count += 1
     return (int(allocator.reserved[0]) if count else 0), count
-
-
-def _efficiency(
-    device: Device, model: TransformerSpec, spec: ServingSpec, question: Question, held: int,
-    simulate: bool | None,
-) -> tuple[Source, Efficiency]:  # fmt: skip
-    """Shares of the peak that reach the engines, and where they come from."""
-    if device.given is None and simulate is not None:
-        from policies.memory.probe_cache import NotKept, kept, simulate_once  # compiles kernels
-
-        try:
-            run = simulate_once if simulate else kept
-            return "simulated", _simulated(device, model, spec, question, held, run)
-        except NotKept:
-            pass
-    source: Source = "bound" if device.given is None else "given"
-    return source, Efficiency(*[closed_form_share(device)] * 4)
-
-
-def closed_form_share(device: Device) -> float:
-    """Share of the peak that reaches the engines: given, or at most by the bound of sequential
-    reads times `derate`."""
-    if device.given is not None:
-        return device.given.efficiency
-    return read_bound(device.memory, "sequential").fraction * device.derate
-
-
-def _simulated(
-    device: Device, model: TransformerSpec, spec: ServingSpec, question: Question, held: int,
-    simulate: Simulate,
-) -> Efficiency:  # fmt: skip
-    """What a short run of a full batch finds, in the middle of its answers."""
-    prompt = question.prompt + max(question.output - SHORT_TOKENS, 0) // 2
-    each = np.ones(held, np.int64)
-    requests = Requests(np.zeros(held), each * prompt, each * min(question.output, SHORT_TOKENS))
-    short = spec.model_copy(update={"memory": SHORT})
-    found = serve(device, model, short, requests, seed=0, simulate=simulate)
-    return Efficiency(**found.metrics["memory"]["efficiency"])
-
-
-def _decode(
-    steps: StepModel, batch: int, question: Question, efficiency: Efficiency, windowed: bool
-) -> Rate:
-    """From the first token of an answer to its last, of a batch that began together."""
-    rounds = max(question.output - 1, 1)
-    step = Step(np.arange(batch), batch * question.prompt, [], [], 0, "kv_memory")
-    if windowed:  # lengths in a window do not grow alike: one step after another
-        found = []
-        for stored in range(question.prompt, question.prompt + rounds):
-            lengths = np.full(batch, stored)
-            now = step._replace(context=batch * stored, lengths=lengths)
-            found.append(steps.times(now, 1, efficiency))
-    else:
-        found = [steps.times(step, rounds, efficiency)]
-    seconds = sum(float(times.total_s.sum()) for times in found)
-    return Rate(batch, batch * rounds / seconds, seconds / rounds, _parts(found))
-
-
-def _prefill(steps: StepModel, prompt: int, budget: int, efficiency: Efficiency) -> Rate:
-    """Of one prompt, in chunks of the token budget."""
-    times = []
-    for start in range(0, prompt, budget):
-        tokens = min(budget, prompt - start)
-        chunk = Chunk(0, start, tokens, start + tokens == prompt)
-        step = Step(np.zeros(0, np.int64), 0, [chunk], [], 0, "token_budget")
-        times.append(steps.times(step, 1, efficiency))
-    seconds = sum(float(each.total_s[0]) for each in times)
-    return Rate(1, prompt / seconds, seconds, _parts(times))
-
-
-def _parts(times: list[StepTimes]) -> dict[str, float]:
-    """Shares of the time of steps by what bounds them."""
-    total = sum(float(each.total_s.sum()) for each in times)
-    compute = sum(float(each.compute_s.sum()) for each in times)
-    overhead = sum(each.overhead_s * len(each.total_s) for each in times)
-    links = sum(each.all_reduce_s * len(each.total_s) for each in times)
-    memory = total - compute - overhead - links
-    parts = {"memory": memory, "compute": compute, "overhead": overhead, "links": links}
-    return {name: seconds / total for name, seconds in parts.items()}

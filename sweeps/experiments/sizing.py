@@ -21,12 +21,13 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.paged import PagedOptions
 from policies.memory.fidelity import FidelitySpec
 from policies.requests.arrivals import Arrivals
+from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.requests.slo import Slo
-from policies.requests.workload import WorkloadSpec, generate
+from policies.requests.workload import WorkloadSpec
 from policies.serving.serving import ServingSpec, serve
-from sweeps.experiments.fit import closed_form_share
 from sweeps.experiments.goodput import NoRate, largest_rate
+from sweeps.experiments.rates import closed_form_share
 
 WARMUP, REQUESTS, SEED = 50, 200, (1, 1)
 """Of a run at a rate (assumed): enough for the ninth decile of latencies to a few per cent."""

@@ -21,12 +21,10 @@ from hwmodel.description.description import (
     KeyPath,
     Mark,
     Strict,
-    find,
-    load,
-    loads,
     nearest,
-    parse_assignment,
 )
+from hwmodel.description.library import find
+from hwmodel.description.yaml_reader import load, loads, parse_assignment
 from hwmodel.specs.accelerator import AcceleratorSpec
 from hwmodel.specs.memory_spec import MemorySpec
 from sweeps.experiments.defaults import with_defaults

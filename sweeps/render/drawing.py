@@ -12,7 +12,7 @@ from html import escape
 from itertools import accumulate
 from urllib.parse import quote
 
-from sweeps.render import heat
+from sweeps.render import heat, labels
 from sweeps.render.chart import (
     Bar,
     Bars,
@@ -58,8 +58,6 @@ figcaption { font-size: .9rem; font-weight: 600; margin-bottom: .2rem }
 .area span { position: absolute; font-size: .75rem; line-height: 1; color: var(--dim);
              white-space: nowrap; font-variant-numeric: tabular-nums }
 .y { right: calc(100% + .4rem); transform: translateY(50%) }
-.label { transform: translate(7px, 50%) }
-.label.left { transform: translate(calc(-100% - 7px), 50%) }
 .x { top: calc(100% + .35rem); transform: translateX(-50%) }
 .area path, .area line { vector-effect: non-scaling-stroke }
 .grid { stroke: var(--line); stroke-width: 1 }
@@ -68,7 +66,7 @@ figcaption { font-size: .9rem; font-weight: 600; margin-bottom: .2rem }
 .ends { fill: none; stroke-width: 1 } .band { opacity: .22; stroke: none }
 .tall .area { height: 20rem } .whole { grid-column: 1 / -1 }
 """
-STYLE += heat.STYLE
+STYLE += heat.STYLE + labels.STYLE
 _DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 3", "9 2 2 2 2 2")
 SHADES = ((0.05, 0.3, "under 5 %"), (0.2, 0.55, "to 20 %"), (0.6, 0.8, "to 60 %"),
           (math.inf, 1.0, "more"))  # fmt: skip
@@ -238,15 +236,22 @@ def _lines(chart: Lines) -> str:
     drawn = traces(chart, x, y)
     points = chart.form == "points"
     keys = [(one.name, i, points and not one.steps, one.band) for i, one in enumerate(chart.series)]
-    words = "".join(_label(x.share(a), y.share(b), name) for a, b, name in chart.labels())
+    words = _names(chart, x, y)
     return _keys(keys) + _area(chart.y.label, chart.x.label, x, y, drawn, words=words)
 
 
-def _label(x: float, y: float, name: str) -> str:
-    """A name beside its point, to the left of it where there is no room to the right."""
-    left = " left" if x > 0.75 else ""
-    at = f"left:{100 * x:.1f}%;bottom:{100 * y:.1f}%"
-    return f'<span class="label{left}" style="{at}">{escape(name)}</span>'
+def _names(chart: Lines, x: Scale, y: Scale) -> str:
+    """The names of a chart's points, beside them."""
+    named = [(x.share(a), y.share(b), name) for a, b, name in chart.labels()]
+    points = [
+        (a, b) for one in chart.series if one.names for a, b in zip(one.x, one.y, strict=True)
+    ]
+    sides = labels.sides(named, [(x.share(a), y.share(b)) for a, b in points])
+    return "".join(
+        f'<span class="{side}" style="left:{100 * a:.1f}%;bottom:{100 * b:.1f}%">'
+        f"{escape(name)}</span>"
+        for side, (a, b, name) in zip(sides, named, strict=True)
+    )
 
 
 def traces(chart: Lines, x: Scale, y: Scale) -> str:

@@ -16,17 +16,7 @@ from sweeps.reports.facts import (
     Sensitivity,
     Together,
 )
-from sweeps.reports.formats import (
-    CI,
-    aside,
-    between,
-    counted,
-    effect,
-    hundred,
-    listed,
-    ratio,
-    said,
-)
+from sweeps.reports.formats import CI, aside, between, counted, effect, hundred, listed, ratio, said
 from sweeps.results.statistics import Interval, grown
 
 _SHOWN = 3

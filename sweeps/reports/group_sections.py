@@ -18,10 +18,7 @@ _OPEN = 6
 """Groups a page shows unfolded."""
 _MAPS = 6
 """Maps of memory in a page, a few hundred KB each."""
-_NEWER = {
-    "latency distributions": ("quantiles",),
-    "curves over time": ("over_time",),
-}
+_NEWER = {"latency distributions": ("quantiles",), "curves over time": ("over_time",)}
 """What a page shows, and the metrics it needs, which runs of older versions do not have."""
 
 

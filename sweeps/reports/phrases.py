@@ -17,16 +17,7 @@ from sweeps.reports.facts import (
     StudyGain,
     Verdict,
 )
-from sweeps.reports.formats import (
-    amount,
-    aside,
-    counted,
-    listed,
-    percent,
-    points,
-    said,
-    share,
-)
+from sweeps.reports.formats import amount, aside, counted, listed, percent, points, said, share
 from sweeps.results.figures import ATTENTION, KV_MEMORY, PREFILL, WEIGHTS, limit_word
 from sweeps.results.statistics import Interval
 

@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sweeps.experiments.variant import AS_DESCRIBED
-from sweeps.reports.facts import (
-    RandomAccess,
-)
-from sweeps.reports.formats import (
-    between,
-    counted,
-    listed,
-    said,
-    share,
-)
+from sweeps.reports.facts import RandomAccess
+from sweeps.reports.formats import between, counted, listed, said, share
 from sweeps.results.statistics import Interval
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
-from hwmodel.description.description import load, names
+from hwmodel.description.library import names
+from hwmodel.description.yaml_reader import load
 from policies.memory.measured import (
     Compared,
     Figure,

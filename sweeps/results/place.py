@@ -7,13 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from hwmodel.description.description import (
-    LIBRARY,
-    DescriptionError,
-    DescriptionErrors,
-    Document,
-    KeyPath,
-)
+from hwmodel.description.description import DescriptionError, DescriptionErrors, Document, KeyPath
+from hwmodel.description.library import LIBRARY
 
 _SET = "--set "
 

@@ -67,8 +67,7 @@ def ranking(study: Study, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     told = [trial for trial in trials if _has_values(trial)]
     ahead = {trial.number for trial in unbeaten(study, told)}
     return sorted(
-        told,
-        key=lambda t: (broken(t), t.number not in ahead, _costs(study, t)[0], t.number),
+        told, key=lambda t: (broken(t), t.number not in ahead, _costs(study, t)[0], t.number)
     )
 
 

@@ -10,14 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from hwmodel.description.description import (
-    DescriptionError,
-    Document,
-    Mark,
-    Strict,
-    nearest,
-    parse_assignment,
-)
+from hwmodel.description.description import DescriptionError, Document, Mark, Strict, nearest
+from hwmodel.description.yaml_reader import parse_assignment
 from policies.allocators.odma import OdmaOptions
 from sweeps.experiments.defaults import with_defaults
 from sweeps.experiments.experiment import ExperimentSpec, with_memory

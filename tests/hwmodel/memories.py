@@ -18,7 +18,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from hwmodel.description.based_on import complete
-from hwmodel.description.description import Document, Mark, find, load, names
+from hwmodel.description.description import Document, Mark
+from hwmodel.description.library import find, names
+from hwmodel.description.yaml_reader import load
 from hwmodel.oracle.command_log import CODE, CommandLog
 from hwmodel.oracle.reference import Issued
 from hwmodel.specs.commands import MAX_WINDOWS

@@ -8,14 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeps.papers.odma import odma_words
-from sweeps.papers.odma.odma_facts import (
-    EDGE,
-    INSIDE,
-    OUTSIDE,
-    DatasetResult,
-    MapCell,
-    Placement,
-)
+from sweeps.papers.odma.odma_facts import EDGE, INSIDE, OUTSIDE, DatasetResult, MapCell, Placement
 from sweeps.papers.odma.odma_words import with_interval
 from sweeps.render.chart import Axis, Bar, Bars, Chart, Lines, Series
 from sweeps.reports.formats import bare

@@ -10,18 +10,11 @@ from pathlib import Path
 import pytest
 
 from hwmodel.description.based_on import complete
-from hwmodel.description.description import (
-    DescriptionError,
-    Mark,
-    Strict,
-    find,
-    load,
-    loads,
-    names,
-    nearest,
-)
+from hwmodel.description.description import DescriptionError, Mark, Strict, nearest
 from hwmodel.description.expression import evaluate, names_in
+from hwmodel.description.library import find, names
 from hwmodel.description.units import Bytes, Clock, ExactNanoseconds, parse_quantity
+from hwmodel.description.yaml_reader import load, loads, override
 from hwmodel.specs.device import device_names, load_device
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.rotation import shared
@@ -96,17 +89,17 @@ def test_a_sourced_value_is_flattened_and_its_source_kept() -> None:
     document = loads(GOOD.replace("18ns", "{value: 18ns, source: [assumed], confidence: D}"))
     assert document.build(Outer).inner.delay == 18
     assert list(document.assumed()) == ["inner.delay"]
-    document.override("inner.delay=20ns")
+    override(document, "inner.delay=20ns")
     assert document.build(Outer).inner.delay == 20 and not document.assumed()
 
 
 def test_an_override_is_checked_like_the_file_and_names_itself() -> None:
     document = loads(GOOD, "f.yaml")
-    document.override("inner.dely=3ns")
+    override(document, "inner.dely=3ns")
     with pytest.raises(DescriptionError, match=r"--set inner\.dely=3ns: inner\.dely: unknown key"):
         document.build(Outer)
     with pytest.raises(DescriptionError, match=r"expected dotted\.path=value"):
-        document.override("inner.delay")
+        override(document, "inner.delay")
 
 
 def test_missing_binary_and_misnamed_files_are_the_users_mistake(tmp_path: Path) -> None:
@@ -124,6 +117,8 @@ def test_missing_binary_and_misnamed_files_are_the_users_mistake(tmp_path: Path)
 def test_nearest_suggests_only_what_is_near() -> None:
     assert nearest("schedler", ["scheduler", "refresh"]) == "did you mean 'scheduler'?"
     assert nearest("zzz", ["a", "b"]) == "known: a, b"
+    many = [*(f"device-{number}" for number in range(40)), "zebra"]
+    assert nearest("zzz", many).startswith("known: 41 names, such as zebra, device-")
 
 
 @pytest.mark.parametrize("kind", ["memories", "accelerators"])

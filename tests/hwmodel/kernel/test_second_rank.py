@@ -8,6 +8,7 @@ import pytest
 from hwmodel.oracle.audit import audit
 from hwmodel.specs.device import device_names, load_device
 from tests.hwmodel.one_channel import simulate_channel
+from tests.rotation import LONG
 
 NAMES = [name for name in device_names() if load_device(name).accelerator is None]
 RANKED = [
@@ -42,7 +43,7 @@ def test_random_reads_and_writes_of_two_ranks_are_legal(name: str, refresh: str)
     settings = [f"controller.refresh={refresh}", "controller.refresh_order=round_robin"]
     memory = load_device(name, two_ranks(name, settings)).memory
     chance = np.random.default_rng(3)
-    count, o = 20_000, memory.organisation
+    count, o = 20_000 if LONG else 6_000, memory.organisation
     address = chance.integers(0, o.capacity_bytes // o.burst_bytes, count) * o.burst_bytes
     write = chance.random(count) < 0.3
     result = simulate_channel(memory, np.zeros(count, np.int64), address, write, log=True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 import yaml
-from hwmodel.description.description import names
+from hwmodel.description.library import names
 from hwmodel.measure.bounds import least_cycles, read_bound
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.specs.commands import COMMANDS

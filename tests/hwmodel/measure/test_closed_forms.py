@@ -14,7 +14,7 @@ from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.replay import figures
 from hwmodel.specs.device import device_names, load_device
 from hwmodel.specs.memory_spec import MemorySpec
-from tests.rotation import rotated
+from tests.rotation import long, rotated
 
 CHANNELS = [name for name in device_names() if load_device(name).accelerator is None]
 NO_REFRESH = "controller.refresh=none"
@@ -160,7 +160,7 @@ def test_no_run_is_faster_than_its_own_command_counts_allow(name: str, pattern: 
         assert found["bandwidth_gbps"] <= found["bound_gbps"] * (1 + slack)
 
 
-@pytest.mark.parametrize("name", ["mlu370-x4", "a100-80gb"])
+@pytest.mark.parametrize("name", ["mlu370-x4", *long("a100-80gb")])
 def test_a_device_reads_faster_in_order_than_at_random_and_never_above_peak(name: str) -> None:
     device = load_device(name)
     found = {

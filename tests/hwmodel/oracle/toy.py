@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hwmodel.description.description import Mark, loads
+from hwmodel.description.description import Mark
+from hwmodel.description.yaml_reader import loads
 from hwmodel.oracle.reference_state import ReferenceResult
 from hwmodel.specs.memory_spec import MemorySpec
 

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from hwmodel.description.description import DescriptionError, names
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.library import names
 from hwmodel.specs.transformer import load_model, shard
 
 PUBLISHED = {

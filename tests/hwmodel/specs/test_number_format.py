@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hwmodel.description.description import DescriptionError, names
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.library import names
 from hwmodel.specs.device import load_device
 from hwmodel.specs.number_format import NumberFormat, number_format
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard

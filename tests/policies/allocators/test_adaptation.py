@@ -14,10 +14,12 @@ from hwmodel.specs.transformer import load_model
 from policies.requests.requests import Requests, load_trace
 from policies.serving.serving import ServingSpec, serve
 from tests.policies.small import mixed, run
+from tests.rotation import long
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
+DAY = "servegen_deepseek_r1_day.csv.gz"
 TRACES = {
-    "servegen_deepseek_r1_day.csv.gz": (6, 8192),
+    DAY: (6, 8192),
     "azure2023_conv.csv.gz": (4, 2000),
 }
 """Trace -> every how manieth request is taken, and the longest output (tokens)."""
@@ -65,7 +67,7 @@ def row(name: str, policy: str, index: int) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize("name", [DAY, *long(*(name for name in TRACES if name != DAY))])
 class TestOnADriftingTrace:
     def test_adaptive_bounds_move_and_frozen_ones_stand(self, name: str) -> None:
         medians = {
@@ -92,9 +94,8 @@ class TestOnADriftingTrace:
 def test_quartiles_of_a_long_tail_waste_what_the_last_bucket_holds(other: str) -> None:
     """The last quarter of R1's lengths is one bucket up to the longest: evenly parted bounds serve
     more than the paper's, and so do quantiles with more of them in the tail."""
-    name = "servegen_deepseek_r1_day.csv.gz"
-    assert row(name, "adaptive", 0)["bounds"] == [512, 960, 1472, 8192]
-    quartiles, others = served(name, "adaptive"), served(name, other)
+    assert row(DAY, "adaptive", 0)["bounds"] == [512, 960, 1472, 8192]
+    quartiles, others = served(DAY, "adaptive"), served(DAY, other)
     assert others["utilization"] > quartiles["utilization"] + 0.1
     assert others["output_tokens_per_s"] > 1.1 * quartiles["output_tokens_per_s"]
 

@@ -23,7 +23,7 @@ from tests.policies.allocators.plugin import PluginAllocator
 from tests.rotation import LONG
 
 CASES = cases()
-EXAMPLES = 40 if LONG else 12
+EXAMPLES = 40 if LONG else 8
 SOME = Demand(100, 0, Prediction(50.0), output=50)
 
 

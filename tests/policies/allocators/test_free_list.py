@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.allocators.free_list import FREE_LISTS
+from tests.rotation import LONG
 
 
 def test_each_order_by_hand() -> None:
@@ -61,6 +62,7 @@ NEXT: dict[str, Callable[[list[int]], int]] = {
 
 
 @pytest.mark.parametrize("name", FREE_LISTS)
+@settings(max_examples=1000 if LONG else 40)
 @given(data=st.data(), blocks=st.sampled_from([1, 3, 9, 40, 600]))
 def test_equals_a_plain_list(name: str, data: st.DataObject, blocks: int) -> None:
     free = FREE_LISTS[name](blocks)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.allocators.allocator import Demand, Limits
@@ -14,6 +14,7 @@ from policies.allocators.free_list import FREE_LISTS
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.predictors.predictor import Prediction
+from tests.rotation import LONG
 
 SOME = Demand(60, 0, Prediction(20.0))
 
@@ -301,6 +302,7 @@ class Memory:
 
 
 @pytest.mark.parametrize("order", FREE_LISTS)
+@settings(max_examples=1000 if LONG else 40)
 @given(data=st.data(), block=st.sampled_from([1, 4, 16]), recompute=st.booleans())
 def test_nobody_finds_what_others_wrote(
     order: str, data: st.DataObject, block: int, recompute: bool

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hwmodel.description.description import DescriptionError, names
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.library import names
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.memory import measured_steps

@@ -45,7 +45,7 @@ def test_tiles_dealt_in_turn_are_faster_than_slices_of_a_layer() -> None:
     # a layer of 466 MB: 32 engines that each own a slice hit each other's channels and rows
     device = load_device("mlu370-x4", ["derate=1"])
     model = load_model("deepseek-r1-distill-qwen-7b")
-    slice_bytes = -(-model.layer_weight_bytes // 32 // 512) * 512
+    slice_bytes = -(-model.layer_weight_edges[1] // 32 // 512) * 512
     turns, slices = (
         weights_efficiency(
             device, model, FidelitySpec.model_validate({"weight_tile": f"{tile}B"}), simulate_system

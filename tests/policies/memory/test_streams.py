@@ -23,6 +23,7 @@ from policies.memory.step import Efficiency
 from policies.requests.requests import IntArray
 from policies.serving import serving
 from tests.policies.small import LATENT, MODEL, mixed, run
+from tests.rotation import rotated
 
 ENGINES = 7
 SPREADS: tuple[traffic.Spread, ...] = ("slice", "sequence", "split", "head", "head_major")
@@ -110,11 +111,13 @@ def _inside(
         assert ((extents.start + extents.size)[own] <= end[at]).all()
 
 
-@pytest.mark.parametrize(("model", "cards"), [(MODEL, 1), (MODEL, 2), (LATENT, 2)])
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize(
+    ("policy", "shape"), rotated(sorted(POLICIES), [(MODEL, 1), (MODEL, 2), (LATENT, 2)])
+)
 def test_every_step_moves_what_it_must(
-    policy: str, model: TransformerSpec, cards: int, monkeypatch: pytest.MonkeyPatch
+    policy: str, shape: tuple[TransformerSpec, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    model, cards = shape
     watching = Watching()
     monkeypatch.setattr(serving, "memory_model", lambda *_: watching)
     options: dict[str, Any] = {"name": policy}

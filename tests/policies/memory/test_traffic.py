@@ -116,10 +116,10 @@ def test_weights_are_tiles_in_order_at_the_bottom_dealt_in_turn() -> None:
     model = load_model("llama-2-7b")
     for layer in (0, 31):
         extents = traffic.weights(model, layer, 16 << 10)
-        assert extents.start[0] == layer * model.layer_weight_bytes
+        assert extents.start[0] == layer * model.layer_weight_edges[1]
         assert (extents.start[1:] == (extents.start + extents.size)[:-1]).all()
         assert set(extents.size[:-1]) == {16 << 10}
-        assert extents.size.sum() == model.layer_weight_bytes
+        assert extents.size.sum() == model.layer_weight_edges[1]
     assert extents.start[-1] + extents.size[-1] <= model.weight_bytes
     dealt = traffic.deal(extents, 32, "split", 512)
     tile = (dealt.start - extents.start[0]) // (16 << 10)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 import yaml
-from hwmodel.description.description import find
+from hwmodel.description.library import find
 from policies.requests.length_table import LengthTable, PromptClass, Window, fit, main, to_yaml
 from policies.requests.requests import Requests, Trace, load_trace
 from tests.policies.workloads import resolve_workload

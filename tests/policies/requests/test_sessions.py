@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
+from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
-from policies.requests.workload import WorkloadSpec, generate
+from policies.requests.workload import WorkloadSpec
 from tests.policies.workloads import resolve_workload
 
 LAW: dict[str, Any] = {

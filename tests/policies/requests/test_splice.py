@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.description.yaml_reader import override
+from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
-from policies.requests.workload import WorkloadSpec, generate, workload_document
+from policies.requests.workload import WorkloadSpec, workload_document
 from tests.policies.workloads import resolve_workload
 
 HEAD = "kind: workload\nname: {name}\nsummary: a test\n"
@@ -146,9 +148,9 @@ def test_a_mistake_in_a_part_is_answered_in_its_own_file(parts: Path) -> None:
 
 def shared(prefixes: str, rest: str = "", count: int = 4000) -> Requests:
     document = workload_document("constant")
-    document.override(f"prefixes={prefixes}")
+    override(document, f"prefixes={prefixes}")
     if rest:
-        document.override(rest)
+        override(document, rest)
     return generate(document.build(WorkloadSpec), count, 1.0)
 
 
@@ -172,6 +174,6 @@ def test_a_cap_cuts_the_prompt_with_its_prefix() -> None:
 
 def test_a_trace_with_prefixes_takes_no_others(parts: Path) -> None:
     document = workload_document(str(parts / "three.jsonl"))
-    document.override("prefixes={count: 1, tokens: 3}")
+    override(document, "prefixes={count: 1, tokens: 3}")
     with pytest.raises(DescriptionError, match="prefixes of their own"):
         generate(document.build(WorkloadSpec), 10, 1.0)

@@ -12,9 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwmodel.description.description import DescriptionError, load, loads, names
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.library import names
+from hwmodel.description.yaml_reader import load, loads, override
+from policies.requests.request_stream import generate
 from policies.requests.requests import MAX_TOKENS, Requests
-from policies.requests.workload import WorkloadSpec, generate, workload_document
+from policies.requests.workload import WorkloadSpec, workload_document
 from tests.policies.workloads import resolve_workload
 
 CONSTANT = "constant: {prompt_tokens: 512, output_tokens: 128}"
@@ -183,7 +186,7 @@ def test_a_short_trace_repeats_only_when_told_to(tmp_path: Path) -> None:
         "ask for fewer or set repeat: true"
     )
     document = workload_document(str(file))
-    document.override("lengths.repeat=true")
+    override(document, "lengths.repeat=true")
     requests = generate(document.build(WorkloadSpec), 10)
     assert requests.prompt_tokens.tolist() == [10, 20, 30, 40] * 2 + [10, 20]
     lap = 4 + 4 / 3  # its span and its mean gap
@@ -258,7 +261,7 @@ def test_a_mistake_in_a_workload_is_answered_with_place_and_reason(
 
 def test_a_window_the_table_does_not_have_is_refused() -> None:
     document = workload_document("azure-conv")
-    document.override("lengths.window=6")
+    override(document, "lengths.window=6")
     with pytest.raises(DescriptionError, match="no window 6; the table has 0 to 5"):
         document.build(WorkloadSpec)
 
@@ -267,7 +270,7 @@ def test_a_frozen_window_replaces_the_drift() -> None:
     document = workload_document("r1-reasoning")
     means = []
     for window in (5, 10):
-        document.override(f"lengths.window={window}")
+        override(document, f"lengths.window={window}")
         frozen = generate(document.build(WorkloadSpec), 4000, 1.0)
         halves = frozen.output_tokens[:2000].mean(), frozen.output_tokens[2000:].mean()
         assert halves[0] == pytest.approx(halves[1], rel=0.15)
@@ -277,7 +280,7 @@ def test_a_frozen_window_replaces_the_drift() -> None:
 
 def drifting(drift: str, seed: int | tuple[int, ...] = 1, stretch: int = 0) -> Requests:
     document = workload_document("r1-reasoning")
-    document.override(f"lengths.drift={drift}")
+    override(document, f"lengths.drift={drift}")
     return generate(document.build(WorkloadSpec), 4000, 1.0, seed, stretch)
 
 
@@ -315,12 +318,12 @@ def test_drift_where_there_is_none_is_refused() -> None:
     ):
         document = workload_document("r1-reasoning")
         for assignment in f"drift={drift}".replace(": ", "=").split(", "):
-            document.override(f"lengths.{assignment}")
+            override(document, f"lengths.{assignment}")
         with pytest.raises(DescriptionError, match=words):
             document.build(WorkloadSpec)
     document = workload_document("r1-reasoning")
-    document.override("lengths.drift=clock")
-    document.override("arrivals={process: closed, clients: 4}")
+    override(document, "lengths.drift=clock")
+    override(document, "arrivals={process: closed, clients: 4}")
     with pytest.raises(DescriptionError, match="clock needs times of arrival; closed has none"):
         generate(document.build(WorkloadSpec), 10)
 
@@ -350,7 +353,7 @@ def test_shipped_workloads_say_what_kind_they_are() -> None:
 
 def test_a_value_of_neither_kind_is_placed_at_its_key() -> None:
     document = workload_document("constant")
-    document.override("arrivals={process: closed, clients: 4, think_s: soon}")
+    override(document, "arrivals={process: closed, clients: 4, think_s: soon}")
     with pytest.raises(DescriptionError) as error:
         document.build(WorkloadSpec)
     lines = str(error.value).splitlines()

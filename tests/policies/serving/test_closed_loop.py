@@ -11,8 +11,9 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.registry import POLICIES
+from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
-from policies.requests.workload import WorkloadSpec, generate
+from policies.requests.workload import WorkloadSpec
 from policies.serving.recorder import RequestLog
 from policies.serving.serving import serve
 from tests.policies.small import MODEL, device, mixed, run, spec

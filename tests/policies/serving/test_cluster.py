@@ -16,10 +16,11 @@ from policies.serving.recorder import Recorder
 from policies.serving.serving import build_replica, serve
 from tests.policies.allocators.contract import cases
 from tests.policies.small import MODEL, FakeMemory, device, mixed, requests, run, spec
-from tests.rotation import shared
+from tests.rotation import LONG, shared
 
 CASES = cases()
 STREAM = mixed(240)
+FEW = STREAM if LONG else STREAM[:120]
 ODMA = {"name": "odma", "refresh": 40, "window": 80}
 
 
@@ -76,14 +77,14 @@ def test_everybody_is_served_once_by_every_policy(options: Any) -> None:
         **node(3, placement="pressure"), "policy": options,
         "predictor": {"kind": "lognormal", "sigma": 0.5},
     }  # fmt: skip
-    result = run(4096, STREAM, **changes)
+    result = run(4096, FEW, **changes)
     metrics = result.metrics
-    assert metrics["finished"] == sum(c["requests"] for c in metrics["node"]["cards"]) == 240
+    assert metrics["finished"] == sum(c["requests"] for c in metrics["node"]["cards"]) == len(FEW)
     made = sum(card["output_tokens"] for card in metrics["node"]["cards"])
-    assert made == STREAM.output_tokens.sum()
-    assert (result.first_token_s > STREAM.arrival_s).all()
+    assert made == FEW.output_tokens.sum()
+    assert (result.first_token_s > FEW.arrival_s).all()
     assert sum(metrics["phase_share"].values()) == pytest.approx(1)
-    assert run(4096, STREAM, **changes).metrics == metrics
+    assert run(4096, FEW, **changes).metrics == metrics
 
 
 def test_cards_with_the_same_requests_are_so_many_times_one_card() -> None:
@@ -163,20 +164,20 @@ def test_memory_of_all_cards_is_empty_in_the_end(options: Any) -> None:
     served = spec(
         policy=options, predictor={"kind": "lognormal", "sigma": 0.6}, **node(3)
     )  # fmt: skip
-    predicted = predict(served.predictor, STREAM.output_tokens, 1)
-    metrics = Metrics(STREAM, STREAM.output_tokens, 0)
+    predicted = predict(served.predictor, FEW.output_tokens, 1)
+    metrics = Metrics(FEW, FEW.output_tokens, 0)
     replicas = [
-        build_replica(device(4096), MODEL, served, STREAM, predicted, metrics, card)
+        build_replica(device(4096), MODEL, served, FEW, predicted, metrics, card)
         for card in range(3)
     ]
     allocators = [replica.engine.allocator for replica in replicas]
     empty = [allocator.free_slots for allocator in allocators]
-    manager = Manager(served.cluster, STREAM, predicted.length)
-    Node(replicas, manager).serve(np.arange(240), STREAM.arrival_s)
+    manager = Manager(served.cluster, FEW, predicted.length)
+    Node(replicas, manager).serve(np.arange(len(FEW)), FEW.arrival_s)
     assert [allocator.free_slots for allocator in allocators] == empty
     assert not any(allocator.reserved_total for allocator in allocators)
     assert not any(allocator.resident.any() for allocator in allocators)
-    assert metrics.ended == 240 and (manager.card_of >= 0).all()
+    assert metrics.ended == len(FEW) and (manager.card_of >= 0).all()
 
 
 def test_a_card_that_is_done_is_idle_until_the_last_one_is() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError, names
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.library import names
 from policies.requests.request_log import read_request_log
 from policies.serving.measured_server import Server, Skipped, compare_server, load_server
 from policies.serving.server_timeseries import read_timeseries, running_and_waiting

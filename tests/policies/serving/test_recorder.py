@@ -18,9 +18,11 @@ from policies.serving.recorder import Recorders, RequestLog, StepLog
 from policies.serving.serving import ServingResult, serve
 from tests.policies.allocators.contract import cases
 from tests.policies.small import MODEL, device, mixed, run, spec
+from tests.rotation import LONG, shared
 
 CASES = cases()
 STREAM = mixed(200)
+FEW = STREAM if LONG else STREAM[:120]
 CHANGES: dict[str, Any] = {
     "policy": {
         "name": "odma",
@@ -58,11 +60,11 @@ def record(folder: Path, slots: int, stream: Requests, **changes: Any) -> Servin
     return serve(device(slots), MODEL, spec(**changes), stream, seed=1, recorder=Recorders(writers))
 
 
-@pytest.mark.parametrize("options", [c[1] for c in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize("options", shared(c[1] for c in CASES), ids=[c[0] for c in CASES])
 def test_recording_changes_no_figure(tmp_path: Path, options: Any) -> None:
     changes = {**CHANGES, "policy": options}
-    recorded = record(tmp_path, 4096, STREAM, **changes)
-    assert recorded.metrics == run(4096, STREAM, **changes).metrics
+    recorded = record(tmp_path, 4096, FEW, **changes)
+    assert recorded.metrics == run(4096, FEW, **changes).metrics
 
 
 @pytest.mark.parametrize("changes", [CHANGES, SWAPPING, {"engine": {"max_num_seqs": 30}}])

@@ -13,7 +13,7 @@ from policies.allocators.capabilities import OnDemand
 from policies.allocators.registry import POLICIES
 from tests.policies.allocators.contract import cases
 from tests.policies.small import MODEL, FakeMemory, mixed, requests, run
-from tests.rotation import shared
+from tests.rotation import LONG, shared
 
 STREAM = mixed(400)
 CASES = cases()
@@ -42,7 +42,7 @@ class TestEveryPolicy:
             "engine": {"max_model_len": 1024, "max_num_seqs": 20, "max_num_batched_tokens": 256},
             "warmup_requests": 50,
         }
-        half = STREAM[:200]
+        half = STREAM[: 200 if LONG else 120]
         fast = run(4096, half, **changes)
         slow = run(4096, half, **changes, advance_together=False)
         assert (fast.finish_s == slow.finish_s).all()
@@ -76,7 +76,7 @@ class TestEveryPolicy:
             "policy": options, "memory": SAMPLED, "engine": {"max_model_len": 1024},
             "simulate": FakeMemory(),
         }  # fmt: skip
-        few = STREAM[:120]
+        few = STREAM[: 120 if LONG else 80]
         fast = run(4096, few, **changes)
         slow = run(4096, few, **changes, advance_together=False)
         assert flat(plain(fast.metrics)) == pytest.approx(flat(plain(slow.metrics)), rel=1e-12)

@@ -10,8 +10,8 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.registry import POLICIES
+from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
-from policies.requests.workload import generate
 from tests.policies.requests.test_sessions import OPENINGS, spec
 from tests.policies.small import MODEL, run
 from tests.policies.small import spec as serving

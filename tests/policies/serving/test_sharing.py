@@ -12,6 +12,7 @@ from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
 from tests.policies.allocators.contract import cases
 from tests.policies.small import MODEL, mixed, requests, run
+from tests.rotation import LONG, shared
 
 CASES = cases()
 
@@ -59,9 +60,9 @@ def test_a_whole_prompt_is_not_copied() -> None:
     assert run(1024, sampled(requests([0.0], 32, 3), 4)).metrics["copied_tokens"] == 0
 
 
-@pytest.mark.parametrize("options", [c[1] for c in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize("options", shared((c[1] for c in CASES), 1), ids=[c[0] for c in CASES])
 def test_samples_are_served_by_every_policy(options: Any) -> None:
-    stream = sampled(mixed(120), 3)
+    stream = sampled(mixed(120 if LONG else 80), 3)
     changes = {"policy": options, "engine": {"max_model_len": 1024}}
     result = run(8192, stream, **changes)
     made = result.metrics["makespan_output_tokens_per_s"] * result.metrics["makespan_s"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sweeps
-from hwmodel.description.description import load
+from hwmodel.description.yaml_reader import load
 from sweeps import DescriptionError, bandwidth, compare, report, run, study
 from sweeps.cli.result import Result
 from tests.sweeps.cli.test_command_line import bankwise, refusal

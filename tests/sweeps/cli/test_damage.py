@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwmodel.description.description import LIBRARY, DescriptionError
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.library import LIBRARY
 from hwmodel.specs.device import load_device
 from sweeps.cli.inspection import inspect
 

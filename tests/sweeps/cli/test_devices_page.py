@@ -51,7 +51,7 @@ def test_its_bandwidth_is_what_the_page_says(folder: Path) -> None:
 
 def test_quickstart_answers_for_it(folder: Path) -> None:
     settings = {
-        "device": "orin.yaml", "requests": 40, "warmup_requests": 40, "replications": 2,
+        "device": "orin.yaml", "requests": 15, "warmup_requests": 15, "replications": 2,
         "fidelity": "analytic",
     }  # fmt: skip
     words = [word for path, value in settings.items() for word in ("--set", f"{path}={value}")]

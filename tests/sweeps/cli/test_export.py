@@ -63,7 +63,7 @@ def test_weights_go_round_the_channels_and_times_may_be_left_out(tmp_path: Path)
         "1",
     )
     done = found("export", *ONE, *asked, "--out", tmp_path / "w")
-    weights = load_model("llama-2-7b").layer_weight_bytes
+    weights = load_model("llama-2-7b").layer_weight_edges[1]
     assert done["bytes"] == pytest.approx(weights / 24, rel=1e-3) and done["writes"] == 0
     lines = (tmp_path / "w").read_text().splitlines()
     assert {line.split(",")[3] for line in lines} == {"0"}

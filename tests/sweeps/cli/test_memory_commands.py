@@ -156,9 +156,9 @@ def test_an_unknown_pattern_gets_the_nearest(tmp_path: Path) -> None:
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """RACM curves and closed forms over few bytes."""
     monkeypatch.setattr("hwmodel.measure.racm.CHANNEL_BYTES", 1 << 16)
-    monkeypatch.setattr("hwmodel.measure.racm.DEVICE_BYTES", 1 << 18)
-    monkeypatch.setattr("hwmodel.measure.racm.LEAST_NS", 500.0)
-    monkeypatch.setattr("hwmodel.measure.racm.WARMUP_NS", 500.0)
+    monkeypatch.setattr("hwmodel.measure.racm.DEVICE_BYTES", 1 << 16)
+    monkeypatch.setattr("hwmodel.measure.racm.LEAST_NS", 200.0)
+    monkeypatch.setattr("hwmodel.measure.racm.WARMUP_NS", 200.0)
     monkeypatch.setattr("hwmodel.measure.racm.LARGEST_EXTENT", 32 << 10)
     monkeypatch.setattr("hwmodel.measure.tightness.BYTES", 1 << 16)
 

@@ -32,7 +32,8 @@ def validators() -> dict[str, Draft202012Validator]:
 
 
 def read(file: str) -> dict[str, Any]:
-    data: dict[str, Any] = yaml.safe_load((ROOT / file).read_text())
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    data: dict[str, Any] = yaml.load((ROOT / file).read_text(), loader)
     return data
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hwmodel.description.description import names
+from hwmodel.description.library import names
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 from tests.sweeps.studies.studies import TINY
 

@@ -1,5 +1,6 @@
 """Cases of a sweep: a device with what it holds, crossed with the axes, compared side by side."""
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from sweeps.experiments.sweep import load_sweep
 from sweeps.experiments.sweep_run import run_sweep
+from sweeps.render import labels
 from sweeps.render.chart import Axis, Lines, Series
 from sweeps.render.drawing import figure
 from sweeps.reports.cases import outcomes, section
@@ -85,3 +87,20 @@ def test_points_that_lie_together_share_a_label() -> None:
     chart = Lines("t", Axis("x", "log"), Axis("y", "log"), [points], form="points")
     assert [name for *_, name in chart.labels()] == ["c", "b, a"]
     assert '<span class="label"' in figure(chart, "f") and chart.columns()[-1] == "name"
+
+
+def test_names_touch_neither_one_another_nor_a_point() -> None:
+    """As many near one another as the library has; one at the right edge stands to the left."""
+    x, y = [0.20, 0.215, 0.99, 0.45, 0.48], [0.5, 0.5, 0.5, 0.65, 0.63]
+    texts = ["l4", "mlu370-x4", "m3-ultra", "a100-80gb, h100-pcie", "rtx-pro-6000"]
+    names = list(zip(x, y, texts, strict=True))
+    dots = list(zip(x, y, strict=True))
+    chosen = labels.sides(names, dots)
+    assert chosen[1:3] == ["label", "label left"]
+    found = [
+        labels.boxes(labels.WIDE * a, labels.HIGH * b, len(text))[side]
+        for (a, b, text), side in zip(names, chosen, strict=True)
+    ]
+    points = [labels.Box(labels.WIDE * a, labels.HIGH * b, 0.5, 0.5) for a, b in dots]
+    assert not any(one.shared(other) for one, other in combinations(found, 2))
+    assert not any(box.shared(point) for box in found for point in points)

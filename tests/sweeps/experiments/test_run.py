@@ -91,12 +91,15 @@ def test_workers_do_not_change_results(whole: Path, tmp_path: Path) -> None:
 
 
 @each_number_of_jobs
-def test_kill_9_keeps_what_was_finished(jobs: str, whole: Path, tmp_path: Path) -> None:
+def test_kill_9_keeps_what_was_finished_and_ends_the_workers(
+    jobs: str, whole: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "run"
     process = start(out, "--jobs", jobs)
     wait_for_results(process, out, 5)
     process.kill()
     process.communicate()
+    wait_for_the_end_of_all(process)
     kept = len(results(out))
     assert 5 <= kept < 2 * EACH
     with (out / "results.jsonl").open("a") as file:
@@ -107,12 +110,7 @@ def test_kill_9_keeps_what_was_finished(jobs: str, whole: Path, tmp_path: Path) 
     same(out, whole)
 
 
-def test_workers_do_not_outlive_a_killed_run(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    process = start(out, "--jobs", "2")
-    wait_for_results(process, out, 2)
-    process.kill()
-    process.communicate()
+def wait_for_the_end_of_all(process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + 30
     while True:
         try:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hwmodel.description.description import DescriptionError, names
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.library import names
 from sweeps.experiments.answer import AnswerSpec
 from sweeps.experiments.break_even import BreakEvenSpec
 from sweeps.experiments.capacity import rivals, wanted

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodel.description.description import DescriptionError, loads
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.yaml_reader import loads
 from sweeps.results.store import (
     RESULTS,
     RunDirectory,

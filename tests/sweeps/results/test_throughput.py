@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def test_policies_are_compared_on_the_same_work() -> None:
     from hwmodel.specs.device import load_device
-    from policies.requests.workload import generate
+    from policies.requests.request_stream import generate
     from policies.serving.serving import ServingSpec, load_model, serve
     from tests.policies.workloads import resolve_workload
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodel.description.description import DescriptionError, loads
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.yaml_reader import loads
 from policies.allocators.odma import OdmaOptions
 from sweeps.studies.space import (
     LEAST,

@@ -45,6 +45,7 @@ def test_trials_are_those_of_the_pool(cluster: Any, tmp_path: Path) -> None:
     assert results(tmp_path / "cluster") == results(tmp_path / "pool")
 
 
+@pytest.mark.long
 def test_a_worker_killed_in_mid_trial_changes_nothing(cluster: Any, tmp_path: Path) -> None:
     """Kill a real worker process while the study runs on it; its trials go to another."""
     run(tiny(), tmp_path / "pool")

@@ -1,0 +1,169 @@
+"""`bankwise bandwidth --estimate` (extents anywhere, by a closed form), `--plausible` (least to
+most over plausible variants) and `--refresh`: as JSON and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.units import parse_quantity
+from hwmodel.measure.bandwidth import measure_patterns
+from hwmodel.measure.estimate import MEDIAN_ERROR, NINE_IN_TEN, WORST_ERROR, estimate
+from hwmodel.measure.refresh_cost import Choice, Cost
+from hwmodel.specs.device import Device, load_device, load_variants
+from sweeps.experiments.variant import AS_DESCRIBED
+from sweeps.render.screen import print_table
+from sweeps.reports.random_access_phrases import size_text
+from sweeps.results.version import version
+
+_SIZES = [64 << i for i in range(16)]
+"""64 B to 2 MiB."""
+
+
+def estimated(device: Device, extent: str | None) -> dict[str, Any]:
+    """The estimate of one extent, or of powers of two. Raises DescriptionError for an extent that
+    is no size, and for a device whose memory is given."""
+    try:
+        sizes = _SIZES if extent is None else [int(parse_quantity(extent, "size"))]
+        if not 0 < sizes[0] <= device.capacity_bytes:
+            raise ValueError(f"expected up to the memory's {device.capacity_bytes} B; got {extent}")
+    except ValueError as error:
+        raise DescriptionError(str(error), "--extent") from None
+    rows = []
+    for size in sizes:
+        found = estimate(device, size)
+        rows.append({
+            "extent_bytes": size, "bandwidth_gbps": found.gbps,
+            "delivered_gbps": found.gbps * device.derate, "utilization": found.efficiency,
+            "binding": found.binding, "limits_gbps": found.limits_gbps,
+        })  # fmt: skip
+    errors = {"median": MEDIAN_ERROR, "nine_in_ten": NINE_IN_TEN, "worst": WORST_ERROR}
+    return {
+        "device": device.name, "digest": device.digest, "peak_gbps": device.peak_gbps,
+        "relative_error": errors, "extents": rows,
+    }  # fmt: skip
+
+
+def show_estimates(found: dict[str, Any]) -> None:
+    """A line an extent, then the error."""
+    print(f"{found['device']}: reads of extents that lie anywhere, by a closed form\n")
+    rows = [
+        [
+            size_text(row["extent_bytes"]), f"{row['bandwidth_gbps']:,.1f}",
+            f"{row['delivered_gbps']:,.1f}", f"{row['utilization']:.1%}", row["binding"],
+        ]
+        for row in found["extents"]
+    ]  # fmt: skip
+    print_table(["extent", "GB/s", "delivered", "of peak", "least limit"], rows, "<>>><")
+    error = found["relative_error"]
+    print(
+        f"\nOff by {error['median']:.0%} in the median, {error['nine_in_ten']:.0%} in nine of ten, "
+        f"{error['worst']:.0%} at worst, against simulations held out of its fit (docs/atlas.md)."
+    )
+
+
+def ranges(name: str, overrides: list[str], patterns: Iterable[str]) -> dict[str, Any]:
+    """GB/s that reach the engines in each pattern, as described and of every variant. Raises
+    DescriptionError where the device lists no variant."""
+    device, asked = load_device(name, overrides), list(patterns)
+    variants = load_variants(name, overrides)
+    if not device.plausible:
+        raise DescriptionError(
+            f"{device.name} lists no plausible variants; docs/devices.md shows how to list them",
+            "--plausible",
+        )
+    every = {AS_DESCRIBED: device, **variants.devices}
+    found = {variant: measure_patterns(each, asked) for variant, each in every.items()}
+    rows = []
+    for items in zip(*found.values(), strict=True):
+        gbps = {
+            name: item.get("delivered_gbps", item["bandwidth_gbps"])
+            for name, item in zip(found, items, strict=True)
+        }
+        least, most = min(gbps, key=gbps.__getitem__), max(gbps, key=gbps.__getitem__)
+        rows.append({
+            "pattern": items[0]["pattern"], "gbps": gbps,
+            "least": {"variant": least, "gbps": gbps[least]},
+            "most": {"variant": most, "gbps": gbps[most]},
+        })  # fmt: skip
+    varied = {
+        name: {"set": device.plausible[name].set, "why": device.plausible[name].why}
+        for name in variants.devices
+    }
+    return {
+        "device": device.name, "digest": device.digest, "peak_gbps": device.peak_gbps,
+        "variants": varied, "left_out": variants.left_out, "patterns": rows,
+    }  # fmt: skip
+
+
+def show_ranges(found: dict[str, Any]) -> None:
+    """A line a pattern."""
+    count = len(found["variants"])
+    print(f"{found['device']}: GB/s delivered as described, and over {count} plausible variants\n")
+    rows = [
+        [
+            row["pattern"],
+            f"{row['gbps'][AS_DESCRIBED]:,.2f}",
+            *(cell for end in ("least", "most")
+              for cell in (f"{row[end]['gbps']:,.2f}", row[end]["variant"])),
+        ]
+        for row in found["patterns"]
+    ]  # fmt: skip
+    print_table(["pattern", AS_DESCRIBED, "least", "with", "most", "with"], rows, "<>><><")
+    for name, why in found["left_out"].items():
+        print(f"left out: {name}, {why}")
+
+
+def refresh_costs(device: Device, found: list[Cost]) -> dict[str, Any]:
+    """The table as JSON."""
+    rows = [asdict(cost) | asdict(cost.choice) for cost in found]
+    for row in rows:
+        del row["choice"]
+    return {"device": device.name, "version": version(), "rows": rows}
+
+
+def show_refresh(device: Device, found: list[Cost]) -> None:
+    """A line a choice, a column a pattern; then what per-bank refresh gains or loses, and why."""
+    patterns = list(dict.fromkeys(cost.pattern for cost in found))
+    by = {(cost.choice, cost.pattern): cost for cost in found}
+    print(f"{device.memory.name}, one channel, reads: share of the bandwidth without refresh\n")
+    rows = []
+    for choice in dict.fromkeys(cost.choice for cost in found):
+        costs = [by[choice, pattern] for pattern in patterns]
+        shares = [
+            f"{cost.gbps:.2f} GB/s" if choice.refresh == "none" else f"{cost.relative:.1%}"
+            for cost in costs
+        ]
+        order = choice.order.replace("_", " ") if choice.refresh == "per_bank" else ""
+        postpone = "" if choice.refresh == "none" else str(choice.postpone)
+        name = [choice.refresh.replace("_", " "), order, postpone]
+        rows.append([*name, *shares, f"{costs[0].refreshing:.1%}"])
+    print_table(["refresh", "order", "postpone", *patterns, "bank refreshing"], rows, "<<>")
+    for line in _why(by, patterns):
+        print(f"\n{line}")
+
+
+def _why(by: dict[tuple[Choice, str], Cost], patterns: list[str]) -> list[str]:
+    """Sentences: for each pattern, the best of each policy and what made the difference."""
+    lines = []
+    for pattern in patterns:
+        best: dict[str, Cost] = {}
+        for (choice, of), cost in by.items():
+            kept = best.get(choice.refresh)
+            if of == pattern and (kept is None or cost.gbps > kept.gbps):
+                best[choice.refresh] = cost
+        if not {"all_bank", "per_bank"} <= set(best):
+            continue
+        every, single = best["all_bank"], best["per_bank"]
+        gain = single.gbps / every.gbps - 1
+        verb = "wins" if gain > 0.001 else "loses" if gain < -0.001 else "makes no difference"
+        lines.append(
+            f"{pattern}: per-bank {verb} ({gain:+.1%}). All-bank stops the rank for"
+            f" {every.refreshing:.1%} of the time and reopens"
+            f" {every.conflicts_per_refresh:.1f} rows a refresh; per-bank keeps each bank busy"
+            f" for {single.refreshing:.1%} and reopens"
+            f" {single.conflicts_per_refresh:.1f}."
+        )
+    return lines
