@@ -2,7 +2,7 @@
 
 `BANKWISE_EXAMPLES` sets the number of generated cases, `BANKWISE_LONG_RUN` the requests of the runs
 that the auditor reads; `HYPOTHESIS_PROFILE=long` (`make test-long`) raises both: the auditor then
-reads over 30 million commands, of every memory, pattern and controller.
+reads millions of commands, of every memory, pattern and controller.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, spec
 from tests.hwmodel.one_channel import simulate_channel
 from tests.rotation import LONG, rotated
 
-EXAMPLES = int(os.environ.get("BANKWISE_EXAMPLES", "10000" if LONG else "100"))
-LONG_RUN = int(os.environ.get("BANKWISE_LONG_RUN", "400000" if LONG else "4000"))
+EXAMPLES = int(os.environ.get("BANKWISE_EXAMPLES", "2000" if LONG else "100"))
+LONG_RUN = int(os.environ.get("BANKWISE_LONG_RUN", "100000" if LONG else "4000"))
 
 
 def run_kernel(case: Case) -> Any:
