@@ -59,10 +59,10 @@ def test_the_nearest_memory_runs_at_the_rate(
 
 def test_what_has_no_timings_is_given(tmp_path: Path) -> None:
     given: dict[str, Any] = {**NX, "width": 192, "engines": 8, "flops": {"fp16": "121TFLOPS"}}
-    new = {"memory": "gddr6", "rate": "12.5Gb/s", "capacity": "24GiB", "link": "16GB/s"}
+    new = {"memory": "gddr6x", "rate": "12.5Gb/s", "capacity": "24GiB", "link": "16GB/s"}
     done = sweeps.new_device("l4", **{**given, **new}, out=tmp_path)
     assert done.device.given is not None and done.device.peak_gbps == 300.0
-    assert done.notes[0].startswith("memory given, not simulated: no gddr6 near 12,500 MT/s ships")
+    assert done.notes[0].startswith("memory given, not simulated: no gddr6x near 12,500 MT/s ships")
     assert done.device.assumed["given.efficiency"] == "0.8"
 
 
