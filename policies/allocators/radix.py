@@ -74,6 +74,9 @@ class RadixAllocator(PagedAllocator):
         self._nodes: dict[int, Node] = {}
         self._left: dict[int, Node] = {}
         """The leaf of what a request has left in the tree, until it has ended."""
+        self._pages = self._extents = self._alone = 0
+        """Full pages of the prompts of requests that have left, the runs of neighbouring pages
+        among them, and the runs of one page."""
 
     @property
     def loses_ends_first(self) -> bool:
@@ -97,6 +100,7 @@ class RadixAllocator(PagedAllocator):
                 last = self._tree.add(last, key, held[last.end : full])
             self._left[request] = last
         self._list.push(np.concatenate((freed, held[max(full, node.end) :])))
+        self._count_extents(held[: demand.prompt // self.block])
         for row in others:
             self._list.push(self._tables.blocks(row)[demand.prompt // self.block :])
         for row in (first, *others):
@@ -112,6 +116,22 @@ class RadixAllocator(PagedAllocator):
         super().finished(request, prompt, output)
         if (node := self._left.pop(request, None)) is not None:
             self._tree.touch(node)
+
+    def report(self) -> dict[str, float]:
+        """As `PagedAllocator.report`; of the prompts of all requests (full pages) the mean extent
+        in tokens, and the share of the pages that are an extent each."""
+        if not self._pages:
+            return super().report()
+        return super().report() | {
+            "prompt_extent_tokens": self.block * self._pages / self._extents,
+            "prompt_single_page_share": self._alone / self._pages,
+        }
+
+    def _count_extents(self, pages: IntArray) -> None:
+        begins = np.flatnonzero(np.diff(pages, prepend=-2) != 1)
+        self._pages += len(pages)
+        self._extents += len(begins)
+        self._alone += int((np.diff(begins, append=len(pages)) == 1).sum())
 
     def _found(self, request: int, limit: int, demand: Demand | None) -> IntArray:
         demand = demand or self._demands.get(request)
