@@ -89,17 +89,14 @@ class RadixAllocator(PagedAllocator):
         known = int(self._tables.tokens[first]) - int(self.stored[request]) + tokens
         known = min(known, demand.prompt) if others else known
         full = known // self.block if self.options.prefix_caching else 0
-        held, freed = self._tables.blocks(first), NO_PAGES
-        if full > node.end:
-            key = self._key(request, demand)
-            path = self._tree.descend(key, full, node)
-            last = path[-1] if path else node
-            freed = held[node.end : last.end]
-            if full > last.end:
-                self._list.leave(held[last.end : full])
-                last = self._tree.add(last, key, held[last.end : full])
-            self._left[request] = last
-        self._list.push(np.concatenate((freed, held[max(full, node.end) :])))
+        held, key = self._tables.blocks(first), self._key(request, demand)
+        last = [node, *self._tree.descend(key, full, node)][-1]
+        there = held[node.end : last.end]
+        if full > last.end:
+            self._list.leave(held[last.end : full])
+            last = self._tree.add(last, key, held[last.end : full])
+        self._left[request] = last
+        self._list.push(np.concatenate((there, held[last.end :])))
         self._count_extents(held[: demand.prompt // self.block])
         for row in others:
             self._list.push(self._tables.blocks(row)[demand.prompt // self.block :])
@@ -140,7 +137,8 @@ class RadixAllocator(PagedAllocator):
         return self._tree.find(self._key(request, demand), limit // self.block)
 
     def _hold(self, request: int, found: IntArray) -> None:
-        self._lock(request, self._tree.descend(self._key_of(request), len(found)))
+        key = self._key(request, self._demands[request])
+        self._lock(request, self._tree.descend(key, len(found)))
         row = int(self._first_row[request])
         self._tables.append(row, found)
         self._tables.tokens[row] = self.stored[request] = len(found) * self.block
@@ -179,21 +177,16 @@ class RadixAllocator(PagedAllocator):
         self._nodes[request] = path[-1]
         self._tree.touch(path[-1])
 
-    def _key_of(self, request: int) -> Key:
-        return self._key(request, self._demands[request])
-
     def _key(self, request: int, demand: Demand) -> Key:
         """Whose text a request is: of the prefixes that it begins with, of a prompt that samples
         have in common, of its session, or its own."""
-        ends = [(("prefix", key), tokens) for key, tokens in demand.above]
+        shared = [(("prefix", key), tokens) for key, tokens in demand.above]
         if demand.prefix_id >= 0:
-            ends.append((("prefix", demand.prefix_id), demand.prefix_tokens))
+            shared.append((("prefix", demand.prefix_id), demand.prefix_tokens))
         if demand.parent >= 0:
-            ends.append((("prompt", demand.parent), demand.prompt))
-        session = demand.session >= 0
-        own = ("session", demand.session) if session else ("own", request)
-        ends = [(owner, min(end, demand.prompt)) for owner, end in ends]
-        return (*ends, (own, NO_END))
+            shared.append((("prompt", demand.parent), demand.prompt))
+        own = ("session", demand.session) if demand.session >= 0 else ("own", request)
+        return (*((owner, min(end, demand.prompt)) for owner, end in shared), (own, NO_END))
 
 
 class _Pool(FreeList):
