@@ -4,7 +4,8 @@ et al. 2024; `mem_cache/allocator/token.py`, `paged.py`, `radix_cache.py`, `comm
 A request finds the longest prefix in the tree, page by page, and locks it. What its prefill stores
 goes into the tree, what it has generated when it ends; of pages whose text is there already its own
 are freed. Free pages come from the head of the free list, of a decode step one for each request in
-turn; when the list is empty, unlocked leaves are evicted whole and freed in token order.
+turn. When the list is empty, leaves without locks are evicted whole, by last access, and freed in
+token order.
 
 A request that is preempted (SGLang: retracted) frees what it generated, here as the first leaf to
 be evicted. Assumed: what is stored in a step is found by the next admission of that step (SGLang
@@ -27,7 +28,7 @@ from policies.allocators.allocator import Demand, Limits, PolicyOptions
 from policies.allocators.free_list import FreeList, Queue, SplitQueue, Staged
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
-from policies.allocators.radix_tree import NO_PAGES, Eviction, Key, Node, RadixTree
+from policies.allocators.radix_tree import NO_PAGES, Key, Node, RadixTree
 from policies.requests.requests import IntArray
 
 NO_END = 1 << 62
@@ -45,8 +46,6 @@ class RadixOptions(PolicyOptions):
     (`stack`: with larger ones, the pages freed together in token order), or aside until the rest is
     used up, and then all are sorted (`staged`: `need_sort`, with prefill and decode disaggregated).
     """
-    eviction: Eviction = "lru"
-    """Leaf to evict: the one found longest ago, or the oldest (SGLang has four more)."""
     prefix_caching: bool = True
     """False: no tree; pages are free when their request leaves (`disable_radix_cache`)."""
 
@@ -66,7 +65,7 @@ class RadixAllocator(PagedAllocator):
     ) -> None:
         super().__init__(layout, requests, limits, PagedOptions(block=options.page))
         self.options = options
-        self._tree = RadixTree(options.page, options.eviction)
+        self._tree = RadixTree(options.page)
         kind = options.free_list
         if kind == "by_page":
             kind = "queue" if options.page == 1 else "stack"

@@ -1,39 +1,38 @@
 """A radix tree of the texts that pages hold (Zheng et al. 2024; SGLang: `radix_cache.py`).
 
 An edge holds a run of pages and is split at any page boundary. Nodes on the way to what a request
-holds are locked; leaves without locks are evicted whole, by last access or by age. There are no
-tokens here: a `Key` says whose text lies at each position.
+holds are locked; leaves without locks are evicted whole, the one found longest ago first. There are
+no tokens here: a `Key` says whose text lies at each position.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from operator import itemgetter
 
 import numpy as np
 
 from policies.requests.requests import IntArray
 
 Key = tuple[tuple[Hashable, int], ...]
-"""Owners of a text's parts and where these end, in tokens, ascending. Two texts are alike up to the
-first position where their owners differ."""
-Eviction = Literal["lru", "fifo"]
+"""Owners of a text's parts, each other than the one before, and where these end, in tokens. Two
+texts are alike up to the first position where their owners differ."""
 NO_PAGES = np.zeros(0, np.int64)
 
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """Pages `start` and following of the text `key`; `access`, `born`: when it was last found and
-    when it was made, 0 for a text that nothing has asked for yet."""
+    """Pages `start` and following of the text `key`; `access`: when it was asked for last, 0: never
+    yet."""
 
     key: Key
     start: int
     pages: IntArray
     parent: Node | None
     access: int = 0
-    born: int = 0
     locks: int = 0
     children: dict[Key, Node] = field(default_factory=dict)
 
@@ -42,22 +41,16 @@ class Node:
         return self.start + len(self.pages)
 
 
-ORDERS: dict[str, Callable[[Node], int]] = {
-    "lru": lambda node: node.access, "fifo": lambda node: node.born
-}  # fmt: skip
-
-
 class RadixTree:
     """`page`: tokens in a page."""
 
-    def __init__(self, page: int, eviction: Eviction) -> None:
+    def __init__(self, page: int) -> None:
         self.page = page
         self.root = Node((), 0, NO_PAGES, None)
-        self._order = ORDERS[eviction]
         self._now = 0
         self._made = 0
         self._leaves: list[tuple[int, int, Node]] = []
-        """A heap of leaves by order; entries whose node has changed since are skipped."""
+        """A heap of leaves by access; entries whose node has changed since are skipped."""
 
     def find(self, key: Key, end: int, below: Node | None = None) -> IntArray:
         """Pages that hold the text up to page `end`, as far as there are any: from the beginning,
@@ -103,16 +96,15 @@ class RadixTree:
         last: Node | None = node
         while last is not None:
             last.access = self._now
-            last.born = last.born or self._now
             last = last.parent
         self._offer(node)
 
     def evict(self) -> IntArray:
-        """Drop the first leaf in order that is not locked; its pages. There must be one."""
-        while True:
-            order, _, node = heapq.heappop(self._leaves)
-            if order == self._order(node) and self._evictable(node):
-                break
+        """Drop the leaf without locks that was asked for longest ago; its pages. There must be
+        one."""
+        access, node = -1, self.root
+        while access != node.access or not self._evictable(node):
+            access, _, node = heapq.heappop(self._leaves)
         parent = node.parent
         assert parent is not None
         del parent.children[self._first(node.key, node.start)]
@@ -138,17 +130,10 @@ class RadixTree:
         """The first `count` pages of a node become its parent, which is returned."""
         self._now += 1
         node.access = self._now
-        upper = Node(
-            node.key,
-            node.start,
-            node.pages[:count],
-            node.parent,
-            node.access,
-            self._now,
-            node.locks,
-        )
-        assert node.parent is not None
-        node.parent.children[self._first(node.key, node.start)] = upper
+        parent, now = node.parent, self._now
+        assert parent is not None
+        upper = Node(node.key, node.start, node.pages[:count], parent, now, node.locks)
+        parent.children[self._first(node.key, node.start)] = upper
         node.start, node.pages, node.parent = upper.end, node.pages[count:], upper
         upper.children[self._first(node.key, node.start)] = node
         self._offer(node)
@@ -156,14 +141,7 @@ class RadixTree:
 
     def _first(self, key: Key, page: int) -> Key:
         """What tells the text of a page from those of its siblings."""
-        start, end = page * self.page, (page + 1) * self.page
-        found: list[tuple[Hashable, int]] = []
-        for owner, last in key:
-            if last > start:
-                found.append((owner, min(last, end)))
-                if last >= end:
-                    break
-        return tuple(found)
+        return _part(key, page * self.page, (page + 1) * self.page)
 
     def _evictable(self, node: Node) -> bool:
         return node.parent is not None and not node.locks and not node.children
@@ -172,18 +150,21 @@ class RadixTree:
         """The node may be evicted, if it is a leaf without locks."""
         if self._evictable(node):
             self._made += 1
-            heapq.heappush(self._leaves, (self._order(node), self._made, node))
+            heapq.heappush(self._leaves, (node.access, self._made, node))
+
+
+def _part(key: Key, start: int, end: int) -> Key:
+    """The key of what lies from `start` to `end`."""
+    before = bisect_right(key, start, key=itemgetter(1))
+    last = bisect_left(key, end, key=itemgetter(1))
+    return (*key[before:last], (key[last][0], end))
 
 
 def _alike(one: Key, other: Key, start: int, end: int) -> int:
     """The first position from `start` to `end` where the owners differ, else `end`."""
-    at, i, j = start, 0, 0
-    while at < end:
-        while one[i][1] <= at:
-            i += 1
-        while other[j][1] <= at:
-            j += 1
-        if one[i][0] != other[j][0]:
-            return at
-        at = min(one[i][1], other[j][1])
-    return min(at, end)
+    for mine, its in zip(_part(one, start, end), _part(other, start, end), strict=False):
+        if mine[0] == its[0]:
+            start = min(mine[1], its[1])
+        if mine != its:
+            break
+    return start

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.allocators.radix_tree import Eviction, Key, Node, RadixTree
+from policies.allocators.radix_tree import Key, Node, RadixTree
 
 Text = tuple[str, ...]
 """The owner of each token."""
@@ -20,7 +20,6 @@ class Run:
 
     start: int
     access: int
-    born: int
     locks: int = 0
 
 
@@ -51,7 +50,7 @@ class Prefixes:
                 continue
             run.access = self.now
             if alike * self.page < len(stored):
-                upper = Run(run.start, self.now, self.now, run.locks)
+                upper = Run(run.start, self.now, run.locks)
                 self.runs[stored[: alike * self.page]] = upper
                 run.start = alike
                 run = upper
@@ -62,7 +61,7 @@ class Prefixes:
         text = text[: len(text) // self.page * self.page]
         found = self.visit(text, locks)
         if found * self.page < len(text):
-            self.runs[text] = Run(found, self.now, self.now, locks)
+            self.runs[text] = Run(found, self.now, locks)
         return found
 
     def leave(self, text: Text) -> None:
@@ -87,11 +86,9 @@ def cut(parts: list[tuple[str, int]], length: int) -> tuple[Key, Text]:
     return tuple(parts), text[:length]
 
 
-@given(data=st.data(), page=st.sampled_from([1, 2, 4]), eviction=st.sampled_from(["lru", "fifo"]))
-def test_equals_a_dictionary_of_prefixes(
-    data: st.DataObject, page: int, eviction: Eviction
-) -> None:
-    tree, plain = RadixTree(page, eviction), Prefixes(page)
+@given(data=st.data(), page=st.sampled_from([1, 2, 4]))
+def test_equals_a_dictionary_of_prefixes(data: st.DataObject, page: int) -> None:
+    tree, plain = RadixTree(page), Prefixes(page)
     holds: dict[int, Text] = {}
     held: list[tuple[Node, Text]] = []
     for turn in range(data.draw(st.integers(1, 30))):
@@ -118,13 +115,12 @@ def test_equals_a_dictionary_of_prefixes(
             tree.unlock(node)
             plain.leave(text)
         elif action == "evict" and (leaves := plain.leaves()):
-            order = "access" if eviction == "lru" else "born"
-            first = min(getattr(leaf, order) for leaf in leaves.values())
+            first = min(leaf.access for leaf in leaves.values())
             pages = tree.evict().tolist()
             gone = holds[pages[-1]]
             run = plain.runs.pop(gone)
             assert gone in leaves and len(pages) == len(gone) // page - run.start
-            assert first == getattr(run, order)
+            assert first == run.access
             for page_gone in pages:
                 del holds[page_gone]
         for other in TEXTS:  # every page is where its text is looked for
@@ -135,7 +131,7 @@ def test_equals_a_dictionary_of_prefixes(
 
 
 def test_only_whole_pages_are_shared() -> None:
-    tree = RadixTree(4, "lru")
+    tree = RadixTree(4)
     tree.touch(tree.add(tree.root, (("system", 6), ("one", 20)), np.arange(5)))
     assert tree.find((("system", 6), ("two", 20)), 5).tolist() == [0]
     assert tree.find((("system", 6), ("one", 20)), 3).tolist() == [0, 1, 2]
