@@ -53,6 +53,13 @@ class BlockTables:
         self.uses[blocks] += 1
         self.append(row, blocks)
 
+    def replace(self, row: int, first: int, blocks: IntArray) -> None:
+        """These blocks, which hold the same, stand for those of a row from its `first` on."""
+        held = self.blocks(row).copy()
+        held[first : first + len(blocks)] = blocks
+        self.count[row] = self.runs[row] = 0
+        self.append(row, held)
+
     def wanted(self, rows: IntArray, rounds: int) -> int:
         """Blocks that `rows` need to hold `rounds` tokens more each."""
         return int(_wanted(self.count, self.tokens, rows, self.block, rounds))

@@ -154,6 +154,34 @@ class Sorted(FreeList):
         return self._is_free.reshape(-1)[blocks]
 
 
+class Staged(Queue):
+    """Freed blocks wait until those at hand run out; then they are handed out in ascending order
+    (SGLang with `need_sort`, `merge_and_sort_free`)."""
+
+    def __init__(self, blocks: int) -> None:
+        self._ready = blocks
+        super().__init__(blocks)
+
+    def pop(self, count: int) -> IntArray:
+        ready = min(count, self._ready)
+        first = super().pop(ready)
+        self._ready -= ready
+        if ready == count:
+            return first
+        self._compact()
+        self._ready = self.free
+        self._lay(np.sort(self._log[self._head : self._tail]))
+        return np.concatenate((first, self.pop(count - ready)))
+
+    def take(self, blocks: IntArray) -> None:
+        self._ready -= int((self._place[blocks] < self._edge).sum())
+        super().take(blocks)
+
+    def _lay(self, line: IntArray) -> None:
+        super()._lay(line)
+        self._edge = self._head + self._ready
+
+
 FREE_LISTS: dict[str, type[FreeList]] = {
     "fifo": Queue, "lifo": Stack, "split": SplitQueue, "sorted": Sorted,
 }  # fmt: skip

@@ -88,6 +88,7 @@ class BlockAllocator(Allocator, OnDemand):
         self.block = options.block
         self._list = self._free_list()
         self._spared = int(options.watermark * self._list.blocks)
+        self._spared_idle = self._spared * options.idle_watermark
         if options.null_block:
             self._list.take(np.zeros(1, np.int64))
         self._usable = self._list.free
@@ -102,7 +103,7 @@ class BlockAllocator(Allocator, OnDemand):
 
     @property
     def reach(self) -> int:
-        return (self._usable - self._spared * self.options.idle_watermark) * self.block
+        return (self._usable - self._spared_idle) * self.block
 
     @property
     def fragmentation(self) -> float:
@@ -111,7 +112,7 @@ class BlockAllocator(Allocator, OnDemand):
     @property
     def _kept_free(self) -> int:
         """Blocks that admission leaves free now."""
-        return self._spared if self.reserved_total or self.options.idle_watermark else 0
+        return self._spared if self.reserved_total else self._spared_idle
 
     def _free_list(self) -> FreeList:
         return FREE_LISTS[self.options.free_list](self.layout.slots // self.block)
@@ -222,8 +223,7 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
         self.reserved[request] += wanted * self.block
         self.reserved_total += wanted * self.block
         self.stored[request] = stored
-        if before < demand.prefix_tokens or (before < demand.prompt and demand.parent >= 0):
-            self._publish(request, demand, before // self.block)
+        self._publish(request, demand, before)
         return True
 
     def release(self, request: int) -> int:
@@ -417,9 +417,11 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
             return full
         return self._parts(-1, demand, full)[-1].start
 
-    def _publish(self, request: int, demand: Demand, start: int) -> None:
-        """Others may find full blocks of a prompt from now on, which were computed from block
-        `start` on."""
+    def _publish(self, request: int, demand: Demand, before: int) -> None:
+        """Others may find full blocks of a prompt from now on, which held `before` tokens."""
+        if before >= (demand.prompt if demand.parent >= 0 else demand.prefix_tokens):
+            return
+        start = before // self.block
         row = int(self._first_row[request])
         held = self._tables.blocks(row)
         full = int(self._tables.tokens[row]) // self.block

@@ -14,6 +14,7 @@ from policies.allocators.odma import OdmaAllocator
 from policies.allocators.orca import OrcaAllocator
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.allocators.paged_groups import PagedGroupsAllocator
+from policies.allocators.radix import RadixAllocator
 from policies.allocators.s3 import S3Allocator
 from policies.allocators.static import StaticAllocator
 from policies.allocators.vattention import VattentionAllocator
@@ -21,7 +22,7 @@ from policies.allocators.vattention import VattentionAllocator
 POLICIES: dict[str, type[Allocator]] = {
     "static": StaticAllocator, "paged": PagedAllocator, "odma": OdmaAllocator,
     "orca": OrcaAllocator, "s3": S3Allocator, "oracle": OracleAllocator, "ideal": IdealAllocator,
-    "vattention": VattentionAllocator,
+    "vattention": VattentionAllocator, "radix": RadixAllocator,
 }  # fmt: skip
 
 

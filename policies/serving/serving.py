@@ -22,6 +22,7 @@ from policies.allocators.compaction import ArenaOptions
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import LAYOUTS, KvLayout, KvOrder, kv_layout
 from policies.allocators.paged import PagedOptions
+from policies.allocators.radix import RadixOptions
 from policies.allocators.registry import PolicySpec, build
 from policies.engines.engine import EngineOptions
 from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
@@ -137,7 +138,9 @@ class ServingSpec(Strict):
     def samples_apart(self) -> bool:
         """Whether each sample is a request of its own, as vLLM v1 has it: with `like`, and where
         samples could not hold their prompt together. (Without `like` and with prefix caching it is
-        prefilled once and forked.)"""
+        prefilled once and forked.) SGLang has nothing else."""
+        if isinstance(self.policy, RadixOptions):
+            return self.engine.name == "v1"
         if not isinstance(self.engine, EngineV1Spec) or not isinstance(self.policy, PagedOptions):
             return False
         return self.engine.like is not None or not self.policy.prefix_caching

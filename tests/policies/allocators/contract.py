@@ -62,6 +62,9 @@ def cases() -> list[tuple[str, PolicyOptions]]:
             elif key == "frame":
                 options = allocator.Options.model_validate({"name": name, key: "4KiB"})
                 found.append((f"{name}-{key}", options))
+            elif key == "page":
+                options = allocator.Options.model_validate({"name": name, key: 16})
+                found.append((f"{name}-{key}", options))
             elif key == "stagger":
                 options = allocator.Options.model_validate({"name": name, key: 5})
                 found.append((f"{name}-{key}", options))

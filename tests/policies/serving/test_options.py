@@ -352,14 +352,14 @@ def test_no_option_is_left_out() -> None:
     # tests of their own: four with slabs of many blocks, one with requests that begin alike, one
     # with a request that is alone, one with large devices, one with a model's file; `routing` of a
     # model with experts in memory/test_routing.py, its cards in memory/test_expert_parallel.py.
-    # Copied prefixes in test_sessions.py, windows in
-    # allocators/test_windows.py, vattention in its own, `ideal` in test_ceilings.py, phases in
-    # memory/test_step.py
+    # Copied prefixes in test_sessions.py, windows in allocators/test_windows.py, vattention and
+    # radix in their own, `ideal` in test_ceilings.py, phases in memory/test_step.py
     runs = {"static", "s3", "odma", "oracle"}
     elsewhere = {f"policy.{name}.{key}" for name in runs for key in ("prefixes", "window_kv")}
     elsewhere |= {"policy.ideal.admit_on", "policy.ideal.reserve", "memory.phases"}
-    options = POLICIES["vattention"].Options.model_fields
-    elsewhere |= {f"policy.vattention.{key}" for key in options if key != "name"}
+    for name in ("vattention", "radix"):
+        options = POLICIES[name].Options.model_fields
+        elsewhere |= {f"policy.{name}.{key}" for key in options if key != "name"}
     assert known - set(MOVES) - elsewhere == {
         "policy.odma.borrow", "policy.s3.space", "policy.static.space",
         "policy.oracle.space", "policy.paged.prefix_caching",

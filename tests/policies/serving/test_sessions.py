@@ -76,6 +76,7 @@ def test_an_open_loop_of_sessions_begins_them_at_their_times() -> None:
 @pytest.mark.parametrize(
     ("policy", "block"),
     [({"name": "paged"}, 16), ({"name": "paged", "block": 32}, 32),
+     ({"name": "radix"}, 1), ({"name": "radix", "page": 8}, 8),
      ({"name": "static", **COPIES}, 1), ({"name": "oracle", **COPIES}, 1)],
 )  # fmt: skip
 def test_with_plenty_of_memory_hits_are_the_closed_form(policy: Any, block: int) -> None:
@@ -90,7 +91,12 @@ def test_with_plenty_of_memory_hits_are_the_closed_form(policy: Any, block: int)
 @pytest.mark.parametrize("slots", [1024, 4096])
 @pytest.mark.parametrize(
     "policy",
-    [{"name": "paged"}, {"name": "static", "prefixes": "copy"}, {"name": "odma", **COPIES}],
+    [
+        {"name": "paged"},
+        {"name": "radix"},
+        {"name": "static", "prefixes": "copy"},
+        {"name": "odma", **COPIES},
+    ],
 )
 def test_hits_never_exceed_the_closed_form(policy: Any, slots: int) -> None:
     stream = talks(60, clients=4)

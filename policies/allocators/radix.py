@@ -1,0 +1,227 @@
+"""SGLang's allocator: a pool of pages of one token, and a radix tree of the texts they hold (Zheng
+et al. 2024; `mem_cache/allocator/token.py`, `paged.py`, `radix_cache.py`, `common.py` of 2026).
+
+A request finds the longest prefix in the tree, page by page, and locks it. What its prefill stores
+goes into the tree, what it has generated when it ends; of pages whose text is there already its own
+are freed. Free pages come from the head of the free list, of a decode step one for each request in
+turn. When the list is empty, leaves without locks are evicted whole, by last access, and freed in
+token order.
+
+A request that is preempted (SGLang: retracted) frees what it generated, here as the first leaf to
+be evicted. Assumed: what is stored in a step is found by the next admission of that step (SGLang
+puts it into the tree when it is computed, and keeps back waiting requests with a prefix in common);
+waiting requests do not refresh what they would find; eviction begins when the list is empty, not
+when it has less than a step needs. Samples within a request (engine v0) share its prompt's full
+pages, and their outputs are not kept. The scheduler is the engine's: no `new_token_ratio`, no
+order by longest prefix, and the last request is preempted, not the one with the fewest outputs.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from policies.allocators.allocator import Demand, Limits, PolicyOptions
+from policies.allocators.free_list import FreeList, Queue, SplitQueue, Staged
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.paged import PagedAllocator, PagedOptions
+from policies.allocators.radix_tree import NO_PAGES, Key, Node, RadixTree
+from policies.requests.requests import IntArray
+
+NO_END = 1 << 62
+LISTS: dict[str, type[FreeList]] = {"queue": Queue, "stack": SplitQueue, "staged": Staged}
+
+
+class RadixOptions(PolicyOptions):
+    """Options of `radix`; the defaults are SGLang's."""
+
+    name: Literal["radix"] = "radix"
+    page: Annotated[int, Field(ge=1, le=256)] = 1
+    """Tokens in a page (`page_size`); some attention kernels need 16 to 128."""
+    free_list: Literal["by_page", "queue", "stack", "staged"] = "by_page"
+    """Where freed pages go: to the tail (`queue`: SGLang with pages of one token), to the head
+    (`stack`: with larger ones, the pages freed together in token order), or aside until the rest is
+    used up, and then all are sorted (`staged`: `need_sort`, with prefill and decode disaggregated).
+    """
+    prefix_caching: bool = True
+    """False: no tree; pages are free when their request leaves (`disable_radix_cache`)."""
+
+
+class RadixAllocator(PagedAllocator):
+    """`_nodes[request]`: the node up to which a resident locks the tree."""
+
+    Options = RadixOptions  # type: ignore[assignment]
+    reading = (
+        "pages of one token from a queue, and a radix tree with eviction of leaves by last access "
+        "(SGLang; Zheng et al. 2024), under the engine's scheduler"
+    )
+    options: RadixOptions  # type: ignore[assignment]
+
+    def __init__(
+        self, layout: KvLayout, requests: int, limits: Limits, options: RadixOptions
+    ) -> None:
+        super().__init__(layout, requests, limits, PagedOptions(block=options.page))
+        self.options = options
+        self._tree = RadixTree(options.page)
+        kind = options.free_list
+        if kind == "by_page":
+            kind = "queue" if options.page == 1 else "stack"
+        self._list: _Pool = _Pool(LISTS[kind](layout.slots // options.page), self._tree)
+        self._nodes: dict[int, Node] = {}
+        self._left: dict[int, Node] = {}
+        """The leaf of what a request has left in the tree, until it has ended."""
+        self._pages = self._extents = self._alone = 0
+        """Full pages of the prompts of requests that have left, the runs of neighbouring pages
+        among them, and the runs of one page."""
+
+    @property
+    def loses_ends_first(self) -> bool:
+        return False  # a leaf is lost whole
+
+    def release_known(self, request: int, tokens: int) -> int:
+        self._require(request)
+        demand, node = self._demands[request], self._nodes.pop(request, self._tree.root)
+        first, *others = self._rows(request)
+        known = int(self._tables.tokens[first]) - int(self.stored[request]) + tokens
+        known = min(known, demand.prompt) if others else known
+        full = known // self.block if self.options.prefix_caching else 0
+        held, key = self._tables.blocks(first), self._key(request, demand)
+        last = [node, *self._tree.descend(key, full, node)][-1]
+        there = held[node.end : last.end]
+        if full > last.end:
+            self._list.leave(held[last.end : full])
+            last = self._tree.add(last, key, held[last.end : full])
+        self._left[request] = last
+        self._list.push(np.concatenate((there, held[last.end :])))
+        self._count_extents(held[: demand.prompt // self.block])
+        for row in others:
+            self._list.push(self._tables.blocks(row)[demand.prompt // self.block :])
+        for row in (first, *others):
+            self._tables.remove(row)
+        shared = node.end - self._list.leave(self._tree.unlock(node))
+        self.reserved_total += shared * self.block  # `_dismiss` takes all of it off
+        self._first_row[request] = -1
+        self._samples.pop(request, None)
+        self._unforked.discard(request)
+        return self._dismiss(request)
+
+    def finished(self, request: int, prompt: int, output: int) -> None:
+        super().finished(request, prompt, output)
+        if (node := self._left.pop(request, None)) is not None:
+            self._tree.touch(node)
+
+    def report(self) -> dict[str, float]:
+        """As `PagedAllocator.report`; of the prompts of all requests (full pages) the mean extent
+        in tokens, and the share of the pages that are an extent each."""
+        if not self._pages:
+            return super().report()
+        return super().report() | {
+            "prompt_extent_tokens": self.block * self._pages / self._extents,
+            "prompt_single_page_share": self._alone / self._pages,
+        }
+
+    def _count_extents(self, pages: IntArray) -> None:
+        begins = np.flatnonzero(np.diff(pages, prepend=-2) != 1)
+        self._pages += len(pages)
+        self._extents += len(begins)
+        self._alone += int((np.diff(begins, append=len(pages)) == 1).sum())
+
+    def _found(self, request: int, limit: int, demand: Demand | None) -> IntArray:
+        demand = demand or self._demands.get(request)
+        if demand is None:
+            return NO_PAGES
+        return self._tree.find(self._key(request, demand), limit // self.block)
+
+    def _hold(self, request: int, found: IntArray) -> None:
+        key = self._key(request, self._demands[request])
+        self._lock(request, self._tree.descend(key, len(found)))
+        row = int(self._first_row[request])
+        self._tables.append(row, found)
+        self._tables.tokens[row] = self.stored[request] = len(found) * self.block
+        self.reserved[request] = len(found) * self.block
+
+    def _publish(self, request: int, demand: Demand, before: int) -> None:
+        """Put what was prefilled behind the first `before` tokens into the tree."""
+        prefill = demand.prompt + (demand.generated if demand.samples == 1 else 0)
+        if before >= prefill or not self.options.prefix_caching:
+            return
+        rows, node = self._rows(request), self._nodes.get(request, self._tree.root)
+        held = self._tables.blocks(rows[0])
+        full = min(int(self._tables.tokens[rows[0]]), prefill) // self.block
+        key = self._key(request, demand)
+        found = self._tree.find(key, full, node)
+        if len(found):
+            if node.end * self.block < before:
+                return  # a page that is partly stored would move; no engine prefills two at a time
+            own = held[node.end : node.end + len(found)].copy()
+            for row in rows:
+                self._tables.replace(row, node.end, found)
+            self._lock(request, self._tree.descend(key, full, node))
+            self._list.push(own)
+            self.reserved_total -= len(own) * self.block
+            node = self._nodes[request]
+        if full > node.end:
+            node = self._tree.add(node, key, held[node.end : full], locks=1)
+            self._nodes[request] = node
+        self._tree.touch(node)
+
+    def _lock(self, request: int, path: list[Node]) -> None:
+        """The request holds these nodes, too."""
+        fresh = self._tree.lock(path)
+        self._list.take(fresh)
+        self.reserved_total += len(fresh) * self.block
+        self._nodes[request] = path[-1]
+        self._tree.touch(path[-1])
+
+    def _key(self, request: int, demand: Demand) -> Key:
+        """Whose text a request is: of the prefixes that it begins with, of a prompt that samples
+        have in common, of its session, or its own."""
+        shared = [(("prefix", key), tokens) for key, tokens in demand.above]
+        if demand.prefix_id >= 0:
+            shared.append((("prefix", demand.prefix_id), demand.prefix_tokens))
+        if demand.parent >= 0:
+            shared.append((("prompt", demand.parent), demand.prompt))
+        own = ("session", demand.session) if demand.session >= 0 else ("own", request)
+        return (*((owner, min(end, demand.prompt)) for owner, end in shared), (own, NO_END))
+
+
+class _Pool(FreeList):
+    """A free list, and behind it the pages of the tree that no request holds: `free` counts both.
+    A page that is free is in one of them."""
+
+    def __init__(self, pages: FreeList, tree: RadixTree) -> None:
+        super().__init__(pages.blocks)
+        self._pages, self._tree = pages, tree
+        self._held = np.zeros(pages.blocks, np.bool_)
+
+    def pop(self, count: int) -> IntArray:
+        taken, left = [], count
+        while left > self._pages.free:
+            left -= self._pages.free
+            taken.append(self._pages.pop(self._pages.free))
+            evicted = self._tree.evict()
+            self._pages.push(evicted, len(evicted))
+        pages = np.concatenate((*taken, self._pages.pop(left)))
+        self.take(pages)
+        return pages
+
+    def push(self, blocks: IntArray, unhashed: int = 0) -> None:
+        """Free these pages, whose content nothing can find."""
+        self._pages.push(blocks, len(blocks))
+        self.leave(blocks)
+
+    def leave(self, blocks: IntArray) -> int:
+        """These pages of the tree are held no more; how many."""
+        self._held[blocks] = False
+        self.free += len(blocks)
+        return len(blocks)
+
+    def take(self, blocks: IntArray) -> None:
+        self._held[blocks] = True
+        self.free -= len(blocks)
+
+    def is_free(self, blocks: IntArray) -> NDArray[np.bool_]:
+        return ~self._held[blocks]

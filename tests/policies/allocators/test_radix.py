@@ -1,0 +1,127 @@
+"""Are pages taken, shared and evicted as SGLang does it?"""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.allocators.allocator import Demand, Limits
+from policies.allocators.free_list import Staged
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.radix import RadixAllocator, RadixOptions
+from policies.predictors.predictor import Prediction
+
+SOME = Demand(4, 0, Prediction(20.0))
+
+
+def radix(slots: int = 32, **options: object) -> RadixAllocator:
+    layout = KvLayout(0, slots, 1, 1, 16)
+    return RadixAllocator(layout, 9, Limits(64, 128), RadixOptions.model_validate(options))
+
+
+def turn(prompt: int, session: int = 0, prefix: int = 0) -> Demand:
+    return Demand(prompt, 0, Prediction(20.0), 7, prefix, session=session)
+
+
+def places(allocator: RadixAllocator, request: int) -> list[int]:
+    return (allocator.units(request).start // allocator.block).tolist()
+
+
+def ended(allocator: RadixAllocator, request: int) -> None:
+    allocator.release(request)
+    allocator.finished(request, 0, 0)
+
+
+def test_a_decode_step_deals_neighbouring_pages_to_different_requests() -> None:
+    allocator = radix(12)
+    assert allocator.reserve(0, SOME, 4) and allocator.reserve(1, SOME, 4)
+    allocator.advance(np.array([0, 1]), 2)
+    assert (places(allocator, 0), places(allocator, 1)) == (
+        [0, 1, 2, 3, 8, 10],
+        [4, 5, 6, 7, 9, 11],
+    )
+    ended(allocator, 0)
+    ended(allocator, 1)
+    assert allocator.reserve(2, SOME._replace(prompt=8), 8)  # the prompt keeps its run, no output
+    assert places(allocator, 2) == [8, 10, 0, 1, 2, 3, 9, 11]
+    assert allocator.extent_count(np.array([2])) == 5
+
+
+def test_larger_pages_are_used_again_first() -> None:
+    allocator = radix(64, page=4, prefix_caching=False)
+    assert allocator.reserve(0, SOME, 9) and allocator.reserve(1, SOME, 4)
+    allocator.release(0)
+    assert allocator.reserve(2, SOME, 20)
+    assert places(allocator, 2) == [0, 1, 2, 4, 5]
+
+
+def test_a_turn_finds_every_token_of_the_last_one() -> None:
+    allocator = radix(64)
+    assert allocator.reserve(0, turn(10), 10) and allocator.grow(0, 7)
+    ended(allocator, 0)
+    assert allocator.cached(1, 99, turn(30)) == 17
+    assert allocator.cached(1, 12, turn(30)) == 12
+    assert allocator.cached(1, 99, turn(30, session=1, prefix=5)) == 0
+
+
+def test_a_page_that_is_there_already_is_freed() -> None:
+    allocator = radix(64)
+    assert allocator.reserve(0, turn(10, prefix=10), 10)
+    assert allocator.reserve(1, turn(10, session=1, prefix=10), 10)  # its last token is computed
+    assert places(allocator, 1) == places(allocator, 0) and allocator.reserved_total == 10
+    assert allocator.grow(1, 1)
+    assert places(allocator, 1)[-1] == 11  # 10 is at the end of the queue
+
+
+def test_what_is_held_is_not_evicted_and_the_oldest_leaf_is() -> None:
+    allocator = radix(20)
+    for session in (0, 1, 2):
+        assert allocator.reserve(session, turn(6, session), 6)
+        if session:
+            ended(allocator, session)
+    assert allocator.free_slots == 14
+    assert allocator.reserve(3, turn(8, 1), 8)  # finds 6, so session 2 is now the oldest
+    ended(allocator, 3)
+    assert allocator.reserve(4, turn(3, 4), 3)
+    assert [allocator.cached(8, 6, turn(9, s)) for s in (0, 1, 2)] == [6, 6, 0]
+    assert not allocator.reserve(5, turn(15, 5), 15)
+    assert allocator.reserve(5, turn(11, 5), 11)
+    assert [allocator.cached(8, 6, turn(9, s)) for s in (0, 1, 2)] == [6, 0, 0]
+
+
+def test_a_preempted_request_loses_its_outputs_first() -> None:
+    allocator = radix(20)
+    assert allocator.reserve(0, turn(6, 0), 6)
+    ended(allocator, 0)
+    assert allocator.reserve(1, turn(6, 1), 6) and allocator.grow(1, 6)
+    allocator.release(1)
+    assert allocator.cached(1, 99) == 12
+    assert allocator.reserve(2, turn(3, 2), 3)
+    assert (allocator.cached(1, 99), allocator.cached(0, 99, turn(9, 0))) == (6, 6)
+
+
+@given(data=st.data(), blocks=st.sampled_from([1, 5, 40]))
+def test_staged_pages_are_sorted_when_the_others_are_used_up(
+    data: st.DataObject, blocks: int
+) -> None:
+    free = Staged(blocks)
+    ready, staged, held = list(range(blocks)), list[int](), list[int]()
+    for _ in range(data.draw(st.integers(1, 30))):
+        action = data.draw(st.sampled_from(["pop", "push", "take"]))
+        if action == "push" and held:
+            some = data.draw(st.lists(st.sampled_from(held), unique=True))
+            free.push(np.array(some, np.int64))
+            staged, held = staged + some, [b for b in held if b not in some]
+        elif action == "take" and ready + staged:
+            some = data.draw(st.lists(st.sampled_from(ready + staged), unique=True))
+            free.take(np.array(some, np.int64))
+            ready, staged = ([b for b in part if b not in some] for part in (ready, staged))
+            held += some
+        elif action == "pop":
+            count = data.draw(st.integers(0, len(ready + staged)))
+            if count > len(ready):
+                ready, staged = ready + sorted(staged), []
+            assert free.pop(count).tolist() == ready[:count]
+            held, ready = held + ready[:count], ready[count:]
+        assert free.free == len(ready + staged)
