@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Limits
@@ -79,7 +80,11 @@ def read_kv(task: Task) -> dict[str, Any]:
     device, model = device_of(spec), model_of(spec)
     rng = np.random.default_rng(seed_of(spec, task.replication))
     attention = spec.batch.attention
-    model = attention.served(model)
+    if attention.served(model).window != model.window:
+        raise DescriptionError(
+            f"batch.attention: {attention.name} keeps a window of the tokens, which is modelled in "
+            "serving only"
+        )
     sparse = attention.sparse(model, seed_of(spec, task.replication))
     layout = kv_layout(device, model, spec.gpu_memory_utilization, spec.kv_layout, sparse=sparse)
     limits = Limits(spec.batch.context, max(model.max_position, 2 * spec.batch.context))
