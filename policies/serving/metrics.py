@@ -286,7 +286,8 @@ class Metrics:
         such a `model`; see `policies.memory.step_energy`."""
         after = self.sums.since(self.begin[1])
         moved = after.moved(model)
-        moved["attention"] *= reading(device, model).repeats
+        again = reading(device, model).repeats - 1
+        moved["attention"] += again * (moved["attention"] - after.index_bytes["attention"])
         moved["migration"] += moved.pop("copy") + moved.pop("swap")
         idle_s = after.limit_s["idle"]
         found = serving_energy(device, moved, transfers, after.seconds, idle_s, after.output_tokens)
