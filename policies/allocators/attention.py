@@ -41,6 +41,9 @@ class Dense(AttentionOptions):
     name: Literal["dense"] = "dense"
 
 
+DENSE = Dense(name="dense")
+
+
 class Less(AttentionOptions):
     """Base of the others."""
 
@@ -169,7 +172,7 @@ KINDS: dict[str, type[AttentionOptions]] = {
     "budget": Budget,
 }  # fmt: skip
 
-_CHOSEN = Chosen("attention", lambda: dict(KINDS), short=True)
+_CHOSEN = Chosen("attention", lambda: dict(KINDS), DENSE.name, short=True)
 AttentionSpec = Annotated[SerializeAsAny[AttentionOptions], _CHOSEN]
 """Field type: the options of any kind of attention, chosen by `name`."""
 

@@ -16,7 +16,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
-from policies.allocators.attention import AttentionSpec, Dense
+from policies.allocators.attention import DENSE, AttentionSpec
 from policies.allocators.capabilities import Learns, report_of
 from policies.allocators.compaction import ArenaOptions
 from policies.allocators.kv_groups import kv_groups
@@ -58,7 +58,7 @@ class ServingSpec(Strict):
     predictor: PredictorSpec = PredictorSpec()
     memory: FidelitySpec = FidelitySpec()
     kv_layout: KvOrder = LAYOUTS["layer_kv_token"]
-    attention: AttentionSpec = Dense()
+    attention: AttentionSpec = DENSE
     """What decoding reads of the KV, and what of it is kept."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of the capacity for weights, activations and KV (vLLM's default)."""
