@@ -19,6 +19,7 @@ from policies.allocators.kv_sparse import Choice, Sparse
 
 Count = Annotated[int, Field(ge=1)]
 Seed = int | tuple[int, ...]
+RUN = 64
 
 
 class AttentionOptions(Strict):
@@ -62,10 +63,16 @@ class Chooses(Less):
 
     choice: Choice = "uniform"
     """Which tokens are chosen (assumed)."""
-    run: Count = 64
+    run: Count = RUN
     """clustered: tokens of a run (assumed)."""
     heads: Literal["together", "apart"] = "together"
     """Whether all KV heads of a card read the same tokens, or each its own."""
+
+    @model_validator(mode="after")
+    def _runs_are_clustered(self) -> Chooses:
+        if self.run != RUN and self.choice != "clustered":
+            raise ValueError("run belongs to choice: clustered")
+        return self
 
 
 class TopK(Chooses):
@@ -153,6 +160,12 @@ class Budget(Chooses):
     frees: Literal["blocks", "slots"] = "blocks"
     heads: Literal["together", "apart"] = "apart"
     """H2O's heads keep tokens of their own."""
+
+    @model_validator(mode="after")
+    def _slots_are_all_read(self) -> Budget:
+        if self.frees == "slots" and (self.choice != "uniform" or self.heads != "apart"):
+            raise ValueError("choice and heads belong to frees: blocks; of slots all are read")
+        return self
 
     def served(self, model: TransformerSpec) -> TransformerSpec:
         kept = super().served(model)
