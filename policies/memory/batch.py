@@ -15,7 +15,7 @@ from pydantic import Field
 
 from hwmodel.description.description import DescriptionError, Strict
 from policies.allocators.allocator import Allocator, Demand
-from policies.allocators.attention import DENSE, AttentionSpec
+from policies.allocators.attention_options import DENSE, AttentionSpec
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import PolicySpec
 from policies.predictors.prediction import Prediction

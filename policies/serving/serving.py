@@ -16,7 +16,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
-from policies.allocators.attention import DENSE, AttentionSpec
+from policies.allocators.attention_options import DENSE, AttentionSpec
 from policies.allocators.capabilities import Learns, report_of
 from policies.allocators.compaction import ArenaOptions
 from policies.allocators.kv_groups import kv_groups

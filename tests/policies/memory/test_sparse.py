@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.attention import AttentionSpec
+from policies.allocators.attention_options import AttentionSpec
 from policies.allocators.capabilities import Migration
 from policies.allocators.kv_layout import LAYOUTS, KvLayout, kv_layout
 from policies.allocators.kv_sparse import Sparse
@@ -202,6 +202,34 @@ def test_reading_less_is_faster_and_keeping_less_admits_more() -> None:
     assert shares[0] > 5 * shares[1]
     assert rates["dense"]["batch"] == pytest.approx(rates["reads"]["batch"], rel=0.01)
     assert rates["keeps"]["batch"] > 3 * rates["dense"]["batch"]
+
+
+def test_every_option_moves_a_figure() -> None:
+    """Bytes and extents of a decode step."""
+    stream = requests([0.0, 0.0], [300, 200], 9)
+
+    def seen(**given: Any) -> Any:
+        memory = FakeMemory()
+        spec = {"fidelity": "full", "weights": 1.0}
+        found = run(2048, stream, attention=given, memory=spec, simulate=memory).metrics
+        moved = [(int(call.size.sum()), int(call.start.sum())) for call in memory.calls]
+        return moved, found["makespan_s"], found["kv_capacity_tokens"]
+
+    top = {"name": "top_k", "tokens": 40}
+    pages = {"name": "pages", "tokens": 64}
+    budget = {"name": "budget", "tokens": 40}
+    window = {"name": "window_and_sinks", "window": 40}
+    for given, changes in (
+        (top, ({"tokens": 50}, {"index_bytes": "64B"}, {"choice": "recency"}, {"heads": "apart"})),
+        (top, ({"index_heads": 1 << 20}, {"index_dim": 1 << 20}, {"prefill": "selected"})),
+        ({**top, "choice": "clustered"}, ({"run": 8},)),
+        (pages, ({"tokens": 96}, {"page": 8}, {"choice": "recency"}, {"heads": "together"})),
+        (budget, ({"tokens": 50}, {"frees": "slots"}, {"heads": "together"})),
+        (window, ({"window": 50}, {"sinks": 9})),
+    ):
+        before = seen(**given)
+        for change in changes:
+            assert seen(**{**given, **change}) != before, (given, change)
 
 
 def test_mistakes_have_one_line() -> None:

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from hwmodel.description.description import DescriptionError
-from policies.allocators.attention import Pages, TopK
+from policies.allocators.attention_options import Pages, TopK
 from sweeps.cli.schema import schema
 from sweeps.experiments.experiment import Task
 from sweeps.experiments.sweep import load_sweep
