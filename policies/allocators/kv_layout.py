@@ -34,6 +34,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_apart import Apart, Areas, Indices, Parts, Shape, apart
 from policies.allocators.kv_groups import KvGroups
+from policies.allocators.kv_sparse import Sparse
 from policies.requests.requests import IntArray
 
 Dim = Literal["layer", "kv", "unit", "head", "token"]
@@ -124,6 +125,8 @@ class KvLayout:
     slot is a token in them."""
     apart: Apart | None = None
     """What the format has beside the numbers of each head."""
+    sparse: Sparse | None = None
+    """What decoding reads of each request, where it does not read all."""
 
     @property
     def half_bytes(self) -> int:
@@ -134,7 +137,22 @@ class KvLayout:
     def token_bytes(self) -> int:
         """K and V of one slot, with room for what varies."""
         beside = 0 if self.apart is None else self.apart.token_bytes(self.kv_heads)
-        return self.halves * self.layers * (self.half_bytes + beside)
+        return self.halves * self.layers * (self.half_bytes + beside) + self.index_bytes
+
+    @property
+    def index_bytes(self) -> int:
+        """What a slot has in all layers by which tokens are chosen."""
+        return 0 if self.sparse is None else self.layers * self.sparse.index_bytes
+
+    @property
+    def index(self) -> KvLayout | None:
+        """Where that lies: in the layout's order, above all KV."""
+        if not self.index_bytes or self.sparse is None:
+            return None
+        base, each = self.base + self.bytes - self.slots * self.index_bytes, self.sparse.index_bytes
+        return replace(
+            self, base=base, kv_heads=1, head_bytes=each, halves=1, apart=None, sparse=None
+        )
 
     @property
     def parts(self) -> int:
@@ -218,7 +236,9 @@ class KvLayout:
         found: list[Areas] = []
         base = self.base
         for heads, size in records:
-            region = replace(self, base=base, kv_heads=heads, head_bytes=size, apart=None)
+            region = replace(
+                self, base=base, kv_heads=heads, head_bytes=size, apart=None, sparse=None
+            )
             found.append(region._areas)
             base += region.bytes
         return found
@@ -333,10 +353,11 @@ def _joined(start: IntArray, size: IntArray, group: IntArray) -> tuple[Extents, 
 def kv_layout(
     device: Device, model: TransformerSpec, gpu_memory_utilization: float = 0.9,
     dims: Dims = LAYOUTS["layer_kv_token"], kept_bytes: int = 0, tokens: int | None = None,
-    groups: KvGroups | None = None,
+    groups: KvGroups | None = None, sparse: Sparse | None = None,
 ) -> KvLayout:  # fmt: skip
     """The KV region of a device that holds a model: its share of the capacity less the weights and
-    `kept_bytes`, for others; or room for so many `tokens`. groups: of a model with windows.
+    `kept_bytes`, for others; or room for so many `tokens`. groups: of a model with windows. sparse:
+    what decoding reads.
 
     Raises DescriptionError if the weights leave no room for `SLOT_ALIGN_TOKENS` tokens, or the
     device has none for `tokens`, or the model has windows and no groups.
@@ -353,8 +374,9 @@ def kv_layout(
     budget = int(device.capacity_bytes * gpu_memory_utilization) - kept_bytes
     halves, beside = model.attention.halves, apart(model)
     one = KvLayout(
-        base, 1, layers, model.kv_heads, model.kv_head_bytes, dims, halves, groups, beside
-    )
+        base, 1, layers, model.kv_heads, model.kv_head_bytes, dims, halves, groups, beside,
+        sparse,
+    )  # fmt: skip
     slot_bytes = one.token_bytes
     slots = max(budget - base, 0) // slot_bytes
     slots -= slots % SLOT_ALIGN_TOKENS

@@ -78,10 +78,11 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
             raise DescriptionError(
                 "kv_layout: policy vattention has tensors of its own; expected layer_kv_token"
             )
-        if layout.apart is not None or layout.parts > 1:
+        if layout.apart is not None or layout.parts > 1 or layout.index_bytes:
             raise DescriptionError(
                 "policy vattention: its tensors hold as many tokens of every layer; expected KV "
-                "without parts that lie apart, and a model without kept windows"
+                "without parts that lie apart, a model without kept windows, attention without "
+                "an index"
             )
         inside = layout.layers if options.slicing else 1
         self.tensors = layout.halves * layout.layers // inside

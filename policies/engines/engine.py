@@ -128,7 +128,7 @@ class Step(NamedTuple):
     copies: tuple[Migration, ...] = ()
     """Copies on write."""
     lengths: IntArray | None = None
-    """Tokens that each of `decode` had stored before; only where layers have windows."""
+    """Tokens that each of `decode` had stored before; only where not all of them are read."""
     overrun: int = 0
     """Of `tokens`, those of samples that have ended, which asynchronous scheduling sees a step
     later; they are no output."""
@@ -202,6 +202,7 @@ class Engine(ABC):
         """Requests whose last token is made and that still hold memory (asynchronous scheduling);
         they run or, if preempted, wait."""
         self._windowed = allocator.layout.groups is not None
+        self._uneven = self._windowed or allocator.layout.sparse is not None
         self._late = False  # the next step is scheduled before it is known which requests ended
         self._partial = False  # the last running request is still in its prefill
         self._cached_tokens = 0  # of the step being scheduled
@@ -389,7 +390,7 @@ class Engine(ABC):
         context = int(self.allocator.stored[decode].sum()) - self._sequences(decode)
         step = Step(
             decode, context, chunks, migrations, preempted, limit, self._cached_tokens,
-            swapped=swapped, lengths=self.allocator.stored[decode] - 1 if self._windowed else None,
+            swapped=swapped, lengths=self.allocator.stored[decode] - 1 if self._uneven else None,
         )  # fmt: skip
         if not self._several:
             return step

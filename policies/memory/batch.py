@@ -15,6 +15,7 @@ from pydantic import Field
 
 from hwmodel.description.description import DescriptionError, Strict
 from policies.allocators.allocator import Allocator, Demand
+from policies.allocators.attention_options import DENSE, AttentionSpec
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import PolicySpec
 from policies.predictors.prediction import Prediction
@@ -30,6 +31,8 @@ class BatchSpec(Strict):
     """So many sequences of one length, placed by one policy."""
 
     policy: PolicySpec = PagedOptions()
+    attention: AttentionSpec = DENSE
+    """What is read of it."""
     sequences: Count = 16
     context: Count = 2048
     """Tokens that each has stored before the step; half of them are its prompt (assumed)."""

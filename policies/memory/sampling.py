@@ -100,7 +100,7 @@ class SampledMemory(Memory):
                     ),
                     placed,
                 )
-                self._run_bytes.append(tokens / extents * self._layout.half_bytes)
+                self._run_bytes.append(self._read_bytes(step, engine, tokens / extents))
         if step.chunks and self._spec.prefill is None and self._asks("prefill"):
             self._take(
                 "prefill",
@@ -171,6 +171,16 @@ class SampledMemory(Memory):
             "simulated_share": self._probe.simulated_bytes / max(moved_bytes, 1),
             "probe_wall_s": self._probe.wall_s,
         }
+
+    def _read_bytes(self, step: Step, engine: Engine, run: float) -> float:
+        """Mean extent of one layer's K, where requests lie in runs of `run` tokens; where tokens
+        are chosen of them, of what is read."""
+        if self._layout.sparse is None:
+            return run * self._layout.half_bytes
+        extents = traffic.attention(engine.allocator, step.decode, 0, self._reading)
+        read = ~extents.write
+        read[: extents.ahead] = False
+        return float(extents.size[read].mean()) if read.any() else 0.0
 
     def _by_extent(self) -> list[list[float]]:
         """Mean extent in bytes and GB/s of each probe of the attention that counts, some of them

@@ -46,6 +46,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.mlp import CardExperts, Experts
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_groups import KvGroups
+from policies.allocators.kv_sparse import Sparse
 from policies.engines.engine import Chunk, Step
 from policies.memory.routing import Routing
 from policies.memory.traffic import reading
@@ -120,17 +121,18 @@ class StepModel:
     routing: of a model with experts; uniform by default.
     free: what takes no time (`ServingSpec.free`).
     together: phases of DRAM are one, but for copies (`FidelitySpec.phases`).
-    groups: of a model with sliding windows, what its layers read."""
+    groups: of a model with sliding windows, what its layers read.
+    sparse: what decoding reads of all."""
 
     def __init__(
         self, device: Device, model: TransformerSpec, cards: int = 1, slowdown: float = 1.0,
         routing: Routing | None = None, free: Sequence[Free] = (), together: bool = False,
-        groups: KvGroups | None = None,
+        groups: KvGroups | None = None, sparse: Sparse | None = None,
     ) -> None:  # fmt: skip
         if device.accelerator is None:
             raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
         assert groups is not None or model.window is None, "kv_layout says so first"
-        self._groups = groups
+        self._groups, self._sparse = groups, sparse
         compute, self._link = device.accelerator.compute, device.accelerator.link
         self._apart = model.experts if isinstance(model.experts, CardExperts) else None
         if self._link is None and (cards > 1 or self._apart is not None):
@@ -142,6 +144,10 @@ class StepModel:
         self._layers = model.layers
         self._state_bytes = model.activation_bytes
         self._kv_bytes = model.kv_token_bytes
+        self._index_bytes, index_flops = 0, 0
+        if sparse is not None:
+            self._index_bytes = model.layers * sparse.index_bytes
+            index_flops = model.layers * sparse.index_flops
         self._repeats = reading(device, model).repeats
         self._all_weight_bytes = model.step_weight_bytes
         self._experts = model.experts
@@ -160,17 +166,18 @@ class StepModel:
         self._attention_flops = model.attention_flops * rate / other
         chunk = model.attending("prefill")
         self._chunk_flops = chunk.pair * rate / other
+        self._index_flops = index_flops * rate / other
         self._made_flops, self._chunk_made_flops = model.attending("decode").stored, chunk.stored
         numbers = model.layers * model.attention.halves * model.kv_heads * model.head_dim
         each = (0.0, 0.0) if "compute" in free else compute.quantising_s(model.kv)
         self._load_s, self._store_s = (numbers * seconds for seconds in each)
-        self._copied_bytes = 0 if "copies" in free else 2 * self._kv_bytes
+        self._copied_bytes = 0 if "copies" in free else 2 * (self._kv_bytes + self._index_bytes)
         if "weights" in free:
             self._all_weight_bytes, self._experts = 0, None
         if "compute" in free:
             self._layer_flops = self._head_flops = self._pair_flops = 0
             self._attention_flops = self._chunk_flops = 0
-            self._made_flops = self._chunk_made_flops = 0
+            self._made_flops = self._chunk_made_flops = self._index_flops = 0
         self.bandwidth = device.peak_gbps * 1e9
         host = device.accelerator.host
         self._host_bandwidth = host.bandwidth if host else 0.0
@@ -195,13 +202,20 @@ class StepModel:
         context: Any = step.context + (0 if alone else decode * np.arange(rounds))
         if self._groups is not None and step.lengths is not None:
             context = self._groups.read(step.lengths)
+        indexed: Any = 0
+        if self._sparse is not None and step.lengths is not None:
+            context, indexed = self._sparse.steps(step.lengths, rounds)
         attended = (context + (step.common + decode)) * self._attention_flops / self._decode_flops
         if self._made_flops:
             attended = attended + context * self._made_flops / self._decode_flops
+        if self._index_flops:
+            attended = attended + indexed * self._index_flops / self._decode_flops
         if self._load_s:
             attended = attended + context * self._repeats * self._load_s + decode * self._store_s
         # read the context, write a token each
         moved_bytes = context * (self._repeats * self._kv_bytes) + decode * self._kv_bytes
+        if self._index_bytes:
+            moved_bytes = moved_bytes + (indexed + decode) * self._index_bytes
         memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
         more, less = (max, min) if alone else (np.maximum, np.minimum)
         attention_s: Any = more(attended, memory_s)
@@ -238,7 +252,7 @@ class StepModel:
         if step.copied:
             copy_s = self._moved_s(step.copied, efficiency)
         if step.swapped:
-            swap_s = step.swapped * self._kv_bytes / self._host_bandwidth
+            swap_s = step.swapped * (self._kv_bytes + self._index_bytes) / self._host_bandwidth
         if self._cards > 1 or self._apart is not None:
             all_reduce_s = self._all_reduce_s(step)
         total: Any = weights_s + attention_s
@@ -328,13 +342,20 @@ class StepModel:
                 each * self._chunk_flops + read * self._chunk_made_flops
             ) / self._prefill_flops
             return pairs_s, (read * self._repeats + written) * self._kv_bytes
-        pairs = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in chunks)
+        pairs = every = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in chunks)
         stored = sum(chunk.start for chunk in chunks)
         tokens = sum(chunk.tokens for chunk in chunks)
         moved = (stored * self._repeats + tokens) * self._kv_bytes
+        scored_s = 0.0
+        if (sparse := self._sparse) is not None:
+            pairs = sum(sparse.pairs(chunk.start, chunk.tokens) for chunk in chunks)
+            moved += tokens * self._index_bytes
+            if not sparse.whole_prompts:
+                moved += stored * self._index_bytes
+                scored_s = every * self._index_flops / self._prefill_flops
         flops = pairs * self._chunk_flops + stored * self._chunk_made_flops
         converted_s = stored * self._repeats * self._load_s + tokens * self._store_s
-        return flops / self._prefill_flops + converted_s, moved
+        return flops / self._prefill_flops + converted_s + scored_s, moved
 
     def _computes(self, compute_s: float, moved_bytes: int | float, efficiency: float) -> bool:
         """Whether the FLOPs of a phase take longer than its bytes."""

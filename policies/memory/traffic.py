@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Migration
 from policies.allocators.kv_layout import Extents, KvLayout, Parts, Units
+from policies.allocators.kv_sparse import Sparse
 from policies.engines.engine import Chunk
 from policies.requests.requests import FloatArray, IntArray
 
@@ -74,19 +75,32 @@ class Extent(NamedTuple):
     size: IntArray
     write: NDArray[np.bool_]
     owner: IntArray
+    ahead: int = 0
+    """So many of them are dealt and moved before the others: those of another kernel."""
+
+    def of(self, chosen: Any) -> Extent:
+        """Those of a slice, a mask or an order, of one kernel."""
+        return Extent(self.start[chosen], self.size[chosen], self.write[chosen], self.owner[chosen])
 
 
 def attention(
     allocator: Allocator, requests: IntArray, layer: int, reading: Reading = _PLAIN
 ) -> Extent:
     """One layer of a decode step whose new tokens have their slots already: for each request the K
-    of the tokens before and the new ones' K written, then the same of V.
+    of the tokens before and the new ones' K written, then the same of V. Where tokens are chosen,
+    their index comes first, for all requests, and then the K and V of those chosen.
 
     reading: as its `repeats` and its parts are.
     """
     group, _ = allocator.layout.place(layer)
     units = [allocator.layer_units(request, group) for request in requests.tolist()]
-    return decode(allocator.layout, units, allocator.width[requests], layer, reading)
+    new, layout = allocator.width[requests], allocator.layout
+    if (sparse := layout.sparse) is None:
+        return decode(layout, units, new, layer, reading)
+    last = allocator.stored[requests]
+    stored = last - new
+    kv = _chosen(layout, sparse, units, requests, stored, layer, reading)
+    return _behind(_index(layout, units, sparse.indexed(stored), stored, last, layer), kv)
 
 
 def decode(
@@ -107,8 +121,40 @@ def prefill(
     group, _ = allocator.layout.place(layer)
     units = [allocator.layer_units(chunk.request, group) for chunk in chunks]
     start = np.array([chunk.start for chunk in chunks], np.int64)
-    tokens = np.array([chunk.tokens for chunk in chunks], np.int64)
-    return _passes(allocator.layout, units, start, start + tokens, layer, reading)
+    last = start + np.array([chunk.tokens for chunk in chunks], np.int64)
+    layout = allocator.layout
+    found = _passes(layout, units, start, last, layer, reading)
+    if (sparse := layout.sparse) is None:
+        return found
+    scored = start * (not sparse.whole_prompts)
+    return _behind(_index(layout, units, scored, start, last, layer), found)
+
+
+def _index(
+    layout: KvLayout, units: list[Units], read: IntArray, middle: IntArray, last: IntArray,
+    layer: int,
+) -> Extent | None:  # fmt: skip
+    """What tokens are chosen by: of the first `read` of each sequence read, of tokens [middle,
+    last) written; None where there is none."""
+    if (index := layout.index) is None:
+        return None
+    spans = np.arange(2 * len(units))
+    first = np.stack((np.zeros_like(middle), middle), 1).ravel()
+    end = np.stack((read, last), 1).ravel()
+    pieces, span = _pieces_of(units, spans // 2, first, end)
+    runs, group = index.runs(Parts(*pieces, None, None, span), layer)
+    return Extent(runs.start, runs.size, group % 2 == 1, group // 2)
+
+
+def _behind(index: Extent | None, kv: Extent) -> Extent:
+    """`kv` after the reading of the index."""
+    if index is None:
+        return kv
+    return Extent(
+        np.concatenate((index.start, kv.start)), np.concatenate((index.size, kv.size)),
+        np.concatenate((index.write, kv.write)), np.concatenate((index.owner, kv.owner)),
+        len(index.start),
+    )  # fmt: skip
 
 
 class _Pass(NamedTuple):
@@ -120,9 +166,9 @@ class _Pass(NamedTuple):
     write: bool
 
 
-def _order(layout: KvLayout, reading: Reading) -> list[_Pass]:
-    """The passes over each sequence."""
-    if not reading.by_head:
+def _order(layout: KvLayout, reading: Reading, apart: bool = False) -> list[_Pass]:
+    """The passes over each sequence. apart: head by head, whoever reads them."""
+    if not reading.by_head and not apart:
         return [
             _Pass(0, None, half, write)
             for half in layout.passes
@@ -130,7 +176,7 @@ def _order(layout: KvLayout, reading: Reading) -> list[_Pass]:
         ]
     # a query head, or the group of them, is a part; the first one of a KV head writes
     return [
-        _Pass(query, query // reading.repeats, half, write)
+        _Pass(query * reading.by_head, query // reading.repeats, half, write)
         for query in range(layout.kv_heads * reading.repeats)
         for half in layout.passes
         for write in ((False, True) if query % reading.repeats == 0 else (False,))
@@ -147,38 +193,86 @@ def _passes(
     since = np.zeros_like(middle) if window is None else np.maximum(middle + 1 - window, 0)
     begin = middle if ring is None else np.maximum(middle, last - ring)
     order = _order(layout, reading)
+    span = np.arange(len(units) * len(order))
+    sequence = span // len(order)
+    writes = np.tile([each.write for each in order], len(units))
+    first = np.where(writes, begin[sequence], since[sequence])
+    end = np.where(writes, last[sequence], middle[sequence])
+    return _extents(layout, units, order, _Spans(span, first, end), layer, reading)
+
+
+def _chosen(
+    layout: KvLayout, sparse: Sparse, units: list[Units], requests: IntArray, middle: IntArray,
+    layer: int, reading: Reading,
+) -> Extent:  # fmt: skip
+    """As `_passes`, but of tokens [0, middle) those that are chosen; all behind them written."""
+    order = _order(layout, reading, sparse.apart)
+    found = []
+    for place, (request, stored) in enumerate(zip(requests.tolist(), middle.tolist(), strict=True)):
+        heads = {each.head or 0 if sparse.apart else 0 for each in order}
+        runs = {head: sparse.runs(stored, request, layer, head) for head in heads}
+        behind = np.array([stored]), units[place].tokens.sum(keepdims=True)
+        for turn, each in enumerate(order, place * len(order)):
+            first, end = behind if each.write else runs[each.head or 0 if sparse.apart else 0]
+            found.append(_Spans(np.full(len(first), turn), first, end))
+    spans = _Spans(*(np.concatenate(column) for column in zip(*found, strict=True)))
+    return _extents(layout, units, order, spans, layer, reading)
+
+
+class _Spans(NamedTuple):
+    """Tokens [first, end) of a sequence that a pass moves, int64 (n,). `span`: which pass of which
+    sequence, never decreasing."""
+
+    span: IntArray
+    first: IntArray
+    end: IntArray
+
+
+def _extents(
+    layout: KvLayout, units: list[Units], order: list[_Pass], spans: _Spans, layer: int,
+    reading: Reading,
+) -> Extent:  # fmt: skip
+    """The extents of `spans`, in order."""
     owner, write = np.array([(each.owner, each.write) for each in order]).T
-    many = np.array([len(each.start) for each in units])
-    flat = Units(*(np.concatenate(column) for column in zip(*units, strict=True)))
-    passed = np.cumsum(flat.tokens) - flat.tokens
-    behind = np.cumsum(many) - many  # units of the sequences before
-    before = passed - np.repeat(passed[behind], many)
-    # a row for each unit of each pass over each sequence
-    counts = np.repeat(many, len(order))
-    span = np.repeat(np.arange(len(counts)), counts)
-    rows = np.arange(len(span)) - np.repeat(np.cumsum(counts) - counts, counts)
-    sequence, turn = span // len(order), span % len(order)
-    unit = behind[sequence] + rows
-    writes = write[turn] == 1
-    first = np.where(writes, begin[sequence], since[sequence]) - before[unit]
-    end = np.where(writes, last[sequence], middle[sequence]) - before[unit]
-    low, high = (np.clip(edge, 0, flat.tokens[unit]) for edge in (first, end))
-    held = np.flatnonzero(high > low)
-    unit, turn = unit[held], turn[held]
+    pieces, at = _pieces_of(units, spans.span // len(order), spans.first, spans.end)
+    span = spans.span[at]
+    turn = span % len(order)
     half = None if layout.passes == (None,) else np.array([each.half for each in order])[turn]
-    head = np.array([each.head for each in order])[turn] if reading.by_head else None
-    chosen = Parts(
-        flat.start[unit], flat.size[unit], low[held], (high - low)[held], half, head, span[held]
-    )
-    runs, group = layout.runs(chosen, layout.place(layer)[1])
+    head = None if order[0].head is None else np.array([each.head for each in order])[turn]
+    parts = Parts(*pieces, half, head, span)
+    runs, group = layout.runs(parts, layout.place(layer)[1])
     sequence, turn = group // len(order), group % len(order)
-    parts = int(owner.max()) + 1
-    found = Extent(runs.start, runs.size, write[turn] == 1, sequence * parts + owner[turn])
+    parts_each = int(owner.max()) + 1
+    found = Extent(runs.start, runs.size, write[turn] == 1, sequence * parts_each + owner[turn])
     if reading.spread != "head_major":
         return found
     place = owner[turn] * len(units) + sequence
-    by = np.argsort(place, kind="stable")
-    return Extent(found.start[by], found.size[by], found.write[by], place[by])
+    return found._replace(owner=place).of(np.argsort(place, kind="stable"))
+
+
+def _pieces_of(
+    units: list[Units], sequence: IntArray, first: IntArray, end: IntArray
+) -> tuple[tuple[IntArray, IntArray, IntArray, IntArray], IntArray]:
+    """((first slot and size of the unit, first token in it, tokens) of the pieces of units that
+    hold tokens [first, end) of these sequences, none empty, the row that each is of), in order."""
+    flat = Units(*(np.concatenate(column) for column in zip(*units, strict=True)))
+    total = np.array([each.tokens.sum() for each in units])
+    base = (np.cumsum(total) - total)[sequence]
+    ends = np.cumsum(flat.tokens)
+    low, high = base + first, base + np.minimum(end, total[sequence])
+    rows = np.flatnonzero(high > low)
+    low, high = low[rows], high[rows]
+    begin = np.searchsorted(ends, low, side="right")
+    counts = np.searchsorted(ends, high) - begin + 1
+    at = np.repeat(np.arange(len(rows)), counts)
+    unit = begin[at] + np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
+    passed = (ends - flat.tokens)[unit]
+    low, high = np.maximum(low[at], passed), np.minimum(high[at], ends[unit])
+    held = np.flatnonzero(high > low)
+    unit = unit[held]
+    low = low[held]
+    pieces = (flat.start[unit], flat.size[unit], low - passed[held], high[held] - low)
+    return pieces, rows[at[held]]
 
 
 def migration(
@@ -192,13 +286,16 @@ def migration(
     (group, index), (_, ring) = layout.place(layer), layout.reach(layer)
     places = [(m, int(reserved[m.request])) for m in moves] + [(m, m.left) for m in copies]
     starts, sizes, owners = [], [], []
+    regions = [(layout, half) for half in layout.passes]
+    if layout.index is not None:
+        regions.append((layout.index, None))
     for place, (move, room) in enumerate(places):
         source = layout.unit_of(move.source, move.tokens, move.left, group)
         target = layout.unit_of(move.target, move.tokens, room, group)
         first = 0 if ring is None else max(move.tokens - ring, 0)
-        for half in layout.passes:
-            old = layout.extents(source, index, half, first)
-            new = layout.extents(target, index, half, first)
+        for region, half in regions:
+            old = region.extents(source, index, half, first)
+            new = region.extents(target, index, half, first)
             # the same bytes in the same order, in runs that need not be the same
             ends = np.union1d(np.cumsum(old.size), np.cumsum(new.size))
             common = np.diff(ends, prepend=0)
@@ -255,6 +352,9 @@ def contiguous(start: int, size: int, parts: int) -> Extent:
 def deal(extents: Extent, engines: int, spread: Spread, align: int) -> Descriptors:
     """Descriptors of `extents` spread over `engines`; slices are cut at multiples of `align`
     bytes."""
+    if extents.ahead:
+        kernels = slice(extents.ahead), slice(extents.ahead, None)
+        return joined([deal(extents.of(each), engines, spread, align) for each in kernels])
     if spread == "slice":
         return _slices(extents, engines, align)
     if spread == "split":

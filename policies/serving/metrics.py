@@ -29,6 +29,8 @@ last blocks counts as unfilled). Free while KV memory limits the batch: `holes`,
 requests in line would reserve if all free slots were one run, and `head_of_line`, fewer than the
 next one then needs. Free at other times: `free`."""
 
+_INDEXED = ("attention", "prefill", "migration", "copy", "swap")
+
 
 @dataclass
 class Sums:
@@ -50,6 +52,8 @@ class Sums:
     """Slots that hold a token, and slots that are reserved, times seconds; shared ones once."""
     weight_bytes: int = 0
     """Of the weights read."""
+    index_bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_INDEXED, 0))
+    """Moved of what tokens are chosen by."""
     compute_s: float = 0.0
     """Time of phases whose FLOPs take longer than their bytes."""
     hole_seconds: float = 0.0
@@ -82,7 +86,10 @@ class Sums:
             "copy": 2 * self.copied_tokens,
             "swap": self.swapped_tokens,
         }
-        kv = {phase: round(count * model.kv_token_bytes) for phase, count in tokens.items()}
+        kv = {
+            phase: round(count * model.kv_token_bytes) + self.index_bytes[phase]
+            for phase, count in tokens.items()
+        }
         return {"weights": self.weight_bytes, **kv}
 
     def copy(self) -> Sums:
@@ -174,6 +181,8 @@ class Metrics:
         attended: float = (step.context + batch) * rounds + batch * (rounds * (rounds - 1) // 2)
         if groups is not None and step.lengths is not None:
             attended = groups.read(step.lengths) + batch
+        if layout.sparse is not None and step.lengths is not None:
+            attended = self._chosen(layout, step, layout.sparse.steps(step.lengths, rounds))
         sums.attention_tokens += attended
         sums.batch_seconds += len(running) * total
         steps_s = float(np.arange(rounds) @ times.total_s) if rounds > 1 else 0.0
@@ -226,6 +235,23 @@ class Metrics:
             )
         )  # fmt: skip
 
+    def _chosen(self, layout: KvLayout, step: Step, moved: tuple[Any, Any]) -> int:
+        """Tokens of KV that steps read or wrote which read so many and the index of so many
+        (`Sparse.steps`); adds what is moved of the index."""
+        assert layout.sparse is not None
+        read, indexed = (int(np.sum(each)) for each in moved)
+        written, reads = step.tokens * np.size(moved[0]), not layout.sparse.whole_prompts
+        tokens = {
+            "attention": indexed + written,
+            "prefill": sum(chunk.start * reads + chunk.tokens for chunk in step.chunks),
+            "migration": 2 * sum(migration.tokens for migration in step.migrations),
+            "copy": 2 * step.copied,
+            "swap": step.swapped,
+        }
+        for phase, count in tokens.items():
+            self.sums.index_bytes[phase] += count * layout.index_bytes
+        return read + written
+
     def _unneeded(self, allocator: Allocator, running: IntArray) -> int:
         """Slots reserved for `running`, of which reservations are made once, that never hold a
         token."""
@@ -260,7 +286,8 @@ class Metrics:
         such a `model`; see `policies.memory.step_energy`."""
         after = self.sums.since(self.begin[1])
         moved = after.moved(model)
-        moved["attention"] *= reading(device, model).repeats
+        again = reading(device, model).repeats - 1
+        moved["attention"] += again * (moved["attention"] - after.index_bytes["attention"])
         moved["migration"] += moved.pop("copy") + moved.pop("swap")
         idle_s = after.limit_s["idle"]
         found = serving_energy(device, moved, transfers, after.seconds, idle_s, after.output_tokens)

@@ -17,6 +17,7 @@ from hwmodel.specs.mlp import Exchange, ExpertPlacement
 from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
+from policies.allocators.attention_options import DENSE, AttentionSpec
 from policies.allocators.capabilities import Learns, report_of
 from policies.allocators.compaction import ArenaOptions
 from policies.allocators.kv_groups import kv_groups
@@ -59,6 +60,8 @@ class ServingSpec(Strict):
     predictor: PredictorSpec = PredictorSpec()
     memory: FidelitySpec = FidelitySpec()
     kv_layout: KvOrder = LAYOUTS["layer_kv_token"]
+    attention: AttentionSpec = DENSE
+    """What decoding reads of the KV, and what of it is kept."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of the capacity for weights, activations and KV (vLLM's default)."""
     activation_bytes: Bytes | None = None
@@ -326,12 +329,13 @@ def _serve_closed(
 
 
 def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpec:
-    """The shard of the model on each card of a replica, in the formats it is served in. Raises
-    DescriptionError if it cannot be split, or stored so."""
-    return shard(
+    """The shard of the model on each card of a replica, in the formats it is served in, with the
+    windows of its `attention`. Raises DescriptionError if it cannot be split, or stored so."""
+    part = shard(
         model.stored_as(spec.weights, spec.kv), spec.tensor_parallel, spec.expert_parallel,
         spec.expert_exchange, spec.cluster.cards if spec.expert_parallel != "none" else 1,
     )  # fmt: skip
+    return spec.attention.served(part)
 
 
 def activation_bytes(spec: ServingSpec, part: TransformerSpec) -> int:
@@ -344,15 +348,18 @@ def activation_bytes(spec: ServingSpec, part: TransformerSpec) -> int:
     return peak_activation_bytes(part, spec.tensor_parallel, tokens, engine.sequence_cap)
 
 
-def kv_region(device: Device, part: TransformerSpec, spec: ServingSpec) -> KvLayout:
+def kv_region(
+    device: Device, part: TransformerSpec, spec: ServingSpec, seed: int | tuple[int, ...] = 0
+) -> KvLayout:
     """Where the KV of a card lies: what weights, activations, the predictor and the share that is
     kept free leave. `part` is its shard of the model. Raises DescriptionError if nothing is left.
     """
     kept = spec.predictor.on_card_bytes + activation_bytes(spec, part)
     groups = kv_groups(part, spec.policy.kv_of_windows)
     return kv_layout(
-        device, part, spec.gpu_memory_utilization, spec.kv_layout, kept, spec.kv_tokens, groups
-    )
+        device, part, spec.gpu_memory_utilization, spec.kv_layout, kept, spec.kv_tokens, groups,
+        spec.attention.sparse(part, seed),
+    )  # fmt: skip
 
 
 def build_replica(
@@ -368,7 +375,13 @@ def build_replica(
     predicted: of all requests. metrics: collects what the replica does.
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
-    layout = kv_region(device, part, spec)
+    layout = kv_region(device, part, spec, seed)
+    if layout.sparse is not None and requests.samples.max(initial=1) > 1:
+        raise DescriptionError(
+            f"attention {spec.attention.name}, and requests with several samples; which tokens "
+            "each of them chooses is not modelled, except with engine.like, which makes a request "
+            "of each"
+        )
     if layout.groups is not None and requests.samples.max(initial=1) > 1:
         raise DescriptionError(
             f"{part.name} has sliding windows, and requests with several samples; what those share "
@@ -394,7 +407,7 @@ def build_replica(
         routing = Routing(part.experts, spec.routing, seed)
     steps = StepModel(
         device, part, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
-        spec.memory.phases == "together", layout.groups,
+        spec.memory.phases == "together", layout.groups, layout.sparse,
     )  # fmt: skip
     memory = memory_model(spec.memory, device, part, layout, seed, simulate, routing, allocator)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)

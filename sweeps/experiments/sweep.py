@@ -458,8 +458,8 @@ def experiment_with(
 
 
 def _fill(spec: type[Described], experiment: Document) -> None:
-    """`policy: paged` is short for `policy: {name: paged}`, as is `engine: v0`; the model is given
-    once."""
+    """`policy: paged` is short for `policy: {name: paged}`, as are `engine: v0` and `attention:
+    top_k`; the model is given once."""
     _fill_names(spec, experiment)
     if "serving" not in spec.model_fields:
         return
@@ -470,16 +470,21 @@ def _fill(spec: type[Described], experiment: Document) -> None:
 
 
 def _fill_names(spec: type[Described], experiment: Document) -> None:
-    for place in (spec.policy_path, _ENGINE):
+    for place in _places(spec):
         if isinstance(name := experiment.get(place), str):
             experiment.put((*place, "name"), name, experiment.mark(place))
+
+
+def _places(spec: type[Described]) -> tuple[tuple[str, ...], ...]:
+    """Where a name stands for options."""
+    return spec.policy_path, _ENGINE, (*spec.policy_path[:-1], "attention")
 
 
 def _put(spec: type[Described], experiment: Document, path: str, value: Any, mark: Mark) -> None:
     keys = tuple(path.split("."))
     if keys[0] not in spec.model_fields:
         raise DescriptionError(suggestion(spec, keys), mark.file, mark.line, path)
-    if any(keys[: len(place)] == place != keys for place in (spec.policy_path, _ENGINE)):
+    if any(keys[: len(place)] == place != keys for place in _places(spec)):
         _fill_names(spec, experiment)
     experiment.put(keys, copy.deepcopy(value), mark)
 

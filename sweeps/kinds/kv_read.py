@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Limits
@@ -78,12 +79,20 @@ def read_kv(task: Task) -> dict[str, Any]:
     assert isinstance(spec, KvReadSpec)
     device, model = device_of(spec), model_of(spec)
     rng = np.random.default_rng(seed_of(spec, task.replication))
-    layout = kv_layout(device, model, spec.gpu_memory_utilization, spec.kv_layout)
+    attention = spec.batch.attention
+    if attention.served(model).window != model.window:
+        raise DescriptionError(
+            f"batch.attention: {attention.name} keeps a window of the tokens, which is modelled in "
+            "serving only"
+        )
+    sparse = attention.sparse(model, seed_of(spec, task.replication))
+    layout = kv_layout(device, model, spec.gpu_memory_utilization, spec.kv_layout, sparse=sparse)
     limits = Limits(spec.batch.context, max(model.max_position, 2 * spec.batch.context))
     kind = POLICIES[spec.batch.policy.name]
     allocator = kind(layout, spec.batch.requests(), limits, spec.batch.policy)
     batch = place(allocator, spec.batch, rng)
-    step = StepModel(device, model, slowdown=spec.batch.policy.kernel_cost)  # says what it lacks
+    slowdown = spec.batch.policy.kernel_cost
+    step = StepModel(device, model, slowdown=slowdown, sparse=sparse)  # says what it lacks
     reading = traffic.reading(device, model)
     extents = traffic.attention(allocator, batch, int(rng.integers(model.layers)), reading)
     dma = device.dma
@@ -91,6 +100,7 @@ def read_kv(task: Task) -> dict[str, Any]:
     found = mapped(simulate_once, device, allocator)(device, stream)
     efficiency = found.gbps / device.peak_gbps
     read = ~extents.write
+    read[: extents.ahead] = False  # an index
     return {
         "kv_gbps": found.gbps,
         "efficiency": efficiency,
@@ -110,7 +120,8 @@ def _step(
     """Times of the whole step."""
     weights = weights_efficiency(device, model, spec.memory, simulate_once, len(batch))
     context = int(allocator.stored[batch].sum()) - len(batch)
-    step = Step(batch, context, [], [], 0, "offered_load")
+    lengths = allocator.stored[batch] - 1
+    step = Step(batch, context, [], [], 0, "offered_load", lengths=lengths)
     delivered = Efficiency(weights=weights, attention=efficiency * device.derate)
     times = steps.times(step, 1, delivered)
     share = float(times.attention_s[0] / times.total_s[0])

@@ -63,7 +63,7 @@ class Watching(Memory):
             moved = sum(move.tokens for move in step.migrations) * token
             written.append(_checked(extents, traffic.Reading(), layout, moved, moved))
             targets = np.array([move.request for move in step.migrations])
-            only = traffic.Extent(*(column[extents.write] for column in extents))
+            only = extents.of(extents.write)
             _inside(only, allocator, targets, layer, traffic.Reading())
         if written:
             start, size = (np.concatenate(column) for column in zip(*written, strict=True))

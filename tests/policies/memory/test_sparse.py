@@ -1,0 +1,253 @@
+"""Attention that reads less than all tokens, or keeps less: streams, times and memory against
+closed forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.allocator import Demand, Limits
+from policies.allocators.attention_options import AttentionSpec
+from policies.allocators.capabilities import Migration
+from policies.allocators.kv_layout import LAYOUTS, KvLayout, kv_layout
+from policies.allocators.kv_sparse import Sparse
+from policies.allocators.registry import POLICIES, build
+from policies.engines.engine import Chunk, Step
+from policies.memory import traffic
+from policies.memory.step import Efficiency, StepModel
+from policies.memory.traffic import Reading
+from policies.predictors.prediction import Prediction
+from tests.policies.small import LATENT, MODEL, WINDOWS, FakeMemory, device, mixed, requests, run
+
+KINDS: list[dict[str, Any]] = [
+    {"name": "top_k", "tokens": 48, "index_bytes": "12B"},
+    {"name": "top_k", "tokens": 48, "index_bytes": "12B", "heads": "apart", "choice": "recency"},
+    {"name": "pages", "tokens": 48, "page": 8},
+    {"name": "pages", "tokens": 48, "heads": "together", "choice": "clustered"},
+    {"name": "budget", "tokens": 48, "choice": "clustered", "run": 8},
+]
+KEPT: list[dict[str, Any]] = [
+    {"name": "window_and_sinks", "sinks": 4, "window": 44},
+    {"name": "budget", "tokens": 48, "frees": "slots"},
+]
+LENGTHS = [5, 47, 48, 49, 130, 600]
+
+
+def sparse_of(given: dict[str, Any], model: TransformerSpec = MODEL) -> Sparse:
+    found = TypeAdapter(AttentionSpec).validate_python(given).sparse(model, (1, 2))
+    assert found is not None
+    return found
+
+
+def filled(given: dict[str, Any], policy: str, dims: str = "layer_kv_token") -> Any:
+    layout = KvLayout(
+        1 << 20, 4096, MODEL.layers, MODEL.kv_heads, MODEL.kv_head_bytes, LAYOUTS[dims],
+        sparse=sparse_of(given),
+    )  # fmt: skip
+    options = POLICIES[policy].Options.model_validate({"name": policy})
+    allocator = build(layout, len(LENGTHS), Limits(50, 700), options)
+    for request, length in enumerate(LENGTHS):
+        demand = Demand(length, 0, Prediction(2.0), output=50)
+        assert allocator.reserve(request, demand, length)
+    decode = np.arange(len(LENGTHS))
+    assert allocator.headroom(decode, 1)
+    allocator.advance(decode, 1)
+    return allocator
+
+
+def read(given: dict[str, Any], stored: int) -> tuple[int, int]:
+    """Tokens read and tokens scored, by plain counting."""
+    if given["name"] != "pages":
+        return min(stored, 48), stored
+    page = given.get("page", 16)
+    all_fit = stored // page <= 48 // page - 1
+    return (stored, 0) if all_fit else (48 - page + stored % page, stored // page * page)
+
+
+@pytest.mark.parametrize("reading", [Reading(), Reading("head_major", 2)], ids=["slice", "head"])
+@pytest.mark.parametrize("given", KINDS, ids=lambda kind: kind["name"])
+@pytest.mark.parametrize("policy", ["paged", "static", "s3", "odma", "oracle", "ideal"])
+def test_a_step_moves_the_closed_form(policy: str, given: dict[str, Any], reading: Reading) -> None:
+    for dims in LAYOUTS if policy in ("paged", "static") else ["layer_kv_token"]:
+        allocator = filled(given, policy, dims)
+        layout, decode = allocator.layout, np.arange(len(LENGTHS))
+        extents = traffic.attention(allocator, decode, 1, reading)
+        tokens, scored = np.array([read(given, length) for length in LENGTHS]).T
+        index = extents.of(slice(extents.ahead))
+        kv = extents.of(slice(extents.ahead, None))
+        each = MODEL.kv_layer_bytes
+        assert kv.size[~kv.write].sum() == tokens.sum() * each * reading.repeats
+        assert kv.size[kv.write].sum() == len(LENGTHS) * each
+        assert index.size[~index.write].sum() == scored.sum() * layout.sparse.index_bytes
+        assert index.size[index.write].sum() == len(LENGTHS) * layout.sparse.index_bytes
+        # the index lies above the KV, and no byte is moved twice
+        above = layout.base + layout.slots * MODEL.kv_token_bytes
+        assert (index.start >= above).all() and (kv.start + kv.size <= above).all()
+        assert (index.start + index.size <= layout.base + layout.bytes).all()
+        once = traffic.attention(allocator, decode, 1)
+        ends = np.sort(once.start), np.sort(once.start + once.size)
+        assert (ends[0][1:] >= ends[1][:-1]).all()
+        if reading.spread == "slice" and dims == "layer_kv_token":
+            step = Step(decode, sum(LENGTHS), [], [], 0, "", lengths=np.array(LENGTHS, np.int64))
+            steps = StepModel(device(4096), MODEL, sparse=layout.sparse, free=["compute"])
+            moved = steps.times(step, 1, Efficiency()).attention_s[0] * steps.bandwidth
+            assert moved == pytest.approx(MODEL.layers * int(once.size.sum()), rel=1e-12)
+
+
+def test_what_is_chosen_follows_its_law() -> None:
+    laws = {}
+    for choice in ("uniform", "recency", "clustered"):
+        sparse = sparse_of({"name": "top_k", "tokens": 200, "choice": choice})
+        first, end = sparse.runs(2000, 3, 1, 0)
+        assert (end - first).sum() == 200 and (first[1:] > end[:-1]).all() and end[-1] <= 2000
+        same, others = sparse.runs(2000, 3, 1, 0), sparse.runs(2000, 3, 2, 0)
+        assert (same[0] == first).all() and set(others[0]) != set(first)
+        laws[choice] = [np.concatenate([np.arange(*run) for run in zip(first, end, strict=True)])]
+    runs = {name: 1 + int((np.diff(found[0]) > 1).sum()) for name, found in laws.items()}
+    assert runs["clustered"] <= 5 and 160 < runs["uniform"] <= 200
+    mean = {name: float(found[0].mean()) for name, found in laws.items()}
+    assert abs(mean["uniform"] - 1000) < 150 and mean["recency"] > 1400
+    # half of a budget is recent; of what a uniform one keeps no token returns
+    budget = sparse_of({"name": "budget", "tokens": 200})
+    kept = [budget.runs(stored, 0, 0, 0) for stored in (2000, 2001)]
+    assert all(run[1][-1] == stored for run, stored in zip(kept, (2000, 2001), strict=True))
+    assert all(run[1][-1] - run[0][-1] >= 100 for run in kept)
+
+
+def test_chunks_write_their_index_and_migrations_take_it_along() -> None:
+    given = {"name": "top_k", "tokens": 48, "index_bytes": "12B"}
+    for prefill, reads in (("dense", 0), ("selected", 100)):
+        allocator = filled({**given, "prefill": prefill}, "oracle")
+        chunk = Chunk(4, 100, 30, True)
+        extents = traffic.prefill(allocator, [chunk], 0)
+        index = extents.of(slice(extents.ahead))
+        assert index.size[index.write].sum() == 30 * 12
+        assert index.size[~index.write].sum() == reads * 12
+        steps = StepModel(device(4096), MODEL, sparse=allocator.layout.sparse)
+        step = Step(np.zeros(0, np.int64), 0, [chunk], [], 0, "", lengths=np.zeros(0, np.int64))
+        assert np.isfinite(steps.times(step, 1, Efficiency()).total_s[0])
+        sparse = allocator.layout.sparse
+        pairs = sum(min(100 + nth, 10**9 if reads == 0 else 48) for nth in range(1, 31))
+        assert sparse.pairs(100, 30) == pairs
+    move = Migration(4, 3000, int(allocator.units(4).start[0]), 130, 180)
+    moved = traffic.migration(allocator, [move], 0, 1 << 14).size.sum()
+    assert moved == 2 * 130 * (MODEL.kv_layer_bytes + 12)
+
+
+def test_the_index_takes_slots_and_is_dealt_before_the_kv() -> None:
+    wide = sparse_of({"name": "top_k", "index_bytes": "128B"})  # as much as K and V of a layer
+    whole, half = (kv_layout(device(4096), MODEL, 1.0, sparse=each) for each in (None, wide))
+    assert (whole.slots, half.slots) == (4096, 2048) and half.bytes == whole.bytes
+    allocator = filled(KINDS[0], "paged")
+    extents = traffic.attention(allocator, np.arange(len(LENGTHS)), 0)
+    dealt = traffic.deal(extents, 4, "slice", 64)
+    above = allocator.layout.base + allocator.layout.slots * MODEL.kv_token_bytes
+    for engine in range(4):
+        index = dealt.start[dealt.engine == engine] >= above
+        assert index.any() and not index.all() and (np.diff(index.astype(int)) <= 0).all()
+
+
+ENGINES: list[dict[str, Any]] = [{"name": "v0"}, {"name": "v1"}, {"name": "v1", "like": "0.33"}]
+
+
+@pytest.mark.parametrize("given", [*KINDS[:1], *KINDS[2:3], *KINDS[4:], *KEPT], ids=str)
+@pytest.mark.parametrize("policy", ["paged", "static", "s3", "odma", "orca", "oracle", "ideal"])
+def test_every_policy_serves_it_under_both_engines(policy: str, given: dict[str, Any]) -> None:
+    chosen = {"name": policy} | ({"variant": "oracle"} if policy == "orca" else {})
+    for engine in ENGINES if policy == "paged" else ENGINES[1:2]:
+        found = run(
+            4096, mixed(6), attention=given, policy=chosen, engine=engine,
+            memory={"fidelity": "sampled", "weights": 1.0}, simulate=FakeMemory(),
+        ).metrics  # fmt: skip
+        assert found["finished"] == 6 and found["kv_capacity_tokens"] <= 4096
+
+
+@pytest.mark.parametrize("given", [*KINDS[::2], *KEPT], ids=str)
+def test_what_is_served_is_what_is_simulated(given: dict[str, Any]) -> None:
+    """Bytes of all simulated streams are those that steps are charged; one step at a time or
+    together; and a card of two has its share."""
+    stream, memory = requests([0.0, 0.0], [60, 20], 70), {"fidelity": "exhaustive", "weights": 1.0}
+    each = run(2048, stream, attention=given, memory=memory, simulate=FakeMemory()).metrics
+    gbps, busy = each["phase_gbps"], each["phase_share"]
+    seconds = each["makespan_s"]
+    charged = sum(gbps[name] * busy[name] for name in ("attention", "prefill")) * 1e9 * seconds
+    if given not in KEPT:  # windows: means over the layers of a chunk
+        assert each["memory"]["simulated_bytes"] == pytest.approx(charged, rel=1e-6)
+    rates = [
+        run(2048, mixed(12), attention=given, advance_together=together, shape=shape).metrics
+        for together, shape in ((True, MODEL), (False, MODEL), (True, LATENT))
+    ]
+    for name in ("output_tokens_per_s", "steps", "finished"):
+        assert rates[0][name] == rates[1][name]
+    assert rates[2]["finished"] == 12
+    two = run(2048, mixed(10), attention=given, tensor_parallel=2).metrics
+    assert two["finished"] == 10
+    full = {"fidelity": "full", "weights": 1.0, "phases": "in_turn"}
+    assert run(2048, mixed(5), attention=given, memory=full, simulate=FakeMemory()).metrics["steps"]
+
+
+def test_reading_less_is_faster_and_keeping_less_admits_more() -> None:
+    memory = {"fidelity": "analytic", "efficiency": 0.9}
+    stream = requests(np.zeros(40), 600, 100)
+    rates = {
+        name: run(4096, stream, attention=given, memory=memory).metrics
+        for name, given in {"dense": {"name": "dense"}, "reads": KINDS[4], "keeps": KEPT[1]}.items()
+    }
+    shares = [rates[name]["phase_share"]["attention"] for name in ("dense", "reads")]
+    assert shares[0] > 5 * shares[1]
+    assert rates["dense"]["batch"] == pytest.approx(rates["reads"]["batch"], rel=0.01)
+    assert rates["keeps"]["batch"] > 3 * rates["dense"]["batch"]
+
+
+def test_every_option_moves_a_figure() -> None:
+    """Bytes and extents of a decode step."""
+    stream = requests([0.0, 0.0], [300, 200], 9)
+
+    def seen(**given: Any) -> Any:
+        memory = FakeMemory()
+        spec = {"fidelity": "full", "weights": 1.0}
+        found = run(2048, stream, attention=given, memory=spec, simulate=memory).metrics
+        moved = [(int(call.size.sum()), int(call.start.sum())) for call in memory.calls]
+        return moved, found["makespan_s"], found["kv_capacity_tokens"]
+
+    top = {"name": "top_k", "tokens": 40}
+    pages = {"name": "pages", "tokens": 64}
+    budget = {"name": "budget", "tokens": 40}
+    window = {"name": "window_and_sinks", "window": 40}
+    for given, changes in (
+        (top, ({"tokens": 50}, {"index_bytes": "64B"}, {"choice": "recency"}, {"heads": "apart"})),
+        (top, ({"index_heads": 1 << 20}, {"index_dim": 1 << 20}, {"prefill": "selected"})),
+        ({**top, "choice": "clustered"}, ({"run": 8},)),
+        (pages, ({"tokens": 96}, {"page": 8}, {"choice": "recency"}, {"heads": "together"})),
+        (budget, ({"tokens": 50}, {"frees": "slots"}, {"heads": "together"})),
+        (window, ({"window": 50}, {"sinks": 9})),
+    ):
+        before = seen(**given)
+        for change in changes:
+            assert seen(**{**given, **change}) != before, (given, change)
+
+
+def test_mistakes_have_one_line() -> None:
+    with pytest.raises(ValueError, match=r"unknown attention; .*top_k"):
+        run(2048, mixed(2), attention={"name": "topk"})
+    with pytest.raises(ValueError, match="two pages or more"):
+        run(2048, mixed(2), attention={"name": "pages", "tokens": 100})
+    with pytest.raises(ValueError, match="run belongs to choice: clustered"):
+        run(2048, mixed(2), attention={"name": "top_k", "run": 8})
+    with pytest.raises(ValueError, match="of slots all are read"):
+        run(2048, mixed(2), attention={"name": "budget", "frees": "slots", "choice": "recency"})
+    with pytest.raises(ValueError, match="choice"):
+        run(2048, mixed(2), attention={"name": "top_k", "choice": "random"})
+    with pytest.raises(DescriptionError, match="small-windows has sliding windows"):
+        run(2048, mixed(2), attention={"name": "top_k"}, shape=WINDOWS)
+    with pytest.raises(DescriptionError, match="attention without an index"):
+        run(2048, mixed(2), attention={"name": "top_k"}, policy={"name": "vattention"})
+    several = mixed(3)
+    several.samples[:] = 2
+    with pytest.raises(DescriptionError, match="attention budget, and requests with several"):
+        run(2048, several, attention={"name": "budget"})
