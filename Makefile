@@ -19,7 +19,7 @@ test: $(DEV)
 
 # Every case: all combinations, longer streams, 1,000 examples of each property.
 test-long: $(DEV)
-	@echo "make test-long: about 45 minutes on two quiet cores"
+	@echo "make test-long: about 25 minutes on two quiet cores"
 	$(MAKE) --no-print-directory --jobs 2 lint warm
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
