@@ -41,13 +41,13 @@ bench: $(DEV)
 # Request logs of measured servers are third-party data and do not ship; without them their cells are skipped.
 validation: export BANKWISE_DATA ?= ../shared/data
 validation: $(DEV)
-	$(BIN)/python -m sweeps.reports.validation docs
+	$(BIN)/python -m sweeps.report.validation docs
 
 PHYSICS := kv-extent kv-dma kv-interleave kv-streams kv-memory kv-share kv-camping
 
 physics: $(RUN)
 	for sweep in $(PHYSICS); do $(BIN)/bankwise run $$sweep --out runs/$$sweep || exit; done
-	$(BIN)/python -m sweeps.reports.physics $(PHYSICS:%=runs/%) > docs/physics.md.new
+	$(BIN)/python -m sweeps.report.physics $(PHYSICS:%=runs/%) > docs/physics.md.new
 	mv docs/physics.md.new docs/physics.md
 
 # What is there already is kept; RUNS="runs/quickstart-1 ..." puts more runs on the page.
@@ -55,7 +55,7 @@ FINDINGS := odma-paper odma-paper-paged what-if-mlu370-x4 break-even-mlu370-x4 b
 
 findings: $(RUN)
 	for sweep in $(FINDINGS); do $(BIN)/bankwise run $$sweep --out runs/$$sweep --resume || exit; done
-	$(BIN)/python -m sweeps.reports.findings $(FINDINGS:%=runs/%) $(RUNS) > docs/findings.md.new
+	$(BIN)/python -m sweeps.report.findings $(FINDINGS:%=runs/%) $(RUNS) > docs/findings.md.new
 	mv docs/findings.md.new docs/findings.md
 
 .venv/bin/python:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from sweeps.run_kinds import DESIGNS, MEASURES, SEARCHES
+from sweeps.plan.kinds import DESIGNS, MEASURES, SEARCHES
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = ["hwmodel", "policies", "sweeps"]
@@ -112,7 +112,7 @@ def test_the_oracle_shares_nothing_with_the_kernel() -> None:
 
 def test_only_the_registry_names_a_kind_of_run() -> None:
     places = {**MEASURES, **DESIGNS, **SEARCHES}.values()
-    kinds = {place.split(":")[0] for place in places} - {"sweeps.reports.kind"}  # their base
+    kinds = {place.split(":")[0] for place in places} - {"sweeps.report.kind"}  # their base
     assert kinds <= MODULES.keys()
     for module, others in IMPORTS.items():
         assert not others & kinds, module

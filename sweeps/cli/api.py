@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sweeps.cli.result import Compared, Result
-    from sweeps.experiments.sweep import Given
-    from sweeps.render.frame import Frame
+    from sweeps.plan.sweep import Given
+    from sweeps.report.frame import Frame
 
 Set = Mapping[str, Any] | Iterable[str] | None
 """Dotted path -> value, or texts `dotted.path=value`."""
@@ -32,10 +32,10 @@ def run(
     `sweep_run.Interrupted` on Ctrl-C (what was finished is kept), `capacity.CapacityFailed`.
     """
     from sweeps.cli.result import Result
-    from sweeps.experiments.sweep import load_sweep
-    from sweeps.experiments.sweep_run import run_sweep
-    from sweeps.results.store import default_directory
-    from sweeps.workers.progress import Progress
+    from sweeps.plan.sweep import load_sweep
+    from sweeps.run.progress import Progress
+    from sweeps.run.store import default_directory
+    from sweeps.run.sweep_run import run_sweep
 
     workers = worker_count(jobs, cluster)
     loaded = load_sweep(sweep, assignments(set))
@@ -55,11 +55,11 @@ def study(
     `capacity.CapacityFailed`.
     """
     from sweeps.cli.result import Result
-    from sweeps.results.store import default_directory
-    from sweeps.studies.search import run_study
-    from sweeps.studies.study_run import Workers
-    from sweeps.studies.study_spec import load_study
-    from sweeps.workers.progress import Progress
+    from sweeps.run.progress import Progress
+    from sweeps.run.store import default_directory
+    from sweeps.study.search import run_study
+    from sweeps.study.study_run import Workers
+    from sweeps.study.study_spec import load_study
 
     workers = Workers(worker_count(jobs, cluster), cluster)
     given = {"trials": trials, "sampler.name": sampler}
@@ -83,7 +83,7 @@ def report(run_dir: str | Path) -> Result:
 def compare(run_a: str | Path, run_b: str | Path) -> Compared:
     """What differs between two runs, as `bankwise compare`. Raises DescriptionError."""
     from sweeps.cli.result import Compared
-    from sweeps.reports.comparison import compare as differences
+    from sweeps.report.comparison import compare as differences
 
     return Compared(differences(Path(run_a), Path(run_b)))
 
@@ -93,8 +93,8 @@ def bandwidth(device: str | Path, pattern: str | Iterable[str] = (), *, set: Set
     `bankwise bandwidth --json`. Raises DescriptionError."""
     from hwmodel.measure.bandwidth import measure_patterns
     from hwmodel.specs.device import load_device
-    from sweeps.render.frame import Frame
-    from sweeps.render.screen import bandwidth_grid
+    from sweeps.report.frame import Frame
+    from sweeps.report.screen import bandwidth_grid
 
     loaded = load_device(str(device), assignments(set))
     asked = [pattern] if isinstance(pattern, str) else list(pattern)
@@ -104,7 +104,7 @@ def bandwidth(device: str | Path, pattern: str | Iterable[str] = (), *, set: Set
 
 def assignments(set: Set) -> list[str]:
     """`set` as the command line's texts."""
-    from sweeps.results.store import plain, to_yaml_flow
+    from sweeps.run.store import plain, to_yaml_flow
 
     if isinstance(set, Mapping):
         return [f"{path}={to_yaml_flow(plain(value))}" for path, value in set.items()]

@@ -13,10 +13,10 @@ from hwmodel.measure.bandwidth import measure_patterns
 from hwmodel.measure.estimate import MEDIAN_ERROR, NINE_IN_TEN, WORST_ERROR, estimate
 from hwmodel.measure.refresh_cost import Choice, Cost
 from hwmodel.specs.device import Device, load_device, load_variants
-from sweeps.experiments.variant import AS_DESCRIBED
-from sweeps.render.screen import print_table
-from sweeps.reports.random_access_phrases import size_text
-from sweeps.results.version import version
+from sweeps.plan.variant import AS_DESCRIBED
+from sweeps.report.random_access_phrases import size_text
+from sweeps.report.screen import print_table
+from sweeps.run.version import version
 
 _SIZES = [64 << i for i in range(16)]
 """64 B to 2 MiB."""

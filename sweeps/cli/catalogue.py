@@ -13,7 +13,7 @@ from hwmodel.measure.tightness import tightness
 from hwmodel.specs.device import Device, device_names, load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.registry import POLICIES
-from sweeps.render.screen import print_table
+from sweeps.report.screen import print_table
 
 OTHERS = ("models", "formats", "workloads", "predictors", "sweeps", "studies")
 

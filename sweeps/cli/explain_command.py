@@ -36,13 +36,13 @@ def explain(
     """
     from sweeps.cli.api import worker_count
     from sweeps.cli.reporting import write
-    from sweeps.render.screen import print_json, print_table
-    from sweeps.reports import explanation
-    from sweeps.reports.contents import contents
-    from sweeps.reports.explained_run import explain_run
-    from sweeps.reports.table import read_table
-    from sweeps.results.store import RunDirectory, default_directory
-    from sweeps.workers.progress import Progress
+    from sweeps.report import explanation
+    from sweeps.report.contents import contents
+    from sweeps.report.explained_run import explain_run
+    from sweeps.report.screen import print_json, print_table
+    from sweeps.report.table import read_table
+    from sweeps.run.progress import Progress
+    from sweeps.run.store import RunDirectory, default_directory
 
     path = Path(run)
     if not path.exists() and (last := default_directory(run, resume=True)).exists():

@@ -10,7 +10,7 @@ import typer
 from sweeps.cli.options import Jobs, Json, Set
 
 if TYPE_CHECKING:
-    from sweeps.experiments.trace_export import Exported
+    from sweeps.run.trace_export import Exported
 
 
 def export(
@@ -47,9 +47,9 @@ def export(
     from dataclasses import asdict
 
     from sweeps.cli.api import worker_count
-    from sweeps.experiments.trace_export import Wanted
-    from sweeps.experiments.trace_export import export as perform
-    from sweeps.render.screen import print_json
+    from sweeps.report.screen import print_json
+    from sweeps.run.trace_export import Wanted
+    from sweeps.run.trace_export import export as perform
 
     wanted = Wanted(steps, layers, phase, channel, format, at_once)
     workers = worker_count(jobs, None)

@@ -11,7 +11,7 @@ from sweeps.cli.options import Html, Json, Set
 if TYPE_CHECKING:
     from hwmodel.specs.device import Device
     from hwmodel.specs.transformer import TransformerSpec
-    from sweeps.experiments.fit import Question
+    from sweeps.ask.fit import Question
 
 
 def fit(
@@ -46,10 +46,10 @@ def fit(
 
     With a device or a model alone: a line for each of the library; with neither: all pairs.
     """
-    from sweeps.experiments.fit import fit as answer
-    from sweeps.render.screen import print_json, print_section
-    from sweeps.render.shown import save
-    from sweeps.reports.fit_sheet import listing, matrix, record, sheet
+    from sweeps.ask.fit import fit as answer
+    from sweeps.report.fit_sheet import listing, matrix, record, sheet
+    from sweeps.report.screen import print_json, print_section
+    from sweeps.report.shown import save
 
     question = _question(
         tokens, limit=limit, weights=weights, kv=kv, cards=cards, expert_parallel=expert_parallel
@@ -86,7 +86,7 @@ def _mistake(text: str, option: str) -> Exception:
 
 def _question(tokens: str | None, **given: Any) -> Question:
     from hwmodel.description.description import Document
-    from sweeps.experiments.fit import LIMIT, Question
+    from sweeps.ask.fit import LIMIT, Question
 
     data = {key: value for key, value in given.items() if value is not None}
     if tokens is not None:

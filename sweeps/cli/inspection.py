@@ -18,10 +18,10 @@ from policies.predictors.confusion import ConfusionTable
 from policies.requests.requests import load_trace
 from policies.requests.workload import WorkloadSpec, workload_document
 from policies.serving.measured_server import load_server
-from sweeps.experiments.provenance import resolve
-from sweeps.experiments.sweep import load_sweep
-from sweeps.results.place import shortened
-from sweeps.studies.study_spec import load_study
+from sweeps.plan.place import shortened
+from sweeps.plan.sweep import load_sweep
+from sweeps.run.provenance import resolve
+from sweeps.study.study_spec import load_study
 
 KINDS = [
     "memory", "accelerator", "model", "format", "workload", "measurement", "server", "predictor",

@@ -43,7 +43,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        from sweeps.results.version import version
+        from sweeps.run.version import version
 
         print(f"bankwise {version()}")
         raise typer.Exit
@@ -103,7 +103,7 @@ def schema(
     """Write JSON Schemas of the descriptions, for editors."""
     from sweeps.cli.schema import schema as described
     from sweeps.cli.schema import write
-    from sweeps.render.screen import print_json
+    from sweeps.report.screen import print_json
 
     if out is None:
         print_json(described(kind))
@@ -209,7 +209,7 @@ def train(
     from policies.predictors.training import train as learn
     from policies.predictors.training import write
     from sweeps.cli.training_table import show_training
-    from sweeps.render.screen import print_json
+    from sweeps.report.screen import print_json
 
     if out is not None and out.suffix != ".json":
         raise DescriptionError("expected a name that ends in .json", out)
@@ -265,7 +265,7 @@ def _failure(error: Exception) -> str | None:
     """The line for an error that is the input's or the machine's, None where it is ours."""
     description = sys.modules.get("hwmodel.description.description")
     if description is not None and isinstance(error, description.DescriptionError):
-        from sweeps.results.place import shortened
+        from sweeps.plan.place import shortened
 
         return shortened(str(error))
     if isinstance(error, OSError) and error.filename is not None:

@@ -23,7 +23,7 @@ def devices(
 ) -> None:
     """List devices with peak, capacity and bounds; --simulate adds what memories reach."""
     from sweeps.cli.catalogue import add_simulated, catalogue, show_simulated
-    from sweeps.render.screen import print_json, show_devices
+    from sweeps.report.screen import print_json, show_devices
 
     found = catalogue(overrides or [], names)
     if simulate:
@@ -84,7 +84,7 @@ def bandwidth(
     from hwmodel.measure.refresh_cost import refresh_table
     from hwmodel.specs.device import load_device
     from sweeps.cli import bandwidth_tables as tables
-    from sweeps.render.screen import print_json, show_bandwidth
+    from sweeps.report.screen import print_json, show_bandwidth
 
     asked = {"--extent": extent, "--threshold": threshold, "--html": html}
     kinds = {
@@ -123,9 +123,9 @@ def _racm(
     device: str, overrides: list[str], extent: str | None, threshold: float | None,
     html: Path | None, json: bool,
 ) -> None:  # fmt: skip
-    from sweeps.render.screen import print_json
-    from sweeps.reports.racm_page import page
-    from sweeps.reports.racm_report import EXTENT, THRESHOLD, racm, record, show_racm
+    from sweeps.report.racm_page import page
+    from sweeps.report.racm_report import EXTENT, THRESHOLD, racm, record, show_racm
+    from sweeps.report.screen import print_json
 
     judged = THRESHOLD if threshold is None else threshold
     found = racm(device, overrides, extent or EXTENT, judged)
@@ -164,7 +164,7 @@ def replay(
     """Simulate an address trace on a device."""
     from hwmodel.measure.replay import replay as play
     from hwmodel.specs.device import load_device
-    from sweeps.render.screen import print_json, show_replay
+    from sweeps.report.screen import print_json, show_replay
 
     loaded = load_device(device, overrides or [])
     found = play(loaded, trace, single_channel=channel, commands=commands)
@@ -197,8 +197,8 @@ def kv_read(
     Each step is read at its blocks' addresses, and again with each request in contiguous memory.
     """
     from hwmodel.specs.device import load_device
+    from sweeps.ask.logged_kv_read import replay_blocks
     from sweeps.cli.kv_read_table import print_steps
-    from sweeps.experiments.logged_kv_read import replay_blocks
 
     loaded = load_device(device, overrides or [])
     print_steps(*replay_blocks(loaded, log, model, every, whole), json)
@@ -216,7 +216,7 @@ def audit(
     Exit code 0: no violation; 1: violations found; 2: the input cannot be read.
     """
     from hwmodel.specs.device import load_device
-    from sweeps.render.screen import show_audit
+    from sweeps.report.screen import show_audit
 
     if show_audit(load_device(device, overrides or []), commands):
         raise typer.Exit(FOUND)

@@ -22,7 +22,7 @@ def models(
 ) -> None:
     """List models with layers, experts, parameters, bytes by format and KV of a token."""
     from sweeps.cli.model_table import facts, show
-    from sweeps.render.screen import print_json
+    from sweeps.report.screen import print_json
 
     found = facts(names or [], overrides or [])
     if json:
@@ -42,7 +42,7 @@ def kv_formats(
 ) -> None:
     """List KV formats with bits, bytes of a token, and the sequences that fit devices."""
     from sweeps.cli.kv_table import facts, show
-    from sweeps.render.screen import print_json
+    from sweeps.report.screen import print_json
 
     found = facts(model, devices or [], tokens, overrides or [])
     if json:
@@ -72,7 +72,7 @@ def import_(
     from hwmodel.description.description import DescriptionError
     from hwmodel.specs.huggingface import import_config
     from sweeps.cli.model_table import described, show_import
-    from sweeps.render.screen import print_json
+    from sweeps.report.screen import print_json
 
     found = import_config(config, name)
     file = out or Path(f"{found.spec.name}.yaml")

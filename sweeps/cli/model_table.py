@@ -9,7 +9,7 @@ from typing import Any
 from hwmodel.description.library import names
 from hwmodel.specs.huggingface import Imported
 from hwmodel.specs.transformer import TransformerSpec, load_model
-from sweeps.render.screen import print_table
+from sweeps.report.screen import print_table
 
 FORMATS = ("bf16", "fp8", "w4a16")
 """Formats whose bytes are listed beside the model's own."""

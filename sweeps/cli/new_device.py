@@ -16,7 +16,7 @@ from hwmodel.description.yaml_reader import load
 from hwmodel.specs.accelerator import GIVEN
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.memory_spec import MemorySpec
-from sweeps.results.store import to_yaml_flow
+from sweeps.run.store import to_yaml_flow
 
 ASKED = {
     "memory": "memory kind (lpddr5x, hbm2e, ...), a shipped memory, or given",

@@ -6,16 +6,16 @@ import sys
 from pathlib import Path
 
 from hwmodel.description.description import DescriptionError
-from sweeps.render.markdown import markdown
-from sweeps.render.page import page
-from sweeps.render.screen import print_json, print_table
-from sweeps.render.section import Section, as_json
-from sweeps.reports import comparison
-from sweeps.reports.conclusion import sentences
-from sweeps.reports.contents import contents, record
-from sweeps.reports.table import HEADINGS, Row, Table, read_table
-from sweeps.results.figures import FIGURES, REFERENCE
-from sweeps.results.store import RunDirectory, write_atomically
+from sweeps.analyse.figures import FIGURES, REFERENCE
+from sweeps.report import comparison
+from sweeps.report.conclusion import sentences
+from sweeps.report.contents import contents, record
+from sweeps.report.markdown import markdown
+from sweeps.report.page import page
+from sweeps.report.screen import print_json, print_table
+from sweeps.report.section import Section, as_json
+from sweeps.report.table import HEADINGS, Row, Table, read_table
+from sweeps.run.store import RunDirectory, write_atomically
 
 SIDES = "<" + ">" * sum(figure.terminal for figure in FIGURES) + "<"
 """How the terminal's columns are aligned: names and limits to the left."""

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.description.description import DescriptionError, nearest
+from sweeps.analyse.figures import FIGURES, limit_text
 from sweeps.cli.picture import Picture, picture, pictures
 from sweeps.cli.reporting import comparison
-from sweeps.render.frame import Frame
-from sweeps.render.section import Block, Say, Section
-from sweeps.render.shown import Shown, save
-from sweeps.reports.conclusion import sentences
-from sweeps.reports.contents import contents, record
-from sweeps.reports.group_sections import grid
-from sweeps.reports.table import Row, Table, read_table
-from sweeps.results.figures import FIGURES, limit_text
-from sweeps.results.store import Record, RunDirectory, is_number
+from sweeps.report.conclusion import sentences
+from sweeps.report.contents import contents, record
+from sweeps.report.frame import Frame
+from sweeps.report.group_sections import grid
+from sweeps.report.section import Block, Say, Section
+from sweeps.report.shown import Shown, save
+from sweeps.report.table import Row, Table, read_table
+from sweeps.run.store import Record, RunDirectory, is_number
 
 
 class Result(Shown):

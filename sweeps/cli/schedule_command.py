@@ -19,7 +19,7 @@ def schedule_check(
     Exit code 0: all agree; 1: one differs; 2: the file is at fault.
     """
     from policies.engines.schedule_check import check, read_cases
-    from sweeps.render.screen import print_json, print_table
+    from sweeps.report.screen import print_json, print_table
 
     found = [check(case) for case in read_cases(file)]
     differ = sum(each.difference is not None for each in found)

@@ -28,11 +28,11 @@ from policies.memory.measured import MeasurementSpec
 from policies.predictors.confusion import ConfusionTable
 from policies.requests.workload import WorkloadSpec
 from policies.serving.measured_server import ServerSpec
-from sweeps.experiments.experiment import ExperimentSpec
-from sweeps.experiments.sweep import SweepSpec, experiment_of, named_overrides, sweep_specs
-from sweeps.results.store import write_atomically
-from sweeps.run_kinds import MEASURES
-from sweeps.studies.study_spec import StudySpec
+from sweeps.plan.experiment import ExperimentSpec
+from sweeps.plan.kinds import MEASURES
+from sweeps.plan.sweep import SweepSpec, experiment_of, named_overrides, sweep_specs
+from sweeps.run.store import write_atomically
+from sweeps.study.study_spec import StudySpec
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ALL = "bankwise"

@@ -9,7 +9,7 @@ import typer
 from sweeps.cli.options import Jobs, Json
 
 if TYPE_CHECKING:
-    from sweeps.experiments.sizing import Asked, Target
+    from sweeps.ask.sizing import Asked, Target
 
 
 CAPACITIES = (0.5, 1, 2, 4)
@@ -41,10 +41,10 @@ def size(
     """
     from hwmodel.description.library import names
     from hwmodel.specs.device import load_device
+    from sweeps.ask.sizing import Asked, delivered
     from sweeps.cli.api import worker_count
-    from sweeps.experiments.sizing import Asked, delivered
-    from sweeps.render.screen import print_json, print_section
-    from sweeps.reports.size_sheet import Sized, record, sheet
+    from sweeps.report.screen import print_json, print_section
+    from sweeps.report.size_sheet import Sized, record, sheet
 
     target = _target(model, workload, slo, rate, tokens_per_s, cards)
     base = None if device is None else load_device(device)
@@ -78,7 +78,7 @@ def _target(
     from hwmodel.specs.transformer import load_model
     from policies.requests.slo import Slo
     from policies.requests.workload import WorkloadSpec, workload_document
-    from sweeps.experiments.sizing import Target, mean_output
+    from sweeps.ask.sizing import Target, mean_output
 
     if (slo is None) == (tokens_per_s is None) and (slo is None or rate is not None):
         raise DescriptionError("expected --slo, --tokens-per-s, or both instead of --rate", "size")
@@ -103,10 +103,10 @@ def _answers(stage: str, asked: list[Asked], workers: int) -> list[Any]:
     """A figure each, None, or in words why the question has no answer."""
     from contextlib import closing
 
-    from sweeps.experiments.capacity import CapacityFailed
-    from sweeps.experiments.sizing import answer
-    from sweeps.workers.executor import execute
-    from sweeps.workers.progress import Progress
+    from sweeps.ask.sizing import answer
+    from sweeps.run.capacity import CapacityFailed
+    from sweeps.run.executor import execute
+    from sweeps.run.progress import Progress
 
     found: list[Any] = [None] * len(asked)
     with (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweeps.render.screen import print_table
+from sweeps.report.screen import print_table
 
 
 def show_training(report: dict[str, Any]) -> None:

@@ -25,8 +25,8 @@ def validate(
     invalid input.
     """
     from policies.serving.measured_server import Skipped
-    from sweeps.render.screen import print_json, print_table
-    from sweeps.reports import validation
+    from sweeps.report import validation
+    from sweeps.report.screen import print_json, print_table
 
     every, records = [], []
     for source in [validation.loaded(each) for each in ([name] if name else validation.sources())]:

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from sweeps.experiments.experiment import Task
-from sweeps.results.figures import THROUGHPUT
-from sweeps.results.statistics import relative_gap
-from sweeps.studies.journal import RESULT
-from sweeps.studies.sampler import best
-from sweeps.studies.search import run_study
-from sweeps.studies.study_run import StudyRun, Workers
-from sweeps.studies.study_spec import load_study, on_table
-from sweeps.workers.progress import Progress
+from sweeps.analyse.figures import THROUGHPUT
+from sweeps.analyse.statistics import relative_gap
+from sweeps.plan.experiment import Task
+from sweeps.run.progress import Progress
+from sweeps.study.journal import RESULT
+from sweeps.study.sampler import best
+from sweeps.study.search import run_study
+from sweeps.study.study_run import StudyRun, Workers
+from sweeps.study.study_spec import load_study, on_table
 
 UNSEEN = 4
 """Replications that a best trial is served on."""

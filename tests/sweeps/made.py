@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sweeps.results.figures import LIMITS, THROUGHPUT
-from sweeps.results.store import RunDirectory
+from sweeps.analyse.figures import LIMITS, THROUGHPUT
+from sweeps.run.store import RunDirectory
 
 CONFIG: dict[str, Any] = {
     "kind": "sweep",

@@ -24,8 +24,8 @@ from hwmodel.measure.racm import (
 from hwmodel.measure.stream import TILE, bursts, kinds, random_starts, rotating, sequential_starts
 from hwmodel.measure.tightness import SIMULATED, tightness
 from hwmodel.specs.device import load_device
-from sweeps.reports.racm_page import page
-from sweeps.reports.racm_report import Racm, racm, record, sentences
+from sweeps.report.racm_page import page
+from sweeps.report.racm_report import Racm, racm, record, sentences
 
 KIB = 1024
 MEMORY, DEVICE = "lpddr5-6400-x16", "mlu370-x4"
@@ -301,7 +301,7 @@ def test_variants_are_a_range_and_one_that_answers_otherwise_is_named() -> None:
 def test_the_variants_of_a_device_are_simulated_at_the_extent_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sweeps.reports.racm_report.extent_sizes", lambda *_: [4 * KIB, 16 * KIB])
+    monkeypatch.setattr("sweeps.report.racm_report.extent_sizes", lambda *_: [4 * KIB, 16 * KIB])
     monkeypatch.setattr("hwmodel.measure.racm.conditions", lambda d: conditions(d)[:1])
     found = racm(DEVICE, ["controller.read_queue=32"], "16KiB", 0.7)
     names = ["two banks a piece", "8-bank mode", "no bank hash", "no channel hash"]

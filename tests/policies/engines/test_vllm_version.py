@@ -12,7 +12,7 @@ from policies.allocators.paged import PagedOptions
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingSpec
-from sweeps.experiments.defaults import with_defaults
+from sweeps.plan.defaults import with_defaults
 from tests.policies.small import mixed, run, spec
 
 GIB = 1 << 30

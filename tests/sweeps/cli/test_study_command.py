@@ -9,7 +9,7 @@ import pytest
 
 from hwmodel.description.library import names
 from tests.sweeps.cli.test_command_line import bankwise, refusal
-from tests.sweeps.studies.studies import TINY
+from tests.sweeps.study.studies import TINY
 
 SETS = [part for item in TINY if "trials" not in item for part in ("--set", item)]
 WINDOWW = ["--set", "space.device_set.dma.windoww={choice: [8KiB]}"]

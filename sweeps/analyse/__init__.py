@@ -1,0 +1,1 @@
+"""From rows of results to findings: intervals, paired ratios, verdicts."""

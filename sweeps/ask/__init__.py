@@ -1,0 +1,1 @@
+"""Questions that one call answers, without a run: fit, size, logged reads."""

@@ -1,0 +1,250 @@
+"""Whether a model fits a device, and what it leaves for the KV; how fast it would be: `rates`.
+
+Memory is parted by the function that parts it in a serving run (`kv_region`); how many requests a
+policy holds is asked of its allocator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.specs.device import Device
+from hwmodel.specs.mlp import ExpertPlacement
+from hwmodel.specs.number_format import KvFormat, WeightFormat, number_format
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.allocator import Allocator, Demand, Limits
+from policies.allocators.capabilities import OnDemand
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.registry import POLICIES, build
+from policies.engines.engine_v1 import EngineV1Spec
+from policies.memory.routing import Routing
+from policies.memory.step import Efficiency, StepModel
+from policies.predictors.prediction import Prediction
+from policies.serving.serving import (
+    ServingSpec,
+    activation_bytes,
+    kv_region,
+    model_of_a_card,
+)
+from sweeps.ask.rates import Rate, Source, decode_rate, efficiency_of, prefill_rate
+
+Count = Annotated[int, Field(ge=1)]
+PROMPT, OUTPUT, LIMIT = 1000, 300, 1024
+"""Tokens of a request, and the longest answer an operator allows, unless others are asked about:
+about azure-conv's means, 1,155 and 211, and just above its longest answer (assumed)."""
+NARROWER = ("int8", "w4a16")
+"""Formats of weights that are tried where a model does not fit; then more CARDS."""
+CARDS = (2, 4, 8)
+PART = 0.1
+"""Share of a step above which what it rests on is named (assumed)."""
+
+
+class Question(Strict):
+    """What is to be served, and in which formats; sizes in tokens."""
+
+    prompt: Count = PROMPT
+    output: Count = OUTPUT
+    limit: Count = LIMIT
+    """Longest answer that an operator allows."""
+    weights: WeightFormat | None = None
+    kv: KvFormat | None = None
+    cards: Count = 1
+    expert_parallel: ExpertPlacement = "none"
+    """Of whole experts on these cards."""
+
+    @model_validator(mode="after")
+    def _allowed(self) -> Question:
+        if self.limit < self.output:
+            raise ValueError(f"limit: is below the {self.output} tokens of an answer")
+        return self
+
+    def spec(self, model: TransformerSpec) -> ServingSpec:
+        """The serving run that this is about."""
+        engine = EngineV1Spec(max_tokens=self.limit, max_model_len=self.prompt + self.limit)
+        return ServingSpec(
+            model=model.name, weights=self.weights, kv=self.kv, tensor_parallel=self.cards,
+            engine=engine, expert_parallel=self.expert_parallel,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What one card holds of the model, sizes in bytes, and rates of all cards together."""
+
+    device: Device
+    model: TransformerSpec
+    """In the formats it is served in."""
+    question: Question
+    part: TransformerSpec
+    """Of one card."""
+    activations: int
+    layout: KvLayout
+    held: int
+    """Requests at once as paged holds them at their full length, at most as many as may run."""
+    efficiency: Efficiency
+    source: Source
+    alone: Rate
+    full: Rate
+    """With `held` requests."""
+    prefill: Rate
+    fits = True
+
+    @property
+    def delivered_gbps(self) -> float:
+        """What reaches the engines of a card, of weights, GB/s."""
+        return self.device.peak_gbps * self.efficiency.weights
+
+    def memory(self) -> dict[str, int]:
+        """The parts of a card's memory."""
+        taken = {
+            "weights": self.part.weight_bytes, "activations": self.activations,
+            "KV": self.layout.bytes,
+        }  # fmt: skip
+        return taken | {"kept free": self.device.capacity_bytes - sum(taken.values())}
+
+    def assumed(self) -> dict[str, dict[str, str]]:
+        """By figure, the assumed numbers that it rests on: their paths and values."""
+        rates = {"decode": (self.alone, self.full), "prefill": (self.prefill,)}
+        found = {"capacity": {"capacity"}}
+        for name, of in rates.items():
+            found[name] = {path for rate in of for path in self._paths(name, rate)}
+        known = self.device.assumed
+        stated = {n: {p: known[p] for p in sorted(ps) if p in known} for n, ps in found.items()}
+        return {name: paths for name, paths in stated.items() if paths}
+
+    def _paths(self, phase: str, rate: Rate) -> Iterator[str]:
+        stored = number_format(self.model.weights).compute
+        assert self.device.accelerator is not None
+        peak = stored if getattr(self.device.accelerator.compute, stored) is not None else "fp16"
+        rests = {
+            "memory": ("channels", "memory:clock.tCK", "given.bandwidth", "given.efficiency",
+                       "derate"),
+            "compute": (f"compute.{peak}", f"compute.{phase}_efficiency"),
+            "overhead": ("compute.step_overhead", "compute.layer_overhead"),
+            "links": ("link.bandwidth", "link.latency"),
+        }  # fmt: skip
+        for name, paths in rests.items():
+            if rate.parts[name] >= PART:
+                yield from paths
+
+    def policies(self) -> dict[str, tuple[int, int]]:
+        """(slots of one request at its full length, requests that memory holds) of each policy."""
+        return {name: _held(name, self) for name in POLICIES}
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """Why a model cannot be served on a device, and the first change with which it can."""
+
+    device: Device
+    model: TransformerSpec
+    question: Question
+    why: str
+    change: dict[str, Any] | None
+    """Keys of `Question`."""
+    fits = False
+
+
+def fit(
+    device: Device, model: TransformerSpec, question: Question, simulate: bool | None = None
+) -> Fit | Misfit:
+    """The sheet of a pair. simulate: do the short run, or use it if it is kept (None: neither)."""
+    try:
+        return _fit(device, model, question, simulate)
+    except DescriptionError as error:
+        change = next(_changes(device, model, question), None)
+        own = model.stored_as(question.weights, None)
+        return Misfit(device, own, question, error.message, change)
+
+
+def _fit(device: Device, model: TransformerSpec, question: Question, simulate: bool | None) -> Fit:
+    spec = question.spec(model).on_device(device, model)
+    part = model_of_a_card(spec, model)
+    routing = None if part.experts is None else Routing(part.experts, spec.routing, 0)
+    room = device.capacity_bytes * spec.gpu_memory_utilization - activation_bytes(spec, part)
+    if part.weight_bytes >= room:
+        taken, left = part.weight_bytes / 2**30, max(room, 0) / 2**30
+        raise DescriptionError(
+            f"the weights take {taken:,.1f} GiB of a card, which has {left:,.1f} for weights and KV"
+        )
+    layout = kv_region(device, part, spec)
+    steps = StepModel(device, part, question.cards, routing=routing, groups=layout.groups)
+    longest = question.prompt + question.output
+    if longest > part.max_position:
+        raise DescriptionError(
+            f"{longest:,} tokens are more than the {part.max_position:,} of {model.name}"
+        )
+    needs = _allocator("paged", layout, question, 1).needs(
+        np.array([question.prompt]), np.array([question.output])
+    )
+    held = min(layout.slots // int(needs[0]), spec.engine.sequence_cap)
+    if not held:
+        raise DescriptionError(
+            f"the weights leave {layout.slots:,} tokens of KV; a request has {longest:,}"
+        )
+    sizes = question.prompt, question.output
+    source, efficiency = efficiency_of(device, model, spec, sizes, held, simulate)
+    windowed = layout.groups is not None
+    budget = spec.engine.token_budget(longest)
+    return Fit(
+        device, model.stored_as(question.weights, question.kv), question, part,
+        activation_bytes(spec, part), layout, held, efficiency, source,
+        decode_rate(steps, 1, sizes, efficiency, windowed),
+        decode_rate(steps, held, sizes, efficiency, windowed),
+        prefill_rate(steps, question.prompt, budget, efficiency),
+    )  # fmt: skip
+
+
+def _changes(
+    device: Device, model: TransformerSpec, question: Question
+) -> Iterator[dict[str, Any]]:
+    """What would make it fit: narrower weights, more cards, or both."""
+    cards = [n for n in CARDS if n > question.cards]
+    own = model.stored_as(question.weights, None)
+    narrower: list[dict[str, Any]] = [
+        {"weights": name}
+        for name in NARROWER
+        if model.stored_as(name, None).weight_bytes < own.weight_bytes
+    ]
+    more: list[dict[str, Any]] = [{"cards": n} for n in cards]
+    for change in [*narrower, *more, *({**a, **b} for b in more for a in narrower)]:
+        try:
+            _fit(device, model, question.model_copy(update=change), None)
+        except DescriptionError:
+            continue
+        yield change
+
+
+def _allocator(name: str, layout: KvLayout, question: Question, requests: int) -> Allocator:
+    """An empty one, which has learnt nothing."""
+    limits = Limits(question.limit, question.prompt + question.limit, step=1)
+    return build(layout, requests, limits, POLICIES[name].Options(name=name))
+
+
+def _held(name: str, found: Fit) -> tuple[int, int]:
+    """Requests of exact prediction come until one is refused; those that store as they grow with
+    all that they will store."""
+    question = found.question
+    demand = Demand(question.prompt, 0, Prediction(float(question.output)), output=question.output)
+    stored = question.prompt + question.output - 1
+    layout = found.layout
+    if layout.groups is not None:  # what windows keep is the policy's
+        policy = {"policy": POLICIES[name].Options(name=name)}
+        spec = question.spec(found.model).on_device(found.device, found.model)
+        layout = kv_region(found.device, found.part, spec.model_copy(update=policy))
+    most = layout.slots // int(layout.slots_of(stored)) + 1
+    allocator = _allocator(name, layout, question, most)
+    if layout.groups is not None and isinstance(allocator, OnDemand):  # windows full, decoding
+        lengths = np.array([[question.prompt], [question.output]])
+        each = int(allocator.needs(*lengths)[0])
+        return each, layout.slots // each
+    count = 0
+    while count < len(allocator.stored) and allocator.reserve(count, demand, stored):
+        count += 1
+    return (int(allocator.reserved[0]) if count else 0), count

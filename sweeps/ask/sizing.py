@@ -1,0 +1,169 @@
+"""What it takes to serve a load: which device, which bandwidth, capacity, weights, gather cost.
+
+Every question is answered by serving the workload, paged, with memory that delivers one given
+bandwidth wherever KV lies: of a described device its peak times the share that is given, or the
+closed-form bound of sequential reads times `derate`. So simulated devices are taken at their best,
+and what scattered reads may cost is asked for by itself: `gather`, the bandwidth of scattered KV
+over that of contiguous KV in decode attention (`indirection` of docs/step-time.md is 1 / gather).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.accelerator import GIVEN, GivenMemory
+from hwmodel.specs.device import Device
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.paged import PagedOptions
+from policies.memory.fidelity import FidelitySpec
+from policies.requests.arrivals import Arrivals
+from policies.requests.request_stream import generate
+from policies.requests.requests import Requests
+from policies.requests.slo import Slo
+from policies.requests.workload import WorkloadSpec
+from policies.serving.serving import ServingSpec, serve
+from sweeps.ask.rates import closed_form_share
+from sweeps.run.goodput import NoRate, largest_rate
+
+WARMUP, REQUESTS, SEED = 50, 200, (1, 1)
+"""Of a run at a rate (assumed): enough for the ninth decile of latencies to a few per cent."""
+SATURATED = (256, 512)
+"""Warm-up and other requests where all wait: more than may run at once, so that some do to the end
+of what counts."""
+TOLERANCE = 0.04
+"""Relative; of every bandwidth, gather ratio and load that is found."""
+AMPLE = 64
+"""Times a device's bandwidth that are as good as any."""
+LEAST_GATHER = 0.1
+"""Gather ratios below are not asked about."""
+LONG = 100
+"""Times the objective's wait that arrivals last in a run that shows overload by itself
+(assumed)."""
+ALL_AT_ONCE = Arrivals(process="all_at_once")
+
+
+class Target(NamedTuple):
+    """What is to be served, and how much of it how well."""
+
+    model: TransformerSpec
+    workload: WorkloadSpec
+    slo: Slo | None
+    """None: any latency will do."""
+    per_s: float
+    """Requests a second; without `slo` output tokens a second."""
+    cards: int
+
+
+class Asked(NamedTuple):
+    """One question. `load`: the largest that the device carries; `bandwidth`: the least of the
+    device that meets the target, delivered B/s; `gather`: the least ratio that does."""
+
+    what: Literal["load", "bandwidth", "gather"]
+    target: Target
+    device: Device
+    weights: str | None = None
+    capacity: int | None = None
+
+
+def delivered(device: Device) -> float:
+    """Bytes a second that reach the engines of a device at best."""
+    return device.peak_gbps * 1e9 * closed_form_share(device)
+
+
+def answer(asked: Asked) -> float | None:
+    """The figure that is asked for; None where none meets the target. Raises DescriptionError where
+    the model cannot be served on the device at all."""
+    target, own = asked.target, delivered(asked.device)
+    if asked.what == "load":
+        return _load(asked, own)
+    if asked.what == "gather":
+
+        def gathers(slower: float) -> bool:
+            return slower >= 1 and _meets(asked, own, target.per_s, slower)
+
+        if not gathers(1.0):
+            return None
+        if gathers(1 / LEAST_GATHER):
+            return LEAST_GATHER
+        return 1 / largest_rate(lambda x: x * LEAST_GATHER < 1 and gathers(x), 1.0, TOLERANCE)
+    if not _meets(asked, AMPLE * own, target.per_s):
+        return None
+    narrower = largest_rate(lambda x: _meets(asked, own / x, target.per_s), 1.0, TOLERANCE)
+    return own / narrower
+
+
+def _load(asked: Asked, own: float) -> float | None:
+    """Requests a second that attain the objective; without one output tokens a second."""
+    target = asked.target
+    saturated = _served(asked, own, None)[1]
+    if target.slo is None:
+        return saturated
+    try:
+        guess = saturated / mean_output(target)
+        found = largest_rate(lambda rate: _meets(asked, own, rate), guess, TOLERANCE)
+    except NoRate:
+        return None
+    near = found < target.per_s <= found * (1 + TOLERANCE)
+    return target.per_s if near and _meets(asked, own, target.per_s) else found
+
+
+def _meets(asked: Asked, bandwidth: float, per_s: float, slower: float = 1.0) -> bool:
+    target, slo = asked.target, asked.target.slo
+    if slo is None:
+        return _served(asked, bandwidth, None, slower)[1] >= per_s
+    if _served(asked, bandwidth, per_s, slower)[0] < slo.attainment:
+        return False
+    if (WARMUP + REQUESTS) / per_s >= LONG * slo.ttft * 1e-9:
+        return True
+    # so few requests at this rate wait too short to show that there are too many
+    return _served(asked, bandwidth, None, slower)[1] >= per_s * mean_output(target)
+
+
+def _served(
+    asked: Asked, bandwidth: float, rate_per_s: float | None, slower: float = 1.0
+) -> tuple[float, float]:
+    """(share of the requests that attain the objective, output tokens a second) at a rate, or with
+    all requests there at once."""
+    target, requests = asked.target, _requests(asked.target, rate_per_s)
+    spec = ServingSpec(
+        model=target.model.name, weights=asked.weights, tensor_parallel=target.cards,
+        memory=FidelitySpec(efficiency=1.0), policy=PagedOptions(indirection=slower),
+    )  # fmt: skip
+    device = _with(asked.device, bandwidth, asked.capacity)
+    warm = WARMUP if rate_per_s else SATURATED[0]
+    found = serve(device, target.model, spec, requests, seed=1, warmup_requests=warm)
+    share = 1.0
+    if target.slo is not None:
+        times = (found.arrival_s, found.first_token_s, found.finish_s)
+        attained = target.slo.attained(*times, requests.output_tokens)
+        share = float(attained[warm:].mean())
+    return share, float(found.metrics["output_tokens_per_s"])
+
+
+def _requests(target: Target, rate_per_s: float | None) -> Requests:
+    if rate_per_s is not None:
+        return generate(target.workload, WARMUP + REQUESTS, rate_per_s, SEED)
+    waiting = target.workload.model_copy(update={"arrivals": ALL_AT_ONCE})
+    return generate(waiting, sum(SATURATED), None, SEED)
+
+
+def mean_output(target: Target) -> float:
+    """Output tokens of a request. Raises DescriptionError where no rate can be asked for."""
+    process = target.workload.arrivals.process
+    if process in ("all_at_once", "closed"):
+        raise DescriptionError(f"expected arrivals that have a rate; got {process}", "--workload")
+    return float(np.mean(_requests(target, None).output_tokens))
+
+
+def _with(device: Device, bandwidth: float, capacity: int | None) -> Device:
+    """The device with memory that delivers this bandwidth, and of this capacity."""
+    if device.accelerator is None:
+        raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
+    given = GivenMemory.model_construct(bandwidth=bandwidth, efficiency=1.0)
+    update = {"memory": GIVEN, "given": given, "capacity": capacity or device.capacity_bytes}
+    accelerator = device.accelerator.model_copy(update=update)
+    return replace(device, described=None, accelerator=accelerator)

@@ -1,1 +1,0 @@
-"""Experiments: one point, a sweep of points, and how a run comes about."""

@@ -1,1 +1,0 @@
-"""The table of the ODMA paper (arXiv 2512.09427)."""

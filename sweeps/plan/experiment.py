@@ -1,0 +1,412 @@
+"""One point of a run: hardware, a model, and what is measured; spec in, metrics out.
+
+`Described` is what every kind of point has and does; `ExperimentSpec` serves requests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hwmodel.description.description import DescriptionError, Document, Strict
+from hwmodel.description.library import find
+from hwmodel.description.yaml_reader import load, override
+from hwmodel.specs import number_format
+from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.transformer import TransformerSpec, load_model
+from policies.allocators.capabilities import Learns
+from policies.allocators.registry import POLICIES
+from policies.predictors.confusion import load_table
+from policies.requests.arrivals import Arrivals
+from policies.requests.request_stream import generate
+from policies.requests.requests import Requests
+from policies.requests.slo import Slo
+from policies.requests.workload import WorkloadSpec, workload_document
+from policies.serving.recorder import Recorder
+from policies.serving.serving import ServingResult, ServingSpec, serve
+from sweeps.analyse.figures import BACKLOG, OVERLOADED, THROUGHPUT, Rate
+from sweeps.plan.logs import LogKind, recorder
+from sweeps.run.store import plain, to_yaml_flow
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+ALL_AT_ONCE = Arrivals(process="all_at_once")
+_REHEARSAL = {
+    "requests": 4, "warmup_requests": 0, "arrivals": ALL_AT_ONCE, "load": None, "latency_at": None,
+}  # fmt: skip
+CALIBRATION = 0
+"""The replication that capacity is measured on; the measured ones count from 1."""
+
+
+class Load(Strict):
+    """How many requests a second are offered: outright, as a multiple of a measured capacity, or
+    as many as an objective allows."""
+
+    rate_per_s: Positive | None = None
+    relative: Positive | None = None
+    of: Literal["best", "own"] = "best"
+    """`best`: the best capacity along the compared axis; `own`: this point's. See `capacity`."""
+    goodput: Slo | None = None
+    """Each point is offered the largest load that attains this. See `goodput`."""
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> Load:
+        given = (self.rate_per_s, self.relative, self.goodput)
+        if sum(value is not None for value in given) != 1:
+            raise ValueError("expected one of rate_per_s, relative and goodput")
+        return self
+
+
+class Task(NamedTuple):
+    """One replication of one point at a known rate."""
+
+    experiment: Any
+    replication: int
+    rate_per_s: float | None
+    logs: str | None = None
+    """How the paths of its logs begin; None writes none."""
+
+
+class Source(NamedTuple):
+    """A description that an experiment names."""
+
+    key: str
+    """Of the experiment, where it is named."""
+    folder: str
+    """Of the library."""
+    name: str
+    read: Callable[[], dict[str, Any]]
+    """What it means, with its SHA-256. Raises DescriptionError."""
+
+
+class Described(Strict):
+    """What every kind of experiment has: hardware, a model, and how often it is repeated."""
+
+    policy_path: ClassVar[tuple[str, ...]] = ("serving", "policy")
+    """Where the KV policy stands; `policy` is short for it."""
+    rate: ClassVar[Rate | None] = None
+    """What competitors are compared by; None where there is no one rate."""
+
+    device: str
+    device_set: dict[str, Any] = {}
+    """Overrides of the device's descriptions, by dotted path or nested."""
+    model: str
+    model_set: dict[str, Any] = {}
+    replications: Count = 3
+    seed: Annotated[int, Field(ge=0)] = 1
+
+    def measure(self, task: Task) -> dict[str, Any]:
+        """One replication of this experiment: metrics by name. Raises DescriptionError."""
+        raise NotImplementedError
+
+    @classmethod
+    def rehearsals(cls, experiments: Iterable[Any]) -> Sequence[Described]:
+        """Small experiments that show what cannot work at all, and compile the kernels."""
+        return list(experiments)[:1]
+
+    def seeds(self, replication: int) -> tuple[int, int]:
+        """The seed of a replication."""
+        return self.seed, replication
+
+    @property
+    def offered(self) -> Load | None:
+        """The load, where there is one."""
+        return None
+
+    def sources(self) -> Iterator[Source]:
+        """The descriptions it names."""
+        name = _named(self.device, self.device_set)
+        yield Source("device", "devices", name, lambda: _device_record(device_of(self)))
+        name = _named(self.model, self.model_set)
+        yield Source(
+            "model", "models", name, lambda: _hashed(model_of(self).model_dump(mode="json"))
+        )
+        for name, document in number_format.documents(self.formats()):
+            yield Source("model", "formats", name, partial(_document_record, document))
+
+    def formats(self) -> list[str]:
+        """The formats that weights and KV are stored in. Raises DescriptionError."""
+        model, serving = model_of(self), getattr(self, "serving", None)
+        if isinstance(serving, ServingSpec):
+            model = model.stored_as(serving.weights, serving.kv)
+        return [model.weights, model.kv]
+
+    def documents(self) -> list[Document]:
+        """The descriptions beside the device whose assumed numbers it rests on."""
+        formats = [document for _, document in number_format.documents(self.formats())]
+        return [load(find("models", self.model)), *formats]
+
+
+class ExperimentSpec(Described):
+    """What one point serves, on what, and how it is measured."""
+
+    workload: str
+    """A shipped workload, a workload file, or a trace file (.csv, .csv.gz)."""
+    workload_set: dict[str, Any] = {}
+    arrivals: Arrivals | None = None
+    """Instead of the workload's own."""
+    serving: ServingSpec
+    load: Load | None = None
+    """None keeps a trace's own times, or belongs to arrivals all at once or of a closed loop."""
+    slo: Slo | None = None
+    """What `slo.attainment` of the metrics is about; None: the load's goodput, where it has one."""
+    latency_at: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Where the load is above capacity: share of this point's rate at saturation at which a second
+    pass measures latencies, with the efficiencies of memory that the first one found."""
+    requests: Count
+    """Requests that are measured, after `warmup_requests`."""
+    warmup_requests: Annotated[int, Field(ge=0)] = 0
+    logs: list[LogKind] = []
+    """What each replication writes into the run directory beside its result: a row a request, a row
+    a stretch of steps, a trace for ui.perfetto.dev."""
+
+    rate: ClassVar[Rate | None] = Rate(THROUGHPUT, "Output tokens/s", "tok/s")
+
+    @model_validator(mode="after")
+    def _saturates(self) -> ExperimentSpec:
+        if self.latency_at is not None and self.load is not None and self.load.goodput:
+            raise ValueError("latency_at: a load by goodput is below capacity already")
+        return self
+
+    def measure(self, task: Task) -> dict[str, Any]:
+        return run_task(task)
+
+    @classmethod
+    def rehearsals(cls, experiments: Iterable[ExperimentSpec]) -> list[ExperimentSpec]:
+        """Each with a few requests and memory of a given efficiency, those that come to the same
+        once; memory that is simulated is tried on the first that has it: it costs seconds.
+
+        Raises DescriptionError where a trace is too short for the last replication."""
+        found: dict[str, ExperimentSpec] = {}
+        for experiment in experiments:
+            waiting = experiment.model_copy(update={"arrivals": ALL_AT_ONCE})
+            requests_of(waiting, experiment.replications, None, workload_of(waiting))
+            small = experiment.model_copy(update=_REHEARSAL)
+            found.setdefault(small.serving.memory.fidelity, small)
+            cheap = with_memory(small, fidelity="analytic", efficiency=1.0)
+            found.setdefault(cheap.model_dump_json(exclude={"seed", "replications"}), cheap)
+        return list(found.values())
+
+    @property
+    def offered(self) -> Load | None:
+        return self.load
+
+    def sources(self) -> Iterator[Source]:
+        yield from super().sources()
+        name = _named(self.workload, self.workload_set)
+        yield Source("workload", "workloads", name, lambda: _workload_record(self))
+        if (file := self.serving.predictor.file) is not None:
+            whole = self.serving.predictor.model is not None  # holds measured times as well
+            read = partial(_predictor_record, file, whole)
+            yield Source("serving", "predictors", file, read)
+
+    def documents(self) -> list[Document]:
+        return [*super().documents(), workload_document(self.workload)]
+
+
+def measure(task: Task) -> dict[str, Any]:
+    """One replication of an experiment of any kind. Raises DescriptionError."""
+    found: dict[str, Any] = task.experiment.measure(task)
+    return found
+
+
+def assignments(overrides: dict[str, Any], prefix: str = "") -> list[str]:
+    """Nested overrides as `dotted.path=value` assignments."""
+    found = []
+    for key, value in overrides.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, dict):
+            found += assignments(value, f"{path}.")
+        else:
+            found.append(f"{path}={to_yaml_flow(value)}")
+    return found
+
+
+def device_of(experiment: Described) -> Device:
+    """The device with its overrides. Raises DescriptionError."""
+    return _device(experiment.device, tuple(assignments(experiment.device_set)))
+
+
+def model_of(experiment: Described) -> TransformerSpec:
+    """The model with its overrides. Raises DescriptionError."""
+    return _model(experiment.model, tuple(assignments(experiment.model_set)))
+
+
+def workload_of(experiment: ExperimentSpec) -> WorkloadSpec:
+    """The workload with its overrides. Raises DescriptionError."""
+    workload = _workload(experiment.workload, tuple(assignments(experiment.workload_set)))
+    if experiment.arrivals is not None:
+        workload = workload.model_copy(update={"arrivals": experiment.arrivals})
+    return workload
+
+
+_device = lru_cache(maxsize=None)(load_device)
+_model = lru_cache(maxsize=None)(load_model)
+
+
+@cache
+def _workload(name_or_path: str, overrides: tuple[str, ...]) -> WorkloadSpec:
+    document = workload_document(name_or_path)
+    for assignment in overrides:
+        override(document, assignment)
+    return document.build(WorkloadSpec)
+
+
+def _named(name: str, overrides: dict[str, Any]) -> str:
+    return " ".join([name, *assignments(overrides)])
+
+
+def _device_record(device: Device) -> dict[str, Any]:
+    return {"sha256": device.digest, **plain(device.config)}
+
+
+def _workload_record(experiment: ExperimentSpec) -> dict[str, Any]:
+    workload = workload_of(experiment.model_copy(update={"arrivals": None}))
+    return _hashed(workload.model_dump(mode="json", exclude_none=True), workload.lengths.trace)
+
+
+def _document_record(document: Document) -> dict[str, Any]:
+    return {"sha256": document.digest, **plain(document.data)}
+
+
+def _predictor_record(file: str, whole: bool) -> dict[str, Any]:
+    return _hashed(load_table(file).model_dump(mode="json"), file if whole else None)
+
+
+def _hashed(data: Any, file: str | None = None) -> dict[str, Any]:
+    """A description and its SHA-256, or that of the file it stands for."""
+    data = plain(data)
+    text = json.dumps(data, sort_keys=True).encode() if file is None else Path(file).read_bytes()
+    return {"sha256": hashlib.sha256(text).hexdigest(), **data}
+
+
+def seed_of(experiment: Described, replication: int) -> tuple[int, int]:
+    """The seed of a replication: the same in every point, so that differences are paired."""
+    return experiment.seeds(replication)
+
+
+def serving_seed(experiment: Described, replication: int) -> int:
+    """The seed of what serving draws."""
+    seed = np.random.SeedSequence(seed_of(experiment, replication)).generate_state(1)
+    return int(seed[0])
+
+
+def requests_of(
+    experiment: ExperimentSpec, replication: int, rate_per_s: float | None, workload: WorkloadSpec
+) -> Requests:
+    """Warm-up and measured requests of a replication.
+
+    Replications of a trace are consecutive stretches of it, each scaled to the rate.
+    """
+    count = experiment.warmup_requests + experiment.requests
+    seed = seed_of(experiment, replication)
+    return generate(workload, count, rate_per_s, seed, stretch=max(replication - 1, 0))
+
+
+def run_task(task: Task) -> dict[str, Any]:
+    """Serve one replication and return its metrics. Raises DescriptionError."""
+    experiment = task.experiment
+    requests = requests_of(experiment, task.replication, task.rate_per_s, workload_of(experiment))
+    logs = recorder(experiment.logs, task.logs, _cut(experiment, requests))
+    result = serve_requests(experiment, task.replication, requests, logs)
+    metrics = {**result.metrics, **_attainment(experiment, requests, result)}
+    return metrics | _below_capacity(task, requests, metrics)
+
+
+def _below_capacity(task: Task, requests: Requests, metrics: dict[str, Any]) -> dict[str, Any]:
+    """Latencies at `latency_at` of the rate at saturation, where the run was saturated: a second
+    pass over the same requests, later. Raises DescriptionError."""
+    experiment = task.experiment
+    if experiment.latency_at is None or metrics[BACKLOG] < OVERLOADED:
+        return {}
+    workload = workload_of(experiment)
+    if workload.arrivals.process == "all_at_once":
+        raise DescriptionError("latency_at needs arrivals that have a rate; got all_at_once")
+    counted = _cut(experiment, requests)[experiment.warmup_requests :]
+    each = float((counted.output_tokens * counted.samples).mean())
+    rate_per_s = experiment.latency_at * metrics[THROUGHPUT] / each
+    later = requests_of(experiment, task.replication, rate_per_s, workload)
+    cheap = with_memory(experiment, fidelity="analytic", **metrics["memory"]["efficiency"])
+    result = serve_requests(cheap, task.replication, later, None)
+    names = ("ttft_s", "tpot_s", "latency_s", BACKLOG)
+    found = {"share": experiment.latency_at, "rate_per_s": rate_per_s}
+    found |= {name: result.metrics[name] for name in names}
+    if slo := _attainment(cheap, later, result):
+        found |= slo | {"goodput_per_s": rate_per_s * slo["slo"]["attainment"]}
+    return {"at_share": found}
+
+
+def serve_requests(
+    experiment: ExperimentSpec, replication: int, requests: Requests, logs: Recorder | None
+) -> ServingResult:
+    """Serve the requests of a replication. Raises DescriptionError."""
+    return serve(
+        device_of(experiment), model_of(experiment), experiment.serving, requests,
+        seed=serving_seed(experiment, replication), warmup_requests=experiment.warmup_requests,
+        recorder=logs, profile=_profile(experiment, requests),
+    )  # fmt: skip
+
+
+def _profile(experiment: ExperimentSpec, requests: Requests) -> Requests | None:
+    """Earlier requests that a policy may have profiled: as many as the warm-up, and the first, of
+    the calibration replication; of a trace, the warm-up itself. None without a warm-up."""
+    count = experiment.warmup_requests
+    if not count or not issubclass(POLICIES[experiment.serving.policy.name], Learns):
+        return None
+    workload = workload_of(experiment.model_copy(update={"arrivals": ALL_AT_ONCE}))
+    if workload.lengths.trace is None:
+        requests = requests_of(experiment, CALIBRATION, None, workload)
+    return requests[:count]
+
+
+def _cut(experiment: ExperimentSpec, requests: Requests) -> Requests:
+    """The requests with their outputs as the engine cuts them."""
+    return replace(requests, output_tokens=experiment.serving.engine.cut(requests.output_tokens))
+
+
+def _attainment(
+    experiment: ExperimentSpec, requests: Requests, result: ServingResult
+) -> dict[str, Any]:
+    """The share of the measured requests that attain the objective, where there is one."""
+    slo = experiment.slo or (experiment.load.goodput if experiment.load else None)
+    if slo is None:
+        return {}
+    outputs = _cut(experiment, requests).output_tokens
+    attained = slo.attained(result.arrival_s, result.first_token_s, result.finish_s, outputs)[
+        experiment.warmup_requests :
+    ]
+    found = {"ttft_s": slo.ttft * 1e-9, "tpot_s": slo.tpot * 1e-9}
+    return {"slo": {**found, "attainment": float(attained.mean())}}
+
+
+def with_memory(experiment: ExperimentSpec, **changes: Any) -> ExperimentSpec:
+    """The experiment with these fields of `serving.memory` changed."""
+    memory = experiment.serving.memory.model_copy(update=changes)
+    serving = experiment.serving.model_copy(update={"memory": memory})
+    return experiment.model_copy(update={"serving": serving})
+
+
+def capacity_task(experiment: ExperimentSpec) -> float:
+    """Requests a second with every request there from the start and analytic memory.
+
+    The larger of two estimates, so that a load relative to it is not too small: over the makespan,
+    and from the output tokens while a request waits over the mean output. Raises DescriptionError.
+    """
+    changed = with_memory(experiment, fidelity="analytic")
+    changed = changed.model_copy(update={"arrivals": ALL_AT_ONCE, "latency_at": None})
+    metrics = run_task(Task(changed, CALIBRATION, None))
+    outputs = requests_of(changed, CALIBRATION, None, workload_of(changed)).output_tokens
+    served = outputs[changed.warmup_requests :]
+    if (most := changed.serving.engine.max_tokens) is not None:
+        served = np.minimum(served, most)
+    steady = float(metrics["output_tokens_per_s"] / served.mean())
+    return max(steady, float(metrics["requests_per_s"]))

@@ -1,1 +1,0 @@
-"""From content to page: sections, charts, HTML, Markdown, the terminal."""

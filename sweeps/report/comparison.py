@@ -1,0 +1,262 @@
+"""What differs between two runs: inputs, results, and how sure the differences are.
+
+Points are matched by what they are: the value of every axis (and change) of either run, where a run
+without that axis has the value of its base. Replications with the same seed served the same
+requests and are paired; others are compared as independent samples.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweeps.analyse.figures import FIGURES, THROUGHPUT, Figure
+from sweeps.analyse.statistics import LEVEL, Interval, difference, grown, interval, log_ratios
+from sweeps.plan.sweep import label
+from sweeps.report import phrases
+from sweeps.report.chart import Bar, Bars
+from sweeps.report.facts import MetricChange
+from sweeps.report.formats import said
+from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.report.table import Row, Table, read_table
+from sweeps.report.verdict import judge
+from sweeps.run.store import RunDirectory, at, differences
+
+_NOT_INPUTS = ("sha256", "name", "summary", "question")
+_CODE = ("version", "commit", "dirty", "python", "libraries")
+
+
+@dataclass(frozen=True)
+class PointPair:
+    """A point that both runs have."""
+
+    title: str
+    changes: list[MetricChange]
+    same: bool
+    """Whether every metric of every replication is the same, bit for bit."""
+
+
+@dataclass
+class Comparison:
+    """Two runs, `a` before and `b` after."""
+
+    a: Table
+    b: Table
+    names: tuple[str, str]
+    inputs: list[tuple[str, Any, Any]] = field(default_factory=list)
+    """Dotted path, value in A, value in B."""
+    code: list[tuple[str, Any, Any]] = field(default_factory=list)
+    pairs: list[PointPair] = field(default_factory=list)
+    alone: dict[str, list[str]] = field(default_factory=dict)
+    """By run: titles of the points that only it has."""
+
+
+def compare(first: Path, second: Path) -> Comparison:
+    """Read and compare two runs. Raises DescriptionError where one of them has nothing to show."""
+    return compared(*(read_table(RunDirectory(path)) for path in (first, second)))
+
+
+def compared(a: Table, b: Table) -> Comparison:
+    """What differs between two runs."""
+    found = Comparison(a, b, _names(a, b))
+    found.inputs = [
+        item
+        for item in differences(a.config, b.config)
+        if item[0].split(".")[-1] not in _NOT_INPUTS
+    ]
+    for key in _CODE:
+        found.code += list(differences(a.provenance.get(key), b.provenance.get(key), key))
+    axes = list(dict.fromkeys([*a.paths, *b.paths]))
+    ours, theirs = _points(a, axes), _points(b, axes)
+    for key, (title, row) in ours.items():
+        if key in theirs:
+            other = theirs[key][1]
+            changes = [each for figure in FIGURES if (each := _change(figure, row, other))]
+            same = row.replications == other.replications
+            found.pairs.append(PointPair(title, changes, same))
+    for name, mine, others in zip(found.names, (ours, theirs), (theirs, ours), strict=True):
+        found.alone[name] = [title for key, (title, _) in mine.items() if key not in others]
+    return found
+
+
+def _names(a: Table, b: Table) -> tuple[str, str]:
+    """What to call the two: their folders' names, where these differ."""
+    ours, theirs = a.path.absolute(), b.path.absolute()
+    if ours.name != theirs.name:
+        return ours.name, theirs.name
+    return str(a.path), str(b.path)
+
+
+def _points(table: Table, axes: list[str]) -> dict[str, tuple[str, Row]]:
+    """Title and row of each point, by what it is."""
+    found = {}
+    for group in table.groups:
+        for row in group.rows:
+            base = table.config["base"]
+            values = [row.overrides.get(axis, at(base, *axis.split("."))) for axis in axes]
+            key = json.dumps([row.control, *map(_named, values)], sort_keys=True, default=str)
+            words = [label(value) for value in row.overrides.values()] or [table.name]
+            found[key] = (", ".join([*words, row.control] if row.control else words), row)
+    return found
+
+
+def _named(value: Any) -> Any:
+    """`paged` is short for `{name: paged}`; a file is known by its stem."""
+    if isinstance(value, dict) and set(value) == {"name"}:
+        value = value["name"]
+    return label(value) if isinstance(value, str) else value
+
+
+def _change(figure: Figure, ours: Row, theirs: Row) -> MetricChange | None:
+    common = sorted(
+        r for r in set(ours.replications) & set(theirs.replications)
+        if ours.seeds.get(r) == theirs.seeds.get(r)
+        and ours.values(figure.metric, [r]) and theirs.values(figure.metric, [r])
+    )  # fmt: skip
+    paired = bool(common)
+    before = ours.values(figure.metric, common if paired else None)
+    after = theirs.values(figure.metric, common if paired else None)
+    if not before or not after:
+        return None
+    relative = min(*before, *after) > 0
+    if paired and relative:
+        found = interval(log_ratios(after, before)).mapped(grown)
+    elif paired:
+        found = interval([y - x for x, y in zip(before, after, strict=True)])
+    elif relative:
+        logs = ([math.log(value) for value in values] for values in (after, before))
+        found = difference(*logs).mapped(grown)
+    else:
+        found = difference(after, before)
+    old, new = (math.fsum(values) / len(values) for values in (before, after))
+    return MetricChange(figure, old, new, found, relative, paired)
+
+
+def section(found: Comparison) -> Section:
+    """The comparison as a section of a report."""
+    a, b = found.names
+    blocks: list[Block] = [Say(f"What changes from {a} to {b}?", "question")]
+    for name, table in zip(found.names, (found.a, found.b), strict=True):
+        blocks += [Say(f"{name}: {problem}.", "problem") for problem in table.problems]
+    blocks += [Say(text, "verdict") for text in sentences(found)]
+    blocks += [Say(_note(found)), *_charts(found)]
+    if found.pairs:
+        blocks.append(Section("Results", [_results(found)]))
+    blocks.append(Section("Inputs that differ", list(_inputs(found))))
+    return Section(f"{a} against {b}", blocks)
+
+
+def sentences(found: Comparison) -> list[str]:
+    """What differs in plain words: inputs, results, verdicts."""
+    asked = [
+        f"{path} {_short(old)} -> {_short(new)}"
+        for path, old, new in found.inputs
+        if not path.startswith("resolved.")
+    ]
+    programs = sorted({path.split(".")[0] for path, _, _ in found.code})
+    same = all(pair.same for pair in found.pairs)
+    changes = [(p.title, change) for p in found.pairs if (change := throughput(p)) is not None]
+    return [
+        phrases.inputs(asked, len(found.inputs), programs),
+        *map(said, phrases.results(len(found.pairs), same, changes, found.names[1])),
+        *_verdict_changes(found),
+    ]
+
+
+def throughput(pair: PointPair) -> MetricChange | None:
+    """The change that decides."""
+    return next((c for c in pair.changes if c.figure.metric == THROUGHPUT), None)
+
+
+def _verdict_changes(found: Comparison) -> Iterator[str]:
+    """Where another competitor wins, or none does any more."""
+    after = {group.title: judge(group) for group in found.b.groups}
+    for group in found.a.groups:
+        ours, theirs = judge(group), after.get(group.title)
+        if theirs is not None and (ours.outcome, ours.best) != (theirs.outcome, theirs.best):
+            yield phrases.changed_winner("the outcome changes", ours, theirs, found.names)
+
+
+def _note(found: Comparison) -> str:
+    count = len(found.pairs)
+    paired = {change.paired for pair in found.pairs for change in pair.changes}
+    how = {
+        frozenset({True}): "Replications with the same seed are paired. ",
+        frozenset({False}): "Seeds differ, so replications are compared as independent samples. ",
+    }.get(frozenset(paired), "")
+    return (
+        f"{how}(a to b): {100 * LEVEL:.0f} % intervals. Of {count} points without any difference"
+        f" {(1 - LEVEL) * count:.1f} would differ by chance."
+    )
+
+
+def _charts(found: Comparison) -> Iterator[Bars]:
+    bars = []
+    for pair in found.pairs:
+        if (change := throughput(pair)) is not None:
+            for i, value in enumerate((change.ours, change.theirs)):
+                mean = Interval(value, value, value, 0)
+                bars.append(Bar(f"{pair.title}: {found.names[i]}", mean, i == 0))
+    if bars:
+        yield Bars("Output tokens/s, A pale and B dark", bars)
+
+
+def _results(found: Comparison) -> Grid:
+    columns = ["point", "metric", *found.names, "change", "certain"]
+    rows = []
+    for pair in found.pairs:
+        for c in pair.changes:
+            means = (c.figure.text(c.ours), c.figure.text(c.theirs))
+            rows.append([pair.title, c.figure.heading, *means, c.text, c.certain])
+    marked = frozenset(i for i, row in enumerate(rows) if row[-1] in ("more", "less"))
+    return Grid("", columns, rows, marked=marked)
+
+
+def _inputs(found: Comparison) -> Iterator[Block]:
+    rows = [[path, _short(a), _short(b)] for path, a, b in [*found.inputs, *found.code]]
+    if rows:
+        yield Grid("", ["input", *found.names], rows, text=True)
+    else:
+        yield Say("None: the runs were asked the same, of the same descriptions and program.")
+    for name, titles in found.alone.items():
+        if titles:
+            yield Say(f"Only {name} has: {'; '.join(titles)}.")
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "–"
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def record(found: Comparison) -> dict[str, Any]:
+    """The comparison in JSON's types."""
+    return {
+        "a": str(found.a.path),
+        "b": str(found.b.path),
+        "problems": {
+            name: table.problems
+            for name, table in zip(found.names, (found.a, found.b), strict=True)
+        },
+        "sentences": sentences(found),
+        "inputs": [{"path": path, "a": a, "b": b} for path, a, b in found.inputs],
+        "program": [{"path": path, "a": a, "b": b} for path, a, b in found.code],
+        "points": [
+            {"point": pair.title, "same": pair.same, "metrics": [_metric(c) for c in pair.changes]}
+            for pair in found.pairs
+        ],
+        "alone": found.alone,
+    }
+
+
+def _metric(c: MetricChange) -> dict[str, Any]:
+    return {
+        "metric": c.figure.metric, "a": c.ours, "b": c.theirs, "change": c.change.mean,
+        "low": c.change.low, "high": c.change.high, "relative": c.relative, "paired": c.paired,
+        "certain": c.certain,
+    }  # fmt: skip

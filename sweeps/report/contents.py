@@ -1,0 +1,62 @@
+"""What a report of a run says: the question, the answer, what shows it, what it rests on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sweeps.analyse.figures import FIGURES
+from sweeps.report.conclusion import sentences
+from sweeps.report.inputs import configuration, origin
+from sweeps.report.section import Block, Say, Section
+from sweeps.report.table import Group, Table
+from sweeps.report.verdict import judge
+
+
+def contents(table: Table) -> Section:
+    """The report of one run."""
+    rest = [configuration(table), *origin(table)]
+    return Section(table.name, [*answer(table), *table.kind.sections(table), *rest])
+
+
+def answer(table: Table) -> list[Block]:
+    """The question, what is missing, and the sentences."""
+    question = table.question or str(table.config.get("summary", ""))
+    missing = [*table.problems, *table.kind.lacking(table)]
+    problems = [Say(f"{text}.", "problem") for text in missing]
+    verdicts = [Say(text, "verdict") for text in sentences(table)]
+    return [Say(question, "question"), *problems, *verdicts, Say(f"{table.state}.")]
+
+
+def record(table: Table) -> dict[str, Any]:
+    """A run's verdicts and figures in JSON's types, beside its sections."""
+    return {
+        "run": str(table.path), "name": table.name, "question": table.question, "done": table.done,
+        "total": table.total, "problems": [*table.problems, *table.kind.lacking(table)],
+        "sentences": sentences(table), "groups": [_record(group) for group in table.groups],
+        "assumed": table.assumed,
+    }  # fmt: skip
+
+
+def _record(group: Group) -> dict[str, Any]:
+    verdict = judge(group)
+    return {
+        "title": group.title,
+        "points": group.others,
+        "outcome": verdict.outcome,
+        "best": verdict.best or None,
+        "decided_by": verdict.decided_by if verdict.best else [],
+        "rows": [
+            {
+                "name": row.name,
+                "control": row.control,
+                "replications": len(row.replications),
+                "overloaded": row.overloaded,
+                "metrics": {
+                    figure.metric: {"mean": found.mean, "low": found.low, "high": found.high}
+                    for figure in FIGURES
+                    if (found := row.interval(figure.metric)) is not None
+                },
+            }
+            for row in group.ordered()
+        ],
+    }

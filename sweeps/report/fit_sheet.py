@@ -1,0 +1,223 @@
+"""What `bankwise fit` shows: the sheet of a pair, a table of a device or a model, or of all
+pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import inf
+from textwrap import shorten
+from typing import Any
+
+from sweeps.ask.fit import CARDS, NARROWER, Fit, Misfit
+from sweeps.report.chart import Stacks
+from sweeps.report.section import Block, Grid, Say, Section
+
+GIB = 2**30
+SOURCES = {
+    "given": "its efficiency is given", "simulated": "simulated in a short run",
+    "bound": "at most: closed-form bound x derate; --simulate, of a pair, measures it",
+}  # fmt: skip
+_PICTURE = "Capacity against what models need, GiB"
+_SIZES = (0, 30, 100, inf)
+"""GiB, from one to the next on a scale of their own."""
+_BAR = 24
+_REQUESTS = 8
+"""Requests whose KV a picture adds to a model's weights."""
+_BITS = dict(zip(NARROWER, ("8 bit", "4 bit"), strict=True))
+
+
+def record(found: Fit | Misfit, policies: bool = False) -> dict[str, Any]:
+    """In JSON's types: bytes, tokens, seconds, tokens a second."""
+    asked = found.question
+    names = {"device": found.device.name, "model": found.model.name, "fits": found.fits}
+    tokens = {"prompt": asked.prompt, "output": asked.output, "limit": asked.limit}
+    if isinstance(found, Misfit):
+        return {**names, **tokens, "why": found.why, "fits_with": found.change}
+    rates = {"alone": found.alone, "full": found.full, "prefill": found.prefill}
+    return {
+        **names, **tokens, "weights": found.model.weights, "kv": found.model.kv,
+        "cards": asked.cards, "capacity_bytes": found.device.capacity_bytes,
+        "memory_bytes": found.memory(), "kv_bytes_a_token": found.layout.token_bytes,
+        "kv_tokens": found.layout.slots, "requests_at_once": found.held,
+        "efficiency": {"from": found.source, **found.efficiency._asdict()},
+        "delivered_gbps": found.delivered_gbps,
+        "rates": {name: {**r._asdict(), "bound": r.bound} for name, r in rates.items()},
+        "assumed": found.assumed(),
+    } | ({"policies": _policies(found)} if policies else {})  # fmt: skip
+
+
+def _policies(found: Fit) -> dict[str, dict[str, int]]:
+    held = found.policies().items()
+    return {name: {"slots_each": slots, "at_once": count} for name, (slots, count) in held}
+
+
+def change_text(change: dict[str, Any]) -> str:
+    """As options of the command line."""
+    return " ".join(f"--{key} {value}" for key, value in change.items())
+
+
+def sheet(found: Fit | Misfit) -> Section:
+    """All about a pair."""
+    device, model, asked = found.device, found.model, found.question
+    title = f"{model.name} on {device.name}" + f" x {asked.cards}" * (asked.cards > 1)
+    title += f", experts {asked.expert_parallel}" * (asked.expert_parallel != "none")
+    if isinstance(found, Misfit):
+        linked = device.accelerator is not None and device.accelerator.link is not None
+        cards = f"up to {CARDS[-1]} cards" if linked else "more cards (no link is described)"
+        change = f"Neither {' nor '.join(NARROWER)} weights nor {cards} would do."
+        change = f"It fits with {change_text(found.change)}." if found.change else change
+        return Section(title, [Say(f"{title}: does not fit, {found.why}. {change}", "verdict")])
+    many = f"{found.held:,} requests of {asked.prompt:,} + {asked.output:,} tokens at once"
+    cap = " (max_num_seqs)" * (found.held == 256)
+    text = f"{title}: fits, with {found.layout.slots:,} tokens of KV: {many}{cap}."
+    held = found.policies().items()
+    policies = [[name, f"{slots:,}", f"{count:,}"] for name, (slots, count) in held]
+    rates = [
+        ["decode", str(one.batch), _rate(found, "decode", one.tokens_per_s),
+         f"{1e3 * one.seconds:,.1f} ms a token", one.bound]
+        for one in (found.alone, *([found.full] if found.held > 1 else []))
+    ]  # fmt: skip
+    first = f"{1e3 * found.prefill.seconds:,.0f} ms to the first token"
+    speed = _rate(found, "prefill", found.prefill.tokens_per_s)
+    rates.append(["prefill", "1", speed, first, found.prefill.bound])
+    columns = ["", "requests", "tokens/s", "time", "bound by"]
+    return Section(title, [
+        Say(text, "verdict"),
+        _memory(found),
+        Grid("Speed", columns, rates, sides="<>>><"),
+        Grid("Requests at once, by policy", ["policy", "slots each", "at once"], policies),
+        Say(_bandwidth(found) + _assumed(found)),
+        Say(f"Policies: memory empty, lengths predicted exactly, answers of up to {asked.limit:,}"
+            " tokens allowed, classes of s3 and odma as before any answer was seen."),
+        *_pictures([found]),
+    ])  # fmt: skip
+
+
+def _memory(found: Fit) -> Grid:
+    names = {"weights": f"weights, {found.model.weights}", "KV": f"KV, {found.model.kv}"}
+    rows = []
+    for name, size in found.memory().items():
+        share = size / found.device.capacity_bytes
+        bar = "█" * round(_BAR * share)
+        each = f"{found.layout.slots:,} tokens of {found.layout.token_bytes / 1024:,.4g} KiB"
+        rows.append([names.get(name, name), f"{size / GIB:,.2f}", f"{share:.0%}",
+                     bar.ljust(_BAR) + (f" {each}" if name == "KV" else "")])  # fmt: skip
+    return Grid("Memory of a card", ["", "GiB", "share", ""], rows, sides="<>><")
+
+
+def _rate(found: Fit, phase: str, rate: float) -> str:
+    """A rate as text, marked where it rests on assumed numbers."""
+    return "~" * (phase in found.assumed()) + rate_text(rate)
+
+
+def rate_text(rate: float) -> str:
+    """With three digits, or all before the point."""
+    return f"{rate:,.{(rate < 100) + (rate < 10)}f}"
+
+
+def _bandwidth(found: Fit) -> str:
+    peak, got = found.device.peak_gbps, found.delivered_gbps
+    kv = f", KV {peak * found.efficiency.attention:,.0f}" * (found.source == "simulated")
+    return f"Memory: {got:,.0f} of {peak:,.0f} GB/s{kv} ({SOURCES[found.source]}). "
+
+
+def _assumed(found: Fit) -> str:
+    """The sentence on what is assumed."""
+    parts = [
+        f"{figure} on " + ", ".join(f"{path} {value}" for path, value in paths.items())
+        for figure, paths in found.assumed().items()
+    ]
+    return f"~ rests on assumed numbers: {'; '.join(parts)}." if parts else ""
+
+
+def listing(found: Sequence[Fit | Misfit], over: str) -> Section:
+    """A line for each of the `over`, models or devices, what fits first."""
+    first, asked = found[0], found[0].question
+    one = first.device.name if over == "models" else first.model.name
+    columns = [over[:-1], "weights GiB", "format", "KV tokens", "at once", "tok/s alone",
+               "tok/s at once", "prefill tok/s", "bound by"]  # fmt: skip
+    rows = []
+    for each in sorted(found, key=lambda each: (not each.fits, _weights(each), each.device.name)):
+        name = each.model.name if over == "models" else each.device.name
+        start = [name, f"{_weights(each) / GIB:,.1f}", each.model.weights]
+        if isinstance(each, Misfit):
+            rows.append([*start, *"–" * 5, _instead(each)])
+            continue
+        rows.append([
+            *start, f"{each.layout.slots:,}", f"{each.held:,}",
+            _rate(each, "decode", each.alone.tokens_per_s),
+            _rate(each, "decode", each.full.tokens_per_s),
+            _rate(each, "prefill", each.prefill.tokens_per_s), each.full.bound,
+        ])  # fmt: skip
+    fitting = [each for each in found if isinstance(each, Fit)]
+    note = _bandwidth(fitting[0]) if fitting and over == "models" else ""
+    about = f"{one}: {len(fitting)} of {len(found)} {over} fit"
+    each_of = f"requests of {asked.prompt:,} + {asked.output:,} tokens, at most 256 at once"
+    text = f"{about}; {each_of}. {note}~ rests on assumed numbers."
+    return Section(one, [Grid("", columns, rows, sides="<><>>>>><"), Say(text), *_pictures(found)])
+
+
+def matrix(found: Sequence[Fit | Misfit]) -> Section:
+    """All pairs: decode tokens/s of one request, or with what a pair would fit."""
+    devices = list(dict.fromkeys(each.device.name for each in found))
+    rows: dict[str, list[str]] = {}
+    for each in sorted(found, key=_weights):
+        if isinstance(each, Misfit):
+            text = _instead(each, True)
+        else:
+            text = _rate(each, "decode", each.alone.tokens_per_s)
+        rows.setdefault(each.model.name, [each.model.name, f"{_weights(each) / GIB:,.0f}"])
+        rows[each.model.name].append(text)
+    heads = [_two_lines(name) for name in devices]
+    fitting = sum(each.fits for each in found)
+    note = (
+        f"{fitting} of {len(found)} pairs fit. Decode tokens/s of one request with weights in"
+        f" {found[0].question.weights or 'their own format'}, an upper limit where memory is"
+        " simulated; ~ rests on assumed numbers."
+        " 8 bit, 4 bit, 2x: fits with such weights (int8, w4a16), or so many cards. –: neither."
+        " More of one: bankwise fit DEVICE, fit MODEL, fit DEVICE MODEL."
+    )
+    grid = Grid("", ["model", "GiB", *heads], list(rows.values()))
+    return Section("What fits, and how fast", [grid, Say(note), *_pictures(found)])
+
+
+def _two_lines(name: str) -> str:
+    """A name cut at the hyphen that leaves the shortest lines."""
+    cuts = [i for i, letter in enumerate(name) if letter == "-"]
+    cut = min(cuts, key=lambda i: max(i, len(name) - i), default=None)
+    return name if cut is None else f"{name[:cut]} {name[cut + 1 :]}"
+
+
+def _instead(found: Misfit, short: bool = False) -> str:
+    """With what it would fit."""
+    if found.change is None:
+        return "–" if short else shorten(found.why, 50, placeholder=" ...")
+    if not short:
+        return f"fits with {change_text(found.change)}"
+    names = {"cards": lambda many: f"{many}x", "weights": _BITS.__getitem__}
+    return " ".join(names[key](value) for key, value in found.change.items())
+
+
+def _weights(found: Fit | Misfit) -> int:
+    return found.model.weight_bytes
+
+
+def _pictures(found: Sequence[Fit | Misfit]) -> list[Block]:
+    """Capacities between the needs of models, the largest first, a chart for each size of them."""
+    asked = found[0].question
+    tokens = _REQUESTS * (asked.prompt + asked.output)
+    bars = {}
+    for each in found:
+        used = asked.spec(each.model).gpu_memory_utilization * each.device.capacity_bytes
+        kv = tokens * each.model.kv_token_bytes
+        bars[each.device.name] = [0.0, 0.0, asked.cards * used / GIB]
+        bars[each.model.name] = [_weights(each) / GIB, kv / GIB, 0.0]
+    parts = ["weights", f"KV of {_REQUESTS} requests", "capacity less what is kept free"]
+    note = "A model fits the devices above it; activations take some more."
+    charts: list[Block] = []
+    for low, high in pairwise(_SIZES):
+        shown = {name: bar for name, bar in bars.items() if low <= sum(bar) < high}
+        order = dict(sorted(shown.items(), key=lambda item: -sum(item[1])))
+        charts += [Stacks(_PICTURE, parts, order, note, share=False)] * bool(order)
+    return charts

@@ -1,0 +1,102 @@
+"""The sections of groups of competitors: their charts and tables, and those of all together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from sweeps.analyse.figures import THROUGHPUT
+from sweeps.report.formats import listed, share
+from sweeps.report.gallery import charts
+from sweeps.report.gap import CONTROL
+from sweeps.report.memory_map import memory_map
+from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.report.table import HEADINGS, Group, Table
+from sweeps.report.trend import trends
+
+_OPEN = 6
+"""Groups a page shows unfolded."""
+_MAPS = 6
+"""Maps of memory in a page, a few hundred KB each."""
+_NEWER = {"latency distributions": ("quantiles",), "curves over time": ("over_time",)}
+"""What a page shows, and the metrics it needs, which runs of older versions do not have."""
+
+
+def along(table: Table) -> list[Block]:
+    """Charts along the axes of numbers, where there are any."""
+    found = trends(table)
+    return [Section("Along the axes", list(found))] if found else []
+
+
+def group_sections(table: Table, groups: Sequence[Group], folded: bool = False) -> list[Block]:
+    """A section a group: its charts, its table, and what the intervals are; many are folded."""
+    many = len(groups) > _OPEN
+    return [
+        Section(
+            group.title,
+            [*charts(group), grid(table, group), Say(table.note + _control(table) + _load(group))],
+            folded or (many and i >= _OPEN),
+        )
+        for i, group in enumerate(groups)
+    ]
+
+
+def maps(table: Table) -> list[Block]:
+    """Maps of the points whose memory was recorded (`logs: [memory]`)."""
+    found = list(islice(_maps(table), _MAPS))
+    return [Section("Physical memory", found)] if found else []
+
+
+def _maps(table: Table) -> Iterator[Block]:
+    """Maps of the points whose memory was recorded (`logs: [memory]`)."""
+    for group in table.groups:
+        for row in group.main():
+            name = f"{group.title}, {row.name}"
+            chart = memory_map(table.path, name, row.point, min(row.replications))
+            if chart is not None:
+                yield chart
+
+
+def lacking(table: Table) -> Iterator[str]:
+    """Charts that these results cannot show, as older versions recorded less."""
+    found = [
+        metrics for group in table.groups for row in group.main() if row.values(THROUGHPUT)
+        for metrics in row.raw.values()
+    ]  # fmt: skip
+    version = table.provenance.get("version", "of unknown number")
+    for what, keys in _NEWER.items():
+        if found and not any(key in metrics for metrics in found for key in keys):
+            yield f"no {what}: version {version} did not record them"
+
+
+def grid(table: Table, group: Group, title: str = "") -> Grid:
+    """The figures of a group, a row a competitor; columns without a value are left out."""
+    rows = group.ordered()
+    cells = [row.cells() for row in rows]
+    shown = [i for i in range(len(HEADINGS)) if any(found[i] != "–" for found in cells)]
+    return Grid(
+        title, [table.compared, *(HEADINGS[i] for i in shown)],
+        [[row.title, *(found[i] for i in shown)] for row, found in zip(rows, cells, strict=True)],
+        frozenset(i for i, row in enumerate(rows) if row.control),
+    )  # fmt: skip
+
+
+def _load(group: Group) -> str:
+    """Whose latencies are not shown, and at which load those of a second pass are."""
+    names = [row.name for row in group.main() if row.overloaded]
+    text = ""
+    if names:
+        text = (
+            f" The load is above the capacity of {listed(names)}: time to first token and latency"
+            " grow with the run and are not shown."
+        )
+    shares = {found for row in group.main() if (found := row.mean("at_share.share"))}
+    if shares:
+        text += f" Below capacity: at {share(max(shares))} of each one's own rate at saturation."
+    return text
+
+
+def _control(table: Table) -> str:
+    if all(row.control != CONTROL for group in table.groups for row in group.rows):
+        return ""
+    return f" ({CONTROL}): the same point with memory of a fixed efficiency and no banks."

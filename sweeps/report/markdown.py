@@ -1,0 +1,64 @@
+"""Sections as Markdown: a chart is its table, thinned where it is long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sweeps.report.chart import Chart, cell
+from sweeps.report.section import Block, Grid, Listing, Say, Section
+
+_ROWS = 24
+"""Rows of a chart's table at most; the page's CSV and the JSON have them all."""
+
+
+def markdown(sections: list[Section]) -> str:
+    """One document."""
+    lines = [line for section in sections for line in _section(section, 1)]
+    return "\n".join(lines) + "\n"
+
+
+def _section(section: Section, level: int) -> Iterator[str]:
+    yield f"{'#' * min(level, 6)} {section.title}\n"
+    for block in section.blocks:
+        yield from _block(block, level + 1)
+
+
+def _block(block: Block, level: int) -> Iterator[str]:
+    match block:
+        case Say():
+            yield {"verdict": "- ", "problem": "> "}.get(block.kind, "") + block.text + "\n"
+        case Grid():
+            if block.title:
+                yield f"{block.title}\n"
+            yield from _table(block.columns, block.rows)
+        case Listing():
+            if block.title:
+                yield f"**{block.title}**\n"
+            yield from (f"- `{key}`: {value}" for key, value in block.items.items())
+            yield ""
+        case Section():
+            yield from _section(block, level)
+        case _:
+            yield from _chart(block)
+
+
+def _chart(chart: Chart) -> Iterator[str]:
+    rows = chart.rows()
+    every = -(-len(rows) // _ROWS) if rows else 1
+    shown = rows[::every]
+    thinned = f" ({len(shown)} of {len(rows)} rows)" if every > 1 else ""
+    yield f"**{chart.title}**{thinned}\n"
+    yield from _table(chart.columns(), [[cell(value) for value in row] for row in shown])
+    if chart.note:
+        yield f"{chart.note}\n"
+
+
+def _table(columns: list[str], rows: list[list[str]]) -> Iterator[str]:
+    yield _line(columns)
+    yield "|---" + "|---:" * (len(columns) - 1) + "|"
+    yield from (_line(row) for row in rows)
+    yield ""
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|") for text in cells) + " |"

@@ -1,0 +1,258 @@
+"""RACM curves as results: intervals over replications, and the verdict in words.
+
+Is a device bound by random access at the extents of its KV cache? It is not where alpha there is
+at least the threshold, under the described condition and under all others, and with each plausible
+variant of the device; undecided where an interval straddles the threshold or another condition or
+variant answers otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.units import parse_quantity
+from hwmodel.measure.racm import (
+    REPLICATIONS,
+    SEED,
+    Condition,
+    Curve,
+    Level,
+    Point,
+    check_extent,
+    curves,
+    described_curves,
+    descriptor_gbps,
+    extent_sizes,
+)
+from hwmodel.specs.device import Device, load_device, load_variants
+from sweeps.analyse.statistics import LEVEL, Interval, interval
+from sweeps.plan.variant import AS_DESCRIBED
+from sweeps.report.facts import RandomAccess, RandomAccessAnswer
+from sweeps.report.random_access_phrases import (
+    condition_text,
+    difference_text,
+    random_access,
+    size_text,
+)
+from sweeps.report.screen import print_table
+from sweeps.report.section import Grid
+from sweeps.run.version import version
+
+EXTENT = "16KiB"
+"""K of 16 tokens in one layer of DeepSeek-R1-Distill-Qwen-7B: a block of the paged layout."""
+THRESHOLD = 0.7
+"""Least alpha that is not called random-access bound (assumed)."""
+_NEAR = 0.95
+"""Share of the engines' own limit from which on they are called the limit (assumed)."""
+
+
+@dataclass(frozen=True)
+class Racm:
+    """The curves of a device and what was asked of them."""
+
+    device: Device
+    extent: int
+    threshold: float
+    curves: list[Curve]
+    plausible: dict[str, list[Curve]] = field(default_factory=dict)
+    """Plausible variant -> its described condition at each level, at `extent` alone."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Variants that do not go with the overrides or the extent, and why."""
+
+    def levels(self) -> list[Level]:
+        """The device's levels, the device before its channel."""
+        return list(dict.fromkeys(curve.condition.level for curve in self.curves))
+
+    def of(self, level: Level) -> list[Curve]:
+        """The curves of a level, the described condition first."""
+        return [curve for curve in self.curves if curve.condition.level == level]
+
+    def verdict(self, level: Level) -> RandomAccess:
+        """Whether random extents bind at this level."""
+        described, *others = self.of(level)
+        alpha = alpha_of(described.at(self.extent))
+        answer = self.answer(alpha)
+        plausible = {
+            name: alpha_of(curve.at(self.extent))
+            for name, found in self.plausible.items()
+            for curve in found
+            if curve.condition.level == level
+        }
+        turning = [
+            name
+            for name, found in plausible.items()
+            if answer != "undecided" and self.answer(found) != answer
+        ]
+        flipping = [
+            (curve.condition, found)
+            for curve in others
+            if answer != "undecided"
+            and self.answer(found := alpha_of(curve.at(self.extent))) != answer
+        ]
+        points = described.points
+        reached = (p.extent_bytes for p in points if alpha_of(p).mean >= self.threshold)
+        name = self.device.name
+        return RandomAccess(
+            name if level == "device" else f"one channel of {name}",
+            self.extent, self.threshold, described.condition, alpha,
+            "undecided" if flipping or turning else answer, flipping, next(reached, None),
+            points[-1].extent_bytes, self._descriptors(described), plausible, turning,
+        )  # fmt: skip
+
+    def _descriptors(self, described: Curve) -> tuple[int, float] | None:
+        """The largest extent at which the engines' descriptors are the limit, ns per descriptor."""
+        if described.condition.level == "channel":
+            return None
+        bound = [p.extent_bytes for p in described.points if _near_descriptors(self.device, p)]
+        if not bound:
+            return None
+        assert self.device.accelerator is not None
+        return max(bound), self.device.accelerator.dma.extent_cost
+
+    def answer(self, alpha: Interval) -> RandomAccessAnswer:
+        """What one condition alone says."""
+        if alpha.low >= self.threshold:
+            return "not random-access bound"
+        return "random-access bound" if alpha.high < self.threshold else "undecided"
+
+
+def racm(name: str, overrides: list[str], extent: str, threshold: float) -> Racm:
+    """Simulate the curves of a device. Raises DescriptionError for an extent or a threshold that
+    makes no sense."""
+    device = load_device(name, overrides)
+    try:
+        size = parse_quantity(extent, "size")
+        check_extent(device.memory, size)
+    except ValueError as error:
+        raise DescriptionError(str(error), "--extent") from None
+    if not 0 < threshold <= 1:
+        raise DescriptionError(f"expected more than 0, at most 1; got {threshold:g}", "--threshold")
+    sizes = extent_sizes(device.memory, int(size))
+    found = Racm(device, int(size), threshold, curves(name, overrides, extents=sizes))
+    variants = load_variants(name, overrides)
+    found.left_out.update(variants.left_out)
+    for variant, other in variants.devices.items():
+        if set(device.plausible[variant].set) == {"derate"}:
+            found.left_out[variant] = "it divides out of alpha"
+            continue
+        try:
+            found.plausible[variant] = described_curves(other, [int(size)])
+        except ValueError as error:
+            found.left_out[variant] = str(error)
+    return found
+
+
+def alpha_of(point: Point) -> Interval:
+    """Mean alpha of a point with its interval over the replications."""
+    return interval(point.alpha)
+
+
+def sentences(racm: Racm, level: Level) -> list[str]:
+    """The verdict of a level in words."""
+    return random_access(racm.verdict(level))
+
+
+def _near_descriptors(device: Device, point: Point) -> bool:
+    limit = min(descriptor_gbps(device, point.extent_bytes), device.peak_gbps)
+    mean = interval(point.gbps).mean
+    return limit < device.peak_gbps and mean >= _NEAR * limit
+
+
+def record(racm: Racm) -> dict[str, Any]:
+    """The result as JSON has it."""
+    return {
+        "device": racm.device.name, "version": version(), "digest": racm.device.digest,
+        "peak_gbps": racm.device.peak_gbps, "extent_bytes": racm.extent,
+        "threshold": racm.threshold,
+        "seeds": [[SEED, replication] for replication in range(REPLICATIONS)], "confidence": LEVEL,
+        "verdicts": [_verdict_record(racm, level) for level in racm.levels()],
+        "left_out": racm.left_out,
+        "curves": [_curve_record(curve, racm) for curve in racm.curves],
+    }  # fmt: skip
+
+
+def _verdict_record(racm: Racm, level: Level) -> dict[str, Any]:
+    found = racm.verdict(level)
+    return {
+        "level": level,
+        "answer": found.answer,
+        **_alpha_record(found.alpha),
+        "reached_at_bytes": found.reached_at,
+        "flipped_by": [
+            {**_condition_record(condition), **_alpha_record(alpha)}
+            for condition, alpha in found.flipping
+        ],
+        "plausible": [
+            {"variant": name, "why": racm.device.plausible[name].why, **_alpha_record(alpha)}
+            for name, alpha in found.plausible.items()
+        ],
+        "text": " ".join(sentences(racm, level)),
+    }
+
+
+def _condition_record(condition: Condition) -> dict[str, Any]:
+    keys = ("level", "read_share", "read_queue", "write_queue", "window_bytes")
+    return {key: getattr(condition, key) for key in keys}
+
+
+def _alpha_record(alpha: Interval) -> dict[str, float]:
+    return {"alpha": alpha.mean, "low": alpha.low, "high": alpha.high}
+
+
+def _curve_record(curve: Curve, racm: Racm) -> dict[str, Any]:
+    points = [
+        {
+            "extent_bytes": point.extent_bytes,
+            "gbps": interval(point.gbps).mean,
+            **_alpha_record(alpha_of(point)),
+            "row_hit_rate": point.row_hit_rate,
+        }
+        for point in curve.points
+    ]
+    return {
+        **_condition_record(curve.condition),
+        "described": curve == racm.of(curve.condition.level)[0],
+        "sequential_gbps": interval(curve.sequential_gbps).mean,
+        "points": points,
+    }
+
+
+def show_racm(racm: Racm) -> None:
+    """A table of alpha a level, then the verdicts."""
+    for level in racm.levels():
+        found = racm.of(level)
+        described = found[0].condition
+        heads = [difference_text(curve.condition, described) for curve in found]
+        rows = [
+            [size_text(p.extent_bytes), *(f"{alpha_of(q).mean:.3f}" for q in same)]
+            for p, *same in zip(found[0].points, *(curve.points for curve in found), strict=True)
+        ]
+        base = [f"{interval(curve.sequential_gbps).mean:,.1f}" for curve in found]
+        place = "all channels" if level == "device" else "one channel"
+        print(f"{racm.device.name}, {place}: alpha by extent; {condition_text(described)}\n")
+        print_table(["extent", *heads], [*rows, ["GB/s seq.", *base]], "<>")
+        print()
+    if racm.plausible:
+        grid = plausible_grid(racm)
+        print(f"{grid.title}\n")
+        print_table(grid.columns, grid.rows, "<>")
+        print()
+    for name, why in racm.left_out.items():
+        print(f"left out: {name}, {why}")
+    for level in racm.levels():
+        for line in sentences(racm, level):
+            print(line)
+
+
+def plausible_grid(racm: Racm) -> Grid:
+    """alpha of every plausible variant at the extent asked about, a column a level."""
+    verdicts = [racm.verdict(level) for level in racm.levels()]
+    heads = ["all channels" if level == "device" else "one channel" for level in racm.levels()]
+    rows = [
+        [name, *(f"{found.plausible.get(name, found.alpha).mean:.3f}" for found in verdicts)]
+        for name in (AS_DESCRIBED, *racm.plausible)
+    ]
+    title = f"{racm.device.name}, plausible variants: alpha at {size_text(racm.extent)}"
+    return Grid(title, ["variant", *heads], rows)

@@ -1,0 +1,232 @@
+"""Results of single commands on the terminal: JSON, or a table."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hwmodel.specs.device import Device
+from sweeps.report.section import Grid, Say, Section
+from sweeps.run.store import plain
+
+_CONFIDENCE = {"A": "two open sources", "B": "one source", "C": "derived", "D": "assumed in part"}
+_SHOWN = 20
+"""Violations printed one by one."""
+
+
+def print_json(value: Any) -> None:
+    """Print `value` as JSON."""
+    print(json.dumps(plain(value), indent=2))
+
+
+def print_table(columns: list[str], rows: list[list[str]], sides: str = "<") -> None:
+    """Print a table: by rich on a terminal, else plain; `sides` as for `table_text`."""
+    if not sys.stdout.isatty():
+        print(table_text(columns, rows, sides))
+        return
+    from rich.console import Console  # heavy
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading, side in zip(columns, sides.ljust(len(columns), sides[-1]), strict=True):
+        table.add_column(heading.replace(" ", "\n", 1), justify="left" if side == "<" else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console(markup=False, highlight=False, emoji=False).print(table)
+
+
+def print_section(section: Section) -> None:
+    """Print its sentences and tables; one that is too wide for the terminal in several, each with
+    the first column."""
+    wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
+    shown = [block for block in section.blocks if isinstance(block, (Say, Grid))]
+    for i, block in enumerate(shown):
+        print("\n" * bool(i), end="")
+        if isinstance(block, Say):
+            print("\n".join(textwrap.wrap(block.text, min(wide, 100))))
+            continue
+        print(f"{block.title}\n" * bool(block.title), end="")
+        sides = block.sides.ljust(len(block.columns), block.sides[-1])
+        for columns in _bands(block, wide):
+            print("\n" * (columns[1:2] != [1]), end="")
+            heads = [block.columns[i] for i in columns]
+            rows = [[row[i] for i in columns] for row in block.rows]
+            print_table(heads, rows, "".join(sides[i] for i in columns))
+
+
+def _bands(grid: Grid, wide: int) -> Iterator[list[int]]:
+    """Columns that stand side by side on so many letters, the first in each."""
+    widths = [
+        max(map(len, (*heading.split(" ", 1), *(row[i] for row in grid.rows))))
+        for i, heading in enumerate(grid.columns)
+    ]
+    band, used = [0], widths[0]
+    for i, width in enumerate(widths[1:], 1):
+        if used + width + 2 > wide and len(band) > 1:
+            yield band
+            band, used = [0], widths[0]
+        band.append(i)
+        used += width + 2
+    yield band
+
+
+def table_text(columns: list[str], rows: list[list[str]], sides: str = "<") -> str:
+    """A plain table; `sides`: `<` or `>` for each column, the last for those after it too.
+
+    Headings stand on two lines where they have two words or more.
+    """
+    lines = []
+    parts = [heading.split(" ", 1) for heading in columns]
+    heads = [[part[0] for part in parts], [part[1] if len(part) > 1 else "" for part in parts]]
+    heads = [line for line in heads if any(line)]
+    widths = [max(map(len, column)) for column in zip(*heads, *rows, strict=True)]
+    aligned = sides + sides[-1] * (len(columns) - len(sides))
+    for cells in (*heads, ["-" * width for width in widths], *rows):
+        parts_of = zip(cells, aligned, widths, strict=True)
+        lines.append("  ".join(f"{cell:{side}{width}}" for cell, side, width in parts_of).rstrip())
+    return "\n".join(lines)
+
+
+def show_devices(found: dict[str, Any], details: bool = False) -> None:
+    """Devices with their bounds; with details the remarks on each, else the names of the rest."""
+    patterns = list(dict.fromkeys(name for device in found["devices"] for name in device["bounds"]))
+    rows = []
+    for device in found["devices"]:
+        bounds = [device["bounds"].get(name) for name in patterns]
+        rows.append(
+            [
+                device["name"], device["kind"], str(device["channels"] or "given"),
+                f"{device['peak_gbps']:,.1f}", _sold(device),
+                f"{device['capacity_bytes'] / 2**30:,.2f}",
+                *(f"{bound['gbps']:,.1f}" if bound else "–" for bound in bounds),
+            ]
+        )  # fmt: skip
+    fixed = ["device", "kind", "channels", "peak GB/s", "sold as", "GiB"]
+    print_table([*fixed, *(name.replace("_", " ") for name in patterns)], rows, "<<>")
+    for name, why in found["left_out"].items():
+        print(f"left out: {name}, {why}")
+    print("\nAfter GiB: closed-form bounds, GB/s.")
+    if details:
+        for device in found["devices"]:
+            print(f"\n{device['name']}: {device['summary']}; {device['assumed']} assumed numbers")
+            if device["on_chip"]:
+                print(f"  {device['on_chip']}")
+            for name, why in device["plausible"].items():
+                print(f"  plausible: {name}  ({why})")
+        return
+    print("`bankwise devices NAME` adds remarks and plausible variants. Also shipped:")
+    for kind in ("models", "formats", "workloads", "predictors", "sweeps", "studies"):
+        print(f"  {kind}: {', '.join(found[kind])}")
+    print("\nPolicies, as their defaults read them:")
+    for name, reading in found["policies"].items():
+        print(f"  {name}: {reading}")
+
+
+def _sold(device: dict[str, Any]) -> str:
+    """The published peak, and how far the described one is from it."""
+    if (sold := device["published_gbps"]) is None:
+        return "–"
+    gap = 100 * (device["peak_gbps"] / sold - 1)
+    return f"{sold:,.1f}" + (f" ({gap:+.1f} %)" if abs(gap) >= 0.05 else "")
+
+
+def show_bandwidth(device: Device, found: list[dict[str, Any]]) -> None:
+    """A line a pattern."""
+    print(f"{device.name}: peak {device.peak_gbps:,.1f} GB/s over {device.channels} channel(s)\n")
+    grid = bandwidth_grid(found)
+    print_table(grid.columns, grid.rows, "<>")
+    if device.derate < 1:
+        print(f"\ndelivered: {device.derate:g} of it reaches the engines (derate)")
+    letters = [item["energy_confidence"] for item in found if "energy_confidence" in item]
+    if letters:
+        print(
+            f"\nconfidence of pJ/bit: {max(letters)}, {_CONFIDENCE.get(max(letters), 'set here')}"
+        )
+
+
+def bandwidth_grid(found: list[dict[str, Any]]) -> Grid:
+    """A row a pattern."""
+    columns = ["pattern", "GB/s", "of peak", "bound GB/s", "row hits", "pJ/bit", "requests"]
+    rows = []
+    for item in found:
+        bound = item.get("bound_gbps")
+        rows.append(
+            [
+                str(item["pattern"]),
+                f"{item['bandwidth_gbps']:,.2f}",
+                f"{item['utilization']:.1%}",
+                "–" if bound is None else f"{bound:,.2f}",
+                _hits(item),
+                f"{1000 * item['energy_nj'] / (8 * item['bytes']):.2f}" if item["bytes"] else "–",
+                f"{item['requests']:,}",
+            ]
+        )
+    delivered = [item.get("delivered_gbps", item["bandwidth_gbps"]) for item in found]
+    if delivered != [item["bandwidth_gbps"] for item in found]:
+        columns.insert(2, "delivered")
+        for row, gbps in zip(rows, delivered, strict=True):
+            row.insert(2, f"{gbps:,.2f}")
+    return Grid("", columns, rows)
+
+
+def show_replay(device: Device, found: dict[str, Any]) -> None:
+    """One figure a line."""
+    bound = found.get("bound_gbps")
+    letter = found["energy_confidence"]
+    lines = {
+        "device": device.name,
+        "requests": f"{found['requests']:,} ({found['bytes']:,} bytes)",
+        "cycles": f"{found['cycles']:,} of {found['tck_ns']} ns",
+        "bandwidth": f"{found['bandwidth_gbps']:,.2f} GB/s, {found['utilization']:.1%} of "
+        f"{found['peak_gbps']:,.1f} GB/s" + (f" (bound {bound:,.2f})" if bound else ""),
+        "rows": f"{found['row_hits']:,} hits, {found['row_misses']:,} misses, "
+        f"{found['row_conflicts']:,} conflicts",
+        "commands": _pairs(found["commands"]),
+        "latency ns": _pairs(found["latency_ns"]),
+        "energy": f"{found['energy_nj']:,.1f} nJ, confidence {letter},"
+        f" {_CONFIDENCE.get(letter, 'set here')}",
+        "energy nJ": _pairs(found["energy"]),
+        "simulated in": f"{found['wall_s']:.3f} s on {found['threads']} thread(s)",
+    }
+    for name, text in lines.items():
+        print(f"{name:<13}{text}")
+
+
+def show_audit(device: Device, file: Path) -> int:
+    """Print the violations of a command log, the first of them one by one; returns their number."""
+    from hwmodel.oracle.audit import audit
+    from hwmodel.oracle.command_log import read_csv
+
+    count = commands = 0
+    logs = read_csv(device.memory, file)
+    for channel, log in logs:
+        commands += len(log.tick)
+        place = f"channel {channel}: " if len(logs) > 1 else ""
+        for violation in audit(device.memory, log, limit=10**9):
+            count += 1
+            if count <= _SHOWN:
+                clock = device.memory.tick_clock.ticks_per_ck
+                cycle = f"{violation.tick / clock:g}" if clock > 1 else str(violation.tick)
+                print(f"{place}cycle {cycle}: {violation.command}: {violation.rule}")
+    if count > _SHOWN:
+        print(f"... and {count - _SHOWN:,} more")
+    print(f"{device.name}: {commands:,} commands, {count:,} violations")
+    return count
+
+
+def _hits(item: dict[str, Any]) -> str:
+    served = item["row_hits"] + item["row_misses"] + item["row_conflicts"]
+    return f"{item['row_hits'] / served:.1%}" if served else "–"
+
+
+def _pairs(value: Any) -> str:
+    if not isinstance(value, dict):
+        return f"{value}"
+    return ", ".join(
+        f"{k} {v:,.1f}" if isinstance(v, float) else f"{k} {v:,}" for k, v in value.items() if v
+    )

@@ -1,0 +1,87 @@
+"""What a report says, before it is a page, Markdown or JSON: sections of sentences, tables, charts.
+
+A block is a sentence, a table, a listing, a chart or a section; each renderer knows these and
+nothing of runs, so the three forms cannot differ in what they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sweeps.report.chart import Chart
+from sweeps.run.store import plain
+
+
+@dataclass(frozen=True)
+class Say:
+    """A sentence or a few. `verdict`: an answer; `problem`: something is missing; `note`: small."""
+
+    text: str
+    kind: Literal["question", "verdict", "problem", "note"] = "note"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table. `rows` are cells as text; `dim` and `marked` are the rows that stand back and those
+    in which something differs."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    dim: frozenset[int] = frozenset()
+    marked: frozenset[int] = frozenset()
+    text: bool = False
+    """Whether the cells are words rather than figures."""
+    sides: str = "<>"
+    """On a terminal: `<` or `>` for each column, the last for those after it too."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Names and their values."""
+
+    title: str
+    items: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Section:
+    """`folded`: a page shows its title only, until it is opened."""
+
+    title: str
+    blocks: list[Block] = field(default_factory=list)
+    folded: bool = False
+
+    def walk(self) -> Iterator[Block]:
+        """Its blocks and those of the sections in it, in order."""
+        for block in self.blocks:
+            yield block
+            if isinstance(block, Section):
+                yield from block.walk()
+
+
+Block = Say | Grid | Listing | Section | Chart
+
+
+def as_json(section: Section) -> dict[str, Any]:
+    """A section in JSON's types: `title` and `blocks`, each with its `kind`."""
+    return {"title": section.title, "blocks": [_block(block) for block in section.blocks]}
+
+
+def _block(block: Block) -> dict[str, Any]:
+    match block:
+        case Say():
+            return {"kind": block.kind, "text": block.text}
+        case Grid():
+            return {"kind": "table", "title": block.title, "columns": block.columns,
+                    "rows": block.rows}  # fmt: skip
+        case Listing():
+            return {"kind": "listing", "title": block.title, "items": block.items}
+        case Section():
+            return {"kind": "section", **as_json(block)}
+        case _:
+            rows: Any = plain(block.rows())
+            return {"kind": "chart", "title": block.title, "note": block.note,
+                    "columns": block.columns(), "rows": rows}  # fmt: skip

@@ -1,0 +1,128 @@
+"""What `bankwise size` shows: who meets the target, and the frontier of a base device."""
+
+from __future__ import annotations
+
+from textwrap import shorten
+from typing import Any, NamedTuple
+
+from hwmodel.specs.device import Device
+from sweeps.ask.fit import NARROWER
+from sweeps.ask.sizing import LEAST_GATHER, Asked, Target, delivered, mean_output
+from sweeps.report.fit_sheet import GIB, rate_text
+from sweeps.report.section import Grid, Say, Section
+
+
+class Sized(NamedTuple):
+    """What was asked and found. `loads`: of each device; `found`: of each of `asked`; a figure,
+    None, or a sentence."""
+
+    target: Target
+    devices: dict[str, Device]
+    loads: list[Any]
+    base: Device | None = None
+    asked: list[Asked] = []
+    found: list[Any] = []
+
+    @property
+    def formats(self) -> list[str]:
+        """Of the weights: the model's own and narrower ones."""
+        model = self.target.model
+        own = model.weight_bytes
+        narrower = [f for f in NARROWER if model.stored_as(f, None).weight_bytes < own]
+        return [model.weights, *narrower]
+
+    @property
+    def meeting(self) -> list[str]:
+        """Devices that meet the target, the least bandwidth x capacity first."""
+        loads = zip(self.devices.items(), self.loads, strict=True)
+        good = [
+            d for (_, d), load in loads if isinstance(load, float) and load >= self.target.per_s
+        ]
+        return [d.name for d in sorted(good, key=lambda d: d.peak_gbps * d.capacity_bytes)]
+
+    @property
+    def cheapest(self) -> str | None:
+        return next(iter(self.meeting), None)
+
+
+def record(sized: Sized) -> dict[str, Any]:
+    """In JSON's types: bytes, GB/s, requests or tokens a second."""
+    target, base = sized.target, sized.base
+    assert base is not None
+    slo, own = target.slo, delivered(base)
+    frontier = [
+        {"capacity_bytes": asked.capacity, "weights": asked.weights, asked.what: found}
+        for asked, found in zip(sized.asked, sized.found, strict=True)
+    ]
+    return {
+        "model": target.model.name, "slo": None if slo is None else slo.model_dump(),
+        "unit": "output tokens/s" if slo is None else "requests/s", "target": target.per_s,
+        "devices": dict(zip(sized.devices, sized.loads, strict=True)), "meet": sized.meeting,
+        "cheapest": sized.cheapest, "base": base.name, "base_delivered_bytes_per_s": own,
+        "frontier": frontier,
+    }  # fmt: skip
+
+
+def sheet(sized: Sized) -> Section:
+    """Two tables and what they say."""
+    target, base = sized.target, sized.base
+    assert base is not None
+    mean = mean_output(target)
+    unit = "out tok/s" if target.slo is None else "requests/s"
+    rows = []
+    for (name, device), load in sorted(
+        zip(sized.devices.items(), sized.loads, strict=True),
+        key=lambda item: -item[1] if isinstance(item[1], float) else 1.0,
+    ):
+        figures = [f"{device.capacity_bytes / GIB:,.0f}", f"{delivered(device) / 1e9:,.0f}"]
+        carried = [rate_text(load)] if isinstance(load, float) else ["–"]
+        if target.slo is not None:
+            carried.append(f"{load * mean:,.0f}" if isinstance(load, float) else "–")
+        why = "no load attains it" if load is None else shorten(str(load), 60, placeholder=" ...")
+        word = "yes" if name in sized.meeting else "no" if isinstance(load, float) else why
+        rows.append([name, *figures, *carried, word])
+    columns = ["device", "GiB", "GB/s delivered", unit,
+               *(["out tok/s"] if target.slo else []), "meets it"]  # fmt: skip
+    sides = "<>>>><" if target.slo else "<>>><"
+    own = delivered(base) / 1e9
+    verdict = (
+        f"Cheapest described device that meets it: {sized.cheapest} (least bandwidth x capacity; no"
+        " price is sourced)." if sized.cheapest else "No described device meets it."
+    )  # fmt: skip
+    notes = (
+        "Paged, on memory that delivers one bandwidth: of a simulated device its closed-form"
+        " bound x derate, at best."
+        " –: no bandwidth does, for want of FLOPs or room. Gather: the least that scattered KV may"
+        f" be read at, as a share of contiguous KV; {LEAST_GATHER:g}: no more was asked."
+    )
+    return Section(target.model.name, [
+        Say(_wanted(target, mean), "question"),
+        Grid("", columns, rows, sides=sides),
+        Say(verdict, "verdict"),
+        Grid(f"Least delivered GB/s of {base.name} (its own: {own:,.0f} at"
+             f" {base.capacity_bytes / GIB:,.0f} GiB)", ["capacity", *sized.formats],
+             _frontier(sized), sides="<>"),
+        Say(notes),
+    ])  # fmt: skip
+
+
+def _wanted(target: Target, mean: float) -> str:
+    if target.slo is None:
+        return f"{target.model.name}: {target.per_s:,.0f} output tokens/s, at any latency."
+    slo = target.slo
+    return (
+        f"{target.model.name}: {target.per_s:,.3g} requests/s ({target.per_s * mean:,.0f} output"
+        f" tokens/s), first token within {slo.ttft / 1e9:g} s and then {slo.tpot / 1e6:g} ms a"
+        f" token for {slo.attainment:.0%} of requests."
+    )
+
+
+def _frontier(sized: Sized) -> list[list[str]]:
+    rows: dict[str, list[str]] = {}
+    for asked, found in zip(sized.asked, sized.found, strict=True):
+        name = "gather" if asked.what == "gather" else f"{(asked.capacity or 0) / GIB:,.0f} GiB"
+        text = "–"
+        if isinstance(found, float):
+            text = f"{found:.2f}" if asked.what == "gather" else f"{found / 1e9:,.0f}"
+        rows.setdefault(name, [name]).append(text)
+    return list(rows.values())

@@ -1,0 +1,122 @@
+"""A quantity along an axis of a run: a line a competitor, a chart for each of the other axes'
+combinations."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hwmodel.description.units import SCALES, parse_quantity
+from sweeps.analyse.figures import KV_RATE, THROUGHPUT
+from sweeps.analyse.statistics import LEVEL, Interval
+from sweeps.plan.sweep import label
+from sweeps.report.chart import Axis, Lines, Series
+from sweeps.report.table import Group, Row, Table
+
+_SHOWN = 12
+"""Charts of one axis."""
+_SERVED = {THROUGHPUT: "Output tokens/s", "ttft_s.p99": "TTFT p99, s"}
+_READ = {KV_RATE: "KV read, GB/s"}
+"""Of sweeps in which nothing is served."""
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """An axis whose values are numbers: where a row lies on it."""
+
+    drawn: Axis
+    of: Callable[[Row], float | None]
+
+
+def along(table: Table, path: str) -> list[tuple[str, list[Group]]]:
+    """Groups that differ in this axis alone, with what they have in common, in words."""
+    parts: dict[str, list[Group]] = {}
+    for group in table.groups:
+        if path in group.others:
+            rest = {key: value for key, value in group.others.items() if key != path}
+            where = json.dumps(rest, sort_keys=True, default=str)
+            parts.setdefault(where, []).append(group)
+    return [(_where(groups[0], path), groups) for groups in parts.values()]
+
+
+def _where(group: Group, path: str) -> str:
+    return ", ".join(label(value) for key, value in group.others.items() if key != path)
+
+
+def trends(table: Table) -> list[Lines]:
+    """Charts along every axis of numbers with two values or more, but the compared one."""
+    return [chart for path in table.config["axes"] for chart in _trends(table, path)]
+
+
+def _trends(table: Table, path: str) -> Iterator[Lines]:
+    if path == table.config["compare"] or (axis := _axis(table, path)) is None:
+        return
+    for where, groups in along(table, path)[:_SHOWN]:
+        served = any(row.values(THROUGHPUT) for group in groups for row in group.rows)
+        for metric, name in (_SERVED if served else _READ).items():
+            if series := list(_series(groups, axis, metric)):
+                title = f"{name} against {axis.drawn.label.split(',')[0]}"
+                yield Lines(
+                    f"{title}: {where}" if where else title, axis.drawn, Axis(name), series,
+                    f"Bands: {100 * LEVEL:.0f} % intervals of the mean.",
+                )  # fmt: skip
+
+
+def _series(groups: list[Group], axis: _Numbers, metric: str) -> Iterator[Series]:
+    points: dict[str, list[tuple[float, Interval]]] = {}
+    for row in (row for group in groups for row in group.main()):
+        place, found = axis.of(row), row.interval(metric)
+        if place is not None and found is not None:
+            points.setdefault(row.name, []).append((place, found))
+    for name, several in points.items():
+        several.sort(key=lambda point: point[0])
+        if len(several) > 1:
+            yield band(name, [place for place, _ in several], [each for _, each in several])
+
+
+def band(name: str, x: list[float], found: list[Interval]) -> Series:
+    """A line with its intervals, where all points have one."""
+    sure = all(math.isfinite(each.half) for each in found)
+    low, high = ([e.low for e in found], [e.high for e in found]) if sure else ((), ())
+    return Series(name, x, [each.mean for each in found], low, high)
+
+
+def _axis(table: Table, path: str) -> _Numbers | None:
+    """How rows lie along an axis, None where its values are no numbers."""
+    values = table.config["axes"][path]
+    if len(values) < 2:
+        return None
+    if path.split(".")[0] == "load":
+        return _Numbers(Axis("offered load, requests/s"), lambda row: row.rate_per_s)
+    kinds = {_dimension(value) for value in values}
+    if len(kinds) != 1 or None in kinds:
+        return None
+    (kind,) = kinds
+    scale: Literal["bytes", "linear"] = "bytes" if kind == "size" else "linear"
+    unit = {"": "", "size": "", "time": ", ns", "bandwidth": ", B/s"}.get(str(kind), f", {kind}")
+    drawn = Axis(f"{path}{unit}", scale, zero=False)
+    return _Numbers(drawn, lambda row: number(row.overrides.get(path)))
+
+
+def _dimension(value: Any) -> str | None:
+    """What an axis value measures, '' for a bare number, None for no number."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return ""
+    for dimension in SCALES:
+        try:
+            parse_quantity(value, dimension)
+        except ValueError:
+            continue
+        return dimension
+    return None
+
+
+def number(value: Any) -> float | None:
+    """A number, or a quantity in its base unit; None for what is neither."""
+    dimension = _dimension(value)
+    if dimension is None:
+        return None
+    return float(parse_quantity(value, dimension)) if dimension else float(value)

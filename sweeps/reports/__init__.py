@@ -1,1 +1,0 @@
-"""What a run says: tables of results, findings, and the sections of its report."""

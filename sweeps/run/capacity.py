@@ -1,0 +1,100 @@
+"""Offered load as a multiple of capacity: what each point could serve, measured once and kept.
+
+A point's capacity is its rate with every request there from the start, on the calibration seed,
+with `analytic` memory (cheap, and the same for all controls). The best of the compared axis sets
+the load of its whole group.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+from hwmodel.description.description import DescriptionError
+from sweeps.analyse.figures import REFERENCE
+from sweeps.plan.experiment import Described, capacity_task
+from sweeps.plan.sweep import Point, Sweep, label
+from sweeps.run.executor import execute
+from sweeps.run.outcome import Outcome
+
+_NOT_PART = {"load", "replications", "logs", "latency_at"}
+
+
+class CapacityFailed(Exception):
+    """A capacity could not be measured, through no fault of the input."""
+
+    exit_code = 1
+
+
+@dataclass
+class Calibration:
+    """Capacities in requests a second, by a key that says what was served on what."""
+
+    capacities: dict[str, float]
+
+    def rate_per_s(self, sweep: Sweep, point: Point) -> float | None:
+        """The rate that `point` is offered, None where its load names none."""
+        load = point.experiment.offered
+        if load is None or load.relative is None:
+            return None if load is None else load.rate_per_s
+        return load.relative * max(self.capacities[key] for key in rivals(sweep, point))
+
+
+def capacity_key(experiment: Described) -> str:
+    """What decides a capacity, as text: the experiment without its load and memory fidelity."""
+    data = experiment.model_dump(mode="json", exclude=_NOT_PART)
+    data["serving"].pop("memory", None)
+    return json.dumps(data, sort_keys=True)
+
+
+def wanted(sweep: Sweep) -> dict[str, Point]:
+    """The points whose capacity the sweep needs, by key."""
+    return {
+        capacity_key(point.experiment): point
+        for point in sweep.points
+        if (load := point.experiment.offered) is not None
+        and load.relative is not None
+        and (point.control != REFERENCE or load.of == "own")
+    }
+
+
+def calibrate(
+    points: dict[str, Point], known: dict[str, float], jobs: int, cluster: str | None = None
+) -> Iterator[tuple[str, float]]:
+    """Measure what is not known yet and yield it. Raises DescriptionError."""
+    missing = {key: point for key, point in points.items() if key not in known}
+    keys = list(missing)
+    experiments = [missing[key].experiment for key in keys]
+    with closing(execute(capacity_task, experiments, jobs, cluster)) as outcomes:
+        for outcome in outcomes:
+            if outcome.error is not None:
+                _refuse(missing[keys[outcome.index]], outcome)
+            yield keys[outcome.index], float(outcome.value)
+
+
+def _refuse(point: Point, outcome: Outcome) -> None:
+    if outcome.at_fault:
+        raise DescriptionError(outcome.error or "")
+    where = ", ".join(label(value) for value in point.overrides.values())
+    raise CapacityFailed(f"failed: capacity of {where}: {outcome.error}")
+
+
+def rivals(sweep: Sweep, point: Point) -> set[str]:
+    """Keys of the points that set this one's load: its group within its control, or itself."""
+    load = point.experiment.offered
+    if load is not None and load.of == "own":
+        return {capacity_key(point.experiment)}
+    group = _others(sweep, point)
+    return {
+        capacity_key(other.experiment)
+        for other in sweep.points
+        if other.control == (point.control if point.control != REFERENCE else "")
+        and _others(sweep, other) == group
+    }
+
+
+def _others(sweep: Sweep, point: Point) -> str:
+    rest = {path: value for path, value in point.overrides.items() if path != sweep.spec.compare}
+    return json.dumps(rest, sort_keys=True, default=str)

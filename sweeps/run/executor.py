@@ -1,0 +1,141 @@
+"""Workers: tasks in, outcomes out in any order; a dead worker costs one task, or a second attempt.
+
+Those on this machine are forked after the parent has compiled the kernels, ignore Ctrl-C (the
+parent decides) and end with their parent, however it ends.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Generator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import BaseContext
+from typing import Any
+
+from sweeps.run.outcome import Outcome, Work, attempt
+
+_ORPHAN_CHECK_S = 0.5
+
+
+def execute(
+    work: Work, tasks: Sequence[Any], jobs: int, cluster: str | None = None, retries: int = 0
+) -> Generator[Outcome, None, None]:
+    """Do every task on `jobs` workers here, or on those of a Dask scheduler, and yield outcomes as
+    they come.
+
+    `jobs` 1 works in this process. Closing the iterator, or Ctrl-C, ends the workers here at once.
+    retries: how often a task is begun again whose worker here died.
+    Raises DescriptionError if there is no such scheduler.
+    """
+    if cluster is not None:
+        from sweeps.run.dask_cluster import execute_on  # heavy: distributed
+
+        yield from execute_on(cluster, work, tasks)
+        return
+    if min(jobs, len(tasks)) <= 1:
+        for index, task in enumerate(tasks):
+            yield attempt(work, index, task)
+        return
+    pool = _Pool(work, min(jobs, len(tasks)))
+    try:
+        yield from pool.outcomes(tasks, retries)
+    finally:
+        pool.close()
+
+
+class _Worker:
+    def __init__(self, context: BaseContext, work: Work, inherited: list[Connection]) -> None:
+        self.connection, theirs = context.Pipe()
+        self.busy_with: int | None = None
+        ends = [*inherited, self.connection] if context.get_start_method() == "fork" else []
+        self.process = context.Process(  # type: ignore[attr-defined]
+            target=_serve, args=(work, theirs, ends, os.getpid()), daemon=True
+        )
+        self.process.start()
+        theirs.close()
+
+
+class _Pool:
+    def __init__(self, work: Work, size: int) -> None:
+        method = "fork" if sys.platform.startswith("linux") else "spawn"
+        self.context = multiprocessing.get_context(method)
+        self.work = work
+        self.workers: list[_Worker] = []
+        for _ in range(size):
+            self._hire()
+
+    def _hire(self) -> None:
+        ends = [worker.connection for worker in self.workers]
+        self.workers.append(_Worker(self.context, self.work, ends))
+
+    def outcomes(self, tasks: Sequence[Any], retries: int) -> Generator[Outcome, None, None]:
+        waiting = deque(enumerate(tasks))
+        spare = [retries] * len(tasks)
+        left = len(tasks)
+        while left:
+            for worker in self.workers:
+                if worker.busy_with is None and waiting:
+                    worker.busy_with, task = waiting.popleft()
+                    worker.connection.send((worker.busy_with, task))
+            busy = {w.connection: w for w in self.workers if w.busy_with is not None}
+            for connection in wait(list(busy)):
+                outcome = self._receive(busy[connection])  # type: ignore[index]
+                if outcome.lost and spare[outcome.index]:
+                    spare[outcome.index] -= 1
+                    waiting.appendleft((outcome.index, tasks[outcome.index]))
+                    continue
+                left -= 1
+                yield outcome
+
+    def _receive(self, worker: _Worker) -> Outcome:
+        index = worker.busy_with
+        assert index is not None
+        worker.busy_with = None
+        try:
+            outcome: Outcome = worker.connection.recv()
+            return outcome
+        except (EOFError, ConnectionResetError):
+            worker.process.join()
+            self.workers.remove(worker)
+            self._hire()
+            code = worker.process.exitcode
+            why = (
+                f"by signal {-code} (out of memory?)"
+                if code and code < 0
+                else f"with exit code {code}"
+            )
+            return Outcome(index, error=f"its worker process was ended {why}", lost=True)
+
+    def close(self) -> None:
+        """End every worker, busy or not."""
+        for worker in self.workers:
+            worker.process.kill()
+        for worker in self.workers:
+            worker.process.join()
+            worker.connection.close()
+
+
+def _serve(work: Work, connection: Connection, inherited: list[Connection], parent: int) -> None:
+    """A worker's life: one task after another until the parent's end closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for end in inherited:
+        end.close()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    while True:
+        try:
+            index, task = connection.recv()
+        except EOFError:
+            return
+        connection.send(attempt(work, index, task))
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_ORPHAN_CHECK_S)
+    os._exit(1)

@@ -1,0 +1,330 @@
+"""A run: every point and replication of a sweep into one directory; stopped, resumed at will."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hwmodel.description.description import DescriptionError
+from sweeps.analyse.statistics import interval
+from sweeps.plan.experiment import Described, Task, measure, seed_of
+from sweeps.plan.logs import keep, staging, stem_of
+from sweeps.plan.place import shortened
+from sweeps.plan.sweep import Point, Sweep, further, named
+from sweeps.run.capacity import Calibration, calibrate, wanted
+from sweeps.run.executor import execute
+from sweeps.run.goodput import goodput_key, search, searched
+from sweeps.run.outcome import Outcome, attempt
+from sweeps.run.progress import Progress
+from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
+from sweeps.run.store import CALIBRATION, Record, RunDirectory, differences
+
+Key = tuple[int, int]
+
+
+@dataclass
+class Run:
+    """What a run did: its directory, results in order, and failures with their reason."""
+
+    directory: RunDirectory
+    records: list[Record] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    at_fault: bool = False
+    """Some failure is the input's fault."""
+    reused: int = 0
+    """Results that were there already."""
+
+
+class Interrupted(Exception):
+    """Ctrl-C; what was finished is kept."""
+
+    exit_code = 130
+
+    def __init__(self, run: Run, total: int) -> None:
+        kept = f"{len(run.records)} of {total} results are kept in {run.directory.path}"
+        nothing = "nothing was finished, nothing was written"
+        again = "the same command with --resume continues"
+        super().__init__(f"{kept}; {again}" if run.records else nothing)
+        self.run, self.total = run, total
+
+
+def run_sweep(
+    sweep: Sweep, out: Path, resume: bool, jobs: int, progress: Progress, cluster: str | None = None
+) -> Run:
+    """Run what is not there yet. Nothing is written before the first result is there.
+
+    Raises DescriptionError where sweep, inputs or `out` are at fault, Interrupted on Ctrl-C.
+    """
+    directory = RunDirectory(out)
+    if not resume:
+        directory.refuse_if_taken()
+    resolved = resolve(sweep)
+    if sweep.spec.resolved is not None:
+        refuse_changes(sweep.spec.resolved, resolved, sweep.document.file)
+    config = {**sweep.config, "resolved": resolved}
+    run = Run(directory)
+    calibration = Calibration({})
+    if resume and directory.exists:
+        refuse_another(config, directory)
+        run.records = [record for record in directory.records() if "metrics" in record]
+        run.reused = len(run.records)
+        calibration.capacities.update(directory.read_json(CALIBRATION) or {})
+    elif resume:
+        directory.refuse_if_taken()
+    with _interruptible(run, sweep):
+        for i, left in enumerate(_rounds(sweep, run)):
+            if i == 0:
+                rehearse([point.experiment for point in sweep.points], progress)
+            _calibrate(sweep, calibration, jobs, cluster, progress)
+            refused = _search(sweep, calibration, jobs, cluster, progress)
+            left = _offered(left, refused, run)
+            _run(sweep, run, left, calibration, config, jobs, cluster, progress)
+        run.records.sort(key=_key)
+        if run.records:
+            run.directory.settle(run.records, summarise(run.records))
+    return run
+
+
+def _rounds(sweep: Sweep, run: Run) -> Iterator[list[tuple[Point, int]]]:
+    """What is left to run: of the sweep's points, then of those that their results ask for, until
+    they ask for none. A failure ends it, so that what is asked for never hangs on one.
+
+    Raises DescriptionError where the directory holds results of other points.
+    """
+    while True:
+        if left := _left(sweep, run.records):
+            yield left
+        if run.failures or not (more := further(sweep, run.records)):
+            return
+        sweep.points.extend(more)
+        _refuse_others(sweep, run)
+
+
+def _refuse_others(sweep: Sweep, run: Run) -> None:
+    for record in run.records:
+        at = record["point"]
+        if at < len(sweep.points) and record["overrides"] != sweep.points[at].overrides:
+            raise DescriptionError(
+                f"cannot resume: point {at} is {title(record['overrides'], '')} there and "
+                f"{title(sweep.points[at].overrides, '')} here; use another --out",
+                run.directory.path,
+            )
+
+
+@contextmanager
+def _interruptible(run: Run, sweep: Sweep) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        if run.directory.exists:  # the disk knows best: a result may just have been written
+            run.records = run.directory.records()
+        total = sum(point.experiment.replications for point in sweep.points)
+        raise Interrupted(run, total) from None
+    finally:
+        run.directory.release()
+
+
+def refuse_another(config: dict[str, Any], directory: RunDirectory) -> None:
+    """Raise DescriptionError if the directory was made from another config."""
+    for path, ours, theirs in differences(config, directory.config()):
+        there, here = (repr(value) for value in (theirs, ours))
+        raise DescriptionError(
+            f"cannot resume: {path} is {there} there and {here} here; use another --out",
+            directory.path,
+        )
+
+
+def _left(sweep: Sweep, records: list[Record]) -> list[tuple[Point, int]]:
+    done = {_key(record) for record in records}
+    return [
+        (point, replication)
+        for point in sweep.points
+        for replication in range(1, point.experiment.replications + 1)
+        if (point.index, replication) not in done
+    ]
+
+
+def _key(record: Record) -> Key:
+    return record["point"], record["replication"]
+
+
+def rehearse(experiments: Sequence[Described], progress: Progress) -> None:
+    """A few requests of every kind of point, here: compiles the kernels before workers fork.
+
+    Simulated memory is tried once, on the first point that has it; it costs seconds.
+    Raises DescriptionError: what cannot work at all is said before anything is measured.
+    """
+    small = experiments[0].rehearsals(experiments)
+    with progress.stage("rehearsal", len(small)) as done:
+        for experiment in small:
+            outcome = attempt(measure, 0, Task(experiment, 1, None))
+            if outcome.at_fault:
+                raise DescriptionError(outcome.error or "")
+            done()
+
+
+def _calibrate(
+    sweep: Sweep, calibration: Calibration, jobs: int, cluster: str | None, progress: Progress
+) -> None:
+    points, known = wanted(sweep), calibration.capacities
+    with progress.stage("capacity", len(points.keys() - known.keys())) as done:
+        for key, rate in calibrate(points, known, jobs, cluster):
+            known[key] = rate
+            done()
+    calibration.capacities = _ordered(sweep, known)
+
+
+def _search(
+    sweep: Sweep, calibration: Calibration, jobs: int, cluster: str | None, progress: Progress
+) -> dict[str, str]:
+    """Find goodputs; why points have none, by key. Raises DescriptionError where none has one."""
+    points, known = searched(sweep), calibration.capacities
+    refused: dict[str, str] = {}
+    with progress.stage("goodput", len(points.keys() - known.keys())) as done:
+        for key, found in search(points, known, jobs, cluster):
+            if isinstance(found, str):
+                refused[key] = found
+                progress.say(f"failed: {shortened(found)}")
+            else:
+                known[key] = found
+            done()
+    if refused and points.keys() == refused.keys():
+        raise DescriptionError(refused[next(iter(points))])
+    calibration.capacities = _ordered(sweep, known)
+    return refused
+
+
+def _ordered(sweep: Sweep, known: dict[str, float]) -> dict[str, float]:
+    """In the order of the sweep, not of the workers: the file is the same whatever their number."""
+    order = dict.fromkeys([*wanted(sweep), *searched(sweep), *known])
+    return {key: known[key] for key in order if key in known}
+
+
+def _offered(
+    left: list[tuple[Point, int]], refused: dict[str, str], run: Run
+) -> list[tuple[Point, int]]:
+    """Those of `left` that have a rate; the others are failures of the run."""
+    offered = []
+    for point, replication in left:
+        if (why := refused.get(goodput_key(point.experiment))) is None:
+            offered.append((point, replication))
+        else:
+            run.failures.append(f"failed: {shortened(why)}")
+            run.at_fault = True
+    return offered
+
+
+def _rate_per_s(sweep: Sweep, point: Point, calibration: Calibration) -> float | None:
+    """The rate that `point` is offered, None where its load names none."""
+    load = point.experiment.offered
+    if load is not None and load.goodput is not None:
+        return calibration.capacities[goodput_key(point.experiment)]
+    return calibration.rate_per_s(sweep, point)
+
+
+def _run(
+    sweep: Sweep, run: Run, left: list[tuple[Point, int]], calibration: Calibration,
+    config: dict[str, Any], jobs: int, cluster: str | None, progress: Progress,
+) -> None:  # fmt: skip
+    if run.directory.is_open:
+        run.directory.write_calibration(calibration.capacities)
+    logged = any(getattr(point.experiment, "logs", None) for point, _ in left)
+    with staging(run.directory.path, logged) as logs:
+        tasks = [_task(sweep, *each, calibration, logs) for each in left]
+        with (
+            progress.stage("points", len(left) + len(run.records), len(run.records)) as done,
+            closing(execute(measure, tasks, jobs, cluster)) as outcomes,
+        ):
+            for outcome in outcomes:
+                point, replication = left[outcome.index]
+                if outcome.error is not None:
+                    _note(run, outcome, point, replication, progress)
+                else:
+                    if not run.directory.is_open:
+                        record = provenance(sweep, config["resolved"], argv())
+                        run.directory.create(config, record, calibration.capacities)
+                    if logs is not None:
+                        keep(logs, stem_of(point.index, replication), run.directory.path)
+                    record = _record(point, replication, tasks[outcome.index], outcome)
+                    run.directory.append(record)
+                    run.records.append(record)
+                done()
+
+
+def _task(
+    sweep: Sweep, point: Point, replication: int, calibration: Calibration, logs: Path | None
+) -> Task:
+    stem = None if logs is None else str(logs / stem_of(point.index, replication))
+    rate_per_s = _rate_per_s(sweep, point, calibration)
+    return Task(point.experiment, replication, rate_per_s, stem)
+
+
+def _note(run: Run, outcome: Outcome, point: Point, replication: int, progress: Progress) -> None:
+    where = f"{title(point.overrides, point.control)}, replication {replication}"
+    text = f"failed: {where}: {shortened(outcome.error or '')}"
+    run.failures.append(text)
+    run.at_fault |= outcome.at_fault
+    progress.say(text)
+
+
+def _record(point: Point, replication: int, task: Task, outcome: Outcome) -> Record:
+    metrics, walls = apart(outcome.value)
+    return {
+        "point": point.index, "control": point.control, "overrides": point.overrides,
+        "replication": replication, "seed": list(seed_of(point.experiment, replication)),
+        "rate_per_s": task.rate_per_s, "metrics": metrics, "wall_s": round(outcome.wall_s, 3),
+        "walls": walls,
+    }  # fmt: skip
+
+
+def apart(metrics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
+    """Metrics, which every run repeats, and wall times (`*wall_s`), which none does."""
+    kept: dict[str, Any] = {}
+    walls: dict[str, float] = {}
+    for key, value in metrics.items():
+        if isinstance(value, dict):
+            kept[key], inner = apart(value)
+            walls |= inner
+        elif key.endswith("wall_s"):
+            walls[key] = value
+        else:
+            kept[key] = value
+    return kept, walls
+
+
+def title(overrides: dict[str, Any], control: str) -> str:
+    """A point in a few words."""
+    words = [named(*item) for item in overrides.items()]
+    return ", ".join([*words, control] if control else words)
+
+
+def summarise(records: list[Record]) -> list[Record]:
+    """A row a point: its overrides, and each number's mean and half-width over replications."""
+    rows = []
+    for index in sorted({record["point"] for record in records}):
+        mine = [record for record in records if record["point"] == index]
+        row: Record = {"point": index, "control": mine[0]["control"], **mine[0]["overrides"]}
+        row["replications"] = len(mine)
+        row["rate_per_s"] = mine[0]["rate_per_s"]
+        for name, value in flat(mine[0]["metrics"]).items():
+            values = [flat(record["metrics"]).get(name) for record in mine]
+            if isinstance(value, (int, float)) and all(isinstance(v, (int, float)) for v in values):
+                found = interval([float(v) for v in values if v is not None])
+                row[name] = found.mean
+                row[f"{name}_half"] = found.half if found.count > 1 else None
+        rows.append(row)
+    return rows
+
+
+def flat(metrics: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested metrics under dotted names."""
+    found: dict[str, Any] = {}
+    for key, value in metrics.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[prefix + key] = value
+    return found

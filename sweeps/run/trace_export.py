@@ -1,0 +1,264 @@
+"""A run's DRAM accesses as a trace: one replication of a point is served a step at a time, and what
+the chosen steps move is issued by the device's engines into a file, which holds it as it comes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hwmodel.description.description import DescriptionError, nearest
+from hwmodel.measure.issued import Issuer
+from hwmodel.measure.simulator_traces import FORMATS, Format
+from hwmodel.measure.trace_writer import TraceWriter, trace_writer
+from hwmodel.specs.device import Device
+from policies.allocators.allocator import Allocator
+from policies.engines.engine import Step
+from policies.memory.routing import Routing
+from policies.memory.step import StepTimes
+from policies.memory.step_streams import PHASES, StepStreams
+from policies.serving.recorder import Recorder
+from policies.serving.serving import model_of_a_card
+from sweeps.plan.experiment import (
+    ExperimentSpec,
+    device_of,
+    model_of,
+    requests_of,
+    serve_requests,
+    serving_seed,
+    workload_of,
+)
+from sweeps.plan.sweep import Point, Sweep, load_sweep, named
+from sweeps.run.capacity import Calibration, calibrate, rivals, wanted
+from sweeps.run.goodput import goodput_key, search, searched
+from sweeps.run.provenance import refuse_changes, resolve
+from sweeps.run.store import CALIBRATION, CONFIG, RunDirectory
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What of a run goes into a trace, and how; texts as on the command line."""
+
+    steps: str = "100"
+    """`N`, `A:B` (B is not in it), `A:` or `all`; steps count from 0."""
+    layers: str = "0"
+    """Likewise."""
+    phase: str = "attention"
+    """One of PHASES, or `all`."""
+    channel: int | None = None
+    """Only this one's, at addresses local to it; None: all, at addresses of the device."""
+    format: str = "bankwise"
+    at_once: bool = False
+    """All times are 0, instead of those at which requests reach their channels."""
+
+
+@dataclass
+class Exported:
+    """What was written. `steps`: step, start_s, decode, context_tokens and prefill_tokens of each;
+    bytes and counts of bursts; `memory_ns`: what the streams took, one after the other."""
+
+    device: str
+    point: int
+    overrides: dict[str, Any]
+    format: str
+    lacks: str
+    channel: int | None
+    burst_bytes: int
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    accesses: int = 0
+    writes: int = 0
+    partial_writes: int = 0
+    bytes: int = 0
+    memory_ns: float = 0.0
+
+
+class _Enough(Exception):
+    """The last step that is wanted is there."""
+
+
+class _Export(Recorder):
+    """Issues the streams of the chosen steps; ends the run after the last."""
+
+    def __init__(
+        self, streams: StepStreams, issuer: Issuer, writer: TraceWriter, found: Exported,
+        steps: range, layers: Iterable[int], phases: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        self._streams, self._issuer, self._writer = streams, issuer, writer
+        self._found, self._steps, self._layers, self._phases = found, steps, layers, phases
+        self.passed = 0
+        """Steps so far."""
+
+    def step(
+        self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
+    ) -> None:
+        if self.passed in self._steps:
+            for stream in self._streams.of(
+                step, allocator, self._layers, self._phases, self.passed
+            ):
+                for issued in self._issuer.issue(stream):
+                    self._writer.add(issued)
+            self._found.steps.append(
+                {
+                    "step": self.passed, "start_s": now_s, "decode": len(step.decode),
+                    "context_tokens": step.context,
+                    "prefill_tokens": sum(chunk.tokens for chunk in step.chunks),
+                }
+            )  # fmt: skip
+        self.passed += 1
+        if self.passed == self._steps.stop:
+            raise _Enough
+
+
+def export(
+    given: str, out: Path, wanted: Wanted, overrides: Iterable[str] = (),
+    point: int | None = None, replication: int = 1, jobs: int = 1,
+) -> Exported:  # fmt: skip
+    """Serve a replication of a point of a sweep, or of a run directory with its measured
+    capacities, and write the trace `out`. Raises DescriptionError; then nothing is written."""
+    form = _format(wanted.format, out)
+    steps = _span(wanted.steps, "--steps", 1 << 62)
+    phases = _phases(wanted.phase)
+    sweep, known = _sweep(given, overrides)
+    chosen = _point(sweep, point)
+    experiment = chosen.experiment
+    if not isinstance(experiment, ExperimentSpec):
+        why = f"measures {sweep.spec.measure}; only a sweep that serves requests has steps"
+        raise DescriptionError(why, given)
+    if not 1 <= replication <= experiment.replications:
+        why = f"expected 1 to {experiment.replications}; got {replication}"
+        raise DescriptionError(why, "--replication")
+    device, part = device_of(experiment), model_of_a_card(experiment.serving, model_of(experiment))
+    if wanted.channel is not None and not 0 <= wanted.channel < device.channels:
+        why = f"expected 0 to {device.channels - 1} of {device.name}; got {wanted.channel}"
+        raise DescriptionError(why, "--channel")
+    layers = _span(wanted.layers, "--layers", part.layers)
+    rate = _rate_per_s(sweep, chosen, known, jobs)
+    routing = None
+    if part.experts is not None:
+        seed = serving_seed(experiment, replication)
+        routing = Routing(part.experts, experiment.serving.routing, seed)
+    streams = StepStreams(device, part, experiment.serving.memory.weight_tile, routing)
+    burst = device.memory.organisation.burst_bytes
+    lacks = "nothing" if out.suffix == ".npz" else form.lacks
+    found = Exported(
+        device.name, chosen.index, chosen.overrides, form.name, lacks, wanted.channel, burst
+    )
+    one_by_one = experiment.serving.model_copy(update={"advance_together": False})
+    experiment = experiment.model_copy(update={"serving": one_by_one})
+    requests = requests_of(experiment, replication, rate, workload_of(experiment))
+    issuer = Issuer(device)
+    with trace_writer(
+        out, form, device, wanted.channel, wanted.at_once, _remark(device, chosen, wanted)
+    ) as writer:
+        recorder = _Export(streams, issuer, writer, found, steps, layers, phases)
+        with suppress(_Enough):
+            serve_requests(experiment, replication, requests, recorder)
+        _refuse_nothing(recorder.passed, steps, writer, wanted)
+    found.accesses, found.writes, found.bytes = writer.accesses, writer.writes, writer.bytes
+    found.partial_writes = writer.partial_writes
+    found.memory_ns = device.memory.tick_clock.ns_of_ticks(issuer.tick)
+    return found
+
+
+def _refuse_nothing(passed: int, steps: range, writer: TraceWriter, wanted: Wanted) -> None:
+    whole = steps.stop == 1 << 62  # to the end, whenever that is
+    if passed <= steps.start or (passed < steps.stop and not whole):
+        raise DescriptionError(
+            f"the run has {passed} steps, 0 to {passed - 1}; got {wanted.steps}", "--steps"
+        )
+    if not writer.accesses:
+        where = "" if wanted.channel is None else f" on channel {wanted.channel}"
+        raise DescriptionError(
+            f"steps {wanted.steps} move nothing in this phase{where}; got {wanted.phase}", "--phase"
+        )
+
+
+def _remark(device: Device, point: Point, wanted: Wanted) -> str:
+    labels = ", ".join(named(axis, value) for axis, value in point.overrides.items())
+    where = "device" if wanted.channel is None else f"channel-{wanted.channel}"
+    return (
+        f"{device.name}: {labels or 'one point'}; steps {wanted.steps}, layers {wanted.layers}, "
+        f"{wanted.phase}; {where} addresses in order of arrival, one burst of "
+        f"{device.memory.organisation.burst_bytes} B a line, no times"
+    )
+
+
+def _format(name: str, out: Path) -> Format:
+    known = {form.name: form for form in FORMATS}
+    if name not in known:
+        raise DescriptionError(f"unknown format {name!r}; {nearest(name, list(known))}", "--format")
+    if out.suffix == ".npz" and name != "bankwise":
+        raise DescriptionError(f".npz is of format bankwise; got {name}", "--format")
+    if out.is_dir():
+        raise DescriptionError("is a directory; expected the name of a file", out)
+    return known[name]
+
+
+def _phases(name: str) -> tuple[str, ...]:
+    if name != ALL and name not in PHASES:
+        known = [*PHASES, ALL]
+        raise DescriptionError(f"unknown phase {name!r}; {nearest(name, known)}", "--phase")
+    return PHASES if name == ALL else (name,)
+
+
+def _span(text: str, option: str, end: int) -> range:
+    """`N`, `A:B`, `A:` or `all` of [0, end)."""
+    matched = re.fullmatch(r"(\d+)(:(\d*))?", text)
+    if text == ALL:
+        return range(end)
+    if matched is None:
+        raise DescriptionError(f"expected N, A:B, A: or all; got {text!r}", option)
+    first = int(matched[1])
+    last = first + 1 if matched[2] is None else int(matched[3] or end)
+    if not first < last <= end:
+        limit = f" of 0 to {end - 1}" if end < 1 << 62 else ""
+        raise DescriptionError(f"expected a first below the end{limit}; got {text}", option)
+    return range(first, last)
+
+
+def _sweep(given: str, overrides: Iterable[str]) -> tuple[Sweep, dict[str, float]]:
+    """The sweep, and the capacities that are known of it."""
+    if not Path(given).is_dir():
+        return load_sweep(given, overrides), {}
+    directory = RunDirectory(Path(given))
+    directory.config()  # says what is missing
+    sweep = load_sweep(str(directory.path / CONFIG), overrides)
+    if sweep.spec.resolved is not None:
+        refuse_changes(sweep.spec.resolved, resolve(sweep), sweep.document.file)
+    return sweep, directory.read_json(CALIBRATION) or {}
+
+
+def _point(sweep: Sweep, index: int | None) -> Point:
+    if index is None and len(sweep.points) == 1:
+        return sweep.points[0]
+    if index is not None and 0 <= index < len(sweep.points):
+        return sweep.points[index]
+    listed = "; ".join(
+        f"{point.index} is {' '.join(named(*item) for item in point.overrides.items())}"
+        + (f" ({point.control})" if point.control else "")
+        for point in sweep.points[:12]
+    )
+    more = f"; and so on to {len(sweep.points) - 1}" if len(sweep.points) > 12 else ""
+    raise DescriptionError(f"expected one of the points: {listed}{more}", "--point")
+
+
+def _rate_per_s(sweep: Sweep, point: Point, known: dict[str, float], jobs: int) -> float | None:
+    """The rate that the run offers the point, measured as the run does where it is not known."""
+    capacities, load = dict(known), point.experiment.offered
+    if load is not None and load.goodput is not None:
+        key = goodput_key(point.experiment)
+        for _, rate in search({key: searched(sweep)[key]}, capacities, jobs):
+            if isinstance(rate, str):
+                raise DescriptionError(rate)
+            capacities[key] = rate
+        return capacities[key]
+    if load is not None and load.relative is not None:
+        group = rivals(sweep, point)
+        points = {key: each for key, each in wanted(sweep).items() if key in group}
+        capacities.update(calibrate(points, capacities, jobs))
+    return Calibration(capacities).rate_per_s(sweep, point)

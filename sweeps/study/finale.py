@@ -1,0 +1,154 @@
+"""The finale of a study: the best trials, the base, references and ceilings on simulated memory, on
+replications that the search never saw.
+
+The best of the top trials, and the best of the first ones, which needed no search, are chosen on
+the first of those replications, and gains are measured on the ones after them, so that the choice
+does not bias the gain.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from policies.allocators.odma import OdmaOptions
+from policies.allocators.partition import Partition, best_partition, unused_share
+from policies.requests.requests import IntArray
+from sweeps.plan.experiment import ExperimentSpec, Task
+from sweeps.run.store import plain, write_atomically
+from sweeps.run.sweep_run import apart, flat
+from sweeps.study.contenders import Contender, Finale
+from sweeps.study.first import LEVELS, bounds_of, known_lengths
+from sweeps.study.journal import RESULT
+from sweeps.study.sampler import broken, ranking
+from sweeps.study.space import Overrides
+from sweeps.study.study_run import StudyFailed, StudyRun
+from sweeps.study.study_spec import BASE, Study
+
+FINALE, LIMIT = "finale.jsonl", "limit.json"
+
+
+def run_finale(run: StudyRun) -> Finale | None:
+    """Serve what is not served yet; None where no trial was told a value."""
+    spec = run.study.spec.finale
+    assert spec is not None
+    ranked = [t for t in ranking(run.study, run.journal.trials()) if not broken(t)]
+    if not ranked:
+        return None
+    simplest = [t for t in ranked if t.number < len(run.study.first)]
+    firsts = [
+        t for t in simplest if t in simplest[: spec.top] or run.study.first[t.number].name == BASE
+    ]
+    top = [t for t in ranked if t in ranked[: spec.top] or t in firsts]
+    first = run.study.base.replications + 1
+    choosing = range(first, first + spec.choose)
+    judging = range(choosing.stop, choosing.stop + spec.replications)
+    tried = [Contender(f"trial {t.number}", t.user_attrs[RESULT]["overrides"]) for t in top]
+    if len(tried) > 1:
+        _serve(run, tried, choosing, "choice")
+    chosen = _best(run.study, tried, choosing)
+    others = [Contender(point.control, point.overrides) for point in run.study.points]
+    simple = [each for each, t in zip(tried, top, strict=True) if t in firsts]
+    if simple and (best := _best(run.study, simple, choosing)) is not chosen:
+        name = run.study.first[top[tried.index(best)].number].name
+        if name != BASE:  # which is there already
+            others.append(Contender(f"{name} ({best.name})", best.overrides))
+    known = limit(run.study, chosen.overrides)
+    if known is not None:
+        write_atomically(run.directory.path / LIMIT, json.dumps(_record(known), indent=2) + "\n")
+    _serve(run, [chosen, *others], judging, "finale")
+    found = Finale(chosen, others, tried, choosing, judging)
+    _write(run, found)
+    return found
+
+
+def _best(study: Study, tried: list[Contender], choosing: range) -> Contender:
+    """By the first objective on these replications; the only one needs none."""
+    objective = study.spec.objectives[0]
+    sign = -1 if objective.direction == "maximize" else 1
+    if len(tried) == 1:
+        return tried[0]
+    return min(tried, key=lambda each: sign * each.mean(objective.metric, choosing))
+
+
+def _serve(run: StudyRun, contenders: list[Contender], among: range, stage: str) -> None:
+    """Fill in the metrics of these replications, from the journal or by serving."""
+    missing = []
+    for contender in contenders:
+        for replication in among:
+            noted = run.journal.note(_name(contender, replication))
+            if noted is None:
+                missing.append((contender, replication))
+            else:
+                contender.metrics[replication] = noted
+    tasks = [
+        Task(run.study.experiment(contender.overrides), replication, run.rate_per_s)
+        for contender, replication in missing
+    ]
+    whole = len(contenders) * len(among)
+    with run.progress.stage(stage, whole, whole - len(tasks)) as done:
+        for outcome in run.workers.outcomes(tasks):
+            contender, replication = missing[outcome.index]
+            name = _name(contender, replication)
+            if outcome.error is not None:
+                raise StudyFailed(f"failed: {name}: {outcome.error}")
+            metrics = plain(flat(apart(outcome.value)[0]))
+            kept = {k: v for k, v in metrics.items() if not isinstance(v, list)}
+            run.journal.write_note(name, kept)
+            contender.metrics[replication] = kept
+            done()
+
+
+def _name(contender: Contender, replication: int) -> str:
+    return f"finale, {contender.name}, replication {replication}"
+
+
+class Limit(NamedTuple):
+    """Were every length known: the bounds that leave the least share of what is reserved for output
+    unused, and the shares that the quantiles of the chosen trial and of the base leave."""
+
+    best: Partition
+    chosen: float
+    base: float
+
+
+def limit(study: Study, overrides: Overrides) -> Limit | None:
+    """The least share for as many buckets as these overrides have, and theirs and the base's; None
+    where the buckets' quantiles are not searched."""
+    if LEVELS not in study.spec.space:
+        return None
+    lengths = known_lengths(study)
+    ours = _policy(study.experiment(overrides))
+    best = best_partition(lengths, ours.buckets, ours.align)
+    shares = [_unused(lengths, policy) for policy in (ours, _policy(study.base))]
+    return Limit(best, *shares)
+
+
+def _policy(experiment: ExperimentSpec) -> OdmaOptions:
+    policy = experiment.serving.policy
+    assert isinstance(policy, OdmaOptions)
+    return policy
+
+
+def _unused(lengths: IntArray, policy: OdmaOptions) -> float:
+    """What the policy's bounds for the very lengths leave unused."""
+    return unused_share(lengths, bounds_of(policy, lengths), int(lengths.max()))
+
+
+def _record(known: Limit) -> dict[str, Any]:
+    return {
+        "bounds": list(known.best.bounds),
+        "levels": list(known.best.levels),
+        "unused": {"least": known.best.unused, "chosen": known.chosen, "base": known.base},
+    }
+
+
+def _write(run: StudyRun, finale: Finale) -> None:
+    """A line a contender and replication."""
+    lines = [
+        {"contender": c.name, "overrides": c.overrides, "replication": r, "metrics": c.metrics[r]}
+        for c in [*finale.tried, *finale.others]
+        for r in sorted(c.metrics)
+    ]
+    text = "".join(json.dumps(plain(line), allow_nan=False) + "\n" for line in lines)
+    write_atomically(run.directory.path / FINALE, text)

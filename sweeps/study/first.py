@@ -1,0 +1,134 @@
+"""The first trials of a study: what one would try without a search, so that none loses to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from hwmodel.description.description import Document
+from policies.allocators.buckets import Buckets
+from policies.allocators.odma import OdmaOptions
+from policies.requests.requests import IntArray
+from sweeps.plan.experiment import ALL_AT_ONCE, ExperimentSpec, requests_of, workload_of
+from sweeps.study.space import Outside, Overrides, Space
+
+First = Literal["base", "paper", "least_unused"]
+_POLICY = "serving.policy"
+LEVELS = f"{_POLICY}.levels"
+PAPER = {"buckets": 4, "levels": [], "balance": "requests", "gamma": 0.2, "tau": 0.8}
+"""ODMA's numbers (arXiv 2512.09427): B, gamma, tau; levels of i/B, which it does not give, as in
+`odma-paper`. What is not searched stays the base's, and so do window and refresh (10,000 and 1,000
+lengths there), which have to be full before anything is counted."""
+
+
+class Study(Protocol):
+    """What of a study first trials are made of."""
+
+    @property
+    def spec(self) -> Any: ...
+    @property
+    def document(self) -> Document: ...
+    @property
+    def base(self) -> ExperimentSpec: ...
+    @property
+    def space(self) -> Space: ...
+    def experiment(self, overrides: Overrides) -> ExperimentSpec: ...
+
+
+class FirstTrial(NamedTuple):
+    """A trial before those of the sampler."""
+
+    name: str
+    params: dict[str, Any]
+
+
+def first_trials(study: Study) -> list[FirstTrial]:
+    """The points of the space that `first` names, in its order, each once. Raises DescriptionError
+    where one is not in the space."""
+    found: list[FirstTrial] = []
+    lengths: IntArray | None = None
+    for i, kind in enumerate(study.spec.first):
+        odma = isinstance(study.base.serving.policy, OdmaOptions)
+        if kind != "base" and not odma:
+            raise study.document.error(f"{kind} is of odma; the base has another", ("first", i))
+        if odma and lengths is None:
+            lengths = known_lengths(study)
+        try:
+            points = [(n, _params(study, o, lengths)) for n, o in _points(study, kind)]
+        except Outside as error:
+            raise study.document.error(f"{kind}: {error}", ("first", i)) from None
+        for name, params in points:
+            if params not in [each.params for each in found]:
+                found.append(FirstTrial(name, params))
+    return found
+
+
+def _points(study: Study, kind: First) -> Iterator[tuple[str, Overrides]]:
+    """(name, overrides of the base)."""
+    if kind == "base":
+        yield "base", {}
+    elif kind == "paper":
+        numbers = {f"{_POLICY}.{name}": value for name, value in PAPER.items()}
+        levels = LEVELS in study.spec.space
+        beside = [path for path in numbers if levels and path.endswith(("buckets", "balance"))]
+        searched = [*study.spec.space, *beside]
+        yield "paper", {path: value for path, value in numbers.items() if path in searched}
+    else:
+        parameter = study.spec.space.get(LEVELS)
+        if parameter is None or not parameter.quantiles:
+            raise Outside(f"expected {LEVELS} with quantiles in the space")
+        fewest, most = parameter.quantiles
+        for count in range(fewest, most + 1):
+            changes = {"buckets": count, "levels": [], "balance": "least_unused"}
+            name = f"least unused, {count} buckets"
+            yield name, {f"{_POLICY}.{key}": value for key, value in changes.items()}
+
+
+def _params(study: Study, overrides: Overrides, lengths: IntArray | None) -> dict[str, Any]:
+    wanted = study.experiment(overrides)
+    levels: list[float] = []
+    if lengths is not None:
+        policy = wanted.serving.policy
+        assert isinstance(policy, OdmaOptions)
+        levels = [float((lengths <= bound).mean()) for bound in bounds_of(policy, lengths)]
+    params = study.space.params(lambda path: _value(study, overrides, wanted, path), levels)
+    if study.experiment(study.space.overrides(params)) != wanted:
+        raise Outside("no point of the space is this experiment")
+    return params
+
+
+def _value(study: Study, overrides: Overrides, experiment: ExperimentSpec, path: str) -> Any:
+    """What an experiment has at a path, as it was written if it was; None where it has nothing."""
+    keys = path.split(".")
+    written = overrides.get(path, study.document.get(("base", *keys)))
+    if written is not None:
+        return written
+    found: Any = experiment
+    for part in keys:
+        found = found.get(part) if isinstance(found, dict) else getattr(found, part, None)
+    return found
+
+
+def bounds_of(policy: OdmaOptions, lengths: IntArray) -> tuple[int, ...]:
+    """The bounds that a policy sets for these output lengths, in tokens."""
+    buckets = Buckets(
+        policy.buckets, int(lengths.max()), align=policy.align, levels=policy.levels,
+        balance=policy.balance,
+    )  # fmt: skip
+    buckets.begin(lengths)
+    return buckets.bounds
+
+
+def known_lengths(study: Study) -> IntArray:
+    """Output tokens of the requests that trials were measured on, as the engine cuts them; int64
+    (n,)."""
+    experiment = study.base
+    workload = workload_of(experiment.model_copy(update={"arrivals": ALL_AT_ONCE}))
+    most = experiment.serving.engine.max_tokens or np.iinfo(np.int64).max
+    served = [
+        requests_of(experiment, replication, None, workload).output_tokens
+        for replication in range(1, experiment.replications + 1)
+    ]
+    return np.minimum(np.concatenate([s[experiment.warmup_requests :] for s in served]), most)

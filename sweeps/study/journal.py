@@ -1,0 +1,117 @@
+"""The journal of a study: Optuna's own file, with one writer; every line is one whole event.
+
+A trial is written with all its parameters at once, and its result as one attribute before it is
+told, so that wherever the writer stops, a trial is not there, or asked for, or told.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+from sweeps.run.store import plain, trim
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
+
+Direction = Literal["maximize", "minimize"]
+JOURNAL = "journal.log"
+RESULT = "result"
+"""Attribute of a trial: everything that is known of it, as `results.jsonl` has it."""
+
+
+class Journal:
+    """One study in one file.
+
+    optuna.load_study(study_name=name, storage=JournalStorage(JournalFileBackend(path))) reads it.
+    """
+
+    def __init__(self, path: Path, name: str, directions: Sequence[Direction]) -> None:
+        import optuna  # heavy
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        lock = _Lock(path)
+        lock.acquire()
+        try:
+            with path.open("r+b") as file:
+                trim(file)
+        finally:
+            lock.release()
+        storage = JournalStorage(JournalFileBackend(str(path), lock_obj=lock))  # type: ignore[arg-type]
+        self._study = optuna.create_study(
+            storage=storage, study_name=name, directions=list(directions), load_if_exists=True,
+            sampler=optuna.samplers.RandomSampler(seed=0),  # it is never asked
+        )  # fmt: skip
+
+    def trials(self) -> list[FrozenTrial]:
+        """All of them, by number."""
+        return self._study.get_trials(deepcopy=False)
+
+    def ask(self, params: Mapping[str, Any], distributions: dict[str, BaseDistribution]) -> None:
+        """A trial with the next number is under way."""
+        self._study.add_trial(running(params, distributions))
+
+    def tell(
+        self, number: int, result: dict[str, Any], values: Sequence[float] | None,
+        violations: Mapping[str, float],
+    ) -> None:  # fmt: skip
+        """A trial is finished. Without `values` it failed, or where something is violated, has
+        none: Optuna calls that pruned, and its samplers learn from the violation."""
+        import optuna
+
+        frozen = self.trials()[number]
+        trial = optuna.trial.Trial(self._study, frozen._trial_id)
+        trial.set_user_attr(RESULT, plain(result))
+        for name, violation in violations.items():
+            if name not in frozen.constraints:  # told by halves before it was stopped
+                trial.set_constraint(name, violation)
+        states = optuna.trial.TrialState
+        state = states.COMPLETE
+        if values is None:
+            state = states.PRUNED if violations else states.FAIL
+        self._study.tell(number, values, state=state)
+
+    def note(self, name: str) -> Any:
+        """What was written down under this name, None if nothing was."""
+        return self._study.user_attrs.get(name)
+
+    def write_note(self, name: str, value: Any) -> None:
+        """Write something down beside the trials."""
+        self._study.set_user_attr(name, plain(value))
+
+
+def running(params: Mapping[str, Any], distributions: dict[str, BaseDistribution]) -> FrozenTrial:
+    """A trial under way, of no study yet."""
+    from optuna.trial import TrialState, create_trial
+
+    return create_trial(state=TrialState.RUNNING, params=dict(params), distributions=distributions)
+
+
+def finished(trial: FrozenTrial) -> bool:
+    """Whether it was told."""
+    return trial.state.is_finished()
+
+
+class _Lock:
+    """A lock on the file itself, which the system takes back when its holder dies. Optuna's own
+    leave a file behind then, which keeps others waiting."""
+
+    def __init__(self, path: Path) -> None:
+        path.touch()
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    def acquire(self) -> bool:
+        self._file = self._path.open("rb")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        return True
+
+    def release(self) -> None:
+        assert self._file is not None
+        self._file.close()
+        self._file = None

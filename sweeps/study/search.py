@@ -1,0 +1,341 @@
+"""A study under way: trials in batches into a journal, whatever the workers and their order.
+
+One process owns it: it asks for a batch, has it evaluated, and tells it in the order of numbers. A
+trial hangs on the study's YAML and its number alone: on the sampler's seed for that number, on the
+trials of the batches before, and on the efficiencies noted for its batch. Those are measured for
+the best of all batches but the one under way, so that no trial waits for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hwmodel.description.description import DescriptionError, nearest
+from sweeps.analyse.statistics import interval
+from sweeps.plan.experiment import ExperimentSpec, Task, measure, seed_of
+from sweeps.plan.place import shortened
+from sweeps.run.capacity import calibrate, capacity_key
+from sweeps.run.outcome import Outcome, attempt
+from sweeps.run.progress import Progress
+from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
+from sweeps.run.store import (
+    CALIBRATION,
+    CONFIG,
+    Record,
+    RunDirectory,
+    is_number,
+    to_yaml,
+    write_atomically,
+)
+from sweeps.run.sweep_run import apart, flat, refuse_another, rehearse
+from sweeps.study.best import best_sweep
+from sweeps.study.finale import run_finale
+from sweeps.study.journal import RESULT, finished
+from sweeps.study.sampler import ask_batch, best
+from sweeps.study.study_run import StudyFailed, StudyInterrupted, StudyRun, Workers
+from sweeps.study.study_spec import BASE, Constraint, Objective, Study, on_table
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+BEST = "best.yaml"
+SERVES = "serves every request"
+"""The constraint that a trial breaks which the description of its experiment does not allow, or
+which cannot hold some request."""
+EVEN = {"weights": 0.5, "attention": 0.5, "prefill": 0.5, "migration": 0.5}
+"""Efficiencies to try out metrics with."""
+
+
+def run_study(
+    study: Study, out: Path, resume: bool, workers: Workers, progress: Progress
+) -> StudyRun:
+    """Evaluate the trials and the finale that are not there yet. Nothing is written before the
+    first batch is about to begin.
+
+    Raises DescriptionError where study, inputs or `out` are at fault, StudyInterrupted on Ctrl-C,
+    CapacityFailed and StudyFailed where the machine is.
+    """
+    directory = RunDirectory(out)
+    run = StudyRun(study, directory, workers, progress, total=study.spec.trials)
+    again = resume and directory.exists
+    if not again:
+        directory.refuse_if_taken()
+    resolved = resolve(study)
+    if study.spec.resolved is not None:
+        refuse_changes(study.spec.resolved, resolved, study.document.file)
+    config = {**study.config, "resolved": resolved}
+    if again:
+        refuse_another({**config, "trials": directory.config().get("trials")}, directory)
+    with _interruptible(run):
+        capacities = dict(directory.read_json(CALIBRATION) or {}) if again else {}
+        _rehearse(study, progress)
+        _calibrate(run, capacities)
+        directory.create(config, provenance(study, resolved, argv()), capacities)
+        if again and study.spec.trials > directory.config()["trials"]:
+            write_atomically(directory.path / CONFIG, to_yaml(config))
+        run.open_journal()
+        _catch_up(run)
+        _search(run)
+        if study.spec.finale is not None:
+            run.finale = run_finale(run)
+            _write_best(run)
+    return run
+
+
+@contextmanager
+def _interruptible(run: StudyRun) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not run.is_open:
+            raise StudyInterrupted("nothing was finished, nothing was written") from None
+        kept = f"{len(run.told())} of {run.total} trials are kept in {run.directory.path}"
+        raise StudyInterrupted(f"{kept}; the same command with --resume continues") from None
+    finally:
+        run.directory.release()
+
+
+def _rehearse(study: Study, progress: Progress) -> None:
+    """What cannot work at all, and metrics that are not there, are said before anything else."""
+    rehearse([point.experiment for point in study.points], progress)
+    small = ExperimentSpec.rehearsals([study.base])[0]
+    outcome = attempt(measure, 0, Task(_on(study, small, EVEN), 1, None))
+    if outcome.error is not None:
+        raise DescriptionError(outcome.error)
+    known = [name for name, value in flat(outcome.value).items() if is_number(value)]
+    asked: dict[str, Sequence[Objective | Constraint]] = {
+        "objectives": study.spec.objectives,
+        "constraints": study.spec.constraints,
+    }
+    for key, items in asked.items():
+        for i, item in enumerate(items):
+            if item.metric not in known:
+                hint = nearest(item.metric, known)
+                raise study.document.error(f"no metric {item.metric!r} here; {hint}", (key, i))
+
+
+def _on(study: Study, experiment: ExperimentSpec, table: dict[str, float]) -> ExperimentSpec:
+    """The experiment on the memory that trials run on."""
+    return on_table(experiment, table) if study.spec.memory == "table" else experiment
+
+
+def _calibrate(run: StudyRun, capacities: dict[str, float]) -> None:
+    """Fix the rate that everything is offered: against the best of base and references."""
+    load = run.study.base.load
+    if load is None or load.relative is None:
+        run.rate_per_s = None if load is None else load.rate_per_s
+        return
+    points = {capacity_key(point.experiment): point for point in run.study.points}
+    missing = [key for key in points if key not in capacities]
+    with run.progress.stage("capacity", len(missing)) as done:
+        found = calibrate(points, capacities, run.workers.jobs, run.workers.cluster)
+        for key, capacity in list(found):
+            capacities[key] = capacity
+            done()
+    run.rate_per_s = load.relative * max(capacities[key] for key in points)
+
+
+def _catch_up(run: StudyRun) -> None:
+    """Results that the journal has and the directory, stopped in between, has not."""
+    there = {record["trial"] for record in run.directory.records()}
+    for trial in run.told():
+        if trial.number not in there:
+            run.directory.append(trial.user_attrs[RESULT])
+    _write_best(run)
+
+
+def _write_best(run: StudyRun) -> None:
+    """Put the one that the finale chose, or the best trial so far, where there is one, into the
+    directory as a sweep."""
+    found = best(run.study, run.told())
+    if found is None:
+        return
+    name, overrides = f"trial {found.number}", found.user_attrs[RESULT]["overrides"]
+    if run.finale is not None:
+        name, overrides = run.finale.best.name, run.finale.best.overrides
+    sweep = best_sweep(run.study, overrides, name)
+    write_atomically(run.directory.path / BEST, to_yaml(sweep))
+
+
+def _search(run: StudyRun) -> None:
+    batch = run.study.spec.batch
+    done = sum(trial.number < run.total for trial in run.told())
+    with run.progress.stage("trials", run.total, done) as step:
+        for begin in range(0, run.total, batch):
+            end = min(begin + batch, run.total)
+            states = [finished(trial) for trial in run.journal.trials()[begin:end]]
+            if len(states) < end - begin or not all(states):
+                _Batch(run, begin, end).evaluate(step)
+
+
+class _Batch:
+    """Trials `begin` to `end` - 1."""
+
+    def __init__(self, run: StudyRun, begin: int, end: int) -> None:
+        self.run, self.study = run, run.study
+        self.index = begin // self.study.spec.batch
+        self.begin, self.end = begin, end
+        self.table = self._table() if self.study.spec.memory == "table" else {}
+        self.asked = ask_batch(self.study, run.journal, begin, end)
+        self.outcomes: dict[int, dict[int, Outcome]] = {}
+
+    def evaluate(self, step: Any) -> None:
+        """Evaluate what is not told yet, and tell it in order."""
+        places: list[tuple[int, int]] = []
+        tasks: list[Task] = []
+        left = []
+        for number in range(self.begin, self.end):
+            if finished(self.run.journal.trials()[number]):
+                continue
+            left.append(number)
+            self.outcomes[number] = {}
+            for replication, task in self._tasks(number):
+                places.append((number, replication))
+                tasks.append(task)
+        ahead = self._ahead()
+        if ahead is not None:  # first, so that no trial waits for it
+            tasks.insert(0, ahead[1])
+            places.insert(0, (-1, 0))
+        self._tell_ready(left, step)
+        for outcome in self.run.workers.outcomes(tasks):
+            number, replication = places[outcome.index]
+            if number < 0:
+                assert ahead is not None
+                self._note(self.index + 1, ahead[0], outcome)
+                continue
+            self.outcomes[number][replication] = outcome
+            self._tell_ready(left, step)
+
+    def _tasks(self, number: int) -> Iterator[tuple[int, Task]]:
+        overrides = self.study.space.overrides(self.asked[number - self.begin])
+        try:
+            experiment = _on(self.study, self.study.experiment(overrides), self.table)
+        except DescriptionError as error:
+            for replication in range(1, self.study.base.replications + 1):
+                self.outcomes[number][replication] = Outcome(0, error=str(error), at_fault=True)
+            return
+        for replication in range(1, experiment.replications + 1):
+            yield replication, Task(experiment, replication, self.run.rate_per_s)
+
+    def _tell_ready(self, left: list[int], step: Any) -> None:
+        """Tell the trials that have all their outcomes, up to the first that has not."""
+        while left and len(self.outcomes[left[0]]) == self.study.base.replications:
+            number = left.pop(0)
+            self._tell(number, [outcome for _, outcome in sorted(self.outcomes[number].items())])
+            found = best(self.study, self.run.told())
+            step("nothing keeps the constraints yet" if found is None else _words(found))
+
+    def _tell(self, number: int, outcomes: list[Outcome]) -> None:
+        params = self.asked[number - self.begin]
+        record: Record = {
+            "trial": number, "batch": self.index, "first": _first(self.study, number),
+            "overrides": self.study.space.overrides(params), "params": params,
+            "rate_per_s": self.run.rate_per_s, "efficiency": self.table or None,
+            **_judged(self.study, outcomes),
+        }  # fmt: skip
+        values = record["values"]
+        if record["state"] == "failed":
+            text = f"failed: trial {number}: {shortened(record['error'])}"
+            self.run.failures.append(text)
+            self.run.progress.say(text)
+        told = None if values is None else list(values.values())
+        self.run.journal.tell(number, record, told, record["constraints"])
+        self.run.directory.append(record)
+        found = best(self.study, self.run.told())
+        if found is not None and found.number == number:
+            _write_best(self.run)
+
+    def _incumbent(self, index: int) -> FrozenTrial | None:
+        """The best of all batches but the last before this one."""
+        told = self.run.journal.trials()[: max(index - 1, 0) * self.study.spec.batch]
+        return best(self.study, told)
+
+    def _table(self) -> dict[str, float]:
+        """The efficiencies of this batch, measured here and now where they are not noted."""
+        noted = self.run.journal.note(_name(self.index))
+        if noted is None:
+            of = self._incumbent(self.index)
+            task = self._measuring(of)
+            self._note(self.index, of, next(iter(self.run.workers.outcomes([task]))))
+            noted = self.run.journal.note(_name(self.index))
+        table: dict[str, float] = noted["efficiency"]
+        return table
+
+    def _ahead(self) -> tuple[FrozenTrial | None, Task] | None:
+        """What to measure for the next batch; None where that is known, or where no trial asks."""
+        after = self.index + 1
+        if self.study.spec.memory != "table" or self.end >= self.run.total:
+            return None
+        if self.run.journal.note(_name(after)) is not None:
+            return None
+        of, noted = self._incumbent(after), self.run.journal.note(_name(self.index))
+        if (None if of is None else of.number) == noted["trial"]:
+            self.run.journal.write_note(_name(after), noted)
+            return None
+        return of, self._measuring(of)
+
+    def _measuring(self, of: FrozenTrial | None) -> Task:
+        """The best so far, or the base, on simulated memory."""
+        overrides = {} if of is None else of.user_attrs[RESULT]["overrides"]
+        return Task(self.study.experiment(overrides), 1, self.run.rate_per_s)
+
+    def _note(self, index: int, of: FrozenTrial | None, outcome: Outcome) -> None:
+        name = BASE if of is None else f"trial {of.number}"
+        if outcome.error is not None:
+            text = f"failed: efficiencies of {name}: {outcome.error}"
+            raise DescriptionError(text) if outcome.at_fault else StudyFailed(text)
+        number = None if of is None else of.number
+        table = outcome.value["memory"]["efficiency"]
+        self.run.journal.write_note(_name(index), {"trial": number, "efficiency": table})
+
+
+def _first(study: Study, number: int) -> str | None:
+    """The name of a first trial, None of one that the sampler drew."""
+    return study.first[number].name if number < len(study.first) else None
+
+
+def _name(batch: int) -> str:
+    return f"efficiency of batch {batch}"
+
+
+def _words(trial: FrozenTrial) -> str:
+    return f"best {', '.join(f'{value:,.4g}' for value in trial.values)} (trial {trial.number})"
+
+
+def _judged(study: Study, outcomes: list[Outcome]) -> Record:
+    """Values of the objectives, violations of the constraints, means of all metrics; or why not."""
+    record: Record = {
+        "state": "failed", "error": None, "values": None, "constraints": {}, "metrics": {},
+        "replications": {}, "seeds": [], "wall_s": round(sum(o.wall_s for o in outcomes), 3),
+    }  # fmt: skip
+    errors = [outcome for outcome in outcomes if outcome.error is not None]
+    if errors and errors[0].at_fault:  # such as a pool that is too small for some request
+        error = errors[0].error
+        return {**record, "state": "infeasible", "error": error, "constraints": {SERVES: 1.0}}
+    if errors:
+        return {**record, "error": errors[0].error}
+    found = [flat(apart(outcome.value)[0]) for outcome in outcomes]
+    means = {
+        name: interval([metrics[name] for metrics in found]).mean
+        for name in found[0]
+        if all(is_number(metrics.get(name)) for metrics in found)
+    }
+    wanted: list[Objective | Constraint] = [*study.spec.objectives, *study.spec.constraints]
+    asked = [item.metric for item in wanted]
+    missing = [name for name in asked if name not in means]
+    if missing:
+        return {**record, "error": f"metric {missing[0]} is missing"}
+    return {
+        **record,
+        "state": "complete",
+        "values": {item.metric: means[item.metric] for item in study.spec.objectives},
+        "constraints": {
+            item.name: item.violation(means[item.metric]) for item in study.spec.constraints
+        },
+        "metrics": means,
+        "replications": {name: [metrics[name] for metrics in found] for name in asked},
+        "seeds": [list(seed_of(study.base, r)) for r in range(1, len(outcomes) + 1)],
+    }

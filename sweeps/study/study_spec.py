@@ -1,0 +1,317 @@
+"""A study: a base experiment, the space around it, what is wanted of it, and how long to look."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from hwmodel.description.description import DescriptionError, Document, Mark, Strict, nearest
+from hwmodel.description.yaml_reader import parse_assignment
+from policies.allocators.odma import OdmaOptions
+from sweeps.analyse.figures import THROUGHPUT
+from sweeps.plan.defaults import with_defaults
+from sweeps.plan.experiment import ExperimentSpec, with_memory
+from sweeps.plan.place import Override, in_sweep
+from sweeps.plan.sweep import (
+    ALIASES,
+    Given,
+    Planned,
+    Point,
+    RunSpec,
+    absolute_paths,
+    document_of,
+    experiment_with,
+    suggestion,
+)
+from sweeps.study.first import First, FirstTrial, first_trials
+from sweeps.study.space import Overrides, ParameterSpec, Space
+
+Count = Annotated[int, Field(ge=1)]
+BASE = "base"
+"""Name of the base experiment among what the finale compares."""
+_COMMON = ("load", "seed", "replications", "logs", "slo")
+"""What all trials and references have in common."""
+_ON_TABLE = (
+    "device", "device_set", "model", "model_set", "serving.memory", "serving.kv_layout",
+    "serving.kv", "serving.weights", "serving.tensor_parallel", "serving.policy.block",
+    "serving.policy.free_list", "serving.expert_parallel",
+)  # fmt: skip
+"""What changes the device or its addresses: efficiencies measured for others do not hold then."""
+
+
+class Objective(Strict):
+    """A metric to make large or small: its mean over the replications."""
+
+    metric: str = THROUGHPUT
+    direction: Literal["maximize", "minimize"] = "maximize"
+
+
+class Constraint(Strict):
+    """What the mean of a metric has to keep."""
+
+    metric: str
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Constraint:
+        if (self.at_most is None) == (self.at_least is None):
+            raise ValueError("expected one of at_most and at_least")
+        return self
+
+    @property
+    def name(self) -> str:
+        """`slo.attainment >= 0.9`."""
+        if self.at_most is not None:
+            return f"{self.metric} <= {self.at_most:g}"
+        return f"{self.metric} >= {self.at_least:g}"
+
+    def violation(self, value: float) -> float:
+        """By how much `value` breaks it; 0 or less where it does not."""
+        if self.at_most is not None:
+            return value - self.at_most
+        assert self.at_least is not None
+        return self.at_least - value
+
+
+class SamplerSpec(Strict):
+    """Who proposes trials."""
+
+    name: Literal["tpe", "random"] = "tpe"
+    """Multivariate TPE (Bergstra et al. 2011; Falkner et al. 2018), or independent draws."""
+    seed: Annotated[int, Field(ge=0)] = 1
+
+
+class FinaleSpec(Strict):
+    """The comparison on replications that the search never saw, with simulated memory."""
+
+    top: Count = 3
+    """Trials that run for the best."""
+    choose: Count = 2
+    """Replications that the best of them is chosen on."""
+    replications: Annotated[int, Field(ge=2)] = 5
+    """Replications after those, that the gains are measured on."""
+
+
+class StudySpec(RunSpec):
+    """One study, as `yaml/studies/*.yaml` describes it."""
+
+    kind: Literal["study"]
+    base: dict[str, Any]
+    """An experiment that serves; also the default that gains are measured against."""
+    space: dict[str, ParameterSpec]
+    """Dotted path of the experiment -> what it may be."""
+    objectives: list[Objective] = [Objective()]
+    """More than one: the trials that no other beats in all of them are kept."""
+    constraints: list[Constraint] = []
+    memory: Literal["table", "sampled"] = "table"
+    """What trials run on: the efficiency of each phase as simulation measured it for the base, and
+    then for the best so far; or a simulation in every trial, where the space changes addresses or
+    the device."""
+    sampler: SamplerSpec = SamplerSpec()
+    first: list[First] = []
+    """Trials before those of the sampler, counted among the trials: the base, the numbers of ODMA's
+    paper, and for each number of buckets the levels that leave least unused."""
+    trials: Count = 64
+    batch: Count = 16
+    """Trials that are asked for before any of them is told."""
+    references: dict[str, dict[str, Any]] = {}
+    """Name -> overrides of the base: what the best is compared with, beside the base."""
+    ceilings: list[str] = []
+    """References that no choice in the space should beat, the one to measure by first."""
+    finale: FinaleSpec | None = FinaleSpec()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> StudySpec:
+        if not self.space:
+            raise ValueError("space: expected at least one parameter")
+        if not self.objectives:
+            raise ValueError("objectives: expected at least one")
+        for path, parameter in self.space.items():
+            for other in parameter.when:
+                if other not in self.space or not self.space[other].choice:
+                    hint = nearest(other, [p for p, each in self.space.items() if each.choice])
+                    raise ValueError(f"space.{path}.when: expected choices; got {other!r}; {hint}")
+        for name in self.ceilings:
+            if name not in self.references:
+                raise ValueError(f"ceilings: expected names of references; got {name!r}")
+        if BASE in self.references:
+            raise ValueError(f"references.{BASE}: the base is compared in any case")
+        return self
+
+    @classmethod
+    def overrides(cls, data: Mapping[str, Any]) -> Iterator[Override]:
+        for path, parameter in data["space"].items():
+            choices = range(len(parameter.get("choice") or ()))
+            yield Override(path, ("space", path), [("space", path, "choice", i) for i in choices])
+        yield from super().overrides(data)
+
+
+@dataclass(frozen=True)
+class Study(Planned):
+    """A study with its base and references as points."""
+
+    spec: StudySpec
+
+    @property
+    def space(self) -> Space:
+        return Space(self.spec.space)
+
+    @property
+    def base(self) -> ExperimentSpec:
+        """The base experiment."""
+        return self.point(BASE).experiment  # type: ignore[return-value]
+
+    @cached_property
+    def first(self) -> list[FirstTrial]:
+        """Trials before those of the sampler. Raises DescriptionError."""
+        return first_trials(self)
+
+    def point(self, name: str) -> Point:
+        """The base, or a reference."""
+        return next(point for point in self.points if point.control == name)
+
+    def experiment(self, overrides: Overrides) -> ExperimentSpec:
+        """The base with overrides. Raises DescriptionError."""
+        marks = {path: self.document.mark(("space", path)) for path in overrides}
+        return _experiment(self.document, ((p, v, marks[p]) for p, v in overrides.items()))
+
+
+def load_study(given: Given, overrides: Iterable[str] = ()) -> Study:
+    """Read a study (its name, path or content), apply `--set` assignments, and check its space.
+    Raises DescriptionError."""
+    document = document_of("studies", given, "study")
+    document.build(StudySpec)
+    for assignment in overrides:
+        _assign(document, assignment)
+    absolute_paths(document, StudySpec)
+    spec = document.build(StudySpec)
+    study = Study(spec, document, _points(spec, document))
+    study.config.update(_config(study))
+    _check(study)
+    return study
+
+
+def _config(study: Study) -> dict[str, Any]:
+    """The study with every default written out."""
+    data = {key: value for key, value in study.document.data.items() if key != "resolved"}
+    full = {**with_defaults(StudySpec, data), "base": with_defaults(ExperimentSpec, data["base"])}
+    if study.spec.finale is None:
+        full["finale"] = None
+    full["objectives"] = [objective.model_dump() for objective in study.spec.objectives]
+    return copy.deepcopy(full)
+
+
+def _assign(document: Document, assignment: str) -> None:
+    """A path of the study or of its base; one that is in the space is no longer searched."""
+    path, value = parse_assignment(assignment)
+    keys = tuple(str(part) for part in path)
+    mark = Mark(f"--set {assignment}")
+    if keys[0] == "space" and len(keys) > 1:
+        document.put(("space", ".".join(keys[1:])), value, mark)
+        return
+    if keys[0] in StudySpec.model_fields:
+        document.put(path, value, mark)
+        return
+    keys = {**ALIASES, "policy": ExperimentSpec.policy_path}.get(keys[0], (keys[0],)) + keys[1:]
+    if keys[0] not in ExperimentSpec.model_fields:
+        raise DescriptionError(suggestion(ExperimentSpec, keys), mark.file, None, ".".join(keys))
+    document.data["space"].pop(".".join(keys), None)
+    for parameter in document.data["space"].values():
+        parameter.get("when", {}).pop(".".join(keys), None)
+    document.put(("base", *keys), value, mark)
+    for length in range(2, len(keys) + 1):
+        document.marks.setdefault(("base", *keys[: length - 1]), mark)
+
+
+def _points(spec: StudySpec, document: Document) -> list[Point]:
+    points = [Point(0, {}, BASE, _experiment(document, []))]
+    for name, overrides in spec.references.items():
+        mark = document.mark(("references", name))
+        experiment = _experiment(document, ((p, v, mark) for p, v in overrides.items()))
+        points.append(Point(len(points), overrides, name, experiment))
+    return points
+
+
+def _experiment(document: Document, changes: Iterable[tuple[str, Any, Mark]]) -> ExperimentSpec:
+    return experiment_with(document, ExperimentSpec, changes)  # type: ignore[return-value]
+
+
+def _check(study: Study) -> None:
+    """Every parameter by itself makes an experiment; every window is full before it counts."""
+    document, load_ = study.document, study.base.load
+    if load_ is not None and (load_.goodput is not None or load_.of == "own"):
+        raise document.error(
+            "a study offers every trial the same load: expected rate_per_s, or relative with "
+            "of: best", ("base", "load"),
+        )  # fmt: skip
+    if study.base.logs:
+        raise document.error("a study writes no logs", ("base", "logs"))
+    if study.spec.finale and study.base.serving.memory.fidelity != "sampled":
+        raise document.error(
+            "the finale compares on simulated memory: expected sampled",
+            ("base", "serving", "memory", "fidelity"),
+        )
+    _check_paths(study)
+    for point in study.points:
+        _window_is_full(document, point.experiment, ("references", point.control))  # type: ignore[arg-type]
+    for path, overrides in study.space.corners():
+        experiment = study.experiment(overrides)
+        _window_is_full(document, experiment, ("space", path))
+        _resolves(document, experiment, path.split(".")[0])
+    _ = study.first  # each is in the space
+
+
+def _check_paths(study: Study) -> None:
+    """No path is one that would be ignored, or that the table knows nothing of."""
+    document = study.document
+    for name, overrides in study.spec.references.items():
+        for path in overrides:
+            if _under(path, _COMMON):
+                raise document.error(f"{path} is the same for all", ("references", name, path))
+    for path in study.spec.space:
+        if _under(path, _COMMON):
+            raise document.error(f"{path} is the same for all trials", ("space", path))
+        if study.spec.memory == "table" and _under(path, _ON_TABLE):
+            raise document.error(
+                f"{path} changes what memory does: expected memory: sampled", ("space", path)
+            )
+
+
+def _under(path: str, heads: tuple[str, ...]) -> bool:
+    return any(f"{path}.".startswith(f"{head}.") for head in heads)
+
+
+def _resolves(document: Document, experiment: ExperimentSpec, key: str) -> None:
+    """The device, model or workload that a parameter is of can be read."""
+    for source in experiment.sources():
+        if key in (source.key, f"{source.key}_set"):
+            try:
+                source.read()
+            except DescriptionError as error:
+                places = StudySpec.overrides(document.data)
+                raise in_sweep(error, document, source.key, places) from None
+
+
+def _window_is_full(document: Document, experiment: ExperimentSpec, place: tuple[str, str]) -> None:
+    policy = experiment.serving.policy
+    if not isinstance(policy, OdmaOptions):
+        return
+    for name in ("window", "refresh"):
+        if getattr(policy, name) > experiment.warmup_requests:
+            where = ("base",) if place[1] == BASE else place
+            raise document.error(
+                f"{name} of {getattr(policy, name)} lengths is more than "
+                f"{experiment.warmup_requests} warmup_requests: bounds would be counted before "
+                "they have followed the lengths", where,
+            )  # fmt: skip
+
+
+def on_table(experiment: ExperimentSpec, efficiency: dict[str, float]) -> ExperimentSpec:
+    """The experiment on memory whose phases have these shares of the peak."""
+    return with_memory(experiment, fidelity="analytic", **efficiency)

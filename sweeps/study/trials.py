@@ -1,0 +1,271 @@
+"""A study's trials and finale as its run directory has them: who did best, and against whom."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sweeps.analyse.figures import FIGURES, THROUGHPUT
+from sweeps.analyse.statistics import Interval, interval, relative_gap
+from sweeps.report.table import Group, Row
+from sweeps.report.trend import number
+from sweeps.run.reading import RunParts
+from sweeps.run.store import Record, RunDirectory, to_yaml_flow
+from sweeps.study.front import costs, front
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
+
+FINALE, LIMIT = "finale.jsonl", "limit.json"
+BEST, BASE = "best", "base"
+"""Names of the chosen trial and of the base experiment among what the finale compares."""
+RESAMPLES = 100
+_BOOTSTRAP = 0xB007
+"""Seed of the resamples."""
+
+
+@dataclass
+class Trials:
+    """The trials that were told, in order of numbers, and what the finale compared."""
+
+    records: list[Record]
+    objectives: list[dict[str, Any]]
+    ceilings: list[str]
+    space: dict[str, Any]
+    contenders: list[Row] = field(default_factory=list)
+    """The chosen trial first, with the replications that the search never saw; none where there is
+    no finale yet."""
+    chosen: str = ""
+    """Which trial it is."""
+    limit: dict[str, Any] | None = None
+    """What known lengths would leave unused at least, and what the chosen trial and the base do."""
+
+    @property
+    def metric(self) -> str:
+        """The first objective's."""
+        return str(self.objectives[0].get("metric", THROUGHPUT))
+
+    @property
+    def words(self) -> str:
+        """The first objective in words."""
+        return words(self.metric)
+
+    @property
+    def sign(self) -> int:
+        """1 where more of it is better, else -1."""
+        return -1 if self.objectives[0].get("direction") == "minimize" else 1
+
+    def values(self, record: Record) -> list[float] | None:
+        """A trial's values of the objectives, None where it failed."""
+        found = record.get("values")
+        if not isinstance(found, dict):
+            return None
+        values = [found.get(o.get("metric", THROUGHPUT)) for o in self.objectives]
+        return None if None in values else [float(v) for v in values if v is not None]
+
+    def kept(self) -> list[Record]:
+        """Trials that have values and keep the constraints."""
+        return [
+            record
+            for record in self.records
+            if self.values(record) is not None and not broken(record)
+        ]
+
+    def best(self) -> Record | None:
+        """The best trial by the first objective, the first of several."""
+        kept = self.kept()
+        return max(kept, key=lambda r: self.sign * self.first(r)) if kept else None
+
+    def first(self, record: Record) -> float:
+        """A trial's value of the first objective."""
+        values = self.values(record)
+        assert values is not None
+        return values[0]
+
+    def contender(self, name: str) -> Row | None:
+        """One of the finale by its name."""
+        return next((row for row in self.contenders if row.name == name), None)
+
+    def best_first(self) -> str | None:
+        """The best trial that needed no search, by its name in the finale; None without one."""
+        names = {f"trial {r['trial']}": r["first"] for r in self.records if r.get("first")}
+        if self.chosen in names:
+            return f"{names[self.chosen]} ({self.chosen})"
+        rows = [f"{name} ({trial})" for trial, name in names.items()]
+        found = next((name for name in rows if self.contender(name)), None)
+        return found or (BASE if BASE in names.values() else None)
+
+    def gain(self, other: Row) -> Interval | None:
+        """How much more the chosen trial has than another, paired by replication."""
+        best = self.contenders[0]
+        among = [r for r in best.replications if r in other.replications]
+        ours, theirs = best.values(self.metric, among), other.values(self.metric, among)
+        if len(ours) != len(theirs) or not ours or min(*ours, *theirs) <= 0:
+            return None
+        return relative_gap(ours, theirs)
+
+    def closed(self, ceiling: Row) -> Interval | None:
+        """The share of the way from the base to a ceiling that the chosen trial went; None where
+        the ceiling is not above the base in every replication."""
+        base = self.contender(BASE)
+        if base is None:
+            return None
+        best = self.contenders[0]
+        among = [
+            r for r in best.replications if r in base.replications and r in ceiling.replications
+        ]
+        rows = zip(*(row.values(self.metric, among) for row in (best, base, ceiling)), strict=True)
+        ways = [(self.sign * (a - low), self.sign * (high - low)) for a, low, high in rows]
+        if not ways or min(whole for _, whole in ways) <= 0:
+            return None
+        return interval([way / whole for way, whole in ways])
+
+
+def words(metric: str) -> str:
+    """A metric as tables head it."""
+    return next((figure.heading for figure in FIGURES if figure.metric == metric), metric)
+
+
+def broken(record: Record) -> bool:
+    """Whether a trial breaks a constraint."""
+    found = record.get("constraints")
+    return isinstance(found, dict) and any(value > 0 for value in found.values())
+
+
+def unbeaten(trials: Trials) -> list[Record]:
+    """The trials that keep the constraints and that no other such one beats in all objectives."""
+    kept = trials.kept()
+    directions = [objective.get("direction", "maximize") for objective in trials.objectives]
+    return [kept[i] for i in front([costs(trials.values(r) or (), directions) for r in kept])]
+
+
+def importances(trials: Trials) -> dict[str, Interval]:
+    """Setting -> share of importance for the first objective, most important first (PED-ANOVA,
+    Watanabe et al., IJCAI 2023: how far the best tenth of the trials is apart from all of them in
+    this setting); empty where no setting varies.
+
+    The interval is from the 2.5th to the 97.5th percentile of RESAMPLES bootstrap samples of the
+    trials (Efron and Tibshirani 1993, 13.3), with a seed of its own: what another draw of as many
+    trials could have shown, not what another search would.
+    """
+    from optuna.trial import create_trial  # heavy
+
+    kept = [(settings(record), trials.sign * trials.first(record)) for record in trials.kept()]
+    values: dict[str, list[Any]] = {}
+    for found, _ in kept:
+        for name, value in found.items():
+            values.setdefault(name, []).append(value)
+    varied = {name: _distribution(each) for name, each in values.items() if len(set(each)) > 1}
+    if not varied:
+        return {}
+    made = []
+    for found, value in kept:
+        params = {name: found[name] for name in varied if name in found}
+        drawn = {name: varied[name] for name in params}
+        made.append(create_trial(params=params, distributions=drawn, value=-value))
+    shares, rng = _shares(made), np.random.default_rng(_BOOTSTRAP)
+    again = [
+        _shares([made[i] for i in rng.integers(0, len(made), len(made))]) for _ in range(RESAMPLES)
+    ]
+    ends = {
+        name: np.quantile([each.get(name, 0.0) for each in again], (0.025, 0.975))
+        for name in shares
+    }
+    return {
+        name: Interval(share, float(ends[name][0]), float(ends[name][1]), len(made))
+        for name, share in shares.items()
+    }
+
+
+def _shares(made: list[FrozenTrial]) -> dict[str, float]:
+    """Optuna's importances of trials whose values are to be small."""
+    import optuna  # heavy
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction="minimize")
+    study.add_trials(made)
+    with warnings.catch_warnings():  # a sample in which all of the best are equal
+        warnings.simplefilter("ignore")
+        return optuna.importance.get_param_importances(study)
+
+
+def _distribution(values: Sequence[Any]) -> BaseDistribution:
+    """What a setting may have been drawn from."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    if all(isinstance(value, float) for value in values):
+        return FloatDistribution(min(values), max(values))
+    return CategoricalDistribution(list(dict.fromkeys(values)))
+
+
+def settings(record: Record) -> dict[str, Any]:
+    """What a trial sets, as numbers where it can be: quantities in their base unit, members of a
+    list one by one."""
+    found: dict[str, Any] = {}
+    for path, value in record["overrides"].items():
+        members = value if isinstance(value, list) else [value]
+        for i, member in enumerate(members):
+            name = f"{path}[{i}]" if isinstance(value, list) else path
+            known = number(member)
+            found[name] = to_yaml_flow(member) if known is None else known
+    for name, value in record["params"].items():
+        if name.endswith(".by"):  # a balance, or levels that are drawn
+            found.pop(name.removesuffix("levels.by") + "balance", None)
+            found[name] = value
+    return found
+
+
+def read_trials(directory: RunDirectory, run: RunParts) -> Trials:
+    """Trials and finale as far as they can be read; what is wrong is added to the problems."""
+    config = run.config
+    objectives = [o for o in config.get("objectives") or [{}] if isinstance(o, dict)] or [{}]
+    for objective in objectives:
+        objective.setdefault("metric", THROUGHPUT)
+    found = Trials(
+        sorted(run.records, key=lambda record: record["trial"]), objectives,
+        list(config.get("ceilings") or ()), config["space"],
+    )  # fmt: skip
+    _add_finale(found, directory, run.problems)
+    found.limit = directory.read_json(LIMIT)
+    return found
+
+
+def _add_finale(trials: Trials, directory: RunDirectory, problems: list[str]) -> None:
+    rows: dict[str, Row] = {}
+    try:
+        lines = (directory.path / FINALE).read_text(encoding="utf-8").splitlines()
+        for line in map(json.loads, lines):
+            row = rows.setdefault(line["contender"], Row(line["contender"], ""))
+            row.replications[line["replication"]] = line["metrics"]
+    except FileNotFoundError:
+        problems.append(f"{FINALE} is missing: there are no gains on replications that are new")
+        return
+    except (ValueError, TypeError, KeyError):
+        problems.append(f"{FINALE} cannot be read; the finale is left out")
+        return
+    base = rows.get(BASE)
+    judged = set(base.replications) if base else set()
+    whole = [row for row in rows.values() if judged and judged <= set(row.replications)]
+    for row in whole:
+        row.replications = {r: row.replications[r] for r in sorted(judged)}
+        row.raw = {r: {} for r in judged}
+        row.seeds = {r: r for r in judged}
+    whole.sort(key=lambda row: not row.name.startswith("trial "))
+    if not whole or not whole[0].name.startswith("trial "):
+        problems.append(f"{FINALE}: the chosen trial is not among what was compared")
+        return
+    trials.chosen, whole[0].name = whole[0].name, BEST
+    for row in whole:
+        row.overrides = {"contender": row.name}
+    trials.contenders = whole
+
+
+def finale_groups(trials: Trials) -> list[Group]:
+    """The finale as a group of competitors; nothing where there was none."""
+    return [Group("The finale", trials.contenders)] if trials.contenders else []

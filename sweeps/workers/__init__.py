@@ -1,1 +1,0 @@
-"""Where tasks run: a process pool, a Dask cluster; and how progress is shown."""

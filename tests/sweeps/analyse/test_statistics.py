@@ -1,0 +1,74 @@
+"""Are the intervals Student's, and are differences paired?"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sweeps.analyse.statistics import Interval, interval, relative_gap, t_quantile
+
+
+@pytest.mark.parametrize(
+    ("freedom", "expected"),
+    [(1, 12.706205), (2, 4.302653), (3, 3.182446), (4, 2.776445), (9, 2.262157), (30, 2.042272)],
+)
+def test_quantiles_are_those_of_the_printed_table(freedom: int, expected: float) -> None:
+    assert t_quantile(freedom) == pytest.approx(expected, abs=1e-6)
+
+
+def test_many_degrees_of_freedom_approach_the_normal_law() -> None:
+    assert t_quantile(100_000) == pytest.approx(1.959988, abs=1e-5)
+
+
+def test_one_degree_of_freedom_is_the_cauchy_law() -> None:
+    for level in (0.5, 0.9, 0.99):
+        assert t_quantile(1, level) == pytest.approx(math.tan(math.pi * level / 2), rel=1e-9)
+
+
+def test_an_interval_by_hand() -> None:
+    # mean 12, sum of squares 8, variance 4, standard error 2 / sqrt(3)
+    found = interval([10.0, 12.0, 14.0])
+    assert found.mean == 12
+    assert found.half == pytest.approx(4.302653 * 2 / math.sqrt(3), rel=1e-6)
+    assert (found.low + found.high) / 2 == pytest.approx(12)
+
+
+def test_one_value_has_no_interval() -> None:
+    assert interval([5.0]) == Interval(5.0, -math.inf, math.inf, 1)
+    assert interval([5.0]).sign == 0
+    with pytest.raises(ValueError, match="no values"):
+        interval([])
+
+
+def test_pairing_removes_what_replications_share() -> None:
+    ours, theirs = [110.0, 220.0, 440.0], [100.0, 200.0, 400.0]
+    gap = relative_gap(ours, theirs)
+    assert gap.mean == pytest.approx(0.1)
+    assert gap.half == pytest.approx(0, abs=1e-12)
+    assert gap.sign == 1
+    assert relative_gap(theirs, ours).sign == -1
+
+
+def test_a_relative_gap_by_hand() -> None:
+    # ratios 1.1, 1.2, 1.5; their logarithms 0.0953102, 0.1823216, 0.4054651:
+    # mean 0.2276990; deviations -0.1323888, -0.0453774, 0.1777661; their squares 0.0175268,
+    # 0.0020591, 0.0316008, together 0.0511867; standard error sqrt(0.0511867 / 2 / 3) = 0.0923641;
+    # times 4.302653: 0.3974107; so from exp(-0.1697117) to exp(0.6251097), less 1
+    found = relative_gap([110.0, 240.0, 450.0], [100.0, 200.0, 300.0])
+    assert found.mean == pytest.approx((1.1 * 1.2 * 1.5) ** (1 / 3) - 1, rel=1e-9)
+    assert found.low == pytest.approx(-0.15609, abs=1e-5)
+    assert found.high == pytest.approx(0.86845, abs=1e-5)
+    assert found.sign == 0
+
+
+def test_a_gap_and_its_reverse_agree() -> None:
+    ours, theirs = [110.0, 240.0, 450.0], [100.0, 200.0, 300.0]
+    gap, back = relative_gap(ours, theirs), relative_gap(theirs, ours)
+    assert (1 + gap.mean) * (1 + back.mean) == pytest.approx(1)
+    assert (1 + gap.low) * (1 + back.high) == pytest.approx(1)
+
+
+def test_one_noisy_replication_does_not_carry_a_gap_below_nothing() -> None:
+    gap = relative_gap([20.0, 1.0], [1.0, 1.0])
+    assert -1 <= gap.low < 0 < gap.high

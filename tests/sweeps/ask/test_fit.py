@@ -1,0 +1,125 @@
+"""Do the closed forms of `fit` give what a serving run of the same requests finds?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.specs.device import load_device
+from hwmodel.specs.transformer import load_model
+from policies.allocators.registry import POLICIES
+from policies.memory.fidelity import FidelitySpec
+from policies.memory.probe_cache import PLACE
+from policies.requests.requests import Requests
+from policies.serving.serving import serve
+from sweeps.ask.fit import Fit, Misfit, Question, fit
+from sweeps.report.fit_sheet import listing, matrix, record, sheet
+from tests.policies.small import MODEL
+from tests.policies.small import device as small_device
+
+SHORT = Question(prompt=2500, output=40, limit=60)
+
+
+def found(device: str, model: str, asked: Question = SHORT) -> Fit:
+    answer = fit(load_device(device), load_model(model), asked)
+    assert isinstance(answer, Fit), answer
+    return answer
+
+
+def served(answer: Fit, count: int, policy: str = "paged") -> dict[str, Any]:
+    """Metrics of `count` requests of the question at once, memory as efficient as the answer's."""
+    asked = answer.question
+    memory = FidelitySpec(efficiency=answer.efficiency.weights)
+    own = {"memory": memory, "policy": POLICIES[policy].Options(name=policy)}
+    spec = asked.spec(answer.model).model_copy(update=own)
+    each = np.ones(count, np.int64)
+    requests = Requests(np.zeros(count), asked.prompt * each, asked.output * each)
+    return serve(answer.device, answer.model, spec, requests, seed=1).metrics
+
+
+PAIRS = [
+    ("rtx-4090", "llama-3.1-8b", SHORT),
+    (
+        "mlu370-x4",
+        "qwen2.5-7b",
+        Question(prompt=2500, output=40, limit=60, weights="int8", kv="int8", cards=2),
+    ),
+    ("spyre", "qwen3-30b-a3b", SHORT),
+]
+
+
+@pytest.mark.parametrize(("device", "model", "asked"), PAIRS)
+def test_one_request_alone_takes_as_long_as_in_a_run(
+    device: str, model: str, asked: Question
+) -> None:
+    answer = found(device, model, asked)
+    run = served(answer, 1)
+    assert answer.layout.slots == run["kv_capacity_tokens"]
+    assert answer.alone.seconds == pytest.approx(run["tpot_s"]["mean"], rel=1e-6)
+    assert answer.prefill.seconds == pytest.approx(run["ttft_s"]["mean"], rel=1e-6)
+
+
+def test_memory_holds_as_many_as_run_at_once() -> None:
+    answer = found("rtx-4090", "llama-3.1-8b")
+    for policy, (_, count) in answer.policies().items():
+        run = served(answer, 3 * count, policy)
+        most = max(filter(None, run["over_time"]["running"]))
+        # what grows on demand holds more as long as not all are at their full length
+        slack = 1 if policy in ("paged", "ideal", "vattention") else 0
+        assert count <= most + 0.5 and most <= count + slack, (policy, count, most)
+
+
+def test_the_parts_of_memory_are_the_card() -> None:
+    answer = found("mlu370-x4", "qwen2.5-7b")
+    assert sum(answer.memory().values()) == answer.device.capacity_bytes
+    assert answer.memory()["kept free"] >= 0.1 * answer.device.capacity_bytes
+    assert answer.source == "bound" and answer.efficiency.weights == pytest.approx(0.9)
+
+
+def test_a_figure_names_the_assumed_numbers_it_rests_on() -> None:
+    assumed = found("mlu370-x4", "qwen2.5-7b").assumed()
+    assert assumed == {
+        "decode": {"derate": "0.9"},
+        "prefill": {"compute.prefill_efficiency": "0.5"},
+    }
+    assert found("rtx-4090", "llama-3.1-8b").assumed() == {}
+
+
+def test_a_misfit_says_with_what_it_fits() -> None:
+    card, small = load_device("mlu370-x4"), load_device("rtx-4090")
+    answers = {
+        model: fit(card, load_model(model), Question()) for model in ("llama-2-13b", "llama-2-70b")
+    }
+    assert [each.change for each in answers.values() if isinstance(each, Misfit)] == [
+        {"weights": "int8"}, {"cards": 8},
+    ]  # fmt: skip
+    lost = fit(small, load_model("llama-2-70b"), Question())
+    assert isinstance(lost, Misfit) and lost.change is None
+    assert "no link" in sheet(lost).blocks[0].text  # type: ignore[union-attr]
+
+
+def test_what_was_simulated_is_kept(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from policies.memory import probe_cache
+
+    monkeypatch.setenv(PLACE, str(tmp_path))
+    probe_cache._folder.cache_clear()
+    card, asked = small_device(1 << 16), Question(prompt=300, output=40, limit=60)
+    first, simulated, again = (fit(card, MODEL, asked, how) for how in (False, True, False))
+    assert isinstance(first, Fit) and isinstance(simulated, Fit) and isinstance(again, Fit)
+    assert [each.source for each in (first, simulated, again)] == ["bound", *["simulated"] * 2]
+    assert simulated.efficiency == again.efficiency
+    assert simulated.efficiency.attention < first.efficiency.attention
+
+
+def test_tables_have_a_row_for_each() -> None:
+    devices = [load_device(name) for name in ("mlu370-x4", "rtx-4090")]
+    models = [load_model(name) for name in ("llama-2-7b", "llama-2-70b", "qwen3-8b")]
+    answers = [fit(device, model, Question()) for device in devices for model in models]
+    grid = matrix(answers).blocks[0]
+    assert [row[0] for row in grid.rows] == ["llama-2-7b", "qwen3-8b", "llama-2-70b"]  # type: ignore[union-attr]
+    assert [row[2] for row in grid.rows][2] == "8x"  # type: ignore[union-attr]
+    rows = listing(answers[:3], "models").blocks[0].rows  # type: ignore[union-attr]
+    assert rows[0][0] == "llama-2-7b" and rows[2][-1] == "fits with --cards 8"
+    assert record(answers[1])["fits_with"] == {"cards": 8}

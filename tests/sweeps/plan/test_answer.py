@@ -1,0 +1,176 @@
+"""Is a planted map found: who wins each cell, where it ties, and what an objection turns?"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hwmodel.description.description import DescriptionError
+from sweeps.analyse.statistics import Interval
+from sweeps.cli.picture import picture
+from sweeps.plan.answer import HALVINGS
+from sweeps.plan.experiment import Task
+from sweeps.plan.sweep import load_sweep
+from sweeps.report.answer_kind import answer_map, regions, tie
+from sweeps.report.chart import file_name
+from sweeps.report.conclusion import sentences
+from sweeps.report.contents import contents
+from sweeps.report.facts import AnswerMap
+from sweeps.report.page import page
+from sweeps.report.table import Table, read_table
+from sweeps.run import sweep_run as run_module
+from sweeps.run.progress import Progress
+from sweeps.run.store import RunDirectory
+from sweeps.run.sweep_run import run_sweep
+
+QUIET = Progress(terminal=False)
+SETS = [
+    "serving.weights=[bf16, int8]", "replications=3",
+    "lengths={short: {workload: alpaca}, long: {workload: r1-reasoning}}",
+]  # fmt: skip
+TIES = {("bf16", "alpaca"): 0.2, ("bf16", "r1-reasoning"): 0.05, ("int8", "alpaca"): 0.6,
+        ("int8", "r1-reasoning"): 3.0}  # fmt: skip
+"""Where paged ties with odma, by weights and workload; static serves half of odma."""
+NOISE = (0.98, 1.0, 1.02)
+
+
+def planted(task: Task) -> dict[str, Any]:
+    """paged / odma is (ratio / tie) ** 0.5; with exact lengths odma serves ten times as much."""
+    spec = task.experiment
+    tied = TIES[spec.serving.weights, spec.workload]
+    policy = spec.serving.policy
+    rate = {"static": 50.0, "odma": 100.0, "oracle": 120.0}.get(policy.name, 0.0)
+    if policy.name == "paged":
+        rate = 100.0 * (1 / policy.indirection / tied) ** 0.5 * NOISE[task.replication - 1]
+    if policy.name == "odma" and spec.serving.predictor.sigma == 0:
+        rate = 1000.0
+    return {"output_tokens_per_s": rate, "finished": 100, "limit_share": {"kv_memory": 0.9}}
+
+
+def run(path: Path, monkeypatch: pytest.MonkeyPatch, resume: bool = False) -> Table:
+    monkeypatch.setattr(run_module, "measure", planted)
+    run_sweep(load_sweep("answer", SETS), path, resume, 1, QUIET)
+    return read_table(RunDirectory(path))
+
+
+def test_winners_leads_ties_and_objections_are_those_planted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = run(tmp_path / "a", monkeypatch)
+    assert table.done == table.total and not table.problems
+    found = answer_map(table)
+    cells = {cell.name: cell for cell in found.cells}
+    assert list(cells) == ["bf16, short", "int8, short", "bf16, long", "int8, long"]
+    assert [cell.winner for cell in found.cells] == ["paged", "paged", "paged", "odma"]
+    for name, tied in (("bf16, short", 0.2), ("int8, short", 0.6)):
+        one = cells[name].tied
+        assert one is not None and one.mean == pytest.approx(tied, rel=0.01)
+        assert one.low < tied < one.high < 1.3 * one.low
+        assert len(cells[name].found) == 2 + HALVINGS
+    assert [cells[name].side for name in cells] == [0, 0, 1, -1]
+    assert len(cells["bf16, long"].found) == 2
+    assert math.exp(cells["bf16, short"].lead.mean) == pytest.approx(5**0.5, rel=1e-3)
+    assert cells["int8, long"].order == ["odma", "paged", "static"]
+    assert cells["bf16, short"].upheld == ["odma with exact lengths"]
+    assert cells["int8, long"].upheld == []  # odma's already
+    assert math.exp(cells["int8, long"].references["oracle"].mean) == pytest.approx(1.2)
+    _shown(table, found)
+
+
+def _shown(table: Table, found: AnswerMap) -> None:
+    first, second, *_ = sentences(table)
+    assert "of 4 combinations" in first and "paged serves the most in 3" in first
+    assert "between 0.20 (bf16, short) and 0.60 (int8, short)" in second
+    drawn = regions(found)
+    assert {one.owner for each in drawn.cases.values() for one in each} == {0, 2}
+    file = picture(table, file_name(drawn.title)).save(table.path / "map.svg")
+    for text in (page([contents(table)]), file.read_text()):
+        assert "paged leads by under 5 %" in text and "odma leads by" in text
+        assert "static leads by" not in text
+
+
+READINGS = (
+    "readings={exact: {of: {odma: {serving.predictor.sigma: 0.0}}, why: assumed},"
+    " slow: {set: {seed: 2}, of: {paged: {serving.policy.indirection: 2.0}}, why: assumed}}"
+)
+
+
+def test_a_map_is_made_again_under_each_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "measure", planted)
+    sets = [*SETS, READINGS, "objections={}", "lengths={long: {workload: r1-reasoning}}"]
+    assert len(load_sweep("answer", sets).points) == 2 * 4  # not without `reread`
+    run_sweep(load_sweep("answer", [*sets, "reread=true"]), tmp_path / "a", False, 1, QUIET)
+    table = read_table(RunDirectory(tmp_path / "a"))
+    found = answer_map(table)
+    assert table.done == table.total == 3 * (2 * (4 + 1 + 3) + 2 * 2)
+    # paged leads bf16 by 4.5 and trails int8; exact lengths make odma's rate tenfold
+    assert found.won("exact") == {"static": 0, "odma": 2, "paged": 0, "": 0}
+    assert found.won("slow") == {"static": 0, "odma": 1, "paged": 1, "": 0}
+    assert [cell.upheld for cell in found.cells] == [["exact"], []]
+    said = sentences(table)
+    assert (
+        "Reading 'slow': cells won: odma 1 and paged 1; 0 of 2 combinations change hands." in said
+    )
+    assert "Under other readings" in page([contents(table)])
+
+
+def test_contiguous_policies_are_simulated_once_and_a_run_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run(tmp_path / "a", monkeypatch)
+    assert whole.done == 3 * (4 * (4 + 4) + 2 * (2 + HALVINGS) + 2 * 2)
+    file = tmp_path / "a" / "results.jsonl"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join(lines[: len(lines) * 2 // 3]) + "\n")
+    again = run(tmp_path / "a", monkeypatch, resume=True)
+    assert answer_map(again) == answer_map(whole)
+
+
+@given(st.floats(0.11, 0.95), st.floats(0.05, 3), st.floats(0.001, 0.05))
+def test_a_tie_is_where_the_law_crosses(at: float, slope: float, half: float) -> None:
+    ratios = (0.1, 0.178, 0.316, 0.562, 1.0)
+    found = {
+        r: Interval(mean, mean - half, mean + half, 5)
+        for r in ratios
+        for mean in [slope * math.log(r / at)]
+    }
+    one = tie(found)
+    assert one is not None and one.mean == pytest.approx(at)
+    assert one.low == pytest.approx(max(at * math.exp(-half / slope), 0.1))
+    assert one.high == pytest.approx(min(at * math.exp(half / slope), 1.0))
+    assert tie({r: each.mapped(lambda log: log + 9 * slope) for r, each in found.items()}) is None
+
+
+def test_any_device_takes_it() -> None:
+    points = load_sweep("answer", ["device=a100-80gb"]).points
+    assert {point.experiment.device for point in points} == {"a100-80gb"}
+    assert len(points) == 3 * 7 * (4 + 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("kv_ratio.of=pagd", "kv_ratio.of: no competitor 'pagd'; did you mean 'paged'?"),
+        ("kv_ratio.against=[odma, paged]", "paged is what they are held against"),
+        ("kv_ratio.range=[1.0, 0.1]", "expected [least, most]"),
+        ("objections.x={of: nothing, set: {serving.policy.block: 32}, why: z}", "no competitor"),
+        ("objections.x={of: odma, set: {serving.policy.blok: 32}, why: z}", "blok"),
+        ("readings.x={of: {odma: {serving.policy.blok: 32}}, why: z}", "blok"),
+        ("readings.x={of: {odm: {seed: 2}}, why: z}", "no competitor 'odm'"),
+        ("readings.x={why: z}", "readings.x: expected at least one path"),
+        ("lengths.x={workload: r1-reasonin}", "r1-reasonin"),
+        ("controls={a: {fidelity: analytic}}", "kv_ratio: does not go with controls"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line(given: str, words: str) -> None:
+    with pytest.raises(DescriptionError) as caught:
+        sweep = load_sweep("answer", [given, "reread=true"])
+        sweep.points[0].experiment.rehearsals([p.experiment for p in sweep.points])
+    assert words in str(caught.value) and "\n" not in str(caught.value)

@@ -1,0 +1,364 @@
+"""Is a planted crossing found, with its interval, and told; and is "never" an answer?"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.analyse.statistics import Interval
+from sweeps.cli.reporting import report
+from sweeps.plan.break_even import HALVINGS, BreakEvenSpec, Parameter, ahead
+from sweeps.plan.experiment import Task
+from sweeps.plan.sweep import load_sweep
+from sweeps.report.break_even_kind import searches
+from sweeps.report.conclusion import sentences
+from sweeps.report.contents import contents
+from sweeps.report.facts import BreakEven
+from sweeps.report.section import Grid
+from sweeps.report.table import Table, read_table
+from sweeps.run import sweep_run as run_module
+from sweeps.run.progress import Progress
+from sweeps.run.store import RunDirectory
+from sweeps.run.sweep_run import Interrupted, run_sweep
+from tests.sweeps.cli.test_mistakes import SWEEP, mistakes, write
+
+QUIET = Progress(terminal=False)
+COST = "{path: device_set.dma.descriptor_cost, range: [10, 10240], unit: ns, log: true, why: x}"
+HASH = "{path: device_set.channel_hash, choice: {none: none}, why: x}"
+SETS = [f"break_even={{cost: {COST}, hash: {HASH}}}", "policy=[paged, static]", "replications=3",
+        "load={rate_per_s: 1}"]  # fmt: skip
+
+NOISE = (0.98, 1.0, 1.03)
+"""Factor of the ratio in each replication."""
+
+
+def number(text: Any) -> float:
+    return float(str(text).removesuffix("ns"))
+
+
+def planted(task: Task, at: float = 700.0, noise: tuple[float, ...] = NOISE) -> dict[str, Any]:
+    """paged / static is (at / cost) ** 0.2 over the descriptor cost, 2 at 0.2 of the cost without a
+    channel hash."""
+    spec = task.experiment
+    dma = spec.device_set.get("dma", {})
+    ratio = (at / number(dma.get("descriptor_cost", "100ns"))) ** 0.2
+    if spec.device_set.get("channel_hash") == "none":
+        ratio = 2.0
+    ours = spec.serving.policy.name == "paged"
+    rate = 100.0 * (ratio * noise[task.replication - 1] if ours else 1.0)
+    return {"output_tokens_per_s": rate, "finished": 120, "preemptions": 100,
+            "limit_share": {"kv_memory": 1.0}}  # fmt: skip
+
+
+def run(path: Path, monkeypatch: pytest.MonkeyPatch, *more: str, **changes: Any) -> Table:
+    """A run whose results are planted."""
+    monkeypatch.setattr(run_module, "measure", lambda task: planted(task, **changes))
+    run_sweep(load_sweep("smoke", [*SETS, *more]), path, False, 1, QUIET)
+    return read_table(RunDirectory(path))
+
+
+def of(table: Table, name: str) -> BreakEven:
+    (search,) = searches(table)
+    return next(each for each in search.found if each.name == name)
+
+
+def curve(parameter: Parameter, answer: Any) -> dict[Any, Interval]:
+    """Everything that a parameter asks for, answered by `answer` of the number."""
+    found: dict[Any, Interval] = {}
+    for _ in range(100):
+        asked = parameter.asked(found)
+        if not asked:
+            return found
+        assert not set(asked) & set(found)
+        found |= {value: answer(number(value)) for value in asked}
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize("at", [10.5, 77.0, 700.0, 9999.0])
+@pytest.mark.parametrize("rises", [False, True])
+def test_bisection_finds_a_planted_crossing(at: float, rises: bool) -> None:
+    parameter = Parameter(path="x", why="y", range=[10, 10240], unit="ns", log=True)
+    sign = 1 if rises else -1
+
+    def answer(cost: float) -> Interval:
+        mean = sign * math.log(cost / at)
+        return Interval(mean, mean - 0.5, mean + 0.5, 5)
+
+    found = curve(parameter, answer)
+    low, high, more = parameter.bracket(found, ahead)
+    assert more is None and high - low == 2**-HALVINGS
+    assert parameter.number(low) <= at <= parameter.number(high)
+    assert len(found) <= 2 + 3 * HALVINGS
+
+
+def test_whole_numbers_end_where_nothing_lies_between() -> None:
+    parameter = Parameter(path="x", why="y", range=[1, 8])
+    found = curve(parameter, lambda n: Interval(n - 5.5, n - 5.5, n - 5.5, 3))
+    assert set(found) <= set(range(1, 9)) and {5, 6} <= set(found)
+
+
+def test_a_planted_crossing_is_found_with_its_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = run(tmp_path / "run", monkeypatch)
+    found = of(table, "cost")
+    assert found.outcome == "crosses" and found.crossing is not None and found.crossing.falls
+    logs = [math.log(factor) for factor in NOISE]
+    mean = sum(logs) / 3
+    half = 4.302653 * math.sqrt(sum((x - mean) ** 2 for x in logs) / 2 / 3)
+    truth = [700 * math.exp(5 * (mean + shift)) for shift in (-half, 0, half)]
+    step = 1024 ** (2**-HALVINGS)
+    assert number(found.crossing.at) == pytest.approx(truth[1], rel=0.02)
+    assert truth[0] / step <= number(found.crossing.low) <= truth[0] * 1.01
+    assert truth[2] * 0.99 <= number(found.crossing.high) <= truth[2] * step
+    assert of(table, "hash").outcome == "no crossing"
+    said = sentences(table)
+    assert said[0] == (
+        "paged / static is 1.48 (95 % CI 1.39 to 1.58) as described. 1 of 2 assumed parameters "
+        "crosses break-even within its plausible range: cost."
+    )
+    at = f"{found.crossing.at} (95 % CI {found.crossing.low} to {found.crossing.high})"
+    assert said[1].startswith(f"cost: paged leads below {at}, static above; paged / static is ")
+    # what does not cross is in the table
+    assert len(said) == 3 and said[2].startswith("as described: ")
+
+
+def test_no_crossing_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = run(tmp_path / "run", monkeypatch, at=1e6)
+    found = of(table, "cost")
+    assert (found.outcome, found.crossing, len(found.found)) == ("no crossing", None, 2)
+    assert math.exp(found.ends["as described"].mean) == pytest.approx(6.33, abs=0.01)
+    assert len(RunDirectory(tmp_path / "run").records()) == 4 * 2 * 3
+
+
+def test_an_open_end_is_undecided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = run(tmp_path / "run", monkeypatch, at=10400.0)
+    found = of(table, "cost")  # 1.006 at its most, within the noise
+    assert found.outcome == "undecided" and found.undecided == ["at 10240ns"]
+    assert found.edge is not None and found.edge.ahead and not found.edge.above
+    logs = [math.log(factor) for factor in NOISE]
+    mean = sum(logs) / 3
+    half = 4.302653 * math.sqrt(sum((x - mean) ** 2 for x in logs) / 2 / 3)
+    truth = 10400 * math.exp(5 * (mean - half))
+    assert truth / 1024 ** (2**-HALVINGS) <= number(found.edge.at) <= truth * 1.01
+    wide = run(tmp_path / "wide", monkeypatch, noise=(0.1, 1.0, 10.0))
+    crossing = of(wide, "cost").crossing
+    assert crossing is not None and (crossing.low, crossing.high) == (None, None)
+
+
+def test_another_ratio_may_be_sought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = run(tmp_path / "run", monkeypatch, "break_even.cost.even=0.8")
+    crossing = of(table, "cost").crossing
+    assert crossing is not None
+    assert number(crossing.at) == pytest.approx(700 * 0.8**-5 * 1.0094**5, rel=0.1)
+
+
+def test_both_ends_on_one_side_and_the_described_value_on_the_other_is_a_turn() -> None:
+    parameter = Parameter(path="x", why="y", range=[1, 2])
+    found = {1: Interval(0.2, 0.1, 0.3, 3), 2: Interval(0.2, 0.1, 0.3, 3)}
+    bases = {"no crossing": (0.05, 0.2), "crosses": (-0.2, -0.05), "undecided": (-0.2, 0.3)}
+    for outcome, (low, high) in bases.items():
+        base = Interval((low + high) / 2, low, high, 3)
+        assert BreakEven("x", parameter, found, base).outcome == outcome
+
+
+def test_each_place_has_its_own_search_and_only_the_one_that_has_it_is_changed() -> None:
+    sets = [*SETS, "axes.device_set.dma.window=[8KiB, 16KiB]"]
+    sets[0] = (
+        "break_even={block: {path: serving.policy.block, range: [8, 32], of: paged, why: x, "
+        "given: {device_set.interleave: 1KiB}}}"
+    )
+    points = load_sweep("smoke", sets).points
+    assert [p.overrides["parameter"] for p in points] == ["as described"] * 4 + ["block"] * 8
+    for point in points[4:]:
+        ours = point.overrides["serving.policy"] == "paged"
+        policy = point.experiment.serving.policy.model_dump()  # type: ignore[attr-defined]
+        assert policy.get("block") == (point.overrides["value"] if ours else None)
+        window = {"window": point.overrides["device_set.dma.window"]}
+        interleave = {"interleave": "1KiB"} if ours else {}
+        assert point.experiment.device_set == {"dma": window, **interleave}
+
+
+def stripped(path: Path) -> list[dict[str, Any]]:
+    """Results without wall times."""
+    walls = ("wall_s", "walls")
+    records = RunDirectory(path).records()
+    return [{k: v for k, v in record.items() if k not in walls} for record in records]
+
+
+@pytest.mark.parametrize("stop", [3, 11, 29, 40])
+def test_an_interrupted_search_goes_on_as_if_it_had_not_been(
+    stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path / "whole", monkeypatch)
+    whole = stripped(tmp_path / "whole")
+    count = 0
+
+    def stops(task: Task) -> dict[str, Any]:
+        nonlocal count
+        count += 1
+        if count == stop:
+            raise KeyboardInterrupt
+        return planted(task)
+
+    monkeypatch.setattr(run_module, "measure", stops)
+    monkeypatch.setattr(run_module, "rehearse", lambda *given: None)
+    with pytest.raises(Interrupted):
+        run_sweep(load_sweep("smoke", SETS), tmp_path / "run", False, 1, QUIET)
+    kept = len(stripped(tmp_path / "run"))
+    assert 0 < kept < len(whole)
+    monkeypatch.setattr(run_module, "measure", planted)
+    done = run_sweep(load_sweep("smoke", SETS), tmp_path / "run", True, 1, QUIET)
+    assert done.reused == kept and stripped(tmp_path / "run") == whole
+    for name in ("summary.csv", "config.yaml", "calibration.json"):
+        texts = [(tmp_path / each / name).read_text() for each in ("run", "whole")]
+        assert texts[0] == texts[1], name
+
+
+def test_workers_do_not_change_a_search_and_every_rate_is_kept(tmp_path: Path) -> None:
+    load = "load={relative: 1.5, of: best}"
+    sets = [*SETS, "replications=2", "requests=30", load, "serving.memory={efficiency: 0.8}"]
+    one, two = tmp_path / "one", tmp_path / "two"
+    for path, jobs in ((one, 1), (two, 2)):
+        run_sweep(load_sweep("smoke", sets), path, False, jobs, QUIET)
+    assert stripped(one) == stripped(two)
+    table = read_table(RunDirectory(one))
+    assert table.done == table.total == len(stripped(one))
+    again = load_sweep(str(one / "config.yaml"))
+    run_sweep(again, tmp_path / "again", False, 1, QUIET)
+    assert stripped(tmp_path / "again") == stripped(one)
+
+
+def test_a_failure_ends_the_search_until_it_is_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path / "whole", monkeypatch)
+
+    def fails(task: Task) -> dict[str, Any]:
+        if task.experiment.device_set.get("channel_hash") == "none" and task.replication == 2:
+            raise ZeroDivisionError("by hand")
+        return planted(task)
+
+    monkeypatch.setattr(run_module, "measure", fails)
+    monkeypatch.setattr(run_module, "rehearse", lambda *given: None)
+    sweep = load_sweep("smoke", SETS)
+    done = run_sweep(sweep, tmp_path / "run", False, 1, QUIET)
+    assert len(done.failures) == 2 and len(done.records) == 4 * 2 * 3 - 2
+    table = read_table(RunDirectory(tmp_path / "run"))
+    assert of(table, "hash").outcome == "unfinished"
+    assert table.done < table.total
+    monkeypatch.setattr(run_module, "measure", planted)
+    run_sweep(load_sweep("smoke", SETS), tmp_path / "run", True, 1, QUIET)
+    assert stripped(tmp_path / "run") == stripped(tmp_path / "whole")
+
+
+def test_results_of_another_search_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path / "run", monkeypatch)
+    file = tmp_path / "run/results.jsonl"
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    for record in records:
+        if record["point"] == 8:
+            record["overrides"]["value"] = "1ns"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    with pytest.raises(Exception, match="cannot resume: point 8 is cost, 1ns, paged there and"):
+        run_sweep(load_sweep("smoke", SETS), tmp_path / "run", True, 1, QUIET)
+
+
+def test_the_report_has_break_evens_charts_and_every_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = run(tmp_path / "run", monkeypatch)
+    section = contents(table)
+    grid = next(block for block in section.walk() if isinstance(block, Grid))
+    cost, hashed = grid.rows
+    assert cost[:4] == ["cost", "100ns", "10ns", "10240ns"] and "paged / static at most" in (
+        grid.columns
+    )
+    assert hashed[:4] == ["hash", "rotate", "none", "–"] and hashed[6] == "no crossing"
+    titles = [block.title for block in section.walk() if hasattr(block, "title")]
+    assert "paged / static against cost" in titles and "as described" in titles
+    report([tmp_path / "run"])
+    assert "10240ns" in capsys.readouterr().out
+    text = (tmp_path / "run/report.md").read_text()
+    assert f"| {list(of(table, 'cost').found)[1]} |" in text
+
+
+@pytest.mark.parametrize(
+    ("parameter", "message"),
+    [
+        ("{path: seed, why: x}", "expected one of range and choice"),
+        ("{path: seed, why: x, range: [2, 1]}", "range: expected [least, most]; got [2, 1]"),
+        ("{path: seed, why: x, range: [0, 1], log: true}", "log needs a range above zero"),
+        ("{path: seed, range: [0, 1]}", "key 'why' is missing"),
+        ("{path: seed, why: x, choice: {a: 1}, unit: ns}", "log and unit belong to range"),
+        ("{path: serving.policy, why: x, choice: {a: s3}}", "serving.policy is an axis already"),
+        ("{path: seed, why: x, range: [1, 2], of: pagd}", "no competitor 'pagd'; did you mean 'p"),
+        ("{path: dma.window, why: x, range: [1, 2]}", "did you mean device_set.dma.window?"),
+        ("{path: device_set.dma.windw, why: x, range: [1, 2]}", "did you mean 'window'?"),
+        ("{path: serving.policy.blok, why: x, range: [1, 2], of: paged}", "did you mean 'block'?"),
+        ("{path: seed, why: x, range: [1, 2], even: 0}", "greater than 0"),
+        ("{path: seed, why: x, range: [1, 2], given: {sed: 1}}", "sed"),
+    ],
+)
+def test_mistakes_are_placed(parameter: str, message: str, tmp_path: Path) -> None:
+    text = f"break_even: {{number: {parameter}}}\naxes:"
+    write(tmp_path / "mine.yaml", SWEEP, "axes:", text)
+    said = mistakes(tmp_path, "check", "mine.yaml")[0]
+    assert message in said and said.startswith("mine.yaml:16: "), said
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        (["policy=[paged, static, odma]"], "between two competitors; got 3"),
+        (["controls={a: {seed: 2}}"], "does not go with c"),
+        (["changes={a: {seed: 2}}"], "does not go with c"),
+    ],
+)
+def test_what_does_not_go_with_a_search_is_refused(sets: list[str], message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        load_sweep("smoke", [*SETS, *sets])
+
+
+def test_the_shipped_searches_have_reasons() -> None:
+    for name in ("break-even-mlu370-x4", "break-even-kv-mlu370-x4"):
+        sweep = load_sweep(name)
+        assert isinstance(sweep.spec, BreakEvenSpec)
+        assert all(parameter.why for parameter in sweep.spec.break_even.values())
+        assert sweep.points[0].experiment.replications >= 5
+
+
+MAPS = "break_even={maps: {path: device_set, choice: plausible, why: x}}"
+
+
+def test_the_plausible_variants_of_the_device_are_choices() -> None:
+    """Each is laid over what axes and base set; a100-80gb has its own."""
+    more = ["break_even.maps.choice=plausible", "axes.device_set.dma.window=[8KiB]"]
+    sweep = load_sweep("smoke", [MAPS, *SETS[1:], *more, "device_set={capacity: 20GiB}"])
+    choices = sweep.config["break_even"]["maps"]["choice"]
+    assert choices["8-bank mode"] == {"memory": "lpddr5-6400-x16-8b"}
+    mode, *_ = [p for p in sweep.points if p.overrides.get("value") == "8-bank mode"]
+    assert mode.experiment.device_set == {
+        "capacity": "20GiB", "dma": {"window": "8KiB"}, "memory": "lpddr5-6400-x16-8b",
+    }  # fmt: skip
+    other = load_sweep("smoke", [MAPS, *SETS[1:], "device=a100-80gb"])
+    assert "queues of 128" in other.config["break_even"]["maps"]["choice"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("break_even.maps.path=device_set.memory", "plausible goes with path: device_set"),
+        ("break_even.maps.choice={x: 1}", "a value of device_set is a mapping of overrides"),
+        ("device=ddr5-4800-x32", "ddr5-4800-x32 lists no plausible variants"),
+    ],
+)
+def test_mistakes_with_plausible_choices(setting: str, said: str, tmp_path: Path) -> None:
+    given = [part for text in [MAPS, *SETS[1:], setting] for part in ("--set", text)]
+    assert said in mistakes(tmp_path, "run", "smoke", *given)[0]

@@ -1,0 +1,245 @@
+"""Do what-ifs become points of the sweep, and are planted effects found, ranked and told?"""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from sweeps.cli.reporting import show
+from sweeps.plan.sweep import load_sweep
+from sweeps.report.chart import Tornado
+from sweeps.report.conclusion import sentences
+from sweeps.report.contents import contents
+from sweeps.report.table import read_table
+from sweeps.report.what_if_kind import what_if_rows, what_ifs
+from sweeps.run.progress import Progress
+from sweeps.run.store import RunDirectory
+from sweeps.run.sweep_run import run_sweep
+from tests.sweeps.cli.test_mistakes import SWEEP, mistakes, write
+from tests.sweeps.made import PROVENANCE, metrics
+
+QUIET = Progress(terminal=False)
+CHANGES = (
+    "changes={wide: {device_set.dma.window: 32KiB}, quick: {device_set.dma.descriptor_cost: 10ns}}"
+)
+TOGETHER = "together={both: [wide, quick]}"
+
+CONFIG: dict[str, Any] = {
+    "kind": "sweep", "name": "made", "summary": "made by hand", "compare": "serving.policy",
+    "base": {"device": "card", "replications": 3, "warmup_requests": 20},
+    "axes": {"serving.policy": ["paged", "odma"]},
+    "changes": {"small": {"a": 1}, "large": {"b": 1}, "turning": {"c": 1}, "idle": {"d": 1}},
+    "together": {"all": ["small", "large"]},
+}  # fmt: skip
+FACTORS = {
+    "as described": (1.0, 1.0),
+    "small": (1.2, 1.2),
+    "large": (0.5, 0.5),
+    "turning": (0.8, 1.2),
+    "idle": (1.0, 1.0),
+    "all": (0.72, 0.55),
+}
+"""Change -> what it makes of the rates of paged and odma, 110 and 100."""
+
+
+def planted(path: Path, config: dict[str, Any] = CONFIG) -> Path:
+    """A run whose effects are FACTORS, alike in all replications but for `idle`."""
+    run = RunDirectory(path)
+    hardware = {name: {"card": {"peak_gbps": 307.2, "capacity_bytes": 24 << 30}}
+                for name in FACTORS}  # fmt: skip
+    hardware["large"] = {"card": {"peak_gbps": 1228.8, "capacity_bytes": 12 << 30}}
+    run.create(config, {**PROVENANCE, "hardware": hardware}, {})
+    for index, (change, factors) in enumerate(FACTORS.items()):
+        for policy, rate, factor in zip(("paged", "odma"), (110.0, 100.0), factors, strict=True):
+            for replication in (1, 2, 3):
+                noise = 1 + (replication - 2) / 50 if change == "idle" else 1.0
+                run.append({
+                    "point": 2 * index + (policy == "odma"), "control": "",
+                    "overrides": {"change": change, "serving.policy": policy},
+                    "replication": replication, "rate_per_s": 1.0, "seed": [1, replication],
+                    "metrics": metrics(rate * factor * (1 + replication / 100) * noise),
+                })  # fmt: skip
+    run.release()
+    return path
+
+
+def test_changes_are_points_beside_the_base() -> None:
+    sweep = load_sweep("smoke", [CHANGES, TOGETHER])
+    found = [(p.overrides["change"], p.experiment.device_set) for p in sweep.points[::2]]
+    window, cost = {"dma": {"window": "32KiB"}}, {"dma": {"descriptor_cost": "10ns"}}
+    assert found == [
+        ("as described", {}), ("wide", window), ("quick", cost),
+        ("both", {"dma": {**window["dma"], **cost["dma"]}}),
+    ]  # fmt: skip
+    assert [p.overrides["serving.policy"] for p in sweep.points[:2]] == ["static", "paged"]
+    assert [p.index for p in sweep.points] == list(range(8))
+
+
+def test_without_changes_nothing_is_different() -> None:
+    assert load_sweep("smoke").points[0].overrides == {"serving.policy": "static"}
+
+
+def test_a_change_may_be_an_option_of_the_policy_that_an_axis_names() -> None:
+    changes = "changes={large blocks: {serving.policy.block: 32}}"
+    found = load_sweep("smoke", [changes, "policy=[paged]"]).points[1].experiment
+    assert found.serving.policy.block == 32  # type: ignore[attr-defined]
+
+
+def test_planted_effects_are_found_and_ranked(tmp_path: Path) -> None:
+    (found,) = what_ifs(read_table(RunDirectory(planted(tmp_path / "run"))))
+    assert found.changes == ["large", "all", "turning", "small", "idle"]
+    (rates, others), (answer,) = found.rates, found.answers
+    assert (rates.subject, answer.subject) == ("paged", "paged / odma")
+    assert math.exp(answer.levels["as described"].mean) == pytest.approx(1.1)
+    for name, (paged, odma) in list(FACTORS.items())[1:]:
+        assert rates.effects[name].mean == pytest.approx(math.log(paged), abs=2e-4)
+        assert others.effects[name].mean == pytest.approx(math.log(odma), abs=2e-4)
+        assert answer.effects[name].mean == pytest.approx(math.log(paged / odma), abs=1e-9)
+        if name != "idle":
+            assert rates.effects[name].half == pytest.approx(0, abs=1e-9)
+    # ln(0.98), ln(1), ln(1.02): Student's t of two degrees of freedom is 4.3027
+    noise = [math.log(1 + i / 50) for i in (-1, 0, 1)]
+    mean = sum(noise) / 3
+    spread = math.sqrt(sum((x - mean) ** 2 for x in noise) / 2)
+    idle = rates.effects["idle"]
+    assert idle.half == pytest.approx(4.302653 * spread / math.sqrt(3), rel=1e-5)
+    assert idle.sign == 0 and answer.effects["idle"].half == pytest.approx(0, abs=1e-9)
+    # each alone would make 1.2 x 0.5 of paged
+    (several,) = found.together
+    assert several.excess is not None and several.excess.mean == pytest.approx(math.log(0.72 / 0.6))
+
+
+def test_sentences_say_what_changes_the_rates_and_the_ranking(tmp_path: Path) -> None:
+    said = sentences(read_table(RunDirectory(planted(tmp_path / "run"))))
+    assert said[-1].startswith("as described: paged serves")
+    assert said[0] == (
+        "paged / odma is 1.1 (95 % CI 1.1 to 1.1) as described. Effects on it: turning -33 % (95 %"
+        " CI -33 to -33). 3 of 4 changes have no significant effect; turning reverses the ranking."
+    )
+    assert said[1] == (
+        "paged: large -50 % (95 % CI -50 to -50), turning -20 % (-20 to -20), small +20 % (20 to"
+        " 20). 1 of 4 changes has no significant effect."
+    )
+    assert said[3] == (
+        "all (small, large): paged -28 % (95 % CI -28 to -28), odma -45 % (-45 to -45); the ratio"
+        " of paged is larger than the product of its parts' ratios (+20 %, 20 to 20)."
+    )
+    config = copy.deepcopy(CONFIG)
+    del config["changes"]["turning"]
+    less = sentences(read_table(RunDirectory(planted(tmp_path / "less", config))))
+    assert less[0].endswith(
+        "as described. 3 of 3 changes have no significant effect; none reverses the ranking."
+    )
+
+
+def test_conditions_move_the_ranking_and_no_rate(tmp_path: Path) -> None:
+    config = copy.deepcopy(CONFIG)
+    config["conditions"] = {"turning": config["changes"].pop("turning")}
+    table = read_table(RunDirectory(planted(tmp_path / "run", config)))
+    (found,) = what_ifs(table)
+    assert found.changes[-1] == "turning" and "turning" not in found.rates[0].effects
+    said = sentences(table)
+    assert "turning" in said[0] and said[0].endswith("turning reverses the ranking.")
+    assert "turning" not in said[1] and table.total == 36
+
+
+def test_a_change_may_be_that_of_one_competitor() -> None:
+    given = ["policy=[paged, static]", "changes={slow: {serving.policy.indirection: 2.0}}"]
+    found = load_sweep("smoke", [*given, "of={slow: paged}"]).points[2:]
+    assert found[0].experiment.serving.policy.indirection == 2  # type: ignore[attr-defined]
+    assert found[1].experiment == load_sweep("smoke", given[:1]).points[1].experiment
+
+
+def test_tables_and_charts_have_the_effects(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = read_table(RunDirectory(planted(tmp_path / "run")))
+    heads, rows = what_if_rows(table, what_ifs(table)[0])
+    assert heads[:5] == ["change", "peak GB/s", "capacity GiB", "paged tok/s", "paged, effect"]
+    assert rows[0][:5] == ["as described", "307.2", "24", "112.2", "–"]
+    assert rows[1][:5] == ["large", "1,228.8", "12", "56.1", "-50 % (-50 to -50)"]
+    charts = [block for block in contents(table).walk() if isinstance(block, Tornado)]
+    assert [chart.bars[0].name for chart in charts] == ["large", "large", "turning"]
+    assert [bar.name for bar in charts[0].bars if bar.dim] == ["idle"]
+    assert charts[0].rows()[0][1] == pytest.approx(-50)
+    show(table)
+    assert "large" in capsys.readouterr().out
+    assert table.total == 36
+
+
+def test_a_half_written_run_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
+    run = planted(tmp_path / "run")
+    lines = (run / "results.jsonl").read_text().splitlines(keepends=True)
+    (run / "results.jsonl").write_text("".join(lines[:8]))  # the base, and `small` of paged
+    (run / "provenance.json").unlink()
+    table = read_table(RunDirectory(run))
+    (found,) = what_ifs(table)
+    assert [list(rate.effects) for rate in found.rates] == [["small"], []]
+    assert what_if_rows(table, found)[1][1][:3] == ["small", "–", "–"]
+    assert "unfinished: 8 of 36 results" in table.state
+    (run / "results.jsonl").write_text("".join(lines[6:]))  # no base: no effects
+    assert what_ifs(read_table(RunDirectory(run))) == []
+
+
+def test_a_run_resumed_is_the_run(tmp_path: Path) -> None:
+    even = "serving.memory={efficiency: 0.8}"
+    sets = [CHANGES, TOGETHER, "requests=30", "replications=2", even]
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    run_sweep(load_sweep("smoke", sets), whole, False, 1, QUIET)
+    run_sweep(load_sweep("smoke", sets), stopped, False, 2, QUIET)
+    lines = (stopped / "results.jsonl").read_text().splitlines(keepends=True)
+    (stopped / "results.jsonl").write_text("".join(lines[3:9]))
+    done = run_sweep(load_sweep("smoke", sets), stopped, True, 2, QUIET)
+    assert done.reused == 6 and len(done.records) == 16
+    assert (stopped / "summary.csv").read_text() == (whole / "summary.csv").read_text()
+    again = load_sweep(str(whole / "config.yaml"))
+    assert [p.experiment for p in again.points] == [p.experiment for p in load_sweep(
+        "smoke", sets).points]  # fmt: skip
+    known = RunDirectory(whole).read_json("provenance.json")["hardware"]
+    assert known["both"]["mlu370-x4"]["peak_gbps"] == pytest.approx(307.2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ("changes: {a: {}}", "changes: 'a': expected at least one path"),
+        ("changes: {as described: {seed: 1}}", "take another name"),
+        ("changes: {a: {serving.policy: paged}}", "serving.policy is an axis already"),
+        (
+            "changes: {a: {seed: 2}}\ntogether: {b: [a, c]}",
+            "together: 'b': no change 'c'; known: a",
+        ),
+        ("changes: {a: {seed: 2}}\ntogether: {b: [a]}", "expected two changes or more"),
+        ("changes: {a: {seed: 2}}\ntogether: {a: [a, a]}", "together: 'a': the name is taken"),
+        ("changes: {a: {seed: 2}, c: {seed: 3}}\ntogether: {b: [a, c]}", "seed is changed twice"),
+        ("changes: {a: {seed: 2}}\nof: {b: paged}", "of: 'b': no 'b'; known: a"),
+        ("changes: {a: {seed: 2}}\nof: {a: pagd}", "no 'pagd'; did you mean 'paged'?"),
+        ("changes: {a: {seed: 2}}\nconditions: {a: {seed: 2}}", "a change has this name"),
+        ("changes: {a: {seed: 2}}\nconditions: {b: {}}", "conditions: 'b': expected at least"),
+        ("changes: {a: {dma.window: 1KiB}}", "did you mean device_set.dma.window?"),
+        ("changes: {a: {device_set.dma.windw: 1KiB}}", "unknown key; did you mean 'window'?"),
+        ("changes: {a: {device_set.dma.window: 1}}", "expected a size with its unit"),
+        ("changes: {a: {device: mlu370}}", "did you mean 'mlu370-x4'?"),
+    ],
+)
+def test_mistakes_are_placed(changes: str, message: str, tmp_path: Path) -> None:
+    line = write(tmp_path / "mine.yaml", SWEEP, "axes:", f"{changes}\naxes:") - 1
+    (said,) = mistakes(tmp_path, "check", "mine.yaml")
+    assert message in said
+    begin = line - changes.count("\n")
+    if "device: mlu370}" not in changes:  # said without a place of its own, as for any device
+        assert said.startswith(tuple(f"mine.yaml:{n}: " for n in range(begin, line + 1))), said
+
+
+def test_a_change_that_no_policy_can_serve_is_told_before_anything_is_measured(
+    tmp_path: Path,
+) -> None:
+    sweep = load_sweep("smoke", ["changes={tiny: {device_set.capacity: 1GiB}}"])
+    with pytest.raises(DescriptionError):
+        run_sweep(sweep, tmp_path / "run", False, 1, QUIET)
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,64 @@
+"""Does the atlas say what its cells say, and is what it measures what it states?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hwmodel.specs.device import load_device
+from sweeps.cli.picture import pictures
+from sweeps.plan.sweep import load_sweep
+from sweeps.report.atlas import COSTLY, Atlas, cells, heat
+from sweeps.report.table import read_table
+from sweeps.run.progress import Progress
+from sweeps.run.store import RunDirectory
+from sweeps.run.sweep_run import run_sweep
+
+SMALL = [
+    "axes.device_set=[{memory: lpddr5-6400-x16, channels: 24, capacity: 4GiB},"
+    " {memory: hbm2-2.0, channels: 10, capacity: 4GiB}]",
+    "axes.device_set.interleave=[512B]", "axes.device_set.controller=[{}, {read_queue: 128}]",
+    "axes.device_set.dma=[{engines: 32, descriptor_cost: 100ns}]",
+    "axes.extent=[64B, 4KiB, 16KiB]", "measured=500ns", "replications=1",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("atlas") / "run"
+    assert not run_sweep(load_sweep("atlas", SMALL), out, False, 1, Progress(False)).failures
+    return out
+
+
+def test_the_map_is_its_cells(directory: Path, tmp_path: Path) -> None:
+    table = read_table(RunDirectory(directory))
+    found = cells(table)
+    chart = heat(found)
+    assert len(found) == 12 and len(chart.rows()) == 6
+    assert list(chart.cells) == ["lpddr5-6400-x16", "hbm2-2.0"]
+    # as described is the first queue, and lies within what all of them reach
+    described = [c.efficiency for c in found if c.row == "hbm2-2.0" and c.described]
+    assert [spot.value for spot in chart.cells["hbm2-2.0"]] == described
+    assert all(s.low <= s.value <= s.high for spots in chart.cells.values() for s in spots)
+    # a descriptor for each 64 B costs much, against 16 KiB
+    lost = {(c.row, c.extent): c.lost for c in found if c.described}
+    assert lost["hbm2-2.0", 64] > COSTLY and lost["hbm2-2.0", 16384] == 0
+    assert all(1 <= place <= 2 for places in chart.lines.values() for place in places)
+    assert "hbm2-2.0: layout costs at most 5%" in Atlas().sentences(table)[1]
+    picture = pictures(table)["kv-read-of-peak-by-size-of-the-extents"]
+    assert "4 KiB" in picture.save(tmp_path / "atlas.svg").read_text()
+    assert (directory / "summary.csv").read_text().count("\n") == 13
+
+
+def test_cells_that_were_held_out_of_the_fit_are_named(directory: Path) -> None:
+    found = cells(read_table(RunDirectory(directory)))
+    parts = {(cell.row, cell.part) for cell in found}
+    assert parts == {("lpddr5-6400-x16", "fitted"), ("hbm2-2.0", "held out: other memories")}
+
+
+def test_the_memories_of_the_atlas_have_one_peak() -> None:
+    sweep = load_sweep("atlas")
+    for value in sweep.spec.axes["device_set"]:
+        settings = [f"{key}={each}" for key, each in value.items()]
+        assert load_device("mlu370-x4", settings).peak_gbps == pytest.approx(307.2, rel=0.05)

@@ -1,0 +1,106 @@
+"""Cases of a sweep: a device with what it holds, crossed with the axes, compared side by side."""
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from sweeps.plan.sweep import load_sweep
+from sweeps.report import labels
+from sweeps.report.cases import outcomes, section
+from sweeps.report.chart import Axis, Lines, Series
+from sweeps.report.conclusion import sentences
+from sweeps.report.drawing import figure
+from sweeps.report.table import read_table
+from sweeps.run.progress import Progress
+from sweeps.run.store import RunDirectory
+from sweeps.run.sweep_run import run_sweep
+
+TINY: dict[str, Any] = {
+    "kind": "sweep", "name": "tiny", "summary": "two cards",
+    "base": {
+        "workload": "constant", "requests": 30, "replications": 2,
+        "arrivals": {"process": "all_at_once"},
+        "serving": {"memory": {"fidelity": "analytic", "efficiency": 0.8}},
+    },
+    "axes": {"serving.policy": ["static", "paged"]},
+    "compare": "serving.policy",
+    "cases": {
+        "small": {"device": "wormhole-n300", "model": "llama-2-7b", "serving.weights": "w4a16"},
+        "large": {"device": "b200", "model": "llama-2-7b"},
+    },
+    "controls": {"slow": {"serving.memory.efficiency": 0.1}},
+    "references": {"oracle": {"serving.policy": "oracle"}},
+}  # fmt: skip
+
+
+def test_a_case_sets_its_device_and_model_together_in_every_control_and_reference() -> None:
+    points = load_sweep(TINY).points
+    assert len(points) == 2 * 2 * 2 + 2
+    assert {(p.overrides["case"], p.experiment.device) for p in points} == {
+        ("small", "wormhole-n300"), ("large", "b200"),
+    }  # fmt: skip
+    assert [p.experiment.serving.weights for p in points if p.overrides["case"] == "small"] == [
+        "w4a16"
+    ] * 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cases": {"a": {"serving.policy": "odma"}}}, "cases.a: serving.policy is an axis"),
+        ({"cases": {"a": {"devise": "b200"}}}, "did you mean 'device'"),
+        ({"changes": {"x": {"seed": 2}}, "controls": {}, "references": {}}, "without a design"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_case_is_said(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DescriptionError, match=message):
+        load_sweep({**TINY, **changes})
+
+
+def test_cases_are_counted_marked_and_drawn(tmp_path: Path) -> None:
+    run_sweep(load_sweep(TINY), tmp_path / "run", False, 1, Progress(terminal=False))
+    table = read_table(RunDirectory(tmp_path / "run"))
+    assert table.done == table.total == 20
+    assert [each.verdict.title for each in outcomes(table)] == ["small", "large"]
+    first, *rest = sentences(table)
+    assert first.startswith("Of 2 cases: ") and len(rest) == 2
+    picture = section(table).blocks[0]
+    assert isinstance(picture, Lines)
+    assert sorted(name for one in picture.series for name in one.names) == ["b200", "wormhole-n300"]
+
+
+def test_cases_beside_another_axis_are_drawn_by_their_devices(tmp_path: Path) -> None:
+    axes = {**TINY["axes"], "serving.gpu_memory_utilization": [0.8, 0.9]}
+    sweep = {**TINY, "axes": axes, "controls": {}, "references": {}}
+    run_sweep(load_sweep(sweep), tmp_path / "run", False, 1, Progress(terminal=False))
+    picture = section(read_table(RunDirectory(tmp_path / "run"))).blocks[0]
+    assert isinstance(picture, Lines)
+    drawn = [name for one in picture.series for name in one.names]
+    assert sorted(drawn) == ["b200", "b200", "wormhole-n300", "wormhole-n300"]
+
+
+def test_points_that_lie_together_share_a_label() -> None:
+    points = Series("s", [128.0, 128.0, 24.0], [273.0, 256.0, 300.0], names=["a", "b", "c"])
+    chart = Lines("t", Axis("x", "log"), Axis("y", "log"), [points], form="points")
+    assert [name for *_, name in chart.labels()] == ["c", "b, a"]
+    assert '<span class="label"' in figure(chart, "f") and chart.columns()[-1] == "name"
+
+
+def test_names_touch_neither_one_another_nor_a_point() -> None:
+    """As many near one another as the library has; one at the right edge stands to the left."""
+    x, y = [0.20, 0.215, 0.99, 0.45, 0.48], [0.5, 0.5, 0.5, 0.65, 0.63]
+    texts = ["l4", "mlu370-x4", "m3-ultra", "a100-80gb, h100-pcie", "rtx-pro-6000"]
+    names = list(zip(x, y, texts, strict=True))
+    dots = list(zip(x, y, strict=True))
+    chosen = labels.sides(names, dots)
+    assert chosen[1:3] == ["label", "label left"]
+    found = [
+        labels.boxes(labels.WIDE * a, labels.HIGH * b, len(text))[side]
+        for (a, b, text), side in zip(names, chosen, strict=True)
+    ]
+    points = [labels.Box(labels.WIDE * a, labels.HIGH * b, 0.5, 0.5) for a, b in dots]
+    assert not any(one.shared(other) for one, other in combinations(found, 2))
+    assert not any(box.shared(point) for box in found for point in points)

@@ -1,0 +1,112 @@
+"""Are causes that are known found, do they add up, and are explanations kept and shown?"""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from sweeps.analyse.figures import BACKLOG, THROUGHPUT
+from sweeps.plan.counterfactual import chain, key
+from sweeps.plan.experiment import ExperimentSpec
+from sweeps.plan.sweep import load_sweep
+from sweeps.report.explanation import Known, Pair, chart, explain, read, record, sentence
+from sweeps.run.store import plain
+from tests.sweeps.cli.test_command_line import bankwise, refusal
+
+SETTINGS = (
+    "policy=[static, oracle]", "serving.engine.max_tokens=2000", "serving.kv_tokens=8000",
+    "requests=40", "warmup_requests=10", "load=null", "serving.memory.efficiency=0.8",
+    "workload_set.arrivals.process=all_at_once",
+)  # fmt: skip
+
+
+def sides() -> dict[str, ExperimentSpec]:
+    found = load_sweep("quickstart", ["axes.device=[mlu370-x4]"]).points
+    named = {p.overrides["serving.policy"]: p.experiment for p in found if not p.control}
+    return named  # type: ignore[return-value]
+
+
+def planted(pair: Pair) -> Known:
+    """Any rates: a state's is drawn from its place in the order of first use."""
+    numbers = count(1)
+    known: Known = {}
+    for state, rate in pair.states():
+        name = key(state.experiment, rate)
+        if name not in known:
+            level = 100 * math.exp(math.sin(next(numbers)))
+            known[name] = {r: {THROUGHPUT: level * (1 + r / 50), BACKLOG: 0.5} for r in (1, 2, 3)}
+    return known
+
+
+@pytest.mark.parametrize("policy", ["static", "paged", "odma"])
+def test_every_policy_ends_at_one_ceiling_in_both_orders(policy: str) -> None:
+    found = sides()
+    ceiling = key(chain(found["paged"])[-1].experiment, 1.0)
+    for reverse in (False, True):
+        states = chain(found[policy], reverse)
+        assert key(states[-1].experiment, 1.0) == ceiling
+        assert states[0].experiment == found[policy]
+        assert states[1].removed == ("layout",)
+
+
+def test_causes_add_up_to_the_gap_in_both_orders() -> None:
+    found = sides()
+    pair = Pair("card", ("paged", "odma"), (found["paged"], found["odma"]), 1.0, True)
+    why = explain(pair, planted(pair))
+    for order in ("forward", "reverse"):
+        whole = math.fsum(getattr(part, order).mean for part in why.parts)
+        assert whole == pytest.approx(why.total.mean)
+    assert why.unexplained.mean == 0
+    assert [part.cause for part in why.parts] == [
+        "layout", "copies", "prediction", "reservation", "holes", "line", "held", "recompute",
+    ]  # fmt: skip
+    for part in why.parts:
+        both = part.forward.mean - part.reverse.mean
+        assert part.interaction.mean == pytest.approx(both)
+    assert [bar.name for bar in chart(why).bars][-1] == "paged over odma"
+
+
+def test_explanations_are_read_as_they_were_written(tmp_path: Path) -> None:
+    found = sides()
+    pair = Pair("card", ("paged", "static"), (found["paged"], found["static"]), None, False)
+    why = explain(pair, planted(pair))
+    assert read(tmp_path) == []
+    (tmp_path / "explain").mkdir()
+    file = tmp_path / "explain/explanation.json"
+    file.write_text(json.dumps(plain(record([why], {}))))
+    assert read(tmp_path) == [why]
+    file.write_text("{")
+    assert read(tmp_path) == []
+
+
+def test_a_gap_of_reservations_alone_is_found(tmp_path: Path) -> None:
+    settings = [word for each in SETTINGS for word in ("--set", each)]
+    assert bankwise("run", "smoke", "--jobs", "1", *settings, cwd=tmp_path).returncode == 0
+    done = bankwise("explain", "smoke", "oracle,static", "--jobs", "1", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done
+    (why,) = json.loads(done.stdout)["explanations"]
+    assert (why["winner"], why["loser"]) == ("oracle", "static")
+    forward = {part["cause"]: part["forward"]["mean"] for part in why["parts"]}
+    assert forward["reservation"] == pytest.approx(why["total"]["mean"])
+    assert why["total"]["mean"] > 0.2
+    assert why["unexplained"]["mean"] == 0
+    run = tmp_path / "runs/smoke-1"
+    results = run / "explain/results.jsonl"
+    before = results.read_bytes()
+    again = bankwise("explain", "smoke", "--jobs", "1", cwd=tmp_path)
+    assert again.returncode == 0
+    assert results.read_bytes() == before
+    assert sentence(read(run)[0]) in again.stdout
+    for file in ("report.md", "report.html"):
+        assert "Why: smoke, oracle over static" in (run / file).read_text()
+    assert "no 'orakle' in this run; did you mean 'oracle'?" in refusal(
+        "explain", "smoke", "orakle", cwd=tmp_path
+    )
+    provenance = run / "provenance.json"
+    provenance.write_text(json.dumps({**json.loads(provenance.read_text()), "version": "0.0.1"}))
+    assert "made by version 0.0.1" in refusal("explain", "smoke", cwd=tmp_path)
+    assert "nowhere: no such directory" in refusal("explain", "nowhere", cwd=tmp_path)

@@ -1,0 +1,169 @@
+"""Does the ODMA paper's table follow its protocol, and do its sentences follow the results?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies.serving import calibration
+from sweeps.analyse.statistics import Interval
+from sweeps.plan.experiment import Task, seed_of
+from sweeps.plan.sweep import load_sweep
+from sweeps.report import odma_paper
+from sweeps.report.conclusion import sentences
+from sweeps.report.odma_facts import MapCell
+from sweeps.report.odma_paper import EVALUATION_SEED, OdmaPaperSpec, measure, solve
+from sweeps.report.odma_words import EDGE, INSIDE, OUTSIDE
+from sweeps.report.paper_verdict import Case, placement
+from sweeps.report.table import Row, read_table
+from sweeps.run.store import RunDirectory
+from tests.sweeps.cli.test_command_line import bankwise
+
+SMALL = ["requests=60", "warmup_requests=20", "replications=2"]
+ASSUMPTIONS = "axes.assumption=[{name: centre}, {name: arena, odma: {space: arena}}, "
+LOADS = ASSUMPTIONS + "{name: load 0.6, load: 0.6}]"
+
+
+def experiment(*overrides: str, name: str = "centre") -> OdmaPaperSpec:
+    points = load_sweep("odma-paper", [*SMALL, *overrides]).points
+    found = next(p.experiment for p in points if p.experiment.assumption.name == name)  # type: ignore[attr-defined]
+    assert isinstance(found, OdmaPaperSpec)
+    return found
+
+
+def test_evaluation_never_touches_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    plain = calibration.draw
+
+    def spied(prompts: Any, shape: Any, count: int, seed: tuple[int, ...]) -> calibration.Draw:
+        seen.append(seed[1])
+        return plain(prompts, shape, count, seed)
+
+    monkeypatch.setattr(calibration, "draw", spied)
+    spec = experiment()
+    solve(spec)
+    assert seen == list(range(10))
+    seen.clear()
+    monkeypatch.setattr(odma_paper, "solve", lambda spec: pytest.fail("solved again"))
+    assert [seed_of(spec, r) for r in (1, 10)] == [(1, EVALUATION_SEED), (1, EVALUATION_SEED + 9)]
+    assert max(odma_paper.CALIBRATION_SEEDS) < EVALUATION_SEED
+
+
+def test_another_evaluation_seed_changes_no_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (measure(Task(experiment(), r, None)) for r in (1, 2))
+    for key in ("scale", "spread", "calibrated", "capacity_per_s"):
+        assert first[key] == second[key]
+    assert first["utilization"] != second["utilization"]
+    monkeypatch.setattr(odma_paper, "EVALUATION_SEED", 500)
+    third = measure(Task(experiment(), 1, None))
+    assert third["scale"] == first["scale"] and third["spread"] == first["spread"]
+    assert third["utilization"] != first["utilization"]
+
+
+def test_what_is_served_has_the_static_utilization_that_was_solved_for() -> None:
+    found = measure(Task(experiment("requests=600", "warmup_requests=0"), 1, None))
+    assert found["calibrated"]["static_utilization"] == pytest.approx(0.5505, abs=0.002)
+    assert found["calibrated"]["reached"] == 1
+    # other requests of the same law
+    assert found["utilization"]["static"] == pytest.approx(0.5505, abs=0.05)
+    assert found["s3_accuracy"] == pytest.approx(0.986, abs=0.015)
+
+
+def test_four_cards_take_four_times_the_requests() -> None:
+    cards = "axes.assumption=[{name: centre, cards: 4}]"
+    one, four = (measure(Task(experiment(*more), 1, None)) for more in ([], [cards]))
+    assert four["capacity_per_s"] == pytest.approx(4 * one["capacity_per_s"], rel=0.2)
+    assert four["throughput"]["static"] == pytest.approx(4 * one["throughput"]["static"], rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("axes.assumption=[{name: a, shape: r2}]", "no such shape; did you mean 'r1'?"),
+        ("axes.assumption=[{name: a, odma: {spac: arena}}]", "did you mean 'space'?"),
+        ("rivals={paged: {name: paged}}", "static is the paper's baseline"),
+        ("policy=paged", "expected odma"),
+        ("rivals={static: {name: static}, odma: {name: odma}}", "needs a name of its own"),
+        ("axes.assumption=[{name: a}, {name: a, limit: 1024}]", "a name is there twice"),
+    ],
+)
+def test_mistakes_are_told(tmp_path: Path, override: str, message: str) -> None:
+    done = bankwise("run", "odma-paper", "--out", "x", "--set", override, cwd=tmp_path)
+    assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("paper")
+    sets = [text for each in (*SMALL, LOADS) for text in ("--set", each)]
+    done = bankwise("run", "odma-paper", "--out", "run", "--jobs", "1", *sets, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "reach static utilisation 55.05 % and S3 accuracy 98.60 %" in done.stdout
+    return folder / "run"
+
+
+def test_results_name_their_seeds(run: Path) -> None:
+    records = [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()]
+    assert {tuple(record["seed"]) for record in records} == {(1, 100), (1, 101)}
+
+
+def changed(run: Path, folder: Path, metric: str, value: float) -> list[str]:
+    """The sentences of the run with one metric of its centre changed."""
+    folder.mkdir()
+    for name in ("config.yaml", "provenance.json"):
+        (folder / name).write_text((run / name).read_text())
+    lines = []
+    for line in (run / "results.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        if record["overrides"]["assumption"]["name"] == "centre":
+            record["metrics"][metric] = value
+        lines.append(json.dumps(record))
+    (folder / "results.jsonl").write_text("\n".join(lines) + "\n")
+    return sentences(read_table(RunDirectory(folder)))
+
+
+def test_sentences_follow_the_results(run: Path, tmp_path: Path) -> None:
+    far = changed(run, tmp_path / "far", "throughput_gain", 0.9)
+    text = next(line for line in far if line.startswith("alpaca: throughput"))
+    assert "centre 90.0 %, band" in text and "the paper is inside the band" in text
+    load = next(line for line in far if line.startswith("alpaca: odma over static by load"))
+    assert "+90.0 % at 1.5; the paper's +23 % or more from 1.5 to 1.5" in load
+    assert any("by the paper's +23 % under centre" in line for line in far)
+    low = changed(run, tmp_path / "low", "migrations", 0.03)
+    assert any(
+        "at most 3.00 % of requests outgrow their reservation ('centre'), not below" in line
+        for line in low
+    )
+    exact = changed(run, tmp_path / "exact", "accuracy", 0.9955)
+    assert any("centre 99.6 %, band" in line for line in exact), exact[2:5]
+
+
+def test_the_map_names_the_shapes_and_limits_where_the_figures_are_met() -> None:
+    def exactly(value: float) -> Interval:
+        return Interval(value, value, value, 5)
+
+    paper = {"utilization.odma": 0.72, "throughput_gain": 0.23}
+    cells = [
+        MapCell(0.2, 1024, {"utilization.odma": exactly(0.75), "throughput_gain": exactly(0.228)}),
+        MapCell(0.4, 2048, {"utilization.odma": exactly(0.721), "throughput_gain": exactly(0.1)}),
+    ]
+    assert [cell.meets(paper) for cell in cells] == [["throughput_gain"], ["utilization.odma"]]
+
+
+def test_the_paper_lies_inside_at_the_edge_or_outside() -> None:
+    def case(name: str, values: list[float]) -> Case:
+        row = Row(name, "", {r: {"accuracy": value} for r, value in enumerate(values, 1)})
+        return Case({"name": name}, row)
+
+    def place(paper: float, grid: list[Case]) -> str:
+        return placement(paper, "accuracy", "accuracy", grid).place
+
+    grid = [case("low", [0.70, 0.72]), case("high", [0.79, 0.81])]  # means 0.71 and 0.80
+    assert place(0.75, grid) == INSIDE
+    # 0.80 with t(1) = 12.7 on a deviation of 0.01 over sqrt 2 has an interval of 0.127
+    assert place(0.85, grid) == EDGE
+    assert place(0.95, grid) == OUTSIDE
+    assert place(0.85, [case("one", [0.8])]) == OUTSIDE

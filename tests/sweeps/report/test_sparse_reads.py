@@ -1,0 +1,54 @@
+"""Attention by name in sweeps: short forms, the schema, mistakes of a user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from hwmodel.description.description import DescriptionError
+from policies.allocators.attention_options import Pages, TopK
+from sweeps.cli.schema import schema
+from sweeps.plan.experiment import Task
+from sweeps.plan.sweep import load_sweep
+from sweeps.report.kv_read import read_kv
+from tests.sweeps.cli.test_command_line import refusal
+
+
+def test_a_name_stands_for_its_options() -> None:
+    served = load_sweep("smoke", ["serving.attention=top_k"]).points[0].experiment
+    assert served.serving.attention == TopK()
+    read = load_sweep("kv-frames", ["batch.attention={name: pages, page: 32}"]).points[0].experiment
+    assert read.batch.attention == Pages(page=32)
+
+
+def test_the_schema_knows_every_kind() -> None:
+    validator = Draft202012Validator(schema("sweep"))
+    for chosen, valid in (
+        ("top_k", True),
+        ({"name": "budget", "frees": "slots"}, True),
+        ({"name": "budget", "frees": "all"}, False),
+        ("best", False),
+    ):
+        data = load_sweep("smoke").document.data
+        base = {**data["base"], "serving": {**data["base"]["serving"], "attention": chosen}}
+        assert validator.is_valid({**data, "base": base}) is valid
+
+
+@pytest.mark.parametrize(
+    ("assignment", "why"),
+    [
+        ("serving.attention=topk", "unknown attention; did you mean 'top_k'"),
+        ("serving.attention={name: top_k, token: 5}", "unknown key; did you mean 'tokens'"),
+        ("serving.attention={name: budget, frees: none}", "should be 'blocks' or 'slots'"),
+    ],
+)
+def test_mistakes_are_answered_in_one_line(tmp_path: Path, assignment: str, why: str) -> None:
+    assert why in refusal("check", "smoke", "--set", assignment, cwd=tmp_path)
+
+
+def test_windows_are_for_serving() -> None:
+    sweep = load_sweep("kv-frames", ["batch.attention=window_and_sinks"])
+    with pytest.raises(DescriptionError, match="window_and_sinks keeps a window of the tokens"):
+        read_kv(Task(sweep.points[0].experiment, 1, None))

@@ -1,0 +1,269 @@
+"""Does the verdict follow the results, whatever they are?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sweeps.analyse.figures import LIMITS, PREEMPTIONS_EACH, PREFILL, THROUGHPUT
+from sweeps.report.facts import Cause, Verdict
+from sweeps.report.gap import BINDS, FEWER, PREEMPTS, RECOMPUTES
+from sweeps.report.table import Group, Row
+from sweeps.report.verdict import judge
+
+NOISE = (0.99, 1.0, 1.01)
+BOUND = {"kv_memory": 0.9, "offered_load": 0.1}
+FULL = {"batch": 10.0, "utilization": 0.9, "phase_share.prefill": 0.1, "phase_share.weights": 0.8}
+HALF = {**FULL, "batch": 5.0, "utilization": 0.45}
+"""Reserves twice what it uses."""
+REDOES = {**FULL, PREEMPTIONS_EACH: 4.6, "phase_share.prefill": 0.79, "utilization": 1.0}
+
+
+def row(
+    name: str, rate: float, control: str = "", limits: dict[str, float] = BOUND,
+    noise: tuple[float, ...] = NOISE, wobble: float = 0.0, figures: dict[str, float] = FULL,
+) -> Row:  # fmt: skip
+    """`noise` is common to all rows of a replication; `wobble` is this row's own."""
+    own = (1 + wobble, 1 - wobble, 1.0)
+    others: dict[str, Any] = {f"{LIMITS}.{key}": value for key, value in limits.items()} | figures
+    replications = {
+        i: {THROUGHPUT: rate * shared * mine, **others}
+        for i, (shared, mine) in enumerate(zip(noise, own, strict=False), 1)
+    }
+    return Row(name, control, replications)
+
+
+def group(*rows: Row) -> Group:
+    return Group("card", list(rows))
+
+
+def pair(
+    main: float, analytic: float, wobble: float = 0.001, figures: dict[str, float] = HALF
+) -> Verdict:
+    """odma ahead of static by `main`, and by `analytic` in the control; `figures` are static's."""
+    found = group(
+        row("odma", 100 * (1 + main), wobble=wobble),
+        row("static", 100, figures=figures),
+        row("odma", 100 * (1 + analytic), "analytic", wobble=-wobble),
+        row("static", 100, "analytic", figures=figures),
+    )
+    return judge(found)
+
+
+def kinds(verdict: Verdict, of: int = 0) -> list[str]:
+    return [cause.kind for cause in verdict.gaps[of].causes]
+
+
+def test_the_winner_is_named_with_its_rate_and_its_gap() -> None:
+    verdict = pair(0.30, 0.30)
+    assert (verdict.outcome, verdict.best) == ("won", "odma")
+    assert verdict.rate == pytest.approx(130.0, rel=1e-5)
+    assert verdict.gaps[0].total.mean == pytest.approx(0.3, abs=0.001)
+    assert verdict.sentence == (
+        "card: odma serves 130.0 output tokens/s, 30 % (95 % CI 30 to 30) more than static. Decided"
+        " by capacity. The effect of memory layout is not significant (0.0 percentage points, 95 %"
+        " CI -0.6 to 0.6, against static); static runs 5.0 requests at once against 10.0 and uses"
+        " 45 % of what it reserves against 90 %."
+    )
+
+
+def test_layouts_part_is_what_the_control_lacks() -> None:
+    for main, analytic, points in ((0.30, 0.10, 20), (0.30, 0.30, 0), (0.30, 0.45, -15)):
+        verdict = pair(main, analytic)
+        layout = verdict.gaps[0].layout
+        assert layout is not None
+        assert 100 * layout.mean == pytest.approx(points, abs=0.01)
+
+
+def test_a_part_whose_interval_holds_zero_is_not_significant() -> None:
+    layout = pair(0.30, 0.29, wobble=0.02).gaps[0].layout
+    assert layout is not None and layout.sign == 0
+
+
+def test_fewer_requests_at_once_is_reservation() -> None:
+    verdict = pair(0.30, 0.30, figures=HALF)
+    assert verdict.gaps[0].causes == [Cause("reservation", pytest.approx((5.0, 10.0, 0.45, 0.9)))]
+
+
+@pytest.mark.parametrize(
+    "figures", [{**HALF, "batch": 10 * FEWER + 0.1}, {**HALF, "utilization": 0.95}]
+)
+def test_as_many_requests_or_reserving_no_more_is_not_reservation(
+    figures: dict[str, float],
+) -> None:
+    verdict = pair(0.30, 0.30, figures=figures)
+    assert kinds(verdict) == ["compute"]
+
+
+def test_prefill_after_preemption_is_recompute() -> None:
+    verdict = pair(0.30, 0.30, figures=REDOES)
+    assert verdict.gaps[0].causes == [Cause("recompute", pytest.approx((0.79, 0.1, 4.6)))]
+
+
+def test_few_preemptions_are_no_reason() -> None:
+    seldom = {**REDOES, PREEMPTIONS_EACH: RECOMPUTES / 2}
+    verdict = pair(0.30, 0.30, figures=seldom)
+    assert verdict.gaps[0].causes == [Cause("compute", pytest.approx((0.79, 0.1)), PREFILL)]
+
+
+def test_both_reasons_are_given_where_both_hold() -> None:
+    both = {**REDOES, "batch": 5.0, "utilization": 0.45}
+    verdict = pair(0.30, 0.30, figures=both)
+    assert kinds(verdict) == ["reservation", "recompute"]
+
+
+def test_another_limit_than_memory_is_named() -> None:
+    limits = {"sequence_cap": 0.7, "kv_memory": 0.3}
+    found = group(
+        row("odma", 130), row("static", 100, limits=limits),
+        row("odma", 130, "analytic"), row("static", 100, "analytic"),
+    )  # fmt: skip
+    verdict = judge(found)
+    assert verdict.gaps[0].causes == [Cause("load", pytest.approx((0.7,)), "sequence_cap")]
+    said = "static was limited by sequence cap for 70 % of the time, not by KV memory"
+    assert said in verdict.sentence
+
+
+def test_where_only_layout_puts_it_ahead_no_other_reason_is_given() -> None:
+    verdict = pair(0.10, -0.10)
+    assert verdict.decided_by == ["layout"]
+    assert "on memory without banks odma does not lead static (-10 %, " in verdict.sentence
+    assert "requests at once" not in verdict.sentence
+
+
+def test_the_other_one_may_lead() -> None:
+    verdict = pair(-0.2, -0.2)
+    assert verdict.best == "static"
+    assert verdict.gaps[0].total.mean == pytest.approx(0.25, abs=0.001)
+
+
+def test_two_rivals_have_their_parts_and_reasons_apart() -> None:
+    found = group(
+        row("odma", 180), row("paged", 90, figures=REDOES), row("static", 100, figures=HALF),
+        row("odma", 180, "analytic"), row("paged", 100, "analytic"), row("static", 110, "analytic"),
+    )  # fmt: skip
+    verdict = judge(found)
+    assert [(gap.other, round(gap.total.mean, 3)) for gap in verdict.gaps] == [
+        ("static", 0.8), ("paged", 1.0)
+    ]  # fmt: skip
+    layouts = [gap.layout.mean for gap in verdict.gaps if gap.layout is not None]
+    assert layouts == [pytest.approx(0.164, abs=0.001), pytest.approx(0.2)]
+    assert kinds(verdict, 0) == ["reservation"] and kinds(verdict, 1) == ["recompute"]
+
+
+def test_an_interval_across_zero_is_undecided() -> None:
+    verdict = pair(0.01, 0.01, wobble=0.05)
+    assert (verdict.outcome, verdict.best) == ("undecided", "")
+    assert verdict.sentence.startswith(
+        "card: odma and static do not differ significantly (+0.9 %, 95 % CI "
+    )
+    assert "at once" not in verdict.sentence
+
+
+def test_one_undecided_pair_still_says_who_is_behind_and_why() -> None:
+    found = group(
+        row("odma", 101, wobble=0.05), row("paged", 100), row("static", 50, figures=HALF),
+        row("odma", 101, "analytic", wobble=0.05), row("paged", 100, "analytic"),
+        row("static", 50, "analytic"),
+    )  # fmt: skip
+    verdict = judge(found)
+    assert verdict.outcome == "undecided"
+    assert [gap.other for gap in verdict.close] == ["paged"]
+    assert [gap.other for gap in verdict.behind] == ["static"]
+    assert "; odma serves 102 % (" in verdict.sentence
+    assert "static runs 5.0 requests at once against 10.0" in verdict.sentence
+
+
+def test_an_undecided_pair_has_layouts_part_too() -> None:
+    found = group(
+        row("odma", 101, wobble=0.05), row("paged", 100),
+        row("odma", 81, "analytic", wobble=0.05), row("paged", 100, "analytic"),
+    )  # fmt: skip
+    verdict = judge(found)
+    assert verdict.outcome == "undecided"
+    said = "Memory layout accounts for 20.0 percentage points (95 % CI 20.0 to 20.0) against paged."
+    assert said in verdict.sentence
+
+
+def test_noise_that_all_share_does_not_hide_a_gap() -> None:
+    noise = (0.5, 1.0, 2.0)
+    found = group(row("odma", 105, noise=noise), row("paged", 100, noise=noise))
+    assert judge(found).outcome == "won"
+
+
+def test_without_a_control_nothing_is_claimed_of_layout() -> None:
+    verdict = judge(group(row("odma", 130), row("static", 100, figures=HALF)))
+    assert verdict.gaps[0].layout is None
+    assert kinds(verdict) == ["reservation"]  # what the metrics show, they show
+    assert "layout is not known without the analytic control; static" in verdict.sentence
+
+
+def test_one_replication_decides_nothing() -> None:
+    found = group(row("odma", 200, noise=(1.0,)), row("paged", 100, noise=(1.0,)))
+    verdict = judge(found)
+    assert verdict.outcome == "undecided"
+    assert "one replication gives no interval" in verdict.sentence
+
+
+def test_replications_that_do_not_pair_decide_nothing() -> None:
+    ours, theirs = row("odma", 200), row("paged", 100)
+    theirs.replications = {key + 10: value for key, value in theirs.replications.items()}
+    assert judge(group(ours, theirs)).outcome == "undecided"
+
+
+def test_a_replication_that_served_nothing_is_left_out() -> None:
+    ours, theirs = row("odma", 200), row("paged", 100)
+    theirs.replications[3][THROUGHPUT] = 0.0
+    assert judge(group(ours, theirs)).gaps[0].total.count == 2
+
+
+@pytest.mark.parametrize(("share", "outcome"), [(BINDS / 2, "unbound"), (BINDS * 2, "won")])
+def test_memory_that_did_not_bind_names_no_winner(share: float, outcome: str) -> None:
+    limits = {"kv_memory": share, "sequence_cap": 1 - share}
+    verdict = judge(group(row("odma", 130, limits=limits), row("paged", 100, limits=limits)))
+    assert verdict.outcome == outcome
+    if outcome == "unbound":
+        assert verdict.limits == pytest.approx(limits) and not verdict.best
+        assert verdict.sentence == (
+            "card: KV memory did not limit odma (3 % of the time, no preemptions, sequence cap"
+            " 98 %), so there is no ranking."
+        )
+
+
+@pytest.mark.parametrize(
+    ("each", "outcome"), [(PREEMPTS / 2, "unbound"), (PREEMPTS * 2, "won")]
+)  # fmt: skip
+def test_preemptions_say_that_memory_bound(each: float, outcome: str) -> None:
+    limits = {"kv_memory": 0.0, "token_budget": 1.0}
+    figures = {**FULL, PREEMPTIONS_EACH: each}
+    ours = row("odma", 130, limits=limits, figures=figures)
+    assert judge(group(ours, row("paged", 100))).outcome == outcome
+
+
+def test_those_that_memory_did_limit_are_named_where_it_left_the_best_alone() -> None:
+    free = {"kv_memory": 0.0, "offered_load": 1.0}
+    verdict = judge(group(row("odma", 130, limits=free), row("static", 100)))
+    assert verdict.outcome == "unbound"
+    assert [gap.other for gap in verdict.gaps if gap.bound] == ["static"]
+    assert "odma serves 30 % (95 % CI 30 to 30) more than static." in verdict.sentence
+    close = judge(group(row("odma", 101, limits=free, wobble=0.05), row("static", 100)))
+    assert close.sentence.endswith("more than static (not all significant).")
+
+
+def test_nothing_to_compare() -> None:
+    assert judge(group(row("odma", 130))).outcome == "alone"
+    assert judge(group()).outcome == "alone"
+
+
+def test_it_is_said_where_compute_evens_them_out() -> None:
+    for share, said in ((0.5, True), (0.1, False)):
+        figures = {**FULL, "compute_share": share}
+        verdict = judge(
+            group(
+                row("odma", 101, wobble=0.03, figures=figures),
+                row("static", 100, figures=figures),
+            )
+        )
+        assert verdict.outcome == "undecided"
+        assert (verdict.compute is not None) is said

@@ -1,0 +1,102 @@
+"""Does a Dask cluster come to the same trials as processes here, whatever becomes of a worker?"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from sweeps.plan.sweep import load_sweep
+from sweeps.run.executor import execute
+from sweeps.run.store import RunDirectory
+from sweeps.run.sweep_run import run_sweep
+from tests.sweeps.study.studies import QUIET, results, run, tiny
+
+distributed = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two worker processes."""
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as found:
+        yield found
+
+
+def slow(task: tuple[Path, int]) -> int:
+    """Says who does it, and takes its time."""
+    folder, number = task
+    (folder / f"{number}-{os.getpid()}").touch()
+    time.sleep(0.5)
+    return number * number
+
+
+def test_trials_are_those_of_the_pool(cluster: Any, tmp_path: Path) -> None:
+    run(tiny(), tmp_path / "pool", jobs=2)
+    run(tiny(), tmp_path / "cluster", cluster=cluster.scheduler_address)
+    assert results(tmp_path / "cluster") == results(tmp_path / "pool")
+
+
+@pytest.mark.long
+def test_a_worker_killed_in_mid_trial_changes_nothing(cluster: Any, tmp_path: Path) -> None:
+    """Kill a real worker process while the study runs on it; its trials go to another."""
+    run(tiny(), tmp_path / "pool")
+    killed: list[int] = []
+
+    def kill() -> None:
+        file = tmp_path / "cluster" / "results.jsonl"
+        while not file.is_file() or file.read_bytes().count(b"\n") < 5:
+            time.sleep(0.001)
+        worker = next(iter(cluster.workers.values()))
+        killed.append(worker.pid)
+        os.kill(worker.pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    run(tiny(), tmp_path / "cluster", cluster=cluster.scheduler_address)
+    thread.join()
+    assert killed
+    assert results(tmp_path / "cluster") == results(tmp_path / "pool")
+
+
+def test_a_task_whose_worker_is_killed_is_done_by_another(cluster: Any, tmp_path: Path) -> None:
+    outcomes = execute(slow, [(tmp_path, n) for n in range(4)], 1, cluster.scheduler_address)
+
+    def kill() -> None:
+        while not any(tmp_path.iterdir()):
+            time.sleep(0.01)
+        pid = int(next(tmp_path.iterdir()).name.split("-")[1])
+        os.kill(pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    assert sorted(outcome.value for outcome in outcomes) == [0, 1, 4, 9]
+    thread.join()
+    begun = [file.name.split("-")[0] for file in tmp_path.iterdir()]
+    assert len(begun) > len(set(begun)), "none was begun again"
+
+
+def test_sweeps_run_there_too(cluster: Any, tmp_path: Path) -> None:
+    sweep = load_sweep("smoke", ["requests=20", "warmup_requests=5"])
+    address = cluster.scheduler_address
+    run_sweep(sweep, tmp_path / "cluster", False, 1, QUIET, address)
+    run_sweep(sweep, tmp_path / "here", False, 1, QUIET)
+    found = [
+        [record["metrics"] for record in RunDirectory(tmp_path / name).records()]
+        for name in ("cluster", "here")
+    ]
+    assert found[0] == found[1]
+
+
+def test_no_scheduler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweeps.run.dask_cluster.CONNECT_S", 1)
+    with pytest.raises(DescriptionError, match=r"no scheduler at tcp://127\.0\.0\.1:9"):
+        next(execute(slow, [1], 1, "tcp://127.0.0.1:9"))

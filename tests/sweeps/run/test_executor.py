@@ -1,0 +1,96 @@
+"""Do all tasks get an outcome, whatever becomes of their worker?"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from sweeps.run.executor import execute
+
+
+def work(task: Any) -> Any:
+    match task:
+        case "user":
+            raise DescriptionError("too small", "a.yaml", 3)
+        case "bug":
+            raise ZeroDivisionError("by hand")
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "pid":
+            return os.getpid()
+        case "slow":
+            time.sleep(60)
+    return task * 2
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 5])
+def test_every_task_has_one_outcome(jobs: int) -> None:
+    outcomes = sorted(execute(work, list(range(20)), jobs), key=lambda outcome: outcome.index)
+    assert [outcome.value for outcome in outcomes] == [2 * i for i in range(20)]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_failure_says_why_and_the_others_go_on(jobs: int) -> None:
+    found = {o.index: o for o in execute(work, [1, "user", 2, "bug", 3], jobs)}
+    assert [found[i].value for i in (0, 2, 4)] == [2, 4, 6]
+    assert (found[1].error, found[1].at_fault) == ("a.yaml:3: too small", True)
+    assert found[3].error is not None and not found[3].at_fault
+    assert found[3].error.startswith("ZeroDivisionError: by hand (at test_executor.py:")
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_ctrl_c_is_not_lost_in_the_compiler(fails: bool) -> None:
+    def compiles(task: Any) -> Any:
+        with contextlib.suppress(KeyboardInterrupt):  # as a callback from C does
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+        if fails:
+            raise RuntimeError("no compiled object yet")
+        return task
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        list(execute(compiles, [1, 2], 1))
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_killed_worker_costs_one_task() -> None:
+    found = {o.index: o for o in execute(work, [1, "killed", 2, 3, 4, 5], 2)}
+    assert found[1].error is not None and "signal 9" in found[1].error
+    assert [found[i].value for i in (0, 2, 3, 4, 5)] == [2, 4, 6, 8, 10]
+
+
+def dies_once(flag: Path) -> str:
+    """Kills its worker the first time."""
+    if not flag.exists():
+        flag.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
+
+
+def test_a_task_is_begun_again_where_its_worker_died(tmp_path: Path) -> None:
+    flags = [tmp_path / str(i) for i in range(3)]
+    assert [o.value for o in execute(dies_once, flags, 2, retries=1)] == ["done"] * 3
+    found = {o.index: o for o in execute(work, [1, "killed"], 2, retries=2)}
+    assert found[0].value == 2 and found[1].lost
+
+
+def test_closing_ends_workers_that_are_busy() -> None:
+    start = time.monotonic()
+    outcomes = execute(work, ["pid", "slow", "slow"], 2)
+    pid = next(outcomes).value
+    outcomes.close()
+    assert time.monotonic() - start < 30
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_no_tasks_no_workers() -> None:
+    assert list(execute(work, [], 4)) == []

@@ -1,0 +1,30 @@
+"""Is progress a bar on a terminal, and lines elsewhere?"""
+
+from __future__ import annotations
+
+import pytest
+
+from sweeps.run.progress import Progress
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_count_its_note_and_what_is_said_are_shown(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    progress = Progress(terminal=terminal)
+    with progress.stage("points", 3, 1) as done:
+        done()
+        progress.say("failed: [base] x: y")
+        done("12 left [a]")
+    progress.say("after")
+    out, err = capsys.readouterr()
+    assert out == "" and "failed: [base] x: y\n" in err and err.endswith("after\n")
+    assert "3/3" in err and "points" in err and "12 left [a]" in err
+    assert terminal or "points 3/3 [####################]" in err
+
+
+def test_nothing_is_shown_where_all_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(terminal=True).stage("points", 2, 2):
+        pass
+    assert capsys.readouterr().err == ""

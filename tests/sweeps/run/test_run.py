@@ -1,0 +1,238 @@
+"""Is a run that was stopped, however it was stopped, the same in the end as one that was not?"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from sweeps.plan.sweep import load_sweep
+from sweeps.run.progress import Progress
+from sweeps.run.store import RunDirectory
+from sweeps.run.sweep_run import run_sweep
+
+ROOT = Path(__file__).resolve().parents[3]
+EACH = 10
+MANY = [f"replications={EACH}", "requests=200"]
+QUIET = Progress(terminal=False)
+each_number_of_jobs = pytest.mark.parametrize(
+    "jobs", ["2", pytest.param("1", marks=pytest.mark.long)]
+)
+
+
+def results(path: Path) -> list[dict[str, Any]]:
+    """Records without wall times."""
+    records = RunDirectory(path).records()
+    walls = ("wall_s", "walls")
+    return [{key: value for key, value in r.items() if key not in walls} for r in records]
+
+
+def start(out: Path, *arguments: str) -> subprocess.Popen[str]:
+    """A real `bankwise run smoke` of many replications, in a process group of its own."""
+    sets = [part for assignment in MANY for part in ("--set", assignment)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "sweeps.cli.main", "run", "smoke", "--out", str(out), *sets,
+         *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def wait_for_results(process: subprocess.Popen[str], out: Path, count: int) -> None:
+    file = out / "results.jsonl"
+    while not file.is_file() or file.read_bytes().count(b"\n") < count:
+        assert process.poll() is None, "it ended before it could be stopped"
+        time.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted run, on one worker."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    run_sweep(load_sweep("smoke", MANY), out, False, 1, QUIET)
+    return out
+
+
+def differing(one: Any, other: Any, place: str = "") -> list[str]:
+    """Places at which two results differ, with both values."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = sorted({*one, *other})
+        parts = [differing(one.get(key), other.get(key), f"{place}.{key}") for key in keys]
+        return [text for part in parts for text in part]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        parts = [differing(a, b, f"{place}[{i}]") for i, (a, b) in pairs]
+        return [text for part in parts for text in part]
+    return [] if one == other else [f"{place}: {one!r} != {other!r}"]
+
+
+def same(stopped: Path, whole: Path) -> None:
+    assert differing(results(stopped), results(whole)) == []
+    for name in ("summary.csv", "config.yaml", "calibration.json"):
+        assert (stopped / name).read_text() == (whole / name).read_text(), name
+
+
+def test_results_are_in_order_and_complete(whole: Path) -> None:
+    found = [(record["point"], record["replication"]) for record in results(whole)]
+    assert found == [(point, r) for point in range(2) for r in range(1, EACH + 1)]
+
+
+def test_workers_do_not_change_results(whole: Path, tmp_path: Path) -> None:
+    run_sweep(load_sweep("smoke", MANY), tmp_path / "run", False, 3, QUIET)
+    same(tmp_path / "run", whole)
+
+
+@each_number_of_jobs
+def test_kill_9_keeps_what_was_finished_and_ends_the_workers(
+    jobs: str, whole: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    process = start(out, "--jobs", jobs)
+    wait_for_results(process, out, 5)
+    process.kill()
+    process.communicate()
+    wait_for_the_end_of_all(process)
+    kept = len(results(out))
+    assert 5 <= kept < 2 * EACH
+    with (out / "results.jsonl").open("a") as file:
+        file.write('{"point": 1, "repl')
+    done = start(out, "--jobs", jobs, "--resume")
+    _, said = done.communicate()
+    assert done.returncode == 0, said
+    same(out, whole)
+
+
+def wait_for_the_end_of_all(process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return
+        assert time.monotonic() < deadline, "a worker is still there"
+        time.sleep(0.1)
+
+
+@each_number_of_jobs
+def test_ctrl_c_keeps_what_was_finished_and_says_so(jobs: str, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = start(out, "--jobs", jobs)
+    wait_for_results(process, out, 3)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: parent and workers alike
+    _, said = process.communicate()
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    kept = len(results(out))
+    expected = (
+        f"stopped by Ctrl-C; {kept} of {2 * EACH} results are kept in {out}; the same command with"
+    )
+    assert f"{expected} --resume continues" in said
+    run_sweep(load_sweep("smoke", MANY), out, True, 2, QUIET)
+    same(out, whole)
+
+
+def test_resume_computes_only_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "run"
+    run_sweep(load_sweep("smoke"), out, False, 1, QUIET)
+    before = (out / "results.jsonl").read_text()
+    lines = before.splitlines(keepends=True)
+    (out / "results.jsonl").write_text("".join([lines[0], lines[2]]))
+    done = run_sweep(load_sweep("smoke"), out, True, 1, QUIET)
+    assert (done.reused, len(done.records)) == (2, 4)
+    after = (out / "results.jsonl").read_text().splitlines(keepends=True)
+    assert (after[0], after[2]) == (lines[0], lines[2])
+    monkeypatch.setattr("sweeps.run.sweep_run.measure", None)
+    run_sweep(load_sweep("smoke"), out, True, 1, QUIET)
+
+
+def test_resume_without_a_run_starts_one(tmp_path: Path) -> None:
+    done = run_sweep(load_sweep("smoke"), tmp_path / "run", True, 1, QUIET)
+    assert (done.reused, len(done.records)) == (0, 4)
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    run_sweep(load_sweep("smoke"), tmp_path, False, 1, QUIET)
+    with pytest.raises(DescriptionError, match="already contains a run; use --resume to continue"):
+        run_sweep(load_sweep("smoke"), tmp_path, False, 1, QUIET)
+
+
+def test_resume_refuses_another_config_and_names_the_difference(tmp_path: Path) -> None:
+    run_sweep(load_sweep("smoke"), tmp_path, False, 1, QUIET)
+    with pytest.raises(DescriptionError, match=r"base\.requests is 100 there and 99 here"):
+        run_sweep(load_sweep("smoke", ["requests=99"]), tmp_path, True, 1, QUIET)
+    with pytest.raises(DescriptionError, match=r"base\.device_set\.dma"):
+        run_sweep(load_sweep("smoke", ["device_set.dma.window=8KiB"]), tmp_path, True, 1, QUIET)
+
+
+def test_the_recorded_config_gives_the_same_numbers(tmp_path: Path) -> None:
+    run_sweep(load_sweep("smoke"), tmp_path / "a", False, 1, QUIET)
+    again = load_sweep(str(tmp_path / "a/config.yaml"))
+    run_sweep(again, tmp_path / "b", False, 1, QUIET)
+    assert results(tmp_path / "a") == results(tmp_path / "b")
+
+
+def test_a_description_that_changed_since_is_noticed(tmp_path: Path) -> None:
+    run_sweep(load_sweep("smoke"), tmp_path / "a", False, 1, QUIET)
+    file = tmp_path / "a/config.yaml"
+    file.write_text(file.read_text().replace("tRCD: 18ns", "tRCD: 17ns"))
+    with pytest.raises(DescriptionError) as error:
+        run_sweep(load_sweep(str(file)), tmp_path / "b", False, 1, QUIET)
+    assert "mlu370-x4 has changed since this was recorded: memory.timing.tRCD" in str(error.value)
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_failing_point_says_why_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sweeps.run import sweep_run as module
+
+    def fails_once(task: Any) -> Any:
+        if task.replication == 2 and task.experiment.serving.policy.name == "paged":
+            raise ZeroDivisionError("by hand")
+        return original(task)
+
+    original = module.measure
+    monkeypatch.setattr(module, "measure", fails_once)
+    done = run_sweep(load_sweep("smoke"), tmp_path, False, 1, QUIET)
+    assert (len(done.records), len(done.failures), done.at_fault) == (3, 1, False)
+    said = capsys.readouterr().err
+    assert "failed: paged, replication 2: ZeroDivisionError: by hand" in said
+    monkeypatch.setattr(module, "measure", original)
+    done = run_sweep(load_sweep("smoke"), tmp_path, True, 1, QUIET)
+    assert (done.reused, len(done.records), done.failures) == (3, 4, [])
+
+
+def test_provenance_says_where_results_come_from(whole: Path) -> None:
+    known = json.loads((whole / "provenance.json").read_text())
+    assert set(known["inputs"]) == {"sweep", "devices", "models", "formats", "workloads"}
+    assert len(known["inputs"]["devices"]["mlu370-x4"]) == 64
+    assert "dma.window" in known["assumed"]["mlu370-x4"]
+    assert known["seeds"] == [[1, EACH]]
+    assert known["libraries"]["numpy"]
+
+
+def test_the_formats_that_are_served_are_inputs(tmp_path: Path) -> None:
+    wanted = ["serving.weights=q4_k_m", "serving.kv=int8_token_head", "fidelity=analytic"]
+    run_sweep(load_sweep("smoke", [*wanted, "replications=1"]), tmp_path, False, 1, QUIET)
+    known = json.loads((tmp_path / "provenance.json").read_text())
+    assert set(known["inputs"]["formats"]) == {"q4_k_m", "q6_k", "fp32", "int8_token_head"}
+    assert "scale_bits" in known["assumed"]["int8_token_head"]
+    resolved = RunDirectory(tmp_path).config()["resolved"]["formats"]
+    assert resolved["q4_k_m"]["parts"]["down"] == "q6_k" and resolved["fp32"]["bits"] == 32
+
+
+def test_formats_that_do_not_fit_are_refused_before_a_run(tmp_path: Path) -> None:
+    overrides = ["serving.kv=q8_0", "model_set.head_dim=80"]
+    with pytest.raises(DescriptionError, match="blocks of 32 numbers, which do not divide head"):
+        run_sweep(load_sweep("smoke", overrides), tmp_path / "run", False, 1, QUIET)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(DescriptionError, match=r"serving.weights: no shipped format 'q9_0'"):
+        load_sweep("smoke", ["serving.weights=q9_0"])

@@ -1,0 +1,286 @@
+"""Do trials hang on the study's YAML and seed alone, and is nothing lost however it is stopped?"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+
+from hwmodel.description.description import DescriptionError
+from sweeps.plan.sweep import load_sweep
+from sweeps.run.outcome import Outcome
+from sweeps.run.sweep_run import run_sweep
+from sweeps.study.journal import Journal
+from sweeps.study.sampler import best, ranking, unbeaten
+from sweeps.study.study_run import Workers
+from sweeps.study.study_spec import load_study
+from tests.rotation import long
+from tests.sweeps.study.studies import QUIET, TINY, results, run, start, tiny
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted study on one worker."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    run(tiny(), out)
+    return out
+
+
+def same(stopped: Path, whole: Path) -> None:
+    assert results(stopped) == results(whole)
+    bests = [load_sweep(str(folder / "best.yaml")) for folder in (stopped, whole)]
+    first, second = ([point.experiment for point in sweep.points] for sweep in bests)
+    assert first == second
+    numbers = [result["trial"] for result in results(stopped)]
+    assert numbers == list(range(10))
+
+
+def test_a_line_a_trial_in_the_order_of_numbers(whole: Path) -> None:
+    found = results(whole)
+    assert [result["trial"] for result in found] == list(range(10))
+    assert [result["batch"] for result in found] == [0] * 4 + [1] * 4 + [2] * 2
+    assert all(result["state"] == "complete" for result in found)
+    assert len({json.dumps(result["params"]) for result in found}) == 10
+    assert found[0]["seeds"] == [[1, 1]]
+
+
+def test_optunas_own_tools_read_the_journal(whole: Path) -> None:
+    storage = JournalStorage(JournalFileBackend(str(whole / "journal.log")))
+    study = optuna.load_study(study_name="quick", storage=storage)
+    assert [t.value for t in study.trials] == [
+        result["values"]["output_tokens_per_s"] for result in results(whole)
+    ]
+
+
+def test_workers_do_not_change_trials(whole: Path, tmp_path: Path) -> None:
+    run(tiny(), tmp_path / "run", jobs=3)
+    same(tmp_path / "run", whole)
+
+
+def test_more_trials_go_on_as_if_never_stopped(whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run(tiny("trials=2"), out)  # within the first batch
+    run(tiny("trials=7"), out, resume=True)  # within the second
+    run(tiny(), out, resume=True)
+    same(out, whole)
+    assert "trials: 10" in (out / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize("lines", [9, *long(3, 4, 6, 12, 17, 22, 27)])
+def test_a_journal_cut_anywhere_comes_to_the_same(lines: int, whole: Path, tmp_path: Path) -> None:
+    """Cut after so many whole lines, with a torn one behind them."""
+    out = tmp_path / "run"
+    out.mkdir()
+    for name in ("config.yaml", "calibration.json"):
+        (out / name).write_text((whole / name).read_text())
+    kept = (whole / "journal.log").read_text().splitlines(keepends=True)[:lines]
+    (out / "journal.log").write_text("".join(kept) + '{"op_code":4,"trial_')
+    (out / "best.yaml").write_text("of an older trial\n")
+    run(tiny(), out, resume=True)
+    same(out, whole)
+
+
+@pytest.mark.parametrize("seed", [1, *long(2, 3)])
+def test_kill_9_loses_and_repeats_nothing(seed: int, whole: Path, tmp_path: Path) -> None:
+    killed(random.Random(seed), whole, tmp_path / "run")
+
+
+@pytest.mark.parametrize("seed", long(*range(100, 125)))
+def test_kill_9_at_many_points(seed: int, whole: Path, tmp_path: Path) -> None:
+    killed(random.Random(seed), whole, tmp_path / "run")
+
+
+def killed(rng: random.Random, whole: Path, out: Path) -> None:
+    """Kill a real study at a moment between its first line and its end, then go on."""
+    process = start(out, "--jobs", str(rng.choice([1, 2])))
+    whole_size = (whole / "journal.log").stat().st_size
+    enough = rng.random() * whole_size
+    while process.poll() is None:
+        if (out / "journal.log").is_file() and (out / "journal.log").stat().st_size >= enough:
+            time.sleep(rng.random() * 0.05)
+            break
+        time.sleep(0.001)
+    process.kill()
+    process.communicate()
+    run(tiny(), out, resume=(out / "config.yaml").is_file())
+    same(out, whole)
+    storage = JournalStorage(JournalFileBackend(str(out / "journal.log")))
+    trials = optuna.load_study(study_name="quick", storage=storage).trials
+    assert [t.number for t in trials] == list(range(10))
+    assert all(t.state.is_finished() for t in trials)
+
+
+def test_ctrl_c_keeps_what_was_told(whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = start(out, "--jobs", "2")
+    file = out / "results.jsonl"
+    while not file.is_file() or file.read_bytes().count(b"\n") < 2:
+        assert process.poll() is None
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130, said
+    assert "trials are kept in" in said and "--resume continues" in said
+    run(tiny(), out, resume=True)
+    same(out, whole)
+
+
+def test_a_trial_that_cannot_serve_is_infeasible_and_the_study_goes_on(tmp_path: Path) -> None:
+    """A large pool of 0.1 holds no request of 40,000 tokens."""
+    share = "space.serving.policy.pool_share={choice: [0.0, 0.05]}"
+    done = run(tiny(share, "trials=8", "first=[]"), tmp_path / "run")
+    found = results(tmp_path / "run")
+    small = [r for r in found if r["overrides"]["serving.policy.pool_share"] == 0.05]
+    assert small and len(small) < 8
+    assert {r["state"] for r in small} == {"infeasible"}
+    assert all("can never be served" in r["error"] for r in small)
+    assert best(done.study, done.told()) is not None
+
+
+def test_a_trial_that_fails_says_why_and_the_study_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = Workers.outcomes
+
+    def second_fails(self: Workers, tasks: list[Any]) -> Any:
+        for outcome in outcomes(self, tasks):
+            bad = outcome.index == 2
+            yield Outcome(outcome.index, error="out of memory") if bad else outcome
+
+    monkeypatch.setattr(Workers, "outcomes", second_fails)
+    done = run(tiny("trials=4"), tmp_path / "run")
+    states = [(r["trial"], r["state"], r["error"]) for r in results(tmp_path / "run")]
+    assert ("failed", "out of memory") in [state[1:] for state in states]
+    assert len(states) == 4 and len(done.failures) == 1
+
+
+def test_a_constraint_is_kept_by_the_best(tmp_path: Path) -> None:
+    """Utilisation above what the fastest have."""
+    limit = "constraints=[{metric: utilization, at_least: 0.5}]"
+    done = run(tiny(limit), tmp_path / "run")
+    found = best(done.study, done.told())
+    for result in results(tmp_path / "run"):
+        violation = result["constraints"]["utilization >= 0.5"]
+        assert violation == 0.5 - result["metrics"]["utilization"]
+        if violation <= 0:
+            assert found is not None
+            assert found.value >= result["values"]["output_tokens_per_s"]  # type: ignore[operator]
+
+
+def test_a_front_of_several_objectives(tmp_path: Path) -> None:
+    both = "objectives=[{metric: output_tokens_per_s}, {metric: ttft_s.p99, direction: minimize}]"
+    done = run(tiny(both), tmp_path / "run")
+    kept = {trial.number for trial in unbeaten(done.study, done.told())}
+    pairs = {r["trial"]: list(r["values"].values()) for r in results(tmp_path / "run")}
+    for number, (tokens, ttft) in pairs.items():
+        others = [pair for pair in pairs.values() if pair != [tokens, ttft]]
+        beaten = any(t >= tokens and w <= ttft for t, w in others)
+        assert (number in kept) != beaten
+    assert {t.number for t in ranking(done.study, done.told())[: len(kept)]} == kept
+
+
+def test_its_config_is_a_study_again(whole: Path, tmp_path: Path) -> None:
+    run(load_study(str(whole / "config.yaml")), tmp_path / "run")
+    same(tmp_path / "run", whole)
+    assert (tmp_path / "run" / "config.yaml").read_text() == (whole / "config.yaml").read_text()
+
+
+def test_random_is_another_sampler_and_the_seed_another_search(whole: Path, tmp_path: Path) -> None:
+    run(tiny("sampler.name=random", "trials=4"), tmp_path / "random")
+    run(tiny("sampler.seed=2", "trials=8"), tmp_path / "seed")  # the first five need no search
+    params = [[r["params"] for r in results(out)[:8]] for out in (whole, tmp_path / "seed")]
+    assert params[0] != params[1]
+    assert len(results(tmp_path / "random")) == 4
+
+
+def test_the_table_is_measured_for_the_best_so_far(whole: Path) -> None:
+    journal = Journal(whole / "journal.log", "quick", ["maximize"])
+    tables = [journal.note(f"efficiency of batch {batch}") for batch in range(3)]
+    assert [table["trial"] for table in tables[:2]] == [None, None]  # the base
+    told = journal.trials()[:4]
+    assert tables[2]["trial"] == max(told, key=lambda t: t.value).number
+    for result in results(whole):
+        assert result["efficiency"] == tables[result["batch"]]["efficiency"]
+
+
+def test_the_finale_is_on_replications_that_no_trial_saw(tmp_path: Path) -> None:
+    small = [item for item in TINY if not item.startswith("trials")]
+    study = load_study("quick", [*small, "trials=4", "memory=table"])
+    done = run(study, tmp_path / "run")
+    finale = done.finale
+    assert finale is not None
+    assert (list(finale.choosing), list(finale.judging)) == ([2], [3, 4])
+    tried = {c.name for c in finale.tried}
+    assert len(tried) == 2 and tried <= {f"trial {number}" for number in range(4)}  # first ones all
+    assert [c.name for c in finale.others] == ["base", "static", "oracle"]
+    again = run(study, tmp_path / "run", resume=True).finale  # nothing is served twice
+    assert again is not None and again.best.metrics == finale.best.metrics
+    best_yaml = str(tmp_path / "run" / "best.yaml")
+    assert load_sweep(best_yaml).spec.summary.startswith(f"{finale.best.name} of study quick")
+    sets = ["requests=10", "warmup_requests=60", "replications=1", "fidelity=analytic"]
+    sweep = run_sweep(load_sweep(best_yaml, sets), tmp_path / "best", False, 1, QUIET)
+    assert len(sweep.records) == 4
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        (["objectives=[{metric: throughput}]"], "no metric 'throughput' here; did you mean"),
+        (["space.serving.policy.gama={range: [0.0, 1.0]}"], "did you mean 'gamma'"),
+        (["warmup_requests=50"], "window of 60 lengths is more than 50 warmup_requests"),
+        (["base.load={relative: 1.5, of: own}"], "a study offers every trial the same load"),
+        (["ceilings=[orakel]"], "expected names of references"),
+        (["space.replications={choice: [1, 2]}"], "replications is the same for all trials"),
+        (["references.more={load: {rate_per_s: 2.0}}"], "load is the same for all"),
+        (["space.device_set.dma.window={choice: [8KiB]}"], "expected memory: sampled"),
+        (["timing.tRCD=15ns"], "did you mean device_set.timing.tRCD"),
+        (["first=[papr]"], "expected|Input should be 'base', 'paper' or 'least_unused'"),
+        (["space.serving.policy.gamma={range: [0.5, 1.0]}"], "gamma is 0.2, which is not in"),
+        (["space.serving.policy.levels={quantiles: [3, 5]}"], "levels with balance: .residents"),
+        (["policy.levels=[0.5, 1.0]", "policy.buckets=2"], "least_unused: expected .* quantiles"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_written(
+    sets: list[str], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DescriptionError, match=said):
+        run(tiny(*sets), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_needs_no_search_is_tried_first(whole: Path) -> None:
+    study = tiny()
+    names = ["base", "paper", *(f"least unused, {n} buckets" for n in (3, 4, 5))]
+    assert [each.name for each in study.first] == names
+    assert [r["first"] for r in results(whole)] == [*names, *[None] * (len(results(whole)) - 5)]
+    made = [study.experiment(r["overrides"]) for r in results(whole)[:5]]
+    assert made[0] == study.base
+    policies = [each.serving.policy.model_dump() for each in made]
+    keys = ("buckets", "balance", "gamma", "tau", "levels")
+    assert [policies[1][key] for key in keys] == [4, "requests", 0.2, 0.8, []]
+    assert [(p["buckets"], p["balance"]) for p in policies[2:]] == [
+        (3, "least_unused"), (4, "least_unused"), (5, "least_unused"),
+    ]  # fmt: skip
+
+
+def test_first_trials_are_had_with_what_is_set() -> None:
+    study = tiny("policy.gamma=0.5", "policy.tau=0.3")
+    assert len(study.first) == 5
+    assert all(study.space.overrides(each.params) for each in study.first)
+
+
+def test_a_path_that_is_set_is_no_longer_searched() -> None:
+    assert "serving.policy.gamma" not in tiny("policy.gamma=0.5").spec.space
+
+
+def test_another_study_is_not_resumed(whole: Path) -> None:
+    with pytest.raises(DescriptionError, match=r"cannot resume: sampler\.seed is 1 there and 2"):
+        run(tiny("sampler.seed=2"), whole, resume=True)
