@@ -104,7 +104,7 @@ def bandwidth(device: str | Path, pattern: str | Iterable[str] = (), *, set: Set
 
 def assignments(set: Set) -> list[str]:
     """`set` as the command line's texts."""
-    from sweeps.run.store import plain, to_yaml_flow
+    from hwmodel.description.yaml_writer import plain, to_yaml_flow
 
     if isinstance(set, Mapping):
         return [f"{path}={to_yaml_flow(plain(value))}" for path, value in set.items()]

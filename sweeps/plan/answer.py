@@ -19,12 +19,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from hwmodel.description.description import Document, Strict, nearest
+from sweeps.analyse.label import label
+from sweeps.analyse.rows import Record
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.plan.break_even import PARAMETER, VALUE, Parameter, Place, ahead, key_of, places
 from sweeps.plan.place import Override
-from sweeps.plan.sweep import SweepSpec, experiment_of, label
+from sweeps.plan.sweep import SweepSpec, experiment_of
 from sweeps.plan.variant import AS_DESCRIBED, Variant
-from sweeps.run.store import Record
 
 LENGTHS = "lengths"
 """The key of a result's overrides that names its lengths."""

@@ -23,12 +23,13 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from hwmodel.description.description import Document, KeyPath, Strict, nearest
 from hwmodel.description.written import Also
+from hwmodel.description.yaml_writer import to_yaml_flow
 from hwmodel.specs.device import load_device
+from sweeps.analyse.rows import Record
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.plan.place import Override
 from sweeps.plan.sweep import SweepSpec, experiment_of
 from sweeps.plan.variant import AS_DESCRIBED, Change, Variant
-from sweeps.run.store import Record, to_yaml_flow
 
 PARAMETER, VALUE = "parameter", "value"
 """The keys of a result's overrides that name its parameter and the value of it."""

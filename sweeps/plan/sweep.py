@@ -25,15 +25,17 @@ from hwmodel.description.description import (
 )
 from hwmodel.description.library import find
 from hwmodel.description.yaml_reader import load, loads, parse_assignment
+from hwmodel.description.yaml_writer import plain, to_yaml
 from hwmodel.specs.accelerator import AcceleratorSpec
 from hwmodel.specs.memory_spec import MemorySpec
 from sweeps.analyse.figures import REFERENCE
+from sweeps.analyse.label import NAMED, label, named
+from sweeps.analyse.rows import Record
 from sweeps.plan.defaults import with_defaults
 from sweeps.plan.experiment import Described, device_of
 from sweeps.plan.kinds import DESIGNS, MEASURES, designs, kind_of, measured
 from sweeps.plan.place import Override
 from sweeps.plan.variant import Change, Variant
-from sweeps.run.store import Record, plain, to_yaml
 
 if TYPE_CHECKING:
     Measure = str
@@ -52,8 +54,6 @@ CASE = "case"
 """The key of a result's overrides that names its case."""
 ANALYTIC = "analytic"
 """The control whose memory has no banks."""
-NAMED = ("dataset", "assumption")
-"""Axes whose values have names of their own, which tell them apart."""
 _DATA = (".csv", ".jsonl", ".gz", ".json")
 _ENGINE = ("serving", "engine")
 _FILES = (".yaml", ".yml", *_DATA)
@@ -283,22 +283,6 @@ def document_of(folder: str, given: Given, kind: str) -> Document:
     if document.data.get("kind") != kind:
         raise document.error(f"expected kind: {kind}; got {document.data.get('kind')!r}", ("kind",))
     return document
-
-
-def label(value: Any) -> str:
-    """A short name of an axis value: a file's stem, a mapping's name and options, or its text."""
-    if isinstance(value, dict):
-        rest = (f"{key}={label(item)}" for key, item in value.items() if key != "name")
-        return " ".join([*([str(value["name"])] if "name" in value else []), *rest])
-    text = str(value)
-    return Path(text).name.split(".")[0] if "/" in text else text
-
-
-def named(axis: str, value: Any) -> str:
-    """A short name of a value of this axis: its own where the axis has such, else its label."""
-    if axis in NAMED and isinstance(value, dict) and "name" in value:
-        return str(value["name"])
-    return label(value)
 
 
 def _assign(document: Document, assignment: str) -> None:

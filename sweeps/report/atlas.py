@@ -24,6 +24,7 @@ from hwmodel.specs.device import load_device
 from policies.engines.engine import Step
 from policies.memory.step import Efficiency, StepModel
 from sweeps.analyse.figures import KV_RATE, Rate
+from sweeps.analyse.label import label
 from sweeps.plan.experiment import (
     Count,
     Described,
@@ -33,7 +34,6 @@ from sweeps.plan.experiment import (
     model_of,
     seed_of,
 )
-from sweeps.plan.sweep import label
 from sweeps.report.chart import Heat, Spot
 from sweeps.report.kind import Kind
 from sweeps.report.random_access_phrases import size_text

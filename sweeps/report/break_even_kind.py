@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sweeps.analyse.label import label
+from sweeps.analyse.rows import Record, at
 from sweeps.analyse.statistics import LEVEL, Interval
 from sweeps.plan.break_even import (
     PARAMETER,
@@ -24,7 +26,6 @@ from sweeps.plan.break_even import (
     places,
     total,
 )
-from sweeps.plan.sweep import label
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.report import change_phrases
 from sweeps.report.chart import Axis, Lines, Series
@@ -36,7 +37,6 @@ from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.report.table import Table
 from sweeps.report.trend import band
 from sweeps.report.verdict import judge
-from sweeps.run.store import Record, at
 
 
 @dataclass(frozen=True)

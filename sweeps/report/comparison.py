@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.analyse.figures import FIGURES, THROUGHPUT, Figure
+from sweeps.analyse.label import label
+from sweeps.analyse.rows import at, differences
 from sweeps.analyse.statistics import LEVEL, Interval, difference, grown, interval, log_ratios
-from sweeps.plan.sweep import label
 from sweeps.report import phrases
 from sweeps.report.chart import Bar, Bars
 from sweeps.report.facts import MetricChange
@@ -24,7 +25,7 @@ from sweeps.report.formats import said
 from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.report.table import Row, Table, read_table
 from sweeps.report.verdict import judge
-from sweeps.run.store import RunDirectory, at, differences
+from sweeps.run.store import RunDirectory
 
 _NOT_INPUTS = ("sha256", "name", "summary", "question")
 _CODE = ("version", "commit", "dirty", "python", "libraries")

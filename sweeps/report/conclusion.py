@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweeps.analyse.figures import THROUGHPUT
-from sweeps.plan.sweep import DESCRIBED, label
+from sweeps.analyse.label import label
+from sweeps.plan.sweep import DESCRIBED
 from sweeps.report import cases, phrases
 from sweeps.report.facts import Dependence, Verdict
 from sweeps.report.gap import CONTROL, references

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.description.yaml_writer import plain
 from sweeps.analyse.figures import BACKLOG, OVERLOADED, THROUGHPUT
 from sweeps.analyse.statistics import LEVEL, Interval, grown, interval
 from sweeps.plan.counterfactual import (
@@ -29,7 +30,7 @@ from sweeps.plan.experiment import ExperimentSpec
 from sweeps.report.chart import Bar, Tornado
 from sweeps.report.formats import NONE, bare, effect, listed, share
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.run.store import RunDirectory, plain
+from sweeps.run.store import RunDirectory
 
 FOLDER, FILE = "explain", "explanation.json"
 """In a run directory: the simulations of explanations, a run of their own, and what they show."""

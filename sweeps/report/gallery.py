@@ -19,10 +19,10 @@ from sweeps.analyse.figures import (
     THROUGHPUT,
     limit_word,
 )
+from sweeps.analyse.rows import at
 from sweeps.analyse.statistics import LEVEL
 from sweeps.report.chart import Axis, Bar, Bars, Chart, Curves, Lines, Series, Stacks
 from sweeps.report.table import Group, Row
-from sweeps.run.store import at
 
 PARTS = {
     "weights": "weights", "attention": "KV of decoding", "prefill": "prefill",

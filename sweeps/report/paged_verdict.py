@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sweeps.analyse.label import label
 from sweeps.analyse.statistics import Interval, grown, interval, log_ratios
-from sweeps.plan.sweep import label
 from sweeps.report import odma_words
 from sweeps.report.chart import Bar, Bars, Chart
 from sweeps.report.formats import NONE, bare, between, mean_text, percent, share

@@ -21,12 +21,13 @@ from sweeps.analyse.figures import (
     limit_shares,
     limit_text,
 )
+from sweeps.analyse.label import named
+from sweeps.analyse.rows import flat
 from sweeps.analyse.statistics import LEVEL, Interval, interval
 from sweeps.plan.kinds import kind_of
-from sweeps.plan.sweep import experiment_of, named
+from sweeps.plan.sweep import experiment_of
 from sweeps.run.reading import RunParts, read_run
 from sweeps.run.store import RunDirectory
-from sweeps.run.sweep_run import flat
 
 Metrics = dict[str, Any]
 HEADINGS = [*(figure.heading for figure in FIGURES), "limit"]

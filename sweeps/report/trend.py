@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from hwmodel.description.units import SCALES, parse_quantity
 from sweeps.analyse.figures import KV_RATE, THROUGHPUT
+from sweeps.analyse.label import label
 from sweeps.analyse.statistics import LEVEL, Interval
-from sweeps.plan.sweep import label
 from sweeps.report.chart import Axis, Lines, Series
 from sweeps.report.table import Group, Row, Table
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sweeps.analyse.figures import Rate
+from sweeps.analyse.label import label
+from sweeps.analyse.rows import Record
 from sweeps.analyse.statistics import LEVEL, Interval, grown, interval
-from sweeps.plan.sweep import label
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.plan.what_if import CHANGE, WhatIfSpec
 from sweeps.report import change_phrases
@@ -27,7 +28,6 @@ from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.report.table import Group, Table
 from sweeps.report.trend import along
 from sweeps.report.verdict import judge
-from sweeps.run.store import Record
 
 Logs = dict[int, float]
 """Replication -> natural logarithm of a rate, or of the ratio of two."""

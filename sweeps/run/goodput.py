@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 from hwmodel.description.description import DescriptionError
+from sweeps.analyse.label import label
 from sweeps.plan.experiment import (
     Described,
     ExperimentSpec,
@@ -21,7 +22,7 @@ from sweeps.plan.experiment import (
     run_task,
     workload_of,
 )
-from sweeps.plan.sweep import Point, Sweep, label
+from sweeps.plan.sweep import Point, Sweep
 from sweeps.run.capacity import CapacityFailed
 from sweeps.run.executor import execute
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError
+from sweeps.analyse.rows import Record
 from sweeps.plan.kinds import kind_of, searches
-from sweeps.run.store import CONFIG, PROVENANCE, Record, RunDirectory
+from sweeps.run.store import CONFIG, PROVENANCE, RunDirectory
 
 _OF_PROVENANCE = {"assumed": dict, "inputs": dict, "libraries": dict, "seeds": list}
 

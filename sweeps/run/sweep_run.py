@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
+from sweeps.analyse.label import named
+from sweeps.analyse.rows import Record, differences, flat
 from sweeps.analyse.statistics import interval
 from sweeps.plan.experiment import Described, Task, measure, seed_of
 from sweeps.plan.logs import keep, staging, stem_of
 from sweeps.plan.place import shortened
-from sweeps.plan.sweep import Point, Sweep, further, named
+from sweeps.plan.sweep import Point, Sweep, further
 from sweeps.run.capacity import Calibration, calibrate, wanted
 from sweeps.run.executor import execute
 from sweeps.run.goodput import goodput_key, search, searched
 from sweeps.run.outcome import Outcome, attempt
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
-from sweeps.run.store import CALIBRATION, Record, RunDirectory, differences
+from sweeps.run.store import CALIBRATION, RunDirectory
 
 Key = tuple[int, int]
 
@@ -317,14 +319,3 @@ def summarise(records: list[Record]) -> list[Record]:
                 row[f"{name}_half"] = found.half if found.count > 1 else None
         rows.append(row)
     return rows
-
-
-def flat(metrics: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested metrics under dotted names."""
-    found: dict[str, Any] = {}
-    for key, value in metrics.items():
-        if isinstance(value, dict):
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[prefix + key] = value
-    return found

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hwmodel.description.yaml_writer import to_yaml_flow
 from sweeps.analyse.figures import FIGURES
+from sweeps.analyse.rows import Record, at
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.report.chart import Axis, Bar, Bars, Chart, Lines, Series
 from sweeps.report.gallery import charts
 from sweeps.report.section import Block, Grid, Section
 from sweeps.report.table import HEADINGS, Table
-from sweeps.run.store import Record, at, to_yaml_flow
 from sweeps.study.trials import (
     BASE,
     RESAMPLES,

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hwmodel.description.yaml_writer import to_yaml_flow
 from sweeps.analyse.figures import FIGURES, THROUGHPUT
+from sweeps.analyse.rows import Record
 from sweeps.analyse.statistics import Interval, interval, relative_gap
 from sweeps.report.table import Group, Row
 from sweeps.report.trend import number
 from sweeps.run.reading import RunParts
-from sweeps.run.store import Record, RunDirectory, to_yaml_flow
+from sweeps.run.store import RunDirectory
 from sweeps.study.front import costs, front
 
 if TYPE_CHECKING:

@@ -8,13 +8,14 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
+from hwmodel.description.yaml_writer import to_yaml
 from sweeps.analyse.figures import REFERENCE
+from sweeps.analyse.label import label
 from sweeps.plan.answer import AnswerSpec
 from sweeps.plan.break_even import BreakEvenSpec
-from sweeps.plan.sweep import Sweep, label, load_sweep
+from sweeps.plan.sweep import Sweep, load_sweep
 from sweeps.plan.what_if import WhatIfSpec
 from sweeps.run.capacity import rivals, wanted
-from sweeps.run.store import to_yaml
 
 SMOKE = load_sweep("smoke").document.file
 

@@ -172,9 +172,10 @@ def test_no_run_no_report(tmp_path: Path) -> None:
 
 
 def test_every_figure_is_a_metric_of_a_real_run(tmp_path: Path) -> None:
+    from sweeps.analyse.rows import flat
     from sweeps.plan.sweep import load_sweep
     from sweeps.run.progress import Progress
-    from sweeps.run.sweep_run import flat, run_sweep
+    from sweeps.run.sweep_run import run_sweep
 
     sets = ["fidelity=sampled", "policy=[paged]", "replications=1", "requests=20"]
     sets += ["serving.memory.max_probes=1", "workload_set.lengths.constant.output_tokens=4"]

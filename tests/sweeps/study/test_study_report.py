@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from hwmodel.description.yaml_writer import to_yaml
 from sweeps.analyse.figures import THROUGHPUT
 from sweeps.report.conclusion import sentences
 from sweeps.report.contents import contents
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
 from sweeps.report.table import read_table
-from sweeps.run.store import CONFIG, RunDirectory, to_yaml
+from sweeps.run.store import CONFIG, RunDirectory
 from sweeps.study.study_kind import StudyTable
 from sweeps.study.trials import FINALE, importances, unbeaten
 from tests.sweeps.made import PROVENANCE
