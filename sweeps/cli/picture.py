@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError, nearest
+from sweeps.analyse.table import Table
 from sweeps.report.chart import Chart, Heat, Lines, Regions, Tornado, file_name
 from sweeps.report.contents import contents
 from sweeps.report.gallery import MAKERS
 from sweeps.report.section import Grid, Listing, Say, Section
 from sweeps.report.shown import Shown
 from sweeps.report.svg import svg
-from sweeps.report.table import Table
 from sweeps.run.store import to_csv, write_atomically
 
 

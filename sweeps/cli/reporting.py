@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.figures import FIGURES, REFERENCE
+from sweeps.analyse.table import HEADINGS, Row, Table, read_table
 from sweeps.report import comparison
 from sweeps.report.conclusion import sentences
 from sweeps.report.contents import contents, record
@@ -14,7 +15,6 @@ from sweeps.report.markdown import markdown
 from sweeps.report.page import page
 from sweeps.report.screen import print_json, print_table
 from sweeps.report.section import Section, as_json
-from sweeps.report.table import HEADINGS, Row, Table, read_table
 from sweeps.run.store import RunDirectory, write_atomically
 
 SIDES = "<" + ">" * sum(figure.terminal for figure in FIGURES) + "<"

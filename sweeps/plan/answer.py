@@ -14,7 +14,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -26,6 +27,9 @@ from sweeps.plan.break_even import PARAMETER, VALUE, Parameter, Place, ahead, ke
 from sweeps.plan.place import Override
 from sweeps.plan.sweep import SweepSpec, experiment_of
 from sweeps.plan.variant import AS_DESCRIBED, Variant
+
+if TYPE_CHECKING:
+    pass
 
 LENGTHS = "lengths"
 """The key of a result's overrides that names its lengths."""
@@ -287,3 +291,95 @@ def log_ratio(ours: Rates, theirs: Rates) -> Interval:
 
 def _mean_log(rates: Rates) -> float:
     return math.fsum(map(math.log, rates.values())) / len(rates)
+
+
+@dataclass(frozen=True)
+class AnswerCell:
+    """A cell of the map of an answer; log ratios unless it says otherwise."""
+
+    name: str
+    rates: dict[str, Interval]
+    """Output tokens a second of each policy that competes, the most first."""
+    lead: Interval
+    """Of the first over the second."""
+    scattered: Interval
+    """Of the policy that scatters KV over the best contiguous one, as described."""
+    best_contiguous: str
+    references: dict[str, Interval]
+    """Over the first."""
+    found: dict[float, Interval]
+    """`scattered` by the ratio of scattered to contiguous bandwidth."""
+    tied: Interval | None
+    """The ratio at which `scattered` is none; None where its mean has one sign in the range."""
+    pleas: dict[str, tuple[str, Interval]]
+    """With each objection upheld, under each reading: who serves the most, and its lead over the
+    second."""
+    bound: bool
+    """Whether KV memory limits the first."""
+
+    @property
+    def order(self) -> list[str]:
+        return list(self.rates)
+
+    @property
+    def winner(self) -> str | None:
+        """Who serves significantly more than all others, where KV memory is its limit."""
+        return self.order[0] if self.bound and self.lead.sign > 0 else None
+
+    @property
+    def side(self) -> int | None:
+        """The policy that scatters KV is ahead at every ratio (1), at none (-1), or ties (0); None:
+        not known yet."""
+        signs = {each.mean > 0 for each in self.found.values()}
+        if len(self.found) < 2 or (len(signs) > 1 and self.tied is None):
+            return None
+        return 0 if self.tied is not None else 1 if True in signs else -1
+
+    @property
+    def upheld(self) -> list[str]:
+        """Objections and readings with which another policy than now serves significantly the
+        most."""
+        first, pleas = self.order[0], self.pleas.items()
+        return [n for n, (best, lead) in pleas if self.bound and best != first and lead.sign > 0]
+
+    @property
+    def opened(self) -> list[str]:
+        """Objections and readings with which none serves significantly the most any more."""
+        return [n for n, (_, lead) in self.pleas.items() if self.winner and lead.sign == 0]
+
+    def winner_under(self, reading: str) -> str | None:
+        """Who serves significantly more than all others under a reading that is known."""
+        best, lead = self.pleas[reading]
+        return best if self.bound and lead.sign > 0 else None
+
+
+@dataclass(frozen=True)
+class AnswerMap:
+    """Who serves the most in each cell, on one device."""
+
+    device: str
+    model: str
+    scattered: str
+    """The policy that scatters KV."""
+    contiguous: list[str]
+    cells: list[AnswerCell]
+    total: int
+    """Cells that a finished run has."""
+    replications: int
+    objections: dict[str, tuple[str, str]]
+    """Name -> whose it is, and why."""
+    readings: dict[str, str]
+    """Name -> why."""
+
+    @property
+    def policies(self) -> list[str]:
+        return [*self.contiguous, self.scattered]
+
+    def under(self, case: str) -> list[AnswerCell]:
+        """The cells that are known under an objection or a reading."""
+        return [cell for cell in self.cells if case in cell.pleas]
+
+    def won(self, reading: str) -> dict[str, int]:
+        """Cells that each policy wins under a reading; those that none wins under ``."""
+        winners = [cell.winner_under(reading) or "" for cell in self.under(reading)]
+        return {name: winners.count(name) for name in (*self.policies, "")}

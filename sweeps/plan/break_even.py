@@ -17,7 +17,8 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -30,6 +31,9 @@ from sweeps.analyse.statistics import Interval, interval
 from sweeps.plan.place import Override
 from sweeps.plan.sweep import SweepSpec, experiment_of
 from sweeps.plan.variant import AS_DESCRIBED, Change, Variant
+
+if TYPE_CHECKING:
+    pass
 
 PARAMETER, VALUE = "parameter", "value"
 """The keys of a result's overrides that name its parameter and the value of it."""
@@ -337,3 +341,67 @@ def total(
 def key_of(value: Any) -> str:
     """What a value or a place is told apart by."""
     return json.dumps(value, sort_keys=True, default=str)
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Where the mean of the answer changes sign, and between which values it is undecided."""
+
+    at: Any
+    """Interpolated; in the parameter's unit."""
+    low: Any
+    """None: from the least value on."""
+    high: Any
+    """None: up to the most."""
+    falls: bool
+    """The first competitor is ahead below, the second above."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Where an answer that does not cross becomes significant."""
+
+    at: Any
+    above: bool
+    """It is significant above, not below."""
+    ahead: bool
+    """The first competitor is ahead there (or the ratio larger than the one sought)."""
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """One parameter's: where it changes which of two competitors leads."""
+
+    name: str
+    parameter: Parameter
+    found: Found
+    """Value -> the log ratio, in the order of the values."""
+    base: Interval | None
+    """The log ratio as described, where that is a value of this parameter."""
+    crossing: Crossing | None = None
+    edge: Edge | None = None
+
+    @property
+    def ends(self) -> dict[str, Interval]:
+        """The log ratios that decide whether it crosses, by where they are."""
+        parameter = self.parameter
+        if parameter.choice:
+            named = {f"with {value}": answer for value, answer in self.found.items()}
+        else:
+            named = {f"at {end}": self.found[end] for end in (parameter.at(0), parameter.at(1))}
+        return named if self.base is None else {AS_DESCRIBED: self.base, **named}
+
+    @property
+    def undecided(self) -> list[str]:
+        """Where among these the answer is not significant."""
+        against = self.parameter.against
+        return [where for where, answer in self.ends.items() if against(answer).sign == 0]
+
+    @property
+    def outcome(self) -> Literal["crosses", "no crossing", "undecided", "unfinished"]:
+        if self.parameter.asked(self.found):
+            return "unfinished"
+        signs = {self.parameter.against(answer).sign for answer in self.ends.values()}
+        if self.crossing or {1, -1} <= signs:
+            return "crosses"
+        return "undecided" if 0 in signs else "no crossing"

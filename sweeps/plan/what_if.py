@@ -8,12 +8,17 @@ Each is crossed with the axes, beside the base as it is described.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from hwmodel.description.description import Document, nearest
+from sweeps.analyse.statistics import Interval
 from sweeps.plan.experiment import device_of
 from sweeps.plan.sweep import Point, SweepSpec
 from sweeps.plan.variant import AS_DESCRIBED, Variant
+
+if TYPE_CHECKING:
+    pass
 
 CHANGE = "change"
 """The key of a result's overrides that names its change."""
@@ -89,3 +94,28 @@ class WhatIfSpec(SweepSpec):
                 "capacity_bytes": device.capacity_bytes,
             }
         return {"hardware": found}
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What changes do to one rate, or to the ratio of two."""
+
+    subject: str
+    levels: dict[str, Interval]
+    """By change, `as described` among them: means of the rate, or log ratios."""
+    effects: dict[str, Interval]
+    """By change: logarithm of the level with the change over the level without."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several changes made at once."""
+
+    name: str
+    parts: list[str]
+    effects: dict[str, Interval]
+    """By competitor, of logarithms."""
+    subject: str
+    """The competitor whose excess it is."""
+    excess: Interval | None
+    """Logarithm of the effect over the product of those of the parts, each alone."""

@@ -8,20 +8,19 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from sweeps.analyse.gap import binds
 from sweeps.analyse.label import label
 from sweeps.analyse.rows import Record, at
 from sweeps.analyse.statistics import LEVEL, Interval, interval
-from sweeps.plan.answer import LENGTHS, Answers, AnswerSpec, log_ratio
+from sweeps.analyse.table import Table
+from sweeps.plan.answer import LENGTHS, AnswerCell, AnswerMap, Answers, AnswerSpec, log_ratio
 from sweeps.plan.break_even import PARAMETER, Place
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.report import change_phrases
 from sweeps.report.chart import Region, Regions
-from sweeps.report.facts import AnswerCell, AnswerMap
 from sweeps.report.formats import NONE, bare, effect
-from sweeps.report.gap import binds
 from sweeps.report.kind import Kind
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.report.table import Table
 
 _STEPS = 24
 """Of the picture, in a decade of the ratio."""

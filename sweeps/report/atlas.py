@@ -25,6 +25,7 @@ from policies.engines.engine import Step
 from policies.memory.step import Efficiency, StepModel
 from sweeps.analyse.figures import KV_RATE, Rate
 from sweeps.analyse.label import label
+from sweeps.analyse.table import Table
 from sweeps.plan.experiment import (
     Count,
     Described,
@@ -38,7 +39,6 @@ from sweeps.report.chart import Heat, Spot
 from sweeps.report.kind import Kind
 from sweeps.report.random_access_phrases import size_text
 from sweeps.report.section import Block, Grid
-from sweeps.report.table import Table
 
 INTERLEAVE, LOST = "device_set.interleave", "throughput_lost"
 FITTED_MEMORIES = ("lpddr4-4266-x16", "lpddr5-6400-x16", "hbm2e-3.2")

@@ -11,10 +11,15 @@ from typing import Any
 from sweeps.analyse.label import label
 from sweeps.analyse.rows import Record, at
 from sweeps.analyse.statistics import LEVEL, Interval
+from sweeps.analyse.table import Table
+from sweeps.analyse.verdict import judge
 from sweeps.plan.break_even import (
     PARAMETER,
     VALUE,
+    BreakEven,
     BreakEvenSpec,
+    Crossing,
+    Edge,
     Found,
     Parameter,
     Place,
@@ -29,14 +34,11 @@ from sweeps.plan.break_even import (
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.report import change_phrases
 from sweeps.report.chart import Axis, Lines, Series
-from sweeps.report.facts import BreakEven, Crossing, Edge
 from sweeps.report.formats import NONE, bare, mean_text, ratio
 from sweeps.report.group_sections import group_sections
 from sweeps.report.kind import Kind
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.report.table import Table
 from sweeps.report.trend import band
-from sweeps.report.verdict import judge
 
 
 @dataclass(frozen=True)

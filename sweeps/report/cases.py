@@ -3,14 +3,14 @@ assumptions that changes, and where the devices lie by capacity and bandwidth.""
 
 from __future__ import annotations
 
+from sweeps.analyse.facts import CaseOutcome, Verdict
+from sweeps.analyse.gap import CONTROL, references
+from sweeps.analyse.table import Group, Row, Table
+from sweeps.analyse.verdict import judge
 from sweeps.report import phrases
 from sweeps.report.chart import Axis, Lines, Series
-from sweeps.report.facts import CaseOutcome, Verdict
 from sweeps.report.formats import NONE, bare, percent
-from sweeps.report.gap import CONTROL, references
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.report.table import Group, Row, Table
-from sweeps.report.verdict import judge
 
 _GIB = 2**30
 

@@ -6,17 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweeps.analyse.statistics import Interval, grown
-from sweeps.plan.break_even import Parameter
+from sweeps.plan.answer import AnswerCell, AnswerMap
+from sweeps.plan.break_even import BreakEven, Crossing, Edge, Parameter
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.report.facts import (
-    AnswerCell,
-    AnswerMap,
-    BreakEven,
-    Crossing,
-    Edge,
-    Sensitivity,
-    Together,
-)
+from sweeps.plan.what_if import Sensitivity, Together
 from sweeps.report.formats import CI, aside, between, counted, effect, hundred, listed, ratio, said
 
 _SHOWN = 3

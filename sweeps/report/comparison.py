@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweeps.analyse.facts import MetricChange
 from sweeps.analyse.figures import FIGURES, THROUGHPUT, Figure
 from sweeps.analyse.label import label
 from sweeps.analyse.rows import at, differences
 from sweeps.analyse.statistics import LEVEL, Interval, difference, grown, interval, log_ratios
+from sweeps.analyse.table import Row, Table, read_table
+from sweeps.analyse.verdict import judge
 from sweeps.report import phrases
 from sweeps.report.chart import Bar, Bars
-from sweeps.report.facts import MetricChange
 from sweeps.report.formats import said
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.report.table import Row, Table, read_table
-from sweeps.report.verdict import judge
 from sweeps.run.store import RunDirectory
 
 _NOT_INPUTS = ("sha256", "name", "summary", "question")

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sweeps.analyse.facts import Dependence, Verdict
 from sweeps.analyse.figures import THROUGHPUT
+from sweeps.analyse.gap import CONTROL, references
 from sweeps.analyse.label import label
+from sweeps.analyse.table import Group, Row, Table
+from sweeps.analyse.verdict import judge
 from sweeps.plan.sweep import DESCRIBED
 from sweeps.report import cases, phrases
-from sweeps.report.facts import Dependence, Verdict
-from sweeps.report.gap import CONTROL, references
-from sweeps.report.table import Group, Row, Table
 from sweeps.report.trend import along
-from sweeps.report.verdict import judge
 
 _ASKED = (*DESCRIBED, "load", "slo", "requests")
 """Axes that begin so are questions, not assumptions."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from sweeps.analyse.figures import FIGURES
+from sweeps.analyse.table import Group, Table
+from sweeps.analyse.verdict import judge
 from sweeps.report.conclusion import sentences
 from sweeps.report.inputs import configuration, origin
 from sweeps.report.section import Block, Say, Section
-from sweeps.report.table import Group, Table
-from sweeps.report.verdict import judge
 
 
 def contents(table: Table) -> Section:

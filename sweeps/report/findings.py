@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hwmodel.description.description import DescriptionError
+from sweeps.analyse.table import Table, read_table
 from sweeps.report.conclusion import sentences
 from sweeps.report.contents import answer
 from sweeps.report.markdown import markdown
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.report.table import Table, read_table
 from sweeps.run.store import RunDirectory
 
 AT_FAULT = 2

@@ -21,8 +21,8 @@ from sweeps.analyse.figures import (
 )
 from sweeps.analyse.rows import at
 from sweeps.analyse.statistics import LEVEL
+from sweeps.analyse.table import Group, Row
 from sweeps.report.chart import Axis, Bar, Bars, Chart, Curves, Lines, Series, Stacks
-from sweeps.report.table import Group, Row
 
 PARTS = {
     "weights": "weights", "attention": "KV of decoding", "prefill": "prefill",

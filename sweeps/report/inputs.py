@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from policies.allocators.registry import POLICIES
+from sweeps.analyse.table import Table
 from sweeps.report.section import Block, Grid, Listing, Section
-from sweeps.report.table import Table
 
 _TITLES = {
     "devices": "Devices", "models": "Models", "formats": "Number formats", "workloads": "Workloads",

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 from sweeps.analyse.label import label
 from sweeps.analyse.rows import Record
+from sweeps.analyse.table import Table, grouped
 from sweeps.plan.experiment import Described, ExperimentSpec
 from sweeps.plan.sweep import RunSpec, SweepSpec
 from sweeps.report import cases, explanation
 from sweeps.report.conclusion import sweep_sentences
 from sweeps.report.group_sections import along, group_sections, lacking, maps
 from sweeps.report.section import Block, Grid
-from sweeps.report.table import Table, grouped
 from sweeps.run.reading import SWEEP, RunParts, Shape
 from sweeps.run.store import RunDirectory
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sweeps.analyse.table import Table
 from sweeps.report.kind import Kind
 from sweeps.report.odma_paper import OdmaPaperSpec
 from sweeps.report.paged_verdict import (
@@ -14,7 +15,6 @@ from sweeps.report.paged_verdict import (
 )
 from sweeps.report.paper_verdict import paper_charts, paper_rows, paper_sentences
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.report.table import Table
 
 
 class OdmaPaper(Kind):

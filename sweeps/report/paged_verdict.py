@@ -11,15 +11,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sweeps.analyse.gap import CONTROL, pairs
 from sweeps.analyse.label import label
 from sweeps.analyse.statistics import Interval, grown, interval, log_ratios
+from sweeps.analyse.table import Group, Row, Table
 from sweeps.report import odma_words
 from sweeps.report.chart import Bar, Bars, Chart
 from sweeps.report.formats import NONE, bare, between, mean_text, percent, share
-from sweeps.report.gap import CONTROL, pairs
 from sweeps.report.odma_facts import CardEffects, Effects, OtherControl
 from sweeps.report.paper_verdict import given
-from sweeps.report.table import Group, Row, Table
 
 PAGED = "paged"
 RATE, KV, KV_TIME, FLOPS = "throughput", "kv_gbps", "kv_time_share", "compute_share"

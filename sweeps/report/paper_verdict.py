@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeps.analyse.statistics import Interval
+from sweeps.analyse.table import Group, Row, Table
 from sweeps.report import odma_words
 from sweeps.report.chart import Axis, Bar, Bars, Chart, Lines, Series
 from sweeps.report.formats import bare
 from sweeps.report.odma_facts import EDGE, INSIDE, OUTSIDE, DatasetResult, MapCell, Placement
 from sweeps.report.odma_words import with_interval
-from sweeps.report.table import Group, Row, Table
 from sweeps.report.trend import band
 
 GAIN = "throughput_gain"

@@ -9,7 +9,7 @@ variant answers otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.units import parse_quantity
@@ -29,7 +29,6 @@ from hwmodel.measure.racm import (
 from hwmodel.specs.device import Device, load_device, load_variants
 from sweeps.analyse.statistics import LEVEL, Interval, interval
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.report.facts import RandomAccess, RandomAccessAnswer
 from sweeps.report.random_access_phrases import (
     condition_text,
     difference_text,
@@ -39,6 +38,9 @@ from sweeps.report.random_access_phrases import (
 from sweeps.report.screen import print_table
 from sweeps.report.section import Grid
 from sweeps.run.version import version
+
+if TYPE_CHECKING:
+    from hwmodel.measure.racm import Condition
 
 EXTENT = "16KiB"
 """K of 16 tokens in one layer of DeepSeek-R1-Distill-Qwen-7B: a block of the paged layout."""
@@ -256,3 +258,33 @@ def plausible_grid(racm: Racm) -> Grid:
     ]
     title = f"{racm.device.name}, plausible variants: alpha at {size_text(racm.extent)}"
     return Grid(title, ["variant", *heads], rows)
+
+
+RandomAccessAnswer = Literal["not random-access bound", "random-access bound", "undecided"]
+
+
+@dataclass(frozen=True)
+class RandomAccess:
+    """Whether a level of a device is bound by random access, and what that rests on."""
+
+    place: str
+    extent: int
+    """Bytes."""
+    threshold: float
+    """Least alpha that is not called bound."""
+    condition: Condition
+    """As described."""
+    alpha: Interval
+    answer: RandomAccessAnswer
+    flipping: list[tuple[Condition, Interval]]
+    """Conditions that do not give the answer of the described one, where that has one."""
+    reached_at: int | None
+    """The smallest simulated extent whose mean alpha is at least the threshold."""
+    longest: int
+    """The largest simulated extent."""
+    descriptors: tuple[int, float] | None
+    """The largest extent at which the DMA engines are the limit, and ns per descriptor."""
+    plausible: dict[str, Interval] = field(default_factory=dict)
+    """alpha of each plausible variant."""
+    turning: list[str] = field(default_factory=list)
+    """Variants that do not give the answer of the described device, where that has one."""

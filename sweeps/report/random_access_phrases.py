@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from sweeps.analyse.statistics import Interval
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.report.facts import RandomAccess
 from sweeps.report.formats import between, counted, listed, said, share
+from sweeps.report.racm_report import RandomAccess
 
 if TYPE_CHECKING:
     from hwmodel.measure.racm import Condition

@@ -13,8 +13,8 @@ from hwmodel.description.units import SCALES, parse_quantity
 from sweeps.analyse.figures import KV_RATE, THROUGHPUT
 from sweeps.analyse.label import label
 from sweeps.analyse.statistics import LEVEL, Interval
+from sweeps.analyse.table import Group, Row, Table
 from sweeps.report.chart import Axis, Lines, Series
-from sweeps.report.table import Group, Row, Table
 
 _SHOWN = 12
 """Charts of one axis."""

@@ -16,18 +16,17 @@ from sweeps.analyse.figures import Rate
 from sweeps.analyse.label import label
 from sweeps.analyse.rows import Record
 from sweeps.analyse.statistics import LEVEL, Interval, grown, interval
+from sweeps.analyse.table import Group, Table
+from sweeps.analyse.verdict import judge
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.plan.what_if import CHANGE, WhatIfSpec
+from sweeps.plan.what_if import CHANGE, Sensitivity, Together, WhatIfSpec
 from sweeps.report import change_phrases
 from sweeps.report.chart import Bar, Tornado
-from sweeps.report.facts import Sensitivity, Together
 from sweeps.report.formats import bare, effect, mean_text, ratio
 from sweeps.report.group_sections import group_sections
 from sweeps.report.kind import Kind
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.report.table import Group, Table
 from sweeps.report.trend import along
-from sweeps.report.verdict import judge
 
 Logs = dict[int, float]
 """Replication -> natural logarithm of a rate, or of the ratio of two."""

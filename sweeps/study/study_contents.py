@@ -8,10 +8,10 @@ from hwmodel.description.yaml_writer import to_yaml_flow
 from sweeps.analyse.figures import FIGURES
 from sweeps.analyse.rows import Record, at
 from sweeps.analyse.statistics import Interval, interval
+from sweeps.analyse.table import HEADINGS, Table
 from sweeps.report.chart import Axis, Bar, Bars, Chart, Lines, Series
 from sweeps.report.gallery import charts
 from sweeps.report.section import Block, Grid, Section
-from sweeps.report.table import HEADINGS, Table
 from sweeps.study.trials import (
     BASE,
     RESAMPLES,

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeps.analyse.rows import Record
+from sweeps.analyse.table import Table
 from sweeps.report import phrases
-from sweeps.report.facts import StudyGain
 from sweeps.report.kind import Kind, in_words
 from sweeps.report.section import Block
-from sweeps.report.table import Table
 from sweeps.run.reading import RunParts, Shape
 from sweeps.run.store import RunDirectory
 from sweeps.study.study_contents import study_blocks
 from sweeps.study.study_spec import StudySpec
-from sweeps.study.trials import BASE, Trials, finale_groups, read_trials
+from sweeps.study.trials import BASE, StudyGain, Trials, finale_groups, read_trials
 
 
 @dataclass(kw_only=True)

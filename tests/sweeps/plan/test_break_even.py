@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 
 from sweeps.analyse.statistics import Interval
+from sweeps.analyse.table import Table, read_table
 from sweeps.cli.reporting import report
-from sweeps.plan.break_even import HALVINGS, BreakEvenSpec, Parameter, ahead
+from sweeps.plan.break_even import HALVINGS, BreakEven, BreakEvenSpec, Parameter, ahead
 from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.break_even_kind import searches
 from sweeps.report.conclusion import sentences
 from sweeps.report.contents import contents
-from sweeps.report.facts import BreakEven
 from sweeps.report.section import Grid
-from sweeps.report.table import Table, read_table
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sweeps.analyse.figures import LIMITS
+from sweeps.analyse.table import read_table
 from sweeps.report.conclusion import sentences
-from sweeps.report.table import read_table
 from sweeps.run.store import RunDirectory
 from tests.sweeps.made import CONFIG, PROVENANCE, made, metrics
 

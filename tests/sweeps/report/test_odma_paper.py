@@ -10,6 +10,7 @@ import pytest
 
 from policies.serving import calibration
 from sweeps.analyse.statistics import Interval
+from sweeps.analyse.table import Row, read_table
 from sweeps.plan.experiment import Task, seed_of
 from sweeps.plan.sweep import load_sweep
 from sweeps.report import odma_paper
@@ -18,7 +19,6 @@ from sweeps.report.odma_facts import MapCell
 from sweeps.report.odma_paper import EVALUATION_SEED, OdmaPaperSpec, measure, solve
 from sweeps.report.odma_words import EDGE, INSIDE, OUTSIDE
 from sweeps.report.paper_verdict import Case, placement
-from sweeps.report.table import Row, read_table
 from sweeps.run.store import RunDirectory
 from tests.sweeps.cli.test_command_line import bankwise
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from sweeps.analyse.facts import Cause, Verdict
 from sweeps.analyse.figures import LIMITS, PREEMPTIONS_EACH, PREFILL, THROUGHPUT
-from sweeps.report.facts import Cause, Verdict
-from sweeps.report.gap import BINDS, FEWER, PREEMPTS, RECOMPUTES
-from sweeps.report.table import Group, Row
-from sweeps.report.verdict import judge
+from sweeps.analyse.gap import BINDS, FEWER, PREEMPTS, RECOMPUTES
+from sweeps.analyse.table import Group, Row
+from sweeps.analyse.verdict import judge
 
 NOISE = (0.99, 1.0, 1.01)
 BOUND = {"kv_memory": 0.9, "offered_load": 0.1}

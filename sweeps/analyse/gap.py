@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from sweeps.analyse.facts import Cause, Gap, Reference
 from sweeps.analyse.figures import (
     KV_MEMORY,
     KV_SLOTS,
@@ -19,10 +20,9 @@ from sweeps.analyse.figures import (
     THROUGHPUT,
 )
 from sweeps.analyse.statistics import Interval, grown, interval, log_ratios, relative_gap
+from sweeps.analyse.table import Group, Row
 from sweeps.plan.sweep import ANALYTIC
-from sweeps.report.facts import Cause, Gap, Reference
 from sweeps.report.phrases import PHASE_WORDS
-from sweeps.report.table import Group, Row
 
 CONTROL = ANALYTIC
 FEWER = 0.9

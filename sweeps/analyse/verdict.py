@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from sweeps.analyse.facts import Gap, GroupOutcome, Verdict
 from sweeps.analyse.figures import COMPUTE, KV_RATE, KV_SHARE, PREEMPTIONS_EACH, THROUGHPUT
+from sweeps.analyse.gap import binds, gap, pairs
 from sweeps.analyse.statistics import relative_gap
+from sweeps.analyse.table import Group, Row
 from sweeps.report import phrases
-from sweeps.report.facts import Gap, GroupOutcome, Verdict
-from sweeps.report.gap import binds, gap, pairs
-from sweeps.report.table import Group, Row
 
 COMPUTES = 0.4
 """Compute evens competitors out where FLOPs bind for at least this share of step time (assumed)."""
