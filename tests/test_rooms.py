@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from sweeps.plan.kinds import DESIGNS, MEASURES, SEARCHES
+from sweeps.plan.kinds import DESIGNS, SEARCHES
+from sweeps.plan.measures import MEASURES
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = ["hwmodel", "policies", "sweeps"]

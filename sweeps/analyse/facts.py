@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 
 from sweeps.analyse.figures import Figure
 from sweeps.analyse.statistics import Interval
-from sweeps.report.formats import bare, between, percent
 
 if TYPE_CHECKING:
     pass
@@ -96,7 +95,6 @@ class Verdict:
     compute: float | None = None
     """Least share of step time that is compute-bound in the leader and those that it does not lead
     significantly, where that evens them out."""
-    sentence: str = ""
 
     @property
     def best(self) -> str:
@@ -132,22 +130,6 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class CaseOutcome:
-    """A case's outcome, and what becomes of it where something assumed is otherwise."""
-
-    verdict: Verdict
-    controls: dict[str, Verdict]
-    """By assumption."""
-    references: list[Reference]
-
-    @property
-    def hangs_on(self) -> list[str]:
-        """Assumptions under which the outcome is another, or another one wins."""
-        now = (self.verdict.outcome, self.verdict.best)
-        return [n for n, v in self.controls.items() if (v.outcome, v.best) != now]
-
-
-@dataclass(frozen=True)
 class Dependence:
     """Who wins at each value of one axis, all others alike."""
 
@@ -175,13 +157,6 @@ class MetricChange:
     """Relative to the first where `relative`, else a difference in the metric's own unit."""
     relative: bool
     paired: bool
-
-    @property
-    def text(self) -> str:
-        """The change with its interval, for tables."""
-        if self.relative:
-            return bare(percent(self.change))
-        return bare(between(self.figure.text(self.change.mean), self.change, self.figure.text))
 
     @property
     def certain(self) -> str:

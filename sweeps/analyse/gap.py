@@ -11,6 +11,7 @@ import math
 
 from sweeps.analyse.facts import Cause, Gap, Reference
 from sweeps.analyse.figures import (
+    ATTENTION,
     KV_MEMORY,
     KV_SLOTS,
     PREEMPTIONS_EACH,
@@ -18,11 +19,11 @@ from sweeps.analyse.figures import (
     REFERENCE,
     SLOT_WORDS,
     THROUGHPUT,
+    WEIGHTS,
 )
 from sweeps.analyse.statistics import Interval, grown, interval, log_ratios, relative_gap
 from sweeps.analyse.table import Group, Row
-from sweeps.plan.sweep import ANALYTIC
-from sweeps.report.phrases import PHASE_WORDS
+from sweeps.analyse.variants import ANALYTIC
 
 CONTROL = ANALYTIC
 FEWER = 0.9
@@ -93,7 +94,7 @@ def causes(best: Row, other: Row) -> list[Cause]:
     main = max(limits, key=lambda name: limits[name], default=KV_MEMORY)
     if main != KV_MEMORY:
         return [Cause("load", (limits[main],), main)]
-    times = {phase: both(phase) for phase in PHASE_WORDS}
+    times = {phase: both(phase) for phase in (PREFILL, ATTENTION, WEIGHTS)}
     phase = max(times, key=lambda name: times[name][0] - times[name][1])
     theirs, ours = times[phase]
     return [Cause("compute", (theirs, ours) if theirs > ours else (), phase)]

@@ -21,13 +21,10 @@ from sweeps.analyse.figures import (
     limit_shares,
     limit_text,
 )
-from sweeps.analyse.label import named
-from sweeps.analyse.rows import flat
+from sweeps.analyse.label import label, named
+from sweeps.analyse.rows import Record, flat
 from sweeps.analyse.statistics import LEVEL, Interval, interval
-from sweeps.plan.kinds import kind_of
-from sweeps.plan.sweep import experiment_of
-from sweeps.run.reading import RunParts, read_run
-from sweeps.run.store import RunDirectory
+from sweeps.analyse.variants import overrides, with_role
 
 Metrics = dict[str, Any]
 HEADINGS = [*(figure.heading for figure in FIGURES), "limit"]
@@ -147,6 +144,7 @@ class Table:
     """What is missing or cannot be read, a sentence each."""
     counted: str = "results"
     """What `done` and `total` count."""
+    compared_by: Rate | None = None
 
     @property
     def compared(self) -> str:
@@ -171,16 +169,10 @@ class Table:
         )
 
     @property
-    def kind(self) -> Any:
-        """The `sweeps.report.kind.Kind` of run it is."""
-        return kind_of(self.config)
-
-    @property
     def rate(self) -> Rate:
         """What competitors are compared by, where there is one rate."""
-        rate = experiment_of(self.config).rate
-        assert rate is not None
-        return rate
+        assert self.compared_by is not None
+        return self.compared_by
 
     @property
     def state(self) -> str:
@@ -252,19 +244,10 @@ class Table:
         }
 
 
-def read_table(directory: RunDirectory) -> Table:
-    """Read a run directory, finished or not, whole or not. Raises DescriptionError where there is
-    nothing to show."""
-    run = read_run(directory)
-    table: Table = kind_of(run.config).table(run, directory)
-    return table
-
-
-def grouped(run: RunParts, directory: RunDirectory, total: int) -> Table:
-    """The results of a sweep, of which a finished run has `total`."""
-    config = run.config
+def grouped(records: list[Record], config: dict[str, Any]) -> list[Group]:
+    """The results of a sweep as groups of competitors, in the order of points."""
     groups: dict[str, Group] = {}
-    for record in sorted(run.records, key=lambda r: (r["point"], r["replication"])):
+    for record in sorted(records, key=lambda r: (r["point"], r["replication"])):
         group = _group(groups, record["overrides"], config)
         compared = config["compare"]
         row = _row(group, named(compared, record["overrides"].get(compared, "")), record)
@@ -272,10 +255,7 @@ def grouped(run: RunParts, directory: RunDirectory, total: int) -> Table:
         row.replications[replication] = _figures(record, config)
         row.raw[replication] = record["metrics"]
         row.seeds[replication] = record.get("seed")
-    return Table(
-        config["name"], config.get("question") or "", list(groups.values()), len(run.records),
-        total, config, run.provenance, directory.path, run.problems,
-    )  # fmt: skip
+    return list(groups.values())
 
 
 def _group(groups: dict[str, Group], overrides: dict[str, Any], config: dict[str, Any]) -> Group:
@@ -287,8 +267,8 @@ def _group(groups: dict[str, Group], overrides: dict[str, Any], config: dict[str
 def _figures(record: dict[str, Any], config: dict[str, Any]) -> Metrics:
     """Flat metrics of a result, and what is derived from them."""
     found = flat(record["metrics"])
-    controls = config.get("controls") or {}
-    changed = {**record["overrides"], **controls.get(record.get("control", ""), {})}
+    control = with_role(config, "control").get(record.get("control", ""), {})
+    changed = {**record["overrides"], **overrides(control)}
     warmup = changed.get("warmup_requests", config["base"].get("warmup_requests", 0))
     counted = found.get("finished", 0) - warmup
     if counted > 0 and "preemptions" in found:
@@ -304,3 +284,18 @@ def _row(group: Group, name: str, record: dict[str, Any]) -> Row:
     rate_per_s, overrides = record.get("rate_per_s"), record["overrides"]
     group.rows.append(Row(name, control, {}, rate_per_s, overrides, point=record["point"]))
     return group.rows[-1]
+
+
+def along(table: Table, path: str) -> list[tuple[str, list[Group]]]:
+    """Groups that differ in this axis alone, with what they have in common, in words."""
+    parts: dict[str, list[Group]] = {}
+    for group in table.groups:
+        if path in group.others:
+            rest = {key: value for key, value in group.others.items() if key != path}
+            where = json.dumps(rest, sort_keys=True, default=str)
+            parts.setdefault(where, []).append(group)
+    return [(_where(groups[0], path), groups) for groups in parts.values()]
+
+
+def _where(group: Group, path: str) -> str:
+    return ", ".join(label(value) for key, value in group.others.items() if key != path)

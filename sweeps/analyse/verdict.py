@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from sweeps.analyse.facts import Gap, GroupOutcome, Verdict
 from sweeps.analyse.figures import COMPUTE, KV_RATE, KV_SHARE, PREEMPTIONS_EACH, THROUGHPUT
 from sweeps.analyse.gap import binds, gap, pairs
 from sweeps.analyse.statistics import relative_gap
 from sweeps.analyse.table import Group, Row
-from sweeps.report import phrases
 
 COMPUTES = 0.4
 """Compute evens competitors out where FLOPs bind for at least this share of step time (assumed)."""
 
 
 def judge(group: Group) -> Verdict:
-    """The verdict on one group of results, with its sentence."""
-    found = _judge(group)
-    return replace(found, sentence=phrases.verdict(found))
-
-
-def _judge(group: Group) -> Verdict:
+    """The verdict on one group of results."""
     rows = [row for row in group.main() if row.values(THROUGHPUT)]
     reading = [row for row in group.main() if row.values(KV_RATE)]
     if not rows and len(reading) > 1:

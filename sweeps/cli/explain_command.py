@@ -34,12 +34,12 @@ def explain(
 
     Exit code 0: done; 1: a simulation failed; 2: invalid input; 130: interrupted.
     """
-    from sweeps.analyse.table import read_table
     from sweeps.cli.api import worker_count
     from sweeps.cli.reporting import write
     from sweeps.report import explanation
     from sweeps.report.contents import contents
     from sweeps.report.explained_run import explain_run
+    from sweeps.report.presenters import read_table
     from sweeps.report.screen import print_json, print_table
     from sweeps.run.progress import Progress
     from sweeps.run.store import RunDirectory, default_directory

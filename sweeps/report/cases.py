@@ -3,37 +3,14 @@ assumptions that changes, and where the devices lie by capacity and bandwidth.""
 
 from __future__ import annotations
 
-from sweeps.analyse.facts import CaseOutcome, Verdict
-from sweeps.analyse.gap import CONTROL, references
-from sweeps.analyse.table import Group, Row, Table
-from sweeps.analyse.verdict import judge
+from sweeps.analyse.cases import CaseOutcome, outcomes
+from sweeps.analyse.table import Table
 from sweeps.report import phrases
 from sweeps.report.chart import Axis, Lines, Series
 from sweeps.report.formats import NONE, bare, percent
 from sweeps.report.section import Block, Grid, Say, Section
 
 _GIB = 2**30
-
-
-def outcomes(table: Table) -> list[CaseOutcome]:
-    """Of each case, in the sweep's order; a control is an assumption that is made otherwise."""
-    assumptions = [name for name in table.config.get("controls") or {} if name != CONTROL]
-    return [
-        CaseOutcome(
-            judge(group),
-            {name: found for name in assumptions if (found := _under(group, name)) is not None},
-            references(group),
-        )
-        for group in table.groups
-    ]
-
-
-def _under(group: Group, control: str) -> Verdict | None:
-    """The outcome in a control; None before all of it is there."""
-    rows = [Row(r.name, "", r.replications) for r in group.rows if r.control == control]
-    done = [(row.name, row.replications.keys()) for row in rows]
-    whole = done == [(row.name, row.replications.keys()) for row in group.main()]
-    return judge(Group(group.title, rows)) if whole else None
 
 
 def section(table: Table) -> Section:

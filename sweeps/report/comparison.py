@@ -19,11 +19,12 @@ from sweeps.analyse.figures import FIGURES, THROUGHPUT, Figure
 from sweeps.analyse.label import label
 from sweeps.analyse.rows import at, differences
 from sweeps.analyse.statistics import LEVEL, Interval, difference, grown, interval, log_ratios
-from sweeps.analyse.table import Row, Table, read_table
+from sweeps.analyse.table import Row, Table
 from sweeps.analyse.verdict import judge
 from sweeps.report import phrases
 from sweeps.report.chart import Bar, Bars
-from sweeps.report.formats import said
+from sweeps.report.formats import bare, between, percent, said
+from sweeps.report.presenters import read_table
 from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.run.store import RunDirectory
 
@@ -212,9 +213,16 @@ def _results(found: Comparison) -> Grid:
     for pair in found.pairs:
         for c in pair.changes:
             means = (c.figure.text(c.ours), c.figure.text(c.theirs))
-            rows.append([pair.title, c.figure.heading, *means, c.text, c.certain])
+            rows.append([pair.title, c.figure.heading, *means, change_text(c), c.certain])
     marked = frozenset(i for i, row in enumerate(rows) if row[-1] in ("more", "less"))
     return Grid("", columns, rows, marked=marked)
+
+
+def change_text(c: MetricChange) -> str:
+    """The change of a metric with its interval, for tables."""
+    if c.relative:
+        return bare(percent(c.change))
+    return bare(between(c.figure.text(c.change.mean), c.change, c.figure.text))
 
 
 def _inputs(found: Comparison) -> Iterator[Block]:

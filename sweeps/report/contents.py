@@ -7,21 +7,21 @@ from typing import Any
 from sweeps.analyse.figures import FIGURES
 from sweeps.analyse.table import Group, Table
 from sweeps.analyse.verdict import judge
-from sweeps.report.conclusion import sentences
 from sweeps.report.inputs import configuration, origin
+from sweeps.report.presenters import presenter_of, sentences
 from sweeps.report.section import Block, Say, Section
 
 
 def contents(table: Table) -> Section:
     """The report of one run."""
     rest = [configuration(table), *origin(table)]
-    return Section(table.name, [*answer(table), *table.kind.sections(table), *rest])
+    return Section(table.name, [*answer(table), *presenter_of(table).sections(table), *rest])
 
 
 def answer(table: Table) -> list[Block]:
     """The question, what is missing, and the sentences."""
     question = table.question or str(table.config.get("summary", ""))
-    missing = [*table.problems, *table.kind.lacking(table)]
+    missing = [*table.problems, *presenter_of(table).lacking(table)]
     problems = [Say(f"{text}.", "problem") for text in missing]
     verdicts = [Say(text, "verdict") for text in sentences(table)]
     return [Say(question, "question"), *problems, *verdicts, Say(f"{table.state}.")]
@@ -31,7 +31,7 @@ def record(table: Table) -> dict[str, Any]:
     """A run's verdicts and figures in JSON's types, beside its sections."""
     return {
         "run": str(table.path), "name": table.name, "question": table.question, "done": table.done,
-        "total": table.total, "problems": [*table.problems, *table.kind.lacking(table)],
+        "total": table.total, "problems": [*table.problems, *presenter_of(table).lacking(table)],
         "sentences": sentences(table), "groups": [_record(group) for group in table.groups],
         "assumed": table.assumed,
     }  # fmt: skip

@@ -18,13 +18,14 @@ from hwmodel.description.yaml_writer import plain
 from sweeps.analyse.figures import THROUGHPUT
 from sweeps.analyse.gap import pairs as common
 from sweeps.analyse.label import named
-from sweeps.analyse.table import Group, Row, Table, read_table
+from sweeps.analyse.table import Group, Row, Table
 from sweeps.plan.counterfactual import State, key
 from sweeps.plan.experiment import ExperimentSpec, Task, measure
 from sweeps.plan.place import shortened
 from sweeps.plan.sweep import Sweep, load_sweep
 from sweeps.report import explanation
 from sweeps.report.explanation import FILE, FOLDER, Explanation, Known, Pair, explain
+from sweeps.report.presenters import read_table
 from sweeps.run.executor import execute
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve

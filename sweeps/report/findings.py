@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hwmodel.description.description import DescriptionError
-from sweeps.analyse.table import Table, read_table
-from sweeps.report.conclusion import sentences
+from sweeps.analyse.table import Table
 from sweeps.report.contents import answer
 from sweeps.report.markdown import markdown
+from sweeps.report.presenters import presenter_of, read_table, sentences
 from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.run.store import RunDirectory
 
@@ -41,7 +41,7 @@ def _section(table: Table) -> Section:
     origin = table.origin()
     which = ("bankwise", "commit", "seeds (and replications)")
     source = "; ".join(f"{key}: {origin[key]}" for key in which)
-    shown = _tables(table.kind.sections(table))
+    shown = _tables(presenter_of(table).sections(table))
     return Section(table.name, [*answer(table), *shown, Say(f"From {source}.")])
 
 

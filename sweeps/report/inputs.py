@@ -8,6 +8,7 @@ from typing import Any
 
 from policies.allocators.registry import POLICIES
 from sweeps.analyse.table import Table
+from sweeps.report.presenters import presenter_of
 from sweeps.report.section import Block, Grid, Listing, Section
 
 _TITLES = {
@@ -18,7 +19,8 @@ _LONG = 80
 
 def configuration(table: Table) -> Section:
     """Axes and controls, the base, and descriptions as resolved, side by side."""
-    rows, what = table.kind.inputs(table), table.kind.points
+    presenter = presenter_of(table)
+    rows, what = presenter.inputs(table), presenter.points
     marked = frozenset(range(len(rows)))
     blocks: list[Block] = []
     if rows:

@@ -6,18 +6,11 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sweeps.analyse.facts import (
-    CaseOutcome,
-    Cause,
-    Dependence,
-    Gap,
-    MetricChange,
-    Reference,
-    Verdict,
-)
+from sweeps.analyse.cases import CaseOutcome
+from sweeps.analyse.facts import Cause, Dependence, Gap, MetricChange, Reference, Verdict
 from sweeps.analyse.figures import ATTENTION, KV_MEMORY, PREFILL, WEIGHTS, limit_word
 from sweeps.analyse.statistics import Interval
-from sweeps.plan.sweep import DESCRIBED
+from sweeps.plan.layout import DESCRIBED
 from sweeps.report.formats import amount, aside, counted, listed, percent, points, said, share
 from sweeps.study.trials import StudyGain
 

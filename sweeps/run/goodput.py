@@ -22,7 +22,7 @@ from sweeps.plan.experiment import (
     run_task,
     workload_of,
 )
-from sweeps.plan.sweep import Point, Sweep
+from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.capacity import CapacityFailed
 from sweeps.run.executor import execute
 

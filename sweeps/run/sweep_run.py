@@ -15,7 +15,8 @@ from sweeps.analyse.statistics import interval
 from sweeps.plan.experiment import Described, Task, measure, seed_of
 from sweeps.plan.logs import keep, staging, stem_of
 from sweeps.plan.place import shortened
-from sweeps.plan.sweep import Point, Sweep, further
+from sweeps.plan.sweep import further
+from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.capacity import Calibration, calibrate, wanted
 from sweeps.run.executor import execute
 from sweeps.run.goodput import goodput_key, search, searched

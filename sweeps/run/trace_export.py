@@ -32,7 +32,8 @@ from sweeps.plan.experiment import (
     serving_seed,
     workload_of,
 )
-from sweeps.plan.sweep import Point, Sweep, load_sweep
+from sweeps.plan.sweep import load_sweep
+from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.capacity import Calibration, calibrate, rivals, wanted
 from sweeps.run.goodput import goodput_key, search, searched
 from sweeps.run.provenance import refuse_changes, resolve

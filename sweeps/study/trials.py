@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hwmodel.description.units import number
 from hwmodel.description.yaml_writer import to_yaml_flow
 from sweeps.analyse.figures import FIGURES, THROUGHPUT
 from sweeps.analyse.rows import Record
 from sweeps.analyse.statistics import Interval, interval, relative_gap
 from sweeps.analyse.table import Group, Row
-from sweeps.report.trend import number
 from sweeps.run.reading import RunParts
 from sweeps.run.store import RunDirectory
 from sweeps.study.front import costs, front

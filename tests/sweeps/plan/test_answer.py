@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.statistics import Interval
-from sweeps.analyse.table import Table, read_table
+from sweeps.analyse.table import Table
 from sweeps.cli.picture import picture
-from sweeps.plan.answer import HALVINGS, AnswerMap
+from sweeps.plan.answer import HALVINGS, AnswerMap, answer_map, tie
 from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.answer_kind import answer_map, regions, tie
+from sweeps.report.answer_page import regions
 from sweeps.report.chart import file_name
 from sweeps.report.conclusion import sentences
 from sweeps.report.contents import contents
 from sweeps.report.page import page
+from sweeps.report.presenters import read_table
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory

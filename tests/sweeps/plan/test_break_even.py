@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from sweeps.analyse.statistics import Interval
-from sweeps.analyse.table import Table, read_table
+from sweeps.analyse.table import Table
 from sweeps.cli.reporting import report
-from sweeps.plan.break_even import HALVINGS, BreakEven, BreakEvenSpec, Parameter, ahead
+from sweeps.plan.break_even import HALVINGS, BreakEven, BreakEvenSpec, Parameter, ahead, searches
 from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.break_even_kind import searches
 from sweeps.report.conclusion import sentences
 from sweeps.report.contents import contents
+from sweeps.report.presenters import read_table
 from sweeps.report.section import Grid
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from sweeps.analyse.table import read_table
 from sweeps.cli.reporting import show
 from sweeps.plan.sweep import load_sweep
+from sweeps.plan.what_if import what_ifs
 from sweeps.report.chart import Tornado
 from sweeps.report.conclusion import sentences
 from sweeps.report.contents import contents
-from sweeps.report.what_if_kind import what_if_rows, what_ifs
+from sweeps.report.presenters import read_table
+from sweeps.report.what_if_page import what_if_rows
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from sweeps.analyse.table import read_table
+from sweeps.analyse.cases import outcomes
 from sweeps.plan.sweep import load_sweep
 from sweeps.report import labels
-from sweeps.report.cases import outcomes, section
+from sweeps.report.cases import section
 from sweeps.report.chart import Axis, Lines, Series
 from sweeps.report.conclusion import sentences
 from sweeps.report.drawing import figure
+from sweeps.report.presenters import read_table
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.analyse.table import read_table
 from sweeps.plan.logs import FOLDER
 from sweeps.report.contents import contents
 from sweeps.report.drawing import figure
 from sweeps.report.memory_map import memory_map
+from sweeps.report.presenters import read_table
 from sweeps.run.store import RunDirectory
 from tests.sweeps.made import made
 

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from sweeps.analyse.statistics import t_quantile
-from sweeps.analyse.table import Table, read_table
+from sweeps.analyse.table import Table
 from sweeps.plan.experiment import Task
+from sweeps.plan.odma_paper import OdmaPaperSpec, measure
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.conclusion import sentences
 from sweeps.report.contents import contents
 from sweeps.report.findings import findings, main
 from sweeps.report.markdown import markdown
-from sweeps.report.odma_paper import OdmaPaperSpec, measure
 from sweeps.report.paged_verdict import effect_rows, policy_rows
+from sweeps.report.presenters import read_table
 from sweeps.run.store import RunDirectory
 from tests.sweeps.made import PROVENANCE, made
 

@@ -11,12 +11,13 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.figures import FIGURES, PREEMPTIONS_EACH, THROUGHPUT
-from sweeps.analyse.table import HEADINGS, Table, read_table
+from sweeps.analyse.table import HEADINGS, Table
 from sweeps.cli.reporting import report
 from sweeps.report.contents import contents
 from sweeps.report.drawing import figure
 from sweeps.report.gallery import charts, phases, throughput
 from sweeps.report.markdown import markdown
+from sweeps.report.presenters import read_table
 from sweeps.run.store import RunDirectory
 from tests.sweeps.made import CONFIG, PROVENANCE, made
 

@@ -10,11 +10,11 @@ import pytest
 
 from hwmodel.description.yaml_writer import to_yaml
 from sweeps.analyse.figures import THROUGHPUT
-from sweeps.analyse.table import read_table
 from sweeps.report.conclusion import sentences
 from sweeps.report.contents import contents
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
+from sweeps.report.presenters import read_table
 from sweeps.run.store import CONFIG, RunDirectory
 from sweeps.study.study_kind import StudyTable
 from sweeps.study.trials import FINALE, importances, unbeaten

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sweeps.analyse.label import label
-from sweeps.analyse.rows import Record, at
+from sweeps.analyse.rows import at
 from sweeps.analyse.statistics import LEVEL, Interval
 from sweeps.analyse.table import Table
 from sweeps.analyse.verdict import judge
@@ -17,118 +17,19 @@ from sweeps.plan.break_even import (
     PARAMETER,
     VALUE,
     BreakEven,
-    BreakEvenSpec,
-    Crossing,
-    Edge,
-    Found,
     Parameter,
-    Place,
-    ahead,
-    ahead_surely,
-    evaluations,
-    not_behind,
-    parameters,
-    places,
-    total,
+    Search,
+    _number,
+    searches,
 )
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.report import change_phrases
+from sweeps.report import change_phrases, phrases
 from sweeps.report.chart import Axis, Lines, Series
 from sweeps.report.formats import NONE, bare, mean_text, ratio
 from sweeps.report.group_sections import group_sections
-from sweeps.report.kind import Kind
+from sweeps.report.presenter import Presenter, in_words
 from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.report.trend import band
-
-
-@dataclass(frozen=True)
-class Search:
-    """What is found of every parameter at one combination of the axes that are not compared."""
-
-    place: Place
-    pair: list[str]
-    """The two competitors."""
-    now: Interval | None
-    """As described: the log ratio of the first over the second."""
-    found: list[BreakEven]
-
-    @property
-    def where(self) -> str:
-        return ", ".join(map(label, self.place.values()))
-
-    @property
-    def ratio(self) -> str:
-        return " / ".join(self.pair)
-
-
-def searches(table: Table) -> list[Search]:
-    """A search for each place."""
-    config = table.config
-    known = evaluations(config, table.records())
-    pair = [label(value) for value in config["axes"][config["compare"]]]
-    found = []
-    for place in places(config["axes"], config["compare"]):
-        now = known.found(place, AS_DESCRIBED).get(None)
-        each = [
-            _break_even(name, parameter, known.found(place, name), now)
-            for name, parameter in parameters(config).items()
-        ]
-        found.append(Search(place, pair, now, each))
-    return found
-
-
-def _break_even(name: str, parameter: Parameter, found: Found, now: Interval | None) -> BreakEven:
-    base = None if parameter.given else now
-    if parameter.asked(found):
-        return BreakEven(name, parameter, found, base)
-    if parameter.choice:
-        return BreakEven(name, parameter, {value: found[value] for value in parameter.choice}, base)
-    found = dict(sorted(found.items(), key=lambda item: _number(parameter, item[0])))
-    crossing = _crossing(parameter, found)
-    edge = None if crossing else _edge(parameter, found)
-    return BreakEven(name, parameter, found, base, crossing, edge)
-
-
-def _number(parameter: Parameter, value: Any) -> float:
-    return float(str(value).removesuffix(parameter.unit or ""))
-
-
-def _crossing(parameter: Parameter, found: Found) -> Crossing | None:
-    """By the mean; None where it has one sign at both ends."""
-
-    def against(position: float) -> Interval:
-        return parameter.against(found[parameter.at(position)])
-
-    falls = ahead(against(0))
-    if falls == ahead(against(1)):
-        return None
-    low, high, _ = parameter.bracket(found, ahead)
-    before, after = against(low).mean, against(high).mean
-    share = before / (before - after) if before != after else 0.5
-    # significant on one side of the begin, and on the other side of the end
-    first, second = (ahead_surely, not_behind) if falls else (not_behind, ahead_surely)
-    begin = parameter.bracket(found, first)[0]
-    end = parameter.bracket(found, second)[1]
-    low_is_open = first(against(0)) == first(against(1))
-    high_is_open = second(against(0)) == second(against(1))
-    return Crossing(
-        parameter.at(low + share * (high - low)),
-        None if low_is_open else parameter.at(begin),
-        None if high_is_open else parameter.at(end),
-        falls,
-    )
-
-
-def _edge(parameter: Parameter, found: Found) -> Edge | None:
-    """Where one end is significant and the other is not; None where both are, or neither."""
-    for curve in (ahead_surely, not_behind):
-        least, most = (curve(parameter.against(found[parameter.at(end)])) for end in (0, 1))
-        if least != most:
-            sure = curve is ahead_surely
-            above = most == sure
-            low, high, _ = parameter.bracket(found, curve)
-            return Edge(parameter.at(high if above else low), above, sure)
-    return None
 
 
 def _sentences(table: Table, search: Search) -> Iterator[str]:
@@ -138,7 +39,7 @@ def _sentences(table: Table, search: Search) -> Iterator[str]:
         if i == 0 or each.edge is not None or each.outcome == "crosses":
             yield where + change_phrases.break_even(each, search.pair)
     base = {PARAMETER: AS_DESCRIBED, **search.place}
-    yield from (judge(group).sentence for group in table.groups if group.others == base)
+    yield from (phrases.verdict(judge(group)) for group in table.groups if group.others == base)
 
 
 def _blocks(table: Table) -> Iterator[Block]:
@@ -167,7 +68,7 @@ def _grids(table: Table) -> list[Grid]:
 def _rows(table: Table, search: Search, each: BreakEven) -> Iterator[list[str]]:
     parameter, found = each.parameter, each.found
     heads = [each.name, described(table, parameter)]
-    for value in parameter.choice:
+    for value in parameter.variants:
         there = bare(ratio(found.get(value)))
         yield [*heads, value, NONE, there, NONE, _of_choice(each, found.get(value)), "1"]
     if parameter.range:
@@ -177,8 +78,8 @@ def _rows(table: Table, search: Search, each: BreakEven) -> Iterator[list[str]]:
             outcome = bare(change_phrases.crossing_text(each.crossing, parameter))
         if each.edge:
             outcome += f", {change_phrases.edge_text(each.edge, parameter, search.pair)}"
-        if parameter.even != 1:
-            outcome = f"{parameter.even:g}: {outcome}"
+        if parameter.ratio != 1:
+            outcome = f"{parameter.ratio:g}: {outcome}"
         ends = (bare(ratio(found.get(end))) for end in (low, high))
         yield [*heads, str(low), str(high), *ends, outcome, str(len(found))]
 
@@ -193,7 +94,7 @@ def _of_choice(each: BreakEven, answer: Interval | None) -> str:
 
 def described(table: Table, parameter: Parameter) -> str:
     """What the description has instead, where it is known."""
-    if parameter.given:
+    if parameter.set:
         return NONE
     keys = parameter.path.split(".")
     if keys[0] != "device_set":
@@ -220,7 +121,7 @@ def _chart(search: Search, each: BreakEven) -> Lines:
         Axis(search.ratio, zero=False),
         [
             band(search.ratio, x, [answer.mapped(math.exp) for answer in found.values()]),
-            Series("break-even", x, [parameter.even] * len(x)),
+            Series("break-even", x, [parameter.ratio] * len(x)),
         ],
         f"Band: {100 * LEVEL:.0f} % interval.",
     )
@@ -256,15 +157,8 @@ def _note(table: Table) -> str:
     )
 
 
-class BreakEvenKind(Kind):
+class BreakEvenPage(Presenter):
     """Where each number turns the answer, or that it does not in its plausible range."""
-
-    spec = BreakEvenSpec
-
-    def total(self, config: dict[str, Any], records: list[Record]) -> int:
-        known = evaluations(config, records)
-        where = places(config["axes"], config["compare"])
-        return total(parameters(config), known, where, int(config["base"].get("replications", 1)))
 
     def sentences(self, table: Table) -> list[str]:
         """The answer as described and how many parameters cross; the first parameter, which is the
@@ -280,4 +174,6 @@ class BreakEvenKind(Kind):
         return _grids(table)
 
     def inputs(self, table: Table) -> list[list[str]]:
-        return [*super().inputs(table), *self.named(table, "break-even", "break_even")]
+        given = (table.config.get("break_even") or {}).items()
+        rows = [[f"break-even {name}", in_words(value)] for name, value in given]
+        return [*super().inputs(table), *rows]

@@ -7,137 +7,25 @@ replications. `together` is held against the product of its parts, each alone.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from sweeps.analyse.figures import Rate
 from sweeps.analyse.label import label
-from sweeps.analyse.rows import Record
-from sweeps.analyse.statistics import LEVEL, Interval, grown, interval
-from sweeps.analyse.table import Group, Table
+from sweeps.analyse.statistics import LEVEL, grown
+from sweeps.analyse.table import Table
 from sweeps.analyse.verdict import judge
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.plan.what_if import CHANGE, Sensitivity, Together, WhatIfSpec
-from sweeps.report import change_phrases
+from sweeps.plan.what_if import CHANGE, Changes, what_ifs
+from sweeps.report import change_phrases, phrases
 from sweeps.report.chart import Bar, Tornado
 from sweeps.report.formats import bare, effect, mean_text, ratio
 from sweeps.report.group_sections import group_sections
-from sweeps.report.kind import Kind
+from sweeps.report.presenter import Presenter
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.report.trend import along
 
 Logs = dict[int, float]
 """Replication -> natural logarithm of a rate, or of the ratio of two."""
-
-
-@dataclass(frozen=True)
-class Changes:
-    """The changes at one combination of the axes that are not compared."""
-
-    where: str
-    base: Group
-    rates: list[Sensitivity]
-    """Of each competitor that has results, in the sweep's order."""
-    answers: list[Sensitivity]
-    """Of the first over each other."""
-    changes: list[str]
-    """Those that have results, the largest effect on any rate first; then conditions."""
-    together: list[Together]
-    unit: Rate
-
-    @property
-    def alone(self) -> list[str]:
-        """The changes that are not several together."""
-        several = [each.name for each in self.together]
-        return [change for change in self.changes if change not in several]
-
-
-def what_ifs(table: Table) -> list[Changes]:
-    """What a run of what-ifs found, as far as it is there."""
-    places = (
-        (where, {str(group.others[CHANGE]): group for group in groups})
-        for where, groups in along(table, CHANGE)
-    )
-    found = (_what_if(table, *place) for place in places if AS_DESCRIBED in place[1])
-    return [each for each in found if each is not None]
-
-
-def _what_if(table: Table, where: str, groups: dict[str, Group]) -> Changes | None:
-    unit = table.rate
-    combined = table.config.get("together") or {}
-    conditions = table.config.get("conditions") or {}
-    known = [c for c in (*table.config["changes"], *combined, *conditions) if c in groups]
-    logs = {name: _logs(groups[name], unit.metric) for name in (AS_DESCRIBED, *known)}
-    compared = map(label, table.config["axes"][table.config["compare"]])
-    names = [name for name in compared if logs[AS_DESCRIBED].get(name)]
-    if not names:
-        return None
-    rates = [
-        _sensitivity(name, _of_rate, [(c, of.get(name, {})) for c, of in logs.items()], conditions)
-        for name in names
-    ]
-    first, *rivals = names
-    answers = [
-        _sensitivity(f"{first} / {rival}", interval, [
-            (c, _sum([(1, of.get(first, {})), (-1, of.get(rival, {}))])) for c, of in logs.items()
-        ]) for rival in rivals
-    ]  # fmt: skip
-    sizes = {
-        change: max(abs(rate.effects[change].mean) for rate in rates if change in rate.effects)
-        for change in logs
-        if any(change in rate.effects for rate in rates)
-    }
-    changes = sorted(sizes, key=lambda name: -sizes[name])
-    together = []
-    for name in changes:
-        if parts := combined.get(name):
-            effects = {rate.subject: rate.effects[name] for rate in rates if name in rate.effects}
-            excess = [(1, logs[name].get(first, {})), (len(parts) - 1, logs[AS_DESCRIBED][first])]
-            excess += [(-1, logs.get(part, {}).get(first, {})) for part in parts]
-            values = [*_sum(excess).values()]
-            together.append(
-                Together(name, parts, effects, first, interval(values) if values else None)
-            )
-    answers = [each for each in answers if AS_DESCRIBED in each.levels]
-    changes += [name for name in known if name in conditions]
-    return Changes(where, groups[AS_DESCRIBED], rates, answers, changes, together, unit)
-
-
-def _logs(group: Group, metric: str) -> dict[str, Logs]:
-    """Competitor -> its rate's logarithms."""
-    return {
-        row.name: {
-            r: math.log(v[0]) for r in row.replications
-            if (v := row.values(metric, [r])) and v[0] > 0
-        }
-        for row in group.main()
-    }  # fmt: skip
-
-
-def _sum(parts: list[tuple[int, Logs]]) -> Logs:
-    """A weighted sum in the replications that all of them have."""
-    common = sorted(set.intersection(*(set(logs) for _, logs in parts)))
-    return {r: math.fsum(weight * logs[r] for weight, logs in parts) for r in common}
-
-
-def _of_rate(logs: list[float]) -> Interval:
-    return interval(list(map(math.exp, logs)))
-
-
-def _sensitivity(
-    subject: str, level: Any, series: list[tuple[str, Logs]], apart: Collection[str] = ()
-) -> Sensitivity:
-    """Of one subject, whose logarithms are given by change; `apart` have no effect, but a level."""
-    base = dict(series)[AS_DESCRIBED]
-    effects = {
-        change: interval([*moved.values()])
-        for change, logs in series
-        if change not in (AS_DESCRIBED, *apart) and (moved := _sum([(1, logs), (-1, base)]))
-    }
-    levels = {change: level([*logs.values()]) for change, logs in series if logs}
-    return Sensitivity(subject, levels, effects)
 
 
 def _sentences(found: Changes) -> Iterator[str]:
@@ -146,7 +34,7 @@ def _sentences(found: Changes) -> Iterator[str]:
         for each in subjects:
             yield where + change_phrases.sensitivity(each, compared, found.alone)
     yield from (where + change_phrases.together(each) for each in found.together)
-    yield judge(found.base).sentence
+    yield phrases.verdict(judge(found.base))
 
 
 def _blocks(table: Table) -> Iterator[Block]:
@@ -229,15 +117,8 @@ def _note(found: Changes) -> str:
     )
 
 
-class WhatIf(Kind):
+class WhatIfPage(Presenter):
     """What each change does to each competitor, and to the answer."""
-
-    spec = WhatIfSpec
-
-    def total(self, config: dict[str, Any], records: list[Record]) -> int:
-        keys = ("changes", "together", "conditions")
-        variants = 1 + sum(len(config.get(key) or {}) for key in keys)
-        return variants * super().total(config, records)
 
     def sentences(self, table: Table) -> list[str]:
         """The answer and what reverses it, then what moves each competitor, for each combination
@@ -255,10 +136,3 @@ class WhatIf(Kind):
 
     def grids(self, table: Table) -> list[Grid]:
         return _grids(table)
-
-    def inputs(self, table: Table) -> list[list[str]]:
-        changes = self.named(table, "change", "changes")
-        changes += self.named(table, "condition", "conditions")
-        together = table.config.get("together") or {}
-        rows = [[f"together {name}", ", ".join(parts)] for name, parts in together.items()]
-        return [*super().inputs(table), *changes, *rows]

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from sweeps.analyse.table import Table
-from sweeps.report.kind import Kind
-from sweeps.report.odma_paper import OdmaPaperSpec
+from sweeps.plan.paged_findings import is_paged
 from sweeps.report.paged_verdict import (
     DEFINITIONS,
     effect_rows,
-    is_paged,
     paged_charts,
     paged_sentences,
     policy_rows,
 )
 from sweeps.report.paper_verdict import paper_charts, paper_rows, paper_sentences
+from sweeps.report.presenter import Presenter
 from sweeps.report.section import Block, Grid, Say, Section
 
 
-class OdmaPaper(Kind):
+class OdmaPaperPage(Presenter):
     """The paper's figures beside what is simulated under each set of assumptions."""
-
-    experiment = OdmaPaperSpec
 
     def sentences(self, table: Table) -> list[str]:
         return paged_sentences(table) if is_paged(table) else paper_sentences(table)

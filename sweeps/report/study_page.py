@@ -8,12 +8,11 @@ from typing import Any
 from sweeps.analyse.rows import Record
 from sweeps.analyse.table import Table
 from sweeps.report import phrases
-from sweeps.report.kind import Kind, in_words
+from sweeps.report.presenter import Presenter, in_words, variant_rows
 from sweeps.report.section import Block
+from sweeps.report.study_sections import study_blocks
 from sweeps.run.reading import RunParts, Shape
 from sweeps.run.store import RunDirectory
-from sweeps.study.study_contents import study_blocks
-from sweeps.study.study_spec import StudySpec
 from sweeps.study.trials import BASE, StudyGain, Trials, finale_groups, read_trials
 
 
@@ -37,10 +36,9 @@ def guessed(records: list[Record], name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class StudyKind(Kind):
+class StudyPage(Presenter):
     """What the best of a space gains, and how it was found."""
 
-    spec = StudySpec
     shape = Shape(
         {"space": dict, "base": dict, "name": str},
         {"trial": int, "overrides": dict, "params": dict},
@@ -71,7 +69,7 @@ class StudyKind(Kind):
 
     def inputs(self, table: Table) -> list[list[str]]:
         space = [[path, in_words(each)] for path, each in _trials(table).space.items()]
-        return [*space, *self.named(table, "reference", "references")]
+        return [*space, *variant_rows(table.config, "reference")]
 
     def lacking(self, table: Table) -> list[str]:
         return []

@@ -5,98 +5,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
-from typing import Any
 
-from sweeps.analyse.gap import binds
-from sweeps.analyse.label import label
-from sweeps.analyse.rows import Record, at
-from sweeps.analyse.statistics import LEVEL, Interval, interval
+from sweeps.analyse.rows import at
+from sweeps.analyse.statistics import LEVEL
 from sweeps.analyse.table import Table
-from sweeps.plan.answer import LENGTHS, AnswerCell, AnswerMap, Answers, AnswerSpec, log_ratio
-from sweeps.plan.break_even import PARAMETER, Place
-from sweeps.plan.variant import AS_DESCRIBED
+from sweeps.plan.answer import (
+    AnswerCell,
+    AnswerMap,
+    answer_map,
+)
 from sweeps.report import change_phrases
 from sweeps.report.chart import Region, Regions
 from sweeps.report.formats import NONE, bare, effect
-from sweeps.report.kind import Kind
+from sweeps.report.presenter import Presenter
 from sweeps.report.section import Block, Grid, Say, Section
 
 _STEPS = 24
 """Of the picture, in a decade of the ratio."""
-
-
-def answer_map(table: Table) -> AnswerMap:
-    """What a run found, as far as it is there."""
-    known = Answers(table.config, table.records())
-    base = table.config["base"]
-    found = (_cell(table, known, place) for place in known.places)
-    cells = [cell for cell in found if cell is not None]
-    return AnswerMap(
-        label(base["device"]), label(base["model"]), known.ratio.of, known.ratio.against, cells,
-        len(known.places), known.replications,
-        {name: (each.of, each.why) for name, each in known.objections.items()},
-        {name: each.why for name, each in known.readings.items()},
-    )  # fmt: skip
-
-
-def _cell(table: Table, known: Answers, place: Place) -> AnswerCell | None:
-    rates = known.described(place)
-    scattered = known.lead(rates)
-    if scattered is None:
-        return None
-    first, second = list(rates)[:2]
-    references = [name for name in known.names if name not in rates]
-    found = known.found(place)
-    pleas = {name: known.described(place, name) for name in known.cases}
-    return AnswerCell(
-        ", ".join([*(label(v) for k, v in place.items() if k != LENGTHS), place[LENGTHS]]),
-        {name: interval([*each.values()]) for name, each in rates.items()},
-        log_ratio(rates[first], rates[second]), scattered, known.contiguous(rates) or "",
-        {n: log_ratio(r, rates[first]) for n in references if (r := known.rates(place, n))},
-        found, None if known.asked(place) else tie(found),
-        {name: (next(iter(after)), log_ratio(*list(after.values())[:2]))
-         for name, after in pleas.items() if len(after) == len(rates)},
-        _bound(table, place, first),
-    )  # fmt: skip
-
-
-def _bound(table: Table, place: Place, name: str) -> bool:
-    """Whether KV memory limits a policy, as described."""
-    rows = (
-        row
-        for group in table.groups
-        if group.others == {**place, PARAMETER: AS_DESCRIBED}
-        for row in group.main()
-    )
-    return any(row.name == name and binds(row) for row in rows)
-
-
-def tie(found: Mapping[float, Interval]) -> Interval | None:
-    """The ratio at which the mean of the log ratio rises through zero, and between which ratios its
-    interval holds zero, interpolated between logarithms; it ends where the range does. None where
-    the mean has one sign."""
-    middle = _rise({ratio: each.mean for ratio, each in found.items()})
-    if middle is None:
-        return None
-    low = _rise({ratio: each.high for ratio, each in found.items()})
-    high = _rise({ratio: each.low for ratio, each in found.items()})
-    return Interval(
-        middle, min(found) if low is None else low, max(found) if high is None else high,
-        next(iter(found.values())).count,
-    )  # fmt: skip
-
-
-def _rise(values: Mapping[float, float]) -> float | None:
-    """Where values over rising ratios come above zero for good; None where the last is not above,
-    or the first is."""
-    for (a, before), (b, after) in reversed(list(itertools.pairwise(values.items()))):
-        if after <= 0:
-            return None
-        if before <= 0:
-            share = before / (before - after)
-            return math.exp(math.log(a) + share * (math.log(b) - math.log(a)))
-    return None
 
 
 def regions(found: AnswerMap) -> Regions:
@@ -175,13 +100,8 @@ def _readings(found: AnswerMap) -> Grid:
     return Grid("", heads, rows, text=True)
 
 
-class AnswerKind(Kind):
+class AnswerPage(Presenter):
     """Who wins where, and where that ties."""
-
-    spec = AnswerSpec
-
-    def total(self, config: dict[str, Any], records: list[Record]) -> int:
-        return Answers(config, records).total()
 
     def sentences(self, table: Table) -> list[str]:
         """The answer over all cells with its conditions; the ties; the objections; each cell."""
@@ -215,13 +135,4 @@ class AnswerKind(Kind):
         return [_grid(found), *([_readings(found)] if found.readings else [])]
 
     def inputs(self, table: Table) -> list[list[str]]:
-        rows = [*super().inputs(table), *self.named(table, "lengths", "lengths")]
-        of = [
-            [f"objection {name}", f"{each['why']} ({each['of']}: {label(each['set'])})"]
-            for name, each in (table.config.get("objections") or {}).items()
-        ]
-        of += [
-            [f"reading {name}", f"{each.why} ({label({**each.set, **each.of})})"]
-            for name, each in Answers(table.config, []).readings.items()
-        ]
-        return [*rows, ["KV ratio", str(at(table.config, "kv_ratio", "why"))], *of]
+        return [*super().inputs(table), ["KV ratio", str(at(table.config, "kv_ratio", "why"))]]
