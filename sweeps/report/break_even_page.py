@@ -96,7 +96,8 @@ def described(table: Table, parameter: Parameter) -> str:
     """What the description has instead, where it is known."""
     if parameter.set:
         return NONE
-    keys = parameter.path.split(".")
+    paths = {path for variant in parameter.variants.values() for path in variant.set}
+    keys = (parameter.path or (paths.pop() if len(paths) == 1 else "")).split(".")
     if keys[0] != "device_set":
         return _at(table.config["base"], keys)
     devices = (table.config.get("resolved") or {}).get("devices") or {}

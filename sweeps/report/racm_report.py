@@ -9,7 +9,7 @@ variant answers otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.units import parse_quantity
@@ -27,6 +27,7 @@ from hwmodel.measure.racm import (
     extent_sizes,
 )
 from hwmodel.specs.device import Device, load_device, load_variants
+from sweeps.analyse.random_access import RandomAccess, RandomAccessAnswer
 from sweeps.analyse.statistics import LEVEL, Interval, interval
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.report.random_access_phrases import (
@@ -258,33 +259,3 @@ def plausible_grid(racm: Racm) -> Grid:
     ]
     title = f"{racm.device.name}, plausible variants: alpha at {size_text(racm.extent)}"
     return Grid(title, ["variant", *heads], rows)
-
-
-RandomAccessAnswer = Literal["not random-access bound", "random-access bound", "undecided"]
-
-
-@dataclass(frozen=True)
-class RandomAccess:
-    """Whether a level of a device is bound by random access, and what that rests on."""
-
-    place: str
-    extent: int
-    """Bytes."""
-    threshold: float
-    """Least alpha that is not called bound."""
-    condition: Condition
-    """As described."""
-    alpha: Interval
-    answer: RandomAccessAnswer
-    flipping: list[tuple[Condition, Interval]]
-    """Conditions that do not give the answer of the described one, where that has one."""
-    reached_at: int | None
-    """The smallest simulated extent whose mean alpha is at least the threshold."""
-    longest: int
-    """The largest simulated extent."""
-    descriptors: tuple[int, float] | None
-    """The largest extent at which the DMA engines are the limit, and ns per descriptor."""
-    plausible: dict[str, Interval] = field(default_factory=dict)
-    """alpha of each plausible variant."""
-    turning: list[str] = field(default_factory=list)
-    """Variants that do not give the answer of the described device, where that has one."""

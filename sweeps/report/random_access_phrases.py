@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sweeps.analyse.random_access import RandomAccess
 from sweeps.analyse.statistics import Interval
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.report.formats import between, counted, listed, said, share
-from sweeps.report.racm_report import RandomAccess
 
 if TYPE_CHECKING:
     from hwmodel.measure.racm import Condition
