@@ -56,6 +56,8 @@ class RunSpec(Strict):
     def refuse_variants(self) -> None:
         """Raise ValueError for variants that do not belong here or change nothing."""
         for name, variant in self.variants.items():
+            if not self.roles:
+                raise ValueError(f"variants.{name}: such a sweep takes no variants beside those of its numbers")
             if variant.role not in self.roles:
                 here = ", ".join(self.roles)
                 raise ValueError(f"variants.{name}.role: expected one of {here} here; got"

@@ -10,8 +10,7 @@ import pytest
 
 from sweeps.analyse.figures import LIMITS
 from sweeps.report import phrases
-from sweeps.report.conclusion import sentences
-from sweeps.report.presenters import read_table
+from sweeps.report.presenters import read_table, sentences
 from sweeps.run.store import RunDirectory
 from tests.sweeps.made import CONFIG, PROVENANCE, made, metrics
 
@@ -23,7 +22,8 @@ def run_of(path: Path, axis: str, rates: Rates, controls: dict[str, Any] | None 
     rates are by (value, policy/control)."""
     values = list(dict.fromkeys(value for value, _ in rates))
     config = copy.deepcopy(CONFIG) | {
-        "axes": {axis: values, "serving.policy": ["paged", "odma"]}, "controls": controls or {}
+        "axes": {axis: values, "serving.policy": ["paged", "odma"]},
+        "variants": {n: {"set": v, "role": "control"} for n, v in (controls or {}).items()},
     }  # fmt: skip
     run = RunDirectory(path)
     run.create(config, PROVENANCE, {})

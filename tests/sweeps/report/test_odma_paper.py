@@ -16,9 +16,8 @@ from sweeps.plan.odma_paper import EVALUATION_SEED, OdmaPaperSpec, measure, solv
 from sweeps.plan.paper_findings import Case, MapCell, placement
 from sweeps.plan.sweep import load_sweep
 from sweeps.report import odma_paper
-from sweeps.report.conclusion import sentences
 from sweeps.report.odma_words import EDGE, INSIDE, OUTSIDE
-from sweeps.report.presenters import read_table
+from sweeps.report.presenters import read_table, sentences
 from sweeps.run.store import RunDirectory
 from tests.sweeps.cli.test_command_line import bankwise
 

@@ -195,7 +195,7 @@ def test_every_figure_is_a_metric_of_a_real_run(tmp_path: Path) -> None:
 def test_a_sweep_of_kv_reads_says_who_reads_fastest(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     axes = {"device_set.dma.window": ["4KiB", "8KiB"], "batch.policy": ["paged", "oracle"]}
-    run.create({**CONFIG, "axes": axes, "controls": {}, "compare": "batch.policy"}, PROVENANCE, {})
+    run.create({**CONFIG, "axes": axes, "variants": {}, "compare": "batch.policy"}, PROVENANCE, {})
     for index, (window, policy, rate) in enumerate(
         [
             ("4KiB", "paged", 100.0),

@@ -10,11 +10,10 @@ import pytest
 
 from hwmodel.description.yaml_writer import to_yaml
 from sweeps.analyse.figures import THROUGHPUT
-from sweeps.report.conclusion import sentences
 from sweeps.report.contents import contents
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
-from sweeps.report.presenters import read_table
+from sweeps.report.presenters import read_table, sentences
 from sweeps.run.store import CONFIG, RunDirectory
 from sweeps.study.study_kind import StudyTable
 from sweeps.study.trials import FINALE, importances, unbeaten
@@ -28,7 +27,8 @@ CONFIG_OF_STUDY: dict[str, Any] = {
               "serving.policy.order": {"choice": ["a", "b"]}},
     "objectives": [{"metric": THROUGHPUT, "direction": "maximize"},
                    {"metric": "ttft_s.p99", "direction": "minimize"}],
-    "references": {"static": {"serving.policy": "static"}, "oracle": {"serving.policy": "oracle"}},
+    "variants": {name: {"set": {"serving.policy": name}, "role": "reference"}
+                 for name in ("static", "oracle")},
     "ceilings": ["oracle"],
 }  # fmt: skip
 
