@@ -130,7 +130,7 @@ def test_the_type_a_format_computes_in(name: str, tflops: float) -> None:
 
 
 def test_the_table_of_the_documentation_is_the_data() -> None:
-    text = Path(__file__).parents[3].joinpath("docs/engines.md").read_text(encoding="utf-8")
+    text = Path(__file__).parents[3].joinpath("docs/formats.md").read_text(encoding="utf-8")
     for name in names("formats"):
         found = number_format(name)
         weights = "weights" in found.stores
