@@ -36,6 +36,8 @@ REQUIRED = {"command", "commit", "date", "values"}
 COMMENT = re.compile(r"<!--(.*?)-->", re.DOTALL)
 INLINE = re.compile(r"<!--(?!table |/)([^:>]+):?([^>]*)-->([^\n]*?)<!--/-->")
 TABLE = re.compile(r"<!--table ([^:>]+):?([^>]*)-->\n(.*?)<!--/table-->", re.DOTALL)
+AT_START = re.compile(r"^[ \t>*-]*(<!--(?!table |/table-->).*?-->)", re.MULTILINE)
+"""A comment that begins a line, which makes a block of raw HTML of it."""
 FORMAT = re.compile(r"(change|more|less|share|,?(?=\.|f|$))(\.\d+)?f?( alone)?")
 NONE = ""
 """A cell without a value."""
@@ -159,6 +161,8 @@ def rewritten(text: str, files: Files) -> str:
         raise FigureError(
             f"the comment {rest[0]!r} is no figure: <!--FILE/VALUE:FORMAT-->...<!--/-->"
         )
+    if (start := AT_START.search(text)) is not None:
+        raise FigureError(f"{start[1]!r} begins a line, which Markdown then leaves as it is")
     return TABLE.sub(block, INLINE.sub(inline, text))
 
 

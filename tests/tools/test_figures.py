@@ -56,14 +56,15 @@ def test_a_page_is_rewritten_once_and_for_all() -> None:
 @pytest.mark.parametrize(
     ("page", "sentence"),
     [
-        ("<!--other/gap:change-->1<!--/-->", "no docs/figures/other.json"),
-        ("<!--made/gape:change-->1<!--/-->", "no 'gape' in docs/figures/made.json"),
-        ("<!--made/gap:percent-->1<!--/-->", "no format 'percent'"),
-        ("<!--made/rates-->1<!--/-->", "names several values"),
+        ("by <!--other/gap:change-->1<!--/-->", "no docs/figures/other.json"),
+        ("by <!--made/gape:change-->1<!--/-->", "no 'gape' in docs/figures/made.json"),
+        ("by <!--made/gap:percent-->1<!--/-->", "no format 'percent'"),
+        ("by <!--made/rates-->1<!--/-->", "names several values"),
         ("<!--table made/gap-->\n<!--/table-->", "names no rows"),
         ("<!--table made/rates:.0f;.0f;.0f-->\n<!--/table-->", "2 columns, but 3 formats"),
-        ("<!--made/gap:change-->1, and no end", "is no figure"),
-        ("<!-- to do -->", "is no figure"),
+        ("by <!--made/gap:change-->1, and no end", "is no figure"),
+        ("- <!--made/gap:change-->1<!--/-->", "begins a line"),
+        ("by <!-- to do -->", "is no figure"),
     ],
 )
 def test_what_a_page_may_not_have(page: str, sentence: str) -> None:
@@ -80,7 +81,7 @@ def repository(root: Path, page: str, values: dict[str, object]) -> Path:
 
 
 def test_a_text_that_differs_and_a_file_without_a_text_are_told(tmp_path: Path) -> None:
-    root = repository(tmp_path, "<!--made/gap:change-->+86 %<!--/-->\n", {"gap": 1.87})
+    root = repository(tmp_path, "By <!--made/gap:change-->+86 %<!--/-->.\n", {"gap": 1.87})
     assert list(figures.problems(root)) == ["README.md: differs from its figures; make figures"]
     assert figures.write(root) == [root / "README.md"]
     assert list(figures.problems(root)) == []
