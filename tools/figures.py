@@ -15,7 +15,7 @@ A text names a value, how it is written, and has what is written between two com
 A value is a number, `[mean, low, high]`, a word, or a mapping: `of` (a metric's path), `at` (the
 overrides of its point), `over` (those that the point it is divided by has instead) and `is`.
 Formats: one of Python's for numbers (`,.0f`), or of ratios `change` (+87 %), `more` (87 %) and
-`less`, and `share`, with `.N` digits; ` alone` leaves the interval out.
+`less`, and `share`, with `.N` digits (tenths below 10 %); ` alone` leaves the interval out.
 """
 
 from __future__ import annotations
@@ -97,9 +97,12 @@ def written(value: Any, how: str) -> str:
     word, digits, alone = form.groups()
     numbers = value if isinstance(value, list) else [value]
     scaled, unit, sign = _scaled(numbers, word)
-    places = int(digits[1:]) if digits else _places(scaled[0], unit)
-    first, *ends = (f"{round(number, places) + 0.0:,.{places}f}" for number in scaled)
-    if sign and round(scaled[0], places) + 0.0 >= 0:
+    if not (unit or digits):
+        first, *ends = (f"{number:,.6g}" for number in scaled)
+    else:
+        places = int(digits[1:]) if digits else 0 if abs(scaled[0]) >= 10 else 1
+        first, *ends = (f"{round(number, places) + 0.0:,.{places}f}" for number in scaled)
+    if sign and not first.startswith("-"):
         first = f"+{first}"
     aside = f" ({ends[0]} to {ends[1]})" if ends and not alone else ""
     return f"{first}{unit}{aside}"
@@ -115,13 +118,6 @@ def _scaled(numbers: list[float], word: str) -> tuple[list[float], str, bool]:
         mean, *ends = (100 * (1 - number) for number in numbers)
         return [mean, *reversed(ends)], " %", False
     return numbers, "", False
-
-
-def _places(first: float, unit: str) -> int:
-    """Digits after the point where the format has none: tenths below 10 %, as in reports."""
-    if unit:
-        return 0 if abs(first) >= 10 else 1
-    return 0 if float(first).is_integer() else 1
 
 
 def table(value: Any, how: str) -> str:

@@ -36,6 +36,7 @@ def test_the_texts_of_this_repository_say_what_their_files_say() -> None:
         (3847.4, ",.0f", "3,847"),
         ([1.8704, 1.80474, 1.93846], ".2f", "1.87 (1.80 to 1.94)"),
         (21, "", "21"),
+        (0.96, "", "0.96"),
         ("odma", "change", "odma"),
     ],
 )
