@@ -25,6 +25,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ TABLE = re.compile(r"<!--table ([^:>]+):?([^>]*)-->\n(.*?)<!--/table-->", re.DOT
 AT_START = re.compile(r"^[ \t>*-]*(<!--(?!table |/table-->).*?-->)", re.MULTILINE)
 """A comment that begins a line, which makes a block of raw HTML of it."""
 FORMAT = re.compile(r"(change|more|less|share|,?(?=\.|f|$))(\.\d+)?f?( alone)?")
+ELSEWHERE = {"--out", "--jobs", "--cluster"}
+"""Options of a run that its figures do not depend on."""
 NONE = ""
 """A cell without a value."""
 
@@ -219,9 +222,8 @@ def take(file: Path, run: Path) -> None:
     with results.open(encoding="utf-8") as lines:
         records = [json.loads(line) for line in lines]
     day = datetime.fromtimestamp(results.stat().st_mtime, UTC).date()
-    command = provenance["command"]
     head = {
-        "command": " ".join(command[: command.index("--out")] if "--out" in command else command),
+        "command": _command(provenance["command"]),
         "commit": provenance["commit"],
         "date": day.isoformat(),
     }
@@ -230,6 +232,15 @@ def take(file: Path, run: Path) -> None:
     rest = {key: told[key] for key in told if key not in {*head, "dirty", "values"}}
     new = {**head, **rest, "values": _taken(told["values"], records)}
     file.write_text(f"{dumped(new)}\n", encoding="utf-8")
+
+
+def _command(words: list[str]) -> str:
+    """What was typed, without the options that say where and by how many processes it ran."""
+    kept = ["bankwise"]
+    for before, word in pairwise(words):
+        if not {before, word} & ELSEWHERE:
+            kept.append(word)
+    return " ".join(kept)
 
 
 def _taken(value: Any, records: list[dict[str, Any]]) -> Any:
