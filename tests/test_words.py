@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SENTENCE, PAGE, TOTAL = 30, 1_200, 35_000
 """Most words of a sentence, of a page, and of all pages."""
-NOT_YET = ("README.md", "docs/layout.md", "docs/models.md")
+NOT_YET = ("README.md",)
 """Pages that are still to be brought to these limits."""
 _MARKER = re.compile(r"<!--.*?-->", re.DOTALL)
 PAGES = {
