@@ -1,6 +1,6 @@
 """What runs found, on one page: of each its sentences, then its tables.
 
-    python -m sweeps.report.findings RUN_DIR... > docs/findings.md
+    python -m sweeps.report.findings RUN_DIR... > docs/results/findings.md
 
 Every number is computed from the results in the run directories. The contents are those of
 `bankwise report`, without its charts, inputs and assumed numbers; charts stay where a section has

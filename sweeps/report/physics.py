@@ -1,6 +1,6 @@
 """What reading the KV costs under which conditions: the page of the `kv-*` sweeps.
 
-    python -m sweeps.report.physics RUN_DIR... > docs/physics.md
+    python -m sweeps.report.physics RUN_DIR... > docs/results/physics.md
 
 Every number on the page is computed from the results in the run directories.
 """
