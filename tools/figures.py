@@ -29,7 +29,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from sweeps.results.statistics import Interval, interval, relative_gap
+from sweeps.analyse.statistics import Interval, interval, relative_gap
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUIRED = {"command", "commit", "date", "values"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from sweeps.experiments.sweep import load_sweep
-from sweeps.studies.study_spec import load_study
+from sweeps.plan.sweep import load_sweep
+from sweeps.study.study_spec import load_study
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 

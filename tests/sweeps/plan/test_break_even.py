@@ -319,7 +319,7 @@ def test_mistakes_are_placed(parameter: str, message: str, tmp_path: Path) -> No
     ("sets", "message"),
     [
         (["policy=[paged, static, odma]"], "between two competitors; got 3"),
-        (["variants.a={set: {seed: 2}, role: control}"], "takes no variants"),
+        (["variants.a={set: {seed: 2}, role: control}"], "this design takes no variants"),
         (["kv_ratio={of: paged}"], "belongs to design: answer"),
     ],
 )
