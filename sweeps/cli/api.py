@@ -83,7 +83,7 @@ def report(run_dir: str | Path) -> Result:
 def compare(run_a: str | Path, run_b: str | Path) -> Compared:
     """What differs between two runs, as `bankwise compare`. Raises DescriptionError."""
     from sweeps.cli.result import Compared
-    from sweeps.report.comparison import compare as differences
+    from sweeps.report.comparison_page import compare as differences
 
     return Compared(differences(Path(run_a), Path(run_b)))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.figures import FIGURES, REFERENCE
 from sweeps.analyse.table import HEADINGS, Row, Table
-from sweeps.report import comparison
+from sweeps.report import comparison_page as comparison
 from sweeps.report.contents import contents, record
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page

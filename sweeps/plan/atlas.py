@@ -1,4 +1,11 @@
-"""TODO."""
+"""The atlas: what reading KV costs by the size of the extents it lies in.
+
+Each DMA engine reads extents of one size that lie anywhere (`hwmodel.measure.racm.read_extents`),
+and the engines together read one run in order. With both efficiencies come the times of a stated
+decode step whose KV lies so, and in order. What a layout costs is measured against the largest
+extents, which are as contiguous runs of many requests, not against the run in order, which no
+layout reaches.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""TODO."""
+"""What a run of the ODMA paper's table with `paged` beside it found: layout, capacity, bandwidth.
+
+All effects are logarithms of ratios of output tokens/s, taken in each replication (the same
+requests and arrivals), then their mean with its interval.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from sweeps.analyse.label import label
 from sweeps.analyse.table import Table
 from sweeps.analyse.variants import overrides, with_role
 from sweeps.plan.variant import ROLES
-from sweeps.report import cases, explanation
+from sweeps.report import cases, explanation_page
 from sweeps.report.conclusion import sweep_sentences
 from sweeps.report.group_sections import along, group_sections, lacking, maps
 from sweeps.report.section import Block, Grid
@@ -36,7 +36,7 @@ class Presenter:
 
     def sections(self, table: Table) -> list[Block]:
         """The tables and charts behind the sentences."""
-        return [*explanation.sections(table.path), *along(table), *self.results(table),
+        return [*explanation_page.sections(table.path), *along(table), *self.results(table),
                 *maps(table)]  # fmt: skip
 
     def results(self, table: Table) -> list[Block]:

@@ -138,3 +138,9 @@ def sweep_table(run: RunParts, directory: RunDirectory) -> Table:
         spec_of(config).total(config, records), config, run.provenance, directory.path,
         run.problems, compared_by=experiment_of(config).rate,
     )  # fmt: skip
+
+
+def read_sweep(directory: RunDirectory) -> Table:
+    """The run of a sweep, finished or not. Raises DescriptionError where there is nothing to
+    read."""
+    return sweep_table(read_run(directory, {"sweep": SWEEP}), directory)

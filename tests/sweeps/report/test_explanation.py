@@ -14,7 +14,8 @@ from sweeps.analyse.figures import BACKLOG, THROUGHPUT
 from sweeps.plan.counterfactual import chain, key
 from sweeps.plan.experiment import ExperimentSpec
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.explanation import Known, Pair, chart, explain, read, record, sentence
+from sweeps.report.explanation_page import chart, sentence
+from sweeps.run.explanation import Known, Pair, explain, read, record
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 
 SETTINGS = (

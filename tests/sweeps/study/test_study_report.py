@@ -177,8 +177,8 @@ def test_a_study_that_lost_its_config_is_still_shown(tmp_path: Path) -> None:
 
 
 def test_studies_are_compared_by_their_contenders(tmp_path: Path) -> None:
-    from sweeps.report.comparison import compare
-    from sweeps.report.comparison import sentences as told
+    from sweeps.report.comparison_page import compare
+    from sweeps.report.comparison_page import sentences as told
 
     ours = study(tmp_path / "a")
     text = "\n".join(told(compare(ours, study(tmp_path / "b", {"trial 17": 155.0}))))

@@ -15,7 +15,7 @@ from typing import Any
 
 from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.description.yaml_writer import plain
-from sweeps.analyse.figures import THROUGHPUT
+from sweeps.analyse.figures import BACKLOG, THROUGHPUT
 from sweeps.analyse.gap import pairs as common
 from sweeps.analyse.label import named
 from sweeps.analyse.table import Group, Row, Table
@@ -23,12 +23,12 @@ from sweeps.plan.counterfactual import State, key
 from sweeps.plan.experiment import ExperimentSpec, Task, measure
 from sweeps.plan.place import shortened
 from sweeps.plan.sweep import Sweep, load_sweep
-from sweeps.report import explanation
-from sweeps.report.explanation import FILE, FOLDER, Explanation, Known, Pair, explain
-from sweeps.report.presenters import read_table
+from sweeps.run import explanation
 from sweeps.run.executor import execute
+from sweeps.run.explanation import FILE, FOLDER, Explanation, Known, Pair, explain
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
+from sweeps.run.reading import read_sweep
 from sweeps.run.store import CONFIG, RunDirectory, write_atomically
 from sweeps.run.sweep_run import apart, rehearse
 from sweeps.run.version import version
@@ -60,7 +60,7 @@ def explain_run(path: Path, point: str, jobs: int, progress: Progress) -> Explai
     point: values of axes and competitors between commas; see `docs/reports.md`. Raises
     DescriptionError where run or point are at fault, Stopped on Ctrl-C.
     """
-    table = read_table(RunDirectory(path))
+    table = read_sweep(RunDirectory(path))
     sweep = _sweep(table)
     chosen = _pairs(table, sweep, point)
     resolved = resolve(sweep)
@@ -217,7 +217,7 @@ def _bare(experiment: ExperimentSpec) -> ExperimentSpec:
 
 def _kept(metrics: dict[str, Any]) -> dict[str, Any]:
     found, _ = apart(metrics)
-    names = (THROUGHPUT, explanation.BACKLOG, *_KEPT)
+    names = (THROUGHPUT, BACKLOG, *_KEPT)
     return {name: found[name] for name in names if name in found}
 
 
