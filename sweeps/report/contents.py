@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sweeps.analyse.figures import FIGURES
 from sweeps.report.conclusion import sentences
 from sweeps.report.inputs import configuration, origin
+from sweeps.report.overview import compared, overview
 from sweeps.report.section import Block, Say, Section
 from sweeps.report.table import Group, Table
 from sweeps.report.verdict import judge
@@ -14,17 +16,23 @@ from sweeps.report.verdict import judge
 
 def contents(table: Table) -> Section:
     """The report of one run."""
-    rest = [configuration(table), *origin(table)]
-    return Section(table.name, [*answer(table), *table.kind.sections(table), *rest])
+    rest = [replace(each, folded=True) for each in (configuration(table), *origin(table))]
+    blocks = [*answer(table), *table.kind.sections(table), *rest]
+    return Section(table.name, blocks, compared=compared(table))
 
 
 def answer(table: Table) -> list[Block]:
-    """The question, what is missing, and the sentences."""
+    """The question, what is missing, the verdict with its picture and table, other findings."""
     question = table.question or str(table.config.get("summary", ""))
     missing = [*table.problems, *table.kind.lacking(table)]
     problems = [Say(f"{text}.", "problem") for text in missing]
-    verdicts = [Say(text, "verdict") for text in sentences(table)]
-    return [Say(question, "question"), *problems, *verdicts, Say(f"{table.state}.")]
+    lead, *others = sentences(table) or ["Nothing was found."]
+    blocks: list[Block] = [Say(question, "question"), *problems, Say(lead, "lead")]
+    blocks += overview(table)
+    if others:
+        title = f"{len(others)} more finding{'s' * (len(others) > 1)}"
+        blocks.append(Section(title, [Say(text, "verdict") for text in others], folded=True))
+    return [*blocks, Say(f"{table.state}.")]
 
 
 def record(table: Table) -> dict[str, Any]:

@@ -1,0 +1,108 @@
+"""What stands beside a verdict: a waterfall of its causes, or what decides, and one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from sweeps.analyse.figures import FIGURES, KV_RATE, THROUGHPUT, limit_text
+from sweeps.report import explanation
+from sweeps.report.chart import Chart
+from sweeps.report.formats import NONE
+from sweeps.report.gallery import reading, throughput
+from sweeps.report.section import Block, Grid, Section
+from sweeps.report.table import Group, Row, Table
+
+_BESIDE = 4
+"""Groups that are columns of the table; more are rows."""
+_MOST = 8
+"""Competitors that are columns."""
+_KEY = (THROUGHPUT, KV_RATE, "ttft_s.p99", "tpot_s.mean", "utilization")
+
+
+def compared(table: Table) -> tuple[str, ...]:
+    """What a run compares, in order of appearance."""
+    rows = (row for group in table.groups for row in group.rows)
+    return tuple(dict.fromkeys(row.name for row in rows))
+
+
+def overview(table: Table) -> list[Block]:
+    """One picture and one table, beside each other."""
+    blocks: list[Block] = [*islice(_pictures(table), 1), *islice(_tables(table), 1)]
+    return [Section("", blocks, beside=True)] if blocks else []
+
+
+def _pictures(table: Table) -> Iterator[Chart]:
+    """Causes where they were asked for; else the rate, where one group has it."""
+    yield from (explanation.chart(found) for found in explanation.read(table.path))
+    if len(table.groups) == 1 and not table.kind.grids(table):
+        yield from throughput(table.groups[0])
+        yield from islice(reading(table.groups[0]), 1)
+
+
+def _tables(table: Table) -> Iterator[Grid]:
+    """The kind's own; else the policies."""
+    yield from table.kind.grids(table)
+    groups = [group for group in table.groups if group.main()]
+    if len(groups) == 1:
+        yield _alone(table, groups[0])
+    elif groups:
+        yield _policies(table, groups)
+
+
+def _alone(table: Table, group: Group) -> Grid:
+    """A row a policy, its most telling figures."""
+    figures = [figure for figure in FIGURES if figure.metric in _KEY]
+    rows = sorted(group.main(), key=_rate, reverse=True)
+    cells = {figure.heading: [_cell(row, figure.metric) for row in rows] for figure in figures}
+    shown = {head: texts for head, texts in cells.items() if any(text != NONE for text in texts)}
+    limits = [_limit(row) for row in rows]
+    if any(text != NONE for text in limits):
+        shown["limit"] = limits
+    lines = [[row.name, *texts] for row, *texts in zip(rows, *shown.values(), strict=True)]
+    return Grid("", [table.compared, *shown], lines)
+
+
+def _policies(table: Table, groups: list[Group]) -> Grid:
+    """The rate of each policy in each group; few groups are columns, each with its first limit."""
+    names = list(dict.fromkeys(row.name for group in groups for row in group.main()))
+    found = {(row.name, i): row for i, group in enumerate(groups) for row in group.main()}
+    rows = [[found.get((name, i)) for i in range(len(groups))] for name in names]
+    unit = _heading(groups[0])
+    if len(groups) > _BESIDE and len(names) <= _MOST:
+        cells = [
+            [group.title, *map(_rate_text, each)]
+            for group, *each in zip(groups, *rows, strict=True)
+        ]
+        return Grid(f"{unit}, by {table.compared}", ["", *names], cells)
+    limits = len(groups) == 2
+    heads = [h for g in groups for h in (f"{g.title}: {unit}", *["limit"] * limits)]
+    cells = [
+        [name, *(text for row in each for text in (_rate_text(row), *[_limit(row)] * limits))]
+        for name, each in zip(names, rows, strict=True)
+    ]
+    return Grid("", [table.compared, *heads], cells)
+
+
+def _heading(group: Group) -> str:
+    metric = THROUGHPUT if any(row.values(THROUGHPUT) for row in group.rows) else KV_RATE
+    return next(figure.heading for figure in FIGURES if figure.metric == metric)
+
+
+def _rate_text(row: Row | None) -> str:
+    if row is None:
+        return NONE
+    return _cell(row, THROUGHPUT if row.values(THROUGHPUT) else KV_RATE)
+
+
+def _limit(row: Row | None) -> str:
+    return NONE if row is None else limit_text(row.limits(), 1) or NONE
+
+
+def _rate(row: Row) -> float:
+    return row.mean(THROUGHPUT) or row.mean(KV_RATE) or 0.0
+
+
+def _cell(row: Row, metric: str) -> str:
+    place = next(i for i, figure in enumerate(FIGURES) if figure.metric == metric)
+    return row.cells()[place]
