@@ -80,7 +80,7 @@ def script() -> str:
     import vl_convert
 
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bankwise" / "charts"
-    file = base / f"vega-embed-{vl_convert.__version__}-{VEGA_LITE}.js"
+    file = base / f"vega-{vl_convert.__version__}-{VEGA_LITE}.js"
     with suppress(OSError):
         return file.read_text(encoding="utf-8")
     text: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGA_LITE)

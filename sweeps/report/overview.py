@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import islice
 
 from sweeps.analyse.figures import FIGURES, KV_RATE, THROUGHPUT, limit_text
@@ -17,7 +17,9 @@ _BESIDE = 4
 """Groups that are columns of the table; more are rows."""
 _MOST = 8
 """Competitors that are columns."""
-_KEY = (THROUGHPUT, KV_RATE, "ttft_s.p99", "tpot_s.mean", "utilization")
+_KEY = (THROUGHPUT, "ttft_s.p99", "tpot_s.mean", "utilization")
+_READ = (KV_RATE, "memory.phases.attention.row_hit_rate")
+"""Figures of the table, of what is served and of what is read alone."""
 
 
 def compared(table: Table) -> tuple[str, ...]:
@@ -27,32 +29,40 @@ def compared(table: Table) -> tuple[str, ...]:
 
 
 def overview(table: Table) -> list[Block]:
-    """One picture and one table, beside each other."""
-    blocks: list[Block] = [*islice(_pictures(table), 1), *islice(_tables(table), 1)]
+    """One picture and one table, beside each other. A kind with tables of its own has its own
+    picture beside them, and these come first anyway."""
+    blocks: list[Block] = [*pictures(table)]
+    groups = _groups(table)
+    if groups and not table.kind.grids(table):
+        blocks.append(_alone(table, groups[0]) if len(groups) == 1 else _policies(table, groups))
     return [Section("", blocks, beside=True)] if blocks else []
 
 
-def _pictures(table: Table) -> Iterator[Chart]:
-    """Causes where they were asked for; else the rate, where one group has it."""
-    yield from (explanation.chart(found) for found in explanation.read(table.path))
-    if len(table.groups) == 1 and not table.kind.grids(table):
-        yield from throughput(table.groups[0])
-        yield from islice(reading(table.groups[0]), 1)
+def pictures(table: Table) -> list[Chart]:
+    """The picture beside the verdict: causes where they were asked for, else the rate of the one
+    group there is."""
+    causes: list[Chart] = [explanation.chart(found) for found in explanation.read(table.path)]
+    groups = _groups(table)
+    if causes or len(groups) != 1 or table.kind.grids(table):
+        return causes[:1]
+    return list(islice((*throughput(groups[0]), *reading(groups[0])), 1))
 
 
-def _tables(table: Table) -> Iterator[Grid]:
-    """The kind's own; else the policies."""
-    yield from table.kind.grids(table)
-    groups = [group for group in table.groups if group.main()]
-    if len(groups) == 1:
-        yield _alone(table, groups[0])
-    elif groups:
-        yield _policies(table, groups)
+def rest(table: Table, charts: Sequence[Chart]) -> list[Chart]:
+    """Charts that do not stand beside the verdict."""
+    shown = pictures(table)
+    return [chart for chart in charts if chart not in shown]
+
+
+def _groups(table: Table) -> list[Group]:
+    return [group for group in table.groups if group.main()]
 
 
 def _alone(table: Table, group: Group) -> Grid:
     """A row a policy, its most telling figures."""
-    figures = [figure for figure in FIGURES if figure.metric in _KEY]
+    served = any(row.values(THROUGHPUT) for row in group.rows)
+    chosen = _KEY if served else _READ
+    figures = [figure for figure in FIGURES if figure.metric in chosen]
     rows = sorted(group.main(), key=_rate, reverse=True)
     cells = {figure.heading: [_cell(row, figure.metric) for row in rows] for figure in figures}
     shown = {head: texts for head, texts in cells.items() if any(text != NONE for text in texts)}

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 
+_SUBJECT = 60
+"""Letters of a verdict's subject at most."""
+
+
 def page(sections: list[Section]) -> str:
     """One self-contained page."""
     drawn = any(is_chart(block) for section in sections for block in section.walk())
@@ -98,7 +102,7 @@ def _prose(say: Say) -> Markup:
     from markupsafe import Markup
 
     title, colon, rest = say.text.partition(": ")
-    if say.kind not in ("lead", "verdict") or not colon or "(" in title:
+    if say.kind not in ("lead", "verdict") or not colon or "(" in title or len(title) > _SUBJECT:
         title, rest = "", say.text
     head = Markup("<b>{}</b>: ").format(title) if title else Markup("")
     return head + Markup("{}").format(rest.replace(" %", "\N{NO-BREAK SPACE}%"))

@@ -25,9 +25,19 @@ PLAIN, GAIN, LOSS = "#5f7f9e", "#5f7f9e", "#c9543f"
 def colours(compared: Sequence[str], others: Sequence[str] = ()) -> dict[str, str]:
     """A colour by name: of what a run compares, then of other series of a chart.
 
-    A registered policy has its own; other names take what is left, and begin again at the end."""
+    A registered policy has its own, and so has what begins with a name that is compared ("paged
+    wins"); other names take what is left, and begin again at the end."""
     own = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(POLICIES)}
-    found = {name: own[name] for name in (*compared, *others) if name in own}
+    found = _filled({name: own[name] for name in compared if name in own}, compared)
+    for name in others:
+        near = max((n for n in found if name.startswith(f"{n} ")), key=len, default=name)
+        if near in found or near in own:
+            found.setdefault(name, found.get(near) or own[near])
+    return _filled(found, others)
+
+
+def _filled(found: dict[str, str], names: Sequence[str]) -> dict[str, str]:
+    """With colours for the names that have none."""
     free = [colour for colour in COLOURS if colour not in found.values()] or list(COLOURS)
-    rest = [name for name in dict.fromkeys([*compared, *others]) if name not in found]
+    rest = [name for name in dict.fromkeys(names) if name not in found]
     return found | {name: free[i % len(free)] for i, name in enumerate(rest)}

@@ -38,7 +38,7 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 CONTROLS = "controls"
 """In `off`: the bars that stand back."""
 _DASHES = ([1, 0], [7, 3], [2, 3], [9, 3, 2, 3], [12, 4], [4, 2], [1, 3], [9, 2, 2, 2, 2, 2])
-_LETTERS = 26
+_LETTERS = 30
 """A name beside a bar is broken after so many."""
 _BAR, _THICK, _LINE = 20, 15, 11
 """Pixels of a bar with its gap and without, and of a further line of its name."""
@@ -139,7 +139,7 @@ def theme(ink: str, dim: str, line: str, back: str | None) -> Spec:
                  "labelLimit": 300, "titleLimit": 330},
         "axisY": {"titleAngle": 0, "titleAlign": "left", "titleAnchor": "end", "titleX": 0,
                   "titleY": -8, "titleBaseline": "bottom"},
-        "legend": {**text, "orient": "top", "title": None, "offset": 6, "labelLimit": 320,
+        "legend": {**text, "orient": "top", "title": None, "offset": 6, "labelLimit": 560,
                    "columnPadding": 14},
         "title": {"color": ink, "subtitleColor": dim, "anchor": "start", "fontSize": 13,
                   "subtitleFontSize": 11, "offset": 10, "frame": "bounds"},
@@ -157,14 +157,17 @@ LIGHT = theme("#1c2024", "#565f6a", "#dfe3e8", None)
 DARK = theme("#e6e8ea", "#a3acb6", "#3a4048", None)
 
 
-def _data(columns: str, rows: Iterable[Sequence[Any]], words: str) -> Spec:
-    """Inline CSV. columns, words: names between blanks, and those that are not numbers."""
+def _data(columns: str, rows: Sequence[Sequence[Any]], words: str) -> Spec:
+    """Inline CSV without columns that are empty. columns, words: names between blanks, and those
+    that are not numbers."""
+    table = [[cell(value) for value in row] for row in rows]
     names = columns.split()
+    kept = [i for i in range(len(names)) if any(row[i] for row in table)]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([[cell(value) for value in row] for row in rows])
-    numbers = {name: "number" for name in names if name not in words.split()}
+    writer.writerow([names[i] for i in kept])
+    writer.writerows([[row[i] for i in kept] for row in table])
+    numbers = {names[i]: "number" for i in kept if names[i] not in words.split()}
     return {"values": out.getvalue(), "format": {"type": "csv", "parse": numbers}}
 
 
@@ -288,8 +291,8 @@ def _tornado(chart: Tornado) -> Spec:
          "axis": {"labelExpr": "format(datum.value - 1, '+,.3~p')", "tickCount": 5,
                   "labelOverlap": True}}  # fmt: skip
     kinds = {"gain": GAIN, "loss": LOSS, "whole": COLOURS[5]}
-    text = "(datum.change < 0 ? '−' : '+') + format(abs(datum.change), abs(datum.change) < 10 ?" \
-           " ',.1f' : ',.0f') + ' %'"  # fmt: skip
+    digits = "abs(datum.change) < 10 ? ',.1f' : ',.0f'"
+    text = f"(datum.change <= -0.05 ? '−' : '+') + format(abs(datum.change), {digits}) + ' %'"
     return {
         "data": _data("name start end low high change least most kind pale", rows,
                       "name kind pale"),
@@ -546,7 +549,7 @@ def _regions(chart: Regions, compared: Sequence[str]) -> Spec:
     domain = {name: known[name] for name in chart.owners if name in used}
     y, height = _names(chart.cases)
     x = {"field": "from", "type": "quantitative", "title": chart.x,
-         "scale": {"type": "log", "nice": False, "zero": False},
+         "scale": {"type": "log", "nice": False},
          "axis": {"format": ",~r", "tickCount": 6, "labelOverlap": True}}  # fmt: skip
     leads = {"type": "threshold", "domain": list(_LEADS), "range": list(_SHADES)}
     told = _told(("name", "case"), ("of", "leads"), ("lead", "lead, share"), ("from", "from"),
@@ -590,7 +593,7 @@ def _heat(chart: Heat) -> Spec:
     middle = {"x": {**x, "field": "middle"}, "y": {**y, "field": "centre"}}
     text = "datum.low < datum.high ? format(datum.low, '.0f') + '–' + format(datum.high, '.0f') :" \
            " ''"  # fmt: skip
-    ink = {"condition": {"test": "datum.value > 55", "value": "#fff"}}
+    ink = {"condition": {"test": "datum.value > 75", "value": "#fff"}}
     return {
         "data": _data("name place left right top bottom value low high", rows, "name place"),
         "transform": [{"calculate": "datum.left + 0.5", "as": "middle"},
@@ -626,5 +629,9 @@ def _places(field: str, names: list[str], title: str | None) -> Spec:
 
 def _middles(names: list[str]) -> Spec:
     """An axis whose labels stand in the middle of places."""
-    return {"values": [i + 0.5 for i in range(len(names))], "grid": False, "ticks": False,
-            "domain": False, "labelExpr": f"({json.dumps(names)})[floor(datum.value)]"}  # fmt: skip
+    return {
+        "values": [i + 0.5 for i in range(len(names))],
+        "labelExpr": f"({json.dumps(names)})[floor(datum.value)]",
+        "labelPadding": 6,
+        **dict.fromkeys(("grid", "ticks", "domain"), False),
+    }

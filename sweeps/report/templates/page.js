@@ -38,7 +38,7 @@ async function draw(chart, light = !dark.matches) {
   chart.drawn = true;
   const theme = themes[light ? "light" : "dark"];
   const columns = Math.max(1, Math.floor(width / (6.2 * chart.spec.usermeta.letters + 34)));
-  const config = { ...theme, legend: { ...theme.legend, columns } };
+  const config = { ...theme, legend: { ...theme.legend, columns, labelLimit: width - 30 } };
   chart.result?.finalize();
   chart.result = await vegaEmbed(chart.host, chart.spec, {
     config, renderer: "svg", downloadFileName: chart.link.download.replace(/\.csv$/, ""),
@@ -70,12 +70,23 @@ addEventListener("resize", () => {
   later = setTimeout(redraw, 150);
 });
 
+// A chart's CSV as rows.
+function read(chart) {
+  const rows = [[]];
+  for (const [, cell, end] of chart.spec.data.values.matchAll(/("(?:[^"]|"")*"|[^,\n]*)(,|\n)/g)) {
+    rows.at(-1).push(cell.startsWith('"') ? cell.slice(1, -1).replaceAll('""', '"') : cell);
+    if (end === "\n") rows.push([]);
+  }
+  const [names, ...cells] = rows.slice(0, -1);
+  return cells.map(row => Object.fromEntries(row.map((text, i) => [names[i], text])));
+}
+
 // The names that a run compares can be switched off in its charts.
 for (const run of document.querySelectorAll(".run[data-compared]")) {
-  const names = Object.entries(JSON.parse(run.dataset.compared));
+  const known = JSON.parse(run.dataset.compared), names = Object.entries(known);
   const own = charts.filter(chart => chart.run === run && !chart.figure.closest(".beside"));
-  const switched = own.filter(chart => chart.spec.params);
-  if (names.length < 2 || !switched.length) continue;
+  const first = own.find(chart => chart.spec.params && read(chart).some(row => row.of in known));
+  if (names.length < 2 || !first) continue;
   const box = document.createElement("fieldset");
   box.className = "shown";
   const legend = document.createElement("legend");
@@ -91,9 +102,9 @@ for (const run of document.querySelectorAll(".run[data-compared]")) {
     box.append(label);
   }
   box.addEventListener("change", () => charts.filter(c => c.run === run).forEach(show));
-  let first = switched[0].figure;
-  while (first.parentElement !== run) first = first.parentElement;
-  first.before(box);
+  let place = first.figure;
+  while (place.parentElement !== run) place = place.parentElement;
+  place.before(box);
 }
 
 // What the pointer tells of a chart, as rows: for a table and for CSV.
@@ -103,9 +114,8 @@ function told(chart) {
     if (key === "tooltip" && value) value.forEach(each => { titles[each.field] = each.title; });
     return value;
   });
-  const rows = vegaEmbed.vega.read(chart.spec.data.values, chart.spec.data.format);
-  const fields = Object.keys(titles).filter(field => rows.some(row => row[field] != null &&
-    row[field] !== ""));
+  const rows = read(chart);
+  const fields = Object.keys(titles).filter(field => rows.some(row => row[field]));
   return [fields.map(field => titles[field]),
           ...rows.map(row => fields.map(field => row[field] ?? ""))];
 }
