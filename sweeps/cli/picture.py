@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError, nearest
 from sweeps.analyse.table import Table
-from sweeps.report.chart import Chart, Heat, Lines, Regions, Tornado, file_name
+from sweeps.report.chart import Chart, file_name
 from sweeps.report.contents import contents
+from sweeps.report.drawing import FORMS
 from sweeps.report.gallery import MAKERS
+from sweeps.report.overview import compared
 from sweeps.report.section import Grid, Listing, Say, Section
 from sweeps.report.shown import Shown
-from sweeps.report.svg import svg
 from sweeps.run.store import to_csv, write_atomically
 
 
@@ -27,9 +29,10 @@ class Placed(NamedTuple):
 class Picture(Shown):
     """Charts that the report draws: one a group, or several."""
 
-    def __init__(self, name: str, charts: list[Placed]) -> None:
+    def __init__(self, name: str, charts: list[Placed], compared: tuple[str, ...] = ()) -> None:
         self.name = name
         self.charts = charts
+        self.compared = compared
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -45,24 +48,28 @@ class Picture(Shown):
         return to_csv(self.rows)
 
     def save(self, file: str | Path) -> Path:
-        """Write it as a page (.html), Markdown (.md), or its one chart of changes, lines, regions
-        or cells as a picture (.svg). Raises DescriptionError for others."""
+        """Write it as a page (.html), as Markdown (.md), or as a picture (.svg, .png, .pdf) with
+        its charts under one another. Raises DescriptionError for other names."""
         path = Path(file)
-        if path.suffix != ".svg":
+        if path.suffix not in FORMS:
             return super().save(path)
-        kinds = (Tornado, Lines, Regions, Heat)
-        charts = [chart for _, chart in self.charts if isinstance(chart, kinds)]
-        if len(charts) != 1:
-            count = f"{len(charts)} of {len(self.charts)}"
-            raise DescriptionError(f"expected one chart that .svg can hold; got {count}", path)
+        several = len(self.charts) > 1
+        charts = [
+            replace(chart, title=f"{group}: {chart.title}") if several else chart
+            for group, chart in self.charts
+        ]
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, svg(charts[0]))
+        write_atomically(path, FORMS[path.suffix](charts, self.compared))
         return path
 
     def sections(self) -> list[Section]:
         groups = dict.fromkeys(group for group, _ in self.charts)
         return [
-            Section(group, [chart for whose, chart in self.charts if whose == group])
+            Section(
+                group,
+                [chart for whose, chart in self.charts if whose == group],
+                compared=self.compared,
+            )
             for group in groups
         ]
 
@@ -80,7 +87,8 @@ def pictures(table: Table) -> dict[str, Picture]:
     for section, chart in _drawn(contents(table)):
         if chart.title not in known:
             placed.setdefault(file_name(chart.title), []).append(Placed(section, chart))
-    return {name: Picture(name, charts) for name, charts in placed.items()}
+    names = compared(table)
+    return {name: Picture(name, charts, names) for name, charts in placed.items()}
 
 
 def picture(table: Table, name: str) -> Picture:
@@ -92,8 +100,9 @@ def picture(table: Table, name: str) -> Picture:
 
 
 def _drawn(section: Section) -> Iterator[tuple[str, Chart]]:
+    """What stands beside the verdict comes again in its own section."""
     for block in section.blocks:
         if isinstance(block, Section):
-            yield from _drawn(block)
+            yield from () if block.beside else _drawn(block)
         elif not isinstance(block, (Say, Grid, Listing)):
             yield section.title, block

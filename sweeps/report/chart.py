@@ -1,4 +1,4 @@
-"""Charts as data: what is drawn, with units, and its table. `sweeps.report.drawing` draws them."""
+"""Charts as data: what is drawn, with units, and its table. `sweeps.report.vega` says how."""
 
 from __future__ import annotations
 
@@ -84,20 +84,6 @@ class Lines:
                 ends = [one.low[i], one.high[i]] if len(one.low) else [None, None]
                 names = [one.names[i]] if one.names else []
                 found.append([one.name, x, y, *(ends if self._ends else []), *names])
-        return found
-
-    def labels(self, near: float = 0.03) -> list[tuple[float, float, str]]:
-        """(x, y, names) of the named points; those within a share of each other are one label."""
-        found: list[tuple[float, float, str]] = []
-        for x, y, name in sorted(
-            p for one in self.series for p in zip(one.x, one.y, one.names, strict=False)
-        ):
-            for i, (a, b, names) in enumerate(found):
-                if abs(x / a - 1) < near and abs(y / b - 1) < 3 * near:
-                    found[i] = (a, b, f"{names}, {name}")
-                    break
-            else:
-                found.append((x, y, name))
         return found
 
     @property

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sweeps.analyse.figures import FIGURES
 from sweeps.analyse.table import Group, Table
 from sweeps.analyse.verdict import judge
 from sweeps.report.inputs import configuration, origin
+from sweeps.report.overview import compared, overview
 from sweeps.report.presenters import presenter_of, sentences
 from sweeps.report.section import Block, Say, Section
 
 
 def contents(table: Table) -> Section:
     """The report of one run."""
-    rest = [configuration(table), *origin(table)]
-    return Section(table.name, [*answer(table), *presenter_of(table).sections(table), *rest])
+    rest = [replace(each, folded=True) for each in [configuration(table), *origin(table)]]
+    blocks = [*answer(table), *presenter_of(table).sections(table), *rest]
+    return Section(table.name, blocks, compared=compared(table))
 
 
 def answer(table: Table) -> list[Block]:
-    """The question, what is missing, and the sentences."""
+    """The question, what is missing, the verdict with its picture and table, other findings."""
     question = table.question or str(table.config.get("summary", ""))
     missing = [*table.problems, *presenter_of(table).lacking(table)]
     problems = [Say(f"{text}.", "problem") for text in missing]
-    verdicts = [Say(text, "verdict") for text in sentences(table)]
-    return [Say(question, "question"), *problems, *verdicts, Say(f"{table.state}.")]
+    lead, *others = sentences(table) or ["Nothing was found."]
+    blocks: list[Block] = [Say(question, "question"), *problems, Say(lead, "lead")]
+    blocks += overview(table)
+    if others:
+        title = f"{len(others)} more finding{'s' * (len(others) > 1)}"
+        blocks.append(Section(title, [Say(text, "verdict") for text in others], folded=True))
+    return [*blocks, Say(f"{table.state}.")]
 
 
 def record(table: Table) -> dict[str, Any]:

@@ -92,6 +92,7 @@ def sections(directory: Path) -> list[Block]:
         Section(
             f"Why: {found.group}, {found.winner} over {found.loser}",
             [Say(sentence(found), "verdict"), chart(found), *grids(found), Say(note(found))],
+            folded=True,
         )
         for found in read(directory)
     ]

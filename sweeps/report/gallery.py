@@ -54,15 +54,33 @@ _WIDE = 10.0
 
 
 def charts(group: Group) -> list[Chart]:
-    """What this group's results can show, in the order of the argument."""
-    return [chart for make in MAKERS.values() for chart in make(group)]
+    """What this group's results can show, in the order of the argument; nothing in which all that
+    compete are the same."""
+    found = [chart for make in MAKERS.values() for chart in make(group)]
+    return [chart for chart in found if not constant(chart)]
+
+
+def constant(chart: Chart) -> bool:
+    """Whether a chart says the same of each of two or more."""
+    match chart:
+        case Bars():
+            told = [[f"{bar.value.mean:.3g}"] for bar in chart.bars]
+        case Stacks():
+            told = [[f"{value:.2g}" for value in values] for values in chart.stacks.values()]
+        case Lines():
+            told = [[f"{y:.3g}"] for one in chart.series for y in one.y]
+        case _:
+            return False
+    return len(told) > 1 and all(each == told[0] for each in told)
 
 
 def throughput(group: Group) -> Iterator[Bars]:
-    """Output tokens/s, controls under their competitors."""
+    """Output tokens/s, the most first, controls under their competitors."""
+    means = {row.name: row.mean(THROUGHPUT) or 0.0 for row in reversed(group.ordered())}
+    means |= {row.name: row.mean(THROUGHPUT) or 0.0 for row in group.main()}
     bars = [
         Bar(row.title, found, bool(row.control))
-        for row in group.ordered()
+        for row in sorted(group.ordered(), key=lambda row: -means[row.name])
         if (found := row.interval(THROUGHPUT)) is not None
     ]
     if bars:
@@ -78,7 +96,8 @@ def reading(group: Group) -> Iterator[Chart]:
     known = [(row, found) for row in group.main() if (found := row.interval(KV_RATE)) is not None]
     if not known:
         return
-    yield Bars("KV read, GB/s", [Bar(row.name, found) for row, found in known])
+    ranked = sorted(known, key=lambda each: -each[1].mean)
+    yield Bars("KV read, GB/s", [Bar(row.name, found) for row, found in ranked])
     series = []
     for row, found in known:
         extent = row.mean(KV_EXTENT)

@@ -11,6 +11,7 @@ from sweeps.analyse.table import HEADINGS, Group, Table
 from sweeps.report.formats import listed, share
 from sweeps.report.gallery import charts
 from sweeps.report.memory_map import memory_map
+from sweeps.report.overview import rest
 from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.report.trend import trends
 
@@ -30,11 +31,11 @@ def along(table: Table) -> list[Block]:
 
 def group_sections(table: Table, groups: Sequence[Group], folded: bool = False) -> list[Block]:
     """A section a group: its charts, its table, and what the intervals are; many are folded."""
-    many = len(groups) > _OPEN
+    many, note = len(groups) > _OPEN, table.note + _control(table)
     return [
         Section(
             group.title,
-            [*charts(group), grid(table, group), Say(table.note + _control(table) + _load(group))],
+            [*rest(table, charts(group)), grid(table, group), Say(note + _load(group))],
             folded or (many and i >= _OPEN),
         )
         for i, group in enumerate(groups)

@@ -1,63 +1,59 @@
-"""Where the names of points are written: beside them, without touching one another."""
+"""Where the names of points are written: beside them, without touching one another.
+
+Vega has a transform for this, but only where a canvas is, so not in files.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-WIDE, HIGH = 960, 320
-"""Pixels of the area on a wide screen, for which names are placed; they keep their size on a
-narrow one, where some may touch."""
-_LETTER, _LINE, _GAP, _DOT = 6.6, 13, 7, 4
-STYLE = f"""
-.label {{ transform: translate({_GAP}px, 50%) }}
-.label.left {{ transform: translate(calc(-100% - {_GAP}px), 50%) }}
-.label.above {{ transform: translate(-50%, -{_GAP}px) }}
-.label.below {{ transform: translate(-50%, calc(100% + {_GAP}px)) }}
-"""
+_LETTER, _LINE, _GAP, _DOT = 5.6, 11, 7, 4
+"""Pixels."""
 
 
-class Box(NamedTuple):
-    """From its middle: half its width and height, pixels."""
+class Side(NamedTuple):
+    """Where a name stands by its point: offsets in pixels (down is positive), and which of its
+    ends is there."""
 
-    x: float
-    y: float
-    wide: float
-    high: float
-
-    def shared(self, other: Box) -> float:
-        """Pixels that both cover."""
-        wide = self.wide + other.wide - abs(self.x - other.x)
-        high = self.high + other.high - abs(self.y - other.y)
-        return max(wide, 0) * max(high, 0)
+    dx: int
+    dy: int
+    align: str
 
 
-def sides(
-    names: Sequence[tuple[float, float, str]], dots: Sequence[tuple[float, float]]
-) -> list[str]:
-    """The class of each name (see STYLE), by the side of its place at which it stands.
+_SIDES = {
+    Side(_GAP, 0, "left"): 0.5,
+    Side(-_GAP, 0, "right"): -0.5,
+    Side(0, -_GAP - 4, "center"): 0.0,
+    Side(0, _GAP + 4, "center"): 0.0,
+}
+"""In the order in which they are tried; by how much of its length its middle is to the right."""
+Box = tuple[float, float, float, float]
+"""Middle, and half its width and height."""
 
-    `names`: (share of the width, of the height, text); `dots`: the places of all points. A name
-    takes the first side at which it covers no point, no name before it, and no end of the area;
-    else that at which it covers least.
-    """
-    ends = [Box(-WIDE, 0, WIDE, 2 * HIGH), Box(2 * WIDE, 0, WIDE, 2 * HIGH)]
-    taken = [*ends, *(Box(WIDE * x, HIGH * y, _DOT, _DOT) for x, y in dots)]
+
+def sides(places: Sequence[tuple[float, float, str]], width: float) -> list[Side]:
+    """The side of each name, of points at (x, y, name) in pixels of a picture `width` wide.
+
+    A name takes the first at which it covers no point, no name before it and no end of the
+    picture; else that at which it covers least."""
+    ends: list[Box] = [(-width, 0, width, 1e6), (2 * width, 0, width, 1e6)]
+    taken = ends + [(x, y, _DOT, _DOT) for x, y, _ in places]
     found = []
-    for x, y, text in names:
-        tried = boxes(WIDE * x, HIGH * y, len(text))
-        side = min(tried, key=lambda each: sum(map(tried[each].shared, taken)))
-        taken.append(tried[side])
-        found.append(side)
+    for x, y, name in places:
+        long = _LETTER * len(name)
+        boxes: dict[Side, Box] = {
+            side: (x + side.dx + along * long, y + side.dy, long / 2, _LINE / 2)
+            for side, along in _SIDES.items()
+        }
+        best = min(boxes, key=lambda side: sum(_shared(boxes[side], other) for other in taken))
+        taken.append(boxes[best])
+        found.append(best)
     return found
 
 
-def boxes(x: float, y: float, letters: int) -> dict[str, Box]:
-    """By class, in the order in which they are tried."""
-    wide, high = _LETTER * letters / 2, _LINE / 2
-    return {
-        "label": Box(x + _GAP + wide, y, wide, high),
-        "label left": Box(x - _GAP - wide, y, wide, high),
-        "label above": Box(x, y + _GAP + high, wide, high),
-        "label below": Box(x, y - _GAP - high, wide, high),
-    }
+def _shared(one: Box, other: Box) -> float:
+    """Square pixels that both cover."""
+    wide = one[2] + other[2] - abs(one[0] - other[0])
+    high = one[3] + other[3] - abs(one[1] - other[1])
+    return max(wide, 0.0) * max(high, 0.0)

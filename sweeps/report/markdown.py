@@ -18,7 +18,8 @@ def markdown(sections: list[Section]) -> str:
 
 
 def _section(section: Section, level: int) -> Iterator[str]:
-    yield f"{'#' * min(level, 6)} {section.title}\n"
+    if section.title:
+        yield f"{'#' * min(level, 6)} {section.title}\n"
     for block in section.blocks:
         yield from _block(block, level + 1)
 
@@ -26,7 +27,11 @@ def _section(section: Section, level: int) -> Iterator[str]:
 def _block(block: Block, level: int) -> Iterator[str]:
     match block:
         case Say():
-            yield {"verdict": "- ", "problem": "> "}.get(block.kind, "") + block.text + "\n"
+            yield (
+                {"lead": "- ", "verdict": "- ", "problem": "> "}.get(block.kind, "")
+                + block.text
+                + "\n"
+            )
         case Grid():
             if block.title:
                 yield f"{block.title}\n"

@@ -16,10 +16,11 @@ from sweeps.report.chart import Chart
 
 @dataclass(frozen=True)
 class Say:
-    """A sentence or a few. `verdict`: an answer; `problem`: something is missing; `note`: small."""
+    """A sentence or a few. `lead`: the answer; `verdict`: another finding; `problem`: something is
+    missing; `note`: small."""
 
     text: str
-    kind: Literal["question", "verdict", "problem", "note"] = "note"
+    kind: Literal["question", "lead", "verdict", "problem", "note"] = "note"
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,15 @@ class Listing:
 
 @dataclass(frozen=True)
 class Section:
-    """`folded`: a page shows its title only, until it is opened."""
+    """`folded`: a page shows its title only, until it is opened; `beside`: its blocks stand beside
+    one another where there is room; `compared`: what its charts compare, in the order of their
+    colours."""
 
     title: str
     blocks: list[Block] = field(default_factory=list)
     folded: bool = False
+    beside: bool = False
+    compared: tuple[str, ...] = ()
 
     def walk(self) -> Iterator[Block]:
         """Its blocks and those of the sections in it, in order."""

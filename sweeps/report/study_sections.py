@@ -8,9 +8,11 @@ from hwmodel.description.yaml_writer import to_yaml_flow
 from sweeps.analyse.figures import FIGURES
 from sweeps.analyse.rows import Record, at
 from sweeps.analyse.statistics import Interval, interval
-from sweeps.analyse.table import HEADINGS, Table
+from sweeps.analyse.table import Table
 from sweeps.report.chart import Axis, Bar, Bars, Chart, Lines, Series
 from sweeps.report.gallery import charts
+from sweeps.report.group_sections import grid
+from sweeps.report.overview import rest
 from sweeps.report.section import Block, Grid, Section
 from sweeps.study.trials import (
     BASE,
@@ -30,9 +32,8 @@ def study_blocks(table: Table, trials: Trials) -> list[Block]:
     """The sections of a study: its finale, its best settings, its search."""
     blocks: list[Block] = []
     for group in table.groups:
-        rows = [[row.title, *row.cells()] for row in group.ordered()]
-        grid = Grid("", [table.compared, *HEADINGS], rows)
-        blocks.append(Section(group.title, [*charts(group), grid]))
+        shown = rest(table, charts(group))
+        blocks.append(Section(group.title, [*shown, grid(table, group)]))
     if (best := trials.best()) is not None:
         chosen = next((r for r in trials.records if f"trial {r['trial']}" == trials.chosen), best)
         blocks.append(Section("What it has instead of the base", [_settings(table, chosen)]))

@@ -34,9 +34,9 @@ from policies.serving.measured_server import (
 from policies.serving.server_timeseries import read_timeseries, running_and_waiting
 from sweeps.analyse.statistics import Interval
 from sweeps.report.chart import Axis, Bar, Lines, Series, Tornado
+from sweeps.report.drawing import svg
 from sweeps.report.markdown import markdown
 from sweeps.report.section import Block, Grid, Listing, Say, Section
-from sweeps.report.svg import svg
 from sweeps.run.store import write_atomically
 
 Found = dict[str, list[Compared]]
@@ -224,7 +224,7 @@ def main(folder: Path) -> None:
         try:
             found[name] = compared(source)
             if isinstance(source, Server) and source.spec.timeseries:
-                write_atomically(folder / f"validation-{name}.svg", svg(over_time(source)))
+                write_atomically(folder / f"validation-{name}.svg", svg([over_time(source)]))
         except Skipped:
             found[name] = []
     total = summary(item for items in found.values() for item in items)
@@ -241,7 +241,7 @@ def main(folder: Path) -> None:
     sections = [_section(source, found[name]) for name, source in read.items()]
     picture = Say("![Errors of all cells](validation.svg)")
     page = Section("Validation", [Say(intro), Say(f"{total}."), picture, *sections])
-    write_atomically(folder / "validation.svg", svg(errors(found)))
+    write_atomically(folder / "validation.svg", svg([errors(found)]))
     write_atomically(folder / "validation.md", markdown([page]))
 
 

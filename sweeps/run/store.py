@@ -168,11 +168,11 @@ def default_directory(name: str, resume: bool) -> Path:
     return Path("runs") / f"{name}-{number if resume and number else number + 1}"
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace `path` by `text`, whole or not at all."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Replace what is in `path`, whole or not at all; text is written as UTF-8."""
     draft = path.with_name(path.name + ".part")
-    with draft.open("w", encoding="utf-8", newline="") as file:
-        file.write(text)
+    with draft.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)

@@ -1,0 +1,128 @@
+"""What stands beside a verdict: a waterfall of its causes, or what decides, and one table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from sweeps.analyse.figures import FIGURES, KV_RATE, THROUGHPUT, limit_text
+from sweeps.analyse.table import Group, Row, Table
+from sweeps.analyse.variants import with_role
+from sweeps.plan.kinds import STUDY, kind_of
+from sweeps.plan.measures import SERVING
+from sweeps.report import explanation_page
+from sweeps.report.chart import Chart
+from sweeps.report.formats import NONE
+from sweeps.report.gallery import reading, throughput
+from sweeps.report.section import Block, Grid, Section
+from sweeps.run.explanation import read
+
+_BESIDE = 4
+"""Groups that are columns of the table; more are rows."""
+_MOST = 8
+"""Competitors that are columns."""
+_KEY = (THROUGHPUT, "ttft_s.p99", "tpot_s.mean", "utilization")
+_READ = (KV_RATE, "memory.phases.attention.row_hit_rate")
+"""Figures of the table, of what is served and of what is read alone."""
+
+
+def compared(table: Table) -> tuple[str, ...]:
+    """What a run compares, in order of appearance."""
+    rows = (row for group in table.groups for row in group.rows)
+    return tuple(dict.fromkeys(row.name for row in rows))
+
+
+def overview(table: Table) -> list[Block]:
+    """One picture and one table, beside each other. A kind with tables of its own has its own
+    picture beside them, and these come first anyway."""
+    blocks: list[Block] = [*pictures(table)]
+    groups = _groups(table)
+    if groups and not _own_tables(table):
+        blocks.append(_alone(table, groups[0]) if len(groups) == 1 else _policies(table, groups))
+    return [Section("", blocks, beside=True)] if blocks else []
+
+
+def pictures(table: Table) -> list[Chart]:
+    """The picture beside the verdict: causes where they were asked for, else the rate of the one
+    group there is."""
+    causes: list[Chart] = [explanation_page.chart(found) for found in read(table.path)]
+    groups = _groups(table)
+    if causes or len(groups) != 1 or _own_tables(table):
+        return causes[:1]
+    return list(islice((*throughput(groups[0]), *reading(groups[0])), 1))
+
+
+def rest(table: Table, charts: Sequence[Chart]) -> list[Chart]:
+    """Charts that do not stand beside the verdict."""
+    shown = pictures(table)
+    return [chart for chart in charts if chart not in shown]
+
+
+def _own_tables(table: Table) -> bool:
+    """Whether its kind has tables of its own, beside those of its groups."""
+    plain = kind_of(table.config) in (SERVING, "kv_read", STUDY)
+    return not plain or bool(with_role(table.config, "case"))
+
+
+def _groups(table: Table) -> list[Group]:
+    return [group for group in table.groups if group.main()]
+
+
+def _alone(table: Table, group: Group) -> Grid:
+    """A row a policy, its most telling figures."""
+    served = any(row.values(THROUGHPUT) for row in group.rows)
+    chosen = _KEY if served else _READ
+    figures = [figure for figure in FIGURES if figure.metric in chosen]
+    rows = sorted(group.main(), key=_rate, reverse=True)
+    cells = {figure.heading: [_cell(row, figure.metric) for row in rows] for figure in figures}
+    shown = {head: texts for head, texts in cells.items() if any(text != NONE for text in texts)}
+    limits = [_limit(row) for row in rows]
+    if any(text != NONE for text in limits):
+        shown["limit"] = limits
+    lines = [[row.name, *texts] for row, *texts in zip(rows, *shown.values(), strict=True)]
+    return Grid("", [table.compared, *shown], lines)
+
+
+def _policies(table: Table, groups: list[Group]) -> Grid:
+    """The rate of each policy in each group; few groups are columns, each with its first limit."""
+    names = list(dict.fromkeys(row.name for group in groups for row in group.main()))
+    found = {(row.name, i): row for i, group in enumerate(groups) for row in group.main()}
+    rows = [[found.get((name, i)) for i in range(len(groups))] for name in names]
+    unit = _heading(groups[0])
+    if len(groups) > _BESIDE and len(names) <= _MOST:
+        cells = [
+            [group.title, *map(_rate_text, each)]
+            for group, *each in zip(groups, *rows, strict=True)
+        ]
+        return Grid(f"{unit}, by {table.compared}", ["", *names], cells)
+    limits = len(groups) == 2
+    heads = [h for g in groups for h in (f"{g.title}: {unit}", *["limit"] * limits)]
+    cells = [
+        [name, *(text for row in each for text in (_rate_text(row), *[_limit(row)] * limits))]
+        for name, each in zip(names, rows, strict=True)
+    ]
+    return Grid("", [table.compared, *heads], cells)
+
+
+def _heading(group: Group) -> str:
+    metric = THROUGHPUT if any(row.values(THROUGHPUT) for row in group.rows) else KV_RATE
+    return next(figure.heading for figure in FIGURES if figure.metric == metric)
+
+
+def _rate_text(row: Row | None) -> str:
+    if row is None:
+        return NONE
+    return _cell(row, THROUGHPUT if row.values(THROUGHPUT) else KV_RATE)
+
+
+def _limit(row: Row | None) -> str:
+    return NONE if row is None else limit_text(row.limits(), 1) or NONE
+
+
+def _rate(row: Row) -> float:
+    return row.mean(THROUGHPUT) or row.mean(KV_RATE) or 0.0
+
+
+def _cell(row: Row, metric: str) -> str:
+    place = next(i for i, figure in enumerate(FIGURES) if figure.metric == metric)
+    return row.cells()[place]
