@@ -27,7 +27,7 @@ from policies.requests.slo import Slo
 from policies.requests.workload import WorkloadSpec
 from policies.serving.serving import ServingSpec, serve
 from sweeps.ask.rates import closed_form_share
-from sweeps.plan.search import NoRate
+from sweeps.plan.bisection import NoRate
 from sweeps.run.goodput import largest_rate
 
 WARMUP, REQUESTS, SEED = 50, 200, (1, 1)

@@ -16,8 +16,8 @@ from hwmodel.description.description import Strict
 from hwmodel.description.written import Also
 from hwmodel.description.yaml_writer import to_yaml_flow
 from sweeps.analyse.statistics import Interval
+from sweeps.plan.bisection import Bracket, halvings, pending
 from sweeps.plan.evaluations import Value
-from sweeps.plan.search import Bracket, halvings, pending
 
 HALVINGS = 6
 """A bracket is halved until it is the range over 2 to this; a break-even is then interpolated."""

@@ -11,7 +11,7 @@ from sweeps.analyse.label import label
 from sweeps.analyse.table import Table
 from sweeps.analyse.variants import overrides, with_role
 from sweeps.plan.variant import ROLES
-from sweeps.report import cases, explanation_page
+from sweeps.report import case_sections, explanation_page
 from sweeps.report.conclusion import sweep_sentences
 from sweeps.report.group_sections import along, group_sections, lacking, maps
 from sweeps.report.section import Block, Grid
@@ -41,12 +41,14 @@ class Presenter:
 
     def results(self, table: Table) -> list[Block]:
         """Those of the points; many cases are compared first."""
-        blocks: list[Block] = [cases.section(table)] if with_role(table.config, "case") else []
+        blocks: list[Block] = (
+            [case_sections.section(table)] if with_role(table.config, "case") else []
+        )
         return [*blocks, *group_sections(table, table.groups, bool(blocks))]
 
     def grids(self, table: Table) -> list[Grid]:
         """The terminal's tables, of a run that has others than its groups'."""
-        blocks = cases.section(table).blocks if with_role(table.config, "case") else []
+        blocks = case_sections.section(table).blocks if with_role(table.config, "case") else []
         return [block for block in blocks if isinstance(block, Grid)]
 
     def inputs(self, table: Table) -> list[list[str]]:

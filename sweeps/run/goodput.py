@@ -13,6 +13,7 @@ from contextlib import closing
 
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.label import label
+from sweeps.plan.bisection import NoRate, largest, settled
 from sweeps.plan.experiment import (
     Described,
     ExperimentSpec,
@@ -21,7 +22,6 @@ from sweeps.plan.experiment import (
     run_task,
     workload_of,
 )
-from sweeps.plan.search import NoRate, largest, settled
 from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.capacity import CapacityFailed
 from sweeps.run.executor import execute

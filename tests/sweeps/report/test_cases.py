@@ -10,7 +10,7 @@ from hwmodel.description.description import DescriptionError
 from sweeps.analyse.cases import outcomes
 from sweeps.plan.sweep import load_sweep
 from sweeps.report import labels
-from sweeps.report.cases import section
+from sweeps.report.case_sections import section
 from sweeps.report.chart import Axis, Lines, Series
 from sweeps.report.drawing import figure
 from sweeps.report.presenters import read_table, sentences
