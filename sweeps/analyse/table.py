@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hwmodel.measure.student import LEVEL
 from sweeps.analyse.figures import (
     BACKLOG,
     COMPUTE,
@@ -23,7 +24,7 @@ from sweeps.analyse.figures import (
 )
 from sweeps.analyse.label import label, named
 from sweeps.analyse.rows import Record, flat
-from sweeps.analyse.statistics import LEVEL, Interval, interval
+from sweeps.analyse.statistics import Interval, interval
 from sweeps.analyse.variants import overrides, with_role
 
 Metrics = dict[str, Any]

@@ -6,8 +6,8 @@ from __future__ import annotations
 import itertools
 import math
 
+from hwmodel.measure.student import LEVEL
 from sweeps.analyse.rows import at
-from sweeps.analyse.statistics import LEVEL
 from sweeps.analyse.table import Table
 from sweeps.plan.answer import (
     AnswerCell,

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from hwmodel.measure.student import LEVEL
 from sweeps.analyse.label import label
 from sweeps.analyse.rows import at
-from sweeps.analyse.statistics import LEVEL, Interval
+from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Table
 from sweeps.analyse.verdict import judge
 from sweeps.plan.break_even import (

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hwmodel.measure.student import LEVEL
 from sweeps.analyse.comparison import Comparison, compared, throughput
 from sweeps.analyse.facts import MetricChange
-from sweeps.analyse.statistics import LEVEL, Interval
+from sweeps.analyse.statistics import Interval
 from sweeps.analyse.verdict import judge
 from sweeps.report import phrases
 from sweeps.report.chart import Bar, Bars

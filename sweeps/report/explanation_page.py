@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweeps.analyse.statistics import LEVEL, Interval, grown
+from hwmodel.measure.student import LEVEL
+from sweeps.analyse.statistics import Interval, grown
 from sweeps.plan.counterfactual import (
     CAUSES,
     HARDWARE,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from hwmodel.measure.student import LEVEL
 from sweeps.analyse.figures import (
     COMPUTE,
     GROWING,
@@ -20,7 +21,6 @@ from sweeps.analyse.figures import (
     limit_word,
 )
 from sweeps.analyse.rows import at
-from sweeps.analyse.statistics import LEVEL
 from sweeps.analyse.table import Group, Row
 from sweeps.report.chart import Axis, Bar, Bars, Chart, Curves, Lines, Series, Stacks
 

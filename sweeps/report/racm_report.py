@@ -26,9 +26,10 @@ from hwmodel.measure.racm import (
     descriptor_gbps,
     extent_sizes,
 )
+from hwmodel.measure.student import LEVEL
 from hwmodel.specs.device import Device, load_device, load_variants
 from sweeps.analyse.random_access import RandomAccess, RandomAccessAnswer
-from sweeps.analyse.statistics import LEVEL, Interval, interval
+from sweeps.analyse.statistics import Interval, interval
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.report.random_access_phrases import (
     condition_text,

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hwmodel.description.units import _dimension, number
+from hwmodel.measure.student import LEVEL
 from sweeps.analyse.figures import KV_RATE, THROUGHPUT
-from sweeps.analyse.statistics import LEVEL, Interval
+from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Group, Row, Table, along
 from sweeps.report.chart import Axis, Lines, Series
 

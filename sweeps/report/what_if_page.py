@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from hwmodel.measure.student import LEVEL
 from sweeps.analyse.label import label
-from sweeps.analyse.statistics import LEVEL, grown
+from sweeps.analyse.statistics import grown
 from sweeps.analyse.table import Table
 from sweeps.analyse.verdict import judge
 from sweeps.plan.variant import AS_DESCRIBED

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.analyse.statistics import t_quantile
+from hwmodel.measure.student import t_quantile
 from sweeps.analyse.table import Table
 from sweeps.plan.experiment import Task
 from sweeps.plan.odma_paper import OdmaPaperSpec, measure
