@@ -29,9 +29,11 @@ from policies.allocators.capabilities import (
     Reports,
     Swaps,
 )
+from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_list import FREE_LISTS, FreeList
 from policies.allocators.kv_groups import WindowKv
 from policies.allocators.kv_layout import KvLayout, Units
+from policies.allocators.losses import GROWING
 from policies.allocators.prefix_cache import BlockCache
 from policies.requests.requests import IntArray
 
@@ -69,6 +71,11 @@ class PagedOptions(PolicyOptions):
     @property
     def kernel_cost(self) -> float:
         return self.indirection
+
+    @property
+    def samples(self) -> Literal["together", "as_engine", "apart"]:
+        # without prefix caching, requests of their own could not hold their prompt together
+        return "as_engine" if self.prefix_caching else "apart"
 
     @property
     def kv_of_windows(self) -> WindowKv:
@@ -140,6 +147,13 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
         "blocks of 16 tokens from one free list, preemption by recomputation (Kwon et al. "
         "2023), with vLLM's defaults of the engine's generation"
     )
+    losses = GROWING
+    searched = {
+        "block": Range(1, 2048), "free_list": CHOICES, "watermark": Range(0, 1),
+        "idle_watermark": CHOICES, "null_block": CHOICES, "cached_recompute": CHOICES,
+        "prefix_caching": CHOICES, "window_rules": CHOICES, "indirection": Range(1, 10),
+    }  # fmt: skip
+    references = References(("static",), ceilings=("ideal",))
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: PagedOptions

@@ -25,8 +25,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from policies.allocators.allocator import Demand, Limits, PolicyOptions
+from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_list import FreeList, Queue, SplitQueue, Staged
 from policies.allocators.kv_layout import KvLayout
+from policies.allocators.losses import GROWING
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.allocators.radix_tree import NO_PAGES, Key, Node, RadixTree
 from policies.requests.requests import IntArray
@@ -49,6 +51,10 @@ class RadixOptions(PolicyOptions):
     prefix_caching: bool = True
     """False: no tree; pages are free when their request leaves (`disable_radix_cache`)."""
 
+    @property
+    def samples(self) -> Literal["together", "as_engine", "apart"]:
+        return "apart"  # SGLang has nothing else
+
 
 class RadixAllocator(PagedAllocator):
     """`_nodes[request]`: the node up to which a resident locks the tree."""
@@ -58,6 +64,9 @@ class RadixAllocator(PagedAllocator):
         "pages of one token from a queue, and a radix tree with eviction of leaves by last access "
         "(SGLang; Zheng et al. 2024), under the engine's scheduler"
     )
+    losses = GROWING
+    searched = {"page": Range(1, 256), "free_list": CHOICES, "prefix_caching": CHOICES}
+    references = References(("static", "paged"), ceilings=("ideal",))
     options: RadixOptions  # type: ignore[assignment]
 
     def __init__(

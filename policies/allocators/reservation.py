@@ -44,9 +44,8 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps):
         """Where the runs lay that compaction has moved since the last `moves`."""
         self._fresh: set[int] = set()
         """Requests admitted since then: they have stored nothing yet."""
-        copies = isinstance(options, ArenaOptions) and options.prefixes == "copy"
         flat = layout.dims.index("token") == layout.dims.index("unit") + 1
-        self._remains = Remains(flat) if copies else None
+        self._remains = Remains(flat) if options.copies_prefixes else None
         self._copied: dict[int, Migration] = {}
         """What requests that were admitted since then begin with."""
         self._filling: set[int] = set()

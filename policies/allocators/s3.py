@@ -21,7 +21,9 @@ from pydantic import Field, model_validator
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.capabilities import Classifies, Remembers, Reports
 from policies.allocators.compaction import RunOptions
+from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.kv_layout import KvLayout
+from policies.allocators.losses import PREDICTION, RESERVING, RUNS
 from policies.allocators.reservation import ReservingAllocator
 from policies.allocators.slabs import space
 from policies.requests.requests import IntArray
@@ -46,6 +48,10 @@ class S3Options(RunOptions):
     evenly. For a fair comparison at most the warm-up."""
     outgrown: Literal["next", "double"] = "next"
     """What is reserved after a misprediction: the next class, or twice as much."""
+
+    @property
+    def learned_lengths(self) -> dict[str, int]:
+        return {"profile": self.profile}
 
     @model_validator(mode="after")
     def _one_histogram(self) -> S3Options:
@@ -72,6 +78,12 @@ class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
         "decreasing first fit are the engine's (packing: decreasing_first_fit) and off by "
         "default"
     )
+    losses = {**RESERVING, "prediction": PREDICTION}
+    searched = {
+        **RUNS, "buckets": Range(1, 64), "bounds": CHOICES, "profile": Range(0, 1 << 20),
+        "outgrown": CHOICES,
+    }  # fmt: skip
+    references = References(("static", "paged"), ceilings=("oracle", "ideal"))
     options: S3Options
 
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: S3Options) -> None:

@@ -12,7 +12,9 @@ import numpy as np
 
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.compaction import RunOptions
+from policies.allocators.declaration import CHOICES, References
 from policies.allocators.kv_layout import KvLayout
+from policies.allocators.losses import RESERVING, RUNS
 from policies.allocators.reservation import ReservingAllocator
 from policies.allocators.slabs import space
 from policies.requests.requests import IntArray
@@ -34,6 +36,9 @@ class StaticAllocator(ReservingAllocator):
         "one run for the longest answer that the operator allows, as before paging (Kwon et "
         "al. 2023, section 3); reserve: max_model_len is FasterTransformer's"
     )
+    losses = RESERVING
+    searched = {**RUNS, "reserve": CHOICES}
+    references = References(("paged",), ceilings=("oracle", "ideal"))
     options: StaticOptions
 
     def __init__(

@@ -30,7 +30,9 @@ from hwmodel.kernel.extents import Frames
 from hwmodel.specs.virtual_memory import Frame
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.capabilities import Maps, OnDemand, Reports
+from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.kv_layout import LAYOUTS, Dims, KvLayout, Units
+from policies.allocators.losses import GROWING
 from policies.requests.requests import FloatArray, IntArray
 
 SLICED: Dims = ("kv", "unit", "token", "layer", "head")
@@ -69,6 +71,12 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         "frames of 64 KiB mapped in the background, freed ones left to the next request (Prabhu et "
         "al. 2024)"
     )
+    losses = GROWING
+    searched = {
+        "frame": CHOICES, "slicing": CHOICES, "reclaim": CHOICES, "growth": CHOICES,
+        "map_cost": Range(0, 1e9),
+    }  # fmt: skip
+    references = References(("static", "paged"), ceilings=("ideal",))
     options: VattentionOptions
 
     def __init__(

@@ -19,11 +19,9 @@ from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.attention_options import DENSE, AttentionSpec
 from policies.allocators.capabilities import Learns, report_of
-from policies.allocators.compaction import ArenaOptions
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import LAYOUTS, KvLayout, KvOrder, kv_layout
 from policies.allocators.paged import PagedOptions
-from policies.allocators.radix import RadixOptions
 from policies.allocators.registry import PolicySpec, build
 from policies.engines.engine import EngineOptions
 from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
@@ -120,7 +118,7 @@ class ServingSpec(Strict):
 
     @model_validator(mode="after")
     def _copies_what_is_computed(self) -> ServingSpec:
-        if getattr(self.policy, "prefixes", None) == "copy" and self.engine.name == "v0":
+        if self.policy.copies_prefixes and self.engine.name == "v0":
             raise ValueError(
                 "policy.prefixes: copy needs engine v1; v0 stores a prompt before it is computed"
             )
@@ -139,14 +137,12 @@ class ServingSpec(Strict):
 
     @property
     def samples_apart(self) -> bool:
-        """Whether each sample is a request of its own, as vLLM v1 has it: with `like`, and where
-        samples could not hold their prompt together. (Without `like` and with prefix caching it is
-        prefilled once and forked.) SGLang has nothing else."""
-        if isinstance(self.policy, RadixOptions):
-            return self.engine.name == "v1"
-        if not isinstance(self.engine, EngineV1Spec) or not isinstance(self.policy, PagedOptions):
+        """Whether each sample is a request of its own, as the policy has it under engine v1."""
+        if not isinstance(self.engine, EngineV1Spec):
             return False
-        return self.engine.like is not None or not self.policy.prefix_caching
+        if self.policy.samples == "as_engine":
+            return self.engine.like is not None
+        return self.policy.samples == "apart"
 
 
 @dataclass(frozen=True, eq=False)
@@ -387,8 +383,7 @@ def build_replica(
             f"{part.name} has sliding windows, and requests with several samples; what those share "
             "of a window is not modelled, except with engine.like, which makes a request of each"
         )
-    policy = spec.policy
-    if layout.groups is not None and isinstance(policy, ArenaOptions) and policy.prefixes == "copy":
+    if layout.groups is not None and spec.policy.copies_prefixes:
         raise DescriptionError(
             f"{part.name} has sliding windows, whose prefixes are not copied; prefixes: recompute"
         )
