@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from hwmodel.description.description import DescriptionError, Document, Mark, Strict, nearest
 from hwmodel.description.yaml_reader import parse_assignment
-from policies.allocators.odma import OdmaOptions
+from policies.allocators.declaration import refusal
+from policies.allocators.registry import policy_class
 from sweeps.experiments.defaults import with_defaults
 from sweeps.experiments.experiment import ExperimentSpec, with_memory
 from sweeps.experiments.sweep import (
@@ -34,6 +35,7 @@ from sweeps.studies.space import Overrides, ParameterSpec, Space
 Count = Annotated[int, Field(ge=1)]
 BASE = "base"
 """Name of the base experiment among what the finale compares."""
+DECLARED = "declared"
 _COMMON = ("load", "seed", "replications", "logs", "slo")
 """What all trials and references have in common."""
 _ON_TABLE = (
@@ -42,6 +44,11 @@ _ON_TABLE = (
     "serving.policy.free_list", "serving.expert_parallel",
 )  # fmt: skip
 """What changes the device or its addresses: efficiencies measured for others do not hold then."""
+
+
+def _named(references: Any) -> Any:
+    """`declared` is replaced by names once the base is known (`load_study`)."""
+    return {} if references == DECLARED else references
 
 
 class Objective(Strict):
@@ -120,8 +127,9 @@ class StudySpec(RunSpec):
     trials: Count = 64
     batch: Count = 16
     """Trials that are asked for before any of them is told."""
-    references: dict[str, dict[str, Any]] = {}
-    """Name -> overrides of the base: what the best is compared with, beside the base."""
+    references: Annotated[dict[str, dict[str, Any]], BeforeValidator(_named)] = {}
+    """Name -> overrides of the base: what the best is compared with, beside the base. In a file
+    also `declared`: the policies, and of them the ceilings, that the base's policy asks for."""
     ceilings: list[str] = []
     """References that no choice in the space should beat, the one to measure by first."""
     finale: FinaleSpec | None = FinaleSpec()
@@ -189,12 +197,27 @@ def load_study(given: Given, overrides: Iterable[str] = ()) -> Study:
     document.build(StudySpec)
     for assignment in overrides:
         _assign(document, assignment)
+    _declared_references(document)
     absolute_paths(document, StudySpec)
     spec = document.build(StudySpec)
     study = Study(spec, document, _points(spec, document))
     study.config.update(_config(study))
     _check(study)
     return study
+
+
+def _declared_references(document: Document) -> None:
+    """In place of `references: declared`, those that the base's policy declares."""
+    if document.data.get("references") != DECLARED:
+        return
+    mark = document.mark(("references",))
+    policy = _experiment(document, []).serving.policy
+    wanted = policy_class(policy).references
+    names = [*wanted.rivals, *wanted.ceilings]
+    document.put(
+        ("references",), {each: {"serving.policy": {"name": each}} for each in names}, mark
+    )
+    document.put(("ceilings",), list(wanted.ceilings), mark)
 
 
 def _config(study: Study) -> dict[str, Any]:
@@ -262,6 +285,7 @@ def _check(study: Study) -> None:
         _window_is_full(document, point.experiment, ("references", point.control))  # type: ignore[arg-type]
     for path, overrides in study.space.corners():
         experiment = study.experiment(overrides)
+        _may_search(document, experiment, path, overrides)
         _window_is_full(document, experiment, ("space", path))
         _resolves(document, experiment, path.split(".")[0])
     _ = study.first  # each is in the space
@@ -298,15 +322,24 @@ def _resolves(document: Document, experiment: ExperimentSpec, key: str) -> None:
                 raise in_sweep(error, document, source.key, places) from None
 
 
-def _window_is_full(document: Document, experiment: ExperimentSpec, place: tuple[str, str]) -> None:
-    policy = experiment.serving.policy
-    if not isinstance(policy, OdmaOptions):
+def _may_search(
+    document: Document, experiment: ExperimentSpec, path: str, overrides: Overrides
+) -> None:
+    """The policy declares that this option of it may be searched so far."""
+    head, _, option = path.rpartition(".")
+    if head != ".".join(ExperimentSpec.policy_path):
         return
-    for name in ("window", "refresh"):
-        if getattr(policy, name) > experiment.warmup_requests:
+    why = refusal(policy_class(experiment.serving.policy), option, overrides[path])
+    if why is not None:
+        raise document.error(why, ("space", path))
+
+
+def _window_is_full(document: Document, experiment: ExperimentSpec, place: tuple[str, str]) -> None:
+    for name, lengths in experiment.serving.policy.learned_lengths.items():
+        if lengths > experiment.warmup_requests:
             where = ("base",) if place[1] == BASE else place
             raise document.error(
-                f"{name} of {getattr(policy, name)} lengths is more than "
+                f"{name} of {lengths} lengths is more than "
                 f"{experiment.warmup_requests} warmup_requests: bounds would be counted before "
                 "they have followed the lengths", where,
             )  # fmt: skip
