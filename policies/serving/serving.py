@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -33,7 +33,7 @@ from policies.memory.memory_model import memory_model
 from policies.memory.routing import Routing, RoutingSpec
 from policies.memory.sampling import throughput_error
 from policies.memory.step import Free, StepModel
-from policies.predictors.inference import infer
+from policies.predictors.inference import Inference, infer
 from policies.predictors.prediction import Predictions, RepeatedPredictions
 from policies.predictors.predictor import PredictorSpec, predict
 from policies.requests.requests import FloatArray, IntArray, Requests
@@ -181,6 +181,24 @@ def serve(
             recorder.close()
 
 
+class _Stream(NamedTuple):
+    """A request stream as engines get it, and as it came where each sample is a request."""
+
+    requests: Requests
+    outputs: IntArray
+    """Output tokens of each, as the engine cuts them, int64 (n,)."""
+    predicted: Predictions
+    ready_s: FloatArray
+    """When each has arrived and its length is predicted."""
+    warmup: int
+    """How many at the start do not count."""
+    first_sample: IntArray | None
+    """Where samples are requests of their own, the first one of each that came."""
+    came: Requests
+    came_warmup: int
+    inference: Inference | None
+
+
 def _serve(
     device: Device, model: TransformerSpec, spec: ServingSpec, requests: Requests, seed: int,
     warmup_requests: int, progress: Callable[[int, int], None] | None, simulate: Simulate | None,
@@ -188,13 +206,48 @@ def _serve(
 ) -> ServingResult:  # fmt: skip
     spec = spec.on_device(device, model)
     part = model_of_a_card(spec, model)
-    whole, warm, first_sample = requests, warmup_requests, None
-    outputs = spec.engine.cut(requests.output_tokens)
     cards = spec.cluster.cards
     if recorder is not None and cards > 1:
         raise DescriptionError(f"logs are those of one card; serving.cluster.cards is {cards}")
+    stream = _stream(spec, requests, seed, warmup_requests)
+    requests, ready_s = stream.requests, stream.ready_s
+    if recorder is not None and stream.first_sample is not None:
+        recorder.serving(requests)
+    metrics = Metrics(requests, stream.outputs, stream.warmup, stream.first_sample)
+    shared_experts = None
+    if spec.expert_parallel != "none" and part.experts is not None:
+        shared_experts = Routing(part.experts, spec.routing, seed)
+    replicas = [
+        build_replica(
+            device, part, spec, requests, stream.predicted, metrics,
+            (seed, card) if card else seed, simulate, recorder, shared_experts,
+        )
+        for card in range(cards)
+    ]  # fmt: skip
+    _teach(spec, [replica.engine.allocator for replica in replicas], profile)
+    admitted = admissible(spec, replicas[0].engine.allocator, requests, stream.outputs)
+    if stream.warmup and stream.warmup >= len(admitted):
+        raise DescriptionError(
+            f"a warm-up of {warmup_requests} requests leaves none of {len(admitted)} to be counted"
+        )
+    kind = Node if shared_experts is None else Lockstep
+    node = kind(replicas, Manager(spec.cluster, requests, stream.predicted.length))
+    if requests.closed:
+        _serve_closed(replicas[0], admitted, requests, recorder, progress)
+    elif cards == 1:
+        _serve_one(replicas[0], admitted, ready_s[admitted], progress)
+    else:
+        node.serve(admitted, ready_s[admitted], progress)
+    figures = _figures(device, part, spec, stream, node, metrics, admitted)
+    return ServingResult({**figures, "seed": seed}, *metrics.times())
+
+
+def _stream(spec: ServingSpec, requests: Requests, seed: int, warmup: int) -> _Stream:
+    """The stream with its predictions. Raises DescriptionError for what cannot be served so."""
+    outputs, cards = spec.engine.cut(requests.output_tokens), spec.cluster.cards
+    cost = spec.predictor.inference
     apart = spec.samples_apart and bool((requests.samples > 1).any())
-    if requests.closed and (cards > 1 or spec.predictor.inference is not None or apart):
+    if requests.closed and (cards > 1 or cost is not None or apart):
         what = "a free predictor and samples that are not requests of their own"
         what = f"one card; serving.cluster.cards is {cards}" if cards > 1 else what
         raise DescriptionError(f"closed arrivals and sessions need {what}")
@@ -205,28 +258,23 @@ def _serve(
             f"{longest} tokens, or shorter ones from the workload (lengths.sessions)"
         )
     predicted = predict(spec.predictor, outputs, seed)
-    cost = spec.predictor.inference
     inference = None if cost is None else infer(cost, requests.arrival_s)
     ready_s = requests.arrival_s if inference is None else inference.ready_s
-    if apart:
-        rows = np.repeat(np.arange(len(requests)), requests.samples)
-        requests, outputs, ready_s = requests.apart(), outputs[rows], ready_s[rows]
-        predicted, warmup_requests = RepeatedPredictions(predicted, rows), int((rows < warm).sum())
-        first_sample = np.searchsorted(rows, np.arange(len(whole)))
-        if recorder is not None:
-            recorder.serving(requests)
-    metrics = Metrics(requests, outputs, warmup_requests, first_sample)
-    common = None
-    if spec.expert_parallel != "none" and part.experts is not None:
-        common = Routing(part.experts, spec.routing, seed)
-    replicas = [
-        build_replica(
-            device, part, spec, requests, predicted, metrics, (seed, card) if card else seed,
-            simulate, recorder, common,
+    if not apart:
+        return _Stream(
+            requests, outputs, predicted, ready_s, warmup, None, requests, warmup, inference
         )
-        for card in range(cards)
-    ]  # fmt: skip
-    allocators = [replica.engine.allocator for replica in replicas]
+    rows = np.repeat(np.arange(len(requests)), requests.samples)
+    repeated = RepeatedPredictions(predicted, rows)
+    first_sample = np.searchsorted(rows, np.arange(len(requests)))
+    return _Stream(
+        requests.apart(), outputs[rows], repeated, ready_s[rows], int((rows < warmup).sum()),
+        first_sample, requests, warmup, inference,
+    )  # fmt: skip
+
+
+def _teach(spec: ServingSpec, allocators: list[Allocator], profile: Requests | None) -> None:
+    """Policies that learn know the lengths of `profile`, and with shared bounds learn together."""
     learners = [each for each in allocators if isinstance(each, Learns)]
     if profile is not None:
         for learner in learners:
@@ -234,45 +282,39 @@ def _serve(
     if spec.cluster.bounds == "shared":
         for learner in learners[1:]:
             learner.share_bounds(learners[0])
-    admitted = admissible(spec, allocators[0], requests, outputs)
-    if warmup_requests and warmup_requests >= len(admitted):
-        raise DescriptionError(
-            f"a warm-up of {warm} requests leaves none of {len(admitted)} to be counted"
-        )
-    kind = Node if common is None else Lockstep
-    node = kind(replicas, Manager(spec.cluster, requests, predicted.length))
-    if requests.closed:
-        _serve_closed(replicas[0], admitted, requests, recorder, progress)
-    elif cards == 1:
-        _serve_one(replicas[0], admitted, ready_s[admitted], progress)
-    else:
-        node.serve(admitted, ready_s[admitted], progress)
+
+
+def _figures(
+    device: Device, part: TransformerSpec, spec: ServingSpec, stream: _Stream, node: Node,
+    metrics: Metrics, admitted: IntArray,
+) -> dict[str, Any]:  # fmt: skip
+    """All metrics of a run, those of several cards as of one."""
+    replicas, outputs = node.replicas, stream.came.output_tokens
+    allocators = [replica.engine.allocator for replica in replicas]
     figures = metrics.figures([replica.engine for replica in replicas], part, allocators[0].layout)
-    dropped = np.isin(np.arange(len(requests)), admitted, invert=True)
-    figures["dropped"] = int((dropped if first_sample is None else dropped[first_sample]).sum())
-    figures["cut_outputs"] = int((whole.output_tokens > (spec.engine.max_tokens or np.inf)).sum())
+    dropped = np.isin(np.arange(len(stream.requests)), admitted, invert=True)
+    if stream.first_sample is not None:
+        dropped = dropped[stream.first_sample]
+    figures["dropped"] = int(dropped.sum())
+    figures["cut_outputs"] = int((outputs > (spec.engine.max_tokens or np.inf)).sum())
     moved = metrics.moved_bytes(part)
-    if cards == 1:
+    if len(replicas) == 1:
         figures["policy"] = report_of(allocators[0])
         figures["memory"] = replicas[0].memory.report(moved)
     else:
-        served = np.bincount(node.manager.card_of[admitted], minlength=cards)
-        reports = [replica.memory.report(moved // cards) for replica in replicas]
+        served = np.bincount(node.manager.card_of[admitted], minlength=len(replicas))
+        reports = [replica.memory.report(moved // len(replicas)) for replica in replicas]
         figures["policy"] = mean_of([report_of(each) for each in allocators], served)
         figures["memory"] = mean_of(reports, served)
-        figures["node"] = node.report(outputs)
+        figures["node"] = node.report(stream.outputs)
     if error := throughput_error(figures["memory"], figures["phase_share"]):
         figures["memory"]["throughput_ci95"] = error
-    if inference is not None:
-        figures["predictor"] = inference.figures(whole.arrival_s, warm)
-    figures["energy"] = metrics.energy(
-        device, part, replicas[0].memory.transfers(), spec.tensor_parallel
-    )
-    figures["tokens_per_joule"] = metrics.tokens_per_joule(
-        device, figures["energy"], spec.tensor_parallel
-    )
-    figures["seed"] = seed
-    return ServingResult(figures, *metrics.times())
+    if stream.inference is not None:
+        figures["predictor"] = stream.inference.figures(stream.came.arrival_s, stream.came_warmup)
+    transfers, cards = replicas[0].memory.transfers(), spec.tensor_parallel
+    figures["energy"] = metrics.energy(device, part, transfers, cards)
+    figures["tokens_per_joule"] = metrics.tokens_per_joule(device, figures["energy"], cards)
+    return figures
 
 
 def _serve_one(
@@ -372,31 +414,15 @@ def build_replica(
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
     layout = kv_region(device, part, spec, seed)
-    if layout.sparse is not None and requests.samples.max(initial=1) > 1:
-        raise DescriptionError(
-            f"attention {spec.attention.name}, and requests with several samples; which tokens "
-            "each of them chooses is not modelled, except with engine.like, which makes a request "
-            "of each"
-        )
-    if layout.groups is not None and requests.samples.max(initial=1) > 1:
-        raise DescriptionError(
-            f"{part.name} has sliding windows, and requests with several samples; what those share "
-            "of a window is not modelled, except with engine.like, which makes a request of each"
-        )
-    if layout.groups is not None and spec.policy.copies_prefixes:
-        raise DescriptionError(
-            f"{part.name} has sliding windows, whose prefixes are not copied; prefixes: recompute"
-        )
-    outputs = metrics.output
-    limits = Limits(
-        int(spec.engine.max_tokens or outputs.max(initial=1)),
-        min(spec.engine.max_model_len or part.max_position, part.max_position),
-    )
-    limits = limits._replace(
-        step=spec.engine.token_budget(limits.max_model_len), ahead=spec.engine.ahead
-    )
-    allocator = build(layout, len(requests), limits, spec.policy)
+    _require_modelled(part, spec, layout, requests)
     _require_host(device, spec.engine)
+    outputs, longest = metrics.output, spec.engine.max_model_len or part.max_position
+    longest = min(longest, part.max_position)
+    limits = Limits(
+        int(spec.engine.max_tokens or outputs.max(initial=1)), longest,
+        spec.engine.token_budget(longest), spec.engine.ahead,
+    )  # fmt: skip
+    allocator = build(layout, len(requests), limits, spec.policy)
     engine = ENGINES[spec.engine.name].engine(spec.engine, allocator, requests, outputs, predicted)
     if routing is None and part.experts is not None:
         routing = Routing(part.experts, spec.routing, seed)
@@ -406,6 +432,27 @@ def build_replica(
     )  # fmt: skip
     memory = memory_model(spec.memory, device, part, layout, seed, simulate, routing, allocator)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)
+
+
+def _require_modelled(
+    part: TransformerSpec, spec: ServingSpec, layout: KvLayout, requests: Requests
+) -> None:
+    several = requests.samples.max(initial=1) > 1
+    if layout.sparse is not None and several:
+        raise DescriptionError(
+            f"attention {spec.attention.name}, and requests with several samples; which tokens "
+            "each of them chooses is not modelled, except with engine.like, which makes a request "
+            "of each"
+        )
+    if layout.groups is not None and several:
+        raise DescriptionError(
+            f"{part.name} has sliding windows, and requests with several samples; what those share "
+            "of a window is not modelled, except with engine.like, which makes a request of each"
+        )
+    if layout.groups is not None and spec.policy.copies_prefixes:
+        raise DescriptionError(
+            f"{part.name} has sliding windows, whose prefixes are not copied; prefixes: recompute"
+        )
 
 
 def _require_host(device: Device, engine: EngineOptions) -> None:
