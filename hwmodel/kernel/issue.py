@@ -68,7 +68,7 @@ def _data(
     else:
         s.hits += 1
     s.bytes += c.burst_bytes
-    s.bank_commands[bank, 1 + ((command - RD) >> 1)] += 1
+    s.bank_commands[bank, 1 + ((command - RD) >> 1)] += 1  # A forms with the others
     if flags & FLAG_RMW:
         s.rmw_reads += 1
     else:
@@ -80,7 +80,7 @@ def _data(
             s.latency_max = max(s.latency_max, wait)
             s.reads += 1
             if completions.shape[1] > 1:
-                done = (end + s.response) & (completions.shape[1] - 1)
+                done = (end + s.response) & (completions.shape[1] - 1)  # a ring, 2 ** n ticks
                 completions[s.slot[slot, Q_TAG], done] += c.burst_bytes
     if c.sync == 1:
         rank = c.rank_of[bank]

@@ -20,7 +20,7 @@ from hwmodel.kernel.timing import LANES, NEVER, Int
 
 PADDING = LANES
 BANKS_OF_PC = 64
-"""Banks of a pseudo-channel, at most."""
+"""Banks of a pseudo-channel, at most: a mask of them is one int64."""
 AGE_BITS = 49
 """Of the order of entry (below 2 ** 43) and the bank of a request."""
 FAR = 1 << 13
@@ -28,6 +28,8 @@ FAR = 1 << 13
 NOTHING = (1 << 63) - 1
 """Above every key."""
 _UPPER = (1 << (64 - LANES)) - 1
+"""Masks are signed, and shifted right keep their sign: `and` with this clears the bits that come
+in from the left."""
 _INT = ir.IntType(64)
 _VECTOR = ir.VectorType(_INT, LANES)
 _BITS = ir.IntType(LANES)
@@ -181,7 +183,11 @@ def _far_ready(ready: Int, age: Int, start: int, mask: int) -> tuple[int, int]:
 @part
 def first_ready(ready: Int, age: Int, start: int, mask: int, at: int) -> tuple[int, int]:
     """(tick, bank): the earliest of max(ready, `at`) over the banks of a mask that is not empty,
-    and of the banks that have it the one of the least age (`packed_age`)."""
+    and of the banks that have it the one of the least age (`packed_age`).
+
+    Each bank has one key, ticks to wait << AGE_BITS | age, so that one minimum finds the tick, the
+    oldest and, in the low bits of the age, the bank.
+    """
     key, first, rest = NOTHING, start, mask
     while rest != 0:
         key = min(key, _first_of_lanes(ready, age, first, rest, at))
@@ -194,7 +200,8 @@ def first_ready(ready: Int, age: Int, start: int, mask: int, at: int) -> tuple[i
 
 @part
 def packed_age(seq: int, bank: int) -> int:
-    """Order of entry and bank (in the pseudo-channel) of a request, in AGE_BITS."""
+    """Order of entry and bank (in the pseudo-channel) of a request, in AGE_BITS: ages compare as
+    orders of entry do, and name their bank."""
     return seq * BANKS_OF_PC + bank
 
 

@@ -14,6 +14,12 @@ from hwmodel.kernel.channel_state import (
     Q_SEQ,
     Q_TAG,
     Q_TIME,
+    RUN_BURSTS,
+    RUN_FIRST,
+    RUN_KIND,
+    RUN_ROW,
+    RUN_TAKEN,
+    RUN_TICK,
     WRITE_KEYS,
 )
 from hwmodel.kernel.jit import part
@@ -38,15 +44,15 @@ def put_age(ages: Int, bank: int, bit: int, seq: int) -> None:
 
 
 @part
-def set_hit(s: Record, pc: int, queue: int, bank: int, bit: int, found: int) -> None:
-    """The bank's oldest hit in a queue is `found`, or none (-1)."""
-    s.hit[queue, bank] = found
-    if found >= 0:
+def set_hit(s: Record, pc: int, queue: int, bank: int, bit: int, slot: int) -> None:
+    """The bank's oldest hit in a queue is that of `slot`, or none (-1)."""
+    s.hit[queue, bank] = slot
+    if slot >= 0:
         s.hit_banks[pc, queue] |= bit
-        put_age(s.hit_age[queue], bank, bit, s.slot[found, Q_SEQ])
+        put_age(s.hit_age[queue], bank, bit, s.slot[slot, Q_SEQ])
     else:
         s.hit_banks[pc, queue] &= ~bit
-    if found >= 0 and found == s.first[queue, bank]:
+    if slot >= 0 and slot == s.first[queue, bank]:
         s.in_order[pc, queue] |= bit
     else:
         s.in_order[pc, queue] &= ~bit
@@ -120,7 +126,9 @@ def unlink(c: Record, s: Record, pc: int, bit: int, slot: int) -> None:
 
 @part
 def write_key(bank: int, row: int, column: int) -> int:
-    """Where the waiting writes of a burst are counted; bursts may share a count."""
+    """Where the waiting writes of a burst are counted; bursts may share a count. Odd factors, so
+    that the bursts of a row, and equal columns of several banks and rows, spread over all counts;
+    a shared one costs a look through a queue, never a wrong answer."""
     return (column + 37 * bank + 17 * row) & (WRITE_KEYS - 1)
 
 
@@ -203,24 +211,53 @@ def _stays(c: Record, s: Record, asked: int) -> bool:
 
 
 @part
+def _admit(
+    c: Record, s: Record, pc: int, bank: int, row: int, column: int, asked: int, completion: int
+) -> bool:
+    """Put the head into its queue; False (nothing changes) if there is no room."""
+    flags = 0
+    kind = 0 if asked == READ else 1
+    if asked == PARTIAL_WRITE:
+        flags = FLAG_MASKED
+        if c.read_modify_write == 1:  # a read now, and a place for the write that follows
+            if c.shared_queue == 0 and _full(c, s, pc, 1, bank):
+                return False
+            kind, flags = 0, FLAG_RMW
+    if _full(c, s, pc, queue_of(c, kind), bank):
+        return False
+    if flags == FLAG_RMW and c.shared_queue == 0:
+        s.reserved[pc] += 1
+        s.bank_reserved[bank] += 1
+    s.free_count[pc] -= 1
+    slot = s.free[pc, s.free_count[pc]]
+    s.slot[slot, Q_ROW] = row
+    s.slot[slot, Q_COLUMN] = column
+    s.slot[slot, Q_BANK] = bank
+    s.slot[slot, Q_FLAGS] = flags
+    s.slot[slot, Q_TAG] = completion
+    link(c, s, pc, kind, bank, 1 << (bank - pc * c.banks_per_pc), slot)
+    return True
+
+
+@part
 def enter(c: Record, s: Record, completions: Int) -> None:
     """Let arrived requests into the queues, in order, while there is room."""
     while s.stalled == 0 and s.head != s.tail:
         place = s.head & (INBOX - 1)
-        if s.inbox[0, place] > s.now:
+        if s.inbox[RUN_TICK, place] > s.now:
             return
-        asked = s.inbox[3, place] & 3
+        asked = s.inbox[RUN_KIND, place]
         if _stays(c, s, asked):
             s.stalled = 1
             return
-        burst = s.inbox[1, place] + s.offset
+        burst = s.inbox[RUN_FIRST, place] + s.offset
         if burst >> LOW_BITS != s.high:
             _decode_high(c, s, burst >> LOW_BITS)
         low = burst & ((1 << LOW_BITS) - 1)
         column = s.high_column | c.low[low, 0]
         bank = s.high_bank ^ c.low[low, 1]
         row = s.high_row | c.low[low, 2]
-        engine = s.inbox[3, place] >> 2
+        completion = s.inbox[RUN_ROW, place]
         pc = c.pc_of[bank]
         answered = asked != READ  # a posted write is done for its engine when it is taken
         if (
@@ -231,37 +268,16 @@ def enter(c: Record, s: Record, completions: Int) -> None:
         ):
             s.forwarded += 1
             answered = True
-        else:
-            flags = 0
-            kind = 0 if asked == READ else 1
-            if asked == PARTIAL_WRITE:
-                flags = FLAG_MASKED
-                if c.read_modify_write == 1:
-                    if c.shared_queue == 0 and _full(c, s, pc, 1, bank):
-                        s.stalled = 1
-                        return
-                    kind, flags = 0, FLAG_RMW
-            if _full(c, s, pc, queue_of(c, kind), bank):
-                s.stalled = 1
-                return
-            if flags == FLAG_RMW and c.shared_queue == 0:
-                s.reserved[pc] += 1
-                s.bank_reserved[bank] += 1
-            s.free_count[pc] -= 1
-            slot = s.free[pc, s.free_count[pc]]
-            s.slot[slot, Q_ROW] = row
-            s.slot[slot, Q_COLUMN] = column
-            s.slot[slot, Q_BANK] = bank
-            s.slot[slot, Q_FLAGS] = flags
-            s.slot[slot, Q_TAG] = engine
-            link(c, s, pc, kind, bank, 1 << (bank - pc * c.banks_per_pc), slot)
+        elif not _admit(c, s, pc, bank, row, column, asked, completion):
+            s.stalled = 1
+            return
         if answered and completions.shape[1] > 1:
             done = (s.now + s.response) & (completions.shape[1] - 1)
-            completions[engine, done] += c.burst_bytes
+            completions[completion, done] += c.burst_bytes
         s.offset += 1
-        if s.offset == s.inbox[2, place]:
+        if s.offset == s.inbox[RUN_BURSTS, place]:
             s.offset = 0
-            s.inbox[4, place] = s.now  # for engines that wait for room
+            s.inbox[RUN_TAKEN, place] = s.now  # for engines that wait for room
             s.head += 1
 
 

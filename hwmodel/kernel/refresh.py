@@ -56,7 +56,7 @@ def _settle(c: Record, s: Record, rank: int) -> int:
 
 @part
 def banks_of_rank(c: Record) -> int:
-    """All banks of a rank, a bit mask."""
+    """All banks of a rank, a bit mask; of 64 banks 1 << 64 would not fit."""
     return (1 << c.banks_per_rank) - 1 if c.banks_per_rank < 64 else -1
 
 
