@@ -17,7 +17,7 @@ from hwmodel.description.description import Strict
 from policies.allocators.arena import external_fragmentation
 from policies.allocators.declaration import Loss, References, Removal, Searched
 from policies.allocators.kv_groups import WindowKv
-from policies.allocators.kv_layout import Extents, KvLayout, Units
+from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
 from policies.predictors.prediction import Predictive
 from policies.requests.requests import IntArray
 
@@ -204,7 +204,7 @@ class Allocator(ABC):
         """Physically contiguous runs of slots that `requests` hold together."""
         return sum(_runs(self.units(request)) for request in requests.tolist())
 
-    def extents(self, request: int, layer: int, half: int | None) -> Extents:
+    def extents(self, request: int, layer: int, half: int | None) -> ByteRuns:
         """Physical byte runs that hold the request's stored tokens in one layer's K (0), V (1) or
         both (None)."""
         return self.layout.extents(self.units(request), layer, half)

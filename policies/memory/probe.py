@@ -19,7 +19,7 @@ from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.interval import confidence_interval
 from policies.memory.routing import Routing
 from policies.memory.step_energy import Transfer, transfer
-from policies.memory.traffic import Descriptors, Extent, Spread
+from policies.memory.traffic import Descriptors, Extents, Spread
 from policies.requests.requests import FloatArray, IntArray
 
 _DRAWS = 24
@@ -30,7 +30,7 @@ _TO_THE_END = 1 << 30
 """More bytes than an engine moves in a layer."""
 
 
-Layer = Callable[[int], Extent | Descriptors]
+Layer = Callable[[int], Extents | Descriptors]
 """What a phase moves in a layer."""
 
 
@@ -162,7 +162,7 @@ class Probe:
         share = moved / max(elapsed_ns, 1e-9) / self.device.peak_gbps * self._derate
         return min(max(share, LEAST), 1.0), result
 
-    def deal(self, extents: Extent | Descriptors, spread: Spread) -> Descriptors:
+    def deal(self, extents: Extents | Descriptors, spread: Spread) -> Descriptors:
         """A layer's extents as the device's engines get them, unless they are dealt already."""
         if isinstance(extents, Descriptors):
             return extents
