@@ -14,7 +14,7 @@ prompt's last block if that is not full (copy-on-write).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from pydantic import Field
@@ -82,14 +82,33 @@ class PagedOptions(PolicyOptions):
         return "blocks"
 
 
+class BlockOptions(Protocol):
+    """What allocators of blocks ask of their options; see `PagedOptions`."""
+
+    @property
+    def block(self) -> int: ...
+    @property
+    def free_list(self) -> str: ...
+    @property
+    def watermark(self) -> float: ...
+    @property
+    def idle_watermark(self) -> bool: ...
+    @property
+    def null_block(self) -> bool: ...
+    @property
+    def cached_recompute(self) -> bool: ...
+    @property
+    def prefix_caching(self) -> bool: ...
+
+
 class BlockAllocator(Allocator, OnDemand):
     """Blocks from one free list: what the allocators of one block table a request, and of one a
     group of layers, have in common."""
 
-    options: PagedOptions
+    options: BlockOptions
 
     def __init__(
-        self, layout: KvLayout, requests: int, limits: Limits, options: PagedOptions
+        self, layout: KvLayout, requests: int, limits: Limits, options: BlockOptions
     ) -> None:
         super().__init__(layout, requests, limits, options)
         self.block = options.block
@@ -142,7 +161,7 @@ class _Part(NamedTuple):
 class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
     """`_rows[request]`: rows of the block tables, one for each sample, the first sample's first."""
 
-    Options = PagedOptions
+    Options: ClassVar[type[PolicyOptions]] = PagedOptions
     reading = (
         "blocks of 16 tokens from one free list, preemption by recomputation (Kwon et al. "
         "2023), with vLLM's defaults of the engine's generation"
@@ -156,7 +175,7 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
     references = References(("static",), ceilings=("ideal",))
 
     def __init__(
-        self, layout: KvLayout, requests: int, limits: Limits, options: PagedOptions
+        self, layout: KvLayout, requests: int, limits: Limits, options: BlockOptions
     ) -> None:
         super().__init__(layout, requests, limits, options)
         self._tables = BlockTables(self.block, self._list.blocks)

@@ -18,7 +18,7 @@ order by longest prefix, and the last request is preempted, not the one with the
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_list import FreeList, Queue, SplitQueue, Staged
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.losses import GROWING
-from policies.allocators.paged import PagedAllocator, PagedOptions
+from policies.allocators.paged import PagedAllocator
 from policies.allocators.radix_tree import NO_PAGES, Key, Node, RadixTree
 from policies.requests.requests import IntArray
 
@@ -50,6 +50,15 @@ class RadixOptions(PolicyOptions):
     """
     prefix_caching: bool = True
     """False: no tree; pages are free when their request leaves (`disable_radix_cache`)."""
+    watermark: ClassVar[float] = 0.0
+    idle_watermark: ClassVar[bool] = True
+    null_block: ClassVar[bool] = False
+    cached_recompute: ClassVar[bool] = True
+
+    @property
+    def block(self) -> int:
+        """As in `BlockOptions`: SGLang's blocks are its pages."""
+        return self.page
 
     @property
     def samples(self) -> Literal["together", "as_engine", "apart"]:
@@ -59,7 +68,7 @@ class RadixOptions(PolicyOptions):
 class RadixAllocator(PagedAllocator):
     """`_nodes[request]`: the node up to which a resident locks the tree."""
 
-    Options = RadixOptions  # type: ignore[assignment]
+    Options = RadixOptions
     reading = (
         "pages of one token from a queue, and a radix tree with eviction of leaves by last access "
         "(SGLang; Zheng et al. 2024), under the engine's scheduler"
@@ -67,24 +76,26 @@ class RadixAllocator(PagedAllocator):
     losses = GROWING
     searched = {"page": Range(1, 256), "free_list": CHOICES, "prefix_caching": CHOICES}
     references = References(("static", "paged"), ceilings=("ideal",))
-    options: RadixOptions  # type: ignore[assignment]
+    options: RadixOptions
+    _list: _Pool
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: RadixOptions
     ) -> None:
-        super().__init__(layout, requests, limits, PagedOptions(block=options.page))
-        self.options = options
         self._tree = RadixTree(options.page)
-        kind = options.free_list
-        if kind == "by_page":
-            kind = "queue" if options.page == 1 else "stack"
-        self._list: _Pool = _Pool(LISTS[kind](layout.slots // options.page), self._tree)
+        super().__init__(layout, requests, limits, options)
         self._nodes: dict[int, Node] = {}
         self._left: dict[int, Node] = {}
         """The leaf of what a request has left in the tree, until it has ended."""
         self._pages = self._extents = self._alone = 0
         """Full pages of the prompts of requests that have left, the runs of neighbouring pages
         among them, and the runs of one page."""
+
+    def _free_list(self) -> FreeList:
+        kind, pages = self.options.free_list, self.layout.slots // self.block
+        if kind == "by_page":
+            kind = "queue" if self.block == 1 else "stack"
+        return _Pool(LISTS[kind](pages), self._tree)
 
     @property
     def loses_ends_first(self) -> bool:
