@@ -11,7 +11,7 @@ a time. A loop over a mask takes its lowest bit and clears it: `mask &= mask - 1
 from __future__ import annotations
 
 from hwmodel.kernel.channel_state import Q_BANK, Q_FLAGS, Q_KIND, Q_SEQ
-from hwmodel.kernel.jit import part, rare
+from hwmodel.kernel.jit import inlined, rare
 from hwmodel.kernel.kernel_names import (
     ACT2,
     BUFFERED,
@@ -50,7 +50,7 @@ Candidate = tuple[int, int, int, int, int]
 two say which comes first."""
 
 
-@part
+@inlined
 def _first(
     best: Candidate, tick: int, order: int, seq: int, command: int, bank: int, slot: int
 ) -> Candidate:
@@ -61,7 +61,7 @@ def _first(
     return best
 
 
-@part
+@inlined
 def _column_candidate(c: Record, s: Record, pc: int, slot: int, pair_open: bool) -> tuple[int, int]:
     """(tick, command) of the column command of `slot`, or of the CAS that it needs first."""
     now = s.now
@@ -86,7 +86,7 @@ def _column_candidate(c: Record, s: Record, pc: int, slot: int, pair_open: bool)
     return tick, command
 
 
-@part
+@inlined
 def _pairs(c: Record, s: Record, best: Candidate) -> tuple[Candidate, bool, bool]:
     """The second steps; whether a pair is open, and nothing else can come before the best."""
     opened = False
@@ -121,7 +121,7 @@ def _each_column(
     return best
 
 
-@part
+@inlined
 def _hits_of_rank(
     c: Record, s: Record, pc: int, kind: int, mask: int, pair_open: bool, best: Candidate
 ) -> Candidate:
@@ -146,7 +146,7 @@ def _hits_of_rank(
     return _first(best, tick, COLUMN, s.slot[slot, Q_SEQ], command, bank, slot)
 
 
-@part
+@inlined
 def _hits(
     c: Record, s: Record, pc: int, kind: int, mask: int, pair_open: bool, best: Candidate
 ) -> Candidate:
@@ -161,7 +161,7 @@ def _hits(
     return best
 
 
-@part
+@inlined
 def _rows(
     c: Record, s: Record, pc: int, kind: int, mask: int, command: int, order: int,
     pair_open: bool, best: Candidate,
@@ -210,7 +210,7 @@ def _timeouts(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -
     return best
 
 
-@part
+@inlined
 def _requests(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -> Candidate:
     """What the queued requests of a pseudo-channel's mode offer."""
     kind = s.mode[pc]
@@ -240,7 +240,7 @@ def _requests(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -
     return best
 
 
-@part
+@inlined
 def choose(c: Record, s: Record) -> Candidate:
     """The next command."""
     best = (FOREVER, FOREVER, -1, -1, -1)

@@ -21,7 +21,7 @@ from hwmodel.kernel.channel_state import (
     RUN_TICK,
 )
 from hwmodel.kernel.issue import apply
-from hwmodel.kernel.jit import part, simulation
+from hwmodel.kernel.jit import inlined, simulation
 from hwmodel.kernel.kernel_names import (
     ACT2,
     CLASS_BITS,
@@ -41,7 +41,7 @@ _FED_AT_ONCE = 256
 """Requests of a stream given to a channel between two looks at it, of the INBOX it has."""
 
 
-@part
+@inlined
 def _write_log(s: Record, line: Int, tick: int, command: int, bank: int, slot: int) -> None:
     line[0], line[1], line[2], line[3], line[4] = tick, command, bank, -1, -1
     if slot >= 0 and command <= ACT2:
@@ -50,7 +50,7 @@ def _write_log(s: Record, line: Int, tick: int, command: int, bank: int, slot: i
         line[3], line[4] = s.slot[slot, Q_ROW], s.slot[slot, Q_COLUMN]
 
 
-@part
+@inlined
 def _idle(c: Record, s: Record) -> bool:
     """Whether no request waits."""
     waiting = 0

@@ -47,7 +47,7 @@ from hwmodel.kernel.channel_state import (
     idle_channels,
 )
 from hwmodel.kernel.extents import Frames, Stream, as_mapped, descriptor_starts, gather_costs
-from hwmodel.kernel.jit import part, simulation
+from hwmodel.kernel.jit import inlined, simulation
 from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, READ, WRITE, Record
 from hwmodel.kernel.timing import FOREVER, Int, lower
 from hwmodel.kernel.translation import translated
@@ -185,7 +185,7 @@ def _bring_back(p: Record, tick: int, crossings: Int, completions: Int) -> None:
             completions[engine, (tick + p.crossing_latency) & ring] += done
 
 
-@part
+@inlined
 def _next_request(p: Record, address: int, left: int, kind: int) -> tuple[int, int]:
     """(bytes, kind) of the request at an address of an extent of which so many bytes are left: it
     ends where a block or a request's place does; bursts that a write does not fill go by
@@ -202,7 +202,7 @@ def _next_request(p: Record, address: int, left: int, kind: int) -> tuple[int, i
     return piece, kind
 
 
-@part
+@inlined
 def _channel_of(p: Record, address: int) -> tuple[int, int]:
     """(channel, number of the interleaved block in it)."""
     block = address // p.interleave
@@ -401,9 +401,11 @@ def _widened(
     grown = (
         np.stack(columns, axis=1)[kept]
         for columns in (
-            (low, high - access, low), (one, one, high - low), (0 * write, 0 * write, write)
+            (low, high - access, low),
+            (one, one, high - low),
+            (0 * write, 0 * write, write),
         )
-    )  # fmt: skip
+    )
     return (*grown, begins)
 
 
@@ -505,7 +507,7 @@ def prepare(
     crossings = np.zeros(p["dies"], np.int64)
     return Prepared(
         constants, system, engines, states, start, size, write, wait, completions, crossings, NO_LOG
-    )  # fmt: skip
+    )
 
 
 def _result(total: int, run: Prepared, finished: bool, tick_ns: float) -> SystemResult:

@@ -22,13 +22,13 @@ from hwmodel.kernel.channel_state import (
     RUN_TICK,
     WRITE_KEYS,
 )
-from hwmodel.kernel.jit import part
+from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import FLAG_MASKED, FLAG_RMW, PARTIAL_WRITE, READ, Record
 from hwmodel.kernel.lanes import lowest_bit, packed_age, put
 from hwmodel.kernel.timing import LOW_BITS, Int
 
 
-@part
+@inlined
 def find_hit(s: Record, start: int, row: int) -> int:
     """First slot from `start` on (in age order) that wants `row`, or -1."""
     while start >= 0 and s.slot[start, Q_ROW] != row:
@@ -36,14 +36,14 @@ def find_hit(s: Record, start: int, row: int) -> int:
     return start
 
 
-@part
+@inlined
 def put_age(ages: Int, bank: int, bit: int, seq: int) -> None:
     """A bank's request that counts is the one of this order of entry."""
     number = lowest_bit(bit)
     put(ages, bank - number, bit, packed_age(seq, number))
 
 
-@part
+@inlined
 def set_hit(s: Record, pc: int, queue: int, bank: int, bit: int, slot: int) -> None:
     """The bank's oldest hit in a queue is that of `slot`, or none (-1)."""
     s.hit[queue, bank] = slot
@@ -58,13 +58,13 @@ def set_hit(s: Record, pc: int, queue: int, bank: int, bit: int, slot: int) -> N
         s.in_order[pc, queue] &= ~bit
 
 
-@part
+@inlined
 def queue_of(c: Record, kind: int) -> int:
     """The queue in which reads (0) or writes (1) wait."""
     return 0 if c.shared_queue == 1 else kind
 
 
-@part
+@inlined
 def _count(c: Record, s: Record, pc: int, queue: int, bank: int, change: int) -> None:
     """Book that a queue has one request more (`change` 1) or less (-1)."""
     s.waiting[pc, queue] += change
@@ -80,7 +80,7 @@ def _count(c: Record, s: Record, pc: int, queue: int, bank: int, change: int) ->
             s.at_low[pc] += change
 
 
-@part
+@inlined
 def link(c: Record, s: Record, pc: int, kind: int, bank: int, bit: int, slot: int) -> None:
     """Put a request at the end of its queue."""
     queue = queue_of(c, kind)
@@ -104,7 +104,7 @@ def link(c: Record, s: Record, pc: int, kind: int, bank: int, bit: int, slot: in
     count_write(c, s, slot, 1)
 
 
-@part
+@inlined
 def unlink(c: Record, s: Record, pc: int, bit: int, slot: int) -> None:
     """Take a request out of its queue (its slot is not freed)."""
     queue, bank = queue_of(c, s.slot[slot, Q_KIND]), s.slot[slot, Q_BANK]
@@ -124,7 +124,7 @@ def unlink(c: Record, s: Record, pc: int, bit: int, slot: int) -> None:
     _count(c, s, pc, queue, bank, -1)
 
 
-@part
+@inlined
 def write_key(bank: int, row: int, column: int) -> int:
     """Where the waiting writes of a burst are counted; bursts may share a count. Odd factors, so
     that the bursts of a row, and equal columns of several banks and rows, spread over all counts;
@@ -132,7 +132,7 @@ def write_key(bank: int, row: int, column: int) -> int:
     return (column + 37 * bank + 17 * row) & (WRITE_KEYS - 1)
 
 
-@part
+@inlined
 def count_write(c: Record, s: Record, slot: int, change: int) -> None:
     """Book that a write waits (`change` 1) or was served (-1): by its burst if it fills that."""
     if s.slot[slot, Q_KIND] == 0:
@@ -144,7 +144,7 @@ def count_write(c: Record, s: Record, slot: int, change: int) -> None:
         s.writes[key] += change
 
 
-@part
+@inlined
 def _full(c: Record, s: Record, pc: int, queue: int, bank: int) -> bool:
     """Whether a queue for requests to the bank has no room."""
     if c.queue_per_bank == 1:
@@ -154,7 +154,7 @@ def _full(c: Record, s: Record, pc: int, queue: int, bank: int) -> bool:
     return held >= c.queue[queue]
 
 
-@part
+@inlined
 def _fills(s: Record, slot: int, row: int, column: int) -> bool:
     """Whether a waiting request is a write of this whole burst."""
     return (
@@ -165,7 +165,7 @@ def _fills(s: Record, slot: int, row: int, column: int) -> bool:
     )
 
 
-@part
+@inlined
 def _waiting_write(c: Record, s: Record, bank: int, row: int, column: int) -> bool:
     """Whether a waiting write will fill this burst whole."""
     slot = s.first[queue_of(c, 1), bank]
@@ -176,7 +176,7 @@ def _waiting_write(c: Record, s: Record, bank: int, row: int, column: int) -> bo
     return s.active[bank] >= 0 and _fills(s, s.active[bank], row, column)
 
 
-@part
+@inlined
 def _decode_high(c: Record, s: Record, high: int) -> None:
     """Column, flat bank and row by the upper bits of a burst index; kept for the next burst.
 
@@ -198,7 +198,7 @@ def _decode_high(c: Record, s: Record, high: int) -> None:
         s.high_bank ^= ((s.high_row >> c.hashes[h, 0]) & c.hashes[h, 1]) << c.hashes[h, 2]
 
 
-@part
+@inlined
 def _stays(c: Record, s: Record, asked: int) -> bool:
     """Whether the head finds no room and no write to answer it, as far as is known without its
     place."""
@@ -210,7 +210,7 @@ def _stays(c: Record, s: Record, asked: int) -> bool:
     return s.waiting[0, 1] + s.reserved[0] >= c.queue[1]
 
 
-@part
+@inlined
 def _admit(
     c: Record, s: Record, pc: int, bank: int, row: int, column: int, asked: int, completion: int
 ) -> bool:
@@ -239,7 +239,7 @@ def _admit(
     return True
 
 
-@part
+@inlined
 def enter(c: Record, s: Record, completions: Int) -> None:
     """Let arrived requests into the queues, in order, while there is room."""
     while s.stalled == 0 and s.head != s.tail:
@@ -281,7 +281,7 @@ def enter(c: Record, s: Record, completions: Int) -> None:
             s.head += 1
 
 
-@part
+@inlined
 def set_modes(c: Record, s: Record) -> None:
     """Serve reads or writes: watermarks of the (fullest) write queue."""
     for pc in range(c.pcs):

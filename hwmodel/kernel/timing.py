@@ -168,13 +168,15 @@ def _as_waited_for(memory: MemorySpec, level: str, delay: Int) -> None:
         delay[..., first] = np.maximum(delay[..., first], follows)
     o, c = memory.organisation, memory.controller
     idle = {
-        "RDA": c.page_policy != "closed", "WRA": c.page_policy != "closed",
+        "RDA": c.page_policy != "closed",
+        "WRA": c.page_policy != "closed",
         "MWR": not memory.masked_writes,
         "MWRA": c.page_policy != "closed" or not memory.masked_writes,
         "REFPB": c.refresh != "per_bank",
-        "REFAB": c.refresh != "all_bank", "PREA": c.refresh != "all_bank",
+        "REFAB": c.refresh != "all_bank",
+        "PREA": c.refresh != "all_bank",
         "CAS": memory.sync is None or memory.sync.always_on,
-    }  # fmt: skip
+    }
     for name in COMMANDS:
         small = name in RANK_COMMANDS and o.count(level) > o.count("rank")
         if idle.get(name, False) or small:
@@ -231,9 +233,11 @@ def _gap(memory: MemorySpec, first: str, then: str) -> int:
 
     gap = longest("bank")
     for inner, count, outer in (
-        ("bank", o.banks_per_group, "bankgroup"), ("bankgroup", o.bankgroups, "stack"),
-        ("stack", o.stacks, "rank"), ("rank", o.ranks, "pseudochannel"),
-    ):  # fmt: skip
+        ("bank", o.banks_per_group, "bankgroup"),
+        ("bankgroup", o.bankgroups, "stack"),
+        ("stack", o.stacks, "rank"),
+        ("rank", o.ranks, "pseudochannel"),
+    ):
         apart = gap if count == 1 else min(gap, longest("other_" + inner))
         gap = max(longest(outer), apart)
     one_bus = memory.commands[first].bus == memory.commands[then].bus

@@ -74,9 +74,10 @@ def _dims(value: Any) -> Any:
     known = get_args(Dim)
     if not isinstance(value, (list, tuple)) or sorted(map(str, value)) != sorted(known):
         raise PydanticCustomError(
-            "layout", "expected a layout's name, or {known} in some order",
+            "layout",
+            "expected a layout's name, or {known} in some order",
             {"known": ", ".join(known)},
-        )  # fmt: skip
+        )
     if list(value).index("unit") > list(value).index("token"):
         raise PydanticCustomError("layout", "unit: expected before token", {})
     return tuple(value)
@@ -233,15 +234,15 @@ class KvLayout:
 
     def _regions(self, records: list[tuple[int, int]]) -> list[Areas]:
         """Regions one above the other, each in the layout's order: (heads, bytes of each)."""
-        found: list[Areas] = []
+        regions: list[Areas] = []
         base = self.base
         for heads, size in records:
             region = replace(
                 self, base=base, kv_heads=heads, head_bytes=size, apart=None, sparse=None
             )
-            found.append(region._areas)
+            regions.append(region._areas)
             base += region.bytes
-        return found
+        return regions
 
     def _areas(self, start: IntArray, size: IntArray, index: Indices) -> tuple[IntArray, int]:
         """(first byte, bytes a token) of what units of `size` slots from slot `start` on have at

@@ -121,9 +121,12 @@ class OdmaOptions(ArenaOptions):
     def bounds_for(self, lengths: IntArray) -> tuple[int, ...]:
         """See `QuantileBuckets.bounds_for`."""
         buckets = Buckets(
-            self.buckets, int(lengths.max()), align=self.align, levels=self.levels,
+            self.buckets,
+            int(lengths.max()),
+            align=self.align,
+            levels=self.levels,
             balance=self.balance,
-        )  # fmt: skip
+        )
         buckets.begin(lengths)
         return buckets.bounds
 
@@ -460,7 +463,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
             needed = self._slots(self.stored[request] + self.width[request])
             choices = (self._slots_in(demand, bucket) for bucket in range(self.options.buckets))
             tried = (self._pools.place(slots) for slots in choices if slots >= needed)
-            place = next((found for found in tried if found), None)
+            place = next((each for each in tried if each), None)
         return place
 
 

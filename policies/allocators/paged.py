@@ -221,21 +221,21 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
-        found = self._found(request, tokens - 1, demand)
-        if not self._has_room(demand, tokens, found):
+        cached = self._found(request, tokens - 1, demand)
+        if not self._has_room(demand, tokens, cached):
             return False
         if (demand.prefix_id >= 0 or demand.session >= 0) and request not in self._demands:
             self._asked_tokens += demand.prompt
-            self._hit_tokens += len(found) * self.block
+            self._hit_tokens += len(cached) * self.block
         self._demands[request] = demand
         self._first_row[request] = self._tables.add(request)
         if demand.samples > 1:
             self._unforked.add(request)
         self._admit(request, 0, 0, demand.samples)
-        if len(found):
-            self._hold(request, found)
-            self._reused[request] = len(found)
-        return self.grow(request, tokens - len(found) * self.block)
+        if len(cached):
+            self._hold(request, cached)
+            self._reused[request] = len(cached)
+        return self.grow(request, tokens - len(cached) * self.block)
 
     def grow(self, request: int, tokens: int) -> bool:
         """Store `tokens` more: those of the prompt first, then outputs, dealt to the samples in
@@ -349,12 +349,12 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
         """Prompt tokens of requests with a system prompt or in sessions, those of them found in
         memory at their first admission, and tokens copied on write; nothing where there was
         neither."""
-        found = {
+        shares = {
             "prefix_asked_tokens": float(self._asked_tokens),
             "prefix_hit_tokens": float(self._hit_tokens),
             "copied_tokens": float(self._copied_tokens),
         }
-        return found if self._asked_tokens or self._copied_tokens else {}
+        return shares if self._asked_tokens or self._copied_tokens else {}
 
     def _forks_among(self, requests: IntArray) -> bool:
         """Whether the next output token of some of `requests` makes copies."""
@@ -396,7 +396,7 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
     def _parts(self, request: int, demand: Demand | None, full: int) -> list[_Part]:
         """The path through the tree of the first `full` blocks of a request. A block belongs to the
         part that its last token is of; the last part is what no other request that runs has."""
-        found: list[_Part] = []
+        parts: list[_Part] = []
         if demand is not None and self.options.prefix_caching:
             ends = [(("prefix", key), tokens) for key, tokens in demand.above]
             if demand.prefix_id >= 0:
@@ -404,13 +404,13 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
             if demand.parent >= 0:
                 ends.append((("prompt", demand.parent), demand.prompt))
             for key, tokens in ends:
-                at = found[-1].end if found else 0
+                at = parts[-1].end if parts else 0
                 end = max(min(min(tokens, demand.prompt) // self.block, full), at)
-                found.append(_Part(key, at, end))
+                parts.append(_Part(key, at, end))
         own = ("own", request)
         if demand is not None and self._continues(demand):
             own = ("session", demand.session)
-        return [*found, _Part(own, found[-1].end if found else 0, full)]
+        return [*parts, _Part(own, parts[-1].end if parts else 0, full)]
 
     def _found(self, request: int, limit: int, demand: Demand | None) -> IntArray:
         """Blocks in memory that hold the first tokens of a request, at most `limit` of them."""
@@ -426,20 +426,20 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
                 break
         return np.concatenate(found)
 
-    def _has_room(self, demand: Demand, tokens: int, found: IntArray) -> bool:
+    def _has_room(self, demand: Demand, tokens: int, cached: IntArray) -> bool:
         """Whether a request can be admitted that finds these blocks; free ones are used up, too."""
-        held = int((~self._list.is_free(found)).sum()) if len(found) else 0
+        held = int((~self._list.is_free(cached)).sum()) if len(cached) else 0
         return self._blocks(demand, tokens) - held + self._kept_free <= self._list.free
 
-    def _hold(self, request: int, found: IntArray) -> None:
+    def _hold(self, request: int, cached: IntArray) -> None:
         """These blocks, which hold their content already, are the request's first ones."""
-        free = self._list.is_free(found)
-        self._list.take(found[free])
-        self._others[found[~free]] += 1
+        free = self._list.is_free(cached)
+        self._list.take(cached[free])
+        self._others[cached[~free]] += 1
         row = int(self._first_row[request])
-        self._tables.append(row, found)
-        self._tables.tokens[row] = self.stored[request] = len(found) * self.block
-        self.reserved[request] = len(found) * self.block
+        self._tables.append(row, cached)
+        self._tables.tokens[row] = self.stored[request] = len(cached) * self.block
+        self.reserved[request] = len(cached) * self.block
         self.reserved_total += int(free.sum()) * self.block
 
     def _hashed(self, row: int, demand: Demand, unknown: int) -> int:

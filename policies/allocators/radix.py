@@ -155,13 +155,13 @@ class RadixAllocator(PagedAllocator):
             return NO_PAGES
         return self._tree.find(self._key(request, demand), limit // self.block)
 
-    def _hold(self, request: int, found: IntArray) -> None:
+    def _hold(self, request: int, cached: IntArray) -> None:
         key = self._key(request, self._demands[request])
-        self._lock(request, self._tree.descend(key, len(found)))
+        self._lock(request, self._tree.descend(key, len(cached)))
         row = int(self._first_row[request])
-        self._tables.append(row, found)
-        self._tables.tokens[row] = self.stored[request] = len(found) * self.block
-        self.reserved[request] = len(found) * self.block
+        self._tables.append(row, cached)
+        self._tables.tokens[row] = self.stored[request] = len(cached) * self.block
+        self.reserved[request] = len(cached) * self.block
 
     def _publish(self, request: int, demand: Demand, before: int) -> None:
         """Put what was prefilled behind the first `before` tokens into the tree."""
@@ -172,13 +172,13 @@ class RadixAllocator(PagedAllocator):
         held = self._tables.blocks(rows[0])
         full = min(int(self._tables.tokens[rows[0]]), prefill) // self.block
         key = self._key(request, demand)
-        found = self._tree.find(key, full, node)
-        if len(found):
+        known = self._tree.find(key, full, node)
+        if len(known):
             if node.end * self.block < before:
                 return  # a page that is partly stored would move; no engine prefills two at a time
-            own = held[node.end : node.end + len(found)].copy()
+            own = held[node.end : node.end + len(known)].copy()
             for row in rows:
-                self._tables.replace(row, node.end, found)
+                self._tables.replace(row, node.end, known)
             self._lock(request, self._tree.descend(key, full, node))
             self._list.push(own)
             self.reserved_total -= len(own) * self.block

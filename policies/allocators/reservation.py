@@ -138,17 +138,20 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps):
         if not self._moved:
             self._fresh.clear()
             return copies
-        found = [
+        moved = [
             Migration(
-                request, source, int(self.start[request]), int(self.stored[request]),
+                request,
+                source,
+                int(self.start[request]),
+                int(self.stored[request]),
                 int(self.reserved[request]),
             )
             for request, source in self._moved.items()
             if self.resident[request] and source != self.start[request]
-        ]  # fmt: skip
+        ]
         self._moved.clear()
         self._fresh.clear()
-        return found
+        return moved
 
     def _slots(self, tokens: Any) -> Any:
         """Slots of a reservation for so many tokens: an int, or int64 (n,)."""
@@ -171,10 +174,10 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps):
         tokens = self.stored[held].copy()
         tokens[np.isin(held, list(self._fresh))] = 0
         runs = Runs(self.start[held], self.reserved[held], tokens)
-        found = compact(arena, size, runs, options.compaction_tokens)
-        if found is None:
+        plan = compact(arena, size, runs, options.compaction_tokens)
+        if plan is None:
             return False
-        moved, target = held[found[0]], found[1]
+        moved, target = held[plan[0]], plan[1]
         if options.compaction == "copied":
             for request in moved.tolist():
                 if request not in self._fresh:

@@ -80,9 +80,12 @@ class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
     )
     losses = {**RESERVING, "prediction": PREDICTION}
     searched = {
-        **RUNS, "buckets": Range(1, 64), "bounds": CHOICES, "profile": Range(0, 1 << 20),
+        **RUNS,
+        "buckets": Range(1, 64),
+        "bounds": CHOICES,
+        "profile": Range(0, 1 << 20),
         "outgrown": CHOICES,
-    }  # fmt: skip
+    }
     references = References(("static", "paged"), ceilings=("oracle", "ideal"))
     options: S3Options
 

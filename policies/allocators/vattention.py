@@ -73,9 +73,12 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
     )
     losses = GROWING
     searched = {
-        "frame": CHOICES, "slicing": CHOICES, "reclaim": CHOICES, "growth": CHOICES,
+        "frame": CHOICES,
+        "slicing": CHOICES,
+        "reclaim": CHOICES,
+        "growth": CHOICES,
         "map_cost": Range(0, 1e9),
-    }  # fmt: skip
+    }
     references = References(("static", "paged"), ceilings=("ideal",))
     options: VattentionOptions
 
@@ -202,7 +205,7 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         """Whether each of these further groups will have to be mapped, as `_take` finds it when its
         turn comes: until then others may have taken what its id had mapped."""
         have, needed = [len(groups) for groups in self._groups], self._needed.copy()
-        pool, spare, found = len(self._pool), self._spare.copy(), []
+        pool, spare, ids = len(self._pool), self._spare.copy(), []
         for held in self._id[who].tolist():
             new = have[held] == needed[held]
             needed[held] += 1
@@ -214,8 +217,8 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
                     pool += 1
                 else:
                     heapq.heappop(spare)
-            found.append(new)
-        return found
+            ids.append(new)
+        return ids
 
     def charged(self) -> None:
         self._now = self._behind = 0
@@ -293,6 +296,6 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
             self._needed.append(0)
             return len(self._groups) - 1
         have = [(len(self._groups[each]), each) for each in self._free_ids]
-        chosen = min((found < wanted, abs(found - wanted), each) for found, each in have)[2]
+        chosen = min((groups < wanted, abs(groups - wanted), each) for groups, each in have)[2]
         self._free_ids.remove(chosen)
         return chosen

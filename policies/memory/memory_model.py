@@ -74,9 +74,7 @@ def _simulated(
     if spec.fidelity != "sampled":
         return FullMemory(efficiency, transfers, spec, probe, layout, reading, routed, together)
     share = None if routed is None else routed.share
-    return SampledMemory(
-        efficiency, transfers, spec, probe, layout, seed, reading, share, together
-    )  # fmt: skip
+    return SampledMemory(efficiency, transfers, spec, probe, layout, seed, reading, share, together)
 
 
 def _given(spec: FidelitySpec) -> tuple[float | None, ...]:
@@ -91,9 +89,12 @@ def _simulate_once() -> Simulate:
 
 
 def _weights(
-    spec: FidelitySpec, device: Device, model: TransformerSpec, simulate: Simulate,
+    spec: FidelitySpec,
+    device: Device,
+    model: TransformerSpec,
+    simulate: Simulate,
     routing: Routing | None,
-) -> Measured:  # fmt: skip
+) -> Measured:
     """The stream of the weights: given, or measured."""
     if spec.weights:
         return Measured(spec.weights, {})

@@ -234,13 +234,15 @@ def weights_stream(
         share, result = probe.whole(
             probe.deal(
                 traffic.weights(
-                    model, layer, spec.weight_tile,
+                    model,
+                    layer,
+                    spec.weight_tile,
                     None if routing is None else routing.touched(about, layer, 0),
                 ),
                 "split",
             )
             for layer in layers
-        )  # fmt: skip
+        )
         _known[key] = Measured(share, transfer(device.memory, [result]))
     return _known[key]
 
@@ -258,12 +260,12 @@ def contiguous_stream(
     if key not in _known:
         probe, rng = Probe(device, spec, simulate), np.random.default_rng(0)
         engines, align = probe.engines, layout.half_bytes
-        found = []
+        probed = []
         for _ in range(_DRAWS):
             size = int(layout.bytes * rng.uniform(0.5, 1.0)) // layout.layers // align * align
             start = layout.base + int(rng.integers(layout.bytes - size + 1)) // align * align
             batch = {0: traffic.contiguous(start, size, engines)}  # the only layer
-            found.append(probe.measure(batch.__getitem__, 1, spread, rng))
-        mean = math.fsum(each.at_peak_ns / each.elapsed_ns for each in found) / len(found)
-        _known[key] = Measured(mean, transfer(device.memory, [each.result for each in found]))
+            probed.append(probe.measure(batch.__getitem__, 1, spread, rng))
+        mean = math.fsum(each.at_peak_ns / each.elapsed_ns for each in probed) / len(probed)
+        _known[key] = Measured(mean, transfer(device.memory, [each.result for each in probed]))
     return _known[key]

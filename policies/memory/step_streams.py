@@ -25,9 +25,12 @@ class StepStreams:
     routing: of a model with experts."""
 
     def __init__(
-        self, device: Device, model: TransformerSpec, tile_bytes: int,
+        self,
+        device: Device,
+        model: TransformerSpec,
+        tile_bytes: int,
         routing: Routing | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         assert device.accelerator is not None
         self._dma = device.dma
         self._reading = traffic.reading(device, model)

@@ -125,11 +125,11 @@ def prefill(
     start = np.array([chunk.start for chunk in chunks], np.int64)
     last = start + np.array([chunk.tokens for chunk in chunks], np.int64)
     layout = allocator.layout
-    found = _passes(layout, units, start, last, layer, reading)
+    passes = _passes(layout, units, start, last, layer, reading)
     if (sparse := layout.sparse) is None:
-        return found
+        return passes
     scored = start * (not sparse.whole_prompts)
-    return _behind(_index(layout, units, scored, start, last, layer), found)
+    return _behind(_index(layout, units, scored, start, last, layer), passes)
 
 
 def _index(
@@ -153,10 +153,12 @@ def _behind(index: Extents | None, kv: Extents) -> Extents:
     if index is None:
         return kv
     return Extents(
-        np.concatenate((index.start, kv.start)), np.concatenate((index.size, kv.size)),
-        np.concatenate((index.write, kv.write)), np.concatenate((index.owner, kv.owner)),
+        np.concatenate((index.start, kv.start)),
+        np.concatenate((index.size, kv.size)),
+        np.concatenate((index.write, kv.write)),
+        np.concatenate((index.owner, kv.owner)),
         len(index.start),
-    )  # fmt: skip
+    )
 
 
 class _Pass(NamedTuple):
@@ -209,15 +211,15 @@ def _chosen(
 ) -> Extents:  # fmt: skip
     """As `_passes`, but of tokens [0, middle) those that are chosen; all behind them written."""
     order = _order(layout, reading, sparse.apart)
-    found = []
+    pieces = []
     for place, (request, stored) in enumerate(zip(requests.tolist(), middle.tolist(), strict=True)):
         heads = {each.head or 0 if sparse.apart else 0 for each in order}
         runs = {head: sparse.runs(stored, request, layer, head) for head in heads}
         behind = np.array([stored]), units[place].tokens.sum(keepdims=True)
         for turn, each in enumerate(order, place * len(order)):
             first, end = behind if each.write else runs[each.head or 0 if sparse.apart else 0]
-            found.append(_Spans(np.full(len(first), turn), first, end))
-    spans = _Spans(*(np.concatenate(column) for column in zip(*found, strict=True)))
+            pieces.append(_Spans(np.full(len(first), turn), first, end))
+    spans = _Spans(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
     return _extents(layout, units, order, spans, layer, reading)
 
 
@@ -245,11 +247,11 @@ def _extents(
     runs, group = layout.runs(parts, layout.place(layer)[1])
     sequence, turn = group // len(order), group % len(order)
     parts_each = int(owner.max()) + 1
-    found = Extents(runs.start, runs.size, write[turn] == 1, sequence * parts_each + owner[turn])
+    extents = Extents(runs.start, runs.size, write[turn] == 1, sequence * parts_each + owner[turn])
     if reading.spread != "head_major":
-        return found
+        return extents
     place = owner[turn] * len(units) + sequence
-    return found._replace(owner=place).of(np.argsort(place, kind="stable"))
+    return extents._replace(owner=place).of(np.argsort(place, kind="stable"))
 
 
 def _pieces_of(
@@ -278,9 +280,12 @@ def _pieces_of(
 
 
 def migration(
-    allocator: Allocator, moves: Sequence[Migration], layer: int, piece_bytes: int,
+    allocator: Allocator,
+    moves: Sequence[Migration],
+    layer: int,
+    piece_bytes: int,
     copies: Sequence[Migration] = (),
-) -> Extents:  # fmt: skip
+) -> Extents:
     """One layer of contiguous copies, in pieces: each is read from the old place and written to the
     new. moves: from an old reservation to the one that its request has now; copies: on write, from
     block to block."""

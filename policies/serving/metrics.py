@@ -114,9 +114,12 @@ class Metrics:
     that `figures` and `times` are of."""
 
     def __init__(
-        self, requests: Requests, output_tokens: IntArray, warmup: int,
+        self,
+        requests: Requests,
+        output_tokens: IntArray,
+        warmup: int,
         first_sample: IntArray | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.arrival_s = requests.arrival_s.copy()
         """When each arrived; in a closed loop known once it is sent."""
         self.prompt = requests.prompt_tokens
@@ -320,8 +323,10 @@ class Metrics:
         moved["attention"] += again * (moved["attention"] - after.index_bytes["attention"])
         moved["migration"] += moved.pop("copy") + moved.pop("swap")
         idle_s = after.limit_s["idle"]
-        found = serving_energy(device, moved, transfers, after.seconds, idle_s, after.output_tokens)
-        return found if found is None or cards == 1 else _times(found, cards)
+        figures = serving_energy(
+            device, moved, transfers, after.seconds, idle_s, after.output_tokens
+        )
+        return figures if figures is None or cards == 1 else _times(figures, cards)
 
     def tokens_per_joule(
         self, device: Device, energy: Mapping[str, Any] | None, cards: int
@@ -329,17 +334,17 @@ class Metrics:
         """Output tokens after the warm-up for a joule of DRAM, with the ends of what its constants
         may be (`hwmodel.measure.energy.SPREAD`), where `energy` is known; `board`: for a joule of
         the `cards` at their power limit, at least, where the description states it."""
-        found = {}
+        rates = {}
         if energy is not None:
             ends = {"dram": "", "dram_low": "high_", "dram_high": "low_"}
-            found = {name: 1000 / energy[f"{end}mj_per_token"] for name, end in ends.items()}
+            rates = {name: 1000 / energy[f"{end}mj_per_token"] for name, end in ends.items()}
         after = self.sums.since(self.begin[1])
         board = device.accelerator
         power_mw = None if board is None else board.power
         seconds = after.seconds + after.limit_s["idle"]
         if power_mw is not None and seconds > 0:
-            found["board"] = after.output_tokens / (seconds * cards * power_mw / 1000)
-        return found
+            rates["board"] = after.output_tokens / (seconds * cards * power_mw / 1000)
+        return rates
 
     def times(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Seconds of each request's arrival, first token, of any sample, and last, of all."""

@@ -205,7 +205,7 @@ def _serve(
     recorder: Recorder | None, profile: Requests | None,
 ) -> ServingResult:  # fmt: skip
     spec = spec.on_device(device, model)
-    part = model_of_a_card(spec, model)
+    local = model_of_a_card(spec, model)
     cards = spec.cluster.cards
     if recorder is not None and cards > 1:
         raise DescriptionError(f"logs are those of one card; serving.cluster.cards is {cards}")
@@ -215,11 +215,11 @@ def _serve(
         recorder.serving(requests)
     metrics = Metrics(requests, stream.outputs, stream.warmup, stream.first_sample)
     shared_experts = None
-    if spec.expert_parallel != "none" and part.experts is not None:
-        shared_experts = Routing(part.experts, spec.routing, seed)
+    if spec.expert_parallel != "none" and local.experts is not None:
+        shared_experts = Routing(local.experts, spec.routing, seed)
     replicas = [
         build_replica(
-            device, part, spec, requests, stream.predicted, metrics,
+            device, local, spec, requests, stream.predicted, metrics,
             (seed, card) if card else seed, simulate, recorder, shared_experts,
         )
         for card in range(cards)
@@ -238,7 +238,7 @@ def _serve(
         _serve_one(replicas[0], admitted, ready_s[admitted], progress)
     else:
         node.serve(admitted, ready_s[admitted], progress)
-    figures = _figures(device, part, spec, stream, node, metrics, admitted)
+    figures = _figures(device, local, spec, stream, node, metrics, admitted)
     return ServingResult({**figures, "seed": seed}, *metrics.times())
 
 
@@ -285,19 +285,19 @@ def _teach(spec: ServingSpec, allocators: list[Allocator], profile: Requests | N
 
 
 def _figures(
-    device: Device, part: TransformerSpec, spec: ServingSpec, stream: _Stream, node: Node,
+    device: Device, local: TransformerSpec, spec: ServingSpec, stream: _Stream, node: Node,
     metrics: Metrics, admitted: IntArray,
 ) -> dict[str, Any]:  # fmt: skip
     """All metrics of a run, those of several cards as of one."""
     replicas, outputs = node.replicas, stream.came.output_tokens
     allocators = [replica.engine.allocator for replica in replicas]
-    figures = metrics.figures([replica.engine for replica in replicas], part, allocators[0].layout)
+    figures = metrics.figures([replica.engine for replica in replicas], local, allocators[0].layout)
     dropped = np.isin(np.arange(len(stream.requests)), admitted, invert=True)
     if stream.first_sample is not None:
         dropped = dropped[stream.first_sample]
     figures["dropped"] = int(dropped.sum())
     figures["cut_outputs"] = int((outputs > (spec.engine.max_tokens or np.inf)).sum())
-    moved = metrics.moved_bytes(part)
+    moved = metrics.moved_bytes(local)
     if len(replicas) == 1:
         figures["policy"] = report_of(allocators[0])
         figures["memory"] = replicas[0].memory.report(moved)
@@ -312,7 +312,7 @@ def _figures(
     if stream.inference is not None:
         figures["predictor"] = stream.inference.figures(stream.came.arrival_s, stream.came_warmup)
     transfers, cards = replicas[0].memory.transfers(), spec.tensor_parallel
-    figures["energy"] = metrics.energy(device, part, transfers, cards)
+    figures["energy"] = metrics.energy(device, local, transfers, cards)
     figures["tokens_per_joule"] = metrics.tokens_per_joule(device, figures["energy"], cards)
     return figures
 
@@ -332,9 +332,12 @@ def _serve_one(
 
 
 def _serve_closed(
-    replica: Replica, admitted: IntArray, requests: Requests, recorder: Recorder | None,
+    replica: Replica,
+    admitted: IntArray,
+    requests: Requests,
+    recorder: Recorder | None,
     progress: Callable[[int, int], None] | None,
-) -> None:  # fmt: skip
+) -> None:
     """Serve all requests on one card: the next turn of a session after its last one, and others by
     the client that was answered last."""
     think_s, metrics = requests.think_s, replica.metrics
@@ -369,73 +372,78 @@ def _serve_closed(
 def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpec:
     """The shard of the model on each card of a replica, in the formats it is served in, with the
     windows of its `attention`. Raises DescriptionError if it cannot be split, or stored so."""
-    part = shard(
-        model.stored_as(spec.weights, spec.kv), spec.tensor_parallel, spec.expert_parallel,
-        spec.expert_exchange, spec.cluster.cards if spec.expert_parallel != "none" else 1,
-    )  # fmt: skip
-    return spec.attention.served(part)
+    local = shard(
+        model.stored_as(spec.weights, spec.kv),
+        spec.tensor_parallel,
+        spec.expert_parallel,
+        spec.expert_exchange,
+        spec.cluster.cards if spec.expert_parallel != "none" else 1,
+    )
+    return spec.attention.served(local)
 
 
-def activation_bytes(spec: ServingSpec, part: TransformerSpec) -> int:
-    """Memory that each card keeps for activations; `part` is its shard of the model."""
+def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
+    """Memory that each card keeps for activations; `local` is its shard of the model."""
     if spec.activation_bytes is not None:
         return spec.activation_bytes
     engine = spec.engine
-    longest = min(engine.max_model_len or part.max_position, part.max_position)
+    longest = min(engine.max_model_len or local.max_position, local.max_position)
     tokens = engine.token_budget(longest)
-    return peak_activation_bytes(part, spec.tensor_parallel, tokens, engine.sequence_cap)
+    return peak_activation_bytes(local, spec.tensor_parallel, tokens, engine.sequence_cap)
 
 
 def kv_region(
-    device: Device, part: TransformerSpec, spec: ServingSpec, seed: int | tuple[int, ...] = 0
+    device: Device, local: TransformerSpec, spec: ServingSpec, seed: int | tuple[int, ...] = 0
 ) -> KvLayout:
     """Where the KV of a card lies: what weights, activations, the predictor and the share that is
-    kept free leave. `part` is its shard of the model. Raises DescriptionError if nothing is left.
+    kept free leave. `local` is its shard of the model. Raises DescriptionError if nothing is left.
     """
-    kept = spec.predictor.on_card_bytes + activation_bytes(spec, part)
-    groups = kv_groups(part, spec.policy.kv_of_windows)
+    kept = spec.predictor.on_card_bytes + activation_bytes(spec, local)
+    groups = kv_groups(local, spec.policy.kv_of_windows)
     return kv_layout(
-        device, part, spec.gpu_memory_utilization, spec.kv_layout, kept, spec.kv_tokens, groups,
-        spec.attention.sparse(part, seed),
+        device, local, spec.gpu_memory_utilization, spec.kv_layout, kept, spec.kv_tokens, groups,
+        spec.attention.sparse(local, seed),
     )  # fmt: skip
 
 
 def build_replica(
-    device: Device, part: TransformerSpec, spec: ServingSpec, requests: Requests,
+    device: Device, local: TransformerSpec, spec: ServingSpec, requests: Requests,
     predicted: Predictions, metrics: Metrics, seed: int | tuple[int, ...],
     simulate: Simulate | None = None, recorder: Recorder | None = None,
     routing: Routing | None = None,
 ) -> Replica:  # fmt: skip
     """A replica for any of `requests`, with its memory empty.
 
-    part: the shard on each of its cards (see `model_of_a_card`). routing: where replicas have the
+    local: the shard on each of its cards (see `model_of_a_card`). routing: where replicas have the
     experts in common; None: its own.
     predicted: of all requests. metrics: collects what the replica does.
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
-    layout = kv_region(device, part, spec, seed)
-    _require_modelled(part, spec, layout, requests)
+    layout = kv_region(device, local, spec, seed)
+    _require_modelled(local, spec, layout, requests)
     _require_host(device, spec.engine)
-    outputs, longest = metrics.output, spec.engine.max_model_len or part.max_position
-    longest = min(longest, part.max_position)
+    outputs, longest = metrics.output, spec.engine.max_model_len or local.max_position
+    longest = min(longest, local.max_position)
     limits = Limits(
-        int(spec.engine.max_tokens or outputs.max(initial=1)), longest,
-        spec.engine.token_budget(longest), spec.engine.ahead,
-    )  # fmt: skip
+        int(spec.engine.max_tokens or outputs.max(initial=1)),
+        longest,
+        spec.engine.token_budget(longest),
+        spec.engine.ahead,
+    )
     allocator = build(layout, len(requests), limits, spec.policy)
     engine = ENGINES[spec.engine.name].engine(spec.engine, allocator, requests, outputs, predicted)
-    if routing is None and part.experts is not None:
-        routing = Routing(part.experts, spec.routing, seed)
+    if routing is None and local.experts is not None:
+        routing = Routing(local.experts, spec.routing, seed)
     steps = StepModel(
-        device, part, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
+        device, local, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
         spec.memory.phases == "together", layout.groups, layout.sparse,
     )  # fmt: skip
-    memory = memory_model(spec.memory, device, part, layout, seed, simulate, routing, allocator)
+    memory = memory_model(spec.memory, device, local, layout, seed, simulate, routing, allocator)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)
 
 
 def _require_modelled(
-    part: TransformerSpec, spec: ServingSpec, layout: KvLayout, requests: Requests
+    local: TransformerSpec, spec: ServingSpec, layout: KvLayout, requests: Requests
 ) -> None:
     several = requests.samples.max(initial=1) > 1
     if layout.sparse is not None and several:
@@ -446,12 +454,12 @@ def _require_modelled(
         )
     if layout.groups is not None and several:
         raise DescriptionError(
-            f"{part.name} has sliding windows, and requests with several samples; what those share "
+            f"{local.name} has sliding windows, and requests with several samples; what those share "
             "of a window is not modelled, except with engine.like, which makes a request of each"
         )
     if layout.groups is not None and spec.policy.copies_prefixes:
         raise DescriptionError(
-            f"{part.name} has sliding windows, whose prefixes are not copied; prefixes: recompute"
+            f"{local.name} has sliding windows, whose prefixes are not copied; prefixes: recompute"
         )
 
 
