@@ -454,8 +454,9 @@ def _require_modelled(
         )
     if layout.groups is not None and several:
         raise DescriptionError(
-            f"{local.name} has sliding windows, and requests with several samples; what those share "
-            "of a window is not modelled, except with engine.like, which makes a request of each"
+            f"{local.name} has sliding windows, and requests with several samples; what those "
+            "share of a window is not modelled, except with engine.like, which makes a request of "
+            "each"
         )
     if layout.groups is not None and spec.policy.copies_prefixes:
         raise DescriptionError(
