@@ -20,12 +20,11 @@ from policies.allocators.ceiling_options import IdealOptions, OracleOptions
 from policies.allocators.declaration import CHOICES, References
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING, RUNS, WAITING
-from policies.allocators.reservation import ReservingAllocator
-from policies.allocators.slabs import space
+from policies.allocators.reservation import RunAllocator
 from policies.requests.requests import IntArray
 
 
-class OracleAllocator(ReservingAllocator):
+class OracleAllocator(RunAllocator):
     """Exact reservations in one arena."""
 
     Options = OracleOptions
@@ -34,12 +33,6 @@ class OracleAllocator(ReservingAllocator):
     searched = RUNS
     references = References(ceilings=("ideal",))
     options: OracleOptions
-
-    def __init__(
-        self, layout: KvLayout, requests: int, limits: Limits, options: OracleOptions
-    ) -> None:
-        own = space(options.space, 0, layout.slots, options.fit)
-        super().__init__(layout, requests, limits, options, own)
 
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1

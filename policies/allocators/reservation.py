@@ -17,6 +17,7 @@ from policies.allocators.compaction import ArenaOptions, Runs, compact
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.places import Space
 from policies.allocators.remains import Remains, Run
+from policies.allocators.slabs import space
 from policies.requests.requests import IntArray
 
 
@@ -241,3 +242,11 @@ class ReservingAllocator(ContiguousAllocator):
         self._require(request)
         self._space.give_back(int(self.start[request]), int(self.reserved[request]))
         return self._vacate(request)
+
+
+class RunAllocator(ReservingAllocator):
+    """Runs out of the space that its `RunOptions` describe."""
+
+    def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: Any) -> None:
+        own = space(options.space, 0, layout.slots, options.fit)
+        super().__init__(layout, requests, limits, options, own)

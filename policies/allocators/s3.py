@@ -24,8 +24,7 @@ from policies.allocators.compaction import RunOptions
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.losses import PREDICTION, RESERVING, RUNS
-from policies.allocators.reservation import ReservingAllocator
-from policies.allocators.slabs import space
+from policies.allocators.reservation import RunAllocator
 from policies.requests.requests import IntArray
 
 Count = Annotated[int, Field(ge=1)]
@@ -69,7 +68,7 @@ class _Admission(NamedTuple):
     """Tokens that its reservation had room for."""
 
 
-class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
+class S3Allocator(RunAllocator, Classifies, Remembers, Reports):
     """Classes of output length over one arena."""
 
     Options = S3Options
@@ -90,8 +89,7 @@ class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
     options: S3Options
 
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: S3Options) -> None:
-        own = space(options.space, 0, layout.slots, options.fit)
-        super().__init__(layout, requests, limits, options, own)
+        super().__init__(layout, requests, limits, options)
         self._bounds = _uniform(limits.max_tokens, options.buckets)
         if options.lengths:
             self._bounds = class_bounds(options, options.lengths)
