@@ -12,8 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from hwmodel.description.description import DescriptionError, Document, Mark, Strict, nearest
 from hwmodel.description.yaml_reader import parse_assignment
-from policies.allocators.declaration import refusal
-from policies.allocators.registry import policy_class
+from policies.allocators.registry import policy_class, refusal
 from sweeps.analyse.figures import THROUGHPUT
 from sweeps.plan.defaults import with_defaults
 from sweeps.plan.experiment import ExperimentSpec, with_memory

@@ -9,9 +9,9 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Contiguous, Migrates, OnDemand
-from policies.allocators.declaration import DECLARED, Range, References, refusal
+from policies.allocators.declaration import DECLARED, Range, References
 from policies.allocators.losses import GROWING, PREDICTION, RESERVING
-from policies.allocators.registry import POLICIES, policy_class
+from policies.allocators.registry import POLICIES, policy_class, refusal
 from policies.allocators.static import StaticAllocator, StaticOptions
 from policies.predictors.predictor import PredictorSpec
 from sweeps.plan.counterfactual import chain, losses
