@@ -37,8 +37,8 @@ class Scripted:
         self.shares, self.found = shares, found
         self.asked: list[bool] = []
 
-    def measure(self, layer: Any, layers: int, spread: str, rng: Any, along: bool, shares: Any) -> Probed:  # fmt: skip
-        self.asked.append(along)
+    def measure(self, layer: Any, layers: int, *how: Any) -> Probed:
+        self.asked.append(how[2])  # calibrate
         self.simulated_bytes += 1000
         result = SimpleNamespace(
             gbps=100.0 + len(self.asked), row_hits=3, row_misses=1, row_conflicts=1, commands={},
@@ -110,7 +110,8 @@ def test_does_what_whole_layers_lost_lengthen_the_windows_that_follow() -> None:
     own = T2 * float(np.std(shares, ddof=1)) / math.sqrt(3)
     phase = sampled.report(0)["phases"]["attention"]
     assert phase["efficiency"] == pytest.approx(mean)
-    assert phase["ci95"] == pytest.approx(math.hypot(own, half_ns / (100 + mean_ns) * mean), rel=1e-5)
+    half = math.hypot(own, half_ns / (100 + mean_ns) * mean)
+    assert phase["ci95"] == pytest.approx(half, rel=1e-5)
 
 
 def test_are_the_first_four_of_every_32_windows_calibrated() -> None:
