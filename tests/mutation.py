@@ -36,7 +36,8 @@ from _pytest.runner import runtestprotocol
 ROOT = Path(__file__).parents[1]
 ROOMS = ("policies/memory", "policies/allocators", "sweeps/results")
 TESTS = (
-    "policies/memory", "policies/allocators", "policies/engines", "policies/serving",
+    "policies/test_records.py", "policies/memory", "policies/allocators", "policies/engines",
+    "policies/serving",
     "sweeps/results", "sweeps/reports/test_comparison.py", "sweeps/reports/test_report.py",
     "sweeps/reports/test_verdict.py", "sweeps/experiments/test_run.py",
 )  # fmt: skip
