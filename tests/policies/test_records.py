@@ -37,16 +37,18 @@ FULL: dict[str, Any] = {"fidelity": "full"}
 TOGETHER: dict[str, Any] = {**SAMPLED, "phases": "together"}
 TOP: dict[str, Any] = {"name": "top_k", "tokens": 48, "index_bytes": "12B"}
 KEPT: dict[str, Any] = {"name": "budget", "tokens": 48, "frees": "slots"}
+APART: dict[str, Any] = {"kv": "oaken", "kv_layout": "layer_kv_head_block"}
+WHOLE: dict[str, Any] = {"expert_parallel": "balanced", "tensor_parallel": 2}
 WAYS: list[tuple[TransformerSpec, str, str, dict[str, Any]]] = [
     (MODEL, "plain", "slice", {"memory": SAMPLED}),
     (WINDOWS, "prefixes", "head", {"memory": SAMPLED}),
     (LATENT, "turns", "split", {"memory": FULL, "engine": "v0"}),
     (EXPERTS, "samples", "sequence", {"memory": TOGETHER, "tensor_parallel": 2}),
-    (MODEL, "prefixes", "slice", {"memory": SAMPLED, "kv": "oaken", "kv_layout": "layer_kv_head_block"}),
+    (MODEL, "prefixes", "slice", {**APART, "memory": SAMPLED}),
     (MODEL, "plain", "head", {"memory": SAMPLED, "attention": TOP}),
     (WINDOWS, "turns", "sequence", {"memory": FULL, "kv_layout": "block_layer_kv_token"}),
     (MODEL, "samples", "head_major", {"memory": SAMPLED, "kv_layout": "block_layer_kv_head"}),
-    (EXPERTS, "prefixes", "slice", {"memory": FULL, "expert_parallel": "balanced", "tensor_parallel": 2}),
+    (EXPERTS, "prefixes", "slice", {**WHOLE, "memory": FULL}),
     (MODEL, "plain", "split", {"memory": TOGETHER, "attention": KEPT}),
     (WINDOWS, "plain", "head_major", {"memory": TOGETHER, "engine": "v0"}),
 ]  # fmt: skip
