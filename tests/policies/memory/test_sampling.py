@@ -36,9 +36,12 @@ class Scripted:
         self.simulated_bytes = 0
         self.shares, self.found = shares, found
         self.asked: list[bool] = []
+        self.spreads: set[str] = set()
 
     def measure(self, layer: Any, layers: int, *how: Any) -> Probed:
-        self.asked.append(how[2])  # calibrate
+        spread, _, calibrate, _ = how
+        self.spreads.add(spread)
+        self.asked.append(calibrate)
         self.simulated_bytes += 1000
         result = SimpleNamespace(
             gbps=100.0 + len(self.asked), row_hits=3, row_misses=1, row_conflicts=1, commands={},
@@ -51,7 +54,7 @@ class Scripted:
 def memory(probe: Scripted, **spec: Any) -> SampledMemory:
     plain = {"every_steps": 1, "spacing": 0.0, "precision": 9.0}
     return SampledMemory(
-        Efficiency(), {}, FidelitySpec(**{**plain, **spec}), probe, LAYOUT, 1, Reading()  # type: ignore[arg-type]
+        Efficiency(), {}, FidelitySpec(**{**plain, **spec}), probe, LAYOUT, 1, Reading("split")  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -229,6 +232,7 @@ def test_is_a_phase_probed_where_it_comes_and_is_not_given(phase: str) -> None:
         found = sampled.observe(step._replace(decode=step.decode[:0], **there), engine)
         assert getattr(found, phase) == (0.25 if given is None else 1.0)
         assert len(probe.asked) == (given is None)
+        assert probe.spreads <= {"split" if phase == "prefill" else "slice"}
 
 
 def test_is_a_runs_error_that_of_its_phases_by_their_time() -> None:
