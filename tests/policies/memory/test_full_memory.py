@@ -280,6 +280,15 @@ class TestCache:
         with pytest.raises(AssertionError, match="computed again"):
             simulate_once(mlu, stream(), warmup_ns=1.0)
 
+    def test_what_was_never_simulated_is_not_kept(self) -> None:
+        mlu = load_device("mlu370-x4")
+        with pytest.raises(probe_cache.NotKept):
+            probe_cache.kept(mlu, stream())
+        found = simulate_once(mlu, stream())
+        assert probe_cache.kept(mlu, stream()) == found
+        with pytest.raises(probe_cache.NotKept):
+            probe_cache.kept(mlu, stream(), measure_ns=1.0)
+
     def test_it_is_bounded(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(probe_cache, "MOST_FILES", 8)
         mlu = load_device("mlu370-x4")

@@ -38,13 +38,14 @@ class Steady:
 
 
 def probed(
-    loads: list[int], along: bool = False, derate: float = 1.0, **spec: Any
+    loads: list[int], along: bool = False, derate: float = 1.0, window: str = "16KiB", **spec: Any
 ) -> tuple[Probe, Probed, Steady]:
     """A probe of a layer of which engine i reads loads[i] bytes at one place; along: with a whole
     layer."""
     memory, size = Steady(), np.array(loads)
     spec = {"probe_bytes": "64KiB", **spec}
-    probe = Probe(device(1 << 20, f"derate={derate}"), FidelitySpec(**spec), memory)
+    card = device(1 << 20, f"derate={derate}", f"dma.window={window}")
+    probe = Probe(card, FidelitySpec(**spec), memory)
     layer = Descriptors(
         np.arange(len(size)), np.cumsum(size) - size, size, np.zeros(len(size), bool)
     )
@@ -52,11 +53,11 @@ def probed(
     return probe, found, memory
 
 
-def by_hand(loads: list[int], derate: float = 1.0) -> float:
+def by_hand(loads: list[int], derate: float = 1.0, window: int = 16 << 10) -> float:
     """ns of a layer whose first engine has more than the others, which have equally much: all share
     the rate, then the first is alone at what one engine can have outstanding, or issue."""
     latency_ns = DMA.request_latency + DMA.response_latency
-    alone = min(DMA.port_bandwidth * 1e-9, DMA.window / latency_ns, GBPS)
+    alone = min(DMA.port_bandwidth * 1e-9, window / latency_ns, GBPS)
     shared = min(GBPS, alone * len(loads))
     lead_ns = DMA.request_latency + DMA.descriptor_cost
     tail_ns = (loads[0] - loads[1]) / alone
@@ -73,6 +74,12 @@ def test_does_a_layer_take_its_bytes_its_lead_and_its_last_engines_time(
     assert found.at_peak_ns == pytest.approx(sum(loads) / probe.device.peak_gbps)
     assert not found.exact and found.beside is None
     assert probe.simulated_bytes == 1000 and 0 < probe.wall_s < 60
+
+
+def test_does_an_engine_wait_for_what_it_has_outstanding() -> None:
+    assert 1024 / (DMA.request_latency + DMA.response_latency) < DMA.port_bandwidth * 1e-9
+    _, found, _ = probed(UNEVEN, window="1KiB")
+    assert found.elapsed_ns == pytest.approx(by_hand(UNEVEN, window=1024), rel=1e-9)
 
 
 @pytest.mark.parametrize("kept", [1, 2])
