@@ -18,6 +18,7 @@ import resource
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -88,9 +89,11 @@ class Sampler:
             lines.clear()
             begun = time.process_time()
             signal.setitimer(signal.ITIMER_PROF, SLOWEST_S)
+            threading.settrace(trace)
             sys.settrace(trace)
             fine = passes(items, at)
             sys.settrace(None)
+            threading.settrace(None)  # type: ignore[arg-type]
             signal.setitimer(signal.ITIMER_PROF, 0)
             found += [(time.process_time() - begun, at, set(lines))] if fine else []
         return sorted(found, key=lambda each: each[0])
