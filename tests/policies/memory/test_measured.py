@@ -89,6 +89,8 @@ def test_an_input_gives_the_rate_of_the_weights_and_of_what_loses_with_them(
     weights_ms = 34.2 - 0.335 - 28 * 0.012 - kv_ms
     moved = model.stored_as("q8_0", None).step_weight_bytes
     assert 0.9 * rate.weights == pytest.approx(moved / 273.0667e6 / weights_ms, rel=1e-4)
+    peak_ms = decode_time(device, model, short, Runtime(), rate).peak_ms
+    assert peak_ms == pytest.approx((moved + 513 * 57344) / 273.0667e6, rel=1e-4)
     lossy = measured_rate(device, model, short, Runtime(loss="memory"), 34.2)
     assert lossy == Rate(rate.weights, rate.weights)
     # the slope over context is the rate of KV alone
