@@ -110,6 +110,7 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps):
         return 0 if demand is None else self._source(request, limit, demand).tokens
 
     def release_known(self, request: int, tokens: int) -> int:
+        self._require(request)
         self.stored[request] = tokens
         return self.release(request)
 

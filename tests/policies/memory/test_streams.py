@@ -43,7 +43,7 @@ class Watching(Memory):
             allocator.layout, dims=ORDERS[self.steps % len(ORDERS)]
         )
         layout, layer = allocator.layout, self.steps % allocator.layout.layers
-        reading = traffic.Reading(SPREADS[self.steps % 5 % 4], 1 + self.steps % 3)
+        reading = traffic.Reading(SPREADS[self.steps % len(SPREADS)], 1 + self.steps % 3)
         token = layout.token_bytes // layout.layers
         written = []
         if len(step.decode):
