@@ -32,8 +32,8 @@ ROOMS = ("policies/memory", "policies/allocators", "sweeps/analyse", "sweeps/run
 TESTS = (
     "policies/test_records.py", "policies/memory", "policies/allocators", "policies/engines",
     "policies/serving",
-    "sweeps/analyse", "sweeps/run", "sweeps/report/test_comparison.py", "sweeps/report/test_report.py",
-    "sweeps/report/test_verdict.py",
+    "sweeps/analyse", "sweeps/run", "sweeps/report/test_comparison.py",
+    "sweeps/report/test_report.py", "sweeps/report/test_verdict.py",
 )  # fmt: skip
 SLOWEST_S, SPENT_S = 5.0, 15.0
 """CPU seconds: of the slowest test that is asked, and of all tests that are asked of a mutant."""

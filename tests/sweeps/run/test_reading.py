@@ -62,7 +62,8 @@ def test_without_its_config_the_results_tell_what_was_asked(
     parts = read_run(RunDirectory(tmp_path), {"sweep": SWEEP})
     assert parts.config == {
         "name": tmp_path.name, "summary": "(its config is missing)", "axes": MADE["axes"],
-        "controls": {"analytic": {}}, "base": {"replications": 3}, "compare": "serving.policy",
+        "variants": {"analytic": {"role": "control", "set": {}}}, "base": {"replications": 3},
+        "compare": "serving.policy",
     }  # fmt: skip
     assert len(parts.records) == 24
     assert parts.problems[0].startswith(CONFIG)
