@@ -80,7 +80,8 @@ def script() -> str:
     import vl_convert
 
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bankwise" / "charts"
-    file = base / f"vega-{vl_convert.__version__}-{VEGA_LITE}.js"
+    versions = vl_convert.get_vega_version(), VEGA_LITE, vl_convert.get_vega_embed_version()
+    file = base / f"vega-{'-'.join(versions)}.js"
     with suppress(OSError):
         return file.read_text(encoding="utf-8")
     text: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGA_LITE)

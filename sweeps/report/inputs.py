@@ -79,7 +79,7 @@ def flattened(value: Any, prefix: str = "") -> dict[str, str]:
     return {prefix: text if len(text) <= _LONG else f"{text[: _LONG - 3]}..."}
 
 
-def origin(table: Table) -> Iterator[Block]:
+def origin(table: Table) -> Iterator[Section]:
     """Assumed numbers, and where the results come from."""
     count = sum(len(items) for items in table.assumed.values())
     listings: list[Block] = [
