@@ -126,12 +126,12 @@ def _switched(found: Spec) -> Spec:
     }
 
 
-def theme(ink: str, dim: str, line: str, back: str | None) -> Spec:
+def theme(ink: str, dim: str, line: str) -> Spec:
     """A Vega-Lite configuration: what is not data."""
     text = {"labelColor": ink, "titleColor": dim, "labelFontSize": 11, "titleFontSize": 11,
             "titleFontWeight": "normal"}  # fmt: skip
     return {
-        "background": back,
+        "background": "transparent",
         "font": "system-ui, sans-serif",
         "padding": 2,
         "view": {"stroke": None},
@@ -153,8 +153,8 @@ def theme(ink: str, dim: str, line: str, back: str | None) -> Spec:
     }  # fmt: skip
 
 
-LIGHT = theme("#1c2024", "#565f6a", "#dfe3e8", None)
-DARK = theme("#e6e8ea", "#a3acb6", "#3a4048", None)
+LIGHT = theme("#1c2024", "#565f6a", "#dfe3e8")
+DARK = theme("#e6e8ea", "#a3acb6", "#3a4048")
 
 
 def _data(columns: str, rows: Sequence[Sequence[Any]], words: str) -> Spec:
@@ -304,8 +304,9 @@ def _tornado(chart: Tornado) -> Spec:
             {"mark": {"type": "bar", "height": _THICK},
              "encoding": {"x": x, "x2": {"field": "end"}, "color": _colour(kinds, False, "kind"),
                           "opacity": _pale("pale")}},
-            {"mark": {"type": "rule", "style": "zero"}, "encoding": {
-                "x": {"datum": 1, "type": "quantitative"}, "y": None}},
+            {"data": {"values": [{}]}, "mark": {"type": "rule", "style": "zero"},
+             "encoding": {"x": {"datum": 1, "type": "quantitative"}, "y": {"value": 0},
+                          "y2": {"value": "height"}, "tooltip": {"value": None}}},
             _whiskers(x, low, high),
             {"mark": {"type": "text", "style": "value", "align": "right"},
              "encoding": {"x": {"value": {"expr": "width"}}, "text": {"field": "text"}}},
