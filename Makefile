@@ -1,11 +1,11 @@
-# make demo | test | test-long | bench | findings: each from a bare clone; quick once .venv is there.
+# make demo | test | test-long | bench | results: each from a bare clone; quick once .venv is there.
 PYTHON ?= python3
 JOBS ?= 2
 BIN := .venv/bin
 DEV := .venv/installed-dev
 RUN := .venv/installed
 
-.PHONY: demo test test-long bench validation physics findings lint warm clean
+.PHONY: demo test test-long bench results figures validation physics findings lint warm clean
 
 demo: $(RUN)
 	$(BIN)/bankwise run quickstart
@@ -38,25 +38,32 @@ warm: $(DEV)
 bench: $(DEV)
 	$(BIN)/python -m pytest -q tests/bench -o addopts=--import-mode=importlib --benchmark-only
 
+# Tables of runs in docs/results, then the texts that have figures of runs; long where runs/ is empty.
+results: validation physics findings figures
+
+# From docs/figures/*.json into README.md and docs; values of a run: python -m tools.figures take NAME RUN_DIR.
+figures: $(RUN)
+	$(BIN)/python -m tools.figures write
+
 # Request logs of measured servers are third-party data and do not ship; without them their cells are skipped.
 validation: export BANKWISE_DATA ?= ../shared/data
 validation: $(DEV)
-	$(BIN)/python -m sweeps.report.validation docs
+	$(BIN)/python -m sweeps.report.validation docs/results
 
 PHYSICS := kv-extent kv-dma kv-interleave kv-streams kv-memory kv-share kv-camping
 
 physics: $(RUN)
 	for sweep in $(PHYSICS); do $(BIN)/bankwise run $$sweep --out runs/$$sweep || exit; done
-	$(BIN)/python -m sweeps.report.physics $(PHYSICS:%=runs/%) > docs/physics.md.new
-	mv docs/physics.md.new docs/physics.md
+	$(BIN)/python -m sweeps.report.physics $(PHYSICS:%=runs/%) > docs/results/physics.md.new
+	mv docs/results/physics.md.new docs/results/physics.md
 
 # What is there already is kept; RUNS="runs/quickstart-1 ..." puts more runs on the page.
 FINDINGS := odma-paper odma-paper-paged what-if-mlu370-x4 break-even-mlu370-x4 break-even-kv-mlu370-x4
 
 findings: $(RUN)
 	for sweep in $(FINDINGS); do $(BIN)/bankwise run $$sweep --out runs/$$sweep --resume || exit; done
-	$(BIN)/python -m sweeps.report.findings $(FINDINGS:%=runs/%) $(RUNS) > docs/findings.md.new
-	mv docs/findings.md.new docs/findings.md
+	$(BIN)/python -m sweeps.report.findings $(FINDINGS:%=runs/%) $(RUNS) > docs/results/findings.md.new
+	mv docs/results/findings.md.new docs/results/findings.md
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -12,7 +12,10 @@ from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from sweeps.plan.kinds import DESIGNS, MEASURES, SEARCHES
+from sweeps.plan.kinds import DESIGNS, STUDY
+from sweeps.plan.measures import MEASURES
+from sweeps.report.presenter import Presenter
+from sweeps.report.presenters import PRESENTERS
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = ["hwmodel", "policies", "sweeps"]
@@ -110,9 +113,12 @@ def test_the_oracle_shares_nothing_with_the_kernel() -> None:
             assert not [other for other in others if room(other) == "hwmodel.kernel"], module
 
 
-def test_only_the_registry_names_a_kind_of_run() -> None:
-    places = {**MEASURES, **DESIGNS, **SEARCHES}.values()
-    kinds = {place.split(":")[0] for place in places} - {"sweeps.report.kind"}  # their base
-    assert kinds <= MODULES.keys()
+def test_every_kind_of_run_has_a_presenter_and_only_the_registries_name_a_design() -> None:
+    assert PRESENTERS.keys() == {*MEASURES, *DESIGNS, STUDY}
+    designs = {spec.__module__ for spec in DESIGNS.values()}
+    presenters = {type(each).__module__ for each in PRESENTERS.values()} - {Presenter.__module__}
     for module, others in IMPORTS.items():
-        assert not others & kinds, module
+        if module != "sweeps.plan.kinds" and room(module) != "sweeps.report":
+            assert not others & designs, module
+        if module != "sweeps.report.presenters":
+            assert not others & presenters, module

@@ -11,7 +11,7 @@ import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
@@ -138,3 +138,24 @@ class Clock:
     def ns_of_ticks(self, ticks: float) -> float:
         """Nanoseconds in `ticks` ticks."""
         return ticks * float(self.tck_ns) / self.ticks_per_ck
+
+
+def _dimension(value: Any) -> str | None:
+    """What an axis value measures, '' for a bare number, None for no number."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return ""
+    for dimension in SCALES:
+        try:
+            parse_quantity(value, dimension)
+        except ValueError:
+            continue
+        return dimension
+    return None
+
+
+def number(value: Any) -> float | None:
+    """A number, or a quantity in its base unit; None for what is neither."""
+    dimension = _dimension(value)
+    if dimension is None:
+        return None
+    return float(parse_quantity(value, dimension)) if dimension else float(value)

@@ -1,4 +1,4 @@
-"""Kernel: which command a channel issues next, and when (docs/controller.md: candidates)."""
+"""Kernel: which command a channel issues next, and when (docs/scheduling.md: candidates)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ assert COMMANDS == (
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
     "PRE", "PREA", "REFPB", "REFAB", "CAS",
 )  # fmt: skip
-# classes of candidates, the first before the others at the same tick (docs/controller.md: choice)
+# classes of candidates, the first before the others at the same tick (docs/scheduling.md: choice)
 EAGER_ACT2, BUFFERED, URGENT_REFRESH, COLUMN, ROW, LAZY_ACT2, OWED_REFRESH, TIMEOUT = range(8)
 FLAG_ACTIVATED, FLAG_PRECHARGED, FLAG_MASKED, FLAG_RMW = 1, 2, 4, 8
 """Marks of a request; MASKED: a write of less than a burst, RMW: the read before one."""

@@ -374,7 +374,7 @@ def _lower_rows(memory: MemorySpec, levels: list[str], r: np.void) -> None:
 
 
 def _patience(memory: MemorySpec) -> int:
-    """Ticks from when a refresh is due to when it is urgent (docs/controller.md: postponing)."""
+    """Ticks from when a refresh is due to when it is urgent (docs/scheduling.md: postponing)."""
     c, interval = memory.controller, memory.refresh_ticks()
     if c.refresh_postpone == 0:
         return 0

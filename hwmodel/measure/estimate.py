@@ -37,7 +37,7 @@ from hwmodel.specs.memory_spec import MemorySpec
 
 
 class Exponents(NamedTuple):
-    """The constants, fitted: docs/atlas.md says to what, and how far they are off elsewhere."""
+    """The constants, fitted: docs/layout.md says to what, and how far they are off elsewhere."""
 
     paced: float
     """What has a steady pace: buses and activations; channels, windows, ports and descriptors."""

@@ -23,7 +23,7 @@ _EXTENTS: dict[str, int | None] = {
 
 @dataclass(frozen=True)
 class Choice:
-    """One way to refresh; see docs/controller.md."""
+    """One way to refresh; see docs/scheduling.md."""
 
     refresh: Literal["none", "all_bank", "per_bank"]
     order: Literal["round_robin", "idle_first"] = "round_robin"

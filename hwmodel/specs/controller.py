@@ -1,6 +1,6 @@
 """The description of a memory controller: queues, arbitration, pages, refresh, address map.
 
-What each choice means, tick by tick: docs/controller.md.
+What each choice means, tick by tick: docs/controller.md, docs/scheduling.md.
 """
 
 from __future__ import annotations

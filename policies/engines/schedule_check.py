@@ -1,7 +1,8 @@
 """Schedules of the real vLLM v1 scheduler, and ours on the same requests, step for step.
 
-A file is JSON, plain or gzip: a list of cases, or a mapping with `cases` (docs/engines.md has the
-form and an example). A clock of steps takes the place of time: a request arrives before a step.
+A file is JSON, plain or gzip: a list of cases, or a mapping with `cases` (docs/vllm-schedules.md
+has the form and an example). A clock of steps takes the place of time: a request arrives before a
+step.
 """
 
 from __future__ import annotations

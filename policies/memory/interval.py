@@ -6,6 +6,8 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from hwmodel.measure.student import t_quantile
+
 
 def confidence_interval(values: Sequence[float]) -> tuple[float, float | None]:
     """(mean, half width of its 95 % interval by Student's t); half width None below two values."""
@@ -14,7 +16,4 @@ def confidence_interval(values: Sequence[float]) -> tuple[float, float | None]:
     mean = statistics.fmean(values)
     if len(values) < 2:
         return mean, None
-    from scipy.special import stdtrit  # heavy, and only needed where something was sampled
-
-    t = float(stdtrit(len(values) - 1, 0.975))
-    return mean, t * statistics.stdev(values) / math.sqrt(len(values))
+    return mean, t_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-LEVEL = 0.95
-"""Confidence of every interval that is reported."""
+from hwmodel.measure.student import t_quantile
+
 _LARGEST_LOG = 700.0
 
 
@@ -88,14 +87,3 @@ def _variance(values: Sequence[float]) -> float:
 def grown(log_ratio: float) -> float:
     """exp(log_ratio) - 1, infinite where it is too large for a float."""
     return math.expm1(log_ratio) if log_ratio < _LARGEST_LOG else math.inf
-
-
-@lru_cache(maxsize=256)
-def t_quantile(freedom: int, level: float = LEVEL) -> float:
-    """The t with `level` of Student's distribution between -t and t (that of scipy.stats, without
-    the seconds that importing it takes). Raises ValueError below one degree of freedom."""
-    from scipy.special import stdtrit  # heavy
-
-    if freedom < 1:
-        raise ValueError(f"expected at least 1 degree of freedom; got {freedom}")
-    return float(stdtrit(freedom, (1 + level) / 2))

@@ -27,7 +27,8 @@ from policies.requests.slo import Slo
 from policies.requests.workload import WorkloadSpec
 from policies.serving.serving import ServingSpec, serve
 from sweeps.ask.rates import closed_form_share
-from sweeps.run.goodput import NoRate, largest_rate
+from sweeps.plan.bisection import NoRate
+from sweeps.run.goodput import largest_rate
 
 WARMUP, REQUESTS, SEED = 50, 200, (1, 1)
 """Of a run at a rate (assumed): enough for the ninth decile of latencies to a few per cent."""

@@ -83,7 +83,7 @@ def report(run_dir: str | Path) -> Result:
 def compare(run_a: str | Path, run_b: str | Path) -> Compared:
     """What differs between two runs, as `bankwise compare`. Raises DescriptionError."""
     from sweeps.cli.result import Compared
-    from sweeps.report.comparison import compare as differences
+    from sweeps.report.comparison_page import compare as differences
 
     return Compared(differences(Path(run_a), Path(run_b)))
 
@@ -104,7 +104,7 @@ def bandwidth(device: str | Path, pattern: str | Iterable[str] = (), *, set: Set
 
 def assignments(set: Set) -> list[str]:
     """`set` as the command line's texts."""
-    from sweeps.run.store import plain, to_yaml_flow
+    from hwmodel.description.yaml_writer import plain, to_yaml_flow
 
     if isinstance(set, Mapping):
         return [f"{path}={to_yaml_flow(plain(value))}" for path, value in set.items()]

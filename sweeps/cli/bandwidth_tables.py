@@ -60,7 +60,7 @@ def show_estimates(found: dict[str, Any]) -> None:
     error = found["relative_error"]
     print(
         f"\nOff by {error['median']:.0%} in the median, {error['nine_in_ten']:.0%} in nine of ten, "
-        f"{error['worst']:.0%} at worst, against simulations held out of its fit (docs/atlas.md)."
+        f"{error['worst']:.0%} at worst, against simulations held out of its fit (docs/layout.md)."
     )
 
 

@@ -36,11 +36,12 @@ def explain(
     """
     from sweeps.cli.api import worker_count
     from sweeps.cli.reporting import write
-    from sweeps.report import explanation
+    from sweeps.report import explanation_page
     from sweeps.report.contents import contents
-    from sweeps.report.explained_run import explain_run
+    from sweeps.report.presenters import read_table
     from sweeps.report.screen import print_json, print_table
-    from sweeps.report.table import read_table
+    from sweeps.run.explained_run import explain_run
+    from sweeps.run.explanation import record
     from sweeps.run.progress import Progress
     from sweeps.run.store import RunDirectory, default_directory
 
@@ -49,14 +50,14 @@ def explain(
         path = last
     done = explain_run(path, point, worker_count(jobs, None), Progress())
     if json:
-        print_json(explanation.record(done.found, {"failures": done.failures}))
+        print_json(record(done.found, {"failures": done.failures}))
     else:
         for found in done.found:
-            print(f"{explanation.sentence(found)}\n")
-            for grid in explanation.grids(found):
+            print(f"{explanation_page.sentence(found)}\n")
+            for grid in explanation_page.grids(found):
                 print_table(grid.columns, grid.rows, "<<>" if len(grid.columns) > 2 else "<>")
                 print()
-            print(f"{explanation.note(found)}\n")
+            print(f"{explanation_page.note(found)}\n")
         section = contents(read_table(RunDirectory(path)))
         for file in write([section], path / "report.html", path / "report.md"):
             print(f"wrote {file}")

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from hwmodel.description.yaml_writer import plain
 from sweeps.ask.logged_kv_read import BlockReplay, Totals
-from sweeps.run.store import plain
 
 _COLUMNS = (
     ("time s", 10), ("sequences", 9), ("tokens", 10), ("runs", 7), ("extent B", 9), ("GB/s", 7),

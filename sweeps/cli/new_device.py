@@ -13,10 +13,10 @@ from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.description.library import find, names
 from hwmodel.description.units import parse_quantity
 from hwmodel.description.yaml_reader import load
+from hwmodel.description.yaml_writer import to_yaml_flow
 from hwmodel.specs.accelerator import GIVEN
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.memory_spec import MemorySpec
-from sweeps.run.store import to_yaml_flow
 
 ASKED = {
     "memory": "memory kind (lpddr5x, hbm2e, ...), a shipped memory, or given",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError, nearest
+from sweeps.analyse.table import Table
 from sweeps.report.chart import Chart, file_name
 from sweeps.report.contents import contents
 from sweeps.report.drawing import FORMS
@@ -15,7 +16,6 @@ from sweeps.report.gallery import MAKERS
 from sweeps.report.overview import compared
 from sweeps.report.section import Grid, Listing, Say, Section
 from sweeps.report.shown import Shown
-from sweeps.report.table import Table
 from sweeps.run.store import to_csv, write_atomically
 
 

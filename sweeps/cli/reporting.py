@@ -7,14 +7,14 @@ from pathlib import Path
 
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.figures import FIGURES, REFERENCE
-from sweeps.report import comparison
-from sweeps.report.conclusion import sentences
+from sweeps.analyse.table import HEADINGS, Row, Table
+from sweeps.report import comparison_page as comparison
 from sweeps.report.contents import contents, record
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
+from sweeps.report.presenters import presenter_of, read_table, sentences
 from sweeps.report.screen import print_json, print_table
 from sweeps.report.section import Section, as_json
-from sweeps.report.table import HEADINGS, Row, Table, read_table
 from sweeps.run.store import RunDirectory, write_atomically
 
 SIDES = "<" + ">" * sum(figure.terminal for figure in FIGURES) + "<"
@@ -102,7 +102,7 @@ def show(table: Table) -> None:
     print(table.state)
     for problem in table.problems:
         print(f"problem: {problem}")
-    if found := table.kind.grids(table):
+    if found := presenter_of(table).grids(table):
         for grid in found:
             print(f"\n{grid.title}" if grid.title else "")
             print_table(grid.columns, grid.rows, "<<>")
@@ -139,8 +139,8 @@ def show_comparison(found: comparison.Comparison) -> None:
         if moved:
             rows = [
                 [
-                    c.figure.heading, c.figure.text(c.ours), c.figure.text(c.theirs), c.text,
-                    c.certain,
+                    c.figure.heading, c.figure.text(c.ours), c.figure.text(c.theirs),
+                    comparison.change_text(c), c.certain,
                 ]
                 for c in moved
             ]  # fmt: skip

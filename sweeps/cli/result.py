@@ -8,16 +8,17 @@ from typing import Any
 
 from hwmodel.description.description import DescriptionError, nearest
 from sweeps.analyse.figures import FIGURES, limit_text
+from sweeps.analyse.rows import Record, is_number
+from sweeps.analyse.table import Row, Table
 from sweeps.cli.picture import Picture, picture, pictures
 from sweeps.cli.reporting import comparison
-from sweeps.report.conclusion import sentences
 from sweeps.report.contents import contents, record
 from sweeps.report.frame import Frame
 from sweeps.report.group_sections import grid
+from sweeps.report.presenters import read_table, sentences
 from sweeps.report.section import Block, Say, Section
 from sweeps.report.shown import Shown, save
-from sweeps.report.table import Row, Table, read_table
-from sweeps.run.store import Record, RunDirectory, is_number
+from sweeps.run.store import RunDirectory
 
 
 class Result(Shown):

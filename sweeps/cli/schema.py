@@ -29,8 +29,9 @@ from policies.predictors.confusion import ConfusionTable
 from policies.requests.workload import WorkloadSpec
 from policies.serving.measured_server import ServerSpec
 from sweeps.plan.experiment import ExperimentSpec
-from sweeps.plan.kinds import MEASURES
-from sweeps.plan.sweep import SweepSpec, experiment_of, named_overrides, sweep_specs
+from sweeps.plan.kinds import sweep_specs
+from sweeps.plan.measures import MEASURES, SERVING
+from sweeps.plan.sweep_spec import SweepSpec
 from sweeps.run.store import write_atomically
 from sweeps.study.study_spec import StudySpec
 
@@ -222,34 +223,33 @@ def _describe_sweep(found: JsonSchemaValue) -> None:
         found.setdefault("$defs", {}).update(more.get("$defs", {}))
     found["allOf"] = []
     for name in MEASURES:
-        base = _part(found, name, experiment_of({"measure": name}))
+        base = _part(found, name, MEASURES[name])
         paths = _paths(base, found["$defs"])
         then: JsonSchemaValue = {"base": base, "axes": {"propertyNames": paths}}
-        for spec in sweep_specs():
-            then |= _overrides(spec, paths)
+        then["variants"] = _variants(paths)
         found["allOf"].append({"if": _measures(name), "then": {"properties": then}})
 
 
-def _overrides(spec: type[BaseModel], paths: JsonSchemaValue) -> JsonSchemaValue:
-    """The fields that hold overrides by name (`controls`, `references`): dotted paths."""
-    inner = {"type": "object", "propertyNames": paths}
-    return {key: {"type": "object", "additionalProperties": inner} for key in named_overrides(spec)}
+def _variants(paths: JsonSchemaValue) -> JsonSchemaValue:
+    """What variants set: dotted paths."""
+    each = {"properties": {"set": {"propertyNames": paths}}}
+    return {"type": "object", "additionalProperties": each}
 
 
 def _measures(name: str) -> JsonSchemaValue:
     """Whether a sweep measures this; the first where it names nothing."""
     rule: JsonSchemaValue = {"properties": {"measure": {"const": name}}}
-    return rule if name == next(iter(MEASURES)) else {**rule, "required": ["measure"]}
+    return rule if name == SERVING else {**rule, "required": ["measure"]}
 
 
 def _describe_study(found: JsonSchemaValue) -> None:
-    """`base`, `space` and `references` of a study, which serves."""
+    """`base`, `space` and `variants` of a study, which serves."""
     base = _part(found, "serving", ExperimentSpec)
     paths = _paths(base, found["$defs"])
     properties = found["properties"]
     properties["base"] = base
     properties["space"]["propertyNames"] = paths
-    properties |= _overrides(StudySpec, paths)
+    properties["variants"] = {**properties["variants"], **_variants(paths)}
 
 
 def _part(

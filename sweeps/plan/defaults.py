@@ -16,7 +16,7 @@ from hwmodel.description.units import (
     Picojoules,
     PositiveBytes,
 )
-from sweeps.run.store import to_yaml_flow
+from hwmodel.description.yaml_writer import to_yaml_flow
 
 _UNITS: tuple[tuple[Any, str, float], ...] = (
     (Nanoseconds, "ns", 1), (Bytes, "B", 1), (PositiveBytes, "B", 1), (Picojoules, "pJ", 1),

@@ -19,6 +19,7 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import DescriptionError, Document, Strict
 from hwmodel.description.library import find
 from hwmodel.description.yaml_reader import load, override
+from hwmodel.description.yaml_writer import plain, to_yaml_flow
 from hwmodel.specs import number_format
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model
@@ -34,7 +35,6 @@ from policies.serving.recorder import Recorder
 from policies.serving.serving import ServingResult, ServingSpec, serve
 from sweeps.analyse.figures import BACKLOG, OVERLOADED, THROUGHPUT, Rate
 from sweeps.plan.logs import LogKind, recorder
-from sweeps.run.store import plain, to_yaml_flow
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -1,19 +1,28 @@
-"""What-ifs: changes of a sweep's base, each alone, and some of them together.
+"""What-ifs: changes of a sweep's base, each alone, and some of them together; and what they do.
 
-`changes` names them, each with its overrides by dotted path; `together` names combinations of those
-that go together; `conditions` are changes of what is served, at which only the ranking is compared.
-Each is crossed with the axes, beside the base as it is described.
+Variants with the role `change` are made one at a time beside the base as it is described; one with
+`parts` makes several others at once. `condition` changes what is served, so that only the ranking
+is compared. An effect is a paired log ratio: of a rate, or of the ratio of two, with the change
+over that without, on the same requests. Intervals are Student's t over replications.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hwmodel.description.description import Document, nearest
+from sweeps.analyse.figures import Rate
+from sweeps.analyse.label import label
+from sweeps.analyse.rows import Record
+from sweeps.analyse.statistics import Interval, interval
+from sweeps.analyse.table import Group, Table, along
+from sweeps.analyse.variants import with_role
 from sweeps.plan.experiment import device_of
-from sweeps.plan.sweep import Point, SweepSpec
-from sweeps.plan.variant import AS_DESCRIBED, Variant
+from sweeps.plan.sweep_spec import Point, SweepSpec
+from sweeps.plan.variant import AS_DESCRIBED, Layer
 
 CHANGE = "change"
 """The key of a result's overrides that names its change."""
@@ -22,62 +31,48 @@ CHANGE = "change"
 class WhatIfSpec(SweepSpec):
     """A sweep whose base is changed."""
 
-    changes: dict[str, dict[str, Any]]
-    """Name -> overrides: what-ifs, each of which is crossed with the axes beside the base."""
-    together: dict[str, list[str]] = {}
-    """Name -> names of changes that are made at once."""
+    roles = ("change", "condition", "control")
 
-    conditions: dict[str, dict[str, Any]] = {}
-    """Name -> overrides: as changes, but other requests are served, so that rates do not compare
-    with those of the base: lengths, a limit."""
-    of: dict[str, str] = {}
-    """Name of a change -> the one competitor that it changes; the others stay."""
-
-    def refuse_inconsistent(self) -> None:
+    def refuse_variants(self) -> None:
+        super().refuse_variants()
         self.refuse_without_rate()
-        if twice := next((name for name in self.conditions if name in self.changes), None):
-            raise ValueError(f"conditions: {twice!r}: a change has this name")
-        several = {**self.changes, **self.conditions}
-        for name, competitor in self.of.items():
-            for given, known in ((name, list(several)), (competitor, self.competitors)):
-                if given not in known:
-                    raise ValueError(f"of: {name!r}: no {given!r}; {nearest(given, known)}")
-        for name, overrides in several.items():
-            where = f"{'changes' if name in self.changes else 'conditions'}: {name!r}"
-            if name == AS_DESCRIBED:
-                raise ValueError(f"{where}: this is what the base is called; take another name")
-            if not overrides:
-                raise ValueError(f"{where}: expected at least one path and its value")
-            for path in overrides:
-                if path in self.axes:
-                    raise ValueError(f"{where}: {path} is an axis already")
-        for name, parts in self.together.items():
-            where = f"together: {name!r}"
-            if name in several or name == AS_DESCRIBED:
-                raise ValueError(f"{where}: the name is taken")
-            if len(parts) < 2:
-                raise ValueError(f"{where}: expected two changes or more")
-            for part in parts:
-                if part not in self.changes:
-                    hint = nearest(part, list(self.changes))
-                    raise ValueError(f"{where}: no change {part!r}; {hint}")
-            paths = [path for part in parts for path in self.changes[part]]
-            if twice := next((path for path in paths if paths.count(path) > 1), None):
-                raise ValueError(f"{where}: {twice} is changed twice; these do not go together")
+        changes = self.with_role("change")
+        if not changes:
+            raise ValueError("variants: design what_if needs one with the role change")
+        for name, variant in {**changes, **self.with_role("condition")}.items():
+            if taken := next((path for path in variant.overrides if path in self.axes), None):
+                raise ValueError(f"variants.{name}: {taken} is an axis already")
+            if variant.parts:
+                self._refuse_parts(f"variants.{name}", variant.parts)
 
-    def variants(self, document: Document) -> list[Variant]:
-        """The base, each change alone, each combination, each condition."""
-        made = {
-            name: [
-                (path, value, document.mark((key, name, path))) for path, value in overrides.items()
-            ]
-            for key in ("changes", "conditions")
-            for name, overrides in getattr(self, key).items()
-        }
-        for name, parts in self.together.items():
-            made[name] = [change for part in parts for change in made[part]]
-        base = Variant({CHANGE: AS_DESCRIBED}, [])
-        return [base, *(Variant({CHANGE: n}, made[n], self.of.get(n)) for n in made)]
+    def _refuse_parts(self, where: str, parts: list[str]) -> None:
+        single = {n: v for n, v in self.with_role("change").items() if not v.parts}
+        if len(parts) < 2:
+            raise ValueError(f"{where}.parts: expected two changes or more")
+        for part in parts:
+            if part not in single:
+                raise ValueError(f"{where}.parts: no change {part!r}; {nearest(part, [*single])}")
+        paths = [path for part in parts for path in single[part].overrides]
+        if twice := next((path for path in paths if paths.count(path) > 1), None):
+            raise ValueError(f"{where}.parts: {twice} is changed twice; these do not go together")
+
+    @classmethod
+    def total(cls, config: Mapping[str, Any], records: Sequence[Record]) -> int:
+        several = {**with_role(config, "change"), **with_role(config, "condition")}
+        return (1 + len(several)) * super().total(config, records)
+
+    def layers(self, document: Document) -> list[Layer]:
+        """The base, then each change and each condition."""
+        several = {**self.with_role("change"), **self.with_role("condition")}
+        ordered = [name for name in self.variants if name in several]
+        return [Layer({CHANGE: AS_DESCRIBED}, []), *(self._layer(document, n) for n in ordered)]
+
+    def _layer(self, document: Document, name: str) -> Layer:
+        variant = self.variants[name]
+        parts = variant.parts or [name]
+        changes = [c for part in parts for c in self.variants[part].changes(document, part)]
+        only = variant.of if isinstance(variant.of, str) else None
+        return Layer({CHANGE: name}, changes, only, own=variant.own_changes(document, name))
 
     def recorded(self, points: Sequence[Point]) -> dict[str, Any]:
         """Peak and capacity of the device under each change, by the change's name."""
@@ -89,3 +84,141 @@ class WhatIfSpec(SweepSpec):
                 "capacity_bytes": device.capacity_bytes,
             }
         return {"hardware": found}
+
+
+Logs = dict[int, float]
+"""Replication -> natural logarithm of a rate, or of the ratio of two."""
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What changes do to one rate, or to the ratio of two."""
+
+    subject: str
+    levels: dict[str, Interval]
+    """By change, `as described` among them: means of the rate, or log ratios."""
+    effects: dict[str, Interval]
+    """By change: logarithm of the level with the change over the level without."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several changes made at once."""
+
+    name: str
+    parts: list[str]
+    effects: dict[str, Interval]
+    """By competitor, of logarithms."""
+    subject: str
+    """The competitor whose excess it is."""
+    excess: Interval | None
+    """Logarithm of the effect over the product of those of the parts, each alone."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes at one combination of the axes that are not compared."""
+
+    where: str
+    base: Group
+    rates: list[Sensitivity]
+    """Of each competitor that has results, in the sweep's order."""
+    answers: list[Sensitivity]
+    """Of the first over each other."""
+    changes: list[str]
+    """Those that have results, the largest effect on any rate first; then conditions."""
+    together: list[Together]
+    unit: Rate
+
+    @property
+    def alone(self) -> list[str]:
+        """The changes that are not several together."""
+        several = [each.name for each in self.together]
+        return [change for change in self.changes if change not in several]
+
+
+def what_ifs(table: Table) -> list[Changes]:
+    """What a run of what-ifs found, as far as it is there."""
+    places = (
+        (where, {str(group.others[CHANGE]): group for group in groups})
+        for where, groups in along(table, CHANGE)
+    )
+    found = (_what_if(table, *place) for place in places if AS_DESCRIBED in place[1])
+    return [each for each in found if each is not None]
+
+
+def _what_if(table: Table, where: str, groups: dict[str, Group]) -> Changes | None:
+    unit = table.rate
+    several = with_role(table.config, "change")
+    combined = {name: each["parts"] for name, each in several.items() if each.get("parts")}
+    conditions = with_role(table.config, "condition")
+    known = [name for name in (*several, *conditions) if name in groups]
+    logs = {name: _logs(groups[name], unit.metric) for name in (AS_DESCRIBED, *known)}
+    compared = map(label, table.config["axes"][table.config["compare"]])
+    names = [name for name in compared if logs[AS_DESCRIBED].get(name)]
+    if not names:
+        return None
+    rates = [
+        _sensitivity(name, _of_rate, [(c, of.get(name, {})) for c, of in logs.items()], conditions)
+        for name in names
+    ]
+    first, *rivals = names
+    answers = [
+        _sensitivity(f"{first} / {rival}", interval, [
+            (c, _sum([(1, of.get(first, {})), (-1, of.get(rival, {}))])) for c, of in logs.items()
+        ]) for rival in rivals
+    ]  # fmt: skip
+    sizes = {
+        change: max(abs(rate.effects[change].mean) for rate in rates if change in rate.effects)
+        for change in logs
+        if any(change in rate.effects for rate in rates)
+    }
+    changes = sorted(sizes, key=lambda name: -sizes[name])
+    together = []
+    for name in changes:
+        if parts := combined.get(name):
+            effects = {rate.subject: rate.effects[name] for rate in rates if name in rate.effects}
+            excess = [(1, logs[name].get(first, {})), (len(parts) - 1, logs[AS_DESCRIBED][first])]
+            excess += [(-1, logs.get(part, {}).get(first, {})) for part in parts]
+            values = [*_sum(excess).values()]
+            together.append(
+                Together(name, parts, effects, first, interval(values) if values else None)
+            )
+    answers = [each for each in answers if AS_DESCRIBED in each.levels]
+    changes += [name for name in known if name in conditions]
+    return Changes(where, groups[AS_DESCRIBED], rates, answers, changes, together, unit)
+
+
+def _logs(group: Group, metric: str) -> dict[str, Logs]:
+    """Competitor -> its rate's logarithms."""
+    return {
+        row.name: {
+            r: math.log(v[0]) for r in row.replications
+            if (v := row.values(metric, [r])) and v[0] > 0
+        }
+        for row in group.main()
+    }  # fmt: skip
+
+
+def _sum(parts: list[tuple[int, Logs]]) -> Logs:
+    """A weighted sum in the replications that all of them have."""
+    common = sorted(set.intersection(*(set(logs) for _, logs in parts)))
+    return {r: math.fsum(weight * logs[r] for weight, logs in parts) for r in common}
+
+
+def _of_rate(logs: list[float]) -> Interval:
+    return interval(list(map(math.exp, logs)))
+
+
+def _sensitivity(
+    subject: str, level: Any, series: list[tuple[str, Logs]], apart: Collection[str] = ()
+) -> Sensitivity:
+    """Of one subject, whose logarithms are given by change; `apart` have no effect, but a level."""
+    base = dict(series)[AS_DESCRIBED]
+    effects = {
+        change: interval([*moved.values()])
+        for change, logs in series
+        if change not in (AS_DESCRIBED, *apart) and (moved := _sum([(1, logs), (-1, base)]))
+    }
+    levels = {change: level([*logs.values()]) for change, logs in series if logs}
+    return Sensitivity(subject, levels, effects)

@@ -6,17 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweeps.analyse.statistics import Interval, grown
-from sweeps.plan.break_even import Parameter
+from sweeps.plan.answer import AnswerCell, AnswerMap
+from sweeps.plan.break_even import BreakEven, Crossing, Edge, Parameter
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.report.facts import (
-    AnswerCell,
-    AnswerMap,
-    BreakEven,
-    Crossing,
-    Edge,
-    Sensitivity,
-    Together,
-)
+from sweeps.plan.what_if import Sensitivity, Together
 from sweeps.report.formats import CI, aside, between, counted, effect, hundred, listed, ratio, said
 
 _SHOWN = 3
@@ -97,23 +90,23 @@ def _break_even(found: BreakEven, pair: list[str]) -> str:
     ratios = ", ".join(f"{ratio(answer)} {where}" for where, answer in found.ends.items())
     if found.crossing:
         return f"{_across(parameter, found.crossing, pair)}; {name} is {ratios}."
-    sought = "break-even" if parameter.even == 1 else f"a ratio of {parameter.even:g}"
+    sought = "break-even" if parameter.ratio == 1 else f"a ratio of {parameter.ratio:g}"
     if found.outcome == "crosses":
         return f"crosses {sought}: {name} is {ratios}."
     if found.outcome == "undecided":
         edge = f"; {edge_text(found.edge, parameter, pair)}" if found.edge else ""
         return f"undecided {listed(found.undecided)}{edge}: {name} is {ratios}."
-    span = "" if parameter.choice else f" from {parameter.at(0)} to {parameter.at(1)}"
+    span = "" if parameter.variants else f" from {parameter.at(0)} to {parameter.at(1)}"
     return f"does not cross {sought}{span}: {name} is {ratios}."
 
 
 def _across(parameter: Parameter, crossing: Crossing, pair: list[str]) -> str:
     at = crossing_text(crossing, parameter)
-    if parameter.even == 1:
+    if parameter.ratio == 1:
         first, second = pair if crossing.falls else pair[::-1]
         return f"{first} leads below {at}, {second} above"
     how = "below" if crossing.falls else "above"
-    return f"{' / '.join(pair)} is {how} {parameter.even:g} from {at} on"
+    return f"{' / '.join(pair)} is {how} {parameter.ratio:g} from {at} on"
 
 
 def crossing_text(crossing: Crossing, parameter: Parameter) -> str:
@@ -128,9 +121,9 @@ def crossing_text(crossing: Crossing, parameter: Parameter) -> str:
 def edge_text(edge: Edge, parameter: Parameter, pair: list[str]) -> str:
     """From where on one leads significantly."""
     side = f"{'above' if edge.above else 'below'} {edge.at}"
-    if parameter.even == 1:
+    if parameter.ratio == 1:
         return f"{pair[0 if edge.ahead else 1]} leads significantly {side}"
-    return f"significantly {'more' if edge.ahead else 'less'} than {parameter.even:g} {side}"
+    return f"significantly {'more' if edge.ahead else 'less'} than {parameter.ratio:g} {side}"
 
 
 # The map of an answer

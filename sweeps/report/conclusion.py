@@ -8,31 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sweeps.analyse.cases import outcomes
+from sweeps.analyse.facts import Dependence, Verdict
 from sweeps.analyse.figures import THROUGHPUT
-from sweeps.plan.sweep import DESCRIBED, label
-from sweeps.report import cases, phrases
-from sweeps.report.facts import Dependence, Verdict
-from sweeps.report.gap import CONTROL, references
-from sweeps.report.table import Group, Row, Table
-from sweeps.report.trend import along
-from sweeps.report.verdict import judge
+from sweeps.analyse.gap import CONTROL, references
+from sweeps.analyse.label import label
+from sweeps.analyse.table import Group, Row, Table, along
+from sweeps.analyse.variants import overrides, with_role
+from sweeps.analyse.verdict import judge
+from sweeps.plan.layout import DESCRIBED
+from sweeps.report import phrases
 
 _ASKED = (*DESCRIBED, "load", "slo", "requests")
 """Axes that begin so are questions, not assumptions."""
 
 
-def sentences(table: Table) -> list[str]:
-    """What a run found, in the words of its kind."""
-    found: list[str] = table.kind.sentences(table)
-    return found
-
-
 def sweep_sentences(table: Table) -> list[str]:
     """What the groups say together, then the verdict of each; of cases, their outcomes alone."""
-    if table.config.get("cases"):
-        return list(phrases.cases(cases.outcomes(table)))
+    if with_role(table.config, "case"):
+        return list(phrases.cases(outcomes(table)))
     verdicts = [judge(group) for group in table.groups]
-    found = [*conclusions(table, verdicts), *(verdict.sentence for verdict in verdicts)]
+    found = [*conclusions(table, verdicts), *map(phrases.verdict, verdicts)]
     held = [each for group in table.groups for each in references(group)]
     return [*found, *map(phrases.reference, held)]
 
@@ -71,13 +67,15 @@ def _top(group: Group) -> Row | None:
 
 def _controls(table: Table, verdicts: list[Verdict]) -> Iterator[str]:
     """Controls, but the one that takes memory's banks away, with another winner."""
-    for name, changed in (table.config.get("controls") or {}).items():
+    for name, changed in with_role(table.config, "control").items():
         if name == CONTROL:
             continue
         for group, here in zip(table.groups, verdicts, strict=True):
             rows = [Row(r.name, "", r.replications) for r in group.rows if r.control == name]
             there = judge(Group(group.title, rows))
             if here.outcome == there.outcome == "won" and here.best != there.best:
-                what = ", ".join(f"{path}={label(value)}" for path, value in changed.items())
+                what = ", ".join(
+                    f"{path}={label(value)}" for path, value in overrides(changed).items()
+                )
                 where = f"undecided: the winner changes with {what or name}"
                 yield phrases.changed_winner(where, here, there, ("without", "with"))

@@ -6,25 +6,25 @@ from dataclasses import replace
 from typing import Any
 
 from sweeps.analyse.figures import FIGURES
-from sweeps.report.conclusion import sentences
+from sweeps.analyse.table import Group, Table
+from sweeps.analyse.verdict import judge
 from sweeps.report.inputs import configuration, origin
 from sweeps.report.overview import compared, overview
+from sweeps.report.presenters import presenter_of, sentences
 from sweeps.report.section import Block, Say, Section
-from sweeps.report.table import Group, Table
-from sweeps.report.verdict import judge
 
 
 def contents(table: Table) -> Section:
     """The report of one run."""
-    rest = [replace(each, folded=True) for each in (configuration(table), *origin(table))]
-    blocks = [*answer(table), *table.kind.sections(table), *rest]
+    rest = [replace(each, folded=True) for each in [configuration(table), *origin(table)]]
+    blocks = [*answer(table), *presenter_of(table).sections(table), *rest]
     return Section(table.name, blocks, compared=compared(table))
 
 
 def answer(table: Table) -> list[Block]:
     """The question, what is missing, the verdict with its picture and table, other findings."""
     question = table.question or str(table.config.get("summary", ""))
-    missing = [*table.problems, *table.kind.lacking(table)]
+    missing = [*table.problems, *presenter_of(table).lacking(table)]
     problems = [Say(f"{text}.", "problem") for text in missing]
     lead, *others = sentences(table) or ["Nothing was found."]
     blocks: list[Block] = [Say(question, "question"), *problems, Say(lead, "lead")]
@@ -39,7 +39,7 @@ def record(table: Table) -> dict[str, Any]:
     """A run's verdicts and figures in JSON's types, beside its sections."""
     return {
         "run": str(table.path), "name": table.name, "question": table.question, "done": table.done,
-        "total": table.total, "problems": [*table.problems, *table.kind.lacking(table)],
+        "total": table.total, "problems": [*table.problems, *presenter_of(table).lacking(table)],
         "sentences": sentences(table), "groups": [_record(group) for group in table.groups],
         "assumed": table.assumed,
     }  # fmt: skip

@@ -1,6 +1,6 @@
 """What runs found, on one page: of each its sentences, then its tables.
 
-    python -m sweeps.report.findings RUN_DIR... > docs/findings.md
+    python -m sweeps.report.findings RUN_DIR... > docs/results/findings.md
 
 Every number is computed from the results in the run directories. The contents are those of
 `bankwise report`, without its charts, inputs and assumed numbers; charts stay where a section has
@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hwmodel.description.description import DescriptionError
-from sweeps.report.conclusion import sentences
+from sweeps.analyse.table import Table
 from sweeps.report.contents import answer
 from sweeps.report.markdown import markdown
+from sweeps.report.presenters import presenter_of, read_table, sentences
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.report.table import Table, read_table
 from sweeps.run.store import RunDirectory
 
 AT_FAULT = 2
@@ -41,7 +41,7 @@ def _section(table: Table) -> Section:
     origin = table.origin()
     which = ("bankwise", "commit", "seeds (and replications)")
     source = "; ".join(f"{key}: {origin[key]}" for key in which)
-    shown = _tables(table.kind.sections(table))
+    shown = _tables(presenter_of(table).sections(table))
     return Section(table.name, [*answer(table), *shown, Say(f"From {source}.")])
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from sweeps.analyse.statistics import LEVEL, Interval, grown
+from hwmodel.measure.student import LEVEL
+from sweeps.analyse.statistics import Interval, grown
 
 CI = f"{100 * LEVEL:.0f} % CI "
 NONE = "–"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from hwmodel.measure.student import LEVEL
 from sweeps.analyse.figures import (
     COMPUTE,
     GROWING,
@@ -19,10 +20,9 @@ from sweeps.analyse.figures import (
     THROUGHPUT,
     limit_word,
 )
-from sweeps.analyse.statistics import LEVEL
+from sweeps.analyse.rows import at
+from sweeps.analyse.table import Group, Row
 from sweeps.report.chart import Axis, Bar, Bars, Chart, Curves, Lines, Series, Stacks
-from sweeps.report.table import Group, Row
-from sweeps.run.store import at
 
 PARTS = {
     "weights": "weights", "attention": "KV of decoding", "prefill": "prefill",

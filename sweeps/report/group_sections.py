@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from sweeps.analyse.figures import THROUGHPUT
+from sweeps.analyse.gap import CONTROL
+from sweeps.analyse.table import HEADINGS, Group, Table
 from sweeps.report.formats import listed, share
 from sweeps.report.gallery import charts
-from sweeps.report.gap import CONTROL
 from sweeps.report.memory_map import memory_map
 from sweeps.report.overview import rest
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.report.table import HEADINGS, Group, Table
 from sweeps.report.trend import trends
 
 _OPEN = 6

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from policies.allocators.registry import POLICIES
+from sweeps.analyse.table import Table
+from sweeps.report.presenters import presenter_of
 from sweeps.report.section import Block, Grid, Listing, Section
-from sweeps.report.table import Table
 
 _TITLES = {
     "devices": "Devices", "models": "Models", "formats": "Number formats", "workloads": "Workloads",
@@ -18,7 +19,8 @@ _LONG = 80
 
 def configuration(table: Table) -> Section:
     """Axes and controls, the base, and descriptions as resolved, side by side."""
-    rows, what = table.kind.inputs(table), table.kind.points
+    presenter = presenter_of(table)
+    rows, what = presenter.inputs(table), presenter.points
     marked = frozenset(range(len(rows)))
     blocks: list[Block] = []
     if rows:

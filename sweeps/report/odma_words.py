@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweeps.analyse.statistics import Interval, grown
+from sweeps.plan.paged_findings import CardEffects, Effects, OtherControl
+from sweeps.plan.paper_findings import EDGE, INSIDE, OUTSIDE, DatasetResult, MapCell, Placement
 from sweeps.report.formats import effect, hundred, listed, percent, said, share
-from sweeps.report.odma_facts import (
-    EDGE,
-    INSIDE,
-    OUTSIDE,
-    CardEffects,
-    DatasetResult,
-    Effects,
-    MapCell,
-    OtherControl,
-    Placement,
-)
 
 MIGRATIONS = 0.005
 """The paper's bound on requests that migrate."""

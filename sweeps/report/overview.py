@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from itertools import islice
 
 from sweeps.analyse.figures import FIGURES, KV_RATE, THROUGHPUT, limit_text
-from sweeps.report import explanation
+from sweeps.analyse.table import Group, Row, Table
+from sweeps.analyse.variants import with_role
+from sweeps.plan.kinds import STUDY, kind_of
+from sweeps.plan.measures import SERVING
+from sweeps.report import explanation_page
 from sweeps.report.chart import Chart
 from sweeps.report.formats import NONE
 from sweeps.report.gallery import reading, throughput
 from sweeps.report.section import Block, Grid, Section
-from sweeps.report.table import Group, Row, Table
+from sweeps.run.explanation import read
 
 _BESIDE = 4
 """Groups that are columns of the table; more are rows."""
@@ -33,7 +37,7 @@ def overview(table: Table) -> list[Block]:
     picture beside them, and these come first anyway."""
     blocks: list[Block] = [*pictures(table)]
     groups = _groups(table)
-    if groups and not table.kind.grids(table):
+    if groups and not _own_tables(table):
         blocks.append(_alone(table, groups[0]) if len(groups) == 1 else _policies(table, groups))
     return [Section("", blocks, beside=True)] if blocks else []
 
@@ -41,9 +45,9 @@ def overview(table: Table) -> list[Block]:
 def pictures(table: Table) -> list[Chart]:
     """The picture beside the verdict: causes where they were asked for, else the rate of the one
     group there is."""
-    causes: list[Chart] = [explanation.chart(found) for found in explanation.read(table.path)]
+    causes: list[Chart] = [explanation_page.chart(found) for found in read(table.path)]
     groups = _groups(table)
-    if causes or len(groups) != 1 or table.kind.grids(table):
+    if causes or len(groups) != 1 or _own_tables(table):
         return causes[:1]
     return list(islice((*throughput(groups[0]), *reading(groups[0])), 1))
 
@@ -52,6 +56,12 @@ def rest(table: Table, charts: Sequence[Chart]) -> list[Chart]:
     """Charts that do not stand beside the verdict."""
     shown = pictures(table)
     return [chart for chart in charts if chart not in shown]
+
+
+def _own_tables(table: Table) -> bool:
+    """Whether its kind has tables of its own, beside those of its groups."""
+    plain = kind_of(table.config) in (SERVING, "kv_read", STUDY)
+    return not plain or bool(with_role(table.config, "case"))
 
 
 def _groups(table: Table) -> list[Group]:

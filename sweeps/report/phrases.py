@@ -1,4 +1,4 @@
-"""The sentences of reports: each function turns records of `sweeps.report.facts` into words."""
+"""The sentences of reports: each function turns records of `sweeps.analyse.facts` into words."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from sweeps.analyse.cases import CaseOutcome
+from sweeps.analyse.facts import Cause, Dependence, Gap, MetricChange, Reference, Verdict
 from sweeps.analyse.figures import ATTENTION, KV_MEMORY, PREFILL, WEIGHTS, limit_word
 from sweeps.analyse.statistics import Interval
-from sweeps.plan.sweep import DESCRIBED
-from sweeps.report.facts import (
-    CaseOutcome,
-    Cause,
-    Dependence,
-    Gap,
-    MetricChange,
-    Reference,
-    StudyGain,
-    Verdict,
-)
+from sweeps.plan.layout import DESCRIBED
 from sweeps.report.formats import amount, aside, counted, listed, percent, points, said, share
+from sweeps.study.trials import StudyGain
 
 _MOST = 200
 """No more replications than this are asked for."""

@@ -1,6 +1,6 @@
 """What reading the KV costs under which conditions: the page of the `kv-*` sweeps.
 
-    python -m sweeps.report.physics RUN_DIR... > docs/physics.md
+    python -m sweeps.report.physics RUN_DIR... > docs/results/physics.md
 
 Every number on the page is computed from the results in the run directories.
 """
@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sweeps.analyse.label import label
+from sweeps.analyse.rows import Record
 from sweeps.analyse.statistics import Interval, grown, interval, log_ratios
-from sweeps.plan.sweep import label
-from sweeps.run.store import Record, RunDirectory
+from sweeps.run.store import RunDirectory
 
 PAGED, CAMPING = "paged", "kv-camping"
 KV, LIMIT, SHARE = "kv_gbps", "layout_limit", "kv_share"

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from hwmodel.measure.racm import Curve, Level, descriptor_gbps
-from sweeps.analyse.statistics import LEVEL, interval
+from hwmodel.measure.student import LEVEL
+from sweeps.analyse.statistics import interval
 from sweeps.report import page as pages
 from sweeps.report.chart import Axis, Lines, Series
 from sweeps.report.racm_report import Racm, alpha_of, plausible_grid, sentences

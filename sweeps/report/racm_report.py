@@ -9,7 +9,7 @@ variant answers otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.units import parse_quantity
@@ -26,10 +26,11 @@ from hwmodel.measure.racm import (
     descriptor_gbps,
     extent_sizes,
 )
+from hwmodel.measure.student import LEVEL
 from hwmodel.specs.device import Device, load_device, load_variants
-from sweeps.analyse.statistics import LEVEL, Interval, interval
+from sweeps.analyse.random_access import RandomAccess, RandomAccessAnswer
+from sweeps.analyse.statistics import Interval, interval
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.report.facts import RandomAccess, RandomAccessAnswer
 from sweeps.report.random_access_phrases import (
     condition_text,
     difference_text,
@@ -39,6 +40,9 @@ from sweeps.report.random_access_phrases import (
 from sweeps.report.screen import print_table
 from sweeps.report.section import Grid
 from sweeps.run.version import version
+
+if TYPE_CHECKING:
+    from hwmodel.measure.racm import Condition
 
 EXTENT = "16KiB"
 """K of 16 tokens in one layer of DeepSeek-R1-Distill-Qwen-7B: a block of the paged layout."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sweeps.analyse.random_access import RandomAccess
 from sweeps.analyse.statistics import Interval
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.report.facts import RandomAccess
 from sweeps.report.formats import between, counted, listed, said, share
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hwmodel.description.yaml_writer import plain
 from hwmodel.specs.device import Device
 from sweeps.report.section import Grid, Say, Section
-from sweeps.run.store import plain
 
 _CONFIDENCE = {"A": "two open sources", "B": "one source", "C": "derived", "D": "assumed in part"}
 _SHOWN = 20

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from hwmodel.description.yaml_writer import plain
 from sweeps.report.chart import Chart
-from sweeps.run.store import plain
 
 
 @dataclass(frozen=True)

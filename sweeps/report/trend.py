@@ -3,18 +3,17 @@ combinations."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from hwmodel.description.units import SCALES, parse_quantity
+from hwmodel.description.units import _dimension, number
+from hwmodel.measure.student import LEVEL
 from sweeps.analyse.figures import KV_RATE, THROUGHPUT
-from sweeps.analyse.statistics import LEVEL, Interval
-from sweeps.plan.sweep import label
+from sweeps.analyse.statistics import Interval
+from sweeps.analyse.table import Group, Row, Table, along
 from sweeps.report.chart import Axis, Lines, Series
-from sweeps.report.table import Group, Row, Table
 
 _SHOWN = 12
 """Charts of one axis."""
@@ -29,21 +28,6 @@ class _Numbers:
 
     drawn: Axis
     of: Callable[[Row], float | None]
-
-
-def along(table: Table, path: str) -> list[tuple[str, list[Group]]]:
-    """Groups that differ in this axis alone, with what they have in common, in words."""
-    parts: dict[str, list[Group]] = {}
-    for group in table.groups:
-        if path in group.others:
-            rest = {key: value for key, value in group.others.items() if key != path}
-            where = json.dumps(rest, sort_keys=True, default=str)
-            parts.setdefault(where, []).append(group)
-    return [(_where(groups[0], path), groups) for groups in parts.values()]
-
-
-def _where(group: Group, path: str) -> str:
-    return ", ".join(label(value) for key, value in group.others.items() if key != path)
 
 
 def trends(table: Table) -> list[Lines]:
@@ -99,24 +83,3 @@ def _axis(table: Table, path: str) -> _Numbers | None:
     unit = {"": "", "size": "", "time": ", ns", "bandwidth": ", B/s"}.get(str(kind), f", {kind}")
     drawn = Axis(f"{path}{unit}", scale, zero=False)
     return _Numbers(drawn, lambda row: number(row.overrides.get(path)))
-
-
-def _dimension(value: Any) -> str | None:
-    """What an axis value measures, '' for a bare number, None for no number."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return ""
-    for dimension in SCALES:
-        try:
-            parse_quantity(value, dimension)
-        except ValueError:
-            continue
-        return dimension
-    return None
-
-
-def number(value: Any) -> float | None:
-    """A number, or a quantity in its base unit; None for what is neither."""
-    dimension = _dimension(value)
-    if dimension is None:
-        return None
-    return float(parse_quantity(value, dimension)) if dimension else float(value)

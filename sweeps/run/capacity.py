@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.figures import REFERENCE
+from sweeps.analyse.label import label
 from sweeps.plan.experiment import Described, capacity_task
-from sweeps.plan.sweep import Point, Sweep, label
+from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.executor import execute
 from sweeps.run.outcome import Outcome
 

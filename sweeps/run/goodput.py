@@ -8,11 +8,12 @@ fall everywhere; where it does not, the bisection finds one of the rates at whic
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
 from hwmodel.description.description import DescriptionError
+from sweeps.analyse.label import label
+from sweeps.plan.bisection import NoRate, largest, settled
 from sweeps.plan.experiment import (
     Described,
     ExperimentSpec,
@@ -21,7 +22,7 @@ from sweeps.plan.experiment import (
     run_task,
     workload_of,
 )
-from sweeps.plan.sweep import Point, Sweep, label
+from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.capacity import CapacityFailed
 from sweeps.run.executor import execute
 
@@ -30,10 +31,6 @@ TOLERANCE = 0.01
 _ROUNDING = 1e-9
 _DOUBLINGS = 10
 """How often the first guess, the capacity, is doubled or halved before giving up."""
-
-
-class NoRate(Exception):
-    """No rate attains the objective, or every one does."""
 
 
 def goodput_key(experiment: Described) -> str:
@@ -96,26 +93,6 @@ def goodput_task(experiment: ExperimentSpec) -> float:
 def largest_rate(
     attains: Callable[[float], bool], guess: float, tolerance: float = TOLERANCE
 ) -> float:
-    """The largest rate that attains, by doubling or halving the guess and then bisection of the
-    logarithm; within the relative tolerance. Raises NoRate."""
-    low, high = guess, guess
-    if attains(guess):
-        while attains(high := 2 * high):
-            low = high
-            if high >= guess * 2**_DOUBLINGS:
-                raise NoRate(
-                    f"the objective is attained even at {high:.3g} requests/s, {high / guess:.0f} "
-                    "times the capacity: ask for more requests"
-                )
-    else:
-        while not attains(low := low / 2):
-            high = low
-            if low <= guess / 2**_DOUBLINGS:
-                raise NoRate(f"no rate attains the objective, not even {low:.3g} requests/s")
-    while high > low * (1 + tolerance):
-        middle = math.sqrt(low * high)
-        if attains(middle):
-            low = middle
-        else:
-            high = middle
-    return low
+    """The largest rate that attains, found from a guess within the relative tolerance. Raises
+    NoRate."""
+    return settled(largest(guess, tolerance, _DOUBLINGS), attains)[0]

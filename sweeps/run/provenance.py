@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
+from sweeps.analyse.rows import differences
 from sweeps.plan.experiment import Described, device_of
 from sweeps.plan.place import in_sweep
-from sweeps.plan.sweep import Planned
-from sweeps.run.store import differences
+from sweeps.plan.sweep_spec import Planned
 from sweeps.run.version import version
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError
-from sweeps.plan.kinds import kind_of, searches
-from sweeps.run.store import CONFIG, PROVENANCE, Record, RunDirectory
+from sweeps.analyse.rows import Record
+from sweeps.analyse.table import Table, grouped
+from sweeps.plan.kinds import spec_of
+from sweeps.plan.measures import experiment_of
+from sweeps.run.store import CONFIG, PROVENANCE, RunDirectory
 
 _OF_PROVENANCE = {"assumed": dict, "inputs": dict, "libraries": dict, "seeds": list}
 
@@ -34,16 +37,17 @@ class RunParts:
     problems: list[str] = field(default_factory=list)
 
 
-def read_run(directory: RunDirectory) -> RunParts:
-    """Read what there is. Raises DescriptionError where there is nothing to show."""
+def read_run(directory: RunDirectory, shapes: Mapping[str, Shape]) -> RunParts:
+    """Read what there is. shapes: by the `kind` of a config, that of sweeps first. Raises
+    DescriptionError where there is nothing to show."""
     path = directory.path
     if not path.exists():
         raise DescriptionError("no such directory", path)
     problems: list[str] = []
     config = read_config(directory, problems)
-    shape: Shape = kind_of(config).shape
+    shape = shapes.get(str(config.get("kind")), SWEEP)
     records, wrong = directory.survey(shape.result)
-    others = (search.shape for search in searches())
+    others = iter(shapes.values())
     while not config and not records and (other := next(others, None)):  # it has lost its config
         records, wrong = directory.survey(other.result)
         shape = other if records else shape
@@ -109,11 +113,11 @@ def _guessed(records: list[Record], name: str) -> dict[str, Any]:
         for path, value in record["overrides"].items():
             if value not in axes.setdefault(path, []):
                 axes[path].append(value)
-    controls: dict[str, Any] = {record.get("control", ""): {} for record in records}
-    controls.pop("", None)
+    names = dict.fromkeys(record.get("control", "") for record in records)
+    variants = {name: {"role": "control", "set": {}} for name in names if name}
     replications = max((record["replication"] for record in records), default=1)
     return {
-        "name": name, "summary": "(its config is missing)", "axes": axes, "controls": controls,
+        "name": name, "summary": "(its config is missing)", "axes": axes, "variants": variants,
         "base": {"replications": replications},
         "compare": "serving.policy" if "serving.policy" in axes else next(reversed(axes), ""),
     }  # fmt: skip
@@ -124,3 +128,19 @@ SWEEP = Shape(
     {"point": int, "replication": int, "overrides": dict, "metrics": dict},
     _guessed,
 )
+
+
+def sweep_table(run: RunParts, directory: RunDirectory) -> Table:
+    """The run of a sweep as groups of competitors."""
+    config, records = run.config, run.records
+    return Table(
+        config["name"], config.get("question") or "", grouped(records, config), len(records),
+        spec_of(config).total(config, records), config, run.provenance, directory.path,
+        run.problems, compared_by=experiment_of(config).rate,
+    )  # fmt: skip
+
+
+def read_sweep(directory: RunDirectory) -> Table:
+    """The run of a sweep, finished or not. Raises DescriptionError where there is nothing to
+    read."""
+    return sweep_table(read_run(directory, {"sweep": SWEEP}), directory)

@@ -10,22 +10,18 @@ import csv
 import fcntl
 import io
 import json
-import math
 import os
 import re
-from collections.abc import Iterator
-from decimal import Decimal
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import yaml
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.yaml_reader import load
+from hwmodel.description.yaml_writer import plain, to_yaml
+from sweeps.analyse.rows import Record
 
 CONFIG, RESULTS, SUMMARY = "config.yaml", "results.jsonl", "summary.csv"
 PROVENANCE, CALIBRATION = "provenance.json", "calibration.json"
-Record = dict[str, Any]
 
 
 class RunDirectory:
@@ -195,33 +191,6 @@ def _json(value: Any, indent: int | None = None) -> str:
     return json.dumps(plain(value), indent=indent, allow_nan=False)
 
 
-def at(data: Any, *keys: str) -> Any:
-    """What lies under these keys, None where nothing does."""
-    for key in keys:
-        data = data.get(key) if isinstance(data, dict) else None
-    return data
-
-
-def is_number(value: Any) -> bool:
-    """Whether this is a number, and not a truth value."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def plain(value: Any) -> Any:
-    """`value` in JSON's types: numpy scalars to numbers, what is not finite to None."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    return str(value)
-
-
 def to_csv(rows: list[Record]) -> str:
     """Rows as CSV, a column a key."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
@@ -230,60 +199,3 @@ def to_csv(rows: list[Record]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue()
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes what our strict reader takes: no exponents, no plain text that looks like one."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _float(dumper: yaml.SafeDumper, value: float) -> yaml.Node:
-    text = format(Decimal(repr(value)), "f") if math.isfinite(value) else repr(value)
-    return dumper.represent_scalar("tag:yaml.org,2002:float", text if "." in text else text + ".0")
-
-
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-    odd = re.fullmatch(r"[-+0-9._:eE]+|y|n|Y|N", value)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if odd else None)
-
-
-_Dumper.add_representer(float, _float)
-_Dumper.add_representer(str, _text)
-
-
-def to_yaml(data: Any) -> str:
-    """`data` as strict YAML, keys in their order."""
-    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
-    return text
-
-
-def to_yaml_flow(value: Any) -> str:
-    """`value` as strict YAML on one line."""
-    return _word(value) if isinstance(value, (str, int)) else _flow(value)
-
-
-def _flow(value: Any) -> str:
-    text: str = yaml.dump(
-        value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=True,
-        width=10**9,
-    )  # fmt: skip
-    return text.removesuffix("\n").removesuffix("\n...")
-
-
-_word = lru_cache(maxsize=4096, typed=True)(_flow)
-"""Overrides say the same words for every point."""
-
-
-def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Every place where two plain structures differ: (dotted path, ours, theirs)."""
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        for key in dict.fromkeys([*ours, *theirs]):
-            inner = f"{path}.{key}" if path else str(key)
-            yield from differences(ours.get(key), theirs.get(key), inner)
-    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-        for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-            yield from differences(a, b, f"{path}[{i}]")
-    elif ours != theirs:
-        yield path, ours, theirs

@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
+from sweeps.analyse.label import named
+from sweeps.analyse.rows import Record, differences, flat
 from sweeps.analyse.statistics import interval
 from sweeps.plan.experiment import Described, Task, measure, seed_of
 from sweeps.plan.logs import keep, staging, stem_of
 from sweeps.plan.place import shortened
-from sweeps.plan.sweep import Point, Sweep, further, named
+from sweeps.plan.sweep import further
+from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.capacity import Calibration, calibrate, wanted
 from sweeps.run.executor import execute
 from sweeps.run.goodput import goodput_key, search, searched
 from sweeps.run.outcome import Outcome, attempt
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
-from sweeps.run.store import CALIBRATION, Record, RunDirectory, differences
+from sweeps.run.store import CALIBRATION, RunDirectory
 
 Key = tuple[int, int]
 
@@ -36,6 +39,8 @@ class Run:
     """Some failure is the input's fault."""
     reused: int = 0
     """Results that were there already."""
+    total: int = 0
+    """Results that it has when all points that are known are done."""
 
 
 class Interrupted(Exception):
@@ -74,36 +79,31 @@ def run_sweep(
         calibration.capacities.update(directory.read_json(CALIBRATION) or {})
     elif resume:
         directory.refuse_if_taken()
-    with _interruptible(run, sweep):
-        for i, left in enumerate(_rounds(sweep, run)):
-            if i == 0:
-                rehearse([point.experiment for point in sweep.points], progress)
-            _calibrate(sweep, calibration, jobs, cluster, progress)
-            refused = _search(sweep, calibration, jobs, cluster, progress)
-            left = _offered(left, refused, run)
-            _run(sweep, run, left, calibration, config, jobs, cluster, progress)
+    with _interruptible(run):
+        rehearsed = False
+        while True:
+            run.total = sum(point.experiment.replications for point in sweep.points)
+            if left := _left(sweep, run.records):
+                if not rehearsed:
+                    rehearse([point.experiment for point in sweep.points], progress)
+                    rehearsed = True
+                _calibrate(sweep, calibration, jobs, cluster, progress)
+                refused = _search(sweep, calibration, jobs, cluster, progress)
+                left = _offered(left, refused, run)
+                _run(sweep, run, left, calibration, config, jobs, cluster, progress)
+            # a failure ends it, so that what is asked for never hangs on one
+            if run.failures or not (more := further(sweep, run.records)):
+                break
+            sweep = sweep.with_points(more)
+            _refuse_others(sweep, run)
         run.records.sort(key=_key)
         if run.records:
             run.directory.settle(run.records, summarise(run.records))
     return run
 
 
-def _rounds(sweep: Sweep, run: Run) -> Iterator[list[tuple[Point, int]]]:
-    """What is left to run: of the sweep's points, then of those that their results ask for, until
-    they ask for none. A failure ends it, so that what is asked for never hangs on one.
-
-    Raises DescriptionError where the directory holds results of other points.
-    """
-    while True:
-        if left := _left(sweep, run.records):
-            yield left
-        if run.failures or not (more := further(sweep, run.records)):
-            return
-        sweep.points.extend(more)
-        _refuse_others(sweep, run)
-
-
 def _refuse_others(sweep: Sweep, run: Run) -> None:
+    """Raise DescriptionError where the directory holds results of other points."""
     for record in run.records:
         at = record["point"]
         if at < len(sweep.points) and record["overrides"] != sweep.points[at].overrides:
@@ -115,14 +115,13 @@ def _refuse_others(sweep: Sweep, run: Run) -> None:
 
 
 @contextmanager
-def _interruptible(run: Run, sweep: Sweep) -> Iterator[None]:
+def _interruptible(run: Run) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
         if run.directory.exists:  # the disk knows best: a result may just have been written
             run.records = run.directory.records()
-        total = sum(point.experiment.replications for point in sweep.points)
-        raise Interrupted(run, total) from None
+        raise Interrupted(run, run.total) from None
     finally:
         run.directory.release()
 
@@ -317,14 +316,3 @@ def summarise(records: list[Record]) -> list[Record]:
                 row[f"{name}_half"] = found.half if found.count > 1 else None
         rows.append(row)
     return rows
-
-
-def flat(metrics: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested metrics under dotted names."""
-    found: dict[str, Any] = {}
-    for key, value in metrics.items():
-        if isinstance(value, dict):
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[prefix + key] = value
-    return found

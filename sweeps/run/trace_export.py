@@ -22,6 +22,7 @@ from policies.memory.step import StepTimes
 from policies.memory.step_streams import PHASES, StepStreams
 from policies.serving.recorder import Recorder
 from policies.serving.serving import model_of_a_card
+from sweeps.analyse.label import named
 from sweeps.plan.experiment import (
     ExperimentSpec,
     device_of,
@@ -31,7 +32,8 @@ from sweeps.plan.experiment import (
     serving_seed,
     workload_of,
 )
-from sweeps.plan.sweep import Point, Sweep, load_sweep, named
+from sweeps.plan.sweep import load_sweep
+from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.capacity import Calibration, calibrate, rivals, wanted
 from sweeps.run.goodput import goodput_key, search, searched
 from sweeps.run.provenance import refuse_changes, resolve

@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+from hwmodel.description.yaml_writer import plain
 from policies.allocators.odma import OdmaOptions
 from policies.allocators.partition import Partition, best_partition, unused_share
 from policies.requests.requests import IntArray
+from sweeps.analyse.rows import flat
 from sweeps.plan.experiment import ExperimentSpec, Task
-from sweeps.run.store import plain, write_atomically
-from sweeps.run.sweep_run import apart, flat
+from sweeps.run.store import write_atomically
+from sweeps.run.sweep_run import apart
 from sweeps.study.contenders import Contender, Finale
 from sweeps.study.first import LEVELS, bounds_of, known_lengths
 from sweeps.study.journal import RESULT

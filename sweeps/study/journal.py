@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from sweeps.run.store import plain, trim
+from hwmodel.description.yaml_writer import plain
+from sweeps.run.store import trim
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hwmodel.description.description import DescriptionError, nearest
+from hwmodel.description.yaml_writer import to_yaml
+from sweeps.analyse.rows import Record, flat, is_number
 from sweeps.analyse.statistics import interval
 from sweeps.plan.experiment import ExperimentSpec, Task, measure, seed_of
 from sweeps.plan.place import shortened
@@ -21,16 +23,8 @@ from sweeps.run.capacity import calibrate, capacity_key
 from sweeps.run.outcome import Outcome, attempt
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
-from sweeps.run.store import (
-    CALIBRATION,
-    CONFIG,
-    Record,
-    RunDirectory,
-    is_number,
-    to_yaml,
-    write_atomically,
-)
-from sweeps.run.sweep_run import apart, flat, refuse_another, rehearse
+from sweeps.run.store import CALIBRATION, CONFIG, RunDirectory, write_atomically
+from sweeps.run.sweep_run import apart, refuse_another, rehearse
 from sweeps.study.best import best_sweep
 from sweeps.study.finale import run_finale
 from sweeps.study.journal import RESULT, finished

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, model_validator
 
 from hwmodel.description.description import Strict
+from hwmodel.description.yaml_writer import to_yaml_flow
 from policies.allocators.buckets import Balance
-from sweeps.run.store import to_yaml_flow
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -16,18 +16,10 @@ from policies.allocators.odma import OdmaOptions
 from sweeps.analyse.figures import THROUGHPUT
 from sweeps.plan.defaults import with_defaults
 from sweeps.plan.experiment import ExperimentSpec, with_memory
+from sweeps.plan.layout import ALIASES, absolute_paths, experiment_with, suggestion
 from sweeps.plan.place import Override, in_sweep
-from sweeps.plan.sweep import (
-    ALIASES,
-    Given,
-    Planned,
-    Point,
-    RunSpec,
-    absolute_paths,
-    document_of,
-    experiment_with,
-    suggestion,
-)
+from sweeps.plan.sweep import Given, document_of, successor
+from sweeps.plan.sweep_spec import Planned, Point, RunSpec
 from sweeps.study.first import First, FirstTrial, first_trials
 from sweeps.study.space import Overrides, ParameterSpec, Space
 
@@ -120,10 +112,9 @@ class StudySpec(RunSpec):
     trials: Count = 64
     batch: Count = 16
     """Trials that are asked for before any of them is told."""
-    references: dict[str, dict[str, Any]] = {}
-    """Name -> overrides of the base: what the best is compared with, beside the base."""
     ceilings: list[str] = []
-    """References that no choice in the space should beat, the one to measure by first."""
+    """References that no choice in the space should beat, the one to measure by first. A reference
+    is what the best is compared with, beside the base."""
     finale: FinaleSpec | None = FinaleSpec()
 
     @model_validator(mode="after")
@@ -138,10 +129,11 @@ class StudySpec(RunSpec):
                     hint = nearest(other, [p for p, each in self.space.items() if each.choice])
                     raise ValueError(f"space.{path}.when: expected choices; got {other!r}; {hint}")
         for name in self.ceilings:
-            if name not in self.references:
+            if name not in self.variants:
                 raise ValueError(f"ceilings: expected names of references; got {name!r}")
-        if BASE in self.references:
-            raise ValueError(f"references.{BASE}: the base is compared in any case")
+        if BASE in self.variants:
+            raise ValueError(f"variants.{BASE}: the base is compared in any case")
+        self.refuse_variants()
         return self
 
     @classmethod
@@ -186,24 +178,31 @@ def load_study(given: Given, overrides: Iterable[str] = ()) -> Study:
     """Read a study (its name, path or content), apply `--set` assignments, and check its space.
     Raises DescriptionError."""
     document = document_of("studies", given, "study")
-    document.build(StudySpec)
-    for assignment in overrides:
-        _assign(document, assignment)
-    absolute_paths(document, StudySpec)
-    spec = document.build(StudySpec)
-    study = Study(spec, document, _points(spec, document))
-    study.config.update(_config(study))
+    spec = _built(document)
+    if assignments := list(overrides):
+        for assignment in assignments:
+            _assign(document, assignment)
+        spec = _built(document)
+    if absolute_paths(document, StudySpec):
+        spec = _built(document)
+    study = Study(spec, document, _points(spec, document), _config(spec, document))
     _check(study)
     return study
 
 
-def _config(study: Study) -> dict[str, Any]:
+def _built(document: Document) -> StudySpec:
+    if "references" in document.data:
+        raise document.error(str(successor("references")), ("references",))
+    return document.build(StudySpec)
+
+
+def _config(spec: StudySpec, document: Document) -> dict[str, Any]:
     """The study with every default written out."""
-    data = {key: value for key, value in study.document.data.items() if key != "resolved"}
+    data = {key: value for key, value in document.data.items() if key != "resolved"}
     full = {**with_defaults(StudySpec, data), "base": with_defaults(ExperimentSpec, data["base"])}
-    if study.spec.finale is None:
+    if spec.finale is None:
         full["finale"] = None
-    full["objectives"] = [objective.model_dump() for objective in study.spec.objectives]
+    full["objectives"] = [objective.model_dump() for objective in spec.objectives]
     return copy.deepcopy(full)
 
 
@@ -231,10 +230,9 @@ def _assign(document: Document, assignment: str) -> None:
 
 def _points(spec: StudySpec, document: Document) -> list[Point]:
     points = [Point(0, {}, BASE, _experiment(document, []))]
-    for name, overrides in spec.references.items():
-        mark = document.mark(("references", name))
-        experiment = _experiment(document, ((p, v, mark) for p, v in overrides.items()))
-        points.append(Point(len(points), overrides, name, experiment))
+    for name, reference in spec.with_role("reference").items():
+        experiment = _experiment(document, reference.changes(document, name))
+        points.append(Point(len(points), reference.set, name, experiment))
     return points
 
 
@@ -259,7 +257,7 @@ def _check(study: Study) -> None:
         )
     _check_paths(study)
     for point in study.points:
-        _window_is_full(document, point.experiment, ("references", point.control))  # type: ignore[arg-type]
+        _window_is_full(document, point.experiment, ("variants", point.control))  # type: ignore[arg-type]
     for path, overrides in study.space.corners():
         experiment = study.experiment(overrides)
         _window_is_full(document, experiment, ("space", path))
@@ -270,10 +268,11 @@ def _check(study: Study) -> None:
 def _check_paths(study: Study) -> None:
     """No path is one that would be ignored, or that the table knows nothing of."""
     document = study.document
-    for name, overrides in study.spec.references.items():
-        for path in overrides:
+    for name, reference in study.spec.variants.items():
+        for path in reference.set:
             if _under(path, _COMMON):
-                raise document.error(f"{path} is the same for all", ("references", name, path))
+                place = ("variants", name, "set", path)
+                raise document.error(f"{path} is the same for all", place)
     for path in study.spec.space:
         if _under(path, _COMMON):
             raise document.error(f"{path} is the same for all trials", ("space", path))

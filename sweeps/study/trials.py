@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hwmodel.description.units import number
+from hwmodel.description.yaml_writer import to_yaml_flow
 from sweeps.analyse.figures import FIGURES, THROUGHPUT
+from sweeps.analyse.rows import Record
 from sweeps.analyse.statistics import Interval, interval, relative_gap
-from sweeps.report.table import Group, Row
-from sweeps.report.trend import number
+from sweeps.analyse.table import Group, Row
 from sweeps.run.reading import RunParts
-from sweeps.run.store import Record, RunDirectory, to_yaml_flow
+from sweeps.run.store import RunDirectory
 from sweeps.study.front import costs, front
+
+if TYPE_CHECKING:
+    pass
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -269,3 +274,28 @@ def _add_finale(trials: Trials, directory: RunDirectory, problems: list[str]) ->
 def finale_groups(trials: Trials) -> list[Group]:
     """The finale as a group of competitors; nothing where there was none."""
     return [Group("The finale", trials.contenders)] if trials.contenders else []
+
+
+@dataclass(frozen=True)
+class StudyGain:
+    """What the chosen trial of a study has on replications that the search did not use."""
+
+    chosen: str
+    metric: str
+    """In words."""
+    mean: float
+    replications: int
+    gains: dict[str, Interval]
+    """Over each other contender."""
+    over_base: int | None
+    """1 where it is significantly better than the base, -1 worse, 0 neither, None unknown."""
+    closed: dict[str, Interval | None]
+    """Ceiling -> share of the gap from the base to it; None where it is not above the base."""
+    limit: dict[str, Any] | None
+    """`bounds` of buckets and what is left `unused` by the `least`, the `chosen`, the `base`."""
+    first: str | None = None
+    """The best of the trials that needed no search; None where there are none."""
+    added: Interval | None = None
+    """What the chosen trial has more than that; None where it is that, or unknown."""
+    sign: int = 1
+    """1 where more of the metric is better, else -1."""

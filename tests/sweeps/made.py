@@ -14,7 +14,7 @@ CONFIG: dict[str, Any] = {
     "summary": "made by hand <&>",
     "base": {"replications": 3, "warmup_requests": 20},
     "axes": {"device": ["card", "/a/b/other.yaml"], "serving.policy": ["paged", {"name": "odma"}]},
-    "controls": {"analytic": {"serving.memory.fidelity": "analytic"}},
+    "variants": {"analytic": {"set": {"serving.memory.fidelity": "analytic"}, "role": "control"}},
     "compare": "serving.policy",
 }
 PROVENANCE: dict[str, Any] = {

@@ -55,10 +55,9 @@ def test_without_the_capability_v0_recomputes_and_refuses_to_swap() -> None:
 
 @pytest.fixture
 def documented(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Allocator]:
-    """The class that docs/allocators.md shows, in a file of its own, registered."""
-    page = (Path(__file__).resolve().parents[3] / "docs/allocators.md").read_text()
-    _, _, rest = page.partition("## Add an allocator\n")
-    code = rest[rest.index("    from typing") : rest.index("`policies/allocators/reservation.py`")]
+    """The class that docs/own-allocator.md shows, in a file of its own, registered."""
+    page = (Path(__file__).resolve().parents[3] / "docs/own-allocator.md").read_text()
+    code = page[page.index("    from typing") : page.index("`policies/allocators/reservation.py`")]
     (tmp_path / "doubling.py").write_text(textwrap.dedent(code))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "doubling", raising=False)

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from sweeps.analyse.statistics import Interval, interval, relative_gap, t_quantile
+from hwmodel.measure.student import t_quantile
+from sweeps.analyse.statistics import Interval, interval, relative_gap
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Does the device that the documentation describes do what it says there?"""
+"""Do the device and the memory that the documentation describes do what it says there?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from tests.sweeps.cli.test_command_line import bankwise
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/devices.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGE, MEMORIES = DOCS / "devices.md", DOCS / "memories.md"
 
 
 @pytest.fixture
@@ -19,9 +20,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def described(kind: str = "accelerator") -> str:
+def described(kind: str = "accelerator", page: Path = PAGE) -> str:
     """The page's description of this kind."""
-    lines = PAGE.read_text().splitlines()
+    lines = page.read_text().splitlines()
     first = lines.index(f"    kind: {kind}")
     last = next(i for i in range(first, len(lines)) if not lines[i].startswith("    "))
     return textwrap.dedent("\n".join(lines[first:last])) + "\n"
@@ -63,7 +64,7 @@ def test_quickstart_answers_for_it(folder: Path) -> None:
 
 
 def test_the_memory_differs_from_its_base_as_the_page_says(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(described("memory"))
+    (tmp_path / "mine.yaml").write_text(described("memory", MEMORIES))
     done = bankwise("check", "mine.yaml", "--assumed", cwd=tmp_path)
     assert done.stdout.splitlines()[0] == "mine.yaml: memory, no mistakes"
     assert "assumed: timing.nLECC = 1nCK  (link ECC on)" in done.stdout

@@ -13,27 +13,30 @@ from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.statistics import Interval
+from sweeps.analyse.table import Table
 from sweeps.cli.picture import picture
-from sweeps.plan.answer import HALVINGS
+from sweeps.plan.answer import HALVINGS, AnswerMap, answer_map, tie
 from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.answer_kind import answer_map, regions, tie
+from sweeps.report.answer_page import regions
 from sweeps.report.chart import file_name
-from sweeps.report.conclusion import sentences
 from sweeps.report.contents import contents
-from sweeps.report.facts import AnswerMap
 from sweeps.report.page import page
-from sweeps.report.table import Table, read_table
+from sweeps.report.presenters import read_table, sentences
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
 
 QUIET = Progress(terminal=False)
-SETS = [
-    "serving.weights=[bf16, int8]", "replications=3",
-    "lengths={short: {workload: alpaca}, long: {workload: r1-reasoning}}",
-]  # fmt: skip
+SETS = ["serving.weights=[bf16, int8]", "replications=3"]
+SHIPPED = load_sweep("answer").document.data
+CASES = {
+    "short": {"set": {"workload": "alpaca"}, "role": "case"},
+    "long": {"set": {"workload": "r1-reasoning"}, "role": "case"},
+}
+OBJECTIONS = {n: v for n, v in SHIPPED["variants"].items() if v["role"] == "objection"}
+PLANTED = {**SHIPPED, "variants": {**CASES, **OBJECTIONS}}
 TIES = {("bf16", "alpaca"): 0.2, ("bf16", "r1-reasoning"): 0.05, ("int8", "alpaca"): 0.6,
         ("int8", "r1-reasoning"): 3.0}  # fmt: skip
 """Where paged ties with odma, by weights and workload; static serves half of odma."""
@@ -55,7 +58,7 @@ def planted(task: Task) -> dict[str, Any]:
 
 def run(path: Path, monkeypatch: pytest.MonkeyPatch, resume: bool = False) -> Table:
     monkeypatch.setattr(run_module, "measure", planted)
-    run_sweep(load_sweep("answer", SETS), path, resume, 1, QUIET)
+    run_sweep(load_sweep(PLANTED, SETS), path, resume, 1, QUIET)
     return read_table(RunDirectory(path))
 
 
@@ -96,8 +99,9 @@ def _shown(table: Table, found: AnswerMap) -> None:
 
 
 READINGS = (
-    "readings={exact: {of: {odma: {serving.predictor.sigma: 0.0}}, why: assumed},"
-    " slow: {set: {seed: 2}, of: {paged: {serving.policy.indirection: 2.0}}, why: assumed}}"
+    "variants={exact: {of: {odma: {serving.predictor.sigma: 0.0}}, role: reading},"
+    " slow: {set: {seed: 2}, of: {paged: {serving.policy.indirection: 2.0}}, role: reading},"
+    " long: {set: {workload: r1-reasoning}, role: case}}"
 )
 
 
@@ -105,9 +109,9 @@ def test_a_map_is_made_again_under_each_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_module, "measure", planted)
-    sets = [*SETS, READINGS, "objections={}", "lengths={long: {workload: r1-reasoning}}"]
-    assert len(load_sweep("answer", sets).points) == 2 * 4  # not without `reread`
-    run_sweep(load_sweep("answer", [*sets, "reread=true"]), tmp_path / "a", False, 1, QUIET)
+    sets = [*SETS, READINGS]
+    assert len(load_sweep("answer", sets).points) == 2 * 4  # `skip: [reading]` ships
+    run_sweep(load_sweep("answer", [*sets, "skip=[]"]), tmp_path / "a", False, 1, QUIET)
     table = read_table(RunDirectory(tmp_path / "a"))
     found = answer_map(table)
     assert table.done == table.total == 3 * (2 * (4 + 1 + 3) + 2 * 2)
@@ -161,17 +165,17 @@ def test_any_device_takes_it() -> None:
         ("kv_ratio.of=pagd", "kv_ratio.of: no competitor 'pagd'; did you mean 'paged'?"),
         ("kv_ratio.against=[odma, paged]", "paged is what they are held against"),
         ("kv_ratio.range=[1.0, 0.1]", "expected [least, most]"),
-        ("objections.x={of: nothing, set: {serving.policy.block: 32}, why: z}", "no competitor"),
-        ("objections.x={of: odma, set: {serving.policy.blok: 32}, why: z}", "blok"),
-        ("readings.x={of: {odma: {serving.policy.blok: 32}}, why: z}", "blok"),
-        ("readings.x={of: {odm: {seed: 2}}, why: z}", "no competitor 'odm'"),
-        ("readings.x={why: z}", "readings.x: expected at least one path"),
-        ("lengths.x={workload: r1-reasonin}", "r1-reasonin"),
-        ("controls={a: {fidelity: analytic}}", "kv_ratio: does not go with controls"),
+        ("variants.x={of: nothing, set: {seed: 32}, role: objection}", "no competitor"),
+        ("variants.x={of: odma, set: {serving.policy.blok: 32}, role: objection}", "blok"),
+        ("variants.x={of: {odma: {serving.policy.blok: 32}}, role: reading}", "blok"),
+        ("variants.x={of: {odm: {seed: 2}}, role: reading}", "no competitor 'odm'"),
+        ("variants.x={set: {seed: 2}, role: objection}", "expected the competitor that would"),
+        ("variants.x={set: {workload: r1-reasonin}, role: case}", "r1-reasonin"),
+        ("variants.x={set: {seed: 2}, role: control}", "expected one of case, objection, reading"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line(given: str, words: str) -> None:
     with pytest.raises(DescriptionError) as caught:
-        sweep = load_sweep("answer", [given, "reread=true"])
+        sweep = load_sweep("answer", [given, "skip=[]"])
         sweep.points[0].experiment.rehearsals([p.experiment for p in sweep.points])
     assert words in str(caught.value) and "\n" not in str(caught.value)

@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 
 from sweeps.analyse.statistics import Interval
+from sweeps.analyse.table import Table
 from sweeps.cli.reporting import report
-from sweeps.plan.break_even import HALVINGS, BreakEvenSpec, Parameter, ahead
+from sweeps.plan.break_even import BreakEven, BreakEvenSpec, searches
 from sweeps.plan.experiment import Task
+from sweeps.plan.parameter import HALVINGS, Parameter, ahead
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.break_even_kind import searches
-from sweeps.report.conclusion import sentences
 from sweeps.report.contents import contents
-from sweeps.report.facts import BreakEven
+from sweeps.report.presenters import read_table, sentences
 from sweeps.report.section import Grid
-from sweeps.report.table import Table, read_table
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
@@ -28,9 +27,9 @@ from tests.sweeps.cli.test_mistakes import SWEEP, mistakes, write
 
 QUIET = Progress(terminal=False)
 COST = "{path: device_set.dma.descriptor_cost, range: [10, 10240], unit: ns, log: true, why: x}"
-HASH = "{path: device_set.channel_hash, choice: {none: none}, why: x}"
-SETS = [f"break_even={{cost: {COST}, hash: {HASH}}}", "policy=[paged, static]", "replications=3",
-        "load={rate_per_s: 1}"]  # fmt: skip
+HASH = "{variants: {none: {set: {device_set.channel_hash: none}}}, why: x}"
+SETS = ["design=break_even", f"break_even={{cost: {COST}, hash: {HASH}}}",
+        "policy=[paged, static]", "replications=3", "load={rate_per_s: 1}"]  # fmt: skip
 
 NOISE = (0.98, 1.0, 1.03)
 """Factor of the ratio in each replication."""
@@ -89,8 +88,8 @@ def test_bisection_finds_a_planted_crossing(at: float, rises: bool) -> None:
         return Interval(mean, mean - 0.5, mean + 0.5, 5)
 
     found = curve(parameter, answer)
-    low, high, more = parameter.bracket(found, ahead)
-    assert more is None and high - low == 2**-HALVINGS
+    low, high = parameter.bracket(found, ahead)
+    assert high - low == 2**-HALVINGS
     assert parameter.number(low) <= at <= parameter.number(high)
     assert len(found) <= 2 + 3 * HALVINGS
 
@@ -151,7 +150,7 @@ def test_an_open_end_is_undecided(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_another_ratio_may_be_sought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = run(tmp_path / "run", monkeypatch, "break_even.cost.even=0.8")
+    table = run(tmp_path / "run", monkeypatch, "break_even.cost.ratio=0.8")
     crossing = of(table, "cost").crossing
     assert crossing is not None
     assert number(crossing.at) == pytest.approx(700 * 0.8**-5 * 1.0094**5, rel=0.1)
@@ -168,9 +167,9 @@ def test_both_ends_on_one_side_and_the_described_value_on_the_other_is_a_turn() 
 
 def test_each_place_has_its_own_search_and_only_the_one_that_has_it_is_changed() -> None:
     sets = [*SETS, "axes.device_set.dma.window=[8KiB, 16KiB]"]
-    sets[0] = (
+    sets[1] = (
         "break_even={block: {path: serving.policy.block, range: [8, 32], of: paged, why: x, "
-        "given: {device_set.interleave: 1KiB}}}"
+        "set: {device_set.interleave: 1KiB}}}"
     )
     points = load_sweep("smoke", sets).points
     assert [p.overrides["parameter"] for p in points] == ["as described"] * 4 + ["block"] * 8
@@ -292,33 +291,36 @@ def test_the_report_has_break_evens_charts_and_every_value(
 @pytest.mark.parametrize(
     ("parameter", "message"),
     [
-        ("{path: seed, why: x}", "expected one of range and choice"),
+        ("{path: seed, why: x}", "expected one of range and variants"),
         ("{path: seed, why: x, range: [2, 1]}", "range: expected [least, most]; got [2, 1]"),
         ("{path: seed, why: x, range: [0, 1], log: true}", "log needs a range above zero"),
         ("{path: seed, range: [0, 1]}", "key 'why' is missing"),
-        ("{path: seed, why: x, choice: {a: 1}, unit: ns}", "log and unit belong to range"),
-        ("{path: serving.policy, why: x, choice: {a: s3}}", "serving.policy is an axis already"),
+        ("{variants: {a: {set: {seed: 1}}}, why: x, unit: ns}", "log and unit belong to range"),
+        (
+            "{variants: {a: {set: {serving.policy: s3}}}, why: x}",
+            "serving.policy is an axis already",
+        ),
         ("{path: seed, why: x, range: [1, 2], of: pagd}", "no competitor 'pagd'; did you mean 'p"),
         ("{path: dma.window, why: x, range: [1, 2]}", "did you mean device_set.dma.window?"),
         ("{path: device_set.dma.windw, why: x, range: [1, 2]}", "did you mean 'window'?"),
         ("{path: serving.policy.blok, why: x, range: [1, 2], of: paged}", "did you mean 'block'?"),
-        ("{path: seed, why: x, range: [1, 2], even: 0}", "greater than 0"),
-        ("{path: seed, why: x, range: [1, 2], given: {sed: 1}}", "sed"),
+        ("{path: seed, why: x, range: [1, 2], ratio: 0}", "greater than 0"),
+        ("{path: seed, why: x, range: [1, 2], set: {sed: 1}}", "sed"),
     ],
 )
 def test_mistakes_are_placed(parameter: str, message: str, tmp_path: Path) -> None:
-    text = f"break_even: {{number: {parameter}}}\naxes:"
+    text = f"design: break_even\nbreak_even: {{number: {parameter}}}\naxes:"
     write(tmp_path / "mine.yaml", SWEEP, "axes:", text)
     said = mistakes(tmp_path, "check", "mine.yaml")[0]
-    assert message in said and said.startswith("mine.yaml:16: "), said
+    assert message in said and said.startswith("mine.yaml:17: "), said
 
 
 @pytest.mark.parametrize(
     ("sets", "message"),
     [
         (["policy=[paged, static, odma]"], "between two competitors; got 3"),
-        (["controls={a: {seed: 2}}"], "does not go with c"),
-        (["changes={a: {seed: 2}}"], "does not go with c"),
+        (["variants.a={set: {seed: 2}, role: control}"], "this design takes no variants"),
+        (["kv_ratio={of: paged}"], "belongs to design: answer"),
     ],
 )
 def test_what_does_not_go_with_a_search_is_refused(sets: list[str], message: str) -> None:
@@ -334,31 +336,31 @@ def test_the_shipped_searches_have_reasons() -> None:
         assert sweep.points[0].experiment.replications >= 5
 
 
-MAPS = "break_even={maps: {path: device_set, choice: plausible, why: x}}"
+MAPS = ["design=break_even", "break_even={maps: {variants: plausible, why: x}}"]
 
 
 def test_the_plausible_variants_of_the_device_are_choices() -> None:
     """Each is laid over what axes and base set; a100-80gb has its own."""
-    more = ["break_even.maps.choice=plausible", "axes.device_set.dma.window=[8KiB]"]
-    sweep = load_sweep("smoke", [MAPS, *SETS[1:], *more, "device_set={capacity: 20GiB}"])
-    choices = sweep.config["break_even"]["maps"]["choice"]
-    assert choices["8-bank mode"] == {"memory": "lpddr5-6400-x16-8b"}
+    more = ["break_even.maps.variants=plausible", "axes.device_set.dma.window=[8KiB]"]
+    sweep = load_sweep("smoke", [*MAPS, *SETS[2:], *more, "device_set={capacity: 20GiB}"])
+    choices = sweep.config["break_even"]["maps"]["variants"]
+    assert choices["8-bank mode"] == {"set": {"device_set.memory": "lpddr5-6400-x16-8b"}}
     mode, *_ = [p for p in sweep.points if p.overrides.get("value") == "8-bank mode"]
     assert mode.experiment.device_set == {
         "capacity": "20GiB", "dma": {"window": "8KiB"}, "memory": "lpddr5-6400-x16-8b",
     }  # fmt: skip
-    other = load_sweep("smoke", [MAPS, *SETS[1:], "device=a100-80gb"])
-    assert "queues of 128" in other.config["break_even"]["maps"]["choice"]
+    other = load_sweep("smoke", [*MAPS, *SETS[2:], "device=a100-80gb"])
+    assert "queues of 128" in other.config["break_even"]["maps"]["variants"]
 
 
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("break_even.maps.path=device_set.memory", "plausible goes with path: device_set"),
-        ("break_even.maps.choice={x: 1}", "a value of device_set is a mapping of overrides"),
+        ("break_even.maps.path=device_set.memory", "path: goes with range"),
+        ("break_even.maps.variants={x: {set: 1}}", "break_even.maps.variants.x.set"),
         ("device=ddr5-4800-x32", "ddr5-4800-x32 lists no plausible variants"),
     ],
 )
 def test_mistakes_with_plausible_choices(setting: str, said: str, tmp_path: Path) -> None:
-    given = [part for text in [MAPS, *SETS[1:], setting] for part in ("--set", text)]
+    given = [part for text in [*MAPS, *SETS[2:], setting] for part in ("--set", text)]
     assert said in mistakes(tmp_path, "run", "smoke", *given)[0]

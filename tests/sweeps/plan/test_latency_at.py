@@ -8,9 +8,9 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.figures import BACKLOG, OVERLOADED
+from sweeps.analyse.table import Row
 from sweeps.plan.experiment import Task, measure
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.table import Row
 
 SLO = "slo={ttft: 10s, tpot: 1s, attainment: 0.9}"
 

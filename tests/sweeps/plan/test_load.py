@@ -47,7 +47,9 @@ def test_own_is_a_multiple_of_each_ones_own() -> None:
 
 
 def test_a_control_is_offered_what_the_main_points_are() -> None:
-    sweep = load_sweep("smoke", ["controls={cheap: {serving.memory.efficiency: 0.9}}"])
+    sweep = load_sweep(
+        "smoke", ["variants.cheap={set: {serving.memory.efficiency: 0.9}, role: control}"]
+    )
     assert len(sweep.points) == 4 and len(wanted(sweep)) == 2
 
 

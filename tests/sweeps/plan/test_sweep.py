@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
+from hwmodel.description.yaml_writer import to_yaml
 from sweeps.analyse.figures import REFERENCE
-from sweeps.plan.answer import AnswerSpec
+from sweeps.analyse.label import label
 from sweeps.plan.break_even import BreakEvenSpec
-from sweeps.plan.sweep import Sweep, label, load_sweep
-from sweeps.plan.what_if import WhatIfSpec
+from sweeps.plan.sweep import Sweep, load_sweep
 from sweeps.run.capacity import rivals, wanted
-from sweeps.run.store import to_yaml
 
 SMOKE = load_sweep("smoke").document.file
 
@@ -31,20 +31,17 @@ def policies(sweep: Sweep) -> list[str]:
 @pytest.mark.parametrize("name", names("sweeps"))
 def test_every_shipped_sweep_lays_out_its_points(name: str) -> None:
     sweep = load_sweep(name)
-    count = 1 + len(sweep.spec.controls)
-    if isinstance(sweep.spec, WhatIfSpec):
-        count *= 1 + sum(map(len, (sweep.spec.changes, sweep.spec.together, sweep.spec.conditions)))
+    roles = Counter(variant.role for variant in sweep.spec.variants.values())
+    count = (1 + roles["control"]) * (1 + roles["change"] + roles["condition"])
     parameters = sweep.spec.break_even if isinstance(sweep.spec, BreakEvenSpec) else {}
     for parameter in parameters.values():
-        count += len(parameter.choice) or 2  # the ends; what follows hangs on the results
+        count += len(parameter.variants) or 2  # the ends; what follows hangs on the results
     groups = 1
     for axis, values in sweep.spec.axes.items():
         count *= len(values)
         groups *= 1 if axis == sweep.spec.compare else len(values)
-    count += groups * len(sweep.spec.references)
-    if isinstance(sweep.spec, AnswerSpec):  # ties hang on the results
-        count = len(sweep.spec.lengths) * (count + groups * len(sweep.spec.objections))
-    count *= len(sweep.spec.cases) or 1
+    count += groups * (roles["reference"] + roles["objection"])  # ties hang on the results
+    count *= roles["case"] or 1
     assert [point.index for point in sweep.points] == list(range(count))
 
 
@@ -80,16 +77,16 @@ def test_references_run_in_the_analytic_control_and_set_no_load() -> None:
 
 
 @pytest.mark.parametrize(
-    ("references", "why"),
+    ("reference", "why"),
     [
-        ("{paged: {serving.policy: oracle}}", "a competitor has this name"),
-        ("{ref: {serving.engine.max_num_seqs: 3}}", "expected a value of serving.policy"),
-        ("{ref: {servin.policy: oracle}}", "expected a value of serving.policy"),
+        ("paged={set: {serving.policy: oracle}", "a competitor has this name"),
+        ("ref={set: {serving.engine.max_num_seqs: 3}", "expected a value of serving.policy"),
+        ("ref={set: {servin.policy: oracle}", "expected a value of serving.policy"),
     ],
 )
-def test_a_reference_that_means_nothing_is_refused(references: str, why: str) -> None:
+def test_a_reference_that_means_nothing_is_refused(reference: str, why: str) -> None:
     with pytest.raises(DescriptionError, match=why):
-        load_sweep("quickstart", [f"references={references}"])
+        load_sweep("quickstart", [f"variants.{reference}, role: reference}}"])
 
 
 def test_the_config_lays_out_the_same_points(tmp_path: Path) -> None:
@@ -116,7 +113,7 @@ def test_set_reaches_the_experiment_the_axes_and_the_sweep() -> None:
     assert policies(load_sweep("smoke", ["axes.serving.policy=[static]"])) == ["static"]
     devices = load_sweep("quickstart", ["device=a100-80gb"]).points
     assert {point.experiment.device for point in devices} == {"a100-80gb"}
-    fidelity = load_sweep("quickstart", ["fidelity=analytic", "controls={}"]).points
+    fidelity = load_sweep("quickstart", ["fidelity=analytic", "skip=[control]"]).points
     assert {point.experiment.serving.memory.fidelity for point in fidelity} == {"analytic"}
 
 
@@ -181,6 +178,50 @@ def test_a_mapping_needs_no_name() -> None:
     assert label({"name": "paged", "block": 64}) == "paged block=64"
     assert label({"refresh": "none"}) == "refresh=none"
     assert label("/somewhere/mine.yaml") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("controls={a: {seed: 2}}", "controls: replaced by variants: .*role: control"),
+        ("lengths.long={workload: alpaca}", "lengths: replaced by variants: .*role: case"),
+        ("together={a: [b, c]}", "together: replaced by variants: .*parts"),
+        ("reread=true", r"reread: replaced by skip: \[reading\]"),
+    ],
+)
+def test_a_former_key_of_a_sweep_names_its_successor(given: str, said: str) -> None:
+    with pytest.raises(DescriptionError, match=said):
+        load_sweep("smoke", [given])
+    key, _, value = given.partition("=")
+    if "." not in key:
+        with pytest.raises(DescriptionError, match=said):
+            load_sweep({**load_sweep("smoke").document.data, key: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("variants.a={set: {seed: 2}, role: controll}", "variants.a.role"),
+        ("variants.a={set: {seed: 2}, role: change}", "expected one of case, control, reference"),
+        ("variants.a={role: control}", "expected at least one path and its value"),
+        ("variants.a={set: {seed: 2}, of: paged, role: control}", "is for all competitors"),
+        ("variants.a={set: {sed: 2}, role: control}", "did you mean 'seed'"),
+        ("design=what_iff", "did you mean 'what_if'"),
+        ("kv_ratio={of: paged}", "kv_ratio: belongs to design: answer"),
+        ("skip=[controls]", "skip"),
+    ],
+)
+def test_a_mistake_in_a_variant_is_said(given: str, said: str) -> None:
+    with pytest.raises(DescriptionError, match=said):
+        load_sweep("smoke", [given])
+
+
+def test_a_variant_may_be_for_one_competitor_alone() -> None:
+    of = "variants.a={set: {seed: 3}, of: {paged: {serving.policy.block: 32}}, role: change}"
+    points = load_sweep("smoke", ["design=what_if", of]).points[2:]
+    assert {p.experiment.seed for p in points} == {3}
+    blocks = {p.experiment.serving.policy.name: p.experiment.serving.policy for p in points}
+    assert blocks["paged"].model_dump()["block"] == 32
 
 
 def test_a_renamed_key_names_its_successor() -> None:

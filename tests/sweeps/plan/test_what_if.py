@@ -12,11 +12,11 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from sweeps.cli.reporting import show
 from sweeps.plan.sweep import load_sweep
+from sweeps.plan.what_if import what_ifs
 from sweeps.report.chart import Tornado
-from sweeps.report.conclusion import sentences
 from sweeps.report.contents import contents
-from sweeps.report.table import read_table
-from sweeps.report.what_if_kind import what_if_rows, what_ifs
+from sweeps.report.presenters import read_table, sentences
+from sweeps.report.what_if_page import what_if_rows
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
@@ -24,17 +24,23 @@ from tests.sweeps.cli.test_mistakes import SWEEP, mistakes, write
 from tests.sweeps.made import PROVENANCE, metrics
 
 QUIET = Progress(terminal=False)
-CHANGES = (
-    "changes={wide: {device_set.dma.window: 32KiB}, quick: {device_set.dma.descriptor_cost: 10ns}}"
-)
-TOGETHER = "together={both: [wide, quick]}"
+CHANGES = [
+    "design=what_if",
+    "variants.wide={set: {device_set.dma.window: 32KiB}, role: change}",
+    "variants.quick={set: {device_set.dma.descriptor_cost: 10ns}, role: change}",
+]
+TOGETHER = "variants.both={parts: [wide, quick], role: change}"
 
 CONFIG: dict[str, Any] = {
     "kind": "sweep", "name": "made", "summary": "made by hand", "compare": "serving.policy",
     "base": {"device": "card", "replications": 3, "warmup_requests": 20},
     "axes": {"serving.policy": ["paged", "odma"]},
-    "changes": {"small": {"a": 1}, "large": {"b": 1}, "turning": {"c": 1}, "idle": {"d": 1}},
-    "together": {"all": ["small", "large"]},
+    "design": "what_if",
+    "variants": {
+        **{name: {"set": {path: 1}, "role": "change"}
+           for name, path in zip(("small", "large", "turning", "idle"), "abcd", strict=True)},
+        "all": {"parts": ["small", "large"], "role": "change"},
+    },
 }  # fmt: skip
 FACTORS = {
     "as described": (1.0, 1.0),
@@ -69,7 +75,7 @@ def planted(path: Path, config: dict[str, Any] = CONFIG) -> Path:
 
 
 def test_changes_are_points_beside_the_base() -> None:
-    sweep = load_sweep("smoke", [CHANGES, TOGETHER])
+    sweep = load_sweep("smoke", [*CHANGES, TOGETHER])
     found = [(p.overrides["change"], p.experiment.device_set) for p in sweep.points[::2]]
     window, cost = {"dma": {"window": "32KiB"}}, {"dma": {"descriptor_cost": "10ns"}}
     assert found == [
@@ -85,8 +91,8 @@ def test_without_changes_nothing_is_different() -> None:
 
 
 def test_a_change_may_be_an_option_of_the_policy_that_an_axis_names() -> None:
-    changes = "changes={large blocks: {serving.policy.block: 32}}"
-    found = load_sweep("smoke", [changes, "policy=[paged]"]).points[1].experiment
+    changes = "variants.large={set: {serving.policy.block: 32}, role: change}"
+    found = load_sweep("smoke", ["design=what_if", changes, "policy=[paged]"]).points[1].experiment
     assert found.serving.policy.block == 32  # type: ignore[attr-defined]
 
 
@@ -130,7 +136,7 @@ def test_sentences_say_what_changes_the_rates_and_the_ranking(tmp_path: Path) ->
         " of paged is larger than the product of its parts' ratios (+20 %, 20 to 20)."
     )
     config = copy.deepcopy(CONFIG)
-    del config["changes"]["turning"]
+    del config["variants"]["turning"]
     less = sentences(read_table(RunDirectory(planted(tmp_path / "less", config))))
     assert less[0].endswith(
         "as described. 3 of 3 changes have no significant effect; none reverses the ranking."
@@ -139,7 +145,7 @@ def test_sentences_say_what_changes_the_rates_and_the_ranking(tmp_path: Path) ->
 
 def test_conditions_move_the_ranking_and_no_rate(tmp_path: Path) -> None:
     config = copy.deepcopy(CONFIG)
-    config["conditions"] = {"turning": config["changes"].pop("turning")}
+    config["variants"]["turning"]["role"] = "condition"
     table = read_table(RunDirectory(planted(tmp_path / "run", config)))
     (found,) = what_ifs(table)
     assert found.changes[-1] == "turning" and "turning" not in found.rates[0].effects
@@ -149,8 +155,9 @@ def test_conditions_move_the_ranking_and_no_rate(tmp_path: Path) -> None:
 
 
 def test_a_change_may_be_that_of_one_competitor() -> None:
-    given = ["policy=[paged, static]", "changes={slow: {serving.policy.indirection: 2.0}}"]
-    found = load_sweep("smoke", [*given, "of={slow: paged}"]).points[2:]
+    slow = "variants.slow={set: {serving.policy.indirection: 2.0}, of: paged, role: change}"
+    given = ["policy=[paged, static]", "design=what_if", slow]
+    found = load_sweep("smoke", given).points[2:]
     assert found[0].experiment.serving.policy.indirection == 2  # type: ignore[attr-defined]
     assert found[1].experiment == load_sweep("smoke", given[:1]).points[1].experiment
 
@@ -188,7 +195,7 @@ def test_a_half_written_run_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
 
 def test_a_run_resumed_is_the_run(tmp_path: Path) -> None:
     even = "serving.memory={efficiency: 0.8}"
-    sets = [CHANGES, TOGETHER, "requests=30", "replications=2", even]
+    sets = [*CHANGES, TOGETHER, "requests=30", "replications=2", even]
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     run_sweep(load_sweep("smoke", sets), whole, False, 1, QUIET)
     run_sweep(load_sweep("smoke", sets), stopped, False, 2, QUIET)
@@ -207,31 +214,30 @@ def test_a_run_resumed_is_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ("changes: {a: {}}", "changes: 'a': expected at least one path"),
-        ("changes: {as described: {seed: 1}}", "take another name"),
-        ("changes: {a: {serving.policy: paged}}", "serving.policy is an axis already"),
+        ("a: {role: change}", "variants.a.set: expected at least one path"),
+        ("as described: {set: {seed: 1}, role: change}", "take another name"),
+        ("a: {set: {serving.policy: paged}, role: change}", "serving.policy is an axis already"),
+        ("a: {set: {seed: 2}, role: change}, b: {parts: [a, c], role: change}", "no change 'c'"),
+        ("a: {set: {seed: 2}, role: change}, b: {parts: [a], role: change}", "two changes or more"),
         (
-            "changes: {a: {seed: 2}}\ntogether: {b: [a, c]}",
-            "together: 'b': no change 'c'; known: a",
+            "a: {set: {seed: 2}, role: change}, c: {set: {seed: 3}, role: change},"
+            " b: {parts: [a, c], role: change}",
+            "seed is changed twice",
         ),
-        ("changes: {a: {seed: 2}}\ntogether: {b: [a]}", "expected two changes or more"),
-        ("changes: {a: {seed: 2}}\ntogether: {a: [a, a]}", "together: 'a': the name is taken"),
-        ("changes: {a: {seed: 2}, c: {seed: 3}}\ntogether: {b: [a, c]}", "seed is changed twice"),
-        ("changes: {a: {seed: 2}}\nof: {b: paged}", "of: 'b': no 'b'; known: a"),
-        ("changes: {a: {seed: 2}}\nof: {a: pagd}", "no 'pagd'; did you mean 'paged'?"),
-        ("changes: {a: {seed: 2}}\nconditions: {a: {seed: 2}}", "a change has this name"),
-        ("changes: {a: {seed: 2}}\nconditions: {b: {}}", "conditions: 'b': expected at least"),
-        ("changes: {a: {dma.window: 1KiB}}", "did you mean device_set.dma.window?"),
-        ("changes: {a: {device_set.dma.windw: 1KiB}}", "unknown key; did you mean 'window'?"),
-        ("changes: {a: {device_set.dma.window: 1}}", "expected a size with its unit"),
-        ("changes: {a: {device: mlu370}}", "did you mean 'mlu370-x4'?"),
+        ("a: {set: {seed: 2}, of: pagd, role: change}", "no competitor 'pagd'; did you mean 'pag"),
+        ("b: {set: {seed: 2}, role: condition}", "needs one with the role change"),
+        ("a: {set: {dma.window: 1KiB}, role: change}", "did you mean device_set.dma.window?"),
+        ("a: {set: {device_set.dma.windw: 1KiB}, role: change}", "did you mean 'window'?"),
+        ("a: {set: {device_set.dma.window: 1}, role: change}", "expected a size with its unit"),
+        ("a: {set: {device: mlu370}, role: change}", "did you mean 'mlu370-x4'?"),
     ],
 )
 def test_mistakes_are_placed(changes: str, message: str, tmp_path: Path) -> None:
-    line = write(tmp_path / "mine.yaml", SWEEP, "axes:", f"{changes}\naxes:") - 1
+    text = f"design: what_if\nvariants: {{{changes}}}\naxes:"
+    line = write(tmp_path / "mine.yaml", SWEEP, "axes:", text) - 1
     (said,) = mistakes(tmp_path, "check", "mine.yaml")
     assert message in said
-    begin = line - changes.count("\n")
+    begin = line - 2 if "as described" not in changes else 2  # where nothing was marked: the head
     if "device: mlu370}" not in changes:  # said without a place of its own, as for any device
         assert said.startswith(tuple(f"mine.yaml:{n}: " for n in range(begin, line + 1))), said
 
@@ -239,7 +245,10 @@ def test_mistakes_are_placed(changes: str, message: str, tmp_path: Path) -> None
 def test_a_change_that_no_policy_can_serve_is_told_before_anything_is_measured(
     tmp_path: Path,
 ) -> None:
-    sweep = load_sweep("smoke", ["changes={tiny: {device_set.capacity: 1GiB}}"])
+    sweep = load_sweep(
+        "smoke",
+        ["design=what_if", "variants.tiny={set: {device_set.capacity: 1GiB}, role: change}"],
+    )
     with pytest.raises(DescriptionError):
         run_sweep(sweep, tmp_path / "run", False, 1, QUIET)
     assert not (tmp_path / "run").exists()

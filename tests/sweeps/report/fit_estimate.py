@@ -16,9 +16,9 @@ from scipy.optimize import minimize
 from hwmodel.measure.estimate import FITTED, Exponents, estimate
 from hwmodel.specs.device import load_device
 from policies.requests.requests import FloatArray
+from sweeps.plan.atlas import Cell, cells
 from sweeps.plan.experiment import assignments
-from sweeps.report.atlas import Cell, cells
-from sweeps.report.table import read_table
+from sweeps.report.presenters import read_table
 from sweeps.run.store import RunDirectory
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from hwmodel.specs.device import load_device
 from sweeps.cli.picture import pictures
+from sweeps.plan.atlas import COSTLY, cells
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.atlas import COSTLY, Atlas, cells, heat
-from sweeps.report.table import read_table
+from sweeps.report.atlas_page import Atlas, heat
+from sweeps.report.presenters import read_table
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from hwmodel.description.description import DescriptionError
+from sweeps.analyse.cases import outcomes
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.cases import outcomes, section
+from sweeps.report.case_sections import section
 from sweeps.report.chart import Lines
-from sweeps.report.conclusion import sentences
 from sweeps.report.labels import label, shared, sides
-from sweeps.report.table import read_table
+from sweeps.report.presenters import read_table, sentences
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
@@ -26,12 +26,14 @@ TINY: dict[str, Any] = {
     },
     "axes": {"serving.policy": ["static", "paged"]},
     "compare": "serving.policy",
-    "cases": {
-        "small": {"device": "wormhole-n300", "model": "llama-2-7b", "serving.weights": "w4a16"},
-        "large": {"device": "b200", "model": "llama-2-7b"},
+    "variants": {
+        "small": {"role": "case", "set": {
+            "device": "wormhole-n300", "model": "llama-2-7b", "serving.weights": "w4a16",
+        }},
+        "large": {"role": "case", "set": {"device": "b200", "model": "llama-2-7b"}},
+        "slow": {"role": "control", "set": {"serving.memory.efficiency": 0.1}},
+        "oracle": {"role": "reference", "set": {"serving.policy": "oracle"}},
     },
-    "controls": {"slow": {"serving.memory.efficiency": 0.1}},
-    "references": {"oracle": {"serving.policy": "oracle"}},
 }  # fmt: skip
 
 
@@ -47,16 +49,15 @@ def test_a_case_sets_its_device_and_model_together_in_every_control_and_referenc
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("case", "message"),
     [
-        ({"cases": {"a": {"serving.policy": "odma"}}}, "cases.a: serving.policy is an axis"),
-        ({"cases": {"a": {"devise": "b200"}}}, "did you mean 'device'"),
-        ({"changes": {"x": {"seed": 2}}, "controls": {}, "references": {}}, "without a design"),
+        ({"set": {"serving.policy": "odma"}}, "variants.a: serving.policy is an axis"),
+        ({"set": {"devise": "b200"}}, "did you mean 'device'"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_a_case_is_said(changes: dict[str, Any], message: str) -> None:
+def test_a_mistake_in_a_case_is_said(case: dict[str, Any], message: str) -> None:
     with pytest.raises(DescriptionError, match=message):
-        load_sweep({**TINY, **changes})
+        load_sweep({**TINY, "variants": {"a": {**case, "role": "case"}}})
 
 
 def test_cases_are_counted_marked_and_drawn(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_cases_are_counted_marked_and_drawn(tmp_path: Path) -> None:
 
 def test_cases_beside_another_axis_are_drawn_by_their_devices(tmp_path: Path) -> None:
     axes = {**TINY["axes"], "serving.gpu_memory_utilization": [0.8, 0.9]}
-    sweep = {**TINY, "axes": axes, "controls": {}, "references": {}}
+    sweep = {**TINY, "axes": axes, "skip": ["control", "reference"]}
     run_sweep(load_sweep(sweep), tmp_path / "run", False, 1, Progress(terminal=False))
     picture = section(read_table(RunDirectory(tmp_path / "run"))).blocks[0]
     assert isinstance(picture, Lines)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from sweeps.report.comparison import Comparison, compare, record, section, sentences, throughput
+from sweeps.analyse.comparison import Comparison, throughput
+from sweeps.report.comparison_page import compare, record, section, sentences
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
 from tests.sweeps.made import CONFIG, made

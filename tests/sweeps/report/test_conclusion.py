@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sweeps.analyse.figures import LIMITS
-from sweeps.report.conclusion import sentences
-from sweeps.report.table import read_table
+from sweeps.report import phrases
+from sweeps.report.presenters import read_table, sentences
 from sweeps.run.store import RunDirectory
 from tests.sweeps.made import CONFIG, PROVENANCE, made, metrics
 
@@ -22,7 +22,8 @@ def run_of(path: Path, axis: str, rates: Rates, controls: dict[str, Any] | None 
     rates are by (value, policy/control)."""
     values = list(dict.fromkeys(value for value, _ in rates))
     config = copy.deepcopy(CONFIG) | {
-        "axes": {axis: values, "serving.policy": ["paged", "odma"]}, "controls": controls or {}
+        "axes": {axis: values, "serving.policy": ["paged", "odma"]},
+        "variants": {n: {"set": v, "role": "control"} for n, v in (controls or {}).items()},
     }  # fmt: skip
     run = RunDirectory(path)
     run.create(config, PROVENANCE, {})
@@ -86,6 +87,8 @@ def test_the_replications_that_would_resolve_a_gap_are_estimated() -> None:
     near = judge(group(row("odma", 101, wobble=0.01), row("paged", 100)))
     # the half-width of 0.0248 shrinks to 0.00992 with the root of the number
     assert near.needed == pytest.approx(3 * (0.0248 / 0.00992) ** 2, rel=0.05)
-    assert "--set replications=20 would, if it holds." in near.sentence
+    assert "--set replications=20 would, if it holds." in phrases.verdict(near)
     far = judge(group(row("odma", 100.01, wobble=0.05), row("paged", 100)))
-    assert far.needed > 200 and "do not resolve the difference, nor would 200." in far.sentence
+    assert far.needed > 200 and "do not resolve the difference, nor would 200." in phrases.verdict(
+        far
+    )

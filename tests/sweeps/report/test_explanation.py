@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from hwmodel.description.yaml_writer import plain
 from sweeps.analyse.figures import BACKLOG, THROUGHPUT
 from sweeps.plan.counterfactual import chain, key
 from sweeps.plan.experiment import ExperimentSpec
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.explanation import Known, Pair, chart, explain, read, record, sentence
-from sweeps.run.store import plain
+from sweeps.report.explanation_page import chart, sentence
+from sweeps.run.explanation import Known, Pair, explain, read, record
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 
 SETTINGS = (

@@ -9,7 +9,7 @@ import pytest
 from sweeps.plan.logs import FOLDER
 from sweeps.report.contents import contents
 from sweeps.report.memory_map import memory_map
-from sweeps.report.table import read_table
+from sweeps.report.presenters import read_table
 from sweeps.run.store import RunDirectory
 from tests.sweeps.made import made
 

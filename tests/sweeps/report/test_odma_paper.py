@@ -10,15 +10,14 @@ import pytest
 
 from policies.serving import calibration
 from sweeps.analyse.statistics import Interval
+from sweeps.analyse.table import Row
 from sweeps.plan.experiment import Task, seed_of
+from sweeps.plan.odma_paper import EVALUATION_SEED, OdmaPaperSpec, measure, solve
+from sweeps.plan.paper_findings import Case, MapCell, placement
 from sweeps.plan.sweep import load_sweep
 from sweeps.report import odma_paper
-from sweeps.report.conclusion import sentences
-from sweeps.report.odma_facts import MapCell
-from sweeps.report.odma_paper import EVALUATION_SEED, OdmaPaperSpec, measure, solve
 from sweeps.report.odma_words import EDGE, INSIDE, OUTSIDE
-from sweeps.report.paper_verdict import Case, placement
-from sweeps.report.table import Row, read_table
+from sweeps.report.presenters import read_table, sentences
 from sweeps.run.store import RunDirectory
 from tests.sweeps.cli.test_command_line import bankwise
 

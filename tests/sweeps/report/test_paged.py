@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from sweeps.analyse.statistics import t_quantile
+from hwmodel.measure.student import t_quantile
+from sweeps.analyse.table import Table
 from sweeps.plan.experiment import Task
+from sweeps.plan.odma_paper import OdmaPaperSpec, measure
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.conclusion import sentences
 from sweeps.report.contents import contents
 from sweeps.report.findings import findings, main
 from sweeps.report.markdown import markdown
-from sweeps.report.odma_paper import OdmaPaperSpec, measure
 from sweeps.report.paged_verdict import effect_rows, policy_rows
-from sweeps.report.table import Table, read_table
+from sweeps.report.presenters import read_table, sentences
 from sweeps.run.store import RunDirectory
 from tests.sweeps.made import PROVENANCE, made
 
@@ -33,9 +33,11 @@ CONFIG: dict[str, Any] = {
     "kind": "sweep", "name": "planted", "summary": "", "question": "Why?", "measure": "odma_paper",
     "base": {"replications": 3, "assumption": {"name": "centre"}},
     "axes": {"dataset": [{"name": "alpaca"}], "device_set": [card for card, _, _ in CARDS]},
-    "controls": {
-        "analytic": {"serving.memory.fidelity": "analytic"},
-        "fast": {"serving.memory.fidelity": "analytic", "device_set.compute.fp16": "1PFLOPS"},
+    "variants": {
+        "analytic": {"role": "control", "set": {"serving.memory.fidelity": "analytic"}},
+        "fast": {"role": "control", "set": {
+            "serving.memory.fidelity": "analytic", "device_set.compute.fp16": "1PFLOPS",
+        }},
     },
     "compare": "device_set",
 }  # fmt: skip

@@ -6,19 +6,13 @@ import math
 
 import pytest
 
+from sweeps.analyse.facts import Cause, Dependence, Gap, MetricChange, Verdict
 from sweeps.analyse.figures import FIGURES
 from sweeps.analyse.statistics import Interval
+from sweeps.plan.what_if import Sensitivity
 from sweeps.report import change_phrases, phrases
-from sweeps.report.facts import (
-    Cause,
-    Dependence,
-    Gap,
-    MetricChange,
-    Sensitivity,
-    StudyGain,
-    Verdict,
-)
 from sweeps.report.formats import aside, bare, effect, listed, percent, points, ratio, said
+from sweeps.study.trials import StudyGain
 
 
 def near(mean: float, half: float = 0.01) -> Interval:

@@ -11,12 +11,13 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.figures import FIGURES, PREEMPTIONS_EACH, THROUGHPUT
+from sweeps.analyse.table import HEADINGS, Table
 from sweeps.cli.reporting import report
 from sweeps.report.chart import Stacks
 from sweeps.report.contents import contents
 from sweeps.report.gallery import charts, phases, throughput
 from sweeps.report.markdown import markdown
-from sweeps.report.table import HEADINGS, Table, read_table
+from sweeps.report.presenters import read_table
 from sweeps.report.vega import spec
 from sweeps.run.store import RunDirectory
 from tests.sweeps.made import CONFIG, PROVENANCE, made
@@ -180,9 +181,10 @@ def test_no_run_no_report(tmp_path: Path) -> None:
 
 
 def test_every_figure_is_a_metric_of_a_real_run(tmp_path: Path) -> None:
+    from sweeps.analyse.rows import flat
     from sweeps.plan.sweep import load_sweep
     from sweeps.run.progress import Progress
-    from sweeps.run.sweep_run import flat, run_sweep
+    from sweeps.run.sweep_run import run_sweep
 
     sets = ["fidelity=sampled", "policy=[paged]", "replications=1", "requests=20"]
     sets += ["serving.memory.max_probes=1", "workload_set.lengths.constant.output_tokens=4"]
@@ -201,7 +203,7 @@ def test_every_figure_is_a_metric_of_a_real_run(tmp_path: Path) -> None:
 def test_a_sweep_of_kv_reads_says_who_reads_fastest(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     axes = {"device_set.dma.window": ["4KiB", "8KiB"], "batch.policy": ["paged", "oracle"]}
-    run.create({**CONFIG, "axes": axes, "controls": {}, "compare": "batch.policy"}, PROVENANCE, {})
+    run.create({**CONFIG, "axes": axes, "variants": {}, "compare": "batch.policy"}, PROVENANCE, {})
     for index, (window, policy, rate) in enumerate(
         [
             ("4KiB", "paged", 100.0),

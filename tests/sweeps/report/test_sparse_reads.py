@@ -11,8 +11,8 @@ from hwmodel.description.description import DescriptionError
 from policies.allocators.attention_options import Pages, TopK
 from sweeps.cli.schema import schema
 from sweeps.plan.experiment import Task
+from sweeps.plan.kv_read import read_kv
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.kv_read import read_kv
 from tests.sweeps.cli.test_command_line import refusal
 
 

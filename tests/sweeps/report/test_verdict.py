@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from sweeps.analyse.facts import Cause, Verdict
 from sweeps.analyse.figures import LIMITS, PREEMPTIONS_EACH, PREFILL, THROUGHPUT
-from sweeps.report.facts import Cause, Verdict
-from sweeps.report.gap import BINDS, FEWER, PREEMPTS, RECOMPUTES
-from sweeps.report.table import Group, Row
-from sweeps.report.verdict import judge
+from sweeps.analyse.gap import BINDS, FEWER, PREEMPTS, RECOMPUTES
+from sweeps.analyse.table import Group, Row
+from sweeps.analyse.verdict import judge
+from sweeps.report import phrases
 
 NOISE = (0.99, 1.0, 1.01)
 BOUND = {"kv_memory": 0.9, "offered_load": 0.1}
@@ -60,7 +61,7 @@ def test_the_winner_is_named_with_its_rate_and_its_gap() -> None:
     assert (verdict.outcome, verdict.best) == ("won", "odma")
     assert verdict.rate == pytest.approx(130.0, rel=1e-5)
     assert verdict.gaps[0].total.mean == pytest.approx(0.3, abs=0.001)
-    assert verdict.sentence == (
+    assert phrases.verdict(verdict) == (
         "card: odma serves 130.0 output tokens/s, 30 % (95 % CI 30 to 30) more than static. Decided"
         " by capacity. The effect of memory layout is not significant (0.0 percentage points, 95 %"
         " CI -0.6 to 0.6, against static); static runs 5.0 requests at once against 10.0 and uses"
@@ -122,14 +123,14 @@ def test_another_limit_than_memory_is_named() -> None:
     verdict = judge(found)
     assert verdict.gaps[0].causes == [Cause("load", pytest.approx((0.7,)), "sequence_cap")]
     said = "static was limited by sequence cap for 70 % of the time, not by KV memory"
-    assert said in verdict.sentence
+    assert said in phrases.verdict(verdict)
 
 
 def test_where_only_layout_puts_it_ahead_no_other_reason_is_given() -> None:
     verdict = pair(0.10, -0.10)
     assert verdict.decided_by == ["layout"]
-    assert "on memory without banks odma does not lead static (-10 %, " in verdict.sentence
-    assert "requests at once" not in verdict.sentence
+    assert "on memory without banks odma does not lead static (-10 %, " in phrases.verdict(verdict)
+    assert "requests at once" not in phrases.verdict(verdict)
 
 
 def test_the_other_one_may_lead() -> None:
@@ -155,10 +156,10 @@ def test_two_rivals_have_their_parts_and_reasons_apart() -> None:
 def test_an_interval_across_zero_is_undecided() -> None:
     verdict = pair(0.01, 0.01, wobble=0.05)
     assert (verdict.outcome, verdict.best) == ("undecided", "")
-    assert verdict.sentence.startswith(
+    assert phrases.verdict(verdict).startswith(
         "card: odma and static do not differ significantly (+0.9 %, 95 % CI "
     )
-    assert "at once" not in verdict.sentence
+    assert "at once" not in phrases.verdict(verdict)
 
 
 def test_one_undecided_pair_still_says_who_is_behind_and_why() -> None:
@@ -171,8 +172,8 @@ def test_one_undecided_pair_still_says_who_is_behind_and_why() -> None:
     assert verdict.outcome == "undecided"
     assert [gap.other for gap in verdict.close] == ["paged"]
     assert [gap.other for gap in verdict.behind] == ["static"]
-    assert "; odma serves 102 % (" in verdict.sentence
-    assert "static runs 5.0 requests at once against 10.0" in verdict.sentence
+    assert "; odma serves 102 % (" in phrases.verdict(verdict)
+    assert "static runs 5.0 requests at once against 10.0" in phrases.verdict(verdict)
 
 
 def test_an_undecided_pair_has_layouts_part_too() -> None:
@@ -183,7 +184,7 @@ def test_an_undecided_pair_has_layouts_part_too() -> None:
     verdict = judge(found)
     assert verdict.outcome == "undecided"
     said = "Memory layout accounts for 20.0 percentage points (95 % CI 20.0 to 20.0) against paged."
-    assert said in verdict.sentence
+    assert said in phrases.verdict(verdict)
 
 
 def test_noise_that_all_share_does_not_hide_a_gap() -> None:
@@ -196,14 +197,14 @@ def test_without_a_control_nothing_is_claimed_of_layout() -> None:
     verdict = judge(group(row("odma", 130), row("static", 100, figures=HALF)))
     assert verdict.gaps[0].layout is None
     assert kinds(verdict) == ["reservation"]  # what the metrics show, they show
-    assert "layout is not known without the analytic control; static" in verdict.sentence
+    assert "layout is not known without the analytic control; static" in phrases.verdict(verdict)
 
 
 def test_one_replication_decides_nothing() -> None:
     found = group(row("odma", 200, noise=(1.0,)), row("paged", 100, noise=(1.0,)))
     verdict = judge(found)
     assert verdict.outcome == "undecided"
-    assert "one replication gives no interval" in verdict.sentence
+    assert "one replication gives no interval" in phrases.verdict(verdict)
 
 
 def test_replications_that_do_not_pair_decide_nothing() -> None:
@@ -225,7 +226,7 @@ def test_memory_that_did_not_bind_names_no_winner(share: float, outcome: str) ->
     assert verdict.outcome == outcome
     if outcome == "unbound":
         assert verdict.limits == pytest.approx(limits) and not verdict.best
-        assert verdict.sentence == (
+        assert phrases.verdict(verdict) == (
             "card: KV memory did not limit odma (3 % of the time, no preemptions, sequence cap"
             " 98 %), so there is no ranking."
         )
@@ -246,9 +247,9 @@ def test_those_that_memory_did_limit_are_named_where_it_left_the_best_alone() ->
     verdict = judge(group(row("odma", 130, limits=free), row("static", 100)))
     assert verdict.outcome == "unbound"
     assert [gap.other for gap in verdict.gaps if gap.bound] == ["static"]
-    assert "odma serves 30 % (95 % CI 30 to 30) more than static." in verdict.sentence
+    assert "odma serves 30 % (95 % CI 30 to 30) more than static." in phrases.verdict(verdict)
     close = judge(group(row("odma", 101, limits=free, wobble=0.05), row("static", 100)))
-    assert close.sentence.endswith("more than static (not all significant).")
+    assert phrases.verdict(close).endswith("more than static (not all significant).")
 
 
 def test_nothing_to_compare() -> None:

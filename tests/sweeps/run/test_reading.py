@@ -12,7 +12,7 @@ from sweeps.cli.reporting import report
 from sweeps.report.contents import contents
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
-from sweeps.report.table import read_table
+from sweeps.report.presenters import read_table
 from sweeps.run.store import CONFIG, PROVENANCE, RESULTS, RunDirectory
 from tests.sweeps.made import made
 

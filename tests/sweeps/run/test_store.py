@@ -13,15 +13,9 @@ from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.yaml_reader import loads
-from sweeps.run.store import (
-    RESULTS,
-    RunDirectory,
-    default_directory,
-    differences,
-    plain,
-    to_yaml,
-    to_yaml_flow,
-)
+from hwmodel.description.yaml_writer import plain, to_yaml, to_yaml_flow
+from sweeps.analyse.rows import differences
+from sweeps.run.store import RESULTS, RunDirectory, default_directory
 
 CONFIG = {"kind": "sweep", "name": "t"}
 

@@ -239,7 +239,10 @@ def test_the_finale_is_on_replications_that_no_trial_saw(tmp_path: Path) -> None
         (["base.load={relative: 1.5, of: own}"], "a study offers every trial the same load"),
         (["ceilings=[orakel]"], "expected names of references"),
         (["space.replications={choice: [1, 2]}"], "replications is the same for all trials"),
-        (["references.more={load: {rate_per_s: 2.0}}"], "load is the same for all"),
+        (
+            ["variants.more={set: {load: {rate_per_s: 2.0}}, role: reference}"],
+            "load is the same for all",
+        ),
         (["space.device_set.dma.window={choice: [8KiB]}"], "expected memory: sampled"),
         (["timing.tRCD=15ns"], "did you mean device_set.timing.tRCD"),
         (["first=[papr]"], "expected|Input should be 'base', 'paper' or 'least_unused'"),

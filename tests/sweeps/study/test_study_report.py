@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from hwmodel.description.yaml_writer import to_yaml
 from sweeps.analyse.figures import THROUGHPUT
-from sweeps.report.conclusion import sentences
 from sweeps.report.contents import contents
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
-from sweeps.report.table import read_table
-from sweeps.run.store import CONFIG, RunDirectory, to_yaml
+from sweeps.report.presenters import read_table, sentences
+from sweeps.run.store import CONFIG, RunDirectory
 from sweeps.study.study_kind import StudyTable
 from sweeps.study.trials import FINALE, importances, unbeaten
 from tests.sweeps.made import PROVENANCE
@@ -27,7 +27,8 @@ CONFIG_OF_STUDY: dict[str, Any] = {
               "serving.policy.order": {"choice": ["a", "b"]}},
     "objectives": [{"metric": THROUGHPUT, "direction": "maximize"},
                    {"metric": "ttft_s.p99", "direction": "minimize"}],
-    "references": {"static": {"serving.policy": "static"}, "oracle": {"serving.policy": "oracle"}},
+    "variants": {name: {"set": {"serving.policy": name}, "role": "reference"}
+                 for name in ("static", "oracle")},
     "ceilings": ["oracle"],
 }  # fmt: skip
 
@@ -176,8 +177,8 @@ def test_a_study_that_lost_its_config_is_still_shown(tmp_path: Path) -> None:
 
 
 def test_studies_are_compared_by_their_contenders(tmp_path: Path) -> None:
-    from sweeps.report.comparison import compare
-    from sweeps.report.comparison import sentences as told
+    from sweeps.report.comparison_page import compare
+    from sweeps.report.comparison_page import sentences as told
 
     ours = study(tmp_path / "a")
     text = "\n".join(told(compare(ours, study(tmp_path / "b", {"trial 17": 155.0}))))

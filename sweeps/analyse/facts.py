@@ -1,0 +1,168 @@
+"""What results say, as records: who, against whom, by how much, how sure, and why.
+
+`sweeps.report.phrases` turns them into sentences. Intervals are relative (0.8 is 80 %), or of the
+natural logarithm of a ratio where a record says so.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from sweeps.analyse.figures import Figure
+from sweeps.analyse.statistics import Interval
+
+if TYPE_CHECKING:
+    pass
+
+GroupOutcome = Literal["won", "undecided", "unbound", "alone"]
+"""Of a group: one leads all others significantly, does not lead all of them, leads where KV memory
+was not its limit, or is the only one with results."""
+_DECIDERS = {
+    "reservation": "capacity",
+    "slots": "capacity",
+    "recompute": "capacity",
+    "load": "load",
+}
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why one serves less than another, beside memory layout."""
+
+    kind: Literal["reservation", "slots", "recompute", "load", "compute"]
+    figures: tuple[float, ...]
+    """reservation: mean batch and utilisation of the one, of the other. slots: shares of KV memory
+    while it binds that the one reserves, uses, has in holes and behind the head of the line.
+    recompute: shares of time
+    in prefill of both, preemptions per request. load: share of time at that limit. compute: shares
+    of time in a phase of both, none where no phase takes longer."""
+    name: str = ""
+    """The limit of `load`, the phase of `compute`."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How much more `best` serves than `other`, relative to the other's throughput."""
+
+    best: str
+    other: str
+    total: Interval
+    analytic: Interval | None = None
+    """The gap under the control without banks; None where both have not run there."""
+    layout: Interval | None = None
+    """The total less the analytic gap."""
+    causes: list[Cause] = field(default_factory=list)
+    bound: bool = True
+    """Whether KV memory limited the other."""
+
+    @property
+    def rest_counts(self) -> bool:
+        """Whether something besides memory layout puts the best ahead, as far as is known."""
+        return self.analytic is None or self.analytic.sign > 0
+
+    @property
+    def deciders(self) -> list[str]:
+        """What makes most of it: layout, capacity, compute or load."""
+        found = []
+        if self.layout and self.layout.sign > 0 and self.layout.mean >= self.total.mean / 2:
+            found.append("layout")
+            if not self.rest_counts:
+                return found
+        return [*found, *(_DECIDERS.get(cause.kind, "compute") for cause in self.causes)]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A group's outcome: its leader by the mean, and the gaps to the others, smallest first."""
+
+    title: str
+    outcome: GroupOutcome
+    leader: str = ""
+    rate: float = 0.0
+    """The leader's: output tokens/s, or GB/s of KV where `reads`."""
+    gaps: list[Gap] = field(default_factory=list)
+    reads: bool = False
+    kv_share: float | None = None
+    """Of the leader's step time, in reading KV."""
+    limits: dict[str, float] = field(default_factory=dict)
+    """Limit -> share of the time it bound the leader."""
+    preemptions: float = 0.0
+    """Of the leader, per request."""
+    needed: float = math.inf
+    """Replications that would resolve the open gaps if their means held."""
+    compute: float | None = None
+    """Least share of step time that is compute-bound in the leader and those that it does not lead
+    significantly, where that evens them out."""
+
+    @property
+    def best(self) -> str:
+        """Who wins, or is alone."""
+        return self.leader if self.outcome in ("won", "alone") else ""
+
+    @property
+    def close(self) -> list[Gap]:
+        """Gaps that are not significant."""
+        return [gap for gap in self.gaps if gap.total.sign <= 0]
+
+    @property
+    def behind(self) -> list[Gap]:
+        """Gaps that are."""
+        return [gap for gap in self.gaps if gap.total.sign > 0]
+
+    @property
+    def decided_by(self) -> list[str]:
+        """What puts the leader ahead of the others: capacity, layout, compute or load."""
+        return list(dict.fromkeys(word for gap in self.gaps for word in gap.deciders))
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a reference of a sweep serves, against each competitor with the same memory."""
+
+    title: str
+    name: str
+    gains: dict[str, Interval]
+    """Over each competitor."""
+    analytic: bool
+    """Whether the memory of these runs has no banks."""
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """Who wins at each value of one axis, all others alike."""
+
+    where: str
+    axis: str
+    compared: str
+    outcomes: list[tuple[str, Verdict]]
+    """By value of the axis."""
+    asked: bool
+    """Whether the axis is a question, not an assumption."""
+
+    @property
+    def winners(self) -> list[str]:
+        return list(dict.fromkeys(v.best for _, v in self.outcomes if v.outcome == "won"))
+
+
+@dataclass(frozen=True)
+class MetricChange:
+    """One metric of one point in two runs: its means, and the change from the first."""
+
+    figure: Figure
+    ours: float
+    theirs: float
+    change: Interval
+    """Relative to the first where `relative`, else a difference in the metric's own unit."""
+    relative: bool
+    paired: bool
+
+    @property
+    def certain(self) -> str:
+        """Whether the interval leaves zero out, in a word."""
+        if self.change.low == self.change.high == 0:
+            return "the same"
+        if self.change.count < 2:
+            return "unknown"
+        return ("not significant", "more", "less")[self.change.sign]

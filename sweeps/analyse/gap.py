@@ -1,0 +1,125 @@
+"""The gap between two competitors: how large it is, what memory layout makes of it, and the rest.
+
+The `analytic` control serves the same requests with the same allocator, but its memory has no
+banks. Layout's part is the gap less the gap that remains there; the rest is not layout, and the
+metrics of the two say what it is.
+"""
+
+from __future__ import annotations
+
+import math
+
+from sweeps.analyse.facts import Cause, Gap, Reference
+from sweeps.analyse.figures import (
+    ATTENTION,
+    KV_MEMORY,
+    KV_SLOTS,
+    PREEMPTIONS_EACH,
+    PREFILL,
+    REFERENCE,
+    SLOT_WORDS,
+    THROUGHPUT,
+    WEIGHTS,
+)
+from sweeps.analyse.statistics import Interval, grown, interval, log_ratios, relative_gap
+from sweeps.analyse.table import Group, Row
+from sweeps.analyse.variants import ANALYTIC
+
+CONTROL = ANALYTIC
+FEWER = 0.9
+"""Fewer requests fit where the mean batch is below this share of the other's (assumed)."""
+RECOMPUTES = 0.05
+"""Preemptions a request from which recompute is a reason (assumed)."""
+BINDS = 0.05
+"""KV memory binds where it is the limit for at least this share of the time (assumed)."""
+PREEMPTS = 0.01
+"""... or where requests are preempted at least so often each (assumed)."""
+FREE = 0.05
+"""Holes and the head of the line are a reason from this share of KV memory (assumed)."""
+UNKNOWN = Interval(0.0, -math.inf, math.inf, 0)
+
+
+def binds(row: Row) -> bool:
+    """Whether KV memory limited this competitor."""
+    preempted = row.mean(PREEMPTIONS_EACH) or 0.0
+    return row.limits().get(KV_MEMORY, 0.0) >= BINDS or preempted >= PREEMPTS
+
+
+def gap(group: Group, best: Row, other: Row) -> Gap:
+    """`best` against `other` of the group, over the replications that both have."""
+    total, among, control = UNKNOWN, pairs([best, other]), group.control(CONTROL)
+    analytic = layout = None
+    if among:
+        total = relative_gap(best.values(THROUGHPUT, among), other.values(THROUGHPUT, among))
+        if best.name in control and other.name in control:
+            analytic, layout = _parts(best, other, control[best.name], control[other.name])
+    return Gap(best.name, other.name, total, analytic, layout, causes(best, other), binds(other))
+
+
+def _parts(
+    best: Row, other: Row, ours: Row, theirs: Row
+) -> tuple[Interval | None, Interval | None]:
+    """(the gap in the control, layout's part of the whole)."""
+    if not (among := pairs([best, other, ours, theirs])):
+        return None, None
+    main = log_ratios(best.values(THROUGHPUT, among), other.values(THROUGHPUT, among))
+    plain = log_ratios(ours.values(THROUGHPUT, among), theirs.values(THROUGHPUT, among))
+    analytic = interval(plain).mapped(grown)
+    layout = interval([a - b for a, b in zip(main, plain, strict=True)]).mapped(grown)
+    # (1 + total) = (1 + analytic) (1 + layout): in points of the whole, layout's factor times base
+    return analytic, layout.mapped(lambda part: (1 + analytic.mean) * part)
+
+
+def causes(best: Row, other: Row) -> list[Cause]:
+    """What of the gap is not layout: reservation, recompute or both, else load or compute."""
+
+    def both(metric: str) -> tuple[float, float]:
+        return other.mean(metric) or 0.0, best.mean(metric) or 0.0
+
+    found = []
+    batch, used, prefill = both("batch"), both("utilization"), both(PREFILL)
+    if batch[0] < FEWER * batch[1] and used[0] < used[1]:
+        found.append(Cause("reservation", (*batch, *used)))
+    preempted = other.mean(PREEMPTIONS_EACH) or 0.0
+    if preempted >= RECOMPUTES and prefill[0] > prefill[1]:
+        found.append(Cause("recompute", (*prefill, preempted)))
+    slots = {state: other.mean(f"{KV_SLOTS}.{state}") or 0.0 for state in SLOT_WORDS}
+    if slots["holes"] + slots["head_of_line"] >= FREE and slots["holes"] > 0:
+        reserved = slots["used"] + slots["unfilled"] + slots["unneeded"]
+        figures = (reserved, slots["used"], slots["holes"], slots["head_of_line"])
+        found.append(Cause("slots", figures))
+    if found:
+        return found
+    limits = other.limits()
+    main = max(limits, key=lambda name: limits[name], default=KV_MEMORY)
+    if main != KV_MEMORY:
+        return [Cause("load", (limits[main],), main)]
+    times = {phase: both(phase) for phase in (PREFILL, ATTENTION, WEIGHTS)}
+    phase = max(times, key=lambda name: times[name][0] - times[name][1])
+    theirs, ours = times[phase]
+    return [Cause("compute", (theirs, ours) if theirs > ours else (), phase)]
+
+
+def references(group: Group) -> list[Reference]:
+    """The group's references against its competitors: in the analytic control where they ran in
+    it, as references then do."""
+    control = group.control(CONTROL)
+    rows = list(control.values()) or group.main()
+    found = []
+    for name, row in group.control(REFERENCE).items():
+        gains = {
+            other.name: relative_gap(row.values(THROUGHPUT, both), other.values(THROUGHPUT, both))
+            for other in rows
+            if (both := pairs([row, other]))
+        }
+        if gains:
+            found.append(Reference(group.title, name, gains, bool(control)))
+    return found
+
+
+def pairs(rows: list[Row], metric: str = THROUGHPUT) -> list[int]:
+    """Replications in which all of them have a metric above zero."""
+    found = set(rows[0].replications)
+    for row in rows:
+        found &= {r for r in row.replications if any(v > 0 for v in row.values(metric, [r]))}
+    return sorted(found)

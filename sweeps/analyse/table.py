@@ -1,0 +1,302 @@
+"""Results as a table: groups of points that compete, each with its replications' figures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hwmodel.measure.student import LEVEL
+from sweeps.analyse.figures import (
+    BACKLOG,
+    COMPUTE,
+    ENERGY_CONFIDENCE,
+    FIGURES,
+    GROWING,
+    OVERLOADED,
+    PREEMPTIONS_EACH,
+    THROUGHPUT,
+    Rate,
+    Shares,
+    limit_shares,
+    limit_text,
+)
+from sweeps.analyse.label import label, named
+from sweeps.analyse.rows import Record, flat
+from sweeps.analyse.statistics import Interval, interval
+from sweeps.analyse.variants import overrides, with_role
+
+Metrics = dict[str, Any]
+HEADINGS = [*(figure.heading for figure in FIGURES), "limit"]
+"""The table's columns, after the competitor's."""
+
+
+@dataclass
+class Row:
+    """One point: its competitor's name (a policy, say) and flat metrics by replication."""
+
+    name: str
+    control: str
+    replications: dict[int, Metrics] = field(default_factory=dict)
+    rate_per_s: float | None = None
+    overrides: dict[str, Any] = field(default_factory=dict)
+    """What makes the point, by dotted path of the experiment."""
+    seeds: dict[int, Any] = field(default_factory=dict)
+    """By replication."""
+    point: int = 0
+    raw: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """Metrics by replication as they were written, with lists in them."""
+
+    @property
+    def title(self) -> str:
+        """The competitor, and its control where it is one."""
+        return f"{self.name} ({self.control})" if self.control else self.name
+
+    def cells(self, most: int | None = None) -> list[str]:
+        """The figures as text, a cell a heading: throughput with its interval, `most` limits."""
+        found = []
+        for figure in FIGURES:
+            if figure.ends is not None:
+                found.append(figure.range_text(*map(self.mean, figure.ends)))
+                continue
+            interval = self.interval(figure.metric)
+            half = None
+            if interval is not None and figure.metric == THROUGHPUT and interval.count > 1:
+                half = interval.half
+            text = figure.text(None if interval is None else interval.mean, half)
+            found.append("grows" if self._grows(figure.metric) else text)
+        limits = limit_text(self.limits(), most) or "–"
+        if most != 1 and (share := self.mean(COMPUTE)) is not None:
+            limits += f"; FLOPs for {share:.0%} of step time"
+        return [*found, limits]
+
+    def mean(self, metric: str) -> float | None:
+        """Mean of a metric over replications, None where no replication has it."""
+        values = self.values(metric)
+        return sum(values) / len(values) if values else None
+
+    def values(self, metric: str, among: list[int] | None = None) -> list[float]:
+        """The metric of each replication that has it, in order; none of what grows with the run."""
+        if self._grows(metric):
+            return []
+        chosen = sorted(self.replications) if among is None else among
+        found = [self.replications[r].get(metric) for r in chosen]
+        return [float(value) for value in found if isinstance(value, (int, float))]
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether more arrived than could be served."""
+        return (self.mean(BACKLOG) or 0.0) >= OVERLOADED
+
+    def _grows(self, metric: str) -> bool:
+        first, *rest = metric.split(".")
+        if first == "at_share" and rest[0] in GROWING:
+            return (self.mean(f"at_share.{BACKLOG}") or 0.0) >= OVERLOADED
+        return first in GROWING and self.overloaded
+
+    def interval(self, metric: str) -> Interval | None:
+        """Mean and interval of a metric, None where no replication has it."""
+        values = self.values(metric)
+        return interval(values) if values else None
+
+    def limits(self) -> Shares:
+        """Mean share of the time that each limit bound."""
+        found = [limit_shares(metrics) for metrics in self.replications.values()]
+        names = dict.fromkeys(name for shares in found for name in shares)
+        return {name: sum(shares.get(name, 0.0) for shares in found) / len(found) for name in names}
+
+
+@dataclass
+class Group:
+    """The points that compete: one value of each axis but the compared one."""
+
+    title: str
+    rows: list[Row] = field(default_factory=list)
+    others: dict[str, Any] = field(default_factory=dict)
+    """The values that its points have in common, by axis."""
+
+    def ordered(self) -> list[Row]:
+        """Each competitor, its controls under it."""
+        names = list(dict.fromkeys(row.name for row in self.rows))
+        return sorted(self.rows, key=lambda row: names.index(row.name))
+
+    def main(self) -> list[Row]:
+        return [row for row in self.rows if not row.control]
+
+    def control(self, name: str) -> dict[str, Row]:
+        """The rows of one control, by competitor."""
+        return {row.name: row for row in self.rows if row.control == name}
+
+
+@dataclass
+class Table:
+    """A run directory, read."""
+
+    name: str
+    question: str
+    groups: list[Group]
+    done: int
+    total: int
+    config: dict[str, Any]
+    provenance: dict[str, Any]
+    path: Path = Path()
+    problems: list[str] = field(default_factory=list)
+    """What is missing or cannot be read, a sentence each."""
+    counted: str = "results"
+    """What `done` and `total` count."""
+    compared_by: Rate | None = None
+
+    @property
+    def compared(self) -> str:
+        """The axis whose values compete, in a word."""
+        return str(self.config["compare"]).split(".")[-1]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Its results again, as far as rows have them."""
+        return [
+            {"overrides": row.overrides, "replication": r, "metrics": metrics}
+            for group in self.groups
+            for row in group.main()
+            for r, metrics in row.raw.items()
+        ]
+
+    @property
+    def paths(self) -> list[str]:
+        """What tells its points apart: axes, and what stands beside them."""
+        rows = [row for group in self.groups for row in group.rows]
+        return list(
+            dict.fromkeys([*self.config["axes"], *(p for row in rows for p in row.overrides)])
+        )
+
+    @property
+    def rate(self) -> Rate:
+        """What competitors are compared by, where there is one rate."""
+        assert self.compared_by is not None
+        return self.compared_by
+
+    @property
+    def state(self) -> str:
+        """How much of the run is there."""
+        if self.done < self.total:
+            return f"unfinished: {self.done} of {self.total} {self.counted}; --resume continues"
+        return f"{self.done} {self.counted}"
+
+    @property
+    def note(self) -> str:
+        """What the intervals are, for the foot of the table."""
+        counts = sorted({len(row.replications) for group in self.groups for row in group.rows})
+        many = " to ".join(str(count) for count in dict.fromkeys([*counts[:1], *counts[-1:]]))
+        return (
+            f"± and (a to b): {100 * LEVEL:.0f} % intervals, n = {many or 0} replications "
+            "(Student's t; gaps between policies from logarithms of paired ratios)."
+            + self._energy_note
+        )
+
+    @property
+    def _energy_note(self) -> str:
+        """How sure the energies are: as the least sure constant in any of them."""
+        found = {
+            metrics[ENERGY_CONFIDENCE]
+            for group in self.groups
+            for row in group.rows
+            for metrics in row.replications.values()
+            if metrics.get(ENERGY_CONFIDENCE)
+        }
+        if not found:
+            return ""
+        return (
+            f" DRAM energy has confidence {max(found)}: that of the least sure constant in it (A"
+            " two open sources, B one, C derived, D assumed); in tokens/J each constant may be off"
+            " by a factor of 1.1 (A), 1.25 (B), 1.5 (C) or 2 (D), assumed; a board is taken at its"
+            " power limit."
+        )
+
+    @property
+    def assumed(self) -> dict[str, dict[str, str]]:
+        """Numbers marked `assumed`, by description and dotted path."""
+        found = self.provenance.get("assumed", {})
+        return {name: items for name, items in found.items() if isinstance(items, dict)}
+
+    def origin(self) -> dict[str, str]:
+        """The provenance a reader wants to see, in words."""
+        known = self.provenance
+        commit = known.get("commit")
+        if commit and known.get("dirty"):
+            commit += " (with changes that are not committed)"
+        libraries = (f"{k} {v}" for k, v in known.get("libraries", {}).items() if v)
+        inputs = (
+            f"{item} {str(digest)[:12]}"
+            for kind, items in known.get("inputs", {}).items()
+            if kind != "sweep"
+            for item, digest in items.items()
+        )
+        seeds = (f"{each[0]} (x{each[-1]})" for each in known.get("seeds", []))
+        machine = (
+            f"{known.get('platform')}, {known.get('cores')} cores, Python {known.get('python')}"
+        )
+        return {
+            "bankwise": str(known.get("version", "unknown")),
+            "commit": commit or "not from a clone",
+            "seeds (and replications)": ", ".join(seeds),
+            "inputs (SHA-256)": "; ".join(inputs),
+            "libraries": ", ".join(libraries),
+            "machine": machine,
+        }
+
+
+def grouped(records: list[Record], config: dict[str, Any]) -> list[Group]:
+    """The results of a sweep as groups of competitors, in the order of points."""
+    groups: dict[str, Group] = {}
+    for record in sorted(records, key=lambda r: (r["point"], r["replication"])):
+        group = _group(groups, record["overrides"], config)
+        compared = config["compare"]
+        row = _row(group, named(compared, record["overrides"].get(compared, "")), record)
+        replication = record["replication"]
+        row.replications[replication] = _figures(record, config)
+        row.raw[replication] = record["metrics"]
+        row.seeds[replication] = record.get("seed")
+    return list(groups.values())
+
+
+def _group(groups: dict[str, Group], overrides: dict[str, Any], config: dict[str, Any]) -> Group:
+    others = {path: value for path, value in overrides.items() if path != config["compare"]}
+    title = ", ".join(named(*item) for item in others.items()) or config["name"]
+    return groups.setdefault(json.dumps(others, sort_keys=True), Group(title, [], others))
+
+
+def _figures(record: dict[str, Any], config: dict[str, Any]) -> Metrics:
+    """Flat metrics of a result, and what is derived from them."""
+    found = flat(record["metrics"])
+    control = with_role(config, "control").get(record.get("control", ""), {})
+    changed = {**record["overrides"], **overrides(control)}
+    warmup = changed.get("warmup_requests", config["base"].get("warmup_requests", 0))
+    counted = found.get("finished", 0) - warmup
+    if counted > 0 and "preemptions" in found:
+        found[PREEMPTIONS_EACH] = found["preemptions"] / counted
+    return found
+
+
+def _row(group: Group, name: str, record: dict[str, Any]) -> Row:
+    control = record.get("control", "")
+    for row in group.rows:
+        if (row.name, row.control) == (name, control):
+            return row
+    rate_per_s, overrides = record.get("rate_per_s"), record["overrides"]
+    group.rows.append(Row(name, control, {}, rate_per_s, overrides, point=record["point"]))
+    return group.rows[-1]
+
+
+def along(table: Table, path: str) -> list[tuple[str, list[Group]]]:
+    """Groups that differ in this axis alone, with what they have in common, in words."""
+    parts: dict[str, list[Group]] = {}
+    for group in table.groups:
+        if path in group.others:
+            rest = {key: value for key, value in group.others.items() if key != path}
+            where = json.dumps(rest, sort_keys=True, default=str)
+            parts.setdefault(where, []).append(group)
+    return [(_where(groups[0], path), groups) for groups in parts.values()]
+
+
+def _where(group: Group, path: str) -> str:
+    return ", ".join(label(value) for key, value in group.others.items() if key != path)

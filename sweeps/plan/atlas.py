@@ -1,0 +1,172 @@
+"""The atlas: what reading KV costs by the size of the extents it lies in.
+
+Each DMA engine reads extents of one size that lie anywhere (`hwmodel.measure.racm.read_extents`),
+and the engines together read one run in order. With both efficiencies come the times of a stated
+decode step whose KV lies so, and in order. What a layout costs is measured against the largest
+extents, which are as contiguous runs of many requests, not against the run in order, which no
+layout reaches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from hwmodel.description.units import Nanoseconds, PositiveBytes, parse_quantity
+from hwmodel.measure.estimate import estimate
+from hwmodel.measure.racm import read_extents
+from hwmodel.specs.device import load_device
+from policies.engines.engine import Step
+from policies.memory.step import Efficiency, StepModel
+from sweeps.analyse.figures import KV_RATE, Rate
+from sweeps.analyse.table import Table
+from sweeps.plan.experiment import (
+    Count,
+    Described,
+    Task,
+    assignments,
+    device_of,
+    model_of,
+    seed_of,
+)
+
+INTERLEAVE, LOST = "device_set.interleave", "throughput_lost"
+
+
+FITTED_MEMORIES = ("lpddr4-4266-x16", "lpddr5-6400-x16", "hbm2e-3.2")
+
+
+FITTED_INTERLEAVE = "512B"
+"""Cells that the constants of `hwmodel.measure.estimate` were fitted to; all others were held
+out."""
+
+
+COSTLY = 0.05
+"""Share of the throughput that a layout may cost (assumed)."""
+
+
+class ExtentSpec(Described):
+    """Extents of one size on one device, as the `base` of a sweep with `measure: atlas` describes
+    it."""
+
+    extent: PositiveBytes
+    measured: Annotated[Nanoseconds, Field(gt=0)] = 16_000.0
+    """Simulated time that is counted; of the run in order, four times as much."""
+    sequences: Count = 64
+    context: Count = 2048
+    """Of the decode step whose throughput is stated: requests, and tokens of each."""
+
+    rate: ClassVar[Rate | None] = Rate(KV_RATE, "KV read, GB/s", "GB/s")
+
+    def measure(self, task: Task) -> dict[str, Any]:
+        return read(task)
+
+    @classmethod
+    def rehearsals(cls, experiments: Iterable[ExtentSpec]) -> Sequence[ExtentSpec]:
+        """The first, briefly, for its kernels; every device is read."""
+        found = list(experiments)
+        for each in found:
+            device_of(each)
+        return [found[0].model_copy(update={"measured": 100.0})]
+
+
+def read(task: Task) -> dict[str, Any]:
+    """Read extents of one size, one replication. Raises DescriptionError."""
+    spec: ExtentSpec = task.experiment
+    device, model = device_of(spec), model_of(spec)
+    seed = seed_of(spec, task.replication)
+    rng = np.random.default_rng([*seed, int(spec.extent)])
+    found = read_extents(device, int(spec.extent), rng, spec.measured)
+    efficiency = found.gbps / device.peak_gbps
+    settings = tuple(assignments(spec.device_set))
+    in_order = _in_order(spec.device, settings, spec.measured, seed)
+    steps = StepModel(device, model)
+    tokens = spec.sequences * spec.context
+    step = Step(np.arange(spec.sequences), tokens, [], [], 0, "offered_load")
+    at, best = (
+        steps.times(step, 1, Efficiency(in_order * device.derate, share * device.derate))
+        for share in (efficiency, in_order)
+    )
+    return {
+        "kv_gbps": found.gbps,
+        "efficiency": efficiency,
+        "in_order": in_order,
+        "row_hit_rate": found.row_hit_rate,
+        "estimate": estimate(device, int(spec.extent)).efficiency,
+        "kv_share": float(at.attention_s[0] / at.total_s[0]),
+        LOST: 1 - float(best.total_s[0] / at.total_s[0]),
+    }
+
+
+@lru_cache(maxsize=64)
+def _in_order(
+    name: str, overrides: tuple[str, ...], measured_ns: float, seed: tuple[int, int]
+) -> float:
+    """Efficiency of one run that the engines share."""
+    device = load_device(name, overrides)
+    found = read_extents(device, None, np.random.default_rng(seed), 4 * measured_ns)
+    return found.gbps / device.peak_gbps
+
+
+class Cell(NamedTuple):
+    """A point of a run, the mean of its replications."""
+
+    row: str
+    """What the run compares: its memories, where those differ."""
+    extent: int
+    described: bool
+    """Whether every other axis has its first value."""
+    overrides: dict[str, Any]
+    efficiency: float
+    estimate: float
+    lost: float
+    """Of the throughput with the largest extents of the run, all else being the same."""
+
+    @property
+    def off(self) -> float:
+        """Relative error of the estimate."""
+        return self.estimate / self.efficiency - 1
+
+    @property
+    def part(self) -> str:
+        """Whether the estimate was fitted to it, or what is new in it."""
+        if not isinstance(memory := self.overrides.get("device_set"), dict):
+            return "held out: other devices"
+        if memory.get("memory") not in FITTED_MEMORIES:
+            return "held out: other memories"
+        if self.overrides.get(INTERLEAVE) != FITTED_INTERLEAVE:
+            return "held out: other interleaves"
+        return "fitted"
+
+
+def cells(table: Table) -> list[Cell]:
+    """The points of a run that have results."""
+    axes, compared = table.config["axes"], table.config["compare"]
+    others = [path for path in axes if path not in ("extent", compared)]
+    found = []
+    for row in (row for group in table.groups for row in group.main()):
+        over = {path: row.overrides.get(path) for path in axes}
+        values = [row.mean(name) for name in ("efficiency", "estimate", LOST)]
+        if "extent" in axes and None not in values:
+            value = over[compared]
+            name = value["memory"] if isinstance(value, dict) and "memory" in value else row.name
+            described = all(over[path] == axes[path][0] for path in others)
+            size = int(parse_quantity(over["extent"], "size"))
+            found.append(Cell(name, size, described, over, *map(float, values)))  # type: ignore[arg-type]
+    largest = max((cell.extent for cell in found), default=0)
+    base = {_setting(cell): 1 - cell.lost for cell in found if cell.extent == largest}
+    return [
+        cell._replace(lost=1 - (1 - cell.lost) / base[_setting(cell)])
+        for cell in found
+        if _setting(cell) in base
+    ]
+
+
+def _setting(cell: Cell) -> str:
+    """All of a cell but its extent."""
+    return json.dumps({**cell.overrides, "extent": None}, sort_keys=True)

@@ -1,0 +1,26 @@
+"""What a sweep can measure at its points: a line each. Nothing else names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sweeps.plan.atlas import ExtentSpec
+from sweeps.plan.experiment import Described, ExperimentSpec
+from sweeps.plan.kv_read import KvReadSpec
+from sweeps.plan.odma_paper import OdmaPaperSpec
+
+MEASURES: dict[str, type[Described]] = {
+    "serving": ExperimentSpec,
+    "kv_read": KvReadSpec,
+    "odma_paper": OdmaPaperSpec,
+    "atlas": ExtentSpec,
+}
+"""By `measure`."""
+SERVING = "serving"
+"""Where a sweep names none."""
+
+
+def experiment_of(data: Mapping[str, Any]) -> type[Described]:
+    """What each point of a sweep is; of the first where it measures none that is known."""
+    return MEASURES.get(str(data.get("measure", SERVING)), MEASURES[SERVING])

@@ -1,0 +1,190 @@
+"""What runs of the ODMA paper's table find, as records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sweeps.analyse.statistics import Interval
+from sweeps.analyse.table import Group, Row, Table
+
+INSIDE, EDGE, OUTSIDE = "inside the band", "within a 95 % CI of the band", "outside the band"
+"""Where a figure of the paper may lie; the band is of means over assumptions."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One of the paper's figures against the band of means over the assumptions."""
+
+    words: str
+    paper: float
+    centre: Interval | None
+    low: float
+    high: float
+    count: int
+    """Assumptions."""
+    place: str
+    """INSIDE, EDGE or OUTSIDE."""
+    moved: tuple[str, float] | None
+    """The single change that moves it most, and by how much."""
+
+
+@dataclass(frozen=True)
+class MapCell:
+    """A length shape and a limit, with what follows."""
+
+    sigma: float
+    """Of the logarithm of the output lengths."""
+    limit: int
+    figures: dict[str, Interval | None]
+    """By metric."""
+
+    def meets(self, paper: dict[str, float]) -> list[str]:
+        """The metrics whose 95 % interval holds the paper's figure, or whose mean is it to a whole
+        percentage point, as the paper's gain is given."""
+        return [
+            metric
+            for metric, value in paper.items()
+            if (found := self.figures.get(metric)) is not None
+            and (found.low <= value <= found.high or abs(found.mean - value) < 0.005)
+        ]
+
+
+@dataclass(frozen=True)
+class DatasetResult:
+    """What is found on one data set."""
+
+    name: str
+    gain: float
+    """The paper's: throughput of odma over static, less 1."""
+    static_utilization: float
+    s3_accuracy: float
+    count: int
+    """Assumptions, of which `missed` do not reach the two targets."""
+    missed: list[str]
+    scale: float
+    spread: float
+    placements: list[Placement]
+    migrations: tuple[str, float]
+    """The assumption with most, and its share of requests."""
+    loads: list[tuple[float, float]]
+    """(load, gain) of the centre."""
+    means: dict[str, float]
+    """Gain by assumption, at the centre's load."""
+    cells: list[MapCell]
+    """The map over length shape and limit."""
+    paper: dict[str, float]
+    """The paper's figures by metric."""
+
+    @property
+    def goal(self) -> str:
+        """The paper's gain, written."""
+        return f"{100 * self.gain:+.0f} %"
+
+
+GAIN = "throughput_gain"
+
+
+LOAD = 1.5
+
+
+LIMIT = 2048
+"""Where an assumption names none; see `sweeps.plan.odma_paper.Assumption`."""
+
+
+PAPER_FIGURES = {
+    "utilization.odma": ("odma_utilization", "utilisation of odma"),
+    "accuracy": ("odma_accuracy", "accuracy of odma"),
+    GAIN: ("throughput_gain", "throughput of odma over static"),
+}
+"""Metric -> (its name in the paper's figures, in words); the gain last."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One set of assumptions and its results."""
+
+    assumption: dict[str, Any]
+    row: Row
+
+    @property
+    def name(self) -> str:
+        return str(self.assumption["name"])
+
+    def mean(self, metric: str) -> float:
+        return self.row.mean(metric) or 0.0
+
+    def apart(self, centre: Case) -> list[str]:
+        """What it differs in from the centre, option by option."""
+        keys = sorted({*self.assumption, *centre.assumption} - {"name"})
+        plain = {"limit": LIMIT, "load": LOAD}
+        mine, its = ({**plain, **each.assumption} for each in (self, centre))
+        return [key for key in keys if mine.get(key) != its.get(key)]
+
+
+def map_cells(table: Table, cases: list[Case]) -> list[tuple[float, int, Case]]:
+    """(log-sd of the lengths, limit, case) of the cases that differ from the centre in no more."""
+    shapes = table.config["base"].get("shapes", {})
+    cells = [
+        (float(sigma), int(case.assumption.get("limit", LIMIT)), case)
+        for case in cases
+        if set(case.apart(cases[0])) <= {"shape", "limit"}
+        and (sigma := shapes.get(case.assumption.get("shape"), {}).get("sigma")) is not None
+    ]
+    return sorted(cells, key=lambda cell: cell[:2])
+
+
+def given(table: Table, group: Group, key: str) -> dict[str, Any]:
+    """What a group has of `dataset` or `assumption`; empty where nothing says."""
+    found = group.others.get(key, table.config["base"].get(key))
+    return found if isinstance(found, dict) else {}
+
+
+def _cases(table: Table, group: Group) -> list[Case]:
+    """The cases that have results, as the sweep lists them."""
+    rows = [row for row in group.main() if row.replications]
+    base = given(table, group, "assumption")
+    return [Case(row.overrides.get("assumption", base), row) for row in rows]
+
+
+def dataset_result(
+    dataset: dict[str, Any], cases: list[Case], cells: list[tuple[float, int, Case]]
+) -> DatasetResult:
+    """What is found on a data set; the first case is the centre, and `cells` are the map's."""
+    paper, centre = dataset["paper"], cases[0]
+    grid = [case for case in cases if "load" not in case.apart(centre)]
+    most = max(grid, key=lambda case: case.mean("migrations"))
+    return DatasetResult(
+        dataset["name"], paper[GAIN], paper["static_utilization"], paper["s3_accuracy"], len(cases),
+        [case.name for case in cases if case.row.mean("calibrated.reached") != 1.0],
+        centre.mean("scale"), centre.mean("spread"),
+        [placement(paper[key], metric, words, grid)
+         for metric, (key, words) in PAPER_FIGURES.items()],
+        (most.name, most.mean("migrations")),
+        [(load, case.mean(GAIN)) for load, case in _by_load(cases)],
+        {case.name: case.mean(GAIN) for case in grid},
+        [MapCell(sigma, limit, {metric: case.row.interval(metric) for metric in PAPER_FIGURES})
+         for sigma, limit, case in cells],
+        {metric: paper[key] for metric, (key, _) in PAPER_FIGURES.items()},
+    )  # fmt: skip
+
+
+def placement(paper: float, metric: str, words: str, grid: list[Case]) -> Placement:
+    """Where a figure of the paper lies; the first of the grid is the centre."""
+    means, centre = {case.name: case.mean(metric) for case in grid}, grid[0]
+    low, high = min(means.values()), max(means.values())
+    intervals = (case.row.interval(metric) for case in grid)
+    touched = any(i and i.count > 1 and i.low <= paper <= i.high for i in intervals)
+    place = INSIDE if low <= paper <= high else EDGE if touched else OUTSIDE
+    moved = {case.name: means[case.name] - means[centre.name]
+             for case in grid if len(case.apart(centre)) == 1}  # fmt: skip
+    most = max(moved.items(), key=lambda item: abs(item[1]), default=None)
+    interval = centre.row.interval(metric)
+    return Placement(words, paper, interval, low, high, len(grid), place, most)
+
+
+def _by_load(cases: list[Case]) -> list[tuple[float, Case]]:
+    """(load, case) of the centre and of those that differ from it in load alone, by load."""
+    alike = [case for case in cases if case.apart(cases[0]) in ([], ["load"])]
+    loads = [(float(case.assumption.get("load", LOAD)), case) for case in alike]
+    return sorted(loads, key=lambda item: item[0])

@@ -1,0 +1,239 @@
+"""What a sweep's YAML says: a base experiment, axes that are crossed, variants, what is compared.
+
+Designs (`break_even`, `answer`, `what_if`) add points of their own in specs built on `SweepSpec`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import model_validator
+
+from hwmodel.description.description import Document, Strict, nearest
+from sweeps.analyse.label import NAMED, label, named
+from sweeps.analyse.rows import Record
+from sweeps.analyse.variants import CASE, with_role
+from sweeps.plan.experiment import Described, device_of
+from sweeps.plan.measures import MEASURES, SERVING
+from sweeps.plan.place import Override
+from sweeps.plan.variant import AS_DESCRIBED, Change, Layer, Role, VariantSpec, places
+
+if TYPE_CHECKING:
+    Measure = str
+else:
+    Measure = Literal[tuple(MEASURES)]
+
+
+class RunSpec(Strict):
+    """What every description of a run has."""
+
+    roles: ClassVar[tuple[Role, ...]] = ("reference",)
+    """What its variants may be for."""
+
+    kind: str
+    name: str
+    summary: str
+    question: str = ""
+    base: dict[str, Any]
+    """An experiment; the rest of the description may supply what it leaves out."""
+    variants: dict[str, VariantSpec] = {}
+    """Name -> overrides, and what they are for."""
+    skip: list[Role] = []
+    """Roles whose variants are left out."""
+    resolved: dict[str, Any] | None = None
+    """What the names meant when the run was recorded; a change since then is refused."""
+
+    def with_role(self, role: Role) -> dict[str, VariantSpec]:
+        """The variants of one role; none where it is skipped."""
+        if role in self.skip:
+            return {}
+        return {name: each for name, each in self.variants.items() if each.role == role}
+
+    def refuse_variants(self) -> None:
+        """Raise ValueError for variants that do not belong here or change nothing."""
+        for name, variant in self.variants.items():
+            if not self.roles:
+                raise ValueError(f"variants.{name}: this design takes no variants but its numbers'")
+            if variant.role not in self.roles:
+                here = ", ".join(self.roles)
+                raise ValueError(f"variants.{name}.role: expected one of {here} here; got"
+                                 f" {variant.role!r}")  # fmt: skip
+            if not variant.overrides and not variant.parts:
+                raise ValueError(f"variants.{name}.set: expected at least one path and its value")
+            if variant.parts and variant.role != "change":
+                raise ValueError(f"variants.{name}.parts: only a change has parts")
+
+    @classmethod
+    def overrides(cls, data: Mapping[str, Any]) -> Iterator[Override]:
+        """Where a description gives paths of its experiment, beside its base."""
+        yield from places(data.get("variants") or {})
+
+    def recorded(self, points: Sequence[Point]) -> dict[str, Any]:
+        """What the provenance of such a run has beside that of any."""
+        return {}
+
+
+class SweepSpec(RunSpec):
+    """One sweep, as `yaml/sweeps/*.yaml` describes it."""
+
+    roles: ClassVar[tuple[Role, ...]] = ("case", "control", "reference")
+
+    kind: Literal["sweep"]
+    design: str | None = None
+    """Who adds points to those of the axes (`sweeps.plan.kinds`); None: nobody."""
+    measure: Measure = SERVING
+    """What is measured at each point: what is served, how KV is read, a paper's table."""
+    axes: dict[str, list[Any]]
+    """Dotted path of the experiment -> values; the first axis varies slowest."""
+    compare: str
+    """The axis whose values compete, within each combination of the others."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SweepSpec:
+        for path, values in self.axes.items():
+            if not values:
+                raise ValueError(f"axes.{path}: expected at least one value")
+            texts = [json.dumps(value, sort_keys=True, default=str) for value in values]
+            if len(set(texts)) < len(texts):
+                raise ValueError(f"axes.{path}: a value is there twice")
+            names = [named(path, value) for value in values]
+            if path in NAMED and len(set(names)) < len(names):
+                raise ValueError(f"axes.{path}: a name is there twice")
+        if self.compare not in self.axes:
+            raise ValueError(f"compare: expected an axis; {nearest(self.compare, list(self.axes))}")
+        self.refuse_variants()
+        self._refuse_of()
+        self.refuse_inconsistent()
+        return self
+
+    def refuse_variants(self) -> None:
+        super().refuse_variants()
+        for name, variant in self.variants.items():
+            if name == AS_DESCRIBED:
+                raise ValueError(f"variants.{name}: this is what the base is called; take another"
+                                 " name")  # fmt: skip
+            axis = next((path for path in variant.overrides if path in self.axes), None)
+            if variant.role == "case" and axis:
+                raise ValueError(f"variants.{name}: {axis} is an axis already")
+            if variant.role == "reference":
+                if name in self.competitors:
+                    raise ValueError(f"variants.{name}: a competitor has this name")
+                if not any(f"{path}.".startswith(f"{self.compare}.") for path in variant.set):
+                    raise ValueError(f"variants.{name}.set: expected a value of {self.compare}")
+
+    def _refuse_of(self) -> None:
+        for name, variant in self.variants.items():
+            if variant.of and variant.role in ("case", "control", "reference", "condition"):
+                raise ValueError(f"variants.{name}.of: a {variant.role} is for all competitors")
+            for competitor in variant.competitors:
+                self.refuse_competitor(f"variants.{name}.of", competitor)
+
+    def refuse_competitor(self, where: str, competitor: str) -> None:
+        """Raise ValueError unless such a value is compared."""
+        if competitor not in self.competitors:
+            hint = nearest(competitor, self.competitors)
+            raise ValueError(f"{where}: no competitor {competitor!r}; {hint}")
+
+    def refuse_inconsistent(self) -> None:
+        """Raise ValueError, the place at the head of its message, for what does not fit."""
+
+    def refuse_without_rate(self) -> None:
+        """Raise ValueError where competitors are not compared by a rate."""
+        if self.experiment.rate is None:
+            raise ValueError(f"measure: {self.measure} has no rate to compare by")
+
+    @property
+    def competitors(self) -> list[str]:
+        """Labels of the values that compete."""
+        return [label(value) for value in self.axes[self.compare]]
+
+    @property
+    def experiment(self) -> type[Described]:
+        """What each point is."""
+        return MEASURES[self.measure]
+
+    @classmethod
+    def overrides(cls, data: Mapping[str, Any]) -> Iterator[Override]:
+        for path, values in data["axes"].items():
+            yield Override(path, ("axes", path), [("axes", path, i) for i in range(len(values))])
+        yield from super().overrides(data)
+
+    @classmethod
+    def complete(cls, document: Document) -> bool:
+        """Replace short forms by what they stand for; whether there were any. Raises
+        DescriptionError."""
+        return False
+
+    @classmethod
+    def total(cls, config: Mapping[str, Any], records: Sequence[Record]) -> int:
+        """Results that a finished run has; where it searches, as far as is known."""
+        replications = int(config["base"].get("replications", 1))
+        points = prod(len(values) for values in config["axes"].values())
+        points *= len(with_role(config, "case")) or 1
+        main = points * (1 + len(with_role(config, "control")))
+        groups = points // max(len(config["axes"].get(config["compare"], ())), 1)
+        return replications * (main + groups * len(with_role(config, "reference")))
+
+    def layers(self, document: Document) -> list[Layer]:
+        """What each control is laid out with."""
+        cases = self.with_role("case")
+        if not cases:
+            return [Layer({}, [])]
+        return [Layer({CASE: name}, each.changes(document, name)) for name, each in cases.items()]
+
+    def case_changes(self, document: Document, name: str | None) -> list[Change]:
+        """What a case is laid out with; nothing without one."""
+        return [] if name is None else self.variants[name].changes(document, name)
+
+    def recorded(self, points: Sequence[Point]) -> dict[str, Any]:
+        """Peak and capacity of the device of each case."""
+        devices = {
+            p.overrides[CASE]: device_of(p.experiment) for p in points if CASE in p.overrides
+        }
+        hardware = {
+            name: {"device": d.name, "peak_gbps": d.peak_gbps, "capacity_bytes": d.capacity_bytes}
+            for name, d in devices.items()
+        }
+        return {"hardware": hardware} if hardware else {}
+
+    def asked(
+        self, records: Iterable[Record], replications: int, document: Document
+    ) -> list[Layer]:
+        """What the results that are there ask for next."""
+        return []
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of axis values, in one control (or in none: '')."""
+
+    index: int
+    overrides: dict[str, Any]
+    control: str
+    """A reference has one of its own, `figures.REFERENCE`."""
+    experiment: Described
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A description of a run with its points, and the config that says it all again."""
+
+    spec: RunSpec
+    document: Document
+    points: list[Point] = field(default_factory=list)
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sweep(Planned):
+    """A sweep with its points, as far as they are known."""
+
+    spec: SweepSpec
+
+    def with_points(self, more: Sequence[Point]) -> Sweep:
+        """The sweep with points that its results ask for."""
+        return replace(self, points=[*self.points, *more])

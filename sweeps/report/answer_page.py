@@ -1,0 +1,138 @@
+"""A run of the map of an answer: who serves the most in each cell, by how much, where paging ties
+with the best contiguous policy, and which cells change hands when an objection is upheld."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from hwmodel.measure.student import LEVEL
+from sweeps.analyse.rows import at
+from sweeps.analyse.table import Table
+from sweeps.plan.answer import (
+    AnswerCell,
+    AnswerMap,
+    answer_map,
+)
+from sweeps.report import change_phrases
+from sweeps.report.chart import Region, Regions
+from sweeps.report.formats import NONE, bare, effect
+from sweeps.report.presenter import Presenter
+from sweeps.report.section import Block, Grid, Say, Section
+
+_STEPS = 24
+"""Of the picture, in a decade of the ratio."""
+
+
+def regions(found: AnswerMap) -> Regions:
+    """The map: a row a cell over the ratio of bandwidths."""
+    owners = [found.scattered, *found.contiguous]
+    cases = {cell.name: _regions(cell, owners) for cell in found.cells if len(cell.found) > 1}
+    return Regions(
+        f"Who serves the most on {found.device}, {found.model}",
+        "KV bandwidth, scattered over contiguous", owners, cases,
+        {cell.name: cell.tied for cell in found.cells if cell.tied is not None},
+        f"Colour: {found.scattered} or the best contiguous policy, whichever serves more; shade:"
+        " by how much, interpolated between simulated ratios; line: tie with its"
+        f" {100 * LEVEL:.0f} % interval. As described the ratio is 1. n = {found.replications}.",
+    )  # fmt: skip
+
+
+def _regions(cell: AnswerCell, owners: list[str]) -> list[Region]:
+    """Between neighbouring ratios in steps, interpolated between logarithms; cut at the tie."""
+    points = {ratio: each.mean for ratio, each in cell.found.items()}
+    if cell.tied is not None:
+        points = dict(sorted({**points, cell.tied.mean: 0.0}.items()))
+    made = []
+    for (a, before), (b, after) in itertools.pairwise(points.items()):
+        steps = math.ceil(_STEPS * math.log10(b / a))
+        for k in range(steps):
+            low, high = (a * (b / a) ** (step / steps) for step in (k, k + 1))
+            lead = before + (after - before) * (k + 0.5) / steps
+            owner = owners[0] if lead > 0 else cell.best_contiguous
+            made.append(Region(low, high, owners.index(owner), math.expm1(abs(lead))))
+    return made
+
+
+def _rows(found: AnswerMap) -> list[list[str]]:
+    return [
+        [
+            cell.name, cell.winner or f"{cell.order[0]}, {cell.order[1]}?",
+            f"{bare(effect(cell.lead))} over {cell.order[1]}",
+            *(f"{cell.rates[name].mean:,.1f}" for name in found.policies),
+            bare(effect(cell.scattered)), bare(change_phrases.tie_text(found, cell)),
+            "; ".join(f"{n} {bare(effect(each))}" for n, each in cell.references.items()) or NONE,
+            "; ".join(cell.upheld) or NONE,
+        ]
+        for cell in found.cells
+    ]  # fmt: skip
+
+
+def _grid(found: AnswerMap) -> Grid:
+    over = f"{found.scattered} over the best contiguous"
+    heads = ["cell", "serves the most", "lead", *(f"{name} tok/s" for name in found.policies),
+             over, "tie at", "reference over the first", "changes hands with"]  # fmt: skip
+    return Grid("", heads, _rows(found), frozenset(
+        i for i, cell in enumerate(found.cells) if cell.winner is None))  # fmt: skip
+
+
+def _pleas(found: AnswerMap) -> Grid:
+    """What each policy's lawyer would object, and what it changes."""
+    rows = [
+        [of, name, why, str(len(cells)), ", ".join(cell.name for cell in cells) or NONE]
+        for name, (of, why) in found.objections.items()
+        for cells in [[cell for cell in found.cells if name in cell.upheld]]
+    ]
+    return Grid("", ["for", "objection", "why", "cells", "change hands"], rows, text=True)
+
+
+def _readings(found: AnswerMap) -> Grid:
+    """Who wins how many cells under each reading, and which change hands."""
+    rows = []
+    for name, why in found.readings.items():
+        known, won = found.under(name), found.won(name)
+        hands = [cell.name for cell in known if name in cell.upheld]
+        rows.append([
+            name, why, *(str(won[policy]) for policy in (*found.policies, "")), str(len(hands)),
+            "; ".join(hands) or NONE, str(sum(name in cell.opened for cell in known)),
+        ])  # fmt: skip
+    heads = ["reading", "why", *found.policies, "none", "change hands", "which", "lead lost"]
+    return Grid("", heads, rows, text=True)
+
+
+class AnswerPage(Presenter):
+    """Who wins where, and where that ties."""
+
+    def sentences(self, table: Table) -> list[str]:
+        """The answer over all cells with its conditions; the ties; the objections; each cell."""
+        return list(change_phrases.answer(answer_map(table)))
+
+    def results(self, table: Table) -> list[Block]:
+        found = answer_map(table)
+        note = Say(
+            f"(a to b): {100 * LEVEL:.0f} % intervals of ratios paired by replication; the best"
+            " contiguous policy is chosen by its mean. A tie is interpolated between simulated"
+            " ratios. Pale: the first two do not differ significantly, or KV memory does not limit"
+            " the first, so that there is no ranking."
+        )
+        blocks: list[Block] = (
+            [regions(found)] if any(len(cell.found) > 1 for cell in found.cells) else []
+        )
+        blocks += [_grid(found), note, Section("Objections", [_pleas(found)])]
+        if found.readings:
+            blocks.append(Section("Under other readings", [_readings(found), Say(
+                f"Of {len(found.cells)} cells, those that each policy wins significantly (none:"
+                " no ranking), that another wins than as described, and whose lead is no longer"
+                " significant."
+            )]))  # fmt: skip
+        return [Section("Map", blocks)]
+
+    def sections(self, table: Table) -> list[Block]:
+        return self.results(table)
+
+    def grids(self, table: Table) -> list[Grid]:
+        found = answer_map(table)
+        return [_grid(found), *([_readings(found)] if found.readings else [])]
+
+    def inputs(self, table: Table) -> list[list[str]]:
+        return [*super().inputs(table), ["KV ratio", str(at(table.config, "kv_ratio", "why"))]]

@@ -1,0 +1,181 @@
+"""A run of break-evens: the value of each assumed parameter at which the leader of two competitors
+changes, or that there is none within its plausible range."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from hwmodel.measure.student import LEVEL
+from sweeps.analyse.label import label
+from sweeps.analyse.rows import at
+from sweeps.analyse.statistics import Interval
+from sweeps.analyse.table import Table
+from sweeps.analyse.verdict import judge
+from sweeps.plan.break_even import (
+    PARAMETER,
+    VALUE,
+    BreakEven,
+    Parameter,
+    Search,
+    _number,
+    searches,
+)
+from sweeps.plan.variant import AS_DESCRIBED
+from sweeps.report import change_phrases, phrases
+from sweeps.report.chart import Axis, Lines, Series
+from sweeps.report.formats import NONE, bare, mean_text, ratio
+from sweeps.report.group_sections import group_sections
+from sweeps.report.presenter import Presenter, in_words
+from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.report.trend import band
+
+
+def _sentences(table: Table, search: Search) -> Iterator[str]:
+    where = f"{search.where}: " if search.where else ""
+    yield where + change_phrases.break_evens(search.pair, search.now, search.found)
+    for i, each in enumerate(search.found):
+        if i == 0 or each.edge is not None or each.outcome == "crosses":
+            yield where + change_phrases.break_even(each, search.pair)
+    base = {PARAMETER: AS_DESCRIBED, **search.place}
+    yield from (phrases.verdict(judge(group)) for group in table.groups if group.others == base)
+
+
+def _blocks(table: Table) -> Iterator[Block]:
+    """A table of break-evens, a chart for each range, and every value, for each place."""
+    for search, grid in zip(searches(table), _grids(table), strict=True):
+        title = f"Break-evens: {search.where}" if search.place else "Break-evens"
+        ranges = (each for each in search.found if each.parameter.range and len(each.found) > 1)
+        charts = [_chart(search, each) for each in ranges]
+        every = Section("Every value that was simulated", [_every(table, search)], True)
+        yield Section(title, [replace(grid, title=""), Say(_note(table)), *charts, every])
+
+
+def _grids(table: Table) -> list[Grid]:
+    """A row for each range and for each choice: a table for each place."""
+    return [
+        Grid(
+            search.where or table.name,
+            ["number", "as described", "least, or choice", "most", f"{search.ratio} there",
+             f"{search.ratio} at most", "break-even", "values"],
+            [row for each in search.found for row in _rows(table, search, each)],
+        )
+        for search in searches(table)
+    ]  # fmt: skip
+
+
+def _rows(table: Table, search: Search, each: BreakEven) -> Iterator[list[str]]:
+    parameter, found = each.parameter, each.found
+    heads = [each.name, described(table, parameter)]
+    for value in parameter.variants:
+        there = bare(ratio(found.get(value)))
+        yield [*heads, value, NONE, there, NONE, _of_choice(each, found.get(value)), "1"]
+    if parameter.range:
+        low, high = parameter.at(0), parameter.at(1)
+        outcome: str = each.outcome
+        if each.crossing:
+            outcome = bare(change_phrases.crossing_text(each.crossing, parameter))
+        if each.edge:
+            outcome += f", {change_phrases.edge_text(each.edge, parameter, search.pair)}"
+        if parameter.ratio != 1:
+            outcome = f"{parameter.ratio:g}: {outcome}"
+        ends = (bare(ratio(found.get(end))) for end in (low, high))
+        yield [*heads, str(low), str(high), *ends, outcome, str(len(found))]
+
+
+def _of_choice(each: BreakEven, answer: Interval | None) -> str:
+    """What one choice does to the answer."""
+    if answer is None:
+        return "unfinished"
+    signs = {each.parameter.against(found).sign for found in (each.base, answer) if found}
+    return "undecided" if 0 in signs else "crosses" if len(signs) > 1 else "no crossing"
+
+
+def described(table: Table, parameter: Parameter) -> str:
+    """What the description has instead, where it is known."""
+    if parameter.set:
+        return NONE
+    paths = {path for variant in parameter.variants.values() for path in variant.set}
+    keys = (parameter.path or (paths.pop() if len(paths) == 1 else "")).split(".")
+    if keys[0] != "device_set":
+        return _at(table.config["base"], keys)
+    devices = (table.config.get("resolved") or {}).get("devices") or {}
+    device: dict[str, Any] = next(iter(devices.values()), {})
+    found = (_at(device.get(kind), keys[1:]) for kind in ("memory", "accelerator"))
+    return next((text for text in found if text != NONE), NONE)
+
+
+def _at(data: Any, keys: list[str]) -> str:
+    found = at(data, *keys)
+    return NONE if found is None or isinstance(found, (dict, list)) else label(found)
+
+
+def _chart(search: Search, each: BreakEven) -> Lines:
+    """The answer over the range."""
+    parameter, found = each.parameter, each.found
+    x = [_number(parameter, value) for value in found]
+    unit = f", {parameter.unit}" if parameter.unit else ""
+    return Lines(
+        f"{search.ratio} against {each.name}",
+        Axis(f"{each.name}{unit}", "log" if parameter.log else "linear", zero=False),
+        Axis(search.ratio, zero=False),
+        [
+            band(search.ratio, x, [answer.mapped(math.exp) for answer in found.values()]),
+            Series("break-even", x, [parameter.ratio] * len(x)),
+        ],
+        f"Band: {100 * LEVEL:.0f} % interval.",
+    )
+
+
+def _every(table: Table, search: Search) -> Grid:
+    rate = table.rate
+    groups = {
+        (group.others.get(PARAMETER), group.others.get(VALUE)): group
+        for group in table.groups
+        if {k: v for k, v in group.others.items() if k not in (PARAMETER, VALUE)} == search.place
+    }
+    rows = []
+    for each in search.found:
+        for value, answer in each.found.items():
+            means = {row.name: row.mean(rate.metric) for row in groups[each.name, value].main()}
+            cells = [mean_text(means.get(name)) for name in search.pair]
+            rows.append([each.name, str(value), *cells, bare(ratio(answer))])
+    heads = ["number", "value", *(f"{name} {rate.unit}" for name in search.pair), search.ratio]
+    return Grid("", heads, rows)
+
+
+def _note(table: Table) -> str:
+    count = table.config["base"].get("replications")
+    return (
+        f"Ratios are geometric means of {count} replications that serve the same requests, paired;"
+        f" (a to b): {100 * LEVEL:.0f} % intervals. A break-even is interpolated where the mean is"
+        " 1 (or what stands before it); its interval reaches from the last value that is"
+        " significantly on one side to the first that is on the other. `no crossing`: significantly"
+        " on one side at both ends and as described, and so between them if the ratio is monotonic;"
+        " what lies between was not simulated. `undecided`: not significant at one of these."
+        " Choices are tried one by one."
+    )
+
+
+class BreakEvenPage(Presenter):
+    """Where each number turns the answer, or that it does not in its plausible range."""
+
+    def sentences(self, table: Table) -> list[str]:
+        """The answer as described and how many parameters cross; the first parameter, which is the
+        one asked about most, and those that cross or become significant somewhere; the verdict on
+        the base."""
+        return [text for search in searches(table) for text in _sentences(table, search)]
+
+    def results(self, table: Table) -> list[Block]:
+        base = [group for group in table.groups if group.others.get(PARAMETER) == AS_DESCRIBED]
+        return [*_blocks(table), *group_sections(table, base)]
+
+    def grids(self, table: Table) -> list[Grid]:
+        return _grids(table)
+
+    def inputs(self, table: Table) -> list[list[str]]:
+        given = (table.config.get("break_even") or {}).items()
+        rows = [[f"break-even {name}", in_words(value)] for name, value in given]
+        return [*super().inputs(table), *rows]

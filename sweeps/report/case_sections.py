@@ -1,0 +1,64 @@
+"""The cases of a sweep side by side: who serves the most in each, decided by what, under which
+assumptions that changes, and where the devices lie by capacity and bandwidth."""
+
+from __future__ import annotations
+
+from sweeps.analyse.cases import CaseOutcome, outcomes
+from sweeps.analyse.table import Table
+from sweeps.report import phrases
+from sweeps.report.chart import Axis, Lines, Series
+from sweeps.report.formats import NONE, bare, percent
+from sweeps.report.section import Block, Grid, Say, Section
+
+_GIB = 2**30
+
+
+def section(table: Table) -> Section:
+    """The picture and the table."""
+    found = outcomes(table)
+    places = table.provenance.get("hardware", {})
+    blocks: list[Block] = [_picture(found, places)] if places else []
+    rows = [_row(each, _place(each, places)) for each in found]
+    heads = ["case", "GiB", "GB/s", "outcome", "tok/s", "lead over the next", "decided by",
+             "reference over the leader", "hangs on"]  # fmt: skip
+    marked = frozenset(i for i, each in enumerate(found) if each.hangs_on)
+    note = "Marked: another outcome under an assumption (a control)."
+    return Section("Cases", [*blocks, Grid("", heads, rows, marked=marked), Say(note)])
+
+
+def _place(each: CaseOutcome, places: dict[str, dict[str, float]]) -> dict[str, float] | None:
+    """Of its case, which its title begins with where there are other axes."""
+    title = f"{each.verdict.title}, "
+    return next((places[name] for name in places if title.startswith(f"{name}, ")), None)
+
+
+def _row(each: CaseOutcome, place: dict[str, float] | None) -> list[str]:
+    verdict = each.verdict
+    size = [NONE, NONE] if place is None else [
+        f"{place['capacity_bytes'] / _GIB:,.0f}", f"{place['peak_gbps']:,.0f}"
+    ]  # fmt: skip
+    gap = verdict.gaps[0] if verdict.gaps else None
+    next_one = NONE if gap is None else f"{bare(percent(gap.total, '+'))} {gap.other}"
+    gains = [f"{r.name} {bare(percent(r.gains[verdict.leader], '+'))}"
+             for r in each.references if verdict.leader in r.gains]  # fmt: skip
+    return [
+        verdict.title, *size, phrases.short(verdict), f"{verdict.rate:,.0f}",
+        next_one, ", ".join(verdict.decided_by) if verdict.outcome == "won" else NONE,
+        "; ".join(gains) or NONE, ", ".join(each.hangs_on) or NONE,
+    ]  # fmt: skip
+
+
+def _picture(found: list[CaseOutcome], places: dict[str, dict[str, float]]) -> Lines:
+    """A point a case in the colour of its outcome; one that an assumption turns has its own."""
+    series: dict[str, list[tuple[float, float, str]]] = {}
+    for each in found:
+        if (place := _place(each, places)) is not None:
+            name = phrases.short(each.verdict) + ", on an assumption" * bool(each.hangs_on)
+            at = (place["capacity_bytes"] / _GIB, place["peak_gbps"], str(place["device"]))
+            series.setdefault(name, []).append(at)
+    drawn = [
+        Series(name, [x for x, _, _ in ats], [y for _, y, _ in ats], names=[n for *_, n in ats])
+        for name, ats in sorted(series.items())
+    ]
+    x, y = Axis("capacity, GiB", "log"), Axis("peak bandwidth, GB/s", "log")
+    return Lines("Who serves the most, by capacity and bandwidth", x, y, drawn, form="points")

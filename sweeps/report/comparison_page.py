@@ -1,0 +1,153 @@
+"""How a comparison of two runs is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hwmodel.measure.student import LEVEL
+from sweeps.analyse.comparison import Comparison, compared, throughput
+from sweeps.analyse.facts import MetricChange
+from sweeps.analyse.statistics import Interval
+from sweeps.analyse.verdict import judge
+from sweeps.report import phrases
+from sweeps.report.chart import Bar, Bars
+from sweeps.report.formats import bare, between, percent, said
+from sweeps.report.presenters import read_table
+from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.run.store import RunDirectory
+
+
+def compare(first: Path, second: Path) -> Comparison:
+    """Read and compare two runs. Raises DescriptionError where one of them has nothing to show."""
+    return compared(*(read_table(RunDirectory(path)) for path in (first, second)))
+
+
+def section(found: Comparison) -> Section:
+    """The comparison as a section of a report."""
+    a, b = found.names
+    blocks: list[Block] = [Say(f"What changes from {a} to {b}?", "question")]
+    for name, table in zip(found.names, (found.a, found.b), strict=True):
+        blocks += [Say(f"{name}: {problem}.", "problem") for problem in table.problems]
+    blocks += [Say(text, "verdict") for text in sentences(found)]
+    blocks += [Say(_note(found)), *_charts(found)]
+    if found.pairs:
+        blocks.append(Section("Results", [_results(found)]))
+    blocks.append(Section("Inputs that differ", list(_inputs(found))))
+    return Section(f"{a} against {b}", blocks)
+
+
+def sentences(found: Comparison) -> list[str]:
+    """What differs in plain words: inputs, results, verdicts."""
+    asked = [
+        f"{path} {_short(old)} -> {_short(new)}"
+        for path, old, new in found.inputs
+        if not path.startswith("resolved.")
+    ]
+    programs = sorted({path.split(".")[0] for path, _, _ in found.code})
+    same = all(pair.same for pair in found.pairs)
+    changes = [(p.title, change) for p in found.pairs if (change := throughput(p)) is not None]
+    return [
+        phrases.inputs(asked, len(found.inputs), programs),
+        *map(said, phrases.results(len(found.pairs), same, changes, found.names[1])),
+        *_verdict_changes(found),
+    ]
+
+
+def _verdict_changes(found: Comparison) -> Iterator[str]:
+    """Where another competitor wins, or none does any more."""
+    after = {group.title: judge(group) for group in found.b.groups}
+    for group in found.a.groups:
+        ours, theirs = judge(group), after.get(group.title)
+        if theirs is not None and (ours.outcome, ours.best) != (theirs.outcome, theirs.best):
+            yield phrases.changed_winner("the outcome changes", ours, theirs, found.names)
+
+
+def _note(found: Comparison) -> str:
+    count = len(found.pairs)
+    paired = {change.paired for pair in found.pairs for change in pair.changes}
+    how = {
+        frozenset({True}): "Replications with the same seed are paired. ",
+        frozenset({False}): "Seeds differ, so replications are compared as independent samples. ",
+    }.get(frozenset(paired), "")
+    return (
+        f"{how}(a to b): {100 * LEVEL:.0f} % intervals. Of {count} points without any difference"
+        f" {(1 - LEVEL) * count:.1f} would differ by chance."
+    )
+
+
+def _charts(found: Comparison) -> Iterator[Bars]:
+    bars = []
+    for pair in found.pairs:
+        if (change := throughput(pair)) is not None:
+            for i, value in enumerate((change.ours, change.theirs)):
+                mean = Interval(value, value, value, 0)
+                bars.append(Bar(f"{pair.title}: {found.names[i]}", mean, i == 0))
+    if bars:
+        yield Bars("Output tokens/s, A pale and B dark", bars)
+
+
+def _results(found: Comparison) -> Grid:
+    columns = ["point", "metric", *found.names, "change", "certain"]
+    rows = []
+    for pair in found.pairs:
+        for c in pair.changes:
+            means = (c.figure.text(c.ours), c.figure.text(c.theirs))
+            rows.append([pair.title, c.figure.heading, *means, change_text(c), c.certain])
+    marked = frozenset(i for i, row in enumerate(rows) if row[-1] in ("more", "less"))
+    return Grid("", columns, rows, marked=marked)
+
+
+def change_text(c: MetricChange) -> str:
+    """The change of a metric with its interval, for tables."""
+    if c.relative:
+        return bare(percent(c.change))
+    return bare(between(c.figure.text(c.change.mean), c.change, c.figure.text))
+
+
+def _inputs(found: Comparison) -> Iterator[Block]:
+    rows = [[path, _short(a), _short(b)] for path, a, b in [*found.inputs, *found.code]]
+    if rows:
+        yield Grid("", ["input", *found.names], rows, text=True)
+    else:
+        yield Say("None: the runs were asked the same, of the same descriptions and program.")
+    for name, titles in found.alone.items():
+        if titles:
+            yield Say(f"Only {name} has: {'; '.join(titles)}.")
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "–"
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def record(found: Comparison) -> dict[str, Any]:
+    """The comparison in JSON's types."""
+    return {
+        "a": str(found.a.path),
+        "b": str(found.b.path),
+        "problems": {
+            name: table.problems
+            for name, table in zip(found.names, (found.a, found.b), strict=True)
+        },
+        "sentences": sentences(found),
+        "inputs": [{"path": path, "a": a, "b": b} for path, a, b in found.inputs],
+        "program": [{"path": path, "a": a, "b": b} for path, a, b in found.code],
+        "points": [
+            {"point": pair.title, "same": pair.same, "metrics": [_metric(c) for c in pair.changes]}
+            for pair in found.pairs
+        ],
+        "alone": found.alone,
+    }
+
+
+def _metric(c: MetricChange) -> dict[str, Any]:
+    return {
+        "metric": c.figure.metric, "a": c.ours, "b": c.theirs, "change": c.change.mean,
+        "low": c.change.low, "high": c.change.high, "relative": c.relative, "paired": c.paired,
+        "certain": c.certain,
+    }  # fmt: skip

@@ -1,0 +1,99 @@
+"""How an explanation is shown: a waterfall, its tables, a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hwmodel.measure.student import LEVEL
+from sweeps.analyse.statistics import Interval, grown
+from sweeps.plan.counterfactual import (
+    CAUSES,
+    HARDWARE,
+)
+from sweeps.report.chart import Bar, Tornado
+from sweeps.report.formats import NONE, bare, effect, listed, share
+from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.run.explanation import Explanation, Part, read
+
+
+def sentence(found: Explanation) -> str:
+    """The gap and its significant causes, the largest first."""
+    ranked = sorted(found.parts, key=lambda part: -abs(part.forward.mean))
+    told = [f"{part.words} {bare(effect(part.forward))}" for part in ranked if part.forward.sign]
+    causes = f": {', '.join(told)}" if told else "; no single cause is significant"
+    moved = [part for part in ranked if part.interaction.sign]
+    orders = (
+        f" Removed in the reverse order, {listed(_moved(part) for part in moved)}."
+        if moved
+        else " The order of removal makes no significant difference."
+    )
+    head = f"{found.group}: {found.winner} over {found.loser}, {effect(found.total)}"
+    return f"{head}, is the product of its causes{causes}.{orders}"
+
+
+def _moved(part: Part) -> str:
+    return f"{part.words} {bare(effect(part.reverse))}"
+
+
+def grids(found: Explanation) -> list[Grid]:
+    """The causes with what removes them, and the gap without costs of the hardware."""
+    heads = ["cause", "removed by", "in this order", "in reverse order", "interaction",
+             "share of the gap"]  # fmt: skip
+    rows = [
+        [part.words, CAUSES[part.cause].removed_by,
+         *(bare(effect(each)) for each in (part.forward, part.reverse, part.interaction)),
+         _share(part.forward, found.total)]
+        for part in found.parts
+    ]  # fmt: skip
+    left, whole = found.unexplained, found.total
+    rows.append(["not explained", "", bare(effect(left)), "", "", _share(left, whole)])
+    rows.append([f"{found.winner} over {found.loser}", "", bare(effect(whole)), "", "", "100 %"])
+    idle = frozenset(i for i, part in enumerate(found.parts) if not part.forward.sign)
+    costs = [
+        [f"if {HARDWARE[cost]} took no time" if cost else "analytic memory", bare(effect(gap))]
+        for cost, gap in found.hardware.items()
+    ]
+    return [Grid("", heads, rows, idle), Grid("", ["hardware", "gap"], costs)]
+
+
+def _share(part: Interval, total: Interval) -> str:
+    return share(part.mean / total.mean) if total.mean else NONE
+
+
+def note(found: Explanation) -> str:
+    """What the numbers are."""
+    text = (
+        f"Factors of the gap and their {100 * LEVEL:.0f} % intervals (Student's t on paired "
+        f"logarithms, n = {found.total.count}); they multiply to the gap. Causes are removed from "
+        "top to bottom, one after another; in reverse order from bottom to top, but KV layout "
+        "first and the two steps to the ceiling last. Interaction: the one over the other. "
+        "Pale: not significant."
+    )
+    if found.unsaturated:
+        text += f" Limited by the offered load: {listed(found.unsaturated)}; these may do more."
+    return text
+
+
+def chart(found: Explanation) -> Tornado:
+    """The waterfall, in the order of removal."""
+    bars = [Bar(each.words, each.forward.mapped(grown), not each.forward.sign)
+            for each in found.parts]  # fmt: skip
+    if abs(found.unexplained.mean) > 1e-9:
+        bars.append(Bar("not explained", found.unexplained.mapped(grown)))
+    title = f"{found.winner} over {found.loser}"
+    return Tornado(
+        f"{title}, %: what each cause makes of it",
+        [*bars, Bar(title, found.total.mapped(grown))], "To scale in logarithms.", True,
+    )  # fmt: skip
+
+
+def sections(directory: Path) -> list[Block]:
+    """What `bankwise explain` found of a run, a section a pair; none where it has not run."""
+    return [
+        Section(
+            f"Why: {found.group}, {found.winner} over {found.loser}",
+            [Say(sentence(found), "verdict"), chart(found), *grids(found), Say(note(found))],
+            folded=True,
+        )
+        for found in read(directory)
+    ]

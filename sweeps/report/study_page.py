@@ -1,0 +1,106 @@
+"""A study as a run: its trials, and its finale as a group of competitors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sweeps.analyse.rows import Record
+from sweeps.analyse.table import Table
+from sweeps.report import phrases
+from sweeps.report.presenter import Presenter, in_words, variant_rows
+from sweeps.report.section import Block
+from sweeps.report.study_sections import study_blocks
+from sweeps.run.reading import RunParts, Shape
+from sweeps.run.store import RunDirectory
+from sweeps.study.trials import BASE, StudyGain, Trials, finale_groups, read_trials
+
+
+@dataclass(kw_only=True)
+class StudyTable(Table):
+    """A study's finale as a table of one group, its trials beside it."""
+
+    trials: Trials
+
+
+def guessed(records: list[Record], name: str) -> dict[str, Any]:
+    """A config that the trials agree with."""
+    values: dict[str, float] = next(
+        (r["values"] for r in records if isinstance(r.get("values"), dict)), {}
+    )
+    names = dict.fromkeys(name for record in records for name in record["params"])
+    return {
+        "kind": "study", "name": name, "summary": "(its config is missing)", "base": {},
+        "space": {path: {} for path in names}, "trials": len(records),
+        "objectives": [{"metric": metric} for metric in values],
+    }  # fmt: skip
+
+
+class StudyPage(Presenter):
+    """What the best of a space gains, and how it was found."""
+
+    shape = Shape(
+        {"space": dict, "base": dict, "name": str},
+        {"trial": int, "overrides": dict, "params": dict},
+        guessed,
+    )
+    points = "trials"
+
+    def table(self, run: RunParts, directory: RunDirectory) -> Table:
+        trials = read_trials(directory, run)
+        groups = finale_groups(trials)
+        names = [row.name for group in groups for row in group.rows]
+        config = {**run.config, "axes": {"contender": names}, "compare": "contender"}
+        return StudyTable(
+            config["name"], config.get("question") or "", groups, len(run.records),
+            self.total(run.config, run.records), config, run.provenance, directory.path,
+            run.problems, self.points, trials=trials,
+        )  # fmt: skip
+
+    def total(self, config: dict[str, Any], records: list[Record]) -> int:
+        asked = config.get("trials")
+        return asked if isinstance(asked, int) else len(records)
+
+    def sentences(self, table: Table) -> list[str]:
+        return _sentences(_trials(table))
+
+    def sections(self, table: Table) -> list[Block]:
+        return study_blocks(table, _trials(table))
+
+    def inputs(self, table: Table) -> list[list[str]]:
+        space = [[path, in_words(each)] for path, each in _trials(table).space.items()]
+        return [*space, *variant_rows(table.config, "reference")]
+
+    def lacking(self, table: Table) -> list[str]:
+        return []
+
+
+def _trials(table: Table) -> Trials:
+    assert isinstance(table, StudyTable)
+    return table.trials
+
+
+def _sentences(trials: Trials) -> list[str]:
+    """What was gained, against whom, how sure that is, and how much of the gap it closes."""
+    best = trials.best()
+    if best is None:
+        failed = sum(trials.values(record) is None for record in trials.records)
+        return [phrases.no_trial(len(trials.records), failed)]
+    if not trials.contenders:
+        return [phrases.best_so_far(best["trial"], trials.first(best), trials.words)]
+    return list(phrases.study(_gain(trials)))
+
+
+def _gain(trials: Trials) -> StudyGain:
+    """What the finale says of the chosen trial."""
+    best, *others = trials.contenders
+    gains = {row.name: gain for row in others if (gain := trials.gain(row)) is not None}
+    over_base = trials.sign * gains[BASE].sign if BASE in gains else None
+    ceilings = ((name, trials.contender(name)) for name in trials.ceilings)
+    closed = {name: trials.closed(row) for name, row in ceilings if row is not None}
+    mean, count = best.mean(trials.metric) or 0.0, len(best.replications)
+    first = trials.best_first()
+    return StudyGain(
+        trials.chosen, trials.words, mean, count, gains, over_base, closed, trials.limit, first,
+        gains.get(first or ""), trials.sign,
+    )  # fmt: skip

@@ -1,0 +1,155 @@
+"""The sections of a study's report: its finale, its best settings, how the search went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hwmodel.description.yaml_writer import to_yaml_flow
+from sweeps.analyse.figures import FIGURES
+from sweeps.analyse.rows import Record, at
+from sweeps.analyse.statistics import Interval, interval
+from sweeps.analyse.table import Table
+from sweeps.report.chart import Axis, Bar, Bars, Chart, Lines, Series
+from sweeps.report.gallery import charts
+from sweeps.report.group_sections import grid
+from sweeps.report.overview import rest
+from sweeps.report.section import Block, Grid, Section
+from sweeps.study.trials import (
+    BASE,
+    RESAMPLES,
+    Trials,
+    broken,
+    importances,
+    settings,
+    unbeaten,
+    words,
+)
+
+_SLICES = 16
+
+
+def study_blocks(table: Table, trials: Trials) -> list[Block]:
+    """The sections of a study: its finale, its best settings, its search."""
+    blocks: list[Block] = []
+    for group in table.groups:
+        shown = rest(table, charts(group))
+        blocks.append(Section(group.title, [*shown, grid(table, group)]))
+    if (best := trials.best()) is not None:
+        chosen = next((r for r in trials.records if f"trial {r['trial']}" == trials.chosen), best)
+        blocks.append(Section("What it has instead of the base", [_settings(table, chosen)]))
+    search: list[Block] = list(_search(trials))
+    return [*blocks, Section("The search", [*search, _trials(trials)])]
+
+
+def _settings(table: Table, best: Record) -> Grid:
+    rows = [
+        [path, _written(at(table.config["base"], *path.split("."))), _written(value)]
+        for path, value in best["overrides"].items()
+    ]
+    marked = frozenset(i for i, row in enumerate(rows) if row[1] != row[2])
+    return Grid("", ["input", BASE, f"trial {best['trial']}"], rows, marked=marked, text=True)
+
+
+def _written(value: object) -> str:
+    if isinstance(value, list):
+        value = [round(item, 4) if isinstance(item, float) else item for item in value]
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "–" if value is None else to_yaml_flow(value)
+
+
+def _search(trials: Trials) -> Iterator[Chart]:
+    kept = trials.kept()
+    if not kept:
+        return
+    yield _history(trials)
+    if len(trials.objectives) > 1:
+        yield _front(trials)
+    shares = importances(trials).items()
+    bars = [
+        Bar(name, Interval(100 * s.mean, 100 * s.low, 100 * s.high, s.count)) for name, s in shares
+    ]
+    yield Bars(
+        f"Importance for {trials.words}, %", bars,
+        "PED-ANOVA (Optuna): how far the best tenth of the trials differs from all trials in each"
+        " setting alone. A sampler that has settled draws few poor values, so this describes the"
+        f" region it searched. Intervals: 95 % of {RESAMPLES} bootstrap samples of the trials.",
+    )  # fmt: skip
+    for name, _ in list(shares)[:_SLICES]:
+        yield _slice(trials, name)
+
+
+def _history(trials: Trials) -> Lines:
+    """Each trial's value, and the best so far."""
+    axis, kept = trials.words, trials.kept()
+    found, best = [], None
+    for record in kept:
+        value = trials.first(record)
+        best = value if best is None else trials.sign * max(trials.sign * best, trials.sign * value)
+        found.append(best)
+    numbers = [record["trial"] for record in kept]
+    bad = [r for r in trials.records if trials.values(r) is not None and broken(r)]
+    series = [
+        Series("best so far", numbers, found, steps=True),
+        Series("trials", numbers, [trials.first(r) for r in kept]),
+    ]
+    if bad:
+        places = [r["trial"] for r in bad]
+        series.append(Series("breaks a constraint", places, [trials.first(r) for r in bad]))
+    return Lines(f"History: {axis}", Axis("trial"), Axis(axis, zero=False), series, "", "points")
+
+
+def _front(trials: Trials) -> Lines:
+    """The first two objectives of every trial; those that no other beats apart."""
+    x, y = (words(str(o.get("metric"))) for o in trials.objectives[:2])
+    ahead = {record["trial"] for record in unbeaten(trials)}
+    series = []
+    for name, chosen in (("no other is better in all", True), ("others", False)):
+        mine = [r for r in trials.kept() if (r["trial"] in ahead) is chosen]
+        points = sorted((values[0], values[1]) for r in mine if (values := trials.values(r)))
+        if points:
+            series.append(Series(name, [a for a, _ in points], [b for _, b in points]))
+    note = "" if len(trials.objectives) == 2 else "The first two of the objectives."
+    return Lines(
+        f"Pareto front: {y} against {x}", Axis(x, zero=False), Axis(y, zero=False), series, note,
+        "points",
+    )  # fmt: skip
+
+
+def _slice(trials: Trials, name: str) -> Chart:
+    """The first objective against one setting."""
+    found = [(settings(record).get(name), trials.first(record)) for record in trials.kept()]
+    pairs = [(value, result) for value, result in found if value is not None]
+    title = f"{trials.words} against {name}"
+    if all(isinstance(value, (int, float)) for value, _ in pairs):
+        pairs.sort()
+        log = bool((trials.space.get(name) or {}).get("log"))
+        axis = Axis(name, "log" if log else "linear", zero=False)
+        series = [Series("trials", [p for p, _ in pairs], [v for _, v in pairs])]
+        return Lines(title, axis, Axis(trials.words, zero=False), series, "", "points")
+    choices: dict[str, list[float]] = {}
+    for choice, value in pairs:
+        choices.setdefault(str(choice), []).append(value)
+    bars = [Bar(f"{c} (n = {len(v)})", interval(v)) for c, v in sorted(choices.items())]
+    return Bars(title, bars, "Mean of the trials with each choice.")
+
+
+def _trials(trials: Trials) -> Section:
+    """Every trial."""
+    names = list(dict.fromkeys(name for record in trials.records for name in record["params"]))
+    wanted = [str(o.get("metric")) for o in trials.objectives]
+    objectives = [words(metric) for metric in wanted]
+    shown = [figure for figure in FIGURES if figure.metric not in wanted]
+    columns = ["trial", "first", *objectives, "constraints", *(f.heading for f in shown), *names]
+    rows = []
+    for record in trials.records:
+        values = trials.values(record)
+        cells = ["failed"] * len(objectives) if values is None else [f"{v:,.4g}" for v in values]
+        metrics = record.get("metrics") or {}
+        told = [f.text(metrics.get(f.metric)) for f in shown]
+        params = [_written(record["params"].get(name)) for name in names]
+        kept = "broken" if broken(record) else "kept"
+        rows.append(
+            [str(record["trial"]), record.get("first") or "–", *cells, kept, *told, *params]
+        )
+    return Section(f"All {len(rows)} trials", [Grid("", columns, rows)], folded=True)

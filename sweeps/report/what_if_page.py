@@ -1,0 +1,139 @@
+"""A run of what-ifs: what each change does to each competitor's rate, and to the answer.
+
+The answer is the first competitor's rate over another's. An effect is a paired log ratio: of a rate
+or an answer with the change over that without, on the same requests. Intervals are Student's t over
+replications. `together` is held against the product of its parts, each alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from hwmodel.measure.student import LEVEL
+from sweeps.analyse.label import label
+from sweeps.analyse.statistics import grown
+from sweeps.analyse.table import Table
+from sweeps.analyse.verdict import judge
+from sweeps.plan.variant import AS_DESCRIBED
+from sweeps.plan.what_if import CHANGE, Changes, what_ifs
+from sweeps.report import change_phrases, phrases
+from sweeps.report.chart import Bar, Tornado
+from sweeps.report.formats import bare, effect, mean_text, ratio
+from sweeps.report.group_sections import group_sections
+from sweeps.report.presenter import Presenter
+from sweeps.report.section import Block, Grid, Say, Section
+
+Logs = dict[int, float]
+"""Replication -> natural logarithm of a rate, or of the ratio of two."""
+
+
+def _sentences(found: Changes) -> Iterator[str]:
+    where = f"{found.where}: " if found.where else ""
+    for subjects, compared in ((found.answers, True), (found.rates, False)):
+        for each in subjects:
+            yield where + change_phrases.sensitivity(each, compared, found.alone)
+    yield from (where + change_phrases.together(each) for each in found.together)
+    yield phrases.verdict(judge(found.base))
+
+
+def _blocks(table: Table) -> Iterator[Block]:
+    """Tornado charts and a table, a section a combination of the axes."""
+    for found, grid in zip(what_ifs(table), _grids(table), strict=True):
+        title = f"What if: {found.where}" if found.where else "What if"
+        yield Section(title, [*_tornados(found), replace(grid, title=""), Say(_note(found))])
+
+
+def _grids(table: Table) -> list[Grid]:
+    """The base, then each change, the largest first: a table a combination of the axes."""
+    return [
+        Grid(found.where or table.name, *what_if_rows(table, found), dim=_idle(found))
+        for found in what_ifs(table)
+    ]
+
+
+def _tornados(found: Changes) -> Iterator[Tornado]:
+    note = (
+        f"Change over the base, paired by replication; whiskers: {100 * LEVEL:.0f} % intervals."
+        " To scale in logarithms. Pale: not significant."
+    )
+    titles = {rate.subject: f"{found.unit.words} of {rate.subject}" for rate in found.rates}
+    for each in (*found.rates, *found.answers):
+        ranked = sorted(
+            ((c, each.effects[c]) for c in found.changes if c in each.effects),
+            key=lambda item: -abs(item[1].mean),
+        )
+        bars = [Bar(name, gain.mapped(grown), gain.sign == 0) for name, gain in ranked]
+        if bars:
+            yield Tornado(f"{titles.get(each.subject, each.subject)}, change in %", bars, note)
+
+
+def _idle(found: Changes) -> frozenset[int]:
+    """Rows of changes without any significant effect."""
+    subjects = (*found.rates, *found.answers)
+    return frozenset(
+        i
+        for i, change in enumerate(found.changes, 1)
+        if all(each.effects[change].sign == 0 for each in subjects if change in each.effects)
+    )
+
+
+def what_if_rows(table: Table, found: Changes) -> tuple[list[str], list[list[str]]]:
+    """(headings, rows): the base, then each change, the largest first."""
+    heads = ["change", "peak GB/s", "capacity GiB"]
+    for rate in found.rates:
+        heads += [f"{rate.subject} {found.unit.unit}", f"{rate.subject}, effect"]
+    for answer in found.answers:
+        heads += [answer.subject, "its effect"]
+    return heads, [_row(table, found, change) for change in (AS_DESCRIBED, *found.changes)]
+
+
+def _row(table: Table, found: Changes, change: str) -> list[str]:
+    cells = [change, *_hardware(table, found, change)]
+    for rate in found.rates:
+        level = rate.levels.get(change)
+        cells += [mean_text(level.mean if level else None), bare(effect(rate.effects.get(change)))]
+    for answer in found.answers:
+        level, moved = answer.levels.get(change), answer.effects.get(change)
+        cells += [bare(ratio(level)), bare(effect(moved))]
+    return cells
+
+
+def _hardware(table: Table, found: Changes, change: str) -> list[str]:
+    """Peak and capacity of the device with the change."""
+    devices: dict[str, Any] = table.provenance.get("hardware", {}).get(change, {})
+    name = label(found.base.others.get("device", table.config["base"].get("device", "")))
+    known = devices.get(name) or (next(iter(devices.values())) if len(devices) == 1 else None)
+    if not isinstance(known, dict):
+        return ["–", "–"]
+    return [f"{known['peak_gbps']:,.1f}", f"{known['capacity_bytes'] / 2**30:,.4g}"]
+
+
+def _note(found: Changes) -> str:
+    counts = [gain.count for rate in found.rates for gain in rate.effects.values()]
+    return (
+        f"(a to b): {100 * LEVEL:.0f} % intervals of ratios that are paired by replication, "
+        f"n = {max(counts, default=0)} (Student's t on logarithms). Pale: no significant effect."
+    )
+
+
+class WhatIfPage(Presenter):
+    """What each change does to each competitor, and to the answer."""
+
+    def sentences(self, table: Table) -> list[str]:
+        """The answer and what reverses it, then what moves each competitor, for each combination
+        of the axes; then the verdict on the base."""
+        return [text for found in what_ifs(table) for text in _sentences(found)]
+
+    def results(self, table: Table) -> list[Block]:
+        base = [group for group in table.groups if group.others.get(CHANGE) == AS_DESCRIBED]
+        blocks = [*_blocks(table), *group_sections(table, base)]
+        changed = [g for g in table.groups if g not in base and CHANGE in g.others]
+        if changed:
+            inner = group_sections(table, changed, folded=True)
+            blocks.append(Section("Each change", inner, folded=True))
+        return blocks
+
+    def grids(self, table: Table) -> list[Grid]:
+        return _grids(table)

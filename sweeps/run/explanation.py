@@ -1,0 +1,202 @@
+"""An explanation of a gap: what each cause makes of it, in two orders of removal.
+
+A cause makes of the gap what its removal does for the one that serves less, less what it does for
+the other: a difference of log ratios, paired by replication, so that causes add up to the gap in
+either order. Where the orders differ, the cause interacts with others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.yaml_writer import plain
+from sweeps.analyse.figures import BACKLOG, OVERLOADED, THROUGHPUT
+from sweeps.analyse.statistics import Interval, interval
+from sweeps.plan.counterfactual import (
+    CAUSES,
+    HARDWARE,
+    RECOMPUTE,
+    State,
+    chain,
+    key,
+    without,
+)
+from sweeps.plan.experiment import ExperimentSpec
+from sweeps.run.store import RunDirectory
+
+FOLDER, FILE = "explain", "explanation.json"
+"""In a run directory: the simulations of explanations, a run of their own, and what they show."""
+
+
+UNSATURATED = 10.0
+"""A side that is saturated is offered so many times more where a cost of the hardware is removed,
+which may make it faster than its load (assumed)."""
+
+
+Logs = dict[int, float]
+
+
+Known = dict[str, dict[int, dict[str, Any]]]
+"""Key of a state -> metrics by replication."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one cause makes of a gap: log ratios of the gap with it over the gap without."""
+
+    cause: str
+    of: str
+    """Whose it is; nothing where both have it."""
+    forward: Interval
+    reverse: Interval
+    interaction: Interval
+    """Forward less reverse."""
+
+    @property
+    def words(self) -> str:
+        words = CAUSES[self.cause].words
+        return f"{words} ({self.of})" if self.of else words
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why one serves more than another. Intervals are of log ratios."""
+
+    group: str
+    winner: str
+    loser: str
+    total: Interval
+    parts: list[Part]
+    unexplained: Interval
+    """The gap that is left where every cause is removed from both."""
+    hardware: dict[str, Interval]
+    """Cost -> the gap, with analytic memory, where it takes no time; "" -> where all do."""
+    unsaturated: list[str]
+    """States whose load no longer saturates: a removal may do more than is shown."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two points of a group, the one that serves more first, and the rate both are offered."""
+
+    group: str
+    names: tuple[str, str]
+    sides: tuple[ExperimentSpec, ExperimentSpec]
+    rate_per_s: float | None
+    saturated: bool
+
+    def states(self) -> Iterator[tuple[State, float | None]]:
+        """Everything to simulate, and its rate; some of it more than once."""
+        for side in self.sides:
+            for reverse in (False, True):
+                yield from ((state, self.rate_per_s) for state in chain(side, reverse))
+            yield from ((self.hardware(side, cost), self.pushed) for cost in ("", *HARDWARE))
+
+    @property
+    def pushed(self) -> float | None:
+        """The rate where a cost of the hardware is removed."""
+        many = UNSATURATED if self.saturated else 1.0
+        return None if self.rate_per_s is None else many * self.rate_per_s
+
+    def hardware(self, side: ExperimentSpec, cost: str) -> State:
+        """A side with analytic memory, where a cost takes no time."""
+        return without(side, [name for name in ("layout", cost) if name])
+
+
+def explain(pair: Pair, known: Known) -> Explanation:
+    """The explanation of a pair whose states are all known, in the replications common to all.
+    Raises DescriptionError where none is."""
+    keys = {key(state.experiment, rate) for state, rate in pair.states()}
+    common = sorted(set.intersection(*(_served(known.get(each, {})) for each in keys)))
+    if not common:
+        names = " and ".join(pair.names)
+        raise DescriptionError(f"{pair.group}: {names} have no replication without a failure")
+
+    def logs(state: State, rate: float | None) -> Logs:
+        found = known[key(state.experiment, rate)]
+        return {r: math.log(found[r][THROUGHPUT]) for r in common}
+
+    def gap(cost: str) -> Interval:
+        ours, theirs = (logs(pair.hardware(side, cost), pair.pushed) for side in pair.sides)
+        return _interval(ours, theirs)
+
+    orders = []
+    for reverse in (False, True):
+        parts: dict[tuple[str, str], Logs] = {}
+        for side, name, sign in zip(pair.sides, pair.names, (-1, 1), strict=True):
+            states = chain(side, reverse)
+            levels = [logs(state, pair.rate_per_s) for state in states]
+            for state, before, after in zip(states[1:], levels[:-1], levels[1:], strict=True):
+                cause = state.removed[-1]
+                own = name if cause == RECOMPUTE.name else ""
+                mine = parts.setdefault((cause, own), dict.fromkeys(common, 0.0))
+                for r in common:
+                    mine[r] += sign * (after[r] - before[r])
+        orders.append(parts)
+    forward, reverse_ = orders
+    ends = [[logs(state, pair.rate_per_s) for state in chain(side)] for side in pair.sides]
+    return Explanation(
+        pair.group, *pair.names, _interval(ends[0][0], ends[1][0]),
+        [
+            Part(cause, own, _interval(forward[cause, own]), _interval(reverse_[cause, own]),
+                 _interval(forward[cause, own], reverse_[cause, own]))
+            for cause, own in sorted(forward, key=lambda each: [*CAUSES].index(each[0]))
+        ],
+        _interval(ends[0][-1], ends[1][-1]),
+        {cost: gap(cost) for cost in ("", *HARDWARE)},
+        sorted(set(_unsaturated(pair, known, common))),
+    )  # fmt: skip
+
+
+def _served(found: dict[int, dict[str, Any]]) -> set[int]:
+    return {r for r, metrics in found.items() if (metrics.get(THROUGHPUT) or 0.0) > 0}
+
+
+def _interval(ours: Logs, theirs: Logs | None = None) -> Interval:
+    return interval([ours[r] - (theirs[r] if theirs else 0.0) for r in ours])
+
+
+def _unsaturated(pair: Pair, known: Known, common: list[int]) -> Iterator[str]:
+    if not pair.saturated:
+        return
+    for side, name in zip(pair.sides, pair.names, strict=True):
+        for state in (*chain(side), *chain(side, reverse=True)):
+            found = known[key(state.experiment, pair.rate_per_s)]
+            backlog = math.fsum(found[r].get(BACKLOG) or 0.0 for r in common) / len(common)
+            if backlog < OVERLOADED:
+                without_ = ", ".join(CAUSES[cause].words for cause in state.removed)
+                yield f"{name} without {without_}" if state.removed else name
+
+
+def record(found: list[Explanation], origin: dict[str, Any]) -> dict[str, Any]:
+    """Explanations in JSON's types, with where they come from."""
+    pairs = [asdict(each) for each in found]
+    return {"explanations": plain(pairs), **origin}
+
+
+def read(directory: Path) -> list[Explanation]:
+    """The explanations in a run directory, none where there are none, or of another version."""
+    try:
+        data = RunDirectory(directory / FOLDER).read_json(FILE)
+        return [_read(each) for each in data["explanations"]] if data else []
+    except (DescriptionError, KeyError, TypeError):
+        return []
+
+
+def _read(data: dict[str, Any]) -> Explanation:
+    def whole(found: dict[str, Any]) -> Interval:
+        low, high = found["low"], found["high"]
+        return Interval(found["mean"], -math.inf if low is None else low,
+                        math.inf if high is None else high, found["count"])  # fmt: skip
+
+    orders = ("forward", "reverse", "interaction")
+    parts = [Part(**{**each, **{name: whole(each[name]) for name in orders}})
+             for each in data["parts"]]  # fmt: skip
+    hardware = {name: whole(each) for name, each in data["hardware"].items()}
+    ends = {name: whole(data[name]) for name in ("total", "unexplained")}
+    return Explanation(**{**data, **ends, "parts": parts, "hardware": hardware})

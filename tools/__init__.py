@@ -1,0 +1,1 @@
+"""What keeps this repository's texts true; no part of what is installed."""
