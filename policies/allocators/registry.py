@@ -9,6 +9,7 @@ from pydantic import SerializeAsAny
 from hwmodel.description.written import Chosen
 from policies.allocators.allocator import Allocator, Limits, PolicyOptions
 from policies.allocators.ceilings import IdealAllocator, OracleAllocator
+from policies.allocators.declaration import declared
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.odma import OdmaAllocator
 from policies.allocators.orca import OrcaAllocator
@@ -24,6 +25,12 @@ POLICIES: dict[str, type[Allocator]] = {
     "orca": OrcaAllocator, "s3": S3Allocator, "oracle": OracleAllocator, "ideal": IdealAllocator,
     "vattention": VattentionAllocator, "radix": RadixAllocator,
 }  # fmt: skip
+
+
+def policy_class(options: PolicyOptions) -> type[Allocator]:
+    """The class of a policy, with all that it declares. Raises DescriptionError where it does not
+    (`policies.allocators.declaration`)."""
+    return declared(options.name, POLICIES[options.name])
 
 
 def build(layout: KvLayout, requests: int, limits: Limits, options: PolicyOptions) -> Allocator:

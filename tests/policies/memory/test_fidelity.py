@@ -158,7 +158,7 @@ def test_a_probe_lays_out_only_the_layers_it_needs() -> None:
     big = load_device("a100-80gb")
     laid_out = []
 
-    def layer(index: int) -> traffic.Extent:
+    def layer(index: int) -> traffic.Extents:
         laid_out.append(index)
         return traffic.contiguous(0, 1 << 30, big.accelerator.dma.engines)  # type: ignore[union-attr]
 

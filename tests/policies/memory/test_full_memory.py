@@ -53,7 +53,7 @@ def test_phases_together_move_the_same_bytes_in_about_the_time_in_turn() -> None
     percent, a single end of the layer gains some."""
     card = load_device("mlu370-x4", ["derate=1"])
     starts = np.random.default_rng(3).choice(1000, 40, replace=False) * (32 << 10) + (64 << 20)
-    kv = traffic.Extent(starts, np.full(40, 32 << 10), np.zeros(40, np.bool_), np.arange(40))
+    kv = traffic.Extents(starts, np.full(40, 32 << 10), np.zeros(40, np.bool_), np.arange(40))
     parts = [
         traffic.deal(traffic.contiguous(0, 2 << 20, 128), 32, "split", 512),
         traffic.deal(kv, 32, "slice", 512),
@@ -113,7 +113,7 @@ def test_a_layer_by_hand() -> None:
             starts += [first, first + context * 64]
             sizes += [context * 64, 64]
             writes += [False, True]
-        extents = traffic.Extent(
+        extents = traffic.Extents(
             np.array(starts), np.array(sizes), np.array(writes), np.zeros(4, np.int64)
         )
         found = simulate_system(memory, traffic.deal(extents, 32, "slice", 512))
@@ -227,12 +227,12 @@ def test_a_short_layer_is_measured_whole_and_a_long_one_in_a_window() -> None:
         assert share == pytest.approx(whole, rel=1e-12 if exact else 0.05)
 
 
-def scattered(size: int) -> traffic.Extent:
+def scattered(size: int) -> traffic.Extents:
     """Blocks of 16 KiB at random places."""
     place = np.random.default_rng(1).permutation(4 * size >> 14)[: size >> 14]
     start, count = place.astype(np.int64) << 14, len(place)
     sizes, ids = np.full(count, 16 << 10), np.arange(count)
-    return traffic.Extent(start, sizes, np.zeros(count, np.bool_), ids)
+    return traffic.Extents(start, sizes, np.zeros(count, np.bool_), ids)
 
 
 def test_what_a_layer_loses_grows_with_the_root_of_its_length() -> None:

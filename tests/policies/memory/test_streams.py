@@ -77,7 +77,7 @@ class Watching(Memory):
 
 
 def _checked(
-    extents: traffic.Extent, reading: traffic.Reading, layout: KvLayout, read: int, new: int
+    extents: traffic.Extents, reading: traffic.Reading, layout: KvLayout, read: int, new: int
 ) -> tuple[IntArray, IntArray]:
     """(start, bytes) of the writes, once the stream has as many bytes as it should."""
     dealt = traffic.deal(extents, ENGINES, reading.spread, 64)
@@ -90,7 +90,7 @@ def _checked(
 
 
 def _inside(
-    extents: traffic.Extent, allocator: Any, requests: IntArray, layer: int,
+    extents: traffic.Extents, allocator: Any, requests: IntArray, layer: int,
     reading: traffic.Reading,
 ) -> None:  # fmt: skip
     """Every access of a request lies in what that request holds."""

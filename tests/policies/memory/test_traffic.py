@@ -174,7 +174,9 @@ def test_contiguous_kv_is_one_run_an_engine_whatever_the_spread() -> None:
 def test_dealing_keeps_every_byte(spread: Any, sizes: list[int], engines: int, seed: int) -> None:
     size = np.array(sizes)
     owner = np.sort(np.random.default_rng(seed).integers(0, 5, len(size)))
-    extents = traffic.Extent(np.cumsum(size + 7) - size, size, np.arange(len(size)) % 3 == 0, owner)
+    extents = traffic.Extents(
+        np.cumsum(size + 7) - size, size, np.arange(len(size)) % 3 == 0, owner
+    )
     dealt = traffic.deal(extents, engines, spread, 64)
     assert (np.diff(dealt.engine) >= 0).all() and dealt.engine.max() < engines
     assert dealt.size.min() > 0
