@@ -111,7 +111,7 @@ for (const run of document.querySelectorAll(".run[data-compared]")) {
 function told(chart) {
   const titles = {};
   JSON.stringify(chart.spec, (key, value) => {
-    if (key === "tooltip" && value) value.forEach(each => { titles[each.field] = each.title; });
+    if (key === "tooltip" && Array.isArray(value)) value.forEach(each => { titles[each.field] = each.title; });
     return value;
   });
   const rows = read(chart);
@@ -124,7 +124,7 @@ for (const chart of charts) {
   chart.link.addEventListener("click", () => {
     const cell = text => /[",\n]/.test(text) ? `"${String(text).replaceAll('"', '""')}"` : text;
     const text = told(chart).map(row => row.map(cell).join(",")).join("\n") + "\n";
-    chart.link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+    chart.link.href = `data:text/csv;charset=utf-8,${encodeURIComponent(text)}`;
   });
   const values = chart.figure.querySelector(".values");
   values.addEventListener("toggle", () => {

@@ -17,7 +17,7 @@ import pytest
 
 from sweeps.analyse.statistics import Interval
 from sweeps.cli.reporting import compare, report
-from sweeps.report.explanation import Explanation, Part, record
+from sweeps.run.explanation import Explanation, Part, record
 from sweeps.run.store import plain
 from tests.sweeps.made import made
 from tests.sweeps.plan.test_break_even import run as search
@@ -237,20 +237,11 @@ def test_print_unfolds_everything_in_light_colours(
     browser: Browser, pages: dict[str, Path]
 ) -> None:
     browser.open(pages["report"], 1400, dark=True)
+    closed = 'document.querySelectorAll("details:not([open], .values, .vega details)").length'
     browser.value('dispatchEvent(new Event("beforeprint"))')
-    assert (
-        browser.value(
-            'document.querySelectorAll("details:not([open], .values, .vega details)").length'
-        )
-        == 0
-    )
+    assert browser.value(closed) == 0
     browser.value('dispatchEvent(new Event("afterprint"))')
-    assert (
-        browser.value(
-            'document.querySelectorAll("details:not([open], .values, .vega details)").length'
-        )
-        > 0
-    )
+    assert browser.value(closed) > 0
     browser.call("Emulation.setEmulatedMedia", media="print", features=[])
     assert browser.value("getComputedStyle(document.body).maxWidth") == "none"
     browser.call("Emulation.setEmulatedMedia", media="", features=[])
