@@ -444,11 +444,11 @@ def _lines(chart: Lines, compared: Sequence[str], live: bool) -> Spec:
 
 def _written(rows: list[tuple[Any, ...]], x: Spec, y: Spec) -> Spec:
     """The names of points beside them; of those at one place, one under the other."""
-    (left, right), (low, high) = (map(math.log, axis["scale"]["domain"]) for axis in (x, y))
+    across, up = ([row[i] for row in rows] for i in (1, 2))
     places = sorted(
-        (_WIDE * (math.log(row[1]) - left) / (right - left),
-         2 * _HIGH * (high - math.log(row[2])) / (high - low), row[5], row[1], row[2])
-        for row in rows if row[5]
+        (_WIDE * _share(x["scale"], across, at), 2 * _HIGH * (1 - _share(y["scale"], up, value)),
+         name, at, value)
+        for _, at, value, *_, name in rows if name
     )  # fmt: skip
     found = sides([place[:3] for place in places], _WIDE)
     texts = [
@@ -459,6 +459,13 @@ def _written(rows: list[tuple[Any, ...]], x: Spec, y: Spec) -> Spec:
     mark = {"type": "text", "style": "label", "baseline": "middle", "fontSize": 10, **offsets}
     here = {"y": {**y, "field": "y"}, "text": {"field": "place"}}
     return {"data": {"values": texts}, "mark": mark, "encoding": here}
+
+
+def _share(scale: Spec, values: Sequence[float], value: float) -> float:
+    """Where a value is on an axis, from 0 to 1."""
+    place = math.log if scale.get("type") == "log" else float
+    low, high, at = map(place, (*scale.get("domain", (min(values), max(values))), value))
+    return (at - low) / (high - low or 1.0)
 
 
 def _forms(chart: Lines) -> dict[str, list[Series]]:

@@ -111,7 +111,8 @@ for (const run of document.querySelectorAll(".run[data-compared]")) {
 function told(chart) {
   const titles = {};
   JSON.stringify(chart.spec, (key, value) => {
-    if (key === "tooltip" && Array.isArray(value)) value.forEach(each => { titles[each.field] = each.title; });
+    if (key === "tooltip" && Array.isArray(value))
+      value.forEach(each => { titles[each.field] = each.title; });
     return value;
   });
   const rows = read(chart);

@@ -76,6 +76,8 @@ CHARTS: dict[str, Chart] = {
     "named points": Lines("map", Axis("GiB", "log"), Axis("GB/s", "log"),
                           [Series("paged wins", [24, 80], [300, 2000], names=["l4", "a100"])],
                           form="points"),
+    "named points on a line": Lines("map", Axis("GiB"), Axis("GB/s"), [
+        Series("a", [24, 80], [300, 300], names=["l4", ""])], form="points"),
     "curves": Curves("TTFT, s", Axis("time, s", "log"), [0, 0.5, 1], {
         "static": [1, 20, 300], "paged": [2, 4, 5]}),
     "patches": Patches("memory", Axis("time, s", tight=True), Axis("slot"), [
