@@ -74,7 +74,7 @@ UNFOLDED = """
 document.querySelectorAll("details:not(.values, .vega details)").forEach(item => {
   item.open = true;
 });
-Promise.all(charts.map(chart => draw(chart))).then(() => charts.length)
+specs.then(() => Promise.all(charts.map(chart => draw(chart)))).then(() => charts.length)
 """
 """Opens everything, and waits until all is drawn."""
 FIRST = """
@@ -158,6 +158,7 @@ def test_the_first_screen_holds_the_verdict_its_causes_and_the_table(
 
 def test_a_policy_can_be_switched_off(browser: Browser, pages: dict[str, Path]) -> None:
     browser.open(pages["report"], 1400)
+    browser.value("specs.then(() => true)")
     names = "[...document.querySelectorAll('.shown label')].map(i => i.textContent)"
     assert browser.value(names) == ["paged", "odma", "controls"]
     drawn = "draw(charts[2]).then(() => charts[2].host.textContent)"
@@ -222,7 +223,7 @@ def test_a_charts_data_is_downloaded(
 ) -> None:
     browser.open(pages["report"], 1400)
     browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
-    browser.value('document.querySelector("a.csv").click()')
+    browser.value('specs.then(() => document.querySelector("a.csv").click())')
     file = tmp_path / "made-odma-over-paged-what-each-cause-makes-of-it.csv"
     for _ in range(200):
         if file.exists() and file.stat().st_size:

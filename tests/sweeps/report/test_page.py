@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import re
 import subprocess
@@ -34,8 +36,9 @@ def test_a_page_has_its_blocks_in_order_and_one_script() -> None:
     assert "<b>card</b>: 30\xa0% more" in body and "Is &lt;/script&gt; safe?" in body
     assert '<tr class="control">' in body and '<tr class=" marked">' in body
     assert text.count("window.vegaEmbed=") == 1 and text.count('class="chart"') == 2
-    drawn = re.findall('<script type="application/json">(.*?)</script>', text)
-    assert "a<b,a<b,5,4,6" in json.loads(drawn[0])["data"]["values"]
+    packed = re.findall('id="specs">(.*?)</script>', text)[0]
+    first, second = json.loads(gzip.decompress(base64.b64decode(packed)))
+    assert "a<b,a<b,5,4,6" in first["data"]["values"] and second["layer"] == first["layer"]
     assert re.search('data-compared="{&#34;a\\\\u003cb&#34;: ?&#34;#[0-9a-f]{6}&#34;', text)
 
 
