@@ -160,10 +160,7 @@ def stacks(chart: Stacks) -> Spec:
     return {
         "data": inline("name of part start end value written", rows, "name of part written"),
         "height": height,
-        "encoding": {
-            "y": y,
-            "tooltip": tooltip(("name", "name"), ("part", "part"), ("value", unit)),
-        },
+        "encoding": {"y": y, "tooltip": shown},
         "layer": layers,
     }
 
