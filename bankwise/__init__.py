@@ -173,7 +173,7 @@ def audit(device: str | Path, commands: str | Path, *, set: Set = None) -> list[
     """Check a log of commands, as `replay` writes it, against every timing rule of a device.
 
     Returns what is illegal, each with `channel` (None where there is one), `cycle` (in CK),
-    `command` and `rule`; empty where all is legal. Raises DescriptionError for a log that cannot
+    `command` (with its place) and `rule`; empty where all is legal. Raises DescriptionError for a log that cannot
     be read.
     """
     from hwmodel.oracle.audit import audit_file

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.description.library import elsewhere, find, names
@@ -11,7 +12,9 @@ from hwmodel.description.yaml_reader import load
 from hwmodel.specs.device import Device, device_names, load_device
 from sweeps.plan.sweep import Given, load_sweep
 from sweeps.plan.sweep_spec import Sweep
-from sweeps.study.study_spec import Study, load_study
+
+if TYPE_CHECKING:
+    from sweeps.study.study_spec import Study
 
 
 def load_any(given: Given, overrides: list[str]) -> Sweep | Study | Device:
@@ -20,6 +23,8 @@ def load_any(given: Given, overrides: list[str]) -> Sweep | Study | Device:
     if kind == "sweep":
         return load_sweep(given, overrides)
     if kind == "study":
+        from sweeps.study.study_spec import load_study
+
         return load_study(given, overrides)
     if isinstance(given, Mapping):
         raise DescriptionError(f"expected kind: sweep or study; got {kind!r}", "mapping")

@@ -107,7 +107,7 @@ def test_a_replay_is_the_commands_and_is_audited(tmp_path: Path) -> None:
     assert audit("lpddr5-6400-x16", tmp_path / "log.csv") == []
     slower = {"timing.tRCD": "30ns"}
     first, *_ = audit("lpddr5-6400-x16", tmp_path / "log.csv", set=slower)
-    assert first.channel is None and "tRCD" in first.rule and first.command == "RD"
+    assert first.channel is None and "tRCD" in first.rule and first.command[:3] == "RD "
 
 
 def test_results_are_those_of_the_command_line(done: Result, tmp_path: Path) -> None:
