@@ -173,8 +173,8 @@ def audit(device: str | Path, commands: str | Path, *, set: Set = None) -> list[
     """Check a log of commands, as `replay` writes it, against every timing rule of a device.
 
     Returns what is illegal, each with `channel` (None where there is one), `cycle` (in CK),
-    `command` (with its place) and `rule`; empty where all is legal. Raises DescriptionError for a log that cannot
-    be read.
+    `command` (with its place) and `rule`; empty where all is legal. Raises DescriptionError for a
+    log that cannot be read.
     """
     from hwmodel.oracle.audit import audit_file
     from hwmodel.specs.device import load_device

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.description.library import elsewhere, find, names
@@ -31,7 +31,8 @@ def load_any(given: Given, overrides: list[str]) -> Sweep | Study | Device:
     return load_device(str(given), overrides)
 
 
-def _kind(given: Given) -> str | None:
+def _kind(given: Given) -> Any:
+    """What it says it is; None of a device that ships."""
     if isinstance(given, Mapping):
         return given.get("kind")
     name = str(given)
@@ -41,8 +42,7 @@ def _kind(given: Given) -> str | None:
     if name in device_names():
         return None
     if isinstance(given, Path) or "/" in name or name.endswith((".yaml", ".yml")):
-        kind = load(find("sweeps", name)).data.get("kind")
-        return kind if kind in ("sweep", "study") else None
+        return load(find("sweeps", name)).data.get("kind")
     known = [*names("sweeps"), *names("studies"), *device_names()]
     hint = elsewhere(name) or nearest(name, known)
     raise DescriptionError(f"no shipped sweep, study or device {name!r}; {hint}")
