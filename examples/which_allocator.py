@@ -1,5 +1,5 @@
 """Which KV-cache allocator serves the most on my card? Prints the verdict, then of each allocator
-output tokens/s with a 95 % interval and requests at once; of chats, or of workload=...
+output tokens/s, their lower 95 % limit, and requests at once.
 
     python examples/which_allocator.py [DEVICE] [PATH=VALUE ...]
 """
@@ -11,7 +11,9 @@ from typing import Any
 import bankwise
 
 SWEEP: dict[str, Any] = {
-    **{"kind": "sweep", "name": "which-allocator", "summary": "three allocators on one card"},
+    "kind": "sweep",
+    "name": "which-allocator",
+    "summary": "three allocators on one card",
     "base": {
         "model": "llama-3.2-3b",
         "workload": "sharegpt",
@@ -24,6 +26,7 @@ SWEEP: dict[str, Any] = {
     "compare": "serving.policy",
 }
 RATE = "output_tokens_per_s"
+LINE = "{:7} {:7,.0f} (at least {:,.0f}) tok/s, {:.0f} at once"
 
 
 def main(device: str = "rtx-4090", *changes: str) -> None:
@@ -31,9 +34,7 @@ def main(device: str = "rtx-4090", *changes: str) -> None:
         result = bankwise.run(SWEEP, set=[f"device={device}", *changes], out=out + "/run")
         print(*result.sentences, sep="\n")
         for row in result.table([RATE, "batch"]):
-            low, high = row[f"{RATE}.low"], row[f"{RATE}.high"]
-            print(f"{row['serving.policy']:7} {row[RATE]:7,.0f} ({low:,.0f} to {high:,.0f}) tok/s,",
-                  f"{row['batch']:.0f} at once")  # fmt: skip
+            print(LINE.format(row["serving.policy"], row[RATE], row[f"{RATE}.low"], row["batch"]))
 
 
 if __name__ == "__main__":

@@ -74,8 +74,8 @@ def test_it_runs_from_the_wheel_and_not_from_the_clone(installed: Path, tmp_path
 def test_the_source_distribution_has_what_the_tests_need(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    names = tarfile.open(next(tmp_path.glob("*.tar.gz"))).getnames()
-    inner = {name.split("/", 1)[1] for name in names}
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        inner = {name.split("/", 1)[1] for name in archive.getnames()}
     assert {"bankwise/__init__.py", "examples/what_if.py", "tests/test_examples.py"} <= inner
     assert {"sweeps/py.typed", "docs/python.md", "yaml/sweeps/smoke.yaml"} <= inner
 
