@@ -1,17 +1,22 @@
-"""Are the descriptions that the documentation shows without mistakes?"""
+"""Are the descriptions that the documentation shows without mistakes, and do the commands of README
+work as typed?"""
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import typer
 
+import yaml
+from sweeps.cli.main import app
 from sweeps.plan.sweep import load_sweep
 from sweeps.plan.variant import ROLES
 from sweeps.study.study_spec import load_study
+from tests.sweeps.cli.test_command_line import bankwise
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 SWEEPS = DOCS.parent / "yaml/sweeps"
@@ -72,4 +77,50 @@ def test_the_break_evens() -> None:
     block = text.split("It takes no other variants:\n\n")[1].split("\n\n")[0]
     sweep = yaml.safe_load((SWEEPS / "break-even-mlu370-x4.yaml").read_text(encoding="utf-8"))
     shown = yaml.safe_load(textwrap.dedent(block))
-    assert len(load_sweep({**sweep, **shown}).spec.break_even) == 2  # type: ignore[attr-defined]
+    assert len(load_sweep({**sweep, **shown}).spec.break_even) == 2
+
+
+README = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+COMMANDS = [
+    shlex.split(line.split("  # ")[0].removeprefix("    $ ").strip(), comments=True)
+    for line in README.splitlines()
+    if line.startswith(("    $ bankwise ", "    bankwise "))
+]
+QUICK = ("fit", "bandwidth")
+"""Commands of README that are run; what they print stands below them."""
+
+
+def parsed(words: list[str]) -> dict[str, Any]:
+    """The arguments of a command as typed, without running it."""
+    group: Any = typer.main.get_command(app)
+    context = group.make_context("bankwise", words[1:])
+    for _ in range(2):
+        name, command, rest = context.command.resolve_command(
+            context, [*context._protected_args, *context.args]
+        )
+        context = command.make_context(name, rest, parent=context)
+        if not hasattr(command, "commands"):
+            break
+    return dict(context.params)
+
+
+def test_readme_has_commands() -> None:
+    assert len(COMMANDS) > 10 and {words[1] for words in COMMANDS} >= {*QUICK}
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_command_of_readme_is_understood(words: list[str]) -> None:
+    given = parsed(words)
+    for kind, load in {"sweep": load_sweep, "study": load_study}.items():
+        if isinstance(given.get(kind), str):
+            assert load(given[kind], given["overrides"] or ()).points
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_command_of_readme_prints_what_readme_shows(name: str, tmp_path: Path) -> None:
+    typed, _, after = README.partition(f"    $ bankwise {name} ")[2].partition("\n")
+    shown = [line.strip() for line in after.split("\n\n")[0].splitlines()]
+    done = bankwise(name, *shlex.split(typed), cwd=tmp_path)
+    printed = {" ".join(line.split()) for line in done.stdout.splitlines()}
+    assert done.returncode == 0 and shown
+    assert not [line for line in shown if " ".join(line.split()) not in printed]
