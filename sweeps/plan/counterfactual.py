@@ -121,9 +121,9 @@ BETWEEN = (
 )  # fmt: skip
 """In the order in which they are removed. With exact lengths nothing is predicted or outgrown."""
 TO_CEILING = (
-    Cause("line", "the head of the line", "policy: {name: ideal, reserve: output}",
+    Cause("line", "head-of-line blocking", "policy: {name: ideal, reserve: output}",
           lambda s: not on_demand(s), lambda s: _ideal(s, admit_on="input")),
-    Cause("held", "slots held before they are filled", "policy: ideal",
+    Cause("held", "memory reserved for tokens not yet generated", "policy: ideal",
           lambda s: not on_demand(s), lambda s: _ideal(s, reserve="stored")),
 )  # fmt: skip
 """Of a policy that reserves, with exact lengths and no holes. Without the line the head is admitted
