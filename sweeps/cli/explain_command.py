@@ -29,8 +29,8 @@ def explain(
     """Explain the gaps of a run by simulating it without each cause.
 
     Reservation, holes, head-of-line blocking, preemption, copies and KV layout are removed one
-    after another, in two orders. The run's report gets a waterfall. What is simulated is kept in the
-    run directory: a second call continues.
+    after another, in two orders. The run's report gets a waterfall. What is simulated is kept in
+    the run directory: a second call continues.
 
     Exit code 0: done; 1: a simulation failed; 2: invalid input; 130: interrupted.
     """

@@ -84,8 +84,11 @@ def ratio(log_ratio: Interval | None, named: bool = False) -> str:
     """A log ratio as `1.78 (1.70 to 1.87)`."""
     if log_ratio is None:
         return NONE
-    found = log_ratio.mapped(lambda value: grown(value) + 1)
-    return between(found, "{:.3g}".format, named=named)
+    return between(log_ratio.mapped(lambda value: grown(value) + 1), _factor, named=named)
+
+
+def _factor(value: float) -> str:
+    return f"{value:.3g}" if 0.001 <= value < 1000 else "over 1,000" if value > 1 else "under 0.001"
 
 
 def points(found: Interval) -> str:
@@ -104,14 +107,15 @@ def mean_text(value: float | None, digits: int = 1) -> str:
 
 
 def listed(items: Iterable[str], last: str = "and") -> str:
-    """`a, b and c`."""
-    words = list(items)
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+    """`a, b and c`; nothing of none."""
+    *words, end = list(items) or [""]
+    return f"{', '.join(words)} {last} {end}" if words else end
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 change`, `2 changes`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    """`1 change`, `2 changes`, `3 memories`."""
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count} {noun if count == 1 else many}"
 
 
 def size_text(size: int) -> str:

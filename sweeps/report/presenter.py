@@ -47,11 +47,12 @@ class Presenter:
         told = [text for each in every for text in sentences.dependence(each)]
         told += [sentences.turned(each) for each in turned(table, verdicts)]
         if not told and len(verdicts) > 1:
-            told = [sentences.outcomes(verdicts, "point")]
+            told = [sentences.outcomes(verdicts, "combination")]
         if len(verdicts) <= FEW:
             told += [sentences.verdict(each, table.compared) for each in verdicts]
             for group, each in zip(table.groups, verdicts, strict=True):
-                held = [r for r in references(group) if each.leader in r.gains]
+                binds = each.outcome in ("won", "undecided")
+                held = [r for r in references(group) if binds and each.leader in r.gains]
                 told += [sentences.reference(r, each.leader) for r in held]
         return told
 

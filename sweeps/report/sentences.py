@@ -15,11 +15,11 @@ from sweeps.analyse.label import label
 from sweeps.analyse.random_access import RandomAccess
 from sweeps.analyse.statistics import Interval, grown
 from sweeps.analyse.table import Table
-from sweeps.analyse.verdict import MOST
-from sweeps.plan.answer import AnswerCell, AnswerMap
+from sweeps.analyse.variants import overrides, with_role
+from sweeps.analyse.verdict import MOST, needed
+from sweeps.plan.answer import AnswerMap
 from sweeps.plan.atlas import COSTLY, Enough
-from sweeps.plan.break_even import Crossing, Search
-from sweeps.plan.layout import DESCRIBED
+from sweeps.plan.break_even import BreakEven, Crossing, Search
 from sweeps.plan.paged_findings import Effects
 from sweeps.plan.paper_findings import DatasetResult
 from sweeps.plan.parameter import Parameter
@@ -39,7 +39,7 @@ from sweeps.report.formats import (
     ratio,
     share,
     size_text,
-)
+)  # fmt: skip
 from sweeps.run.explanation import Explanation
 from sweeps.study.trials import BASE, StudyGain
 
@@ -55,32 +55,31 @@ _DWARFS = 5.0
 
 def conditions(table: Table) -> str:
     """What was run: model, requests, load, replications, as far as all of the run has them."""
-    base, axes = table.config["base"], {path.split(".")[0] for path in table.config["axes"]}
-    parts = [label(base[key]) for key in ("device", "model", "workload")
-             if base.get(key) and key not in axes]  # fmt: skip
-    if "load" not in axes and (load := _load(base.get("load"), base.get("arrivals"))):
-        parts.append(load)
+    base, cases = table.config["base"], with_role(table.config, "case").values()
+    paths = [*table.config["axes"], *(path for case in cases for path in overrides(case))]
+    fixed = {k: v for k, v in base.items() if v and k not in {p.split(".")[0] for p in paths}}
+    parts = [label(fixed[key]) for key in ("device", "model", "workload") if key in fixed]
+    parts += _load(fixed.get("load") or fixed.get("arrivals"))
+    if "requests" in fixed:
+        parts.append(f"{fixed['requests']:,} requests")
     counts = [len(row.replications) for group in table.groups for row in group.rows]
-    if base.get("requests"):
-        parts.append(f"{base['requests']:,} requests")
     parts.append(counted(max(counts, default=0), "replication"))
     return f"Conditions: {', '.join(parts)}."
 
 
-def _load(load: Any, arrivals: Any) -> str:
-    match load or arrivals:
-        case {"rate_per_s": rate} if rate:
-            return f"{rate:g} requests/s"
-        case {"relative": times} if times:
-            return f"{times:g} times the {(load or {}).get('of', 'best')} capacity"
-        case {"goodput": goal} if goal:
-            kept = share(goal.get("attainment", 1.0))
-            return f"TTFT {goal.get('ttft', 'any')} and TPOT {goal.get('tpot', 'any')} for {kept}"
+def _load(load: Any) -> list[str]:
+    match load:
+        case {"rate_per_s": float() | int() as rate}:
+            return [f"{rate:g} requests/s"]
+        case {"relative": float() | int() as times}:
+            return [f"load {times:g} times the {load.get('of') or 'best'} capacity"]
+        case {"goodput": {"ttft": ttft, "tpot": tpot}}:
+            return [f"the largest load with TTFT {ttft} and TPOT {tpot}"]
         case {"process": "all_at_once"}:
-            return "saturated"
+            return ["saturated"]
         case {"process": "closed", "clients": clients}:
-            return f"{clients} clients"
-    return ""
+            return [f"{clients} clients"]
+    return []
 
 
 # A group, and groups together
@@ -104,33 +103,31 @@ def _alone(found: Verdict, compared: str) -> str:
 
 
 def _won(found: Verdict, compared: str) -> str:
-    decided = f" Decided by {listed(found.decided_by)}." if found.decided_by else ""
-    reads = (
-        "" if found.kv_share is None else f" Reading KV takes {share(found.kv_share)} of a step."
-    )
-    why = reads if found.reads else decided
+    why = f" Decided by {listed(found.decided_by)}." if found.decided_by else ""
+    if found.kv_share is not None:
+        why = f" Reading KV takes {share(found.kv_share)} of a step."
     return f"{_rate(found, compared)}, {_gaps(found, found.behind, compared)}.{why}"
 
 
 def _undecided(found: Verdict, compared: str) -> str:
     close = [gap.total for gap in found.close]
-    names = [_who(name, compared) for name in (found.leader, *(gap.other for gap in found.close))]
-    who = listed(names) if len(names) <= _SHOWN else f"{len(names)} {_many(compared)}"
+    names = [_who(gap.other, compared) for gap in found.close]
+    others = listed(names, "or") if len(names) <= _SHOWN else f"{len(names)} others"
     if any(total.count < 2 for total in close):
-        return f"one replication gives no interval, so {who} are not ranked."
+        text = f"{_rate(found, compared)}, the highest mean; one replication gives no interval."
+        return f"{text} No ranking against {others}."
     widest = max(close, key=lambda total: total.half)
-    if widest.low == widest.high == 0:
-        text = f"{who} serve the same."
-    elif widest.high < 1:
-        text = f"{who} do not differ significantly: {either_way(widest)}."
-    else:
-        text = f"{who} do not differ significantly."
-    if widest.half > 0:
-        count = f"More than {MOST}" if found.needed is None else f"About {found.needed}"
-        text += f" {count} replications would resolve it (now {widest.count})."
-    if found.behind:
-        text += f" {_rate(found, compared)}, {_gaps(found, found.behind, compared)}."
-    return text
+    bound = f": {either_way(widest)}" if widest.high < 1 else ""
+    text = f"{_rate(found, compared)}, not significantly more than {others}{bound}."
+    text += _resolved(widest.count, found.needed) if widest.half else ""
+    behind = f" {found.leader} serves {_gaps(found, found.behind, compared)}."
+    return text + behind * bool(found.behind)
+
+
+def _resolved(count: int, wanted: int | None) -> str:
+    """How many replications would make a difference significant."""
+    many = f"More than {MOST}" if wanted is None else f"About {wanted}"
+    return f" {many} replications would resolve it (now {count})."
 
 
 def _unbound(found: Verdict, compared: str) -> str:
@@ -141,7 +138,7 @@ def _unbound(found: Verdict, compared: str) -> str:
     limit = f" (limit: {limit_word(name)}, {share(rest[name])} of the time)" if rest else ""
     text = f"no ranking, as KV memory does not limit {leader}{limit}."
     if bound := [gap for gap in found.behind if gap.bound]:
-        text += f" It limits {listed(gap.other for gap in bound)};"
+        text += f" It limits {listed(_who(gap.other, compared) for gap in bound)};"
         text += f" {leader} serves {_gaps(found, bound, compared)}."
     return text
 
@@ -153,14 +150,10 @@ def _rate(found: Verdict, compared: str) -> str:
 
 
 def _gaps(found: Verdict, gaps: list[Gap], compared: str) -> str:
-    word = "faster" if found.reads else "more"
-    told = [
-        more(gap.total, _who(gap.other, compared), word, named=not i)
-        for i, gap in enumerate(gaps[:_SHOWN])
-    ]
-    if len(gaps) > _SHOWN:
-        told.append(f"yet {word} than {len(gaps) - _SHOWN} others")
-    return listed(told)
+    word, rest = "faster" if found.reads else "more", len(gaps) - _SHOWN
+    names = (_who(gap.other, compared) for gap in gaps)
+    told = [more(g.total, n, word, named=g is gaps[0]) for g, n in zip(gaps, names, strict=True)]
+    return listed([*told[:_SHOWN], *([f"yet {word} than {rest} others"] if rest > 0 else [])])
 
 
 def _who(name: str, compared: str) -> str:
@@ -168,16 +161,11 @@ def _who(name: str, compared: str) -> str:
     return name if any(map(str.isalpha, name)) else f"{compared} {name}"
 
 
-def _many(noun: str) -> str:
-    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-
-
-def outcomes(found: Sequence[Verdict], noun: str, on_assumption: int = 0) -> str:
-    """The outcomes counted."""
+def outcomes(found: Sequence[Verdict], noun: str, turning: int = 0) -> str:
+    """The outcomes counted; turning: how many of them are others under an assumption."""
     ranked = Counter(map(short, found)).most_common()
     told = ", ".join(f"{what} in {'all' if n == len(found) else n}" for what, n in ranked)
-    does = "turns" if on_assumption == 1 else "turn"
-    note = f" Assumptions {does} {on_assumption} of them." if on_assumption else ""
+    note = f" Another assumption changes {turning} of them." if turning else ""
     return f"Of {counted(len(found), noun)}: {told}.{note}"
 
 
@@ -186,43 +174,38 @@ def dependence(found: Dependence) -> Iterator[str]:
     winners, where = found.winners, f"{found.where}: " if found.where else ""
     every = [verdict for _, verdict in found.outcomes]
     best = "reads fastest" if any(each.reads for each in every) else "serves the most"
-    axis, values = _axis(found.axis), [value for value, _ in found.outcomes]
+    told = "; ".join(f"{value}: {short(each)}" for value, each in found.outcomes)
     if len(winners) == 1 and all(each.outcome == "won" for each in every):
         least = min((each.gaps[0] for each in every), key=lambda gap: gap.total.mean)
-        told = ", ".join(values) if len(values) <= _SHOWN else f"{len(values)} values"
         lead = more(least.total, least.other, named=True)
-        yield f"{where}{winners[0]} {best} for every {axis} ({told}), by at least {lead}."
+        values = ", ".join(value for value, _ in found.outcomes)
+        yield f"{where}{winners[0]} {best} for every {found.axis} ({values}), at least {lead}."
     elif winners and found.asked:
-        told = "; ".join(f"{value}: {_with_lead(each)}" for value, each in found.outcomes)
-        yield f"{where}Which {found.compared} {best} depends on the {axis}. {told}."
+        told = "; ".join(f"{value}: {_lead(each)}" for value, each in found.outcomes)
+        yield f"{where}{told}. Which {found.compared} {best} depends on the {found.axis}."
     elif len(winners) > 1:
-        told = "; ".join(f"{value}: {short(each)}" for value, each in found.outcomes)
-        yield f"{where}undecided: the winner changes with {axis} ({told})."
+        yield f"{where}undecided: the winner changes with {found.axis} ({told})."
 
 
-def _with_lead(found: Verdict) -> str:
+def _lead(found: Verdict) -> str:
     if found.outcome != "won":
         return short(found)
-    gap = found.gaps[0]
-    return f"{short(found)}, {more(gap.total, gap.other, named=True)}"
-
-
-def _axis(axis: str) -> str:
-    return axis if axis.split(".")[0] not in DESCRIBED or "." in axis else axis.replace("_", " ")
+    gap, does = found.gaps[0], "reads KV" if found.reads else "serves"
+    return f"{found.best} {does} {more(gap.total, gap.other, named=True)}"
 
 
 def turned(found: Turned) -> str:
     """Another outcome elsewhere."""
     told = "; ".join(f"{where}: {short(each)}" for where, each in found.outcomes.items())
-    hangs = f"undecided: the winner changes with {found.assumption}"
-    return f"{found.title}: {hangs if found.assumption else 'the outcome changes'} ({told})."
+    open_ = f"undecided: the winner changes with {found.assumption}"
+    return f"{found.title}: {open_ if found.assumption else 'the outcome changes'} ({told})."
 
 
 def reference(found: Reference, leader: str) -> str:
     """What a reference serves against the leader."""
     memory = ", both on memory without banks" if found.analytic else ""
     against = f"{gain(found.gains[leader], named=True)} against {leader}"
-    return f"{found.title}: reference {found.name} serves {against}{memory}."
+    return f"{found.title}: reference {found.name} {against}{memory}."
 
 
 # Searches and changes
@@ -234,31 +217,25 @@ def what_if(found: Changes) -> Iterator[str]:
     for answer in found.answers:
         now = ratio(answer.levels[AS_DESCRIBED], named=True)
         yield f"{where}{answer.subject} is {now} as described. {_ranking(answer)}"
-    moved: list[str] = []
-    still: list[str] = []
+    moved = []
     for rate in found.rates:
         sure = [name for name in found.alone if name in rate.effects and rate.effects[name].sign]
-        largest = max(sure, key=lambda name: abs(rate.effects[name].mean), default=None)
-        if largest is None:
-            still.append(rate.subject)
-        else:
-            moved.append(f"{largest} {effect(rate.effects[largest], not moved)} on {rate.subject}")
+        if sure:
+            largest = max(sure, key=lambda name: abs(rate.effects[name].mean))
+            moved.append(f"{rate.subject} with {largest} {effect(rate.effects[largest])}")
     if moved:
-        yield f"{where}Largest significant effects: {'; '.join(moved)}."
-    if still:
-        yield f"{where}No single change has a significant effect on {listed(still, 'or')}."
+        yield f"{where}Largest significant effects of one change: {'; '.join(moved)}."
 
 
 def _ranking(found: Sensitivity) -> str:
     """Which changes reverse or settle who leads."""
-    now = found.levels[AS_DESCRIBED].sign
+    now = found.levels[AS_DESCRIBED]
     signs = {n: level.sign for n, level in found.levels.items() if n != AS_DESCRIBED}
-    if now == 0:
-        which = _some([name for name, sign in signs.items() if sign])
-        return f"That is not significant; {which or f'nor with any of {len(signs)} changes'}" + (
-            " alone makes it so." if which else "."
-        )
-    reverse = _some([name for name, sign in signs.items() if sign == -now])
+    if now.sign == 0:
+        sure = _some([name for name, sign in signs.items() if sign])
+        text = f"except with {sure}" if sure else f"nor with any of {len(signs)} changes"
+        return f"That is not significant, {text}.{_resolved(now.count, needed(now.mapped(grown)))}"
+    reverse = _some([name for name, sign in signs.items() if sign == -now.sign])
     level = _some([name for name, sign in signs.items() if sign == 0])
     text = f"Reversed by {reverse}." if reverse else f"None of {len(signs)} changes reverses it."
     return f"{text} Not significant with {level}." if level else text
@@ -266,33 +243,33 @@ def _ranking(found: Sensitivity) -> str:
 
 def _some(names: Collection[str]) -> str:
     """The first of these names, and how many others; nothing of none."""
-    shown = [*names][:_SHOWN]
-    rest = len(names) - len(shown)
-    return listed([*shown, *([f"{rest} others"] if rest else [])]) if shown else ""
+    rest = len(names) - _SHOWN
+    return listed([*[*names][:_SHOWN], *([f"{rest} others"] if rest > 0 else [])])
 
 
 def break_evens(found: Search) -> str:
     """The answer as described, and how many parameters cross."""
     where = f"{found.where}: " if found.where else ""
-    outcomes = Counter(each.outcome for each in found.found)
-    cross = [
-        f"{each.name} at {crossing_text(each.crossing, each.parameter)}"
-        if each.crossing else each.name
-        for each in found.found if each.outcome == "crosses"
-    ]  # fmt: skip
-    told = f": {_some(cross)}" if cross else ""
-    other = [f"{outcomes[each]} {each}" for each in ("undecided", "unfinished") if outcomes[each]]
-    return (
-        f"{where}{found.ratio} is {ratio(found.now, named=True)} as described. {len(cross)} of"
-        f" {counted(len(found.found), 'assumed parameter')} cross{'es' * (len(cross) == 1)}"
-        f" break-even within the plausible range{told}{'; ' * bool(other)}{', '.join(other)}."
-    )
+    counts = Counter(each.outcome for each in found.found)
+    cross = [_crossing(each) for each in found.found if each.outcome == "crosses"]
+    text = f"{where}{found.ratio} is {ratio(found.now, named=True)} as described."
+    text += f" {len(cross)} of {counted(len(found.found), 'assumed parameter')}"
+    text += " crosses" if len(cross) == 1 else " cross"
+    text += " break-even within a plausible range" + (f": {_some(cross)}." if cross else ".")
+    open_ = [f"{counts[each]} {each}" for each in ("undecided", "unfinished") if counts[each]]
+    return f"{text} Of the others: {listed(open_)}." if open_ else text
+
+
+def _crossing(found: BreakEven) -> str:
+    if found.crossing is None:
+        return found.name
+    return f"{found.name} at {crossing_text(found.crossing, found.parameter)}"
 
 
 def crossing_text(crossing: Crossing, parameter: Parameter) -> str:
     """Where it crosses, with the values between which it is undecided."""
     if crossing.low is None and crossing.high is None:
-        return f"{crossing.at} (undecided over the whole range)"
+        return f"{crossing.at} (whole range)"
     low = f"below {parameter.at(0)}" if crossing.low is None else crossing.low
     high = f"above {parameter.at(1)}" if crossing.high is None else crossing.high
     return f"{crossing.at} ({low} to {high})"
@@ -303,25 +280,21 @@ def answer(found: AnswerMap) -> Iterator[str]:
     if not found.cells:
         yield "No cell has results of all policies yet."
         return
-    won = {name: [c for c in found.cells if c.winner == name] for name in found.policies}
-    ranked = sorted(((n, c) for n, c in won.items() if c), key=lambda item: -len(item[1]))
-    told = [f"{name} serves the most in {len(cells)} ({_leads(cells)})" for name, cells in ranked]
-    if none := len(found.cells) - sum(map(len, won.values())):
+    total = len(found.cells)
+    won = {name: [c.lead for c in found.cells if c.winner == name] for name in found.policies}
+    for i, (name, leads) in enumerate(sorted(won.items(), key=lambda item: -len(item[1]))):
+        if leads:
+            least, most = (end(leads, key=lambda lead: lead.mean) for end in (min, max))
+            lead = " to ".join(dict.fromkeys((effect(least, named=not i), effect(most))))
+            yield f"{name} leads significantly in {len(leads)} of {total} combinations, by {lead}."
+    if none := total - sum(map(len, won.values())):
         unbound = sum(not cell.bound for cell in found.cells)
-        why = f" (KV memory not the limit in {unbound})" if unbound else ""
-        told.append(f"no policy leads significantly in {none}{why}")
-    yield f"{counted(len(found.cells), 'combination')}: {listed(told)}."
+        why = f"; KV memory is not the limit in {unbound}" if unbound else ""
+        yield f"No policy leads significantly in {none} of {total} combinations{why}."
     yield from _ties(found)
     for noun, names in (("objection", found.objections), ("disputed assumption", found.readings)):
         if names:
             yield _disputes(found, noun, list(names))
-
-
-def _leads(cells: list[AnswerCell]) -> str:
-    """The least lead over the next, and the largest."""
-    leads = sorted((cell.lead for cell in cells), key=lambda lead: lead.mean)
-    ends = dict.fromkeys(effect(lead, named=lead is leads[0]) for lead in (leads[0], leads[-1]))
-    return f"{' to '.join(ends)} over the next"
 
 
 def _ties(found: AnswerMap) -> Iterator[str]:
@@ -329,25 +302,20 @@ def _ties(found: AnswerMap) -> Iterator[str]:
     bound = [cell for cell in found.cells if cell.bound]
     tied = sorted(cell.tied.mean for cell in bound if cell.tied)
     sides = Counter(cell.side for cell in bound)
-    if tied:
-        ends = dict.fromkeys(f"{end:.2f}" for end in (tied[0], tied[-1]))
-        yield (
-            f"{found.scattered} ties with the best contiguous policy in {len(tied)} of {len(bound)}"
-            f" limited by KV memory, at {' to '.join(ends)} of the contiguous KV bandwidth."
-        )
     told = [
-        f"at {which} ratio in {sides[side]}"
-        for which, side in (("every", 1), ("no", -1)) if sides[side]
+        f"ties with the best contiguous policy in {len(tied)}, at {tied[0]:.2f} to {tied[-1]:.2f}"
+        " of its KV bandwidth" if tied else "",
+        f"is ahead at every ratio in {sides[1]}" if sides[1] else "",
+        f"is behind at every ratio in {sides[-1]}" if sides[-1] else "",
     ]  # fmt: skip
-    if told:
-        yield f"{found.scattered} serves more than the best contiguous policy {listed(told)}."
+    if any(told):
+        where = f"Of {counted(len(bound), 'combination')} that KV memory limits"
+        yield f"{where}, {found.scattered} {listed(filter(None, told))}."
 
 
 def _disputes(found: AnswerMap, noun: str, names: list[str]) -> str:
     counts = {name: sum(name in cell.upheld for cell in found.under(name)) for name in names}
     head = f"Changing each of {counted(len(names), noun)}"
-    if len(names) == 1:
-        head = f"Changing the one {noun}"
     if not any(counts.values()):
         return f"{head} never changes the winner to another policy."
     most = max(counts, key=counts.__getitem__)
@@ -365,69 +333,52 @@ def no_trial(count: int, failed: int) -> str:
 
 def best_so_far(trial: int, value: float, metric: str) -> str:
     """The best trial of a search that has no finale yet."""
-    return (
-        f"Best so far: trial {trial}, {value:,.4g} {metric} on the replications of the search,"
-        " which is biased upwards by noise."
-    )
+    return f"Best so far: trial {trial}, {value:,.4g} {metric} in the search, biased up by noise."
 
 
 def study(found: StudyGain) -> Iterator[str]:
-    """What the chosen trial gained over the base and the best unsearched trial, and how much of
-    the gap it closes."""
+    """What the chosen trial gained over the base and the best trial that needed no search, and how
+    much of the gap to a ceiling it closes."""
     base = found.gains.get(BASE)
-    than = f": {_over(base, 'the base')}" if base else ""
     count = counted(found.replications, "replication")
-    head = f"{found.chosen} has {found.mean:,.1f} {found.metric}"
-    yield f"{head} on {count} not used in the search{than}."
-    if found.first is not None:
-        rest = "nothing" if found.added is None else _over(found.added, f"{found.first}")
-        yield f"Added by the search, against the best trial without one ({found.first}): {rest}."
+    head = f"{found.chosen} has {found.mean:,.1f} {found.metric} on {count} not used in the search"
+    yield f"{head}, {_against(base, 'the base')}." if base else f"{head}."
+    if found.first not in (None, BASE):
+        added = "nothing" if found.added is None else _against(found.added, "it")
+        yield f"Best trial without a search: {found.first}; the search adds {added}."
     for name, part in found.closed.items():
-        if part is None:
-            yield f"{name} does not exceed the base in every replication: no gap to close."
-        else:
+        if part is not None:
             yield f"The search closes {percent(part, named=True)} of the gap from base to {name}."
 
 
-def _over(found: Interval, other: str) -> str:
+def _against(found: Interval, other: str) -> str:
     text = f"{gain(found, named=True)} against {other}"
     return text if found.sign else f"{text}, not significant"
 
 
 def inputs(asked: list[str], count: int, programs: Sequence[str]) -> str:
     """asked: what the runs were asked that differs; count: inputs that differ in all."""
-    if not count:
-        text = "Inputs: the same"
-    elif not asked:
-        text = f"Inputs: the same settings; the descriptions differ in {counted(count, 'place')}"
-    else:
-        text = f"Inputs that differ: {_some(asked)}"
-    return f"{text}. The programs differ in {', '.join(programs)}." if programs else f"{text}."
+    text = f"Inputs that differ: {_some(asked)}." if asked else "Inputs: the same."
+    if count and not asked:
+        text = f"Inputs: the same settings; descriptions differ in {counted(count, 'place')}."
+    return f"{text} The programs differ in {listed(programs)}." if programs else text
 
 
 def results(count: int, same: bool, changes: list[tuple[str, MetricChange]]) -> str:
     """count: points in both; same: bit for bit; changes: of output tokens/s, by point."""
-    points = counted(len(changes), "point")
-    if not count:
-        return "Results: the two have no point in common."
-    if same:
-        return f"Results: the same, bit for bit, in all {count} points."
-    if not changes:
-        return "Results differ, but not in output tokens/s."
-    ranked = sorted(changes, key=lambda item: -abs(item[1].change.mean))
-    sure = [item for item in ranked if item[1].certain in ("more", "less")]
-    if sure:
-        title, change = sure[0]
-        most = f"most in {title}, {gain(change.change, named=True)}"
-        return f"Output tokens/s change significantly in {len(sure)} of {points}; {most}."
+    if not count or same or not changes:
+        text = f"the same, bit for bit, in all {count} points" if same else "other metrics differ"
+        return f"Results: {text if count else 'the two have no point in common'}."
+    ranked = sorted(changes, key=lambda item: (not item[1].change.sign, -abs(item[1].change.mean)))
     title, change = ranked[0]
-    if change.certain == "the same":
-        return f"Output tokens/s are the same in every replication of {points}."
+    many = sum(bool(each.change.sign) for _, each in changes)
+    head = f"Output tokens/s change significantly in {many} of {counted(len(changes), 'point')}"
     if change.certain == "unknown":
-        most = f"most in {title}, {gain(change.change)}"
-        return f"Output tokens/s of {points} change, {most}; one replication gives no interval."
-    widest = max((item.change for _, item in changes), key=lambda each: each.half)
-    return f"Output tokens/s change significantly in none of {points}: {either_way(widest)}."
+        most = f"{gain(change.change)} in {title}"
+        return f"Output tokens/s change by at most {most}; one replication gives no interval."
+    if many:
+        return f"{head}, the most in {title}: {gain(change.change, named=True)}."
+    return f"{head}: {either_way(max((c.change for _, c in changes), key=lambda i: i.half))}."
 
 
 # Other kinds of runs
@@ -435,77 +386,68 @@ def results(count: int, same: bool, changes: list[tuple[str, MetricChange]]) -> 
 
 def paper(found: list[DatasetResult]) -> Iterator[str]:
     """How many of the ODMA paper's figures follow from its baselines, and the gain."""
-    if not found:
-        return
-    places = Counter(placement.place for each in found for placement in each.placements)
-    head = f"{places['inside']} of the paper's {places.total()} figures lie"
-    edge = f"; {places['edge']} within an interval of it" if places["edge"] else ""
-    yield f"{head} inside the band of means over the assumptions{edge}."
     gains = [
-        f"{percent(centre, True, 1, named=not i)} on {each.name} (paper: {hundred(each.gain, 0)} %)"
-        for i, each in enumerate(found)
+        f"{percent(centre, True, 1, named=each is found[0])} on {each.name}"
+        f" (paper: {hundred(each.gain, 0)} %)"
+        for each in found
         if (centre := each.placements[-1].centre) is not None
     ]
     if gains:
-        yield f"At the centre the throughput of odma over static is {listed(gains)}."
-    cells = [cell.meets(each.paper) for each in found for cell in each.cells]
-    if cells:
+        yield f"At the centre odma changes the throughput of static by {listed(gains)}."
+        places = Counter(placement.place for each in found for placement in each.placements)
+        head = f"{places['inside']} of the paper's {places.total()} figures"
+        yield f"Inside the band of means over the assumptions: {head}."
+    if cells := [cell.meets(each.paper) for each in found for cell in each.cells]:
         met = sum(len(names) == len(found[0].paper) for names in cells)
         yield f"All figures together are met at {met} of {len(cells)} length shapes and limits."
 
 
 def paged(found: list[Effects]) -> Iterator[str]:
     """Which of capacity and layout makes paged's gaps, in ranges over all of them."""
-    known = [(e.capacity, e.layout) for e in found if e.capacity is not None and e.layout]
-    if not known:
+    capacities = [each.capacity for each in found if each.capacity is not None]
+    layouts = [each.layout for each in found if each.layout is not None]
+    if not capacities or not layouts:
         yield "The effect of layout is not known without the analytic control."
         return
-    capacities, layouts = [c for c, _ in known], [part for _, part in known]
+    makes, count = _larger(capacities, layouts), counted(len(layouts), "comparison")
     yield (
-        f"paged differs from contiguous reservation by {_which(capacities, layouts)}. Over"
-        f" {counted(len(known), 'comparison')} capacity is {_range(capacities)}, layout"
-        f" {_range(layouts)}."
+        f"The gap of paged to contiguous reservation is {makes}. Over {count} capacity changes"
+        f" throughput by {_range(capacities)}, layout by {_range(layouts)}."
     )
     if moved := [e.bandwidth for e in found if e.bandwidth is not None]:
         yield f"Other bandwidth changes the gaps of paged by {_range(moved)}."
 
 
-def _which(capacities: list[Interval], layouts: list[Interval]) -> str:
+def _larger(capacities: list[Interval], layouts: list[Interval]) -> str:
     """The larger of the two at its largest, among those that are significant."""
-    capacity, layout = (
-        max((abs(each.mean) for each in effects if each.sign), default=0.0)
-        for effects in (capacities, layouts)
-    )
-    if capacity == layout == 0:
-        return "neither capacity nor layout significantly"
-    names = ("capacity", "layout") if capacity > layout else ("layout", "capacity")
-    dwarfed = min(capacity, layout) * _DWARFS < max(capacity, layout)
-    return f"{names[0]}, not {names[1]}" if dwarfed else f"{names[0]} more than {names[1]}"
+    sizes = {
+        name: max((abs(each.mean) for each in effects if each.sign), default=0.0)
+        for name, effects in (("layout", layouts), ("capacity", capacities))
+    }
+    less, most = sorted(sizes, key=sizes.__getitem__)
+    if not sizes[most]:
+        return "significant neither in capacity nor in layout"
+    return f"{most}{', not' if sizes[less] * _DWARFS < sizes[most] else ' more than'} {less}"
 
 
 def _range(effects: list[Interval]) -> str:
     """Means from the least to the most, and how many are not significant."""
-    means = [grown(each.mean) for each in effects]
-    text = f"{hundred(min(means), 1)} to {hundred(max(means), 1)} %"
+    ends = [hundred(grown(end(each.mean for each in effects)), 1) for end in (min, max)]
     idle = sum(each.sign == 0 for each in effects)
-    return f"{text} ({idle} not significant)" if idle else text
+    return f"{' to '.join(ends)} %" + (f" ({idle} not significant)" if idle else "")
 
 
 def atlas(found: list[Enough]) -> Iterator[str]:
     """From which extents on layout costs little, on all memories."""
-    for words, sizes in (
-        ("As described", {each.row: each.described for each in found}),
-        ("In the worst case", {each.row: each.worst for each in found}),
-    ):
-        enough = {row: size for row, size in sizes.items() if size is not None}
-        if not enough:
-            yield f"{words} no simulated extent keeps layout's cost at {COSTLY:.0%}."
-            continue
-        row = max(enough, key=enough.__getitem__)
-        yield (
-            f"{words} extents of {size_text(enough[row])} (for {row}) keep layout's cost at"
-            f" {share(COSTLY)} of throughput or less on {len(enough)} of {len(sizes)} memories."
-        )
+    sizes = {"As described": [each.described for each in found],
+             "In the worst case": [each.worst for each in found]}  # fmt: skip
+    for words, ends in sizes.items():
+        if known := [size for size in ends if size is not None]:
+            where = f"on {len(known)} of {counted(len(ends), 'memory')}"
+            yield (
+                f"{words}, extents of {size_text(max(known))} keep the cost of layout at"
+                f" {share(COSTLY)} of throughput or less {where}."
+            )
 
 
 def explanation(found: Explanation) -> str:
@@ -519,18 +461,18 @@ def explanation(found: Explanation) -> str:
 
 def random_access(found: RandomAccess) -> list[str]:
     """The answer with what turns it, where alpha reaches the threshold, what else limits."""
-    alpha = between(found.alpha, "{:.2f}".format, named=True)
-    turning = [
-        f"{between(each, '{:.2f}'.format)} with {difference_text(condition, found.condition)}"
-        for condition, each in found.flipping
-    ]
-    turning += [f"{between(found.plausible[n], '{:.2f}'.format)} with {n}" for n in found.turning]
+
+    def alpha(each: Interval, named: bool = False) -> str:
+        return between(each, "{:.2f}".format, named=named)
+
+    turning = [f"{alpha(each)} with {difference_text(condition, found.condition)}"
+               for condition, each in found.flipping]  # fmt: skip
+    turning += [f"{alpha(found.plausible[name])} with {name}" for name in found.turning]
     lines = [
-        f"{found.place}: random extents of {size_text(found.extent)} reach {alpha} of sequential"
-        f" bandwidth: {found.answer} (threshold {found.threshold:g})."
+        f"{found.place}: random extents of {size_text(found.extent)} reach"
+        f" {alpha(found.alpha, True)} of sequential bandwidth: {found.answer} at a threshold of"
+        f" {found.threshold:g}." + (f" It is {listed(turning)}." if turning else "")
     ]
-    if turning:
-        lines[0] += f" It is {listed(turning)}."
     if found.reached_at is None:
         lines.append(f"No extent up to {size_text(found.longest)} reaches {found.threshold:g}.")
     else:
