@@ -183,12 +183,12 @@ class Document:
         try:
             return model.model_validate(self.data)
         except ValidationError as error:
-            found = [
+            problems = [
                 mistake
                 for item in _without_echoes(error.errors())
                 for mistake in _mistakes(self, item)
             ]
-            raise (found[0] if len(found) == 1 else DescriptionErrors(found)) from None
+            raise (problems[0] if len(problems) == 1 else DescriptionErrors(problems)) from None
 
     def assumed(self) -> dict[str, Provenance]:
         """Every value whose source is `assumed`, by dotted path."""

@@ -11,8 +11,11 @@ from functools import lru_cache
 from math import ceil, floor
 
 _BINARY: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
 _CALLS: dict[str, Callable[..., Fraction]] = {
     "max": lambda *values: max(values),
     "min": lambda *values: min(values),
@@ -42,11 +45,11 @@ def _parse(text: str) -> ast.expr:
 
 def names_in(text: str) -> list[str]:
     """Timing names that `text` uses. Raises ValueError if it is not an expression."""
-    found: list[str] = []
+    names: list[str] = []
 
     def visit(node: ast.expr) -> None:
         if isinstance(node, ast.Name):
-            found.append(node.id)
+            names.append(node.id)
         elif isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
             visit(node.left)
             visit(node.right)
@@ -59,7 +62,7 @@ def names_in(text: str) -> list[str]:
             raise ValueError(f"not an expression over timing names: {text!r}")
 
     visit(_parse(text))
-    return found
+    return names
 
 
 def evaluate(

@@ -144,8 +144,10 @@ def _mapping(
         stray = sorted(set(keys) - _SOURCE_KEYS)[0]
         raise DescriptionError(
             f"unknown key {stray!r} beside value; quote a text that holds a comma",
-            name, keys[stray], dotted(path),
-        )  # fmt: skip
+            name,
+            keys[stray],
+            dotted(path),
+        )
     result = {}
     for key_node, value_node in node.value:
         key = str(key_node.value)

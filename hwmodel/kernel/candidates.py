@@ -1,13 +1,22 @@
-"""Kernel: which command a channel issues next, and when (docs/scheduling.md: candidates)."""
+"""Kernel: which command a channel issues next, and when (docs/scheduling.md: candidates).
+
+FR-FCFS asks of all queued requests which may go first, and then which is oldest. Here banks stand
+for requests: of a bank only its oldest hit, or its oldest request, can be first, so a bit mask of
+banks is a set of candidates. Masks that the queues keep up to date (`pending`, `hit_banks`,
+`in_order`, `open_banks`) are combined by `and` into those that want a column command, a PRE or an
+ACT; `first_ready` then finds the earliest and among those the oldest of a mask, sixteen banks at
+a time. A loop over a mask takes its lowest bit and clears it: `mask &= mask - 1`.
+"""
 
 from __future__ import annotations
 
 from hwmodel.kernel.channel_state import Q_BANK, Q_FLAGS, Q_KIND, Q_SEQ
-from hwmodel.kernel.jit import part, rare
+from hwmodel.kernel.jit import inlined, rare
 from hwmodel.kernel.kernel_names import (
     ACT2,
     BUFFERED,
     CAS,
+    CLASS_BITS,
     COLUMN,
     EAGER_ACT2,
     FLAG_MASKED,
@@ -37,29 +46,29 @@ from hwmodel.kernel.timing import (
 )
 
 Candidate = tuple[int, int, int, int, int]
-"""Tick x 8 + class (FOREVER of none), age, command, bank, slot of its request: the first two say
-which comes first."""
+"""tick << CLASS_BITS | class (FOREVER of none), age, command, bank, slot of its request: the first
+two say which comes first."""
 
 
-@part
+@inlined
 def _first(
     best: Candidate, tick: int, order: int, seq: int, command: int, bank: int, slot: int
 ) -> Candidate:
     """The first of the best candidate so far and another, of class `order`."""
-    key = tick * 8 + order
+    key = (tick << CLASS_BITS) | order
     if tick < FOREVER and (key < best[0] or (key == best[0] and seq < best[1])):
         return key, seq, command, bank, slot
     return best
 
 
-@part
+@inlined
 def _column_candidate(c: Record, s: Record, pc: int, slot: int, pair_open: bool) -> tuple[int, int]:
     """(tick, command) of the column command of `slot`, or of the CAS that it needs first."""
     now = s.now
     kind, bank = s.slot[slot, Q_KIND], s.slot[slot, Q_BANK]
-    command = RD + 2 * kind
+    command = RD + 2 * kind  # numbered RD, RDA, WR, WRA, MWR, MWRA
     if c.page_policy == PAGE_CLOSED and not wanted_again(s, slot):
-        command += 1
+        command += 1  # its A form
     rows = ready(c, s, bank, command)
     if c.masked_writes == 1 and s.slot[slot, Q_FLAGS] & FLAG_MASKED:
         command += MWR - WR
@@ -77,7 +86,7 @@ def _column_candidate(c: Record, s: Record, pc: int, slot: int, pair_open: bool)
     return tick, command
 
 
-@part
+@inlined
 def _pairs(c: Record, s: Record, best: Candidate) -> tuple[Candidate, bool, bool]:
     """The second steps; whether a pair is open, and nothing else can come before the best."""
     opened = False
@@ -112,7 +121,7 @@ def _each_column(
     return best
 
 
-@part
+@inlined
 def _hits_of_rank(
     c: Record, s: Record, pc: int, kind: int, mask: int, pair_open: bool, best: Candidate
 ) -> Candidate:
@@ -123,10 +132,10 @@ def _hits_of_rank(
     at = floor(c, s, pc, command)
     if c.check_dq == 1:
         at = dq_free(c, s, pc, kind, at)
-    if c.sync == 0 and at * 8 + COLUMN > best[0]:
-        return best
+    if c.sync == 0 and (at << CLASS_BITS) | COLUMN > best[0]:
+        return best  # not even the first tick of the bus is before the best candidate
     tick, bank = first_ready(s.ready[command], s.hit_age[kind], start, mask, at)
-    if c.check_dq == 1 and tick > at:
+    if c.check_dq == 1 and tick > at:  # free beats were looked for from `at` on
         at = dq_free(c, s, pc, kind, tick)
         tick, bank = first_ready(s.ready[command], s.hit_age[kind], start, mask, at)
     if c.sync == 1 and tick > s.sync_until[c.rank_of[bank]]:
@@ -137,7 +146,7 @@ def _hits_of_rank(
     return _first(best, tick, COLUMN, s.slot[slot, Q_SEQ], command, bank, slot)
 
 
-@part
+@inlined
 def _hits(
     c: Record, s: Record, pc: int, kind: int, mask: int, pair_open: bool, best: Candidate
 ) -> Candidate:
@@ -152,7 +161,7 @@ def _hits(
     return best
 
 
-@part
+@inlined
 def _rows(
     c: Record, s: Record, pc: int, kind: int, mask: int, command: int, order: int,
     pair_open: bool, best: Candidate,
@@ -161,7 +170,7 @@ def _rows(
     if mask == 0:
         return best
     at = floor(c, s, pc, command)
-    if at * 8 + order > best[0]:
+    if (at << CLASS_BITS) | order > best[0]:
         return best
     start = pc * c.banks_per_pc
     tick, bank = first_ready(s.ready[command], s.first_age[kind], start, mask, at)
@@ -201,23 +210,27 @@ def _timeouts(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -
     return best
 
 
-@part
+@inlined
 def _requests(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -> Candidate:
     """What the queued requests of a pseudo-channel's mode offer."""
     kind = s.mode[pc]
     pair_bit = 0 if s.pair_bank[pc] < 0 else 1 << (s.pair_bank[pc] - pc * c.banks_per_pc)
-    allowed = ~s.blocked[pc] & ~pair_bit
+    allowed = ~s.blocked[pc] & ~pair_bit  # by urgent refreshes, and by its ACT2 to come
     pending = s.pending[pc, kind] & allowed
     hits = s.hit_banks[pc, kind] & allowed
     if c.scheduler == FCFS:
+        # the oldest request alone: its bank is in the low bits of its age
         age = least(s.first_age[kind], pc * c.banks_per_pc, s.pending[pc, kind])
         pending &= 1 << (age & (BANKS_OF_PC - 1))
         hits = s.in_order[pc, kind] & pending
-    else:
+    else:  # a bank that served its limit of hits goes on only with its oldest request
         hits &= ~s.spent[pc] | s.in_order[pc, kind]
     best = _hits(c, s, pc, kind, hits, pair_open, best)
+    # FR-FCFS: column commands before row commands at one tick, and no row command for a bank with
+    # a hit; oldest-ready: by age alone, and none for a bank whose oldest request hits
     order = ROW if c.scheduler == FRFCFS else COLUMN
     pending &= ~(s.in_order[pc, kind] if c.scheduler == OLDEST_READY else hits)
+    # another row is open, and no activated request waits for it
     closing = pending & s.open_banks[pc] & ~s.active_banks[pc]
     best = _rows(c, s, pc, kind, closing, PRE, order, pair_open, best)
     room = c.activation_buffer == 0 or s.active_count[pc] < c.activation_buffer
@@ -227,7 +240,7 @@ def _requests(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -
     return best
 
 
-@part
+@inlined
 def choose(c: Record, s: Record) -> Candidate:
     """The next command."""
     best = (FOREVER, FOREVER, -1, -1, -1)

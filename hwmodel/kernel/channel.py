@@ -11,11 +11,20 @@ from __future__ import annotations
 from typing import Any
 
 from hwmodel.kernel.candidates import choose
-from hwmodel.kernel.channel_state import INBOX, Q_COLUMN, Q_ROW
+from hwmodel.kernel.channel_state import (
+    INBOX,
+    Q_COLUMN,
+    Q_ROW,
+    RUN_BURSTS,
+    RUN_FIRST,
+    RUN_KIND,
+    RUN_TICK,
+)
 from hwmodel.kernel.issue import apply
-from hwmodel.kernel.jit import part, simulation
+from hwmodel.kernel.jit import inlined, simulation
 from hwmodel.kernel.kernel_names import (
     ACT2,
+    CLASS_BITS,
     DRAINED,
     LOG_FULL,
     MWRA,
@@ -32,7 +41,7 @@ _FED_AT_ONCE = 256
 """Requests of a stream given to a channel between two looks at it, of the INBOX it has."""
 
 
-@part
+@inlined
 def _write_log(s: Record, line: Int, tick: int, command: int, bank: int, slot: int) -> None:
     line[0], line[1], line[2], line[3], line[4] = tick, command, bank, -1, -1
     if slot >= 0 and command <= ACT2:
@@ -41,7 +50,7 @@ def _write_log(s: Record, line: Int, tick: int, command: int, bank: int, slot: i
         line[3], line[4] = s.slot[slot, Q_ROW], s.slot[slot, Q_COLUMN]
 
 
-@part
+@inlined
 def _idle(c: Record, s: Record) -> bool:
     """Whether no request waits."""
     waiting = 0
@@ -71,10 +80,10 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
         if empty and _idle(c, s):
             return DRAINED
         key, _, command, bank, slot = choose(c, s)
-        tick = key >> 3
+        tick = key >> CLASS_BITS
         event = s.next_due
         if not empty:
-            arrival = s.inbox[0, s.head & (INBOX - 1)]
+            arrival = s.inbox[RUN_TICK, s.head & (INBOX - 1)]
             if arrival > s.now:
                 event = min(event, arrival)
         if event <= tick:
@@ -89,7 +98,7 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
             _write_log(s, log[s.logged], tick, command, bank, slot)
             s.logged += 1
         s.now = tick
-        apply(c, s, command, key & 7, bank, slot, completions)
+        apply(c, s, command, key & ((1 << CLASS_BITS) - 1), bank, slot, completions)
 
 
 @simulation
@@ -111,10 +120,10 @@ def feed(
             s.head, s.tail = 0, 0  # the start of the inbox stays in the cache
         while start < burst.shape[0] and s.tail - s.head < _FED_AT_ONCE:
             place = s.tail & (INBOX - 1)
-            s.inbox[0, place] = arrival[start] if timed else 0
-            s.inbox[1, place] = burst[start]
-            s.inbox[2, place] = 1
-            s.inbox[3, place] = kind[start]
+            s.inbox[RUN_TICK, place] = arrival[start] if timed else 0
+            s.inbox[RUN_FIRST, place] = burst[start]
+            s.inbox[RUN_BURSTS, place] = 1
+            s.inbox[RUN_KIND, place] = kind[start]  # RUN_ROW stays 0: no engine waits
             s.tail += 1
             start += 1
         outcome = advance(c, s, FOREVER, log, completions)

@@ -34,61 +34,68 @@ MAX_SLOTS = MAX_REQUESTS * MAX_PCS
 BANKS = MAX_BANKS + PADDING
 """Length of a row of banks that `hwmodel.kernel.lanes` reads."""
 
-# fields of a queue slot
+# fields of a queue slot; TAG is the row of `completions` that its bytes return to
 Q_ROW, Q_COLUMN, Q_BANK, Q_SEQ, Q_TIME, Q_FLAGS, Q_TAG, Q_NEXT, Q_PREV, Q_KIND = range(10)
 SLOT_FIELDS = 10
 
+# fields of a run in the inbox
+RUN_TICK, RUN_FIRST, RUN_BURSTS, RUN_KIND, RUN_ROW, RUN_TAKEN = range(6)
+"""Tick of arrival; index of its first burst; bursts; READ, WRITE or PARTIAL_WRITE; row of
+`completions` that its bytes return to; tick at which its last burst was taken."""
+RUN_FIELDS = 6
+
 _SCALARS = {
-    "now": "tick",
-    "seq": "requests that entered a queue: the age of the next",
+    "now": "tick of the next decision",
+    "seq": "requests that entered a queue so far: the age of the next",
     "end": "tick at which the last data beat so far ends",
     "hits": "requests served without a row command",
     "misses": "requests served after an ACT",
     "conflicts": "requests served after a PRE",
-    "bytes": "moved on DQ",
-    "requests": "served, without the reads before partial writes",
+    "bytes": "bytes moved on DQ",
+    "requests": "requests served, without the reads before partial writes",
     "forwarded": "reads answered by a waiting write",
     "rmw_reads": "reads served before partial writes",
     "masked": "waiting writes that take MWR or MWRA",
     "reads": "reads served whose latency counts",
-    "latency_sum": "ticks",
-    "latency_max": "ticks",
-    "head": "runs of the inbox taken",
-    "tail": "runs put into the inbox",
+    "latency_sum": "ticks from entry to the end of data, of those reads together",
+    "latency_max": "ticks of the slowest of them",
+    "head": "runs of the inbox taken so far",
+    "tail": "runs put into the inbox so far",
     "released": "runs taken that engines know of, where the inbox is finite",
     "offset": "bursts of the head run that were taken",
     "stream_closed": "1: nothing follows what is in the inbox",
     "stalled": "1: the head has arrived and finds no room, until a queue changes",
     "pairs": "banks between their ACT1 and ACT2",
-    "logged": "lines of the log written",
+    "logged": "lines of the log written so far",
     "next_due": "tick at which refreshes are looked at again",
     "urgent": "ranks whose refresh is urgent, a bit mask",
     "postponed": "ranks that owe a refresh, not yet urgent, a bit mask",
-    "high": "upper bits of the burst index decoded last, or -1",
-    "high_column": "what these bits give",
-    "high_bank": "the same",
-    "high_row": "the same",
+    "high": "upper bits of the burst index decoded last (above LOW_BITS), or -1",
+    "high_column": "column bits that these give",
+    "high_bank": "flat bank that these give, hashed with their row bits",
+    "high_row": "row bits that these give",
     "phase": "ticks by which refreshes are shifted",
     "response": "ticks from the end of data to its engine",
 }
-"""Scalars of CHANNEL, and what they count."""
+"""Scalars of CHANNEL: unit and meaning."""
 _PER_PC = {
     "mode": "0: reads are served, 1: writes",
     "active_banks": "banks with an activation-buffer request, a bit mask",
     "active_count": "activation-buffer requests",
     "blocked": "banks blocked by an urgent refresh, a bit mask",
     "held": "banks that may not open, a bit mask",
-    "pair_bank": "bank between its ACT1 and ACT2, or -1",
-    "pair_slot": "its request",
+    "pair_bank": "flat bank between its ACT1 and ACT2, or -1",
+    "pair_slot": "slot of its request",
     "pair_deadline": "last tick for its ACT2",
     "open_banks": "banks with an open row, a bit mask",
     "spent": "banks that served their limit of row hits, a bit mask",
-    "free_count": "free slots",
-    "reserved": "places held in the write queue",
+    "free_count": "free queue slots",
+    "reserved": "places held in the write queue for writes whose burst is read first",
     "above_high": "write queues of a bank above the high watermark",
     "at_low": "write queues of a bank that are not below the low watermark",
 }
-"""What a pseudo-channel has one of, and what it counts."""
+"""What a pseudo-channel has one of: unit and meaning. Bit masks have a bit for each bank of it, so
+that one `and` says which banks may take a command, and one loop over lanes which is first."""
 
 CHANNEL = np.dtype(
     [(name, np.int64) for name in _SCALARS]
@@ -102,18 +109,15 @@ CHANNEL = np.dtype(
         ("floor", np.int64, (MAX_PCS, LANES)),  # of each command by rows that all its banks share
         ("bus_free", np.int64, (4 * MAX_PCS,)),  # tick from which a bus is free
         ("sync_until", np.int64, (MAX_RANKS,)),  # last tick at which the data clock runs
-        ("refresh_issued", np.int64, (MAX_RANKS,)),
+        ("refresh_issued", np.int64, (MAX_RANKS,)),  # refreshes issued so far
         ("refresh_done", np.int64, (MAX_RANKS,)),  # sets refreshed in this round, a bit mask
         ("refresh_set", np.int64, (MAX_RANKS,)),  # settled set of an urgent refresh, or -1
         ("rank_open", np.int64, (MAX_RANKS,)),  # banks open
         ("active_since", np.int64, (MAX_RANKS,)),  # tick from which a bank is open, or -1
         ("active_ticks", np.int64, (MAX_RANKS,)),  # time with a bank open before that
         ("refresh_due", np.int64),  # refreshes that have fallen due so far
-        (
-            "ring",
-            np.int64,
-            (MAX_WINDOWS, MAX_WINDOW_INSTANCES, MAX_WINDOW),
-        ),  # last N of each window
+        # ticks of the last N commands that each window counts, and the place of the last one
+        ("ring", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES, MAX_WINDOW)),
         ("ring_at", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES)),
         ("dq", np.int64, (MAX_PCS, DQ_TICKS)),  # a ring of ticks at which DQ is taken
         ("commands", np.int64, (N_COMMANDS,)),  # commands issued
@@ -136,11 +140,7 @@ CHANNEL = np.dtype(
         ("writes", np.int64, (WRITE_KEYS,)),  # waiting writes that fill their burst, by hash
         ("free", np.int64, (MAX_PCS, MAX_REQUESTS)),  # free slots
         ("latency", np.int64, (LATENCY_BINS,)),  # reads by latency in ticks, the last bin open
-        (
-            "inbox",
-            np.int64,
-            (5, INBOX),
-        ),  # a ring of runs: tick, first burst, bursts, engine x 4 + kind, tick taken
+        ("inbox", np.int64, (RUN_FIELDS, INBOX)),  # a ring of runs by the RUN_ names
     ]
 )
 

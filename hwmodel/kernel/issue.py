@@ -11,7 +11,7 @@ from hwmodel.kernel.channel_state import (
     Q_TAG,
     Q_TIME,
 )
-from hwmodel.kernel.jit import part, rare
+from hwmodel.kernel.jit import inlined, rare
 from hwmodel.kernel.kernel_names import (
     ACT2,
     CAS,
@@ -33,7 +33,7 @@ from hwmodel.kernel.refresh import bank_of, refreshed
 from hwmodel.kernel.timing import Int
 
 
-@part
+@inlined
 def _activate(c: Record, s: Record, pc: int, bank: int, slot: int, tick: int) -> None:
     """First (or only) step of an activation for `slot`."""
     s.slot[slot, Q_FLAGS] |= FLAG_ACTIVATED
@@ -52,7 +52,7 @@ def _activate(c: Record, s: Record, pc: int, bank: int, slot: int, tick: int) ->
         open_row(c, s, pc, bank, s.slot[slot, Q_ROW])
 
 
-@part
+@inlined
 def _data(
     c: Record, s: Record, pc: int, bank: int, slot: int, command: int, tick: int,
     completions: Int,
@@ -68,7 +68,7 @@ def _data(
     else:
         s.hits += 1
     s.bytes += c.burst_bytes
-    s.bank_commands[bank, 1 + ((command - RD) >> 1)] += 1
+    s.bank_commands[bank, 1 + ((command - RD) >> 1)] += 1  # A forms with the others
     if flags & FLAG_RMW:
         s.rmw_reads += 1
     else:
@@ -80,7 +80,7 @@ def _data(
             s.latency_max = max(s.latency_max, wait)
             s.reads += 1
             if completions.shape[1] > 1:
-                done = (end + s.response) & (completions.shape[1] - 1)
+                done = (end + s.response) & (completions.shape[1] - 1)  # a ring, 2 ** n ticks
                 completions[s.slot[slot, Q_TAG], done] += c.burst_bytes
     if c.sync == 1:
         rank = c.rank_of[bank]
@@ -89,7 +89,7 @@ def _data(
         take_dq(c, s, pc, kind, tick)
 
 
-@part
+@inlined
 def _leave(c: Record, s: Record, pc: int, bank: int, bit: int, slot: int) -> None:
     """The request of `slot` has its data: out of its queue or the activation buffer."""
     if s.active[bank] == slot:
@@ -105,7 +105,7 @@ def _leave(c: Record, s: Record, pc: int, bank: int, bit: int, slot: int) -> Non
     set_hit(s, pc, queue, bank, bit, hit)
 
 
-@part
+@inlined
 def _serve(
     c: Record, s: Record, pc: int, bank: int, slot: int, command: int, tick: int,
     completions: Int,
@@ -150,10 +150,10 @@ def _apply_to_rank(c: Record, s: Record, command: int, bank: int, slot: int, tic
         refreshed(c, s, rank, -1 - slot)
 
 
-@part
+@inlined
 def apply(
     c: Record, s: Record, command: int, order: int, bank: int, slot: int, completions: Int
-) -> None:  # fmt: skip
+) -> None:
     """Issue a command of class `order` now and change the state of banks, queues and refresh."""
     tick = s.now
     pc = c.pc_of[bank]

@@ -65,7 +65,7 @@ _njit: Any = numba.njit
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
-def part(function: Callable[..., Any]) -> Callable[..., Any]:
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function that is inlined into every kernel that calls it. It allocates nothing, and
     counts no references to the arrays that pass through it."""
     return _njit(forceinline=True, _nrt=False, **_OPTIONS)(function)

@@ -16,6 +16,9 @@ assert COMMANDS == (
 )  # fmt: skip
 # classes of candidates, the first before the others at the same tick (docs/scheduling.md: choice)
 EAGER_ACT2, BUFFERED, URGENT_REFRESH, COLUMN, ROW, LAZY_ACT2, OWED_REFRESH, TIMEOUT = range(8)
+CLASS_BITS = 3
+"""Of a class in the key of a candidate, tick << CLASS_BITS | class: keys compare as (tick, class)
+do, in one comparison."""
 FLAG_ACTIVATED, FLAG_PRECHARGED, FLAG_MASKED, FLAG_RMW = 1, 2, 4, 8
 """Marks of a request; MASKED: a write of less than a burst, RMW: the read before one."""
 READ, WRITE, PARTIAL_WRITE = 0, 1, 2

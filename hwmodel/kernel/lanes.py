@@ -15,12 +15,12 @@ from numba import extending, types
 from numba.core import cgutils
 from numba.np.arrayobj import make_array
 
-from hwmodel.kernel.jit import part, rare
+from hwmodel.kernel.jit import inlined, rare
 from hwmodel.kernel.timing import LANES, NEVER, Int
 
 PADDING = LANES
 BANKS_OF_PC = 64
-"""Banks of a pseudo-channel, at most."""
+"""Banks of a pseudo-channel, at most: a mask of them is one int64."""
 AGE_BITS = 49
 """Of the order of entry (below 2 ** 43) and the bank of a request."""
 FAR = 1 << 13
@@ -28,6 +28,8 @@ FAR = 1 << 13
 NOTHING = (1 << 63) - 1
 """Above every key."""
 _UPPER = (1 << (64 - LANES)) - 1
+"""Masks are signed, and shifted right keep their sign: `and` with this clears the bits that come
+in from the left."""
 _INT = ir.IntType(64)
 _VECTOR = ir.VectorType(_INT, LANES)
 _BITS = ir.IntType(LANES)
@@ -155,15 +157,15 @@ postpone_all: Callable[[Int, Int, int], None] = _postpone_all
 """values (LANES,) become at least `tick` + delays (LANES,); for kernels only."""
 
 
-@part
+@inlined
 def least(values: Int, start: int, mask: int) -> int:
     """The least of the values of the banks of a mask that is not empty."""
-    found = NOTHING
+    smallest = NOTHING
     while mask != 0:
-        found = min(found, _least_of_lanes(values, start, mask))
+        smallest = min(smallest, _least_of_lanes(values, start, mask))
         mask = (mask >> LANES) & _UPPER
         start += LANES
-    return found
+    return smallest
 
 
 @rare
@@ -178,10 +180,14 @@ def _far_ready(ready: Int, age: Int, start: int, mask: int) -> tuple[int, int]:
     return tick, bank
 
 
-@part
+@inlined
 def first_ready(ready: Int, age: Int, start: int, mask: int, at: int) -> tuple[int, int]:
     """(tick, bank): the earliest of max(ready, `at`) over the banks of a mask that is not empty,
-    and of the banks that have it the one of the least age (`packed_age`)."""
+    and of the banks that have it the one of the least age (`packed_age`).
+
+    Each bank has one key, ticks to wait << AGE_BITS | age, so that one minimum finds the tick, the
+    oldest and, in the low bits of the age, the bank.
+    """
     key, first, rest = NOTHING, start, mask
     while rest != 0:
         key = min(key, _first_of_lanes(ready, age, first, rest, at))
@@ -192,13 +198,14 @@ def first_ready(ready: Int, age: Int, start: int, mask: int, at: int) -> tuple[i
     return at + (key >> AGE_BITS), start + (key & (BANKS_OF_PC - 1))
 
 
-@part
+@inlined
 def packed_age(seq: int, bank: int) -> int:
-    """Order of entry and bank (in the pseudo-channel) of a request, in AGE_BITS."""
+    """Order of entry and bank (in the pseudo-channel) of a request, in AGE_BITS: ages compare as
+    orders of entry do, and name their bank."""
     return seq * BANKS_OF_PC + bank
 
 
-@part
+@inlined
 def put(values: Int, start: int, mask: int, value: int) -> None:
     """Set the values of the banks of a mask."""
     while mask != 0:
@@ -207,7 +214,7 @@ def put(values: Int, start: int, mask: int, value: int) -> None:
         start += LANES
 
 
-@part
+@inlined
 def postpone(values: Int, start: int, mask: int, at: int) -> None:
     """The values of the banks of a mask become at least `at`."""
     while mask != 0:

@@ -35,9 +35,19 @@ from numpy.typing import NDArray
 
 from hwmodel.kernel.address import CHANNEL_HASHES, HASH_ROTATE, HASH_XOR
 from hwmodel.kernel.channel import advance
-from hwmodel.kernel.channel_state import INBOX, NO_LOG, idle_channels
+from hwmodel.kernel.channel_state import (
+    INBOX,
+    NO_LOG,
+    RUN_BURSTS,
+    RUN_FIRST,
+    RUN_KIND,
+    RUN_ROW,
+    RUN_TAKEN,
+    RUN_TICK,
+    idle_channels,
+)
 from hwmodel.kernel.extents import Frames, Stream, as_mapped, descriptor_starts, gather_costs
-from hwmodel.kernel.jit import simulation
+from hwmodel.kernel.jit import inlined, simulation
 from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, READ, WRITE, Record
 from hwmodel.kernel.timing import FOREVER, Int, lower
 from hwmodel.kernel.translation import translated
@@ -49,32 +59,32 @@ FRACTION = 1 << 10
 """Engine times are kept in 1/1024 ticks, so that port rates need no rounding to ticks."""
 
 _SYSTEM_SCALARS = {
-    "channels": "of the device",
+    "channels": "channels of the device",
     "interleave": "bytes of a block",
     "hash": "HASH_NONE, HASH_ROTATE or HASH_XOR",
     "request": "bytes of a request at most",
     "window": "bytes in flight of an engine at most",
     "byte_time": "1/FRACTION ticks a byte of an engine's port",
     "request_latency": "ticks from an engine to a channel",
-    "burst": "bytes",
-    "engines": "of the device",
-    "dies": "that share engines and channels",
+    "burst": "bytes of a burst",
+    "engines": "DMA engines of the device",
+    "dies": "dies, which have equally many engines and channels",
     "crossing_latency": "ticks from a die to another",
     "crossing_byte_time": "1/FRACTION ticks a byte into a die",
     "inbox": "requests to a channel at most; 0: no limit",
     "now": "tick up to which engines have run",
     "stop": "tick at which the simulation ends",
     "warm": "tick at which the measured window begins",
-    "warm_bytes": "moved before that; -1 until then",
-    "bytes": "moved",
+    "warm_bytes": "bytes moved before that; -1 until then",
+    "bytes": "bytes moved",
     "round": "ticks that engines and channels run apart",
 }
 _ENGINE_SCALARS = {
-    "cursor": "extent being issued",
-    "end": "the engine's last extent + 1",
+    "cursor": "index of the extent being issued",
+    "end": "index of the engine's last extent + 1",
     "offset": "bytes of the extent that were issued",
     "in_flight": "bytes issued and not complete",
-    "ready": "when the next request may go, 1/FRACTION ticks",
+    "ready": "1/FRACTION ticks at which the next request may go",
     "collected": "tick up to which completions were collected",
     "started": "1: the wait before the extent is over",
 }
@@ -123,19 +133,20 @@ class SystemResult:
 
 
 @simulation
-def _push(p: Record, s: Record, tick: int, local: int, size: int, tag: int) -> None:
-    """Put a run of bursts into a channel's inbox, in order of arrival."""
+def _push(p: Record, s: Record, tick: int, local: int, size: int, kind: int, row: int) -> None:
+    """Put a run of bursts into a channel's inbox, in order of arrival; `row` of completions."""
     first = local // p.burst
     place = s.tail
-    while place > s.head and s.inbox[0, (place - 1) & (INBOX - 1)] > tick:
-        for field in range(4):
+    while place > s.head and s.inbox[RUN_TICK, (place - 1) & (INBOX - 1)] > tick:
+        for field in range(RUN_TAKEN):  # all that is known before it is taken
             s.inbox[field, place & (INBOX - 1)] = s.inbox[field, (place - 1) & (INBOX - 1)]
         place -= 1
     place &= INBOX - 1
-    s.inbox[0, place] = tick
-    s.inbox[1, place] = first
-    s.inbox[2, place] = (local + size - 1) // p.burst - first + 1
-    s.inbox[3, place] = tag
+    s.inbox[RUN_TICK, place] = tick
+    s.inbox[RUN_FIRST, place] = first
+    s.inbox[RUN_BURSTS, place] = (local + size - 1) // p.burst - first + 1
+    s.inbox[RUN_KIND, place] = kind
+    s.inbox[RUN_ROW, place] = row
     s.tail += 1
 
 
@@ -144,7 +155,7 @@ def _has_room(p: Record, s: Record, tick: int) -> bool:
     """Whether a channel takes another request, as an engine knows at `tick`."""
     if p.inbox == 0:
         return s.tail - s.head < INBOX
-    while s.released < s.head and s.inbox[4, s.released & (INBOX - 1)] + s.response <= tick:
+    while s.released < s.head and s.inbox[RUN_TAKEN, s.released & (INBOX - 1)] + s.response <= tick:
         s.released += 1
     return s.tail - s.released < p.inbox
 
@@ -174,6 +185,36 @@ def _bring_back(p: Record, tick: int, crossings: Int, completions: Int) -> None:
             completions[engine, (tick + p.crossing_latency) & ring] += done
 
 
+@inlined
+def _next_request(p: Record, address: int, left: int, kind: int) -> tuple[int, int]:
+    """(bytes, kind) of the request at an address of an extent of which so many bytes are left: it
+    ends where a block or a request's place does; bursts that a write does not fill go by
+    themselves."""
+    piece = min(left, p.request - address % p.request, p.interleave - address % p.interleave)
+    if kind == WRITE:
+        before = address % p.burst
+        if before > 0:
+            piece = min(piece, p.burst - before)
+        elif piece > p.burst:
+            piece -= piece % p.burst
+        if before > 0 or piece < p.burst:
+            kind = PARTIAL_WRITE
+    return piece, kind
+
+
+@inlined
+def _channel_of(p: Record, address: int) -> tuple[int, int]:
+    """(channel, number of the interleaved block in it)."""
+    block = address // p.interleave
+    row = block // p.channels
+    channel = block - row * p.channels
+    if p.hash == HASH_ROTATE:
+        channel = (channel + row) % p.channels
+    elif p.hash == HASH_XOR:
+        channel ^= row & (p.channels - 1)
+    return channel, row
+
+
 @simulation
 def _run_engine(
     p: Record, states: Any, e: Record, engine: int, until: int,
@@ -193,20 +234,7 @@ def _run_engine(
             completions[engine, e.collected & ring] = 0
             e.collected += 1
         address = start[e.cursor] + e.offset
-        piece = min(
-            size[e.cursor] - e.offset,
-            p.request - address % p.request,
-            p.interleave - address % p.interleave,
-        )
-        kind = write[e.cursor]
-        if kind == WRITE:  # bursts that it does not fill go by themselves
-            before = address % p.burst
-            if before > 0:
-                piece = min(piece, p.burst - before)
-            elif piece > p.burst:
-                piece -= piece % p.burst
-            if before > 0 or piece < p.burst:
-                kind = PARTIAL_WRITE
+        piece, kind = _next_request(p, address, size[e.cursor] - e.offset, write[e.cursor])
         moved = ((address + piece - 1) // p.burst - address // p.burst + 1) * p.burst
         if e.in_flight > 0 and e.in_flight + moved > p.window:
             while e.collected < until and completions[engine, e.collected & ring] == 0:
@@ -215,13 +243,7 @@ def _run_engine(
                 break
             e.ready = e.collected * FRACTION
             continue
-        block = address // p.interleave
-        row = block // p.channels
-        channel = block - row * p.channels
-        if p.hash == HASH_ROTATE:
-            channel = (channel + row) % p.channels
-        elif p.hash == HASH_XOR:
-            channel ^= row & (p.channels - 1)
+        channel, row = _channel_of(p, address)
         s = states[channel]
         if not _has_room(p, s, tick):
             e.ready = (tick + 1) * FRACTION
@@ -236,7 +258,7 @@ def _run_engine(
             else:
                 row_of_engine += 2 * p.engines
                 there = _cross(p, crossings, die, tick, piece)
-        _push(p, s, there + p.request_latency, local, piece, row_of_engine * 4 + kind)
+        _push(p, s, there + p.request_latency, local, piece, kind, row_of_engine)
         e.in_flight += moved
         e.offset += piece
         e.ready = max(e.ready, tick * FRACTION) + piece * p.byte_time
@@ -379,9 +401,11 @@ def _widened(
     grown = (
         np.stack(columns, axis=1)[kept]
         for columns in (
-            (low, high - access, low), (one, one, high - low), (0 * write, 0 * write, write)
+            (low, high - access, low),
+            (one, one, high - low),
+            (0 * write, 0 * write, write),
         )
-    )  # fmt: skip
+    )
     return (*grown, begins)
 
 
@@ -483,7 +507,7 @@ def prepare(
     crossings = np.zeros(p["dies"], np.int64)
     return Prepared(
         constants, system, engines, states, start, size, write, wait, completions, crossings, NO_LOG
-    )  # fmt: skip
+    )
 
 
 def _result(total: int, run: Prepared, finished: bool, tick_ns: float) -> SystemResult:

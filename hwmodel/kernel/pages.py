@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from hwmodel.kernel.channel_state import Q_BANK, Q_FLAGS, Q_NEXT, Q_ROW
-from hwmodel.kernel.jit import part
+from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import FLAG_RMW, Record
 from hwmodel.kernel.queues import find_hit, set_hit
 from hwmodel.kernel.timing import PAGE_ADAPTIVE
 
 
-@part
+@inlined
 def open_row(c: Record, s: Record, pc: int, bank: int, row: int) -> None:
     """The bank's row is open: find the queued requests that hit it."""
     s.open_row[bank] = row
@@ -31,7 +31,7 @@ def open_row(c: Record, s: Record, pc: int, bank: int, row: int) -> None:
         s.timed_out_row[bank] = -1
 
 
-@part
+@inlined
 def close_row(c: Record, s: Record, pc: int, bank: int) -> None:
     """The bank is closed, if it was open."""
     if s.open_row[bank] < 0:
@@ -50,14 +50,14 @@ def close_row(c: Record, s: Record, pc: int, bank: int) -> None:
         s.active_since[rank] = -1
 
 
-@part
+@inlined
 def shorten_timeout(c: Record, s: Record, bank: int) -> None:
     """A request had to wait for the row to close."""
     if c.page_policy == PAGE_ADAPTIVE:
         s.timeout[bank] = max(s.timeout[bank] // 2, max(1, c.page_timeout // 16))
 
 
-@part
+@inlined
 def wanted_again(s: Record, slot: int) -> bool:
     """Whether another waiting request, or the write that follows this read, is for the same bank
     and row."""
@@ -74,7 +74,7 @@ def wanted_again(s: Record, slot: int) -> bool:
     return waiting >= 0 and waiting != slot and s.slot[waiting, Q_ROW] == row
 
 
-@part
+@inlined
 def unwanted_banks(c: Record, s: Record, pc: int) -> int:
     """Open banks, a bit mask, for whose row no request waits."""
     hits = s.hit_banks[pc, 0] | s.hit_banks[pc, 1]

@@ -14,15 +14,21 @@ from hwmodel.kernel.channel_state import (
     Q_SEQ,
     Q_TAG,
     Q_TIME,
+    RUN_BURSTS,
+    RUN_FIRST,
+    RUN_KIND,
+    RUN_ROW,
+    RUN_TAKEN,
+    RUN_TICK,
     WRITE_KEYS,
 )
-from hwmodel.kernel.jit import part
+from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import FLAG_MASKED, FLAG_RMW, PARTIAL_WRITE, READ, Record
 from hwmodel.kernel.lanes import lowest_bit, packed_age, put
 from hwmodel.kernel.timing import LOW_BITS, Int
 
 
-@part
+@inlined
 def find_hit(s: Record, start: int, row: int) -> int:
     """First slot from `start` on (in age order) that wants `row`, or -1."""
     while start >= 0 and s.slot[start, Q_ROW] != row:
@@ -30,35 +36,35 @@ def find_hit(s: Record, start: int, row: int) -> int:
     return start
 
 
-@part
+@inlined
 def put_age(ages: Int, bank: int, bit: int, seq: int) -> None:
     """A bank's request that counts is the one of this order of entry."""
     number = lowest_bit(bit)
     put(ages, bank - number, bit, packed_age(seq, number))
 
 
-@part
-def set_hit(s: Record, pc: int, queue: int, bank: int, bit: int, found: int) -> None:
-    """The bank's oldest hit in a queue is `found`, or none (-1)."""
-    s.hit[queue, bank] = found
-    if found >= 0:
+@inlined
+def set_hit(s: Record, pc: int, queue: int, bank: int, bit: int, slot: int) -> None:
+    """The bank's oldest hit in a queue is that of `slot`, or none (-1)."""
+    s.hit[queue, bank] = slot
+    if slot >= 0:
         s.hit_banks[pc, queue] |= bit
-        put_age(s.hit_age[queue], bank, bit, s.slot[found, Q_SEQ])
+        put_age(s.hit_age[queue], bank, bit, s.slot[slot, Q_SEQ])
     else:
         s.hit_banks[pc, queue] &= ~bit
-    if found >= 0 and found == s.first[queue, bank]:
+    if slot >= 0 and slot == s.first[queue, bank]:
         s.in_order[pc, queue] |= bit
     else:
         s.in_order[pc, queue] &= ~bit
 
 
-@part
+@inlined
 def queue_of(c: Record, kind: int) -> int:
     """The queue in which reads (0) or writes (1) wait."""
     return 0 if c.shared_queue == 1 else kind
 
 
-@part
+@inlined
 def _count(c: Record, s: Record, pc: int, queue: int, bank: int, change: int) -> None:
     """Book that a queue has one request more (`change` 1) or less (-1)."""
     s.waiting[pc, queue] += change
@@ -74,7 +80,7 @@ def _count(c: Record, s: Record, pc: int, queue: int, bank: int, change: int) ->
             s.at_low[pc] += change
 
 
-@part
+@inlined
 def link(c: Record, s: Record, pc: int, kind: int, bank: int, bit: int, slot: int) -> None:
     """Put a request at the end of its queue."""
     queue = queue_of(c, kind)
@@ -98,7 +104,7 @@ def link(c: Record, s: Record, pc: int, kind: int, bank: int, bit: int, slot: in
     count_write(c, s, slot, 1)
 
 
-@part
+@inlined
 def unlink(c: Record, s: Record, pc: int, bit: int, slot: int) -> None:
     """Take a request out of its queue (its slot is not freed)."""
     queue, bank = queue_of(c, s.slot[slot, Q_KIND]), s.slot[slot, Q_BANK]
@@ -118,13 +124,15 @@ def unlink(c: Record, s: Record, pc: int, bit: int, slot: int) -> None:
     _count(c, s, pc, queue, bank, -1)
 
 
-@part
+@inlined
 def write_key(bank: int, row: int, column: int) -> int:
-    """Where the waiting writes of a burst are counted; bursts may share a count."""
+    """Where the waiting writes of a burst are counted; bursts may share a count. Odd factors, so
+    that the bursts of a row, and equal columns of several banks and rows, spread over all counts;
+    a shared one costs a look through a queue, never a wrong answer."""
     return (column + 37 * bank + 17 * row) & (WRITE_KEYS - 1)
 
 
-@part
+@inlined
 def count_write(c: Record, s: Record, slot: int, change: int) -> None:
     """Book that a write waits (`change` 1) or was served (-1): by its burst if it fills that."""
     if s.slot[slot, Q_KIND] == 0:
@@ -136,7 +144,7 @@ def count_write(c: Record, s: Record, slot: int, change: int) -> None:
         s.writes[key] += change
 
 
-@part
+@inlined
 def _full(c: Record, s: Record, pc: int, queue: int, bank: int) -> bool:
     """Whether a queue for requests to the bank has no room."""
     if c.queue_per_bank == 1:
@@ -146,7 +154,7 @@ def _full(c: Record, s: Record, pc: int, queue: int, bank: int) -> bool:
     return held >= c.queue[queue]
 
 
-@part
+@inlined
 def _fills(s: Record, slot: int, row: int, column: int) -> bool:
     """Whether a waiting request is a write of this whole burst."""
     return (
@@ -157,7 +165,7 @@ def _fills(s: Record, slot: int, row: int, column: int) -> bool:
     )
 
 
-@part
+@inlined
 def _waiting_write(c: Record, s: Record, bank: int, row: int, column: int) -> bool:
     """Whether a waiting write will fill this burst whole."""
     slot = s.first[queue_of(c, 1), bank]
@@ -168,7 +176,7 @@ def _waiting_write(c: Record, s: Record, bank: int, row: int, column: int) -> bo
     return s.active[bank] >= 0 and _fills(s, s.active[bank], row, column)
 
 
-@part
+@inlined
 def _decode_high(c: Record, s: Record, high: int) -> None:
     """Column, flat bank and row by the upper bits of a burst index; kept for the next burst.
 
@@ -190,7 +198,7 @@ def _decode_high(c: Record, s: Record, high: int) -> None:
         s.high_bank ^= ((s.high_row >> c.hashes[h, 0]) & c.hashes[h, 1]) << c.hashes[h, 2]
 
 
-@part
+@inlined
 def _stays(c: Record, s: Record, asked: int) -> bool:
     """Whether the head finds no room and no write to answer it, as far as is known without its
     place."""
@@ -202,25 +210,54 @@ def _stays(c: Record, s: Record, asked: int) -> bool:
     return s.waiting[0, 1] + s.reserved[0] >= c.queue[1]
 
 
-@part
+@inlined
+def _admit(
+    c: Record, s: Record, pc: int, bank: int, row: int, column: int, asked: int, completion: int
+) -> bool:
+    """Put the head into its queue; False (nothing changes) if there is no room."""
+    flags = 0
+    kind = 0 if asked == READ else 1
+    if asked == PARTIAL_WRITE:
+        flags = FLAG_MASKED
+        if c.read_modify_write == 1:  # a read now, and a place for the write that follows
+            if c.shared_queue == 0 and _full(c, s, pc, 1, bank):
+                return False
+            kind, flags = 0, FLAG_RMW
+    if _full(c, s, pc, queue_of(c, kind), bank):
+        return False
+    if flags == FLAG_RMW and c.shared_queue == 0:
+        s.reserved[pc] += 1
+        s.bank_reserved[bank] += 1
+    s.free_count[pc] -= 1
+    slot = s.free[pc, s.free_count[pc]]
+    s.slot[slot, Q_ROW] = row
+    s.slot[slot, Q_COLUMN] = column
+    s.slot[slot, Q_BANK] = bank
+    s.slot[slot, Q_FLAGS] = flags
+    s.slot[slot, Q_TAG] = completion
+    link(c, s, pc, kind, bank, 1 << (bank - pc * c.banks_per_pc), slot)
+    return True
+
+
+@inlined
 def enter(c: Record, s: Record, completions: Int) -> None:
     """Let arrived requests into the queues, in order, while there is room."""
     while s.stalled == 0 and s.head != s.tail:
         place = s.head & (INBOX - 1)
-        if s.inbox[0, place] > s.now:
+        if s.inbox[RUN_TICK, place] > s.now:
             return
-        asked = s.inbox[3, place] & 3
+        asked = s.inbox[RUN_KIND, place]
         if _stays(c, s, asked):
             s.stalled = 1
             return
-        burst = s.inbox[1, place] + s.offset
+        burst = s.inbox[RUN_FIRST, place] + s.offset
         if burst >> LOW_BITS != s.high:
             _decode_high(c, s, burst >> LOW_BITS)
         low = burst & ((1 << LOW_BITS) - 1)
         column = s.high_column | c.low[low, 0]
         bank = s.high_bank ^ c.low[low, 1]
         row = s.high_row | c.low[low, 2]
-        engine = s.inbox[3, place] >> 2
+        completion = s.inbox[RUN_ROW, place]
         pc = c.pc_of[bank]
         answered = asked != READ  # a posted write is done for its engine when it is taken
         if (
@@ -231,41 +268,20 @@ def enter(c: Record, s: Record, completions: Int) -> None:
         ):
             s.forwarded += 1
             answered = True
-        else:
-            flags = 0
-            kind = 0 if asked == READ else 1
-            if asked == PARTIAL_WRITE:
-                flags = FLAG_MASKED
-                if c.read_modify_write == 1:
-                    if c.shared_queue == 0 and _full(c, s, pc, 1, bank):
-                        s.stalled = 1
-                        return
-                    kind, flags = 0, FLAG_RMW
-            if _full(c, s, pc, queue_of(c, kind), bank):
-                s.stalled = 1
-                return
-            if flags == FLAG_RMW and c.shared_queue == 0:
-                s.reserved[pc] += 1
-                s.bank_reserved[bank] += 1
-            s.free_count[pc] -= 1
-            slot = s.free[pc, s.free_count[pc]]
-            s.slot[slot, Q_ROW] = row
-            s.slot[slot, Q_COLUMN] = column
-            s.slot[slot, Q_BANK] = bank
-            s.slot[slot, Q_FLAGS] = flags
-            s.slot[slot, Q_TAG] = engine
-            link(c, s, pc, kind, bank, 1 << (bank - pc * c.banks_per_pc), slot)
+        elif not _admit(c, s, pc, bank, row, column, asked, completion):
+            s.stalled = 1
+            return
         if answered and completions.shape[1] > 1:
             done = (s.now + s.response) & (completions.shape[1] - 1)
-            completions[engine, done] += c.burst_bytes
+            completions[completion, done] += c.burst_bytes
         s.offset += 1
-        if s.offset == s.inbox[2, place]:
+        if s.offset == s.inbox[RUN_BURSTS, place]:
             s.offset = 0
-            s.inbox[4, place] = s.now  # for engines that wait for room
+            s.inbox[RUN_TAKEN, place] = s.now  # for engines that wait for room
             s.head += 1
 
 
-@part
+@inlined
 def set_modes(c: Record, s: Record) -> None:
     """Serve reads or writes: watermarks of the (fullest) write queue."""
     for pc in range(c.pcs):

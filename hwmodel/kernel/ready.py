@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from hwmodel.kernel.channel_state import DQ_TICKS
-from hwmodel.kernel.jit import part
+from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import ACT2, Record
 from hwmodel.kernel.lanes import lowest_bit, postpone, postpone_all
 
 
-@part
+@inlined
 def floor(c: Record, s: Record, pc: int, command: int) -> int:
     """Earliest tick of `command` in a pseudo-channel by what all its banks share."""
     return max(s.now, s.bus_free[c.bus[pc, command]], s.floor[pc, command])
 
 
-@part
+@inlined
 def ready(c: Record, s: Record, bank: int, command: int) -> int:
     """Earliest tick of `command` to `bank` (of a rank command: any bank of the rank) by its rows
     alone."""
     return max(s.ready[command, bank], s.floor[c.pc_of[bank], command])
 
 
-@part
+@inlined
 def delay_banks(c: Record, s: Record, command: int, bank: int, tick: int, rules: int) -> None:
     """Book the first `rules` rows of `command` to `bank` that some banks of a pseudo-channel alone
     feel."""
@@ -32,7 +32,7 @@ def delay_banks(c: Record, s: Record, command: int, bank: int, tick: int, rules:
         postpone(s.ready[then], start, c.reach[scope, bank], at)
 
 
-@part
+@inlined
 def delay_windows(c: Record, s: Record, command: int, bank: int, tick: int) -> None:
     """Book `command` in the activation windows that count it."""
     pc = c.pc_of[bank]
@@ -58,7 +58,7 @@ def delay_windows(c: Record, s: Record, command: int, bank: int, tick: int) -> N
             postpone(s.ready[then], pc * c.banks_per_pc, c.reach[scope, bank], at)
 
 
-@part
+@inlined
 def delay(c: Record, s: Record, command: int, bank: int, tick: int) -> None:
     """Book the rows and windows of `command` to `bank`."""
     pc = c.pc_of[bank]
@@ -70,7 +70,7 @@ def delay(c: Record, s: Record, command: int, bank: int, tick: int) -> None:
         delay_windows(c, s, command, bank, tick)
 
 
-@part
+@inlined
 def dq_free(c: Record, s: Record, pc: int, kind: int, tick: int) -> int:
     """Earliest tick >= `tick` at which a burst of `kind` finds its beats of DQ free."""
     x = 0
@@ -84,7 +84,7 @@ def dq_free(c: Record, s: Record, pc: int, kind: int, tick: int) -> int:
     return tick
 
 
-@part
+@inlined
 def take_dq(c: Record, s: Record, pc: int, kind: int, tick: int) -> None:
     """A burst of `kind` whose command is issued at `tick` takes its beats of DQ."""
     for x in range(c.n_segments[kind]):
@@ -92,7 +92,7 @@ def take_dq(c: Record, s: Record, pc: int, kind: int, tick: int) -> None:
             s.dq[pc, beat & (DQ_TICKS - 1)] = beat
 
 
-@part
+@inlined
 def fits(c: Record, s: Record, command: int, pc: int, tick: int) -> bool:
     """Whether `command` at `tick` leaves the bus free for the second step of every (other) open
     pair."""

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from hwmodel.kernel.jit import part, rare
+from hwmodel.kernel.jit import inlined, rare
 from hwmodel.kernel.kernel_names import PRE, PREA, REFAB, REFPB, Record
 from hwmodel.kernel.ready import fits, ready
 from hwmodel.kernel.timing import FOREVER, REFRESH_ALL_BANK
 
 
-@part
+@inlined
 def _due(c: Record, s: Record, k: int) -> int:
     """Tick at which the k-th refresh of every rank is due."""
     return s.phase + k * c.refresh_interval // c.refresh_sets
 
 
-@part
+@inlined
 def banks_in(c: Record) -> int:
     """How many banks a refresh set has."""
     return c.banks_per_rank if c.refresh == REFRESH_ALL_BANK else c.set_size
 
 
-@part
+@inlined
 def bank_of(c: Record, rank: int, which: int, i: int) -> int:
     """The i-th bank of a refresh set, flat."""
     if c.refresh == REFRESH_ALL_BANK:
@@ -28,7 +28,7 @@ def bank_of(c: Record, rank: int, which: int, i: int) -> int:
     return rank * c.banks_per_rank + c.sets[which, i]
 
 
-@part
+@inlined
 def waiting_in(c: Record, s: Record, rank: int, which: int) -> int:
     """Requests that wait for the banks of a refresh set."""
     total = 0
@@ -40,7 +40,7 @@ def waiting_in(c: Record, s: Record, rank: int, which: int) -> int:
     return total
 
 
-@part
+@inlined
 def _settle(c: Record, s: Record, rank: int) -> int:
     """The set that an urgent refresh is for."""
     if c.idle_first == 0:
@@ -54,9 +54,9 @@ def _settle(c: Record, s: Record, rank: int) -> int:
     return best
 
 
-@part
+@inlined
 def banks_of_rank(c: Record) -> int:
-    """All banks of a rank, a bit mask."""
+    """All banks of a rank, a bit mask; of 64 banks 1 << 64 would not fit."""
     return (1 << c.banks_per_rank) - 1 if c.banks_per_rank < 64 else -1
 
 
@@ -92,7 +92,7 @@ def update_refresh(c: Record, s: Record) -> None:
         s.held[pc] = held
 
 
-@part
+@inlined
 def refreshed(c: Record, s: Record, rank: int, which: int) -> None:
     """A refresh has been issued: of the whole rank, or of one of its sets."""
     s.refresh_issued[rank] += 1
@@ -103,7 +103,7 @@ def refreshed(c: Record, s: Record, rank: int, which: int) -> None:
     s.next_due = s.now  # what is owed next is settled when requests have entered
 
 
-@part
+@inlined
 def refresh_candidate(
     c: Record, s: Record, rank: int, which: int, pair_open: bool
 ) -> tuple[int, int, int]:
@@ -143,7 +143,7 @@ def refresh_candidate(
     return at, command, base
 
 
-@part
+@inlined
 def may_go_early(c: Record, s: Record, rank: int, which: int) -> bool:
     """Whether a refresh that is owed, but not urgent, may be for this set: its turn, and idle."""
     if c.idle_first == 0:

@@ -38,6 +38,8 @@ PAGE_OPEN, PAGE_CLOSED, PAGE_TIMEOUT, PAGE_ADAPTIVE = 0, 1, 2, 3
 
 MAX_BANKS, MAX_PCS, MAX_RANKS, MAX_LEVELS = 128, 2, 16, 6
 LOW_BITS = 8
+"""Of a burst index, whose place is looked up in a table; that of the bits above is kept from the
+last burst, for neighbours have them in common."""
 MAX_RULES = MAX_LEVELS * N_COMMANDS
 MAX_SEGMENTS, MAX_FIELDS, MAX_HASHES = 4, 24, 8
 
@@ -51,7 +53,7 @@ _SCALARS = {
     "banks_per_rank": "banks of a rank",
     "bank_levels": "levels smaller than a pseudo-channel",
     "first": "number of the command that opens a row: ACT or ACT1",
-    "steps": "commands of an activation: 1 or 2",
+    "steps": "commands of an activation: 1 (ACT) or 2 (ACT1, ACT2)",
     "lazy": "1: ACT2 yields to other commands",
     "max_gap": "ticks from ACT1 to ACT2 at most",
     "drain_high": "writes above which reads yield",
@@ -83,7 +85,7 @@ _SCALARS = {
     "n_fields": "bit moves from a burst index to a place",
     "n_hashes": "hashes of rows into banks",
 }
-"""Scalars of CONSTANTS, and what they count."""
+"""Scalars of CONSTANTS: unit and meaning."""
 
 # What the channel kernel reads and never writes; times in ticks. One record, so that it passes
 # as one pointer.
@@ -166,13 +168,15 @@ def _as_waited_for(memory: MemorySpec, level: str, delay: Int) -> None:
         delay[..., first] = np.maximum(delay[..., first], follows)
     o, c = memory.organisation, memory.controller
     idle = {
-        "RDA": c.page_policy != "closed", "WRA": c.page_policy != "closed",
+        "RDA": c.page_policy != "closed",
+        "WRA": c.page_policy != "closed",
         "MWR": not memory.masked_writes,
         "MWRA": c.page_policy != "closed" or not memory.masked_writes,
         "REFPB": c.refresh != "per_bank",
-        "REFAB": c.refresh != "all_bank", "PREA": c.refresh != "all_bank",
+        "REFAB": c.refresh != "all_bank",
+        "PREA": c.refresh != "all_bank",
         "CAS": memory.sync is None or memory.sync.always_on,
-    }  # fmt: skip
+    }
     for name in COMMANDS:
         small = name in RANK_COMMANDS and o.count(level) > o.count("rank")
         if idle.get(name, False) or small:
@@ -229,9 +233,11 @@ def _gap(memory: MemorySpec, first: str, then: str) -> int:
 
     gap = longest("bank")
     for inner, count, outer in (
-        ("bank", o.banks_per_group, "bankgroup"), ("bankgroup", o.bankgroups, "stack"),
-        ("stack", o.stacks, "rank"), ("rank", o.ranks, "pseudochannel"),
-    ):  # fmt: skip
+        ("bank", o.banks_per_group, "bankgroup"),
+        ("bankgroup", o.bankgroups, "stack"),
+        ("stack", o.stacks, "rank"),
+        ("rank", o.ranks, "pseudochannel"),
+    ):
         apart = gap if count == 1 else min(gap, longest("other_" + inner))
         gap = max(longest(outer), apart)
     one_bus = memory.commands[first].bus == memory.commands[then].bus

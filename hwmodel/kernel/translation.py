@@ -48,12 +48,12 @@ def translated(
         page = np.where(virtual >= 0, count + 1 + virtual // frames.size, page)
         start = np.where(virtual >= 0, stream.start, start)
     footprint = capacity if spec.footprint is None else spec.footprint
-    found = lookups(spec.tlb, engines, stream, page, -(-footprint // spec.frame))
+    levels = lookups(spec.tlb, engines, stream, page, -(-footprint // spec.frame))
     passed = np.cumsum([0.0, *(each.latency for each in spec.tlb)])
     if spec.walks == "overlap":
         passed *= 0
-    late = np.rint(passed[np.minimum(found + 1, len(spec.tlb))] * unit).astype(np.int64)
-    walks = np.flatnonzero(found == len(spec.tlb))
+    late = np.rint(passed[np.minimum(levels + 1, len(spec.tlb))] * unit).astype(np.int64)
+    walks = np.flatnonzero(levels == len(spec.tlb))
     stream = stream._replace(start=start, wait=stream.wait + late)
     return _with_walks(spec, capacity, stream, page, walks, trip)
 

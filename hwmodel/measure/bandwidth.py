@@ -143,21 +143,21 @@ def system_figures(
 ) -> dict[str, Any]:  # fmt: skip
     """The figures of an accelerator's engines and channels over a window."""
     begun = time.perf_counter()
-    found = simulate_system(device, descriptors, warmup_ns=warmup_ns, measure_ns=measure_ns)
+    result = simulate_system(device, descriptors, warmup_ns=warmup_ns, measure_ns=measure_ns)
     wall = time.perf_counter() - begun
     memory = device.memory
-    commands = stated(memory, found.commands)
-    parts = energy_parts(memory, commands, found.simulated_ns, found.active_ns, device.channels)
-    measured = found.elapsed_ns / found.simulated_ns  # of the energy, by its share of the time
+    commands = stated(memory, result.commands)
+    parts = energy_parts(memory, commands, result.simulated_ns, result.active_ns, device.channels)
+    measured = result.elapsed_ns / result.simulated_ns  # of the energy, by its share of the time
     return {
         "device": device.name, "pattern": pattern, "channels": device.channels,
-        "requests": found.bursts, "bytes": found.bytes_measured,
-        "cycles": round(found.elapsed_ns / float(memory.clock.tCK)),
-        "tck_ns": float(memory.clock.tCK), "bandwidth_gbps": found.gbps,
-        "delivered_gbps": found.gbps * device.derate, "peak_gbps": device.peak_gbps,
-        "utilization": found.gbps / device.peak_gbps, "bound_gbps": bound_gbps,
-        "row_hits": found.row_hits, "row_misses": found.row_misses,
-        "row_conflicts": found.row_conflicts, "commands": commands,
+        "requests": result.bursts, "bytes": result.bytes_measured,
+        "cycles": round(result.elapsed_ns / float(memory.clock.tCK)),
+        "tck_ns": float(memory.clock.tCK), "bandwidth_gbps": result.gbps,
+        "delivered_gbps": result.gbps * device.derate, "peak_gbps": device.peak_gbps,
+        "utilization": result.gbps / device.peak_gbps, "bound_gbps": bound_gbps,
+        "row_hits": result.row_hits, "row_misses": result.row_misses,
+        "row_conflicts": result.row_conflicts, "commands": commands,
         "latency_ns": None, "threads": 1, "wall_s": wall,
         **energy_figures(device, {name: nj * measured for name, nj in parts.items()}),
     }  # fmt: skip

@@ -20,8 +20,11 @@ from hwmodel.specs.memory_fields import DataSlots
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
 
 BURSTS_PER_ROW = {
-    "sequential": None, "random_1_burst": 1, "random_2_bursts": 2, "random_4_bursts": 4,
-}  # fmt: skip
+    "sequential": None,
+    "random_1_burst": 1,
+    "random_2_bursts": 2,
+    "random_4_bursts": 4,
+}
 """Bursts an activation of each pattern; None: whole rows."""
 Counts = Any
 """How often: an int, or an array of ints."""
@@ -186,11 +189,14 @@ def _bus_limits(memory: MemorySpec, commands: Mapping[str, Counts]) -> dict[str,
 def _row_limits(memory: MemorySpec, bank_commands: Counts) -> Iterator[tuple[str, float]]:
     """(name, ticks) of every rule between two commands of a kind."""
     of = {
-        "ACT": np.array([1, 0, 0, 0]), "ACT1": np.array([1, 0, 0, 0]),
-        "ACT2": np.array([1, 0, 0, 0]), "RD": np.array([0, 1, 0, 0]),
-        "WR": np.array([0, 0, 1, 1]), "RD WR": np.array([0, 1, 1, 1]),
+        "ACT": np.array([1, 0, 0, 0]),
+        "ACT1": np.array([1, 0, 0, 0]),
+        "ACT2": np.array([1, 0, 0, 0]),
+        "RD": np.array([0, 1, 0, 0]),
+        "WR": np.array([0, 0, 1, 1]),
+        "RD WR": np.array([0, 1, 1, 1]),
         "MWR": np.array([0, 0, 0, 1]),
-    }  # fmt: skip
+    }
     yield "banks", 0.0
     for row in memory.constraints:
         if row.scope.startswith("other_"):

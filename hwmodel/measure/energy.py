@@ -36,9 +36,12 @@ was published of LPDDR5, 5 to 7 pJ/bit for the device and 9 with its path, is 1.
 
 
 def energy_parts(
-    memory: MemorySpec, commands: Mapping[str, float], elapsed_ns: float, active_ns: float,
+    memory: MemorySpec,
+    commands: Mapping[str, float],
+    elapsed_ns: float,
+    active_ns: float,
     channels: int = 1,
-) -> dict[str, float]:  # fmt: skip
+) -> dict[str, float]:
     """Energy by part, nJ, of `channels` channels that issued `commands` in all over `elapsed_ns`.
 
     `active_ns`: time with a bank open, summed over the ranks of every pseudo-channel. The

@@ -100,18 +100,18 @@ def estimate(device: Device, extent: int, p: Exponents = FITTED) -> Estimate:
     if memory.controller.refresh == "all_bank":
         each *= 1 - float(refresh_share(memory, data_bound=True))
     to_gbps = burst / tick_ns * pseudochannels * extent / moved
-    found = {name: rate * to_gbps for name, rate in limits.items()}
+    gbps = {name: rate * to_gbps for name, rate in limits.items()}
     total = each * to_gbps
     if a is not None:
         opening = row_delay(memory, "PRE", memory.activate_command, SAME_BANK)
         opening += row_delay(memory, "ACT", "RD", SAME_BANK)
         served_ns = (opening + piece / burst / rows.pseudochannels / each) * tick_ns
         latency_ns = a.dma.request_latency + a.dma.response_latency + served_ns
-        found["windows"] = a.dma.engines * a.dma.window / latency_ns * extent / moved
+        gbps["windows"] = a.dma.engines * a.dma.window / latency_ns * extent / moved
         port_ns = extent / (a.dma.port_bandwidth / 1e9)
-        found["descriptors and ports"] = a.dma.engines * extent / (a.dma.extent_cost + port_ns)
-        total = _together([total, found["windows"], found["descriptors and ports"]], p.paced)
-    return Estimate(total, total / device.peak_gbps, found)
+        gbps["descriptors and ports"] = a.dma.engines * extent / (a.dma.extent_cost + port_ns)
+        total = _together([total, gbps["windows"], gbps["descriptors and ports"]], p.paced)
+    return Estimate(total, total / device.peak_gbps, gbps)
 
 
 def _together(rates: list[float], p: float) -> float:
@@ -152,19 +152,19 @@ def _pseudochannel(memory: MemorySpec, bursts: float, waiting: float) -> dict[st
     `waiting` entries in its queue."""
     o = memory.organisation
     banks = o.banks // o.pseudochannels
-    found = {"data bus": 1 / beats(memory.data.read, memory)}
+    rates = {"data bus": 1 / beats(memory.data.read, memory)}
     one, two = command_slots(memory, 1), command_slots(memory, 2)
     for bus, slots in one.items():
         read = two[bus] - slots
         if slots == read:  # column commands alone: in step with the data
-            found["data bus"] = min(found["data bus"], 1 / read)
+            rates["data bus"] = min(rates["data bus"], 1 / read)
         else:
-            found[f"{bus} bus"] = bursts / (slots + (bursts - 1) * read)
-    found["activations"] = bursts / float(max(activation_ticks(memory).values()))
-    found["banks"] = banks * bursts / bank_cycle(memory, bursts)
+            rates[f"{bus} bus"] = bursts / (slots + (bursts - 1) * read)
+    rates["activations"] = bursts / float(max(activation_ticks(memory).values()))
+    rates["banks"] = banks * bursts / bank_cycle(memory, bursts)
     if memory.controller.refresh == "per_bank":
         assert memory.refresh.per_bank is not None
         out = row_delay(memory, "REFPB", memory.activate_command, SAME_BANK)
-        found["banks"] *= 1 - out / memory.ticks(memory.refresh.per_bank.interval)
-    found["queue"] = waiting / bank_cycle(memory, 1)
-    return found
+        rates["banks"] *= 1 - out / memory.ticks(memory.refresh.per_bank.interval)
+    rates["queue"] = waiting / bank_cycle(memory, 1)
+    return rates

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hwmodel.kernel.address import to_channel
-from hwmodel.kernel.channel_state import INBOX
+from hwmodel.kernel.channel_state import INBOX, RUN_ROW, RUN_TAKEN, RUN_TICK
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, WRITE
 from hwmodel.kernel.memory import Descriptors, prepare, run_system
 from hwmodel.kernel.timing import FOREVER, Int
@@ -64,9 +64,9 @@ class Issuer:
             finished = bool(run_system(*run))
             rounds.append(self._added(states, seen))
             if finished or sum(map(len, rounds)) >= _AT_ONCE:
-                tick, channel, first, bursts, tag = np.concatenate(rounds).T
-                kind, local, size = tag & 3, first * self._burst, bursts * self._burst
-                partial.fill_in(kind, tag >> 2, channel, local, size)
+                tick, channel, first, bursts, kind, engine = np.concatenate(rounds).T
+                local, size = first * self._burst, bursts * self._burst
+                partial.fill_in(kind, engine, channel, local, size)
                 yield Issued(self.tick + tick, channel, local, size, kind)
                 rounds = []
         system["stop"] = FOREVER
@@ -75,13 +75,13 @@ class Issuer:
 
     @staticmethod
     def _added(states: np.ndarray, seen: Int) -> Int:
-        """(n, 5) tick, channel, first burst, bursts and tag of what has joined the inboxes since
-        their tails were at `seen`."""
+        """(n, 6) tick, channel, first burst, bursts, kind and engine of what has joined the inboxes
+        since their tails were at `seen`."""
         count = states["tail"] - seen
         channel = np.repeat(np.arange(len(count)), count)
         nth = np.arange(len(channel)) - np.repeat(np.cumsum(count) - count, count)
-        inbox = states["inbox"][channel, :4, (seen[channel] + nth) & (INBOX - 1)]
-        order = np.lexsort((inbox[:, 3] >> 2, inbox[:, 0]))
+        inbox = states["inbox"][channel, :RUN_TAKEN, (seen[channel] + nth) & (INBOX - 1)]
+        order = np.lexsort((inbox[:, RUN_ROW], inbox[:, RUN_TICK]))
         return np.insert(inbox, 1, channel, axis=1)[order]
 
 

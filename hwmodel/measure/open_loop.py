@@ -170,6 +170,9 @@ class OpenLoop:
 
         mean = self.total("latency_sum") / reads * tick_ns
         return {
-            "mean": mean, "p50": quantile(0.5), "p90": quantile(0.9), "p99": quantile(0.99),
+            "mean": mean,
+            "p50": quantile(0.5),
+            "p90": quantile(0.9),
+            "p99": quantile(0.99),
             "max": longest * tick_ns,
-        }  # fmt: skip
+        }

@@ -37,10 +37,13 @@ Row = Literal["hit", "closed", "miss"]
 
 
 def _mix(value: object) -> object:
-    found = re.fullmatch(r"(\d)R:(\d)W", str(value))
-    if found is None or found.groups() == ("0", "0"):
+    match = re.fullmatch(r"(\d)R:(\d)W", str(value))
+    if match is None or match.groups() == ("0", "0"):
         raise ValueError(f"expected reads and writes, such as 2R:1W; got {value!r}")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
+
+
+Mix = Annotated[tuple[int, int], BeforeValidator(_mix), text(r"^[0-9]R:[0-9]W$", "2R:1W")]
 
 
 class Pattern(Strict):
@@ -53,9 +56,7 @@ class Pattern(Strict):
     window: PositiveBytes | None = None
     """The whole memory where it is not given."""
     random: bool = False
-    mix: Annotated[
-        tuple[int, int], BeforeValidator(_mix), text(r"^[0-9]R:[0-9]W$", "2R:1W")
-    ] = (1, 0)  # fmt: skip
+    mix: Mix = (1, 0)
 
     @model_validator(mode="after")
     def _sensible(self) -> Pattern:
@@ -117,9 +118,9 @@ def channel_latency(device: Device, row: Row) -> float:
     reads = np.zeros(IDLE_READS, np.int64)
     run.feed(0, local_address(memory, place), reads, np.arange(IDLE_READS) * apart)
     run.finish()
-    found = run.latency_ns()
-    assert found is not None
-    return found["p50"]
+    latencies = run.latency_ns()
+    assert latencies is not None
+    return latencies["p50"]
 
 
 def device_latency(device: Device, window: int) -> float:
@@ -132,5 +133,5 @@ def device_latency(device: Device, window: int) -> float:
     pattern = Pattern.model_construct(size=burst, window=window, random=True)
     start, written = pattern.extents(IDLE_READS * burst, device.capacity_bytes)
     engine, size = np.zeros(len(start), np.int64), np.full(len(start), burst, np.int64)
-    found = simulate_system(alone, Descriptors(engine, start, size, written))
-    return (found.elapsed_ns + dma.response_latency) / IDLE_READS
+    result = simulate_system(alone, Descriptors(engine, start, size, written))
+    return (result.elapsed_ns + dma.response_latency) / IDLE_READS

@@ -121,17 +121,17 @@ def conditions(device: Device) -> list[Condition]:
 
 
 def _around(described: Condition, request: int) -> list[Condition]:
-    found = [described]
-    found += [replace(described, read_share=share) for share in READ_SHARES[1:]]
+    conditions = [described]
+    conditions += [replace(described, read_share=share) for share in READ_SHARES[1:]]
     for factor in QUEUE_FACTORS:
         read, write = int(described.read_queue * factor), int(described.write_queue * factor)
         if min(read, write) >= 1 and max(read, write) <= MAX_QUEUE:
-            found.append(replace(described, read_queue=read, write_queue=write))
+            conditions.append(replace(described, read_queue=read, write_queue=write))
     for factor in WINDOW_FACTORS if described.window_bytes is not None else ():
         window = int((described.window_bytes or 0) * factor)
         if window >= request:
-            found.append(replace(described, window_bytes=window))
-    return found
+            conditions.append(replace(described, window_bytes=window))
+    return conditions
 
 
 def extent_sizes(memory: MemorySpec, also: int | None = None) -> list[int]:
@@ -254,14 +254,17 @@ def _on_device(run: _Run, rng: np.random.Generator) -> tuple[float, float]:
     measured_ns = max(LEAST_NS, DEVICE_BYTES / run.device.peak_gbps)
     if run.extent is None:
         measured_ns *= SEQUENTIAL_TIMES
-    found = read_extents(run.device, run.extent, rng, measured_ns, run.condition.read_share)
-    return found.gbps, found.row_hit_rate
+    result = read_extents(run.device, run.extent, rng, measured_ns, run.condition.read_share)
+    return result.gbps, result.row_hit_rate
 
 
 def read_extents(
-    device: Device, extent: int | None, rng: np.random.Generator, measured_ns: float,
+    device: Device,
+    extent: int | None,
+    rng: np.random.Generator,
+    measured_ns: float,
     read_share: float = 1.0,
-) -> SystemResult:  # fmt: skip
+) -> SystemResult:
     """Simulate a device's engines over `measured_ns` after `WARMUP_NS`: each walks extents of its
     own of `extent` bytes, anywhere; None: consecutive tiles, which they take in turn."""
     engines, each = device.dma.engines, extent or TILE

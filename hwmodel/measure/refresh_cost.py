@@ -17,8 +17,11 @@ BYTES = 8 << 20
 POSTPONE = (0, 4, 8)
 _SEED = 20250704
 _EXTENTS: dict[str, int | None] = {
-    "sequential": None, "random 1KiB": 1024, "random 512B": 512, "random burst": 0,
-}  # fmt: skip
+    "sequential": None,
+    "random 1KiB": 1024,
+    "random 512B": 512,
+    "random burst": 0,
+}
 
 
 @dataclass(frozen=True)
@@ -47,26 +50,26 @@ class Cost:
 
 def choices(memory: MemorySpec) -> list[Choice]:
     """Every combination that the memory has commands for, `none` first."""
-    found = [Choice("none")]
+    every = [Choice("none")]
     if memory.refresh.all_bank:
-        found += [Choice("all_bank", postpone=n) for n in POSTPONE]
+        every += [Choice("all_bank", postpone=n) for n in POSTPONE]
     if memory.refresh.per_bank:
         for order in ("round_robin", "idle_first"):
-            found += [Choice("per_bank", order, n) for n in POSTPONE]
-    return found
+            every += [Choice("per_bank", order, n) for n in POSTPONE]
+    return every
 
 
 def refresh_table(memory: MemorySpec, size: int = BYTES) -> list[Cost]:
     """Reads of `size` bytes in each pattern under each choice; patterns in blocks, `none` first."""
-    found: list[Cost] = []
+    costs: list[Cost] = []
     for pattern, extent in _EXTENTS.items():
         address = _addresses(memory, extent, size)
         base: OpenLoop | None = None
         for choice in choices(memory):
             run = _reads(memory, choice, address)
             base = base or run
-            found.append(_cost(pattern, choice, run, base))
-    return found
+            costs.append(_cost(pattern, choice, run, base))
+    return costs
 
 
 def _addresses(memory: MemorySpec, extent: int | None, size: int) -> NDArray[np.int64]:

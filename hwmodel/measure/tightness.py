@@ -31,18 +31,18 @@ class Tightness(NamedTuple):
 def tightness(memory: MemorySpec) -> dict[str, Tightness]:
     """Simulate the patterns `SIMULATED` on one channel of a memory."""
     ideal = _ideal(memory)
-    found = {}
+    shares = {}
     for pattern in SIMULATED:
         per_row = BURSTS_PER_ROW[pattern]
         if per_row is None:
             order = np.arange(0, BYTES, memory.organisation.burst_bytes, dtype=np.int64)
             in_turn = _with_controller(memory, refresh=ideal.controller.refresh)
-            found[pattern] = Tightness(_reads(in_turn, order), _reads(memory, order))
+            shares[pattern] = Tightness(_reads(in_turn, order), _reads(memory, order))
         else:
             turn = rotating(ideal, per_row, BYTES // memory.organisation.burst_bytes)
             place = _at_random(memory, per_row)
-            found[pattern] = Tightness(_reads(ideal, turn), _reads(memory, place))
-    return found
+            shares[pattern] = Tightness(_reads(ideal, turn), _reads(memory, place))
+    return shares
 
 
 def _ideal(memory: MemorySpec) -> MemorySpec:

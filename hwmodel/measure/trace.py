@@ -160,14 +160,14 @@ class _Text:
                 continue
             form = self._format = self._format or format_of(bare)
             try:
-                found = form.parse(bare.split(form.separator))  # type: ignore[union-attr]
+                parsed = form.parse(bare.split(form.separator))  # type: ignore[union-attr]
             except (ValueError, KeyError, AttributeError):
                 raise self._unlike(bare, at) from None
-            if any(number < 0 for number in found[0]):
+            if any(number < 0 for number in parsed[0]):
                 raise DescriptionError("negative address", self._file, at)
-            numbers.append(found[0])
-            kind.append(found[1])
-            size.append(found[2])
+            numbers.append(parsed[0])
+            kind.append(parsed[1])
+            size.append(parsed[2])
             place.append(at)
         return numbers, kind, size, place
 
@@ -190,5 +190,5 @@ class _Text:
                 else:
                     what = f"address {row[0]:#x} is beyond any memory"
                 raise DescriptionError(what, self._file, at)
-        found = np.array(numbers, np.int64)
-        return to_addresses(self._device, found, self._single) if len(most) > 1 else found[:, 0]
+        address = np.array(numbers, np.int64)
+        return to_addresses(self._device, address, self._single) if len(most) > 1 else address[:, 0]

@@ -56,19 +56,19 @@ class TraceWriter:
         tick = np.zeros_like(issued.tick) if self._at_once else issued.tick
         picosecond = np.round(tick * self._tick_ps).astype(np.int64)
         write = (issued.kind != READ).astype(np.int64)
-        found = Accesses(address, write, issued.size, tick // self._cycle_ticks, picosecond)
-        self.bytes += int(found.size.sum())
+        accesses = Accesses(address, write, issued.size, tick // self._cycle_ticks, picosecond)
+        self.bytes += int(accesses.size.sum())
         self.partial_writes += int((issued.kind == PARTIAL_WRITE).sum())
-        bursts = to_bursts(found, self._burst)
+        bursts = to_bursts(accesses, self._burst)
         self.accesses += len(bursts.write)
         self.writes += int(bursts.write.sum())
-        self._put(found if self._form.sized else bursts)
+        self._put(accesses if self._form.sized else bursts)
 
-    def _put(self, found: Accesses) -> None:
+    def _put(self, accesses: Accesses) -> None:
         if self._form.vector:
-            vectors = to_vectors(self._device, found.address, self._channel is not None)
-            found = found._replace(address=vectors)
-        self._file.write("".join(self._form.lines(found)).encode())
+            vectors = to_vectors(self._device, accesses.address, self._channel is not None)
+            accesses = accesses._replace(address=vectors)
+        self._file.write("".join(self._form.lines(accesses)).encode())
 
 
 class NpzWriter(TraceWriter):
@@ -76,9 +76,9 @@ class NpzWriter(TraceWriter):
 
     columns: dict[str, IO[bytes]]
 
-    def _put(self, found: Accesses) -> None:
+    def _put(self, accesses: Accesses) -> None:
         for name, file in self.columns.items():
-            file.write(np.ascontiguousarray(getattr(found, name), "<i8").tobytes())
+            file.write(np.ascontiguousarray(getattr(accesses, name), "<i8").tobytes())
 
     def finish(self) -> None:
         """Put the columns together."""

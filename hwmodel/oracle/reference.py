@@ -322,9 +322,12 @@ def decode(memory: MemorySpec, address: int) -> tuple[Place, int, int]:
 
 
 def simulate(
-    memory: MemorySpec, requests: Sequence[tuple[int, int, int]], *, channel: int = 0,
+    memory: MemorySpec,
+    requests: Sequence[tuple[int, int, int]],
+    *,
+    channel: int = 0,
     channels: int = 1,
-) -> ReferenceResult:  # fmt: skip
+) -> ReferenceResult:
     """Serve `requests` (arrival tick, byte address in the channel, kind) and log every command.
 
     kind: 0 a read, 1 a write, 2 a write of less than the burst. `channel` of `channels` sets the

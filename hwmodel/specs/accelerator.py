@@ -155,12 +155,12 @@ class Compute(Strict):
         and multiplied at that peak; the conversion costs nothing (assumed; vLLM's Marlin kernels do
         so on cards without fp8). Raises DescriptionError for wide formats without a peak.
         """
-        found = number_format(stored)
-        kind = found.compute
+        form = number_format(stored)
+        kind = form.compute
         own: float | None = getattr(self, kind)
         if own is not None:
             return own
-        if found.bits >= 16:
+        if form.bits >= 16:
             types = get_args(ComputeType)
             known = [name for name in types if getattr(self, name) is not None]
             raise DescriptionError(

@@ -143,8 +143,8 @@ def _check_published(document: Document, device: Device) -> None:
     spec = device.accelerator
     if spec is None:
         return
-    found = device.peak_gbps * 1e9
-    if spec.bus is not None and abs(found / spec.bus.computed - 1) > DESCRIBED_WITHIN:
+    own = device.peak_gbps * 1e9
+    if spec.bus is not None and abs(own / spec.bus.computed - 1) > DESCRIBED_WITHIN:
         raise document.error(
             f"rate x width is {spec.bus.computed / 1e9:,.6g} GB/s, the device as described has"
             f" {device.peak_gbps:,.6g}; expected within {DESCRIBED_WITHIN:.1%}",
@@ -179,18 +179,18 @@ def load_variants(name_or_path: str, overrides: Iterable[str] = ()) -> Variants:
     overridden. Raises DescriptionError as `load_device` does.
     """
     file, given = _find_device(name_or_path), _parsed(overrides)
-    found = Variants({}, {})
+    variants = Variants({}, {})
     for name, variant in _resolved(load(file), given).plausible.items():
         if stated := variant.settled_by(given):
-            found.left_out[name] = f"{stated} states it"
+            variants.left_out[name] = f"{stated} states it"
             continue
         try:
-            found.devices[name] = _resolved(load(file), [*given, *variant.overrides])
+            variants.devices[name] = _resolved(load(file), [*given, *variant.overrides])
         except DescriptionError as error:
             if not given:
                 raise
-            found.left_out[name] = error.message
-    return found
+            variants.left_out[name] = error.message
+    return variants
 
 
 @cache
@@ -283,16 +283,18 @@ def _forget_published(document: Document) -> None:
 def _overlaid(accelerator: Document) -> list[Override]:
     """What the accelerator lays over its memory: controller, address map and memory_set."""
     data = accelerator.data
-    found: list[Override] = [
+    overrides: list[Override] = [
         (("controller", key), value, accelerator.mark(("controller", key)))
         for key, value in data.get("controller", {}).items()
     ]
     if data.get("address_map") is not None:
-        found.append((("address_map",), data["address_map"], accelerator.mark(("address_map",))))
+        overrides.append(
+            (("address_map",), data["address_map"], accelerator.mark(("address_map",)))
+        )
     for name, value in data.get("memory_set", {}).items():
         mark = accelerator.mark(("memory_set", name))
-        found.append((tuple(name.split(".")), value, mark))
-    return found
+        overrides.append((tuple(name.split(".")), value, mark))
+    return overrides
 
 
 def _override(memory: Document, overrides: list[Override]) -> None:

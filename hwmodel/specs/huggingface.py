@@ -129,29 +129,29 @@ def _biases(config: _Config) -> dict[str, Any]:
     return {"qkv_bias": bias, "o_bias": bias} if bias else {"qkv_bias": False}
 
 
-def _window(config: _Config, found: dict[str, Any], pattern: list[str]) -> dict[str, Any]:
+def _window(config: _Config, spec: dict[str, Any], pattern: list[str]) -> dict[str, Any]:
     """Windowed layers: by `layer_types` where given, else by the family's pattern."""
     tokens = config.number("sliding_window", "window.tokens", None)
     types = config.take("layer_types", "window.pattern")
     if types is not None:
         odd = set(map(str, types)) - set(_LAYER_TYPES) if isinstance(types, list) else {types}
-        if odd or len(types) != found["layers"]:
+        if odd or len(types) != spec["layers"]:
             raise config.error(
                 "layer_types",
                 f"expected {' or '.join(_LAYER_TYPES)} for each layer; got {sorted(map(str, odd))}"
                 if odd
-                else f"expected {found['layers']} layers; got {len(types)}",
+                else f"expected {spec['layers']} layers; got {len(types)}",
             )
         pattern = [_LAYER_TYPES[each] for each in types]
-    if not tokens or tokens >= found["max_position"] or "window" not in pattern:
-        return found
-    layers = [pattern[layer % len(pattern)] for layer in range(found["layers"])]
+    if not tokens or tokens >= spec["max_position"] or "window" not in pattern:
+        return spec
+    layers = [pattern[layer % len(pattern)] for layer in range(spec["layers"])]
     period = next(
         many
         for many in range(1, len(layers) + 1)
         if all(kind == layers[at % many] for at, kind in enumerate(layers))
     )
-    return {**found, "window": {"tokens": tokens, "pattern": layers[:period]}}
+    return {**spec, "window": {"tokens": tokens, "pattern": layers[:period]}}
 
 
 def _llama(config: _Config) -> dict[str, Any]:
@@ -167,16 +167,16 @@ def _phi3(config: _Config) -> dict[str, Any]:
     return _window(config, _base(config), ["window"])
 
 
-def _upper_windows(config: _Config, found: dict[str, Any]) -> dict[str, Any]:
+def _upper_windows(config: _Config, spec: dict[str, Any]) -> dict[str, Any]:
     """Qwen's windows, off in every release, are those of the layers above `max_window_layers`."""
     used = config.flag("use_sliding_window", "window", False)
     full = config.number("max_window_layers", "window.pattern", 0)
     if not used:
         config.take("sliding_window", "nothing: use_sliding_window is false")
         config.take("layer_types", "nothing: use_sliding_window is false")
-        return found
-    layers = found["layers"]
-    return _window(config, found, ["full"] * min(full, layers) + ["window"] * max(layers - full, 0))
+        return spec
+    layers = spec["layers"]
+    return _window(config, spec, ["full"] * min(full, layers) + ["window"] * max(layers - full, 0))
 
 
 def _qwen2(config: _Config) -> dict[str, Any]:
@@ -188,21 +188,21 @@ def _qwen3(config: _Config) -> dict[str, Any]:
 
 
 def _mixtral(config: _Config) -> dict[str, Any]:
-    found = _base(config)
+    spec = _base(config)
     experts = {
         "count": config.number("num_local_experts", "experts.count"),
         "per_token": config.number("num_experts_per_tok", "experts.per_token"),
-        "intermediate": found["intermediate"],
+        "intermediate": spec["intermediate"],
     }
-    return _window(config, {**found, "experts": experts}, ["window"])
+    return _window(config, {**spec, "experts": experts}, ["window"])
 
 
 def _qwen3_moe(config: _Config) -> dict[str, Any]:
-    found = _qwen3(config)
+    spec = _qwen3(config)
     config.only("decoder_sparse_step", 1)
     config.only("mlp_only_layers", [])
     return {
-        **found,
+        **spec,
         "experts": {
             "count": config.number("num_experts", "experts.count"),
             "per_token": config.number("num_experts_per_tok", "experts.per_token"),
@@ -220,11 +220,11 @@ def _deepseek(config: _Config) -> dict[str, Any]:
     latent = {name: config.number(name, f"latent.{name}") for name in names}
     rank = config.number("q_lora_rank", "latent.q_lora_rank", None)
     kept = latent["kv_lora_rank"] + latent["qk_rope_head_dim"]
-    found = {**_base(config), "kv_heads": 1, "head_dim": kept}
+    spec = {**_base(config), "kv_heads": 1, "head_dim": kept}
     width = config.number("moe_intermediate_size", "experts.intermediate")
     shared = config.number("n_shared_experts", "experts.shared_intermediate", 0)
     return {
-        **found,
+        **spec,
         "latent": {"q_lora_rank": rank, **latent} if rank else latent,
         "experts": {
             "count": config.number("n_routed_experts", "experts.count"),
@@ -239,36 +239,36 @@ def _deepseek(config: _Config) -> dict[str, Any]:
 
 
 def _deepseek_v3(config: _Config) -> dict[str, Any]:
-    found = _deepseek(config)
-    return {**found, "experts": {**found["experts"], "router_bias": True}}
+    spec = _deepseek(config)
+    return {**spec, "experts": {**spec["experts"], "router_bias": True}}
 
 
 def _gemma2(config: _Config) -> dict[str, Any]:
-    found = {**_base(config, True), **_biases(config), "layer_norms": 4}
-    return _window(config, found, ["window", "full"])
+    spec = {**_base(config, True), **_biases(config), "layer_norms": 4}
+    return _window(config, spec, ["window", "full"])
 
 
 def _gemma3(config: _Config) -> dict[str, Any]:
     """Text part. Defaults: Gemma3TextConfig, on which the smaller releases rely."""
-    found = _base(
+    spec = _base(
         config, True, num_attention_heads=8, num_key_value_heads=4, head_dim=256,
         vocab_size=262208, max_position_embeddings=131072,
     )  # fmt: skip
-    found = {**found, **_biases(config), "layer_norms": 4, "qk_norm": True}
+    spec = {**spec, **_biases(config), "layer_norms": 4, "qk_norm": True}
     period = config.number("sliding_window_pattern", "window.pattern", 6)
-    return _window(config, found, ["window"] * max(period - 1, 0) + ["full"])
+    return _window(config, spec, ["window"] * max(period - 1, 0) + ["full"])
 
 
 def _gpt_oss(config: _Config) -> dict[str, Any]:
-    found = {**_base(config), **_biases(config), "mlp_bias": True, "sinks": True}
+    spec = {**_base(config), **_biases(config), "mlp_bias": True, "sinks": True}
     config.take("experts_per_token", "experts.per_token")
     experts = {
         "count": config.number("num_local_experts", "experts.count"),
         "per_token": config.number("num_experts_per_tok", "experts.per_token"),
-        "intermediate": found["intermediate"],
+        "intermediate": spec["intermediate"],
         "router_bias": True,
     }
-    return _window(config, {**found, "experts": experts}, ["window", "full"])
+    return _window(config, {**spec, "experts": experts}, ["window", "full"])
 
 
 def _opt(config: _Config) -> dict[str, Any]:
@@ -276,12 +276,12 @@ def _opt(config: _Config) -> dict[str, Any]:
     config.only("word_embed_proj_dim", hidden)
     config.only("do_layer_norm_before", True)
     config.only("layer_norm_elementwise_affine", True)
-    found = _base(config, True, "ffn_dim")
+    spec = _base(config, True, "ffn_dim")
     bias = config.flag("enable_bias", "qkv_bias, o_bias, mlp_bias", True)
     biases = {"qkv_bias": bias, "o_bias": bias, "mlp_bias": bias}
     # two rows of padding come before the first position
-    positions = found["max_position"] + 2
-    return {**found, **biases, "gated": False, "norm": "layer", "positions": positions}
+    positions = spec["max_position"] + 2
+    return {**spec, **biases, "gated": False, "norm": "layer", "positions": positions}
 
 
 FAMILIES: dict[str, Callable[[_Config], dict[str, Any]]] = {
@@ -322,15 +322,15 @@ def import_config(file: Path, name: str | None = None) -> Imported:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        data = json.loads(file.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise DescriptionError("not a text file", file) from None
     except (json.JSONDecodeError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         raise DescriptionError(f"not JSON: {getattr(error, 'msg', error)}", file, line) from None
-    if not isinstance(found, dict):
+    if not isinstance(data, dict):
         raise DescriptionError("expected a JSON object", file)
-    return found
+    return data
 
 
 def _formats(config: _Config) -> dict[str, str]:

@@ -138,9 +138,9 @@ class MemorySpec(Strict):
     def in_rows(self, names: Iterable[str]) -> set[str]:
         """The commands that names in a row stand for: ACT as in `reference`, a write for its masked
         form as well where the memory has it."""
-        found = {self.reference(name) for name in names}
-        masked = {MASKED_WRITES[name] for name in found if name in MASKED_WRITES}
-        return found | (masked & set(self.commands))
+        commands = {self.reference(name) for name in names}
+        masked = {MASKED_WRITES[name] for name in commands if name in MASKED_WRITES}
+        return commands | (masked & set(self.commands))
 
     @property
     def masked_writes(self) -> bool:
@@ -335,18 +335,20 @@ def _sync_hold_too_short(memory: MemorySpec) -> bool:
 
 
 def _expressions(memory: MemorySpec) -> list[tuple[str, str]]:
-    found = [(f"constraints[{i}].delay", row.delay) for i, row in enumerate(memory.constraints)]
+    expressions = [
+        (f"constraints[{i}].delay", row.delay) for i, row in enumerate(memory.constraints)
+    ]
     for kind, slots in (("read", memory.data.read), ("write", memory.data.write)):
-        found.append((f"data.{kind}.latency", slots.latency))
-        found += [(f"data.{kind}.segments", e) for pair in slots.segments for e in pair]
+        expressions.append((f"data.{kind}.latency", slots.latency))
+        expressions += [(f"data.{kind}.segments", e) for pair in slots.segments for e in pair]
     if memory.activate.max_gap:
-        found.append(("activate.max_gap", memory.activate.max_gap))
+        expressions.append(("activate.max_gap", memory.activate.max_gap))
     if memory.sync:
-        found += [(f"sync.hold.{k}", v) for k, v in memory.sync.hold.model_dump().items()]
+        expressions += [(f"sync.hold.{k}", v) for k, v in memory.sync.hold.model_dump().items()]
     for kind in ("all_bank", "per_bank"):
         if (refresh := getattr(memory.refresh, kind)) is not None:
-            found.append((f"refresh.{kind}.interval", refresh.interval))
-    return found
+            expressions.append((f"refresh.{kind}.interval", refresh.interval))
+    return expressions
 
 
 def row_delay(

@@ -44,15 +44,15 @@ class Variant(NamedTuple):
 
 def take_variants(document: Document) -> dict[str, Variant]:
     """Remove the variants from a completed, checked description; by name."""
-    found = {}
+    variants = {}
     for name, item in document.data.pop("plausible", {}).items():
         place = ("plausible", name, "set")
         overrides = [
             (key_path(path), value, document.mark((*place, path)))
             for path, value in item["set"].items()
         ]
-        found[name] = Variant(item["set"], item["why"], overrides)
-    return found
+        variants[name] = Variant(item["set"], item["why"], overrides)
+    return variants
 
 
 def described_plausible(document: Document) -> Iterator[str]:

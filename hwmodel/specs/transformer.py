@@ -168,9 +168,9 @@ class TransformerSpec(Strict):
     def stored_as(self, weights: str | None, kv: str | None) -> TransformerSpec:
         """The model in other formats; None: its own. Raises DescriptionError where a format does
         not divide a head."""
-        found = self.model_copy(update={"weights": weights or self.weights, "kv": kv or self.kv})
-        number_format(found.kv).vector_bytes(found.head_dim)
-        return found
+        model = self.model_copy(update={"weights": weights or self.weights, "kv": kv or self.kv})
+        number_format(model.kv).vector_bytes(model.head_dim)
+        return model
 
     @property
     def activations(self) -> ComputeType:
@@ -333,9 +333,12 @@ class TransformerSpec(Strict):
 
 
 def shard(
-    model: TransformerSpec, cards: int, placement: ExpertPlacement = "none",
-    exchange: Exchange = "all_reduce", replicas: int = 1,
-) -> TransformerSpec:  # fmt: skip
+    model: TransformerSpec,
+    cards: int,
+    placement: ExpertPlacement = "none",
+    exchange: Exchange = "all_reduce",
+    replicas: int = 1,
+) -> TransformerSpec:
     """What one of `cards` tensor-parallel cards holds and computes (Shoeybi et al. 2019,
     Megatron-LM, section 3).
 

@@ -8,14 +8,16 @@ and one line in `policies.allocators.registry`; the contract tests then run on i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from hwmodel.description.description import Strict
 from policies.allocators.arena import external_fragmentation
+from policies.allocators.declaration import Loss, References, Removal, Searched
 from policies.allocators.kv_groups import WindowKv
-from policies.allocators.kv_layout import Extents, KvLayout, Units
+from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
 from policies.predictors.prediction import Predictive
 from policies.requests.requests import IntArray
 
@@ -35,6 +37,22 @@ class PolicyOptions(Strict):
     def kv_of_windows(self) -> WindowKv:
         """What layers with a sliding window keep."""
         return "full"
+
+    @property
+    def samples(self) -> Literal["together", "as_engine", "apart"]:
+        """What several samples of a prompt are to engine v1: one request that forks, or a request
+        each, or what they are in the vLLM version that the engine is `like`."""
+        return "together"
+
+    @property
+    def copies_prefixes(self) -> bool:
+        """Whether tokens that an admitted request begins with are copied from another's."""
+        return False
+
+    @property
+    def learned_lengths(self) -> Mapping[str, int]:
+        """Option -> realised lengths that must be there before the policy is what it says."""
+        return {}
 
 
 class Limits(NamedTuple):
@@ -89,6 +107,15 @@ class Allocator(ABC):
     reading: ClassVar[str] = ""
     """What its authors would defend as their policy, where the defaults are that, with its
     source."""
+    published: ClassVar[Mapping[str, Any]] = {}
+    """Options that its paper gives a number or a form, as there."""
+    losses: ClassVar[Mapping[Loss, Removal]]
+    """What it loses against the ceiling, and what removes each loss. This and the next two every
+    registered class sets itself (`policies.allocators.declaration`)."""
+    searched: ClassVar[Searched]
+    """What a study may search."""
+    references: ClassVar[References]
+    """What a study compares it with where it does not say."""
 
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: Any) -> None:
         self.layout = layout
@@ -177,7 +204,7 @@ class Allocator(ABC):
         """Physically contiguous runs of slots that `requests` hold together."""
         return sum(_runs(self.units(request)) for request in requests.tolist())
 
-    def extents(self, request: int, layer: int, half: int | None) -> Extents:
+    def extents(self, request: int, layer: int, half: int | None) -> ByteRuns:
         """Physical byte runs that hold the request's stored tokens in one layer's K (0), V (1) or
         both (None)."""
         return self.layout.extents(self.units(request), layer, half)

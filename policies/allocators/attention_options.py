@@ -181,9 +181,12 @@ class Budget(Chooses):
 
 
 KINDS: dict[str, type[AttentionOptions]] = {
-    "dense": Dense, "top_k": TopK, "pages": Pages, "window_and_sinks": WindowAndSinks,
+    "dense": Dense,
+    "top_k": TopK,
+    "pages": Pages,
+    "window_and_sinks": WindowAndSinks,
     "budget": Budget,
-}  # fmt: skip
+}
 
 _CHOSEN = Chosen("attention", lambda: dict(KINDS), DENSE.name, short=True)
 AttentionSpec = Annotated[SerializeAsAny[AttentionOptions], _CHOSEN]

@@ -7,7 +7,7 @@ logs ask `isinstance(allocator, Swaps)`, never for a policy by its name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from hwmodel.kernel.extents import Frames
 from policies.allocators.allocator import Allocator, Demand
@@ -130,6 +130,18 @@ class Classifies(ABC):
     @abstractmethod
     def tag(self, request: int, demand: Demand) -> int:
         """The class of a request, by which an engine may form batches."""
+
+
+@runtime_checkable
+class QuantileBuckets(Protocol):
+    """Options of a policy whose classes end at quantiles of the lengths of outputs."""
+
+    buckets: int
+    align: int
+    """Bounds are multiples of so many tokens."""
+
+    def bounds_for(self, lengths: IntArray) -> tuple[int, ...]:
+        """The bounds for these output lengths, in tokens; lengths: int64 (n,)."""
 
 
 class Learns(Remembers):

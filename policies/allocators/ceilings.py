@@ -14,34 +14,25 @@ from typing import Any, Literal
 
 import numpy as np
 
-from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
+from policies.allocators.allocator import Allocator, Demand, Limits
 from policies.allocators.capabilities import Caches, OnDemand, Swaps
-from policies.allocators.compaction import RunOptions
-from policies.allocators.kv_groups import WindowKv
+from policies.allocators.ceiling_options import IdealOptions, OracleOptions
+from policies.allocators.declaration import CHOICES, References
 from policies.allocators.kv_layout import KvLayout, Units
-from policies.allocators.reservation import ReservingAllocator
-from policies.allocators.slabs import space
+from policies.allocators.losses import GROWING, RUNS, WAITING
+from policies.allocators.reservation import RunAllocator
 from policies.requests.requests import IntArray
 
 
-class OracleOptions(RunOptions):
-    """Options of `oracle`."""
-
-    name: Literal["oracle"] = "oracle"
-
-
-class OracleAllocator(ReservingAllocator):
+class OracleAllocator(RunAllocator):
     """Exact reservations in one arena."""
 
     Options = OracleOptions
     reading = "a ceiling: exactly what will be stored, in one run"
+    losses = WAITING
+    searched = RUNS
+    references = References(ceilings=("ideal",))
     options: OracleOptions
-
-    def __init__(
-        self, layout: KvLayout, requests: int, limits: Limits, options: OracleOptions
-    ) -> None:
-        own = space(options.space, 0, layout.slots, options.fit)
-        super().__init__(layout, requests, limits, options, own)
 
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
@@ -53,29 +44,14 @@ class OracleAllocator(ReservingAllocator):
         return int(self._slots(_stored(demand.prompt, demand.output, demand.samples)))
 
 
-class IdealOptions(PolicyOptions):
-    """Options of `ideal`. With both at `output` it is `oracle` without holes; each alone leaves one
-    of its two costs away, and who comes first is served first in all of them."""
-
-    name: Literal["ideal"] = "ideal"
-    reserve: Literal["stored", "output"] = "stored"
-    """What a request holds: what it has stored, or from its admission on what it will store. Where
-    that is not free yet, the slots that others leave are its own before the next is admitted."""
-    admit_on: Literal["input", "output"] = "input"
-    """What must be free for a request to be admitted: its tokens to prefill, or all that it will
-    store, so that smaller free space lies idle before the head of the line."""
-
-    @property
-    def kv_of_windows(self) -> WindowKv:
-        return "ring"
-
-
 class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
     """Requests one after another without gaps, in order of their ids."""
 
     Options = IdealOptions
     reading = "a ceiling: what is stored, token by token, and layout costs nothing"
-
+    losses = GROWING
+    searched = {"reserve": CHOICES, "admit_on": CHOICES}
+    references = References()
     options: IdealOptions
 
     def __init__(

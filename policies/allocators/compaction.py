@@ -7,7 +7,7 @@ would do). Knuth, The Art of Computer Programming vol. 1, 2.5, slides all of the
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -41,14 +41,25 @@ class ArenaOptions(PolicyOptions):
     `free`: the same without the copies, so that holes cost nothing; a bound, not realisable."""
     compaction_tokens: Annotated[int, Field(ge=0)] | None = None
     """Most stored tokens to copy for one admission; it waits where that does not suffice."""
-
     stagger: Annotated[int, Field(ge=0)] = 0
     """Slots of a reservation that stay empty behind its run, so that runs of equal size do not all
     begin at multiples of a power of two, and meet in the same banks (docs/traffic.md)."""
 
+    of_spaces: ClassVar[tuple[str, ...]] = ("space", "compaction", "compaction_tokens")
+    """Options about the space that an arena without holes has no use for."""
+
     @property
     def kv_of_windows(self) -> WindowKv:
         return self.window_kv
+
+    @property
+    def copies_prefixes(self) -> bool:
+        return self.prefixes == "copy"
+
+    def without_holes(self) -> ArenaOptions:
+        """The same in one arena whose holes are joined for nothing."""
+        kept = {k: v for k, v in self.model_dump().items() if k not in self.of_spaces}
+        return type(self).model_validate({**kept, "space": "arena", "compaction": "free"})
 
     @model_validator(mode="after")
     def _limits_copies(self) -> ArenaOptions:

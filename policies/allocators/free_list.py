@@ -183,21 +183,24 @@ class Staged(Queue):
 
 
 FREE_LISTS: dict[str, type[FreeList]] = {
-    "fifo": Queue, "lifo": Stack, "split": SplitQueue, "sorted": Sorted,
-}  # fmt: skip
+    "fifo": Queue,
+    "lifo": Stack,
+    "split": SplitQueue,
+    "sorted": Sorted,
+}
 
 
 @kernel
 def _pop_front(log: IntArray, place: IntArray, head: int, count: int) -> tuple[IntArray, int]:
     """The first `count` living entries of a line, and where it begins then. Modifies `place`."""
     taken = np.empty(count, np.int64)
-    found = 0
-    while found < count:
+    popped = 0
+    while popped < count:
         block = log[head]
         if place[block] == head:
-            taken[found] = block
+            taken[popped] = block
             place[block] = -1
-            found += 1
+            popped += 1
         head += 1
     return taken, head
 
@@ -207,14 +210,14 @@ def _pop_back(log: IntArray, place: IntArray, tail: int, count: int) -> tuple[In
     """The last `count` living entries of a line, last first, and where it ends then. Modifies
     `place`."""
     taken = np.empty(count, np.int64)
-    found = 0
-    while found < count:
+    popped = 0
+    while popped < count:
         tail -= 1
         block = log[tail]
         if place[block] == tail:
-            taken[found] = block
+            taken[popped] = block
             place[block] = -1
-            found += 1
+            popped += 1
     return taken, tail
 
 
@@ -222,15 +225,15 @@ def _pop_back(log: IntArray, place: IntArray, tail: int, count: int) -> tuple[In
 def _pop_lowest(is_free: NDArray[np.bool_], in_row: IntArray, count: int) -> IntArray:
     """The `count` lowest free blocks. Modifies both arrays."""
     taken = np.empty(count, np.int64)
-    found = row = 0
-    while found < count:
+    popped = row = 0
+    while popped < count:
         column = 0
-        while in_row[row] > 0 and found < count:
+        while in_row[row] > 0 and popped < count:
             if is_free[row, column]:
                 is_free[row, column] = False
                 in_row[row] -= 1
-                taken[found] = row * is_free.shape[1] + column
-                found += 1
+                taken[popped] = row * is_free.shape[1] + column
+                popped += 1
             column += 1
         row += 1
     return taken

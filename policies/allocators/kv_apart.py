@@ -127,8 +127,8 @@ class Apart(NamedTuple):
         table = lengths(together * self.head_dim, self.share)
         place = stream * _STRIDE % _TABLE
         rounds, rest = np.divmod(place + tokens, _TABLE)
-        found = rounds * table[-1] + table[rest] - table[place]
-        return np.minimum(found * self.entry_bytes, tokens * together * self.room)
+        outliers = rounds * table[-1] + table[rest] - table[place]
+        return np.minimum(outliers * self.entry_bytes, tokens * together * self.room)
 
 
 @lru_cache(maxsize=16)

@@ -74,9 +74,10 @@ def _dims(value: Any) -> Any:
     known = get_args(Dim)
     if not isinstance(value, (list, tuple)) or sorted(map(str, value)) != sorted(known):
         raise PydanticCustomError(
-            "layout", "expected a layout's name, or {known} in some order",
+            "layout",
+            "expected a layout's name, or {known} in some order",
             {"known": ", ".join(known)},
-        )  # fmt: skip
+        )
     if list(value).index("unit") > list(value).index("token"):
         raise PydanticCustomError("layout", "unit: expected before token", {})
     return tuple(value)
@@ -101,7 +102,7 @@ class Units(NamedTuple):
     size: IntArray
 
 
-class Extents(NamedTuple):
+class ByteRuns(NamedTuple):
     """Physical byte runs in reading order, int64 (n,)."""
 
     start: IntArray
@@ -207,7 +208,7 @@ class KvLayout:
     def extents(
         self, units: Units, layer: int, half: int | None, first: int = 0, last: int | None = None,
         head: int | None = None,
-    ) -> Extents:  # fmt: skip
+    ) -> ByteRuns:  # fmt: skip
         """Byte runs that hold tokens [first, last) of a request in one layer's K (half 0), V (1) or
         both (None), of one KV head or of all (None); in the layout's own order."""
         before = np.cumsum(units.tokens) - units.tokens
@@ -219,7 +220,7 @@ class KvLayout:
         parts = Parts(start, size, low[held], (high - low)[held], half, head, group)
         return self.runs(parts, layer)[0]
 
-    def runs(self, parts: Parts, layer: int) -> tuple[Extents, IntArray]:
+    def runs(self, parts: Parts, layer: int) -> tuple[ByteRuns, IntArray]:
         """Byte runs of `parts` in one layer, none of which is empty, and the group of each; within
         a group in the layout's own order."""
         if self.apart is not None:
@@ -233,15 +234,15 @@ class KvLayout:
 
     def _regions(self, records: list[tuple[int, int]]) -> list[Areas]:
         """Regions one above the other, each in the layout's order: (heads, bytes of each)."""
-        found: list[Areas] = []
+        regions: list[Areas] = []
         base = self.base
         for heads, size in records:
             region = replace(
                 self, base=base, kv_heads=heads, head_bytes=size, apart=None, sparse=None
             )
-            found.append(region._areas)
+            regions.append(region._areas)
             base += region.bytes
-        return found
+        return regions
 
     def _areas(self, start: IntArray, size: IntArray, index: Indices) -> tuple[IntArray, int]:
         """(first byte, bytes a token) of what units of `size` slots from slot `start` on have at
@@ -341,13 +342,13 @@ class _Walk:
         return start, np.full(len(start), self._rest(fixed[-1]), np.int64), part
 
 
-def _joined(start: IntArray, size: IntArray, group: IntArray) -> tuple[Extents, IntArray]:
+def _joined(start: IntArray, size: IntArray, group: IntArray) -> tuple[ByteRuns, IntArray]:
     """Runs that touch in order within a group become one."""
     if not len(start):
-        return Extents(start, size), group
+        return ByteRuns(start, size), group
     apart = (start[1:] != (start + size)[:-1]) | (group[1:] != group[:-1])
     first = np.flatnonzero(np.concatenate(([True], apart)))
-    return Extents(start[first], np.add.reduceat(size, first)), group[first]
+    return ByteRuns(start[first], np.add.reduceat(size, first)), group[first]
 
 
 def kv_layout(

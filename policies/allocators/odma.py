@@ -21,7 +21,9 @@ from policies.allocators.allocator import Demand, Limits
 from policies.allocators.buckets import Balance, Buckets, align_up
 from policies.allocators.capabilities import Classifies, Learns, Migrates, Migration, Reports
 from policies.allocators.compaction import ArenaOptions
+from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.kv_layout import KvLayout
+from policies.allocators.losses import MIGRATION, PREDICTION, RESERVING, RUNS
 from policies.allocators.places import Place, SpaceKind
 from policies.allocators.pools import (
     PartitionedPools,
@@ -50,6 +52,7 @@ class OdmaOptions(ArenaOptions):
     """Options of `odma`; the paper's values where it gives one."""
 
     renamed = {"pool": "space"}
+    of_spaces = (*ArenaOptions.of_spaces, "borrow", "pool_split", "pool_share", "repartition")
     name: Literal["odma"] = "odma"
     buckets: Annotated[int, Field(ge=1, le=64)] = 4
     levels: list[Share] = []
@@ -111,6 +114,28 @@ class OdmaOptions(ArenaOptions):
     preempt it, or preempt the last running one, or move it to the next larger bucket that has room
     and preempt it if none has (assumed)."""
 
+    @property
+    def learned_lengths(self) -> dict[str, int]:
+        return {"window": self.window, "refresh": self.refresh}
+
+    def bounds_for(self, lengths: IntArray) -> tuple[int, ...]:
+        """See `QuantileBuckets.bounds_for`."""
+        buckets = Buckets(
+            self.buckets,
+            int(lengths.max()),
+            align=self.align,
+            levels=self.levels,
+            balance=self.balance,
+        )
+        buckets.begin(lengths)
+        return buckets.bounds
+
+    def without_holes(self) -> ArenaOptions:
+        if not self.bounds:
+            return super().without_holes()
+        own = self.model_dump(exclude={"first_bounds", *self.of_spaces})
+        return OdmaOptions(**own, space="arena", compaction="free")
+
     @model_validator(mode="after")
     def _buckets_are_consistent(self) -> OdmaOptions:
         for name, given in (("levels", self.levels), ("bounds", self.bounds)):
@@ -166,6 +191,21 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         "most: L' clipped to what may be generated, profiled bounds, slabs cut on demand from "
         "one space, borrowing"
     )
+    published = {"buckets": 4, "levels": [], "balance": "requests", "gamma": 0.2, "tau": 0.8}
+    """arXiv 2512.09427; levels of i/B, which it does not give, as in the sweep `odma-paper`. Its
+    window of 10,000 and refresh of 1,000 lengths are left out: they have to be full before
+    anything is counted."""
+    losses = {**RESERVING, "copies": MIGRATION, "prediction": PREDICTION}
+    searched = {
+        **RUNS, "buckets": Range(1, 64), "levels": Range(1, 64), "balance": CHOICES,
+        "gamma": Range(0, 10), "clip": CHOICES, "tau": Range(0, 10), "uncertainty": CHOICES,
+        "constant": Range(0, 10), "window": Range(1, 1 << 20), "refresh": Range(0, 1 << 20),
+        "refreshes": Range(1, 1 << 20), "refresh_delay": Range(0, 3600), "first_bounds": CHOICES,
+        "align": Range(1, 4096), "bucket_on": CHOICES, "large": CHOICES, "borrow": Range(1, 64),
+        "pool_share": Range(0, 1), "pool_split": CHOICES, "repartition": CHOICES,
+        "bucket_full": CHOICES, "large_full": CHOICES,
+    }  # fmt: skip
+    references = References(("static", "paged"), ceilings=("oracle", "ideal"))
     options: OdmaOptions
 
     def __init__(
@@ -423,7 +463,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
             needed = self._slots(self.stored[request] + self.width[request])
             choices = (self._slots_in(demand, bucket) for bucket in range(self.options.buckets))
             tried = (self._pools.place(slots) for slots in choices if slots >= needed)
-            place = next((found for found in tried if found), None)
+            place = next((each for each in tried if each), None)
         return place
 
 

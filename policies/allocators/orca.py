@@ -15,7 +15,9 @@ import numpy as np
 
 from policies.allocators.allocator import Demand, Limits, PolicyOptions
 from policies.allocators.buddy import Buddy, power_of_two
+from policies.allocators.declaration import CHOICES, References
 from policies.allocators.kv_layout import KvLayout
+from policies.allocators.losses import RESERVING
 from policies.allocators.reservation import ReservingAllocator
 from policies.requests.requests import IntArray
 
@@ -36,6 +38,9 @@ class OrcaAllocator(ReservingAllocator):
         "variant max: the model's longest sequence on a buddy system, as Kwon et al. 2023 "
         "(6.1) rebuilt it; pow2 and oracle know the output and are ceilings"
     )
+    losses = RESERVING
+    searched = {"variant": CHOICES}
+    references = References(("static", "paged"), ceilings=("oracle", "ideal"))
     options: OrcaOptions
     _space: Buddy
 

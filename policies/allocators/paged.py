@@ -14,7 +14,7 @@ prompt's last block if that is not full (copy-on-write).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from pydantic import Field
@@ -29,9 +29,11 @@ from policies.allocators.capabilities import (
     Reports,
     Swaps,
 )
+from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_list import FREE_LISTS, FreeList
 from policies.allocators.kv_groups import WindowKv
 from policies.allocators.kv_layout import KvLayout, Units
+from policies.allocators.losses import GROWING
 from policies.allocators.prefix_cache import BlockCache
 from policies.requests.requests import IntArray
 
@@ -71,18 +73,42 @@ class PagedOptions(PolicyOptions):
         return self.indirection
 
     @property
+    def samples(self) -> Literal["together", "as_engine", "apart"]:
+        # without prefix caching, requests of their own could not hold their prompt together
+        return "as_engine" if self.prefix_caching else "apart"
+
+    @property
     def kv_of_windows(self) -> WindowKv:
         return "blocks"
+
+
+class BlockOptions(Protocol):
+    """What allocators of blocks ask of their options; see `PagedOptions`."""
+
+    @property
+    def block(self) -> int: ...
+    @property
+    def free_list(self) -> str: ...
+    @property
+    def watermark(self) -> float: ...
+    @property
+    def idle_watermark(self) -> bool: ...
+    @property
+    def null_block(self) -> bool: ...
+    @property
+    def cached_recompute(self) -> bool: ...
+    @property
+    def prefix_caching(self) -> bool: ...
 
 
 class BlockAllocator(Allocator, OnDemand):
     """Blocks from one free list: what the allocators of one block table a request, and of one a
     group of layers, have in common."""
 
-    options: PagedOptions
+    options: BlockOptions
 
     def __init__(
-        self, layout: KvLayout, requests: int, limits: Limits, options: PagedOptions
+        self, layout: KvLayout, requests: int, limits: Limits, options: BlockOptions
     ) -> None:
         super().__init__(layout, requests, limits, options)
         self.block = options.block
@@ -135,14 +161,21 @@ class _Part(NamedTuple):
 class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
     """`_rows[request]`: rows of the block tables, one for each sample, the first sample's first."""
 
-    Options = PagedOptions
+    Options: ClassVar[type[PolicyOptions]] = PagedOptions
     reading = (
         "blocks of 16 tokens from one free list, preemption by recomputation (Kwon et al. "
         "2023), with vLLM's defaults of the engine's generation"
     )
+    losses = GROWING
+    searched = {
+        "block": Range(1, 2048), "free_list": CHOICES, "watermark": Range(0, 1),
+        "idle_watermark": CHOICES, "null_block": CHOICES, "cached_recompute": CHOICES,
+        "prefix_caching": CHOICES, "window_rules": CHOICES, "indirection": Range(1, 10),
+    }  # fmt: skip
+    references = References(("static",), ceilings=("ideal",))
 
     def __init__(
-        self, layout: KvLayout, requests: int, limits: Limits, options: PagedOptions
+        self, layout: KvLayout, requests: int, limits: Limits, options: BlockOptions
     ) -> None:
         super().__init__(layout, requests, limits, options)
         self._tables = BlockTables(self.block, self._list.blocks)
@@ -188,21 +221,21 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
-        found = self._found(request, tokens - 1, demand)
-        if not self._has_room(demand, tokens, found):
+        cached = self._found(request, tokens - 1, demand)
+        if not self._has_room(demand, tokens, cached):
             return False
         if (demand.prefix_id >= 0 or demand.session >= 0) and request not in self._demands:
             self._asked_tokens += demand.prompt
-            self._hit_tokens += len(found) * self.block
+            self._hit_tokens += len(cached) * self.block
         self._demands[request] = demand
         self._first_row[request] = self._tables.add(request)
         if demand.samples > 1:
             self._unforked.add(request)
         self._admit(request, 0, 0, demand.samples)
-        if len(found):
-            self._hold(request, found)
-            self._reused[request] = len(found)
-        return self.grow(request, tokens - len(found) * self.block)
+        if len(cached):
+            self._hold(request, cached)
+            self._reused[request] = len(cached)
+        return self.grow(request, tokens - len(cached) * self.block)
 
     def grow(self, request: int, tokens: int) -> bool:
         """Store `tokens` more: those of the prompt first, then outputs, dealt to the samples in
@@ -316,12 +349,12 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
         """Prompt tokens of requests with a system prompt or in sessions, those of them found in
         memory at their first admission, and tokens copied on write; nothing where there was
         neither."""
-        found = {
+        shares = {
             "prefix_asked_tokens": float(self._asked_tokens),
             "prefix_hit_tokens": float(self._hit_tokens),
             "copied_tokens": float(self._copied_tokens),
         }
-        return found if self._asked_tokens or self._copied_tokens else {}
+        return shares if self._asked_tokens or self._copied_tokens else {}
 
     def _forks_among(self, requests: IntArray) -> bool:
         """Whether the next output token of some of `requests` makes copies."""
@@ -363,7 +396,7 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
     def _parts(self, request: int, demand: Demand | None, full: int) -> list[_Part]:
         """The path through the tree of the first `full` blocks of a request. A block belongs to the
         part that its last token is of; the last part is what no other request that runs has."""
-        found: list[_Part] = []
+        parts: list[_Part] = []
         if demand is not None and self.options.prefix_caching:
             ends = [(("prefix", key), tokens) for key, tokens in demand.above]
             if demand.prefix_id >= 0:
@@ -371,13 +404,13 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
             if demand.parent >= 0:
                 ends.append((("prompt", demand.parent), demand.prompt))
             for key, tokens in ends:
-                at = found[-1].end if found else 0
+                at = parts[-1].end if parts else 0
                 end = max(min(min(tokens, demand.prompt) // self.block, full), at)
-                found.append(_Part(key, at, end))
+                parts.append(_Part(key, at, end))
         own = ("own", request)
         if demand is not None and self._continues(demand):
             own = ("session", demand.session)
-        return [*found, _Part(own, found[-1].end if found else 0, full)]
+        return [*parts, _Part(own, parts[-1].end if parts else 0, full)]
 
     def _found(self, request: int, limit: int, demand: Demand | None) -> IntArray:
         """Blocks in memory that hold the first tokens of a request, at most `limit` of them."""
@@ -393,20 +426,20 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
                 break
         return np.concatenate(found)
 
-    def _has_room(self, demand: Demand, tokens: int, found: IntArray) -> bool:
+    def _has_room(self, demand: Demand, tokens: int, cached: IntArray) -> bool:
         """Whether a request can be admitted that finds these blocks; free ones are used up, too."""
-        held = int((~self._list.is_free(found)).sum()) if len(found) else 0
+        held = int((~self._list.is_free(cached)).sum()) if len(cached) else 0
         return self._blocks(demand, tokens) - held + self._kept_free <= self._list.free
 
-    def _hold(self, request: int, found: IntArray) -> None:
+    def _hold(self, request: int, cached: IntArray) -> None:
         """These blocks, which hold their content already, are the request's first ones."""
-        free = self._list.is_free(found)
-        self._list.take(found[free])
-        self._others[found[~free]] += 1
+        free = self._list.is_free(cached)
+        self._list.take(cached[free])
+        self._others[cached[~free]] += 1
         row = int(self._first_row[request])
-        self._tables.append(row, found)
-        self._tables.tokens[row] = self.stored[request] = len(found) * self.block
-        self.reserved[request] = len(found) * self.block
+        self._tables.append(row, cached)
+        self._tables.tokens[row] = self.stored[request] = len(cached) * self.block
+        self.reserved[request] = len(cached) * self.block
         self.reserved_total += int(free.sum()) * self.block
 
     def _hashed(self, row: int, demand: Demand, unknown: int) -> int:

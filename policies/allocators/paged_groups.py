@@ -39,6 +39,7 @@ class PagedGroupsAllocator(BlockAllocator):
     `_gone`: places in use, and those of them that windowed groups have given up."""
 
     Options = PagedOptions
+    options: PagedOptions
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: PagedOptions

@@ -18,16 +18,18 @@ order by longest prefix, and the last request is preempted, not the one with the
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from policies.allocators.allocator import Demand, Limits, PolicyOptions
+from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_list import FreeList, Queue, SplitQueue, Staged
 from policies.allocators.kv_layout import KvLayout
-from policies.allocators.paged import PagedAllocator, PagedOptions
+from policies.allocators.losses import GROWING
+from policies.allocators.paged import PagedAllocator
 from policies.allocators.radix_tree import NO_PAGES, Key, Node, RadixTree
 from policies.requests.requests import IntArray
 
@@ -48,34 +50,52 @@ class RadixOptions(PolicyOptions):
     """
     prefix_caching: bool = True
     """False: no tree; pages are free when their request leaves (`disable_radix_cache`)."""
+    watermark: ClassVar[float] = 0.0
+    idle_watermark: ClassVar[bool] = True
+    null_block: ClassVar[bool] = False
+    cached_recompute: ClassVar[bool] = True
+
+    @property
+    def block(self) -> int:
+        """As in `BlockOptions`: SGLang's blocks are its pages."""
+        return self.page
+
+    @property
+    def samples(self) -> Literal["together", "as_engine", "apart"]:
+        return "apart"  # SGLang has nothing else
 
 
 class RadixAllocator(PagedAllocator):
     """`_nodes[request]`: the node up to which a resident locks the tree."""
 
-    Options = RadixOptions  # type: ignore[assignment]
+    Options = RadixOptions
     reading = (
         "pages of one token from a queue, and a radix tree with eviction of leaves by last access "
         "(SGLang; Zheng et al. 2024), under the engine's scheduler"
     )
-    options: RadixOptions  # type: ignore[assignment]
+    losses = GROWING
+    searched = {"page": Range(1, 256), "free_list": CHOICES, "prefix_caching": CHOICES}
+    references = References(("static", "paged"), ceilings=("ideal",))
+    options: RadixOptions
+    _list: _Pool
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: RadixOptions
     ) -> None:
-        super().__init__(layout, requests, limits, PagedOptions(block=options.page))
-        self.options = options
         self._tree = RadixTree(options.page)
-        kind = options.free_list
-        if kind == "by_page":
-            kind = "queue" if options.page == 1 else "stack"
-        self._list: _Pool = _Pool(LISTS[kind](layout.slots // options.page), self._tree)
+        super().__init__(layout, requests, limits, options)
         self._nodes: dict[int, Node] = {}
         self._left: dict[int, Node] = {}
         """The leaf of what a request has left in the tree, until it has ended."""
         self._pages = self._extents = self._alone = 0
         """Full pages of the prompts of requests that have left, the runs of neighbouring pages
         among them, and the runs of one page."""
+
+    def _free_list(self) -> FreeList:
+        kind, pages = self.options.free_list, self.layout.slots // self.block
+        if kind == "by_page":
+            kind = "queue" if self.block == 1 else "stack"
+        return _Pool(LISTS[kind](pages), self._tree)
 
     @property
     def loses_ends_first(self) -> bool:
@@ -135,13 +155,13 @@ class RadixAllocator(PagedAllocator):
             return NO_PAGES
         return self._tree.find(self._key(request, demand), limit // self.block)
 
-    def _hold(self, request: int, found: IntArray) -> None:
+    def _hold(self, request: int, cached: IntArray) -> None:
         key = self._key(request, self._demands[request])
-        self._lock(request, self._tree.descend(key, len(found)))
+        self._lock(request, self._tree.descend(key, len(cached)))
         row = int(self._first_row[request])
-        self._tables.append(row, found)
-        self._tables.tokens[row] = self.stored[request] = len(found) * self.block
-        self.reserved[request] = len(found) * self.block
+        self._tables.append(row, cached)
+        self._tables.tokens[row] = self.stored[request] = len(cached) * self.block
+        self.reserved[request] = len(cached) * self.block
 
     def _publish(self, request: int, demand: Demand, before: int) -> None:
         """Put what was prefilled behind the first `before` tokens into the tree."""
@@ -152,13 +172,13 @@ class RadixAllocator(PagedAllocator):
         held = self._tables.blocks(rows[0])
         full = min(int(self._tables.tokens[rows[0]]), prefill) // self.block
         key = self._key(request, demand)
-        found = self._tree.find(key, full, node)
-        if len(found):
+        known = self._tree.find(key, full, node)
+        if len(known):
             if node.end * self.block < before:
                 return  # a page that is partly stored would move; no engine prefills two at a time
-            own = held[node.end : node.end + len(found)].copy()
+            own = held[node.end : node.end + len(known)].copy()
             for row in rows:
-                self._tables.replace(row, node.end, found)
+                self._tables.replace(row, node.end, known)
             self._lock(request, self._tree.descend(key, full, node))
             self._list.push(own)
             self.reserved_total -= len(own) * self.block

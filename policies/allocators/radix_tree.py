@@ -55,8 +55,8 @@ class RadixTree:
     def find(self, key: Key, end: int, below: Node | None = None) -> IntArray:
         """Pages that hold the text up to page `end`, as far as there are any: from the beginning,
         or behind the node `below`, which holds what comes before."""
-        found = [node.pages[:count] for node, count in self._walk(below or self.root, key, end)]
-        return np.concatenate(found) if found else NO_PAGES
+        pages = [node.pages[:count] for node, count in self._walk(below or self.root, key, end)]
+        return np.concatenate(pages) if pages else NO_PAGES
 
     def descend(self, key: Key, end: int, below: Node | None = None) -> list[Node]:
         """As `find`, the nodes that hold just these pages; the last one is split where needed."""

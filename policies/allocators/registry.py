@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import SerializeAsAny
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.description.written import Chosen
 from policies.allocators.allocator import Allocator, Limits, PolicyOptions
 from policies.allocators.ceilings import IdealAllocator, OracleAllocator
+from policies.allocators.declaration import DECLARED
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.odma import OdmaAllocator
 from policies.allocators.orca import OrcaAllocator
@@ -24,6 +26,34 @@ POLICIES: dict[str, type[Allocator]] = {
     "orca": OrcaAllocator, "s3": S3Allocator, "oracle": OracleAllocator, "ideal": IdealAllocator,
     "vattention": VattentionAllocator, "radix": RadixAllocator,
 }  # fmt: skip
+
+
+def policy_class(options: PolicyOptions) -> type[Allocator]:
+    """The class of a policy, with all that it declares. Raises DescriptionError where it lacks any
+    of `DECLARED`, and says which."""
+    kind = POLICIES[options.name]
+    lacks = [each for each in DECLARED if each not in vars(kind)]
+    if lacks:
+        raise DescriptionError(
+            f"policy {options.name}: {kind.__name__} does not declare {', '.join(lacks)}; without "
+            "them its losses cannot be explained nor its options searched "
+            "(policies.allocators.declaration)"
+        )
+    return kind
+
+
+def refusal(kind: type[Allocator], option: str, value: Any) -> str | None:
+    """Why a study may not give this value to an option; None where it may."""
+    if option not in kind.searched:
+        options = ", ".join(kind.searched)
+        return f"{kind.__name__} declares no search of {option}; expected {options}"
+    allowed = kind.searched[option]
+    number = len(value) if isinstance(value, list) else value
+    if allowed is None or not isinstance(number, int | float):
+        return None
+    if allowed.least <= number <= allowed.most:
+        return None
+    return f"expected {option} from {allowed.least:g} to {allowed.most:g}; got {number}"
 
 
 def build(layout: KvLayout, requests: int, limits: Limits, options: PolicyOptions) -> Allocator:

@@ -17,6 +17,7 @@ from policies.allocators.compaction import ArenaOptions, Runs, compact
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.places import Space
 from policies.allocators.remains import Remains, Run
+from policies.allocators.slabs import space
 from policies.requests.requests import IntArray
 
 
@@ -44,9 +45,8 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps):
         """Where the runs lay that compaction has moved since the last `moves`."""
         self._fresh: set[int] = set()
         """Requests admitted since then: they have stored nothing yet."""
-        copies = isinstance(options, ArenaOptions) and options.prefixes == "copy"
         flat = layout.dims.index("token") == layout.dims.index("unit") + 1
-        self._remains = Remains(flat) if copies else None
+        self._remains = Remains(flat) if options.copies_prefixes else None
         self._copied: dict[int, Migration] = {}
         """What requests that were admitted since then begin with."""
         self._filling: set[int] = set()
@@ -110,6 +110,7 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps):
         return 0 if demand is None else self._source(request, limit, demand).tokens
 
     def release_known(self, request: int, tokens: int) -> int:
+        self._require(request)
         self.stored[request] = tokens
         return self.release(request)
 
@@ -139,17 +140,20 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps):
         if not self._moved:
             self._fresh.clear()
             return copies
-        found = [
+        moved = [
             Migration(
-                request, source, int(self.start[request]), int(self.stored[request]),
+                request,
+                source,
+                int(self.start[request]),
+                int(self.stored[request]),
                 int(self.reserved[request]),
             )
             for request, source in self._moved.items()
             if self.resident[request] and source != self.start[request]
-        ]  # fmt: skip
+        ]
         self._moved.clear()
         self._fresh.clear()
-        return found
+        return moved
 
     def _slots(self, tokens: Any) -> Any:
         """Slots of a reservation for so many tokens: an int, or int64 (n,)."""
@@ -172,10 +176,10 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps):
         tokens = self.stored[held].copy()
         tokens[np.isin(held, list(self._fresh))] = 0
         runs = Runs(self.start[held], self.reserved[held], tokens)
-        found = compact(arena, size, runs, options.compaction_tokens)
-        if found is None:
+        plan = compact(arena, size, runs, options.compaction_tokens)
+        if plan is None:
             return False
-        moved, target = held[found[0]], found[1]
+        moved, target = held[plan[0]], plan[1]
         if options.compaction == "copied":
             for request in moved.tolist():
                 if request not in self._fresh:
@@ -239,3 +243,11 @@ class ReservingAllocator(ContiguousAllocator):
         self._require(request)
         self._space.give_back(int(self.start[request]), int(self.reserved[request]))
         return self._vacate(request)
+
+
+class RunAllocator(ReservingAllocator):
+    """Runs out of the space that its `RunOptions` describe."""
+
+    def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: Any) -> None:
+        own = space(options.space, 0, layout.slots, options.fit)
+        super().__init__(layout, requests, limits, options, own)

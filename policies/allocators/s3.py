@@ -21,9 +21,10 @@ from pydantic import Field, model_validator
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.capabilities import Classifies, Remembers, Reports
 from policies.allocators.compaction import RunOptions
+from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.kv_layout import KvLayout
-from policies.allocators.reservation import ReservingAllocator
-from policies.allocators.slabs import space
+from policies.allocators.losses import PREDICTION, RESERVING, RUNS
+from policies.allocators.reservation import RunAllocator
 from policies.requests.requests import IntArray
 
 Count = Annotated[int, Field(ge=1)]
@@ -47,6 +48,10 @@ class S3Options(RunOptions):
     outgrown: Literal["next", "double"] = "next"
     """What is reserved after a misprediction: the next class, or twice as much."""
 
+    @property
+    def learned_lengths(self) -> dict[str, int]:
+        return {"profile": self.profile}
+
     @model_validator(mode="after")
     def _one_histogram(self) -> S3Options:
         if self.lengths and self.profile:
@@ -63,7 +68,7 @@ class _Admission(NamedTuple):
     """Tokens that its reservation had room for."""
 
 
-class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
+class S3Allocator(RunAllocator, Classifies, Remembers, Reports):
     """Classes of output length over one arena."""
 
     Options = S3Options
@@ -72,11 +77,19 @@ class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
         "decreasing first fit are the engine's (packing: decreasing_first_fit) and off by "
         "default"
     )
+    losses = {**RESERVING, "prediction": PREDICTION}
+    searched = {
+        **RUNS,
+        "buckets": Range(1, 64),
+        "bounds": CHOICES,
+        "profile": Range(0, 1 << 20),
+        "outgrown": CHOICES,
+    }
+    references = References(("static", "paged"), ceilings=("oracle", "ideal"))
     options: S3Options
 
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: S3Options) -> None:
-        own = space(options.space, 0, layout.slots, options.fit)
-        super().__init__(layout, requests, limits, options, own)
+        super().__init__(layout, requests, limits, options)
         self._bounds = _uniform(limits.max_tokens, options.buckets)
         if options.lengths:
             self._bounds = class_bounds(options, options.lengths)

@@ -10,11 +10,11 @@ from typing import Literal
 
 import numpy as np
 
-from policies.allocators.allocator import Demand, Limits
+from policies.allocators.allocator import Demand
 from policies.allocators.compaction import RunOptions
-from policies.allocators.kv_layout import KvLayout
-from policies.allocators.reservation import ReservingAllocator
-from policies.allocators.slabs import space
+from policies.allocators.declaration import CHOICES, References
+from policies.allocators.losses import RESERVING, RUNS
+from policies.allocators.reservation import RunAllocator
 from policies.requests.requests import IntArray
 
 
@@ -26,7 +26,7 @@ class StaticOptions(RunOptions):
     """What the worst case is."""
 
 
-class StaticAllocator(ReservingAllocator):
+class StaticAllocator(RunAllocator):
     """Worst-case reservations in one arena."""
 
     Options = StaticOptions
@@ -34,13 +34,10 @@ class StaticAllocator(ReservingAllocator):
         "one run for the longest answer that the operator allows, as before paging (Kwon et "
         "al. 2023, section 3); reserve: max_model_len is FasterTransformer's"
     )
+    losses = RESERVING
+    searched = {**RUNS, "reserve": CHOICES}
+    references = References(("paged",), ceilings=("oracle", "ideal"))
     options: StaticOptions
-
-    def __init__(
-        self, layout: KvLayout, requests: int, limits: Limits, options: StaticOptions
-    ) -> None:
-        own = space(options.space, 0, layout.slots, options.fit)
-        super().__init__(layout, requests, limits, options, own)
 
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1

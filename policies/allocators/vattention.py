@@ -30,7 +30,9 @@ from hwmodel.kernel.extents import Frames
 from hwmodel.specs.virtual_memory import Frame
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.capabilities import Maps, OnDemand, Reports
+from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.kv_layout import LAYOUTS, Dims, KvLayout, Units
+from policies.allocators.losses import GROWING
 from policies.requests.requests import FloatArray, IntArray
 
 SLICED: Dims = ("kv", "unit", "token", "layer", "head")
@@ -69,6 +71,15 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         "frames of 64 KiB mapped in the background, freed ones left to the next request (Prabhu et "
         "al. 2024)"
     )
+    losses = GROWING
+    searched = {
+        "frame": CHOICES,
+        "slicing": CHOICES,
+        "reclaim": CHOICES,
+        "growth": CHOICES,
+        "map_cost": Range(0, 1e9),
+    }
+    references = References(("static", "paged"), ceilings=("ideal",))
     options: VattentionOptions
 
     def __init__(
@@ -194,7 +205,7 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         """Whether each of these further groups will have to be mapped, as `_take` finds it when its
         turn comes: until then others may have taken what its id had mapped."""
         have, needed = [len(groups) for groups in self._groups], self._needed.copy()
-        pool, spare, found = len(self._pool), self._spare.copy(), []
+        pool, spare, ids = len(self._pool), self._spare.copy(), []
         for held in self._id[who].tolist():
             new = have[held] == needed[held]
             needed[held] += 1
@@ -206,8 +217,8 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
                     pool += 1
                 else:
                     heapq.heappop(spare)
-            found.append(new)
-        return found
+            ids.append(new)
+        return ids
 
     def charged(self) -> None:
         self._now = self._behind = 0
@@ -285,6 +296,6 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
             self._needed.append(0)
             return len(self._groups) - 1
         have = [(len(self._groups[each]), each) for each in self._free_ids]
-        chosen = min((found < wanted, abs(found - wanted), each) for found, each in have)[2]
+        chosen = min((groups < wanted, abs(groups - wanted), each) for groups, each in have)[2]
         self._free_ids.remove(chosen)
         return chosen

@@ -39,8 +39,11 @@ LEAST_BUDGET = 2048
 """Least token budget of a step without it."""
 
 PAGED_V0 = {
-    "watermark": 0.01, "free_list": "lifo", "cached_recompute": False, "prefix_caching": False,
-}  # fmt: skip
+    "watermark": 0.01,
+    "free_list": "lifo",
+    "cached_recompute": False,
+    "prefix_caching": False,
+}
 """Default options of `paged` under this engine (block_manager_v1.py; prefix caching was off)."""
 
 

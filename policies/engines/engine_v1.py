@@ -79,11 +79,11 @@ class EngineV1Spec(EngineOptions):
         budget, most = self.max_num_batched_tokens, self.max_num_seqs
         if self.like is None or (budget is not None and most is not None):
             return self
-        found = device_class(self.like, capacity_bytes, device)
-        cap = found.max_num_seqs if most is None else most
+        chosen = device_class(self.like, capacity_bytes, device)
+        cap = chosen.max_num_seqs if most is None else most
         if budget is None:
             longest = min(self.max_model_len or max_model_len, max_model_len)
-            budget = max(min(found.max_num_batched_tokens[self.usage], cap * longest), most or 1)
+            budget = max(min(chosen.max_num_batched_tokens[self.usage], cap * longest), most or 1)
         cap = min(cap, budget) if most is None else most
         return self.model_copy(update={"max_num_seqs": cap, "max_num_batched_tokens": budget})
 

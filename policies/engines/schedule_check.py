@@ -200,17 +200,22 @@ class Driven:
         self._block = config.block_size
         longest = int((requests.prompt_tokens + requests.output_tokens).max(initial=1))
         policy = PagedOptions(
-            **version.paged, block=self._block, watermark=config.watermark,
-            cached_recompute=config.prefix_caching, prefix_caching=config.prefix_caching,
-        )  # fmt: skip
+            **version.paged,
+            block=self._block,
+            watermark=config.watermark,
+            cached_recompute=config.prefix_caching,
+            prefix_caching=config.prefix_caching,
+        )
         ahead = int(config.async_scheduling)
         limits = Limits(longest, longest, config.max_num_batched_tokens, ahead)
         self.allocator = build(config.layout, len(requests), limits, policy)
         spec = EngineV1Spec(
-            max_num_seqs=config.max_num_seqs, max_num_batched_tokens=config.max_num_batched_tokens,
+            max_num_seqs=config.max_num_seqs,
+            max_num_batched_tokens=config.max_num_batched_tokens,
             admit_on="input" if config.reserve_full_isl else "chunk",
-            async_scheduling=config.async_scheduling, ends=config.ends,
-        )  # fmt: skip
+            async_scheduling=config.async_scheduling,
+            ends=config.ends,
+        )
         output = requests.output_tokens
         predicted = LognormalPredictions(output.astype(np.float64))
         self.engine = EngineV1(spec, self.allocator, requests, output, predicted)
@@ -278,10 +283,10 @@ _ENDED = "the schedule has ended"
 def check(case: Case) -> Agreement:
     """Drive our engine on the requests of a case up to the first step that differs."""
     driven, count = Driven(case), len(case.steps)
-    found, at = driven.steps(), -1
+    steps, at = driven.steps(), -1
     difference = None
     try:
-        for at, (expected, ours) in enumerate(zip_longest(case.steps, found)):
+        for at, (expected, ours) in enumerate(zip_longest(case.steps, steps)):
             tables = case.tables.get(str(at))
             if difference := _difference(at, expected, ours, tables, driven):
                 break
@@ -292,9 +297,12 @@ def check(case: Case) -> Agreement:
 
 
 def _difference(
-    at: int, expected: Scheduled | None, ours: Scheduled | None, tables: _Tables | None,
+    at: int,
+    expected: Scheduled | None,
+    ours: Scheduled | None,
+    tables: _Tables | None,
     driven: Driven,
-) -> Difference | None:  # fmt: skip
+) -> Difference | None:
     if expected is None or ours is None:
         step = "a further step"
         ends = (_ENDED, step) if expected is None else (step, _ENDED)

@@ -50,14 +50,12 @@ VERSIONS: dict[str, Version] = {
     "0.11": Version(_SYNCHRONOUS, {**_PAGED, "window_rules": "0.11"}, (_LARGE, _SMALL)),
     "0.19": Version(_ASYNCHRONOUS, {**_PAGED, "window_rules": "0.19"}, (_LARGE, _SMALL)),
     "0.23": Version(_ASYNCHRONOUS, {**_PAGED, "window_rules": "0.23"}, (_LARGE, _SMALL)),
-    "0.33": Version(
-        _ASYNCHRONOUS, {**_PAGED, "free_list": "split"}, (_LARGEST, _LARGE, _SMALL)
-    ),
-}  # fmt: skip
+    "0.33": Version(_ASYNCHRONOUS, {**_PAGED, "free_list": "split"}, (_LARGEST, _LARGE, _SMALL)),
+}
 
 
 def device_class(version: str, capacity_bytes: int, device: str) -> DeviceClass:
     """The class of a device of a card's memory. An A100 is in the small one up to 160 GiB, as in
     vLLM; 0.33 has a GB10 there too, which is not modelled."""
-    found = next(each for each in VERSIONS[version].classes if capacity_bytes >= each.least_bytes)
-    return _SMALL if found is _LARGE and "a100" in device.lower() else found
+    chosen = next(each for each in VERSIONS[version].classes if capacity_bytes >= each.least_bytes)
+    return _SMALL if chosen is _LARGE and "a100" in device.lower() else chosen

@@ -36,7 +36,7 @@ def bank_activity(device: Device, results: Sequence[Any]) -> dict[str, float]:
     channel_ns = simulated_ns * device.channels
     active_ns = sum(result.active_ns for result in results)
     moved_kib = max(bursts, 1) * o.burst_bytes / 1024
-    found = (
+    counts = (
         hits / accesses,
         misses / accesses,
         conflicts / accesses,
@@ -44,4 +44,4 @@ def bank_activity(device: Device, results: Sequence[Any]) -> dict[str, float]:
         (commands["REFAB"] + commands["REFPB"]) / (channel_ns * 1e-6),
         active_ns / (channel_ns * o.pseudochannels * o.ranks),
     )
-    return dict(zip(NAMES, found, strict=True))
+    return dict(zip(NAMES, counts, strict=True))

@@ -93,9 +93,11 @@ class Memory:
     """Steps that may be advanced together until a probe may be due."""
 
     def __init__(
-        self, efficiency: Efficiency, transfers: Mapping[str, Transfer] | None = None,
+        self,
+        efficiency: Efficiency,
+        transfers: Mapping[str, Transfer] | None = None,
         routed: Callable[[int], float] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """routed: of a model with experts, the weights' efficiency in a step of so many tokens."""
         self.efficiency = efficiency
         self._routed = routed

@@ -92,8 +92,8 @@ class FullMemory(Memory):
 
     def transfers(self) -> dict[str, Transfer]:
         memory = self._probe.memory
-        found = {name: transfer(memory, items) for name, items in self._results.items() if items}
-        return self._transfers | found
+        own = {name: transfer(memory, items) for name, items in self._results.items() if items}
+        return self._transfers | own
 
     def report(self, moved_bytes: int) -> dict[str, Any]:
         """Efficiencies by phase (bytes over the time at the peak), as `sampled` reports them; there

@@ -36,9 +36,12 @@ from policies.memory.measured_steps import (
 )
 
 UNITS = {
-    "bandwidth": ("GB/s", "%", "x"), "latency": ("ns",), "energy": ("pJ/bit",),
-    "decode": ("ms", "GB/s"), "prefill": ("ms",),
-}  # fmt: skip
+    "bandwidth": ("GB/s", "%", "x"),
+    "latency": ("ns",),
+    "energy": ("pJ/bit",),
+    "decode": ("ms", "GB/s"),
+    "prefill": ("ms",),
+}
 """Kind of a cell -> the units it may have; % of the device's peak, x the other set-up's."""
 SERVER_UNITS = ("s", "ms", "tokens/s", "preemptions", "x")
 """Units of what a whole server was measured to do."""
@@ -62,10 +65,10 @@ def _figure(value: object) -> object:
     units = "|".join(
         dict.fromkeys(unit for known in (*UNITS.values(), SERVER_UNITS) for unit in known)
     )
-    found = re.fullmatch(rf"\s*([0-9]+(?:\.[0-9]+)?)\s*({units})\s*", str(value))
-    if found is None or not float(found[1]):
+    match = re.fullmatch(rf"\s*([0-9]+(?:\.[0-9]+)?)\s*({units})\s*", str(value))
+    if match is None or not float(match[1]):
         raise ValueError(f"expected a number with its unit, {units}; got {value!r}")
-    return Figure(float(found[1]), found[2])
+    return Figure(float(match[1]), match[2])
 
 
 Written = Annotated[Figure, BeforeValidator(_figure), text(r"^\s*[0-9.]+\s*\S+$", "13.27GB/s")]
@@ -310,8 +313,8 @@ def _compare(spec: MeasurementSpec, described: dict[str | None, Device], cell: C
             runtime = spec.runtimes[cell.runtime] if cell.runtime else Runtime()
             rate = _rate(spec, described, model, runtime)
             if cell.decode.since is not None:
-                found = kv_rate(device, model, cell.decode, runtime, rate)
-                return Compared(cell, found, tolerance, cell.measured.value / device.peak_gbps)
+                rate_found = kv_rate(device, model, cell.decode, runtime, rate)
+                return Compared(cell, rate_found, tolerance, cell.measured.value / device.peak_gbps)
             step = decode_time(device, model, cell.decode, runtime, rate)
         else:
             assert cell.prefill is not None
@@ -322,9 +325,11 @@ def _compare(spec: MeasurementSpec, described: dict[str | None, Device], cell: C
 
 
 def _rate(
-    spec: MeasurementSpec, described: dict[str | None, Device], model: TransformerSpec,
+    spec: MeasurementSpec,
+    described: dict[str | None, Device],
+    model: TransformerSpec,
     runtime: Runtime,
-) -> Rate:  # fmt: skip
+) -> Rate:
     """The rate that a runtime has from its input cell."""
     if runtime.rate_from is None:
         return Rate()
@@ -346,8 +351,8 @@ def _simulated(spec: MeasurementSpec, described: dict[str | None, Device], cell:
         assert cell.latency.window is not None
         return device_latency(device, cell.latency.window)
     if cell.energy is not None:
-        found = bandwidth(device, cell.energy)
-        return float(found["energy_nj"] * 1e3 / found["bytes"] / 8)
+        result = bandwidth(device, cell.energy)
+        return float(result["energy_nj"] * 1e3 / result["bytes"] / 8)
     assert cell.bandwidth is not None
     gbps = float(bandwidth(device, cell.bandwidth)["bandwidth_gbps"])
     if cell.over is not None:

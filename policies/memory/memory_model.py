@@ -16,6 +16,7 @@ from policies.memory.routed_weights import RoutedWeights
 from policies.memory.routing import Routing
 from policies.memory.sampling import SampledMemory
 from policies.memory.step import Efficiency
+from policies.memory.step_energy import Transfer
 from policies.memory.step_streams import StepStreams
 
 
@@ -29,49 +30,82 @@ def memory_model(
     simulate: instead of `policies.memory.probe_cache.simulate_once`. routing: of a model with
     experts. allocator: whose placements are simulated.
     """
-    given = (spec.weights, spec.attention, spec.prefill, spec.migration)
-    even = spec.efficiency
-    if device.given is not None:
-        if spec.fidelity != "analytic":
-            raise DescriptionError(
-                f"{device.name}: its memory's bandwidth is given; fidelity: {spec.fidelity} "
-                "simulates it, analytic does not"
-            )
-        even = even or device.given.efficiency
-    if spec.fidelity == "analytic" and (even is not None or None not in given):
+    if spec.fidelity != "analytic":
+        return _simulated(spec, device, model, layout, seed, simulate, routing, allocator)
+    even = spec.efficiency or (device.given.efficiency if device.given else None)
+    given = _given(spec)
+    if even is not None or None not in given:
         even = even or 1.0
         return Memory(Efficiency(*(even if share is None else share for share in given)))
-    if simulate is None:
-        from policies.memory.probe_cache import simulate_once  # heavy: compiles kernels
+    simulate = simulate or _simulate_once()
+    weights = _weights(spec, device, model, simulate, routing)
+    spread = traffic.reading(device, model).spread
+    efficiency, transfers = _phases(
+        spec, weights, contiguous_stream(device, layout, spec, simulate, spread)
+    )
+    if routing is None or spec.weights:
+        return Memory(efficiency, transfers)
+    routed = RoutedWeights(device, model, spec, simulate, routing)
+    return Memory(efficiency, transfers, routed.share)
 
-        simulate = simulate_once
-    if spec.weights:
-        stream = Measured(spec.weights, {})
-    else:
-        stream = weights_stream(device, model, spec, simulate, routing)
-    reading = traffic.reading(device, model)
-    other = stream  # for phases that are never probed
-    if spec.fidelity == "analytic":
-        other = contiguous_stream(device, layout, spec, simulate, reading.spread)
-    found = dict(zip(Efficiency._fields, (stream, other, other, other), strict=True))
-    pairs = zip(found.values(), given, strict=True)
-    efficiency = Efficiency(*(item.share if share is None else share for item, share in pairs))
-    transfers = {name: item.transfer for name, item in found.items()}
-    routed = share = together = None
-    if spec.phases == "together" and spec.fidelity != "analytic":
+
+def _simulated(
+    spec: FidelitySpec, device: Device, model: TransformerSpec, layout: KvLayout,
+    seed: int | tuple[int, ...], simulate: Simulate | None, routing: Routing | None,
+    allocator: Allocator | None,
+) -> Memory:  # fmt: skip
+    """The memory that simulates steps, now and then or each."""
+    if device.given is not None:
+        raise DescriptionError(
+            f"{device.name}: its memory's bandwidth is given; fidelity: {spec.fidelity} "
+            "simulates it, analytic does not"
+        )
+    simulate = simulate or _simulate_once()
+    weights = _weights(spec, device, model, simulate, routing)
+    efficiency, transfers = _phases(spec, weights, weights)  # until a phase is probed
+    routed = together = None
+    if spec.phases == "together":
         together = StepStreams(device, model, spec.weight_tile, routing)
     elif routing is not None and not spec.weights:
         routed = RoutedWeights(device, model, spec, simulate, routing)
-        share = routed.share
-    if spec.fidelity == "analytic":
-        return Memory(efficiency, transfers, share)
     if allocator is not None:
         simulate = mapped(simulate, device, allocator)
-    probe = Probe(device, spec, simulate)
+    probe, reading = Probe(device, spec, simulate), traffic.reading(device, model)
     if spec.fidelity != "sampled":
-        return FullMemory(
-            efficiency, transfers, spec, probe, layout, reading, routed, together
-        )  # fmt: skip
-    return SampledMemory(
-        efficiency, transfers, spec, probe, layout, seed, reading, share, together
-    )  # fmt: skip
+        return FullMemory(efficiency, transfers, spec, probe, layout, reading, routed, together)
+    share = None if routed is None else routed.share
+    return SampledMemory(efficiency, transfers, spec, probe, layout, seed, reading, share, together)
+
+
+def _given(spec: FidelitySpec) -> tuple[float | None, ...]:
+    """Efficiencies that the description gives, of the phases of `Efficiency`."""
+    return spec.weights, spec.attention, spec.prefill, spec.migration
+
+
+def _simulate_once() -> Simulate:
+    from policies.memory.probe_cache import simulate_once  # heavy: compiles kernels
+
+    return simulate_once
+
+
+def _weights(
+    spec: FidelitySpec,
+    device: Device,
+    model: TransformerSpec,
+    simulate: Simulate,
+    routing: Routing | None,
+) -> Measured:
+    """The stream of the weights: given, or measured."""
+    if spec.weights:
+        return Measured(spec.weights, {})
+    return weights_stream(device, model, spec, simulate, routing)
+
+
+def _phases(
+    spec: FidelitySpec, weights: Measured, kv: Measured
+) -> tuple[Efficiency, dict[str, Transfer]]:
+    """Efficiency of each phase, given or that of its stream, and the energy of its bytes."""
+    streams = dict(zip(Efficiency._fields, (weights, kv, kv, kv), strict=True))
+    pairs = zip(streams.values(), _given(spec), strict=True)
+    efficiency = Efficiency(*(item.share if share is None else share for item, share in pairs))
+    return efficiency, {name: item.transfer for name, item in streams.items()}

@@ -19,7 +19,7 @@ from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.interval import confidence_interval
 from policies.memory.routing import Routing
 from policies.memory.step_energy import Transfer, transfer
-from policies.memory.traffic import Descriptors, Extent, Spread
+from policies.memory.traffic import Descriptors, Extents, Spread
 from policies.requests.requests import FloatArray, IntArray
 
 _DRAWS = 24
@@ -30,7 +30,7 @@ _TO_THE_END = 1 << 30
 """More bytes than an engine moves in a layer."""
 
 
-Layer = Callable[[int], Extent | Descriptors]
+Layer = Callable[[int], Extents | Descriptors]
 """What a phase moves in a layer."""
 
 
@@ -162,7 +162,7 @@ class Probe:
         share = moved / max(elapsed_ns, 1e-9) / self.device.peak_gbps * self._derate
         return min(max(share, LEAST), 1.0), result
 
-    def deal(self, extents: Extent | Descriptors, spread: Spread) -> Descriptors:
+    def deal(self, extents: Extents | Descriptors, spread: Spread) -> Descriptors:
         """A layer's extents as the device's engines get them, unless they are dealt already."""
         if isinstance(extents, Descriptors):
             return extents
@@ -234,13 +234,15 @@ def weights_stream(
         share, result = probe.whole(
             probe.deal(
                 traffic.weights(
-                    model, layer, spec.weight_tile,
+                    model,
+                    layer,
+                    spec.weight_tile,
                     None if routing is None else routing.touched(about, layer, 0),
                 ),
                 "split",
             )
             for layer in layers
-        )  # fmt: skip
+        )
         _known[key] = Measured(share, transfer(device.memory, [result]))
     return _known[key]
 
@@ -258,12 +260,12 @@ def contiguous_stream(
     if key not in _known:
         probe, rng = Probe(device, spec, simulate), np.random.default_rng(0)
         engines, align = probe.engines, layout.half_bytes
-        found = []
+        probed = []
         for _ in range(_DRAWS):
             size = int(layout.bytes * rng.uniform(0.5, 1.0)) // layout.layers // align * align
             start = layout.base + int(rng.integers(layout.bytes - size + 1)) // align * align
             batch = {0: traffic.contiguous(start, size, engines)}  # the only layer
-            found.append(probe.measure(batch.__getitem__, 1, spread, rng))
-        mean = math.fsum(each.at_peak_ns / each.elapsed_ns for each in found) / len(found)
-        _known[key] = Measured(mean, transfer(device.memory, [each.result for each in found]))
+            probed.append(probe.measure(batch.__getitem__, 1, spread, rng))
+        mean = math.fsum(each.at_peak_ns / each.elapsed_ns for each in probed) / len(probed)
+        _known[key] = Measured(mean, transfer(device.memory, [each.result for each in probed]))
     return _known[key]

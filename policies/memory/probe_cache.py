@@ -45,11 +45,11 @@ def simulate_once(
         return simulate()
     key = _key(device, descriptors, warmup_ns, measure_ns, frames)
     file = folder / key[:2] / f"{key[2:]}.json"
-    found = _read(file)
-    if found is None:
-        found = simulate()
-        _write(file, found)
-    return found
+    result = _read(file)
+    if result is None:
+        result = simulate()
+        _write(file, result)
+    return result
 
 
 class NotKept(Exception):
@@ -63,16 +63,19 @@ def kept(
     """What `simulate_once` would find without simulating. Raises NotKept."""
     folder = _folder(os.environ.get(PLACE))
     key = _key(device, descriptors, warmup_ns, measure_ns, frames)
-    found = None if folder is None else _read(folder / key[:2] / f"{key[2:]}.json")
-    if found is None:
+    result = None if folder is None else _read(folder / key[:2] / f"{key[2:]}.json")
+    if result is None:
         raise NotKept
-    return found
+    return result
 
 
 def _key(
-    device: Device, descriptors: Descriptors, warmup_ns: float, measure_ns: float,
+    device: Device,
+    descriptors: Descriptors,
+    warmup_ns: float,
+    measure_ns: float,
     frames: Frames | None,
-) -> str:  # fmt: skip
+) -> str:
     digest = hashlib.sha256(f"{device.digest} {warmup_ns!r} {measure_ns!r}".encode())
     if frames is not None:
         digest.update(f"{frames.base} {frames.size} ".encode() + frames.virtual.tobytes())

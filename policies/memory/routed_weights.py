@@ -8,7 +8,7 @@ from policies.memory import traffic
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.probe import weights_stream
 from policies.memory.routing import Routing
-from policies.memory.traffic import Extent
+from policies.memory.traffic import Extents
 
 
 class RoutedWeights:
@@ -28,7 +28,7 @@ class RoutedWeights:
             self._shares[size] = weights_stream(*self._of, tokens=max(tokens, 1)).share
         return self._shares[size]
 
-    def layer(self, tokens: int, layer: int, draw: int) -> Extent:
+    def layer(self, tokens: int, layer: int, draw: int) -> Extents:
         """One layer of step `draw`, at its experts' addresses."""
         _, model, spec, _, routing = self._of
         touched = routing.touched(tokens, layer, draw)

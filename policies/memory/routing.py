@@ -56,9 +56,11 @@ class Routing:
     """The routing of a run. seed: of the ranks and of the draws."""
 
     def __init__(
-        self, experts: ExpertsSpec, spec: RoutingSpec | None = None,
+        self,
+        experts: ExpertsSpec,
+        spec: RoutingSpec | None = None,
         seed: int | tuple[int, ...] = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         skew = 0.0 if spec is None else spec.skew
         self.key: tuple[Any, ...] = (experts.count, experts.per_token, skew, seed)
         self._seed, self._cards = seed, None
@@ -86,19 +88,19 @@ class Routing:
         """Experts of a layer that `tokens` pass through, in order; `draw`: another number draws
         others. Of several cards those on the one with most of them, by their places there."""
         expert, rng = self._expert(layer), self._stream(layer, draw)
-        found = np.zeros(len(expert), np.bool_)
-        while tokens > 0 and not found.all():
+        read = np.zeros(len(expert), np.bool_)
+        while tokens > 0 and not read.all():
             many = min(tokens, _AT_ONCE)
-            found |= _chosen(self._share, many, rng).any(axis=0)
+            read |= _chosen(self._share, many, rng).any(axis=0)
             tokens -= many
         if self._cards is None:
-            return np.sort(expert[found]).astype(np.int64)
+            return np.sort(expert[read]).astype(np.int64)
         owner = self._owner(layer)
-        here = owner == np.bincount(owner[found], minlength=self._cards.cards).argmax()
+        here = owner == np.bincount(owner[read], minlength=self._cards.cards).argmax()
         place = np.cumsum(here) - 1
         if self._cards.placement == "linear":
             place = expert - expert[here].min()
-        return np.sort(place[here & found]).astype(np.int64)
+        return np.sort(place[here & read]).astype(np.int64)
 
     def most(self, tokens: int) -> Most:
         """What the fullest of several cards has in a step of so many tokens."""
@@ -111,9 +113,10 @@ class Routing:
             pairs, touching = (tokens * rates[n] + root * more[n + 1] for n in range(2))
             k, held = self._cards.per_token, self._cards.held
             self._most[tokens] = Most(
-                min(mean + more[0], held, tokens * k), min(pairs, tokens * min(k, held)),
+                min(mean + more[0], held, tokens * k),
+                min(pairs, tokens * min(k, held)),
                 min(touching, tokens),
-            )  # fmt: skip
+            )
         return self._most[tokens]
 
     @cached_property
@@ -183,9 +186,9 @@ def _chosen(share: FloatArray, tokens: int, rng: np.random.Generator) -> NDArray
     ends = np.cumsum(share[order], axis=1)
     # a point each whole step from a random start: the experts whose share has one
     passed = np.floor(ends + rng.random((tokens, 1)))
-    found = np.empty(order.shape, np.bool_)
-    np.put_along_axis(found, order, np.diff(passed, axis=1, prepend=0.0) > 0, axis=1)
-    return found
+    chosen = np.empty(order.shape, np.bool_)
+    np.put_along_axis(chosen, order, np.diff(passed, axis=1, prepend=0.0) > 0, axis=1)
+    return chosen
 
 
 def probabilities(count: int, per_token: int, skew: float) -> FloatArray:

@@ -115,8 +115,8 @@ class SampledMemory(Memory):
             self._take(
                 "migration", lambda layer: traffic.migration(allocator, moves, layer, piece, copies)
             )
-        found = super().observe(step, engine)
-        return found if streams is None else found.as_one(bool(step.chunks))
+        efficiency = super().observe(step, engine)
+        return efficiency if streams is None else efficiency.as_one(bool(step.chunks))
 
     def passed(self, rounds: int) -> None:
         self._steps += rounds
@@ -127,12 +127,12 @@ class SampledMemory(Memory):
             clock.restart(self._steps)
 
     def transfers(self) -> dict[str, Transfer]:
-        found = {
+        own = {
             name: transfer(self._probe.memory, [result for _, result in self._counted(name)])
             for name, results in self._results.items()
             if results
         }
-        return self._transfers | found
+        return self._transfers | own
 
     def _counted(self, phase: str) -> list[tuple[float, Any]]:
         """The probes of a phase that count: after the warm-up, or the last before."""
@@ -185,11 +185,11 @@ class SampledMemory(Memory):
     def _by_extent(self) -> list[list[float]]:
         """Mean extent in bytes and GB/s of each probe of the attention that counts, some of them
         where there are many."""
-        found = [
+        points = [
             [round(size), float(f"{result.gbps:.5g}")]
             for size, (_, result) in zip(self._run_bytes, self._results["attention"], strict=True)
         ][self._marks["attention"] :]
-        return found[:: -(-len(found) // MOST_EXTENTS) or 1]
+        return points[:: -(-len(points) // MOST_EXTENTS) or 1]
 
     def _layers(self, layer: Layer) -> tuple[int, FloatArray | None]:
         """Layers of the model, and of each its share of what they all move, where some have
@@ -217,17 +217,17 @@ class SampledMemory(Memory):
         results, beside, place = self._results[phase], self._beside[phase], self._placed[phase]
         calibrate = self._windows[phase] % EVERY < FIRST
         layers, shares = self._layers(layer)
-        found = self._probe.measure(layer, layers, spread, self._rng, calibrate, shares)
-        if found.beside is not None:
-            beside.append(found.beside)
-        elapsed_ns = found.elapsed_ns
-        if found.beside is not None or not found.exact:
+        probed = self._probe.measure(layer, layers, spread, self._rng, calibrate, shares)
+        if probed.beside is not None:
+            beside.append(probed.beside)
+        elapsed_ns = probed.elapsed_ns
+        if probed.beside is not None or not probed.exact:
             self._windows[phase] += 1
-        if not found.exact:
-            mean_ns, half_ns = lost_ns(beside, found.at_peak_ns)
+        if not probed.exact:
+            mean_ns, half_ns = lost_ns(beside, probed.at_peak_ns)
             elapsed_ns += mean_ns
             self._common[phase] = half_ns / elapsed_ns
-        results.append((min(max(found.at_peak_ns / elapsed_ns, LEAST), 1.0), found.result))
+        results.append((min(max(probed.at_peak_ns / elapsed_ns, LEAST), 1.0), probed.result))
         place.append(placed)
         last = [
             share

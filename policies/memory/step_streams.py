@@ -15,7 +15,7 @@ from policies.allocators.allocator import Allocator
 from policies.engines.engine import Step
 from policies.memory import traffic
 from policies.memory.routing import Routing
-from policies.memory.traffic import Extent, Spread
+from policies.memory.traffic import Extents, Spread
 
 PHASES = ("migration", "weights", "prefill", "attention")
 
@@ -25,9 +25,12 @@ class StepStreams:
     routing: of a model with experts."""
 
     def __init__(
-        self, device: Device, model: TransformerSpec, tile_bytes: int,
+        self,
+        device: Device,
+        model: TransformerSpec,
+        tile_bytes: int,
         routing: Routing | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         assert device.accelerator is not None
         self._dma = device.dma
         self._reading = traffic.reading(device, model)
@@ -64,7 +67,7 @@ class StepStreams:
 
     def _extents(
         self, step: Step, allocator: Allocator, layer: int, phase: str, draw: int
-    ) -> Extent:
+    ) -> Extents:
         if phase == "migration":
             window = self._dma.window
             return traffic.migration(allocator, step.migrations, layer, window, step.copies)

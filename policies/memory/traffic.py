@@ -37,7 +37,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Migration
-from policies.allocators.kv_layout import Extents, KvLayout, Parts, Units
+from policies.allocators.kv_layout import ByteRuns, KvLayout, Parts, Units
 from policies.allocators.kv_sparse import Sparse
 from policies.engines.engine import Chunk
 from policies.requests.requests import FloatArray, IntArray
@@ -68,8 +68,8 @@ def reading(device: Device, model: TransformerSpec) -> Reading:
 _PLAIN = Reading()
 
 
-class Extent(NamedTuple):
-    """Extents of a batch in order, before dealing; arrays (n,). `owner`: the sequence's place."""
+class Extents(NamedTuple):
+    """What a phase moves, in order, before dealing; arrays (n,). `owner`: the sequence's place."""
 
     start: IntArray
     size: IntArray
@@ -78,14 +78,16 @@ class Extent(NamedTuple):
     ahead: int = 0
     """So many of them are dealt and moved before the others: those of another kernel."""
 
-    def of(self, chosen: Any) -> Extent:
+    def of(self, chosen: Any) -> Extents:
         """Those of a slice, a mask or an order, of one kernel."""
-        return Extent(self.start[chosen], self.size[chosen], self.write[chosen], self.owner[chosen])
+        return Extents(
+            self.start[chosen], self.size[chosen], self.write[chosen], self.owner[chosen]
+        )
 
 
 def attention(
     allocator: Allocator, requests: IntArray, layer: int, reading: Reading = _PLAIN
-) -> Extent:
+) -> Extents:
     """One layer of a decode step whose new tokens have their slots already: for each request the K
     of the tokens before and the new ones' K written, then the same of V. Where tokens are chosen,
     their index comes first, for all requests, and then the K and V of those chosen.
@@ -105,7 +107,7 @@ def attention(
 
 def decode(
     layout: KvLayout, units: list[Units], new: IntArray, layer: int, reading: Reading = _PLAIN
-) -> Extent:
+) -> Extents:
     """`attention` of sequences that lie in `units`, whose last `new` tokens, int64 (sequences,),
     are those of the step."""
     # with the copies that samples have of their prompt's last block
@@ -115,7 +117,7 @@ def decode(
 
 def prefill(
     allocator: Allocator, chunks: list[Chunk], layer: int, reading: Reading = _PLAIN
-) -> Extent:
+) -> Extents:
     """One layer of the chunks of a step: earlier chunks' K read and the chunk's K written, then
     V; `reading` as in `attention`."""
     group, _ = allocator.layout.place(layer)
@@ -123,17 +125,17 @@ def prefill(
     start = np.array([chunk.start for chunk in chunks], np.int64)
     last = start + np.array([chunk.tokens for chunk in chunks], np.int64)
     layout = allocator.layout
-    found = _passes(layout, units, start, last, layer, reading)
+    passes = _passes(layout, units, start, last, layer, reading)
     if (sparse := layout.sparse) is None:
-        return found
+        return passes
     scored = start * (not sparse.whole_prompts)
-    return _behind(_index(layout, units, scored, start, last, layer), found)
+    return _behind(_index(layout, units, scored, start, last, layer), passes)
 
 
 def _index(
     layout: KvLayout, units: list[Units], read: IntArray, middle: IntArray, last: IntArray,
     layer: int,
-) -> Extent | None:  # fmt: skip
+) -> Extents | None:  # fmt: skip
     """What tokens are chosen by: of the first `read` of each sequence read, of tokens [middle,
     last) written; None where there is none."""
     if (index := layout.index) is None:
@@ -143,18 +145,20 @@ def _index(
     end = np.stack((read, last), 1).ravel()
     pieces, span = _pieces_of(units, spans // 2, first, end)
     runs, group = index.runs(Parts(*pieces, None, None, span), layer)
-    return Extent(runs.start, runs.size, group % 2 == 1, group // 2)
+    return Extents(runs.start, runs.size, group % 2 == 1, group // 2)
 
 
-def _behind(index: Extent | None, kv: Extent) -> Extent:
+def _behind(index: Extents | None, kv: Extents) -> Extents:
     """`kv` after the reading of the index."""
     if index is None:
         return kv
-    return Extent(
-        np.concatenate((index.start, kv.start)), np.concatenate((index.size, kv.size)),
-        np.concatenate((index.write, kv.write)), np.concatenate((index.owner, kv.owner)),
+    return Extents(
+        np.concatenate((index.start, kv.start)),
+        np.concatenate((index.size, kv.size)),
+        np.concatenate((index.write, kv.write)),
+        np.concatenate((index.owner, kv.owner)),
         len(index.start),
-    )  # fmt: skip
+    )
 
 
 class _Pass(NamedTuple):
@@ -186,7 +190,7 @@ def _order(layout: KvLayout, reading: Reading, apart: bool = False) -> list[_Pas
 def _passes(
     layout: KvLayout, units: list[Units], middle: IntArray, last: IntArray, layer: int,
     reading: Reading,
-) -> Extent:  # fmt: skip
+) -> Extents:  # fmt: skip
     """Of each sequence (its units in `units`) tokens [0, middle) read and [middle, last) written;
     in a layer with a window those that token `middle` attends to, and those that stay."""
     window, ring = layout.reach(layer)
@@ -204,18 +208,18 @@ def _passes(
 def _chosen(
     layout: KvLayout, sparse: Sparse, units: list[Units], requests: IntArray, middle: IntArray,
     layer: int, reading: Reading,
-) -> Extent:  # fmt: skip
+) -> Extents:  # fmt: skip
     """As `_passes`, but of tokens [0, middle) those that are chosen; all behind them written."""
     order = _order(layout, reading, sparse.apart)
-    found = []
+    pieces = []
     for place, (request, stored) in enumerate(zip(requests.tolist(), middle.tolist(), strict=True)):
         heads = {each.head or 0 if sparse.apart else 0 for each in order}
         runs = {head: sparse.runs(stored, request, layer, head) for head in heads}
         behind = np.array([stored]), units[place].tokens.sum(keepdims=True)
         for turn, each in enumerate(order, place * len(order)):
             first, end = behind if each.write else runs[each.head or 0 if sparse.apart else 0]
-            found.append(_Spans(np.full(len(first), turn), first, end))
-    spans = _Spans(*(np.concatenate(column) for column in zip(*found, strict=True)))
+            pieces.append(_Spans(np.full(len(first), turn), first, end))
+    spans = _Spans(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
     return _extents(layout, units, order, spans, layer, reading)
 
 
@@ -231,7 +235,7 @@ class _Spans(NamedTuple):
 def _extents(
     layout: KvLayout, units: list[Units], order: list[_Pass], spans: _Spans, layer: int,
     reading: Reading,
-) -> Extent:  # fmt: skip
+) -> Extents:  # fmt: skip
     """The extents of `spans`, in order."""
     owner, write = np.array([(each.owner, each.write) for each in order]).T
     pieces, at = _pieces_of(units, spans.span // len(order), spans.first, spans.end)
@@ -243,11 +247,11 @@ def _extents(
     runs, group = layout.runs(parts, layout.place(layer)[1])
     sequence, turn = group // len(order), group % len(order)
     parts_each = int(owner.max()) + 1
-    found = Extent(runs.start, runs.size, write[turn] == 1, sequence * parts_each + owner[turn])
+    extents = Extents(runs.start, runs.size, write[turn] == 1, sequence * parts_each + owner[turn])
     if reading.spread != "head_major":
-        return found
+        return extents
     place = owner[turn] * len(units) + sequence
-    return found._replace(owner=place).of(np.argsort(place, kind="stable"))
+    return extents._replace(owner=place).of(np.argsort(place, kind="stable"))
 
 
 def _pieces_of(
@@ -276,9 +280,12 @@ def _pieces_of(
 
 
 def migration(
-    allocator: Allocator, moves: Sequence[Migration], layer: int, piece_bytes: int,
+    allocator: Allocator,
+    moves: Sequence[Migration],
+    layer: int,
+    piece_bytes: int,
     copies: Sequence[Migration] = (),
-) -> Extent:  # fmt: skip
+) -> Extents:
     """One layer of contiguous copies, in pieces: each is read from the old place and written to the
     new. moves: from an old reservation to the one that its request has now; copies: on write, from
     block to block."""
@@ -306,10 +313,10 @@ def migration(
             owners.append(np.full(2 * len(part), place, np.int64))
     start = np.concatenate(starts)
     write = np.arange(len(start)) % 2 == 1
-    return Extent(start, np.concatenate(sizes), write, np.concatenate(owners))
+    return Extents(start, np.concatenate(sizes), write, np.concatenate(owners))
 
 
-def _at(runs: Extents, offset: IntArray) -> IntArray:
+def _at(runs: ByteRuns, offset: IntArray) -> IntArray:
     """Addresses of the bytes at these offsets into the runs."""
     ends = np.cumsum(runs.size)
     index = np.searchsorted(ends, offset, side="right")
@@ -318,7 +325,7 @@ def _at(runs: Extents, offset: IntArray) -> IntArray:
 
 def weights(
     model: TransformerSpec, layer: int, tile_bytes: int, touched: IntArray | None = None
-) -> Extent:
+) -> Extents:
     """One layer's weights in tiles, in order; layers lie one after another from address 0.
 
     touched: the routed experts that are read, where the layer has any: gate and up of each, then
@@ -338,18 +345,18 @@ def weights(
     offset, size = _pieces(whole, tile_bytes)
     first = np.repeat(np.array(starts, np.int64), -(-whole // tile_bytes))
     reads = np.zeros(len(size), np.bool_)
-    return Extent(first + offset, size, reads, np.zeros(len(size), np.int64))
+    return Extents(first + offset, size, reads, np.zeros(len(size), np.int64))
 
 
-def contiguous(start: int, size: int, parts: int) -> Extent:
+def contiguous(start: int, size: int, parts: int) -> Extents:
     """Bytes that lie together, in equal parts, each a sequence of its own: whatever the `spread`,
     each of `parts` engines reads one long contiguous extent."""
     edges = start + np.arange(parts + 1) * size // parts
     owner = np.arange(parts)
-    return Extent(edges[:-1], np.diff(edges), np.zeros(parts, np.bool_), owner)
+    return Extents(edges[:-1], np.diff(edges), np.zeros(parts, np.bool_), owner)
 
 
-def deal(extents: Extent, engines: int, spread: Spread, align: int) -> Descriptors:
+def deal(extents: Extents, engines: int, spread: Spread, align: int) -> Descriptors:
     """Descriptors of `extents` spread over `engines`; slices are cut at multiples of `align`
     bytes."""
     if extents.ahead:
@@ -438,7 +445,7 @@ def _pieces(sizes: IntArray, piece: int) -> tuple[IntArray, IntArray]:
     return offset, np.minimum(np.repeat(sizes, counts) - offset, piece)
 
 
-def _slices(extents: Extent, engines: int, align: int) -> Descriptors:
+def _slices(extents: Extents, engines: int, align: int) -> Descriptors:
     """Equal consecutive slices of the bytes of `extents`, cut where an extent's own offset is
     aligned."""
     ends = np.cumsum(extents.size)
@@ -455,7 +462,7 @@ def _slices(extents: Extent, engines: int, align: int) -> Descriptors:
     return Descriptors(engine, extents.start[index] + offset, np.diff(edges), extents.write[index])
 
 
-def _least_loaded(extents: Extent, engines: int) -> IntArray:
+def _least_loaded(extents: Extents, engines: int) -> IntArray:
     """Engine of each sequence: the longest first, to the engine with the least bytes so far."""
     load = np.bincount(extents.owner, extents.size)
     heap = [(0.0, engine) for engine in range(engines)]

@@ -96,7 +96,7 @@ class Inference(NamedTuple):
 def infer(spec: InferenceSpec, arrival_s: FloatArray) -> Inference:
     """Predict for requests that arrive then, in order; float64 (n,), non-decreasing."""
     count, most = len(arrival_s), spec.max_batch or spec.sizes[-1]
-    found = Inference(np.empty(count), np.empty(count), np.empty(count))
+    times = Inference(np.empty(count), np.empty(count), np.empty(count))
     first, free_s = 0, 0.0
     while first < count:
         open_s = max(free_s, float(arrival_s[first]))
@@ -106,8 +106,8 @@ def infer(spec: InferenceSpec, arrival_s: FloatArray) -> Inference:
         last = min(int(np.searchsorted(arrival_s, start_s, side="right")), first + most)
         size = last - first
         free_s = start_s + spec.batch_s(size)
-        found.ready_s[first:last] = free_s
-        found.own_s[first:last] = (free_s - open_s) / size
-        found.size[first:last] = size
+        times.ready_s[first:last] = free_s
+        times.own_s[first:last] = (free_s - open_s) / size
+        times.size[first:last] = size
         first = last
-    return found
+    return times

@@ -75,8 +75,8 @@ class LengthModel(NamedTuple):
 
     def predict(self, texts: list[str]) -> LengthLaw:
         """The laws of prompts. Raises DescriptionError without scikit-learn."""
-        found = features(texts)
-        shares = _softmax((found @ self.weights + self.offset) / self.temperature)
+        matrix = features(texts)
+        shares = _softmax((matrix @ self.weights + self.offset) / self.temperature)
         return LengthLaw(shares, _quantiles(self.heads, shares))
 
     def bin_of(self, output_tokens: IntArray) -> IntArray:
@@ -134,15 +134,15 @@ def _fit(texts: list[str], prompt: IntArray, output_tokens: IntArray) -> LengthM
     cuts = np.quantile(output_tokens, np.arange(1, BINS) / BINS, method="inverted_cdf")
     edges = cuts.astype(np.int64)
     bins = np.searchsorted(edges, output_tokens, side="left")
-    found = features(texts)
-    scores = {strength: _out_of_fold(found, bins, fold, strength) for strength in STRENGTHS}
+    matrix = features(texts)
+    scores = {strength: _out_of_fold(matrix, bins, fold, strength) for strength in STRENGTHS}
     losses = {
         (strength, temperature): _loss(scores[strength] / temperature, bins)
         for strength in STRENGTHS
         for temperature in TEMPERATURES
     }
     strength, temperature = min(losses, key=lambda pair: losses[pair])
-    weights, offset = _classify(found, bins, strength)
+    weights, offset = _classify(matrix, bins, strength)
     shares = _softmax(scores[strength] / temperature)
     rows = _thinned(len(texts), MOST_QUANTILES)
     heads = _quantile_heads(shares[rows], np.log(output_tokens[rows]))
@@ -178,23 +178,23 @@ def _require_sklearn() -> None:
         ) from None
 
 
-def _classify(found: Any, bins: IntArray, strength: float) -> tuple[FloatArray, FloatArray]:
+def _classify(matrix: Any, bins: IntArray, strength: float) -> tuple[FloatArray, FloatArray]:
     """(weights, offset) of the class heads; bins that are not there never come out."""
     from sklearn.linear_model import LogisticRegression
 
-    fitted = LogisticRegression(C=strength, max_iter=1000, tol=1e-3).fit(found, bins)
-    weights, offset = np.zeros((found.shape[1], BINS)), np.full(BINS, -1e3)
+    fitted = LogisticRegression(C=strength, max_iter=1000, tol=1e-3).fit(matrix, bins)
+    weights, offset = np.zeros((matrix.shape[1], BINS)), np.full(BINS, -1e3)
     weights[:, fitted.classes_], offset[fitted.classes_] = fitted.coef_.T, fitted.intercept_
     return weights, offset
 
 
-def _out_of_fold(found: Any, bins: IntArray, fold: IntArray, strength: float) -> FloatArray:
+def _out_of_fold(matrix: Any, bins: IntArray, fold: IntArray, strength: float) -> FloatArray:
     """Scores (n, BINS) of each answer by class heads that have not seen its prompt."""
     scores = np.zeros((len(bins), BINS))
     for left_out in range(FOLDS):
         rows = fold == left_out
-        weights, offset = _classify(found[~rows], bins[~rows], strength)
-        scores[rows] = found[rows] @ weights + offset
+        weights, offset = _classify(matrix[~rows], bins[~rows], strength)
+        scores[rows] = matrix[rows] @ weights + offset
     return scores
 
 
@@ -220,11 +220,11 @@ def _quantile_heads(shares: FloatArray, logs: FloatArray) -> FloatArray:
     from sklearn.linear_model import QuantileRegressor
 
     inputs = _inputs(shares)
-    found = []
+    heads = []
     for level in LEVELS:
         head = QuantileRegressor(quantile=level, alpha=1e-4, solver="highs").fit(inputs, logs)
-        found.append([head.intercept_, *head.coef_])
-    return np.array(found)
+        heads.append([head.intercept_, *head.coef_])
+    return np.array(heads)
 
 
 def _quantiles(heads: FloatArray, shares: FloatArray) -> FloatArray:

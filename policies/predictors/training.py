@@ -48,9 +48,12 @@ def train(path: str | Path) -> dict[str, Any]:
     wall_s = time.perf_counter() - begin
     law = model.predict(unseen.texts)
     report = {
-        "file": Path(path).name, "trained_on": len(seen.texts), "held_out": len(unseen.texts),
-        **judge(model, law, unseen.output_tokens), "train_wall_s": wall_s,
-    }  # fmt: skip
+        "file": Path(path).name,
+        "trained_on": len(seen.texts),
+        "held_out": len(unseen.texts),
+        **judge(model, law, unseen.output_tokens),
+        "train_wall_s": wall_s,
+    }
     inference = inference_s(model, unseen)
     each_s = {batch: seconds / int(batch) for batch, seconds in inference.items()}
     table = calibration(model, law, unseen.output_tokens, Path(path).name)
@@ -63,10 +66,10 @@ def train(path: str | Path) -> dict[str, Any]:
     }
 
 
-def write(found: dict[str, Any], path: str | Path) -> None:
+def write(model: dict[str, Any], path: str | Path) -> None:
     """Write a trained model as JSON. Raises DescriptionError if it cannot."""
     try:
-        Path(path).write_text(json.dumps(found) + "\n", encoding="utf-8")
+        Path(path).write_text(json.dumps(model) + "\n", encoding="utf-8")
     except OSError as error:
         raise DescriptionError(f"cannot be written: {error.strerror}", path) from None
 
@@ -88,7 +91,9 @@ def judge(model: LengthModel, law: LengthLaw, output_tokens: IntArray) -> dict[s
         },
         "like_bert": {name: _like(name, model, law, output_tokens) for name in BERT},
         "log_error": {
-            "mean": float(error.mean()), "sd": sigma, "mean_absolute": float(np.abs(error).mean())
+            "mean": float(error.mean()),
+            "sd": sigma,
+            "mean_absolute": float(np.abs(error).mean()),
         },
         "log_error_of_the_median": float(np.abs(logs - median).mean()),
         "coverage": {
@@ -96,7 +101,7 @@ def judge(model: LengthModel, law: LengthLaw, output_tokens: IntArray) -> dict[s
             for i, level in enumerate(LEVELS)
         },
         "calibration_of_u": reliability(law, bins),
-    }  # fmt: skip
+    }
 
 
 def logs_median(model: LengthModel) -> float:
@@ -157,9 +162,12 @@ def calibration(
     for each in range(GROUPS):
         np.add.at(said[each], into, law.shares[group == each].mean(axis=0))
     return ConfusionTable(
-        name=f"trained on {name}", summary="a trained predictor on prompts held out",
-        edges=edges, counts=counts.tolist(), says=said.round(6).tolist(),
-    )  # fmt: skip
+        name=f"trained on {name}",
+        summary="a trained predictor on prompts held out",
+        edges=edges,
+        counts=counts.tolist(),
+        says=said.round(6).tolist(),
+    )
 
 
 def inference_s(model: LengthModel, prompts: Prompts) -> dict[str, float]:

@@ -225,9 +225,12 @@ def _windows(trace: Trace | Requests, windows: int) -> tuple[IntArray, float | N
 
 
 def _classes(
-    trace: Trace | Requests, rows: NDArray[np.bool_], k: int, classes: int,
+    trace: Trace | Requests,
+    rows: NDArray[np.bool_],
+    k: int,
+    classes: int,
     quantiles: Sequence[float],
-) -> list[PromptClass]:  # fmt: skip
+) -> list[PromptClass]:
     if classes < 1:
         raise ValueError(f"expected at least 1 prompt class; got {classes}")
     prompts, outputs = trace.prompt_tokens[rows], trace.output_tokens[rows]

@@ -65,9 +65,12 @@ def read_request_log(path: Path) -> RequestTimes:
     prompts, outputs, queued, first, last = np.array(rows).T
     start = queued[0]
     return RequestTimes(
-        queued - start, first - start, last - start,
-        prompts.astype(np.int64), outputs.astype(np.int64),
-    )  # fmt: skip
+        queued - start,
+        first - start,
+        last - start,
+        prompts.astype(np.int64),
+        outputs.astype(np.int64),
+    )
 
 
 def _row(line: str) -> tuple[float, ...]:

@@ -22,9 +22,12 @@ _GOLDEN = (5**0.5 - 1) / 2
 
 
 def generate(
-    spec: WorkloadSpec, count: int, rate_per_s: float | None = None, seed: Seed = 0,
+    spec: WorkloadSpec,
+    count: int,
+    rate_per_s: float | None = None,
+    seed: Seed = 0,
     stretch: int = 0,
-) -> Requests:  # fmt: skip
+) -> Requests:
     """`count` requests of a workload at `rate_per_s` requests a second on average.
 
     `seed` is an int, or several (experiment, replication; trailing zeros do not count). Neither

@@ -109,23 +109,23 @@ class Requests:
     @property
     def turn_before(self) -> IntArray:
         """The request that is the turn before each, int64 (n,); -1: there is none."""
-        found = np.full(len(self), -1, np.int64)
+        before = np.full(len(self), -1, np.int64)
         turns = np.flatnonzero(self.session >= 0)
         turns = turns[np.argsort(self.session[turns], kind="stable")]
         same = self.session[turns[1:]] == self.session[turns[:-1]]
-        found[turns[1:][same]] = turns[:-1][same]
-        return found
+        before[turns[1:][same]] = turns[:-1][same]
+        return before
 
     def prefixes(self, request: int) -> tuple[tuple[int, int], ...]:
         """What a prompt begins with: (prefix id, tokens up to its end), from the root of the
         tree."""
         at, tokens = int(self.prefix_id[request]), int(self.prefix_tokens[request])
-        found: list[tuple[int, int]] = []
+        shared: list[tuple[int, int]] = []
         while at >= 0:
-            found.append((at, tokens))
+            shared.append((at, tokens))
             at, least = (-1, 0) if self.tree is None else self.tree[at].tolist()
             tokens = min(tokens, least)
-        return tuple(reversed(found))
+        return tuple(reversed(shared))
 
     def __getitem__(self, rows: slice) -> Requests:
         """The requests of a slice, times unchanged."""
@@ -143,9 +143,9 @@ class Requests:
     def apart(self) -> Requests:
         """Each sample as a request of its own, those of a request next to each other."""
         rows = np.repeat(np.arange(len(self)), self.samples)
-        found, alone = self._rows(rows), self.samples[rows] == 1
+        repeated, alone = self._rows(rows), self.samples[rows] == 1
         return replace(
-            found, samples=np.ones(len(rows), np.int64), parent=np.where(alone, -1, rows)
+            repeated, samples=np.ones(len(rows), np.int64), parent=np.where(alone, -1, rows)
         )
 
     def _rows(self, rows: Any) -> Requests:
@@ -227,8 +227,8 @@ def load_trace(path: str | Path) -> Trace:
     Raises DescriptionError with file and line for whatever is wrong with the file.
     """
     path = Path(path)
-    found = read_trace(path, MAX_TOKENS)
+    columns = read_trace(path, MAX_TOKENS)
     return Trace(
-        found.arrival_s, found.prompt_tokens, found.output_tokens, found.dropped, path,
-        found.prefix_id, found.prefix_tokens, found.tree,
+        columns.arrival_s, columns.prompt_tokens, columns.output_tokens, columns.dropped, path,
+        columns.prefix_id, columns.prefix_tokens, columns.tree,
     )  # fmt: skip

@@ -53,8 +53,8 @@ class Openings(Strict):
     def sample(self, count: int, rng: np.random.Generator) -> IntArray:
         """Which one each of `count` sessions begins with, int64 (count,)."""
         weights = np.arange(1, self.count + 1, dtype=np.float64) ** -self.zipf
-        found: IntArray = np.searchsorted(np.cumsum(weights) / weights.sum(), rng.random(count))
-        return np.minimum(found, self.count - 1)
+        index: IntArray = np.searchsorted(np.cumsum(weights) / weights.sum(), rng.random(count))
+        return np.minimum(index, self.count - 1)
 
 
 class Sessions(Strict):
@@ -109,9 +109,9 @@ def turns_of(law: Sessions, count: int, stream: Stream) -> Turns:
     turns = stream("turns").geometric(1 / law.mean_turns, count)
     turns = np.minimum(turns, min(count, law.context_tokens // 2))  # a turn has two tokens or more
     sessions = int(np.searchsorted(np.cumsum(turns), count)) + 1
-    while len((found := _turns(law, turns[:sessions], stream)).session) < count:
+    while len((drawn := _turns(law, turns[:sessions], stream)).session) < count:
         sessions *= 2  # some ended early, as their context was full
-    return found.rows(slice(count))
+    return drawn.rows(slice(count))
 
 
 def _turns(law: Sessions, turns: IntArray, stream: Stream) -> Turns:

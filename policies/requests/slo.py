@@ -24,9 +24,12 @@ class Slo(Strict):
     """Share of the requests that are to attain it, for goodput."""
 
     def attained(
-        self, arrival_s: FloatArray, first_token_s: FloatArray, finish_s: FloatArray,
+        self,
+        arrival_s: FloatArray,
+        first_token_s: FloatArray,
+        finish_s: FloatArray,
         output_tokens: IntArray,
-    ) -> NDArray[np.bool_]:  # fmt: skip
+    ) -> NDArray[np.bool_]:
         """Which requests attain it, (n,). Times are nan where a request was dropped: it does
         not."""
         first = first_token_s - arrival_s

@@ -114,8 +114,9 @@ def read_text(path: Path) -> str:
         line = content.count(b"\n", 0, error.start) + 1
         raise DescriptionError(
             f"expected CSV text (UTF-8), plain or gzip; got byte 0x{content[error.start]:02x}",
-            path, line,
-        ) from None  # fmt: skip
+            path,
+            line,
+        ) from None
 
 
 class _Rows:
@@ -289,11 +290,11 @@ class _JsonLines:
             chain = self._chain(item)
             if rows.add(prompt, output):
                 chains.append(chain)
-        found = rows.columns(timed=True, from_zero=True, per_second=1e3)
+        columns = rows.columns(timed=True, from_zero=True, per_second=1e3)
         prefix_id, blocks, tree = shared_chains(chains)
-        tokens = np.minimum(blocks * MOONCAKE_BLOCK_TOKENS, found.prompt_tokens)
+        tokens = np.minimum(blocks * MOONCAKE_BLOCK_TOKENS, columns.prompt_tokens)
         tree[:, 1] *= MOONCAKE_BLOCK_TOKENS
-        return found._replace(prefix_id=prefix_id, prefix_tokens=tokens, tree=tree)
+        return columns._replace(prefix_id=prefix_id, prefix_tokens=tokens, tree=tree)
 
     def _object(self, line: str) -> dict[str, Any]:
         try:

@@ -105,8 +105,8 @@ def solve_spread(target: float, draws: Sequence[Draw], scale: float, limit: int)
     def wrong(sigma: float) -> float:
         return -float(np.mean([s3_accuracy(each, scale, limit, sigma) for each in draws]))
 
-    found = _bisect(wrong, -target, SPREADS)
-    return found._replace(given=-found.given)
+    spread = _bisect(wrong, -target, SPREADS)
+    return spread._replace(given=-spread.given)
 
 
 def utilization(drawn: Draw, scale: float, limit: int) -> float:

@@ -175,7 +175,8 @@ class Lockstep(Node):
         seen = [replica.observe(step) for replica, step in pairs]
         rounds = min(each for each, _ in seen)
         own = [
-            r.times(step, rounds, found) for (r, step), (_, found) in zip(pairs, seen, strict=True)
+            r.times(step, rounds, efficiency)
+            for (r, step), (_, efficiency) in zip(pairs, seen, strict=True)
         ]
         total_s = np.max([times.total_s for times in own], axis=0)
         own = [each.delayed(total_s - each.total_s)._replace(total_s=total_s) for each in own]
@@ -199,18 +200,18 @@ def mean_of(reports: list[dict[str, Any]], weights: IntArray) -> dict[str, Any]:
     card has none; lists stay with the cards. The mean of half-widths (`ci95`) is the most that
     the mean's own can be."""
     share = weights / max(int(weights.sum()), 1)
-    found: dict[str, Any] = {}
+    means: dict[str, Any] = {}
     for key, value in reports[0].items():
         values = [report.get(key) for report in reports]
         if None in values:
-            found[key] = None
+            means[key] = None
         elif isinstance(value, dict):
-            found[key] = mean_of([report[key] for report in reports], weights)
+            means[key] = mean_of([report[key] for report in reports], weights)
         elif isinstance(value, int | float):
-            found[key] = float(share @ np.array(values, np.float64))
+            means[key] = float(share @ np.array(values, np.float64))
         elif isinstance(value, str):
-            found[key] = value
-    return found
+            means[key] = value
+    return means
 
 
 def _relative(values: IntArray | FloatArray) -> FloatArray:

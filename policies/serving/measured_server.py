@@ -200,9 +200,11 @@ def load_server(name_or_path: str) -> Server:
     server = Server(spec, document)
     for i, cell in enumerate(spec.cells):
         known: dict[str, Any] = {
-            "tolerance": spec.tolerances, "source": spec.sources, "run": spec.runs,
+            "tolerance": spec.tolerances,
+            "source": spec.sources,
+            "run": spec.runs,
             "over": spec.runs,
-        }  # fmt: skip
+        }
         for key, names in known.items():
             if (given := getattr(cell, key)) is not None and given not in names:
                 hint = nearest(given, list(names))
@@ -231,13 +233,13 @@ def compare_server(
         run: server.serve((spec.runs[run] if run else {}) | last, overrides).result.metrics
         for run in needed
     }
-    found = []
+    compared = []
     for cell in cells:
         model = _figure(served[cell.run], cell.figure).value
         if cell.over is not None:
             model /= max(_figure(served[cell.over], cell.figure).value, 1e-300)
-        found.append(Compared(cell, model, server.tolerance(cell).around(cell.measured)))
-    return found
+        compared.append(Compared(cell, model, server.tolerance(cell).around(cell.measured)))
+    return compared
 
 
 def _figure(metrics: dict[str, Any], name: str) -> Figure:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
@@ -113,9 +114,12 @@ class Metrics:
     that `figures` and `times` are of."""
 
     def __init__(
-        self, requests: Requests, output_tokens: IntArray, warmup: int,
+        self,
+        requests: Requests,
+        output_tokens: IntArray,
+        warmup: int,
         first_sample: IntArray | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.arrival_s = requests.arrival_s.copy()
         """When each arrived; in a closed loop known once it is sent."""
         self.prompt = requests.prompt_tokens
@@ -155,18 +159,46 @@ class Metrics:
         `allocator` as it is at the end of the last; `fitting`: see `Engine.fitting`."""
         sums, rounds, batch = self.sums, len(times.total_s), step.tokens
         total = _total(times.total_s)
-        layout, groups = allocator.layout, allocator.layout.groups
-        if groups is None and len(step.decode) == len(running):  # all, before they grew
-            stored = step.context + batch
-        else:
-            stored = int(layout.slots_of(allocator.stored[running]).sum()) - batch * (rounds - 1)
-        if self._shares:  # slots that several requests hold count once
-            held = int(allocator.reserved[running].sum())
-            stored -= max(held - allocator.reserved_total, 0)
+        stored = self._stored(step, allocator, running, rounds)
         sums.seconds += total
         sums.steps += rounds
         sums.weight_bytes += times.weight_bytes * rounds
-        begun = 0
+        begun = self._prefill(step, allocator.layout)
+        made = batch - step.overrun
+        sums.output_tokens += made * rounds + begun
+        sums.attention_tokens += self._attended(step, allocator.layout, rounds)
+        sums.batch_seconds += len(running) * total
+        steps_s = float(np.arange(rounds) @ times.total_s) if rounds > 1 else 0.0
+        stored_s = stored * total + batch * steps_s
+        self._slots(step, times, allocator, running, stored_s, fitting * total)
+        holes = allocator.fragmentation
+        sums.hole_seconds += holes * total
+        self._moves(step, allocator.layout)
+        self._phases(times, rounds)
+        sums.limit_s[step.limit] += total
+        self.timeline.add(
+            Stretch(
+                begin_s, times.total_s, total, steps_s, len(running), batch, stored, reserved,
+                allocator.reserved_total, holes, made + begun, made,
+            )
+        )  # fmt: skip
+
+    def _stored(self, step: Step, allocator: Allocator, running: IntArray, rounds: int) -> int:
+        """Slots that hold a token in the first of the steps; shared ones once."""
+        layout = allocator.layout
+        if layout.groups is None and len(step.decode) == len(running):  # all, before they grew
+            stored = step.context + step.tokens
+        else:
+            stored = int(layout.slots_of(allocator.stored[running]).sum())
+            stored -= step.tokens * (rounds - 1)
+        if self._shares:
+            held = int(allocator.reserved[running].sum())
+            stored -= max(held - allocator.reserved_total, 0)
+        return stored
+
+    def _prefill(self, step: Step, layout: KvLayout) -> int:
+        """Add the prompt chunks of a step; the output tokens that they lead to."""
+        sums, groups, begun = self.sums, layout.groups, 0
         for chunk in step.chunks:
             sums.prefill_tokens += chunk.tokens
             if groups is None:
@@ -175,39 +207,44 @@ class Metrics:
                 span = groups.span(chunk.start, chunk.tokens)
                 sums.prefill_kv_tokens += span.read + span.written
             begun += chunk.samples if chunk.last else 0
-        made = batch - step.overrun
-        sums.output_tokens += made * rounds + begun
         sums.cached_tokens += step.cached
-        attended: float = (step.context + batch) * rounds + batch * (rounds * (rounds - 1) // 2)
-        if groups is not None and step.lengths is not None:
-            attended = groups.read(step.lengths) + batch
+        return begun
+
+    def _attended(self, step: Step, layout: KvLayout, rounds: int) -> float:
+        """Tokens of KV that the attention of decoding requests reads or writes in all the steps."""
+        batch, groups = step.tokens, layout.groups
         if layout.sparse is not None and step.lengths is not None:
-            attended = self._chosen(layout, step, layout.sparse.steps(step.lengths, rounds))
-        sums.attention_tokens += attended
-        sums.batch_seconds += len(running) * total
-        steps_s = float(np.arange(rounds) @ times.total_s) if rounds > 1 else 0.0
-        stored_s = stored * total + batch * steps_s
-        reserved_s = allocator.reserved_total * total
-        unneeded = 0
-        if isinstance(allocator, OnDemand):
-            if rounds > 1:
-                reserved_s -= float(allocator.grown(step.decode, rounds) @ times.total_s)
-        else:
+            return self._chosen(layout, step, layout.sparse.steps(step.lengths, rounds))
+        if groups is not None and step.lengths is not None:
+            return groups.read(step.lengths) + batch
+        return (step.context + batch) * rounds + batch * (rounds * (rounds - 1) // 2)
+
+    def _slots(
+        self, step: Step, times: StepTimes, allocator: Allocator, running: IntArray,
+        stored_s: float, fitting_s: float,
+    ) -> None:  # fmt: skip
+        """Add the slots in each state times seconds; `stored_s` and `fitting_s` are such sums."""
+        rounds, total = len(times.total_s), _total(times.total_s)
+        reserved_s, unneeded = allocator.reserved_total * total, 0
+        if not isinstance(allocator, OnDemand):
             unneeded = self._unneeded(allocator, running)
-        sums.stored_seconds += stored_s
-        sums.reserved_seconds += reserved_s
-        free_s, unneeded_s, holes_s = allocator.slots * total - reserved_s, unneeded * total, 0.0
+        elif rounds > 1:
+            reserved_s -= float(allocator.grown(step.decode, rounds) @ times.total_s)
+        self.sums.stored_seconds += stored_s
+        self.sums.reserved_seconds += reserved_s
+        free_s, unneeded_s = allocator.slots * total - reserved_s, unneeded * total
         bound = step.limit == "kv_memory"
-        if bound:
-            holes_s = fitting * total
-        for states in (sums.slot_s, sums.binding_slot_s)[: 1 + bound]:
+        holes_s = fitting_s if bound else 0.0
+        for states in (self.sums.slot_s, self.sums.binding_slot_s)[: 1 + bound]:
             states["used"] += stored_s
             states["unfilled"] += reserved_s - stored_s - unneeded_s
             states["unneeded"] += unneeded_s
             states["holes"] += holes_s
             states["head_of_line" if bound else "free"] += free_s - holes_s
-        holes = allocator.fragmentation
-        sums.hole_seconds += holes * total
+
+    def _moves(self, step: Step, layout: KvLayout) -> None:
+        """Add preemptions, and tokens that are copied."""
+        sums, groups = self.sums, layout.groups
         sums.preemptions += step.preempted
         for migration in step.migrations:
             sums.migrations += 1
@@ -215,25 +252,21 @@ class Metrics:
             sums.migrated_tokens += whole if groups is None else groups.copied(whole)
         sums.copied_tokens += step.copied
         sums.swapped_tokens += step.swapped
-        phase = sums.phase_s
-        phase["weights"] += times.weights_s * rounds
-        phase["attention"] += _total(times.attention_s)
-        phase["prefill"] += times.prefill_s * rounds
-        phase["migration"] += times.migration_s * rounds
-        phase["copy"] += times.copy_s * rounds
-        phase["swap"] += times.swap_s * rounds
-        phase["all_reduce"] += times.all_reduce_s * rounds
-        phase["overhead"] += times.overhead_s * rounds
+
+    def _phases(self, times: StepTimes, rounds: int) -> None:
+        """Add the time of each phase."""
+        phase_s = self.sums.phase_s
+        phase_s["weights"] += times.weights_s * rounds
+        phase_s["attention"] += _total(times.attention_s)
+        phase_s["prefill"] += times.prefill_s * rounds
+        phase_s["migration"] += times.migration_s * rounds
+        phase_s["copy"] += times.copy_s * rounds
+        phase_s["swap"] += times.swap_s * rounds
+        phase_s["all_reduce"] += times.all_reduce_s * rounds
+        phase_s["overhead"] += times.overhead_s * rounds
         if times.stall_s is not None:
-            phase["overhead"] += _total(times.stall_s)
-        sums.compute_s += _total(times.compute_s)
-        sums.limit_s[step.limit] += total
-        self.timeline.add(
-            Stretch(
-                begin_s, times.total_s, total, steps_s, len(running), batch, stored, reserved,
-                allocator.reserved_total, holes, made + begun, made,
-            )
-        )  # fmt: skip
+            phase_s["overhead"] += _total(times.stall_s)
+        self.sums.compute_s += _total(times.compute_s)
 
     def _chosen(self, layout: KvLayout, step: Step, moved: tuple[Any, Any]) -> int:
         """Tokens of KV that steps read or wrote which read so many and the index of so many
@@ -290,8 +323,10 @@ class Metrics:
         moved["attention"] += again * (moved["attention"] - after.index_bytes["attention"])
         moved["migration"] += moved.pop("copy") + moved.pop("swap")
         idle_s = after.limit_s["idle"]
-        found = serving_energy(device, moved, transfers, after.seconds, idle_s, after.output_tokens)
-        return found if found is None or cards == 1 else _times(found, cards)
+        figures = serving_energy(
+            device, moved, transfers, after.seconds, idle_s, after.output_tokens
+        )
+        return figures if figures is None or cards == 1 else _times(figures, cards)
 
     def tokens_per_joule(
         self, device: Device, energy: Mapping[str, Any] | None, cards: int
@@ -299,17 +334,17 @@ class Metrics:
         """Output tokens after the warm-up for a joule of DRAM, with the ends of what its constants
         may be (`hwmodel.measure.energy.SPREAD`), where `energy` is known; `board`: for a joule of
         the `cards` at their power limit, at least, where the description states it."""
-        found = {}
+        rates = {}
         if energy is not None:
             ends = {"dram": "", "dram_low": "high_", "dram_high": "low_"}
-            found = {name: 1000 / energy[f"{end}mj_per_token"] for name, end in ends.items()}
+            rates = {name: 1000 / energy[f"{end}mj_per_token"] for name, end in ends.items()}
         after = self.sums.since(self.begin[1])
         board = device.accelerator
         power_mw = None if board is None else board.power
         seconds = after.seconds + after.limit_s["idle"]
         if power_mw is not None and seconds > 0:
-            found["board"] = after.output_tokens / (seconds * cards * power_mw / 1000)
-        return found
+            rates["board"] = after.output_tokens / (seconds * cards * power_mw / 1000)
+        return rates
 
     def times(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Seconds of each request's arrival, first token, of any sample, and last, of all."""
@@ -336,47 +371,64 @@ class Metrics:
         steps add up over the cards, so that shares and means are those of a card. `phase_gbps`:
         what a phase moved over its time, which is less than its memory's where FLOPs take longer.
         """
-        reserved = self._whole(np.add, np.sum([engine.reserved_ever for engine in engines], axis=0))
-        runs = [engine.run_tokens for engine in engines]
-        run_tokens = np.where(np.isnan(runs).all(axis=0), np.nan, np.nansum(runs, axis=0))
-        run_tokens = self._whole(np.add, run_tokens) / self._whole(np.add, np.ones(len(run_tokens)))
         arrival_s, first_s, end_s = self.times()
         output = self._whole(np.maximum, self.output)
-        begin_s, begin = self.begin
-        start = float(self.arrival_s[0]) if self.warmup == 0 and len(self.arrival_s) else begin_s
-        last = float(np.nanmax(self.end_s, initial=0.0))
-        # if no request waited after the warm-up, everything after it is the steady part
-        close_s, made = self.close if self.close[0] > start else (last, self.sums.output_tokens)
-        after = self.sums.since(begin)
-        makespan = last - float(self.arrival_s[0]) if len(self.arrival_s) else 0.0
-        counted = self._whole(np.minimum, np.arange(len(self.output))) >= self.warmup
+        counted = self._whole(np.minimum, np.arange(len(output))) >= self.warmup
         done = counted & np.isfinite(end_s)
-        latency = end_s - arrival_s
-        first = first_s - arrival_s
-        many = done & (output > 1)
-        each = (end_s - first_s) / np.maximum(output - 1, 1)
         late = first_s[done] > np.max(arrival_s, initial=0.0)
-        busy = max(after.seconds, 1e-300)
-        moved = after.moved(model)
-        gbps = {name: _rate(size, after.phase_s[name]) / 1e9 for name, size in moved.items()}
-        own = layout.slots_of(self.prompt + self.outputs)
-        held = np.minimum(self._whole(np.add, own), reserved)
         finished = int(np.isfinite(end_s).sum())
-        finished_tokens = int(self.outputs[np.isfinite(self.end_s)].sum())
-        came = after.cached_tokens + after.prefill_tokens
-        cached = {"cached_share": _rate(after.cached_tokens, came)} if self._sessions else {}
+        start_s = float(self.arrival_s[0]) if len(self.arrival_s) else 0.0
+        makespan = float(np.nanmax(self.end_s, initial=0.0)) - start_s if len(output) else 0.0
+        made, steady_s = self._steady()
+        each = (end_s - first_s) / np.maximum(output - 1, 1)
+        seconds = {
+            "ttft_s": (first_s - arrival_s)[done],
+            "tpot_s": each[done & (output > 1)],
+            "latency_s": (end_s - arrival_s)[done],
+        }
         return {
             "requests": len(output),
             "finished": finished,
-            "output_tokens_per_s": _rate(made - begin.output_tokens, close_s - start),
-            "makespan_output_tokens_per_s": _rate(finished_tokens, makespan),
+            "output_tokens_per_s": _rate(made, steady_s),
+            "makespan_output_tokens_per_s": _rate(
+                int(self.outputs[np.isfinite(self.end_s)].sum()), makespan
+            ),
             "makespan_s": makespan,
-            "steady_s": close_s - start,
+            "steady_s": steady_s,
             "requests_per_s": _rate(finished, makespan),
             "backlog_share": _mean(late.astype(np.float64)),
-            "ttft_s": summary(first[done]),
-            "tpot_s": summary(each[many]),
-            "latency_s": summary(latency[done]),
+            **{name: summary(values) for name, values in seconds.items()},
+            **self._memory_figures(engines, layout, done),
+            **self._step_figures(model),
+            "kv_capacity_tokens": layout.slots // layout.parts,
+            "quantiles": {name: quantiles(values) for name, values in seconds.items()},
+            "over_time": {"warm_s": self.begin[0], **self.timeline.figures(layout.slots)},
+        }
+
+    def _steady(self) -> tuple[int, float]:
+        """Output tokens of the steady part, and its seconds."""
+        begin_s, begin = self.begin
+        if self.warmup == 0 and len(self.arrival_s):
+            begin_s = float(self.arrival_s[0])
+        # if no request waited after the warm-up, everything after it is the steady part
+        close_s, made = self.close
+        if close_s <= begin_s:
+            close_s, made = float(np.nanmax(self.end_s, initial=0.0)), self.sums.output_tokens
+        return made - begin.output_tokens, close_s - begin_s
+
+    def _memory_figures(
+        self, engines: Sequence[Engine], layout: KvLayout, done: NDArray[np.bool_]
+    ) -> dict[str, Any]:
+        """How KV memory was used after the warm-up; `done`: the requests that count."""
+        reserved = self._whole(np.add, np.sum([engine.reserved_ever for engine in engines], axis=0))
+        own = self._whole(np.add, layout.slots_of(self.prompt + self.outputs))
+        held = np.minimum(own, reserved)
+        runs = [engine.run_tokens for engine in engines]
+        run_tokens = np.where(np.isnan(runs).all(axis=0), np.nan, np.nansum(runs, axis=0))
+        run_tokens = self._whole(np.add, run_tokens) / self._whole(np.add, np.ones(len(run_tokens)))
+        after = self.sums.since(self.begin[1])
+        busy = max(after.seconds, 1e-300)
+        return {
             "utilization": _rate(int(held[done].sum()), int(reserved[done].sum())),
             "time_weighted_utilization": _rate(after.stored_seconds, after.reserved_seconds),
             "kv_stored_share": after.stored_seconds / busy / layout.slots,
@@ -386,29 +438,33 @@ class Metrics:
                 "overall": _shares(after.slot_s),
             },
             "mean_run_tokens": _mean(run_tokens[done]),
+        }
+
+    def _step_figures(self, model: TransformerSpec) -> dict[str, Any]:
+        """What was done after the warm-up, and what of the time it took."""
+        after = self.sums.since(self.begin[1])
+        busy = max(after.seconds, 1e-300)
+        gbps = {
+            name: _rate(size, after.phase_s[name]) / 1e9
+            for name, size in after.moved(model).items()
+        }
+        counts = (
+            "preemptions", "migrations", "migrated_tokens", "copied_tokens", "swapped_tokens",
+            "prefill_tokens", "cached_tokens",
+        )  # fmt: skip
+        came = after.cached_tokens + after.prefill_tokens
+        cached = {"cached_share": _rate(after.cached_tokens, came)} if self._sessions else {}
+        return {
             "batch": after.batch_seconds / busy,
             "steps": after.steps,
             "step_s": after.seconds / max(after.steps, 1),
-            "preemptions": after.preemptions,
-            "migrations": after.migrations,
-            "migrated_tokens": after.migrated_tokens,
-            "copied_tokens": after.copied_tokens,
-            "swapped_tokens": after.swapped_tokens,
-            "prefill_tokens": after.prefill_tokens,
-            "cached_tokens": after.cached_tokens,
+            **{name: getattr(after, name) for name in counts},
             **cached,
             "kv_gbps": gbps["attention"],
             "phase_gbps": gbps,
             "phase_share": {name: seconds / busy for name, seconds in after.phase_s.items()},
             "compute_share": after.compute_s / busy,
             "limit_share": _shares(after.limit_s),
-            "kv_capacity_tokens": layout.slots // layout.parts,
-            "quantiles": {
-                "ttft_s": quantiles(first[done]),
-                "tpot_s": quantiles(each[many]),
-                "latency_s": quantiles(latency[done]),
-            },
-            "over_time": {"warm_s": begin_s, **self.timeline.figures(layout.slots)},
         }
 
 

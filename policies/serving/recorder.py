@@ -247,9 +247,12 @@ class RequestLog(Recorder):
         life, stream = self._lives.pop(request), self._requests
         arrival_s = self._sent_s.pop(request, float(stream.arrival_s[request]))
         columns = (
-            stream.prompt_tokens, stream.output_tokens, stream.prefix_id, stream.prefix_tokens,
+            stream.prompt_tokens,
+            stream.output_tokens,
+            stream.prefix_id,
+            stream.prefix_tokens,
             stream.samples,
-        )  # fmt: skip
+        )
         self._rows.add(
             [
                 request, arrival_s, life.admitted_s, life.first_s, now_s,

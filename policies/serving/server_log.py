@@ -131,10 +131,12 @@ class BlockLog:
             seen[name] = number
         number, first = lines[0]
         return LoggedStep(
-            float(first["time_s"]), number, list(seen),
+            float(first["time_s"]),
+            number,
+            list(seen),
             [np.array(item["blocks"], np.int64) for _, item in lines],
             np.array([item["tokens"] for _, item in lines], np.int64),
-        )  # fmt: skip
+        )
 
     def _check(self, number: int, item: dict[str, Any]) -> None:
         for key in _KEYS:
@@ -200,10 +202,10 @@ def _objects(path: Path, file: TextIO) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         for number, line in enumerate(file, 1):
             if line.strip():
-                found = json.loads(line)
-                if not isinstance(found, dict):
+                data = json.loads(line)
+                if not isinstance(data, dict):
                     raise DescriptionError("not a JSON object", path, number)
-                yield number, found
+                yield number, data
     except (ValueError, EOFError, OSError, zlib.error) as error:
         text = f"not JSON: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
         raise DescriptionError(text, path, number + (not isinstance(error, ValueError))) from None
@@ -230,9 +232,11 @@ def example(device: str, model: str, batch: BatchSpec, steps: int) -> Iterator[s
         for request in requests:
             blocks = allocator.units(request).start // options.block
             yield _line(
-                time_s=round(step * _EVERY * _STEP_S, 3), request=f"r{request}",
-                tokens=int(allocator.stored[request]), blocks=blocks.tolist(),
-            )  # fmt: skip
+                time_s=round(step * _EVERY * _STEP_S, 3),
+                request=f"r{request}",
+                tokens=int(allocator.stored[request]),
+                blocks=blocks.tolist(),
+            )
 
 
 def _line(**values: Any) -> str:

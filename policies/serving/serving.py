@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -19,11 +19,9 @@ from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.attention_options import DENSE, AttentionSpec
 from policies.allocators.capabilities import Learns, report_of
-from policies.allocators.compaction import ArenaOptions
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import LAYOUTS, KvLayout, KvOrder, kv_layout
 from policies.allocators.paged import PagedOptions
-from policies.allocators.radix import RadixOptions
 from policies.allocators.registry import PolicySpec, build
 from policies.engines.engine import EngineOptions
 from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
@@ -35,7 +33,7 @@ from policies.memory.memory_model import memory_model
 from policies.memory.routing import Routing, RoutingSpec
 from policies.memory.sampling import throughput_error
 from policies.memory.step import Free, StepModel
-from policies.predictors.inference import infer
+from policies.predictors.inference import Inference, infer
 from policies.predictors.prediction import Predictions, RepeatedPredictions
 from policies.predictors.predictor import PredictorSpec, predict
 from policies.requests.requests import FloatArray, IntArray, Requests
@@ -120,7 +118,7 @@ class ServingSpec(Strict):
 
     @model_validator(mode="after")
     def _copies_what_is_computed(self) -> ServingSpec:
-        if getattr(self.policy, "prefixes", None) == "copy" and self.engine.name == "v0":
+        if self.policy.copies_prefixes and self.engine.name == "v0":
             raise ValueError(
                 "policy.prefixes: copy needs engine v1; v0 stores a prompt before it is computed"
             )
@@ -139,14 +137,12 @@ class ServingSpec(Strict):
 
     @property
     def samples_apart(self) -> bool:
-        """Whether each sample is a request of its own, as vLLM v1 has it: with `like`, and where
-        samples could not hold their prompt together. (Without `like` and with prefix caching it is
-        prefilled once and forked.) SGLang has nothing else."""
-        if isinstance(self.policy, RadixOptions):
-            return self.engine.name == "v1"
-        if not isinstance(self.engine, EngineV1Spec) or not isinstance(self.policy, PagedOptions):
+        """Whether each sample is a request of its own, as the policy has it under engine v1."""
+        if not isinstance(self.engine, EngineV1Spec):
             return False
-        return self.engine.like is not None or not self.policy.prefix_caching
+        if self.policy.samples == "as_engine":
+            return self.engine.like is not None
+        return self.policy.samples == "apart"
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,20 +181,73 @@ def serve(
             recorder.close()
 
 
+class _Stream(NamedTuple):
+    """A request stream as engines get it, and as it came where each sample is a request."""
+
+    requests: Requests
+    outputs: IntArray
+    """Output tokens of each, as the engine cuts them, int64 (n,)."""
+    predicted: Predictions
+    ready_s: FloatArray
+    """When each has arrived and its length is predicted."""
+    warmup: int
+    """How many at the start do not count."""
+    first_sample: IntArray | None
+    """Where samples are requests of their own, the first one of each that came."""
+    came: Requests
+    came_warmup: int
+    inference: Inference | None
+
+
 def _serve(
     device: Device, model: TransformerSpec, spec: ServingSpec, requests: Requests, seed: int,
     warmup_requests: int, progress: Callable[[int, int], None] | None, simulate: Simulate | None,
     recorder: Recorder | None, profile: Requests | None,
 ) -> ServingResult:  # fmt: skip
     spec = spec.on_device(device, model)
-    part = model_of_a_card(spec, model)
-    whole, warm, first_sample = requests, warmup_requests, None
-    outputs = spec.engine.cut(requests.output_tokens)
+    local = model_of_a_card(spec, model)
     cards = spec.cluster.cards
     if recorder is not None and cards > 1:
         raise DescriptionError(f"logs are those of one card; serving.cluster.cards is {cards}")
+    stream = _stream(spec, requests, seed, warmup_requests)
+    requests, ready_s = stream.requests, stream.ready_s
+    if recorder is not None and stream.first_sample is not None:
+        recorder.serving(requests)
+    metrics = Metrics(requests, stream.outputs, stream.warmup, stream.first_sample)
+    shared_experts = None
+    if spec.expert_parallel != "none" and local.experts is not None:
+        shared_experts = Routing(local.experts, spec.routing, seed)
+    replicas = [
+        build_replica(
+            device, local, spec, requests, stream.predicted, metrics,
+            (seed, card) if card else seed, simulate, recorder, shared_experts,
+        )
+        for card in range(cards)
+    ]  # fmt: skip
+    _teach(spec, [replica.engine.allocator for replica in replicas], profile)
+    admitted = admissible(spec, replicas[0].engine.allocator, requests, stream.outputs)
+    if stream.warmup and stream.warmup >= len(admitted):
+        raise DescriptionError(
+            f"a warm-up of {warmup_requests} requests leaves none of {len(admitted)} to be counted"
+        )
+    kind = Node if shared_experts is None else Lockstep
+    node = kind(replicas, Manager(spec.cluster, requests, stream.predicted.length))
+    if requests.closed:
+        _serve_closed(replicas[0], admitted, requests, recorder, progress)
+    elif cards == 1:
+        _serve_one(replicas[0], admitted, ready_s[admitted], progress)
+    else:
+        node.serve(admitted, ready_s[admitted], progress)
+    figures = _figures(device, local, spec, stream, node, metrics, admitted)
+    return ServingResult({**figures, "seed": seed}, *metrics.times())
+
+
+def _stream(spec: ServingSpec, requests: Requests, seed: int, warmup: int) -> _Stream:
+    """The stream with its predictions. Raises DescriptionError for what cannot be served so."""
+    outputs, cards = spec.engine.cut(requests.output_tokens), spec.cluster.cards
+    cost = spec.predictor.inference
     apart = spec.samples_apart and bool((requests.samples > 1).any())
-    if requests.closed and (cards > 1 or spec.predictor.inference is not None or apart):
+    if requests.closed and (cards > 1 or cost is not None or apart):
         what = "a free predictor and samples that are not requests of their own"
         what = f"one card; serving.cluster.cards is {cards}" if cards > 1 else what
         raise DescriptionError(f"closed arrivals and sessions need {what}")
@@ -209,28 +258,23 @@ def _serve(
             f"{longest} tokens, or shorter ones from the workload (lengths.sessions)"
         )
     predicted = predict(spec.predictor, outputs, seed)
-    cost = spec.predictor.inference
     inference = None if cost is None else infer(cost, requests.arrival_s)
     ready_s = requests.arrival_s if inference is None else inference.ready_s
-    if apart:
-        rows = np.repeat(np.arange(len(requests)), requests.samples)
-        requests, outputs, ready_s = requests.apart(), outputs[rows], ready_s[rows]
-        predicted, warmup_requests = RepeatedPredictions(predicted, rows), int((rows < warm).sum())
-        first_sample = np.searchsorted(rows, np.arange(len(whole)))
-        if recorder is not None:
-            recorder.serving(requests)
-    metrics = Metrics(requests, outputs, warmup_requests, first_sample)
-    common = None
-    if spec.expert_parallel != "none" and part.experts is not None:
-        common = Routing(part.experts, spec.routing, seed)
-    replicas = [
-        build_replica(
-            device, part, spec, requests, predicted, metrics, (seed, card) if card else seed,
-            simulate, recorder, common,
+    if not apart:
+        return _Stream(
+            requests, outputs, predicted, ready_s, warmup, None, requests, warmup, inference
         )
-        for card in range(cards)
-    ]  # fmt: skip
-    allocators = [replica.engine.allocator for replica in replicas]
+    rows = np.repeat(np.arange(len(requests)), requests.samples)
+    repeated = RepeatedPredictions(predicted, rows)
+    first_sample = np.searchsorted(rows, np.arange(len(requests)))
+    return _Stream(
+        requests.apart(), outputs[rows], repeated, ready_s[rows], int((rows < warmup).sum()),
+        first_sample, requests, warmup, inference,
+    )  # fmt: skip
+
+
+def _teach(spec: ServingSpec, allocators: list[Allocator], profile: Requests | None) -> None:
+    """Policies that learn know the lengths of `profile`, and with shared bounds learn together."""
     learners = [each for each in allocators if isinstance(each, Learns)]
     if profile is not None:
         for learner in learners:
@@ -238,45 +282,39 @@ def _serve(
     if spec.cluster.bounds == "shared":
         for learner in learners[1:]:
             learner.share_bounds(learners[0])
-    admitted = admissible(spec, allocators[0], requests, outputs)
-    if warmup_requests and warmup_requests >= len(admitted):
-        raise DescriptionError(
-            f"a warm-up of {warm} requests leaves none of {len(admitted)} to be counted"
-        )
-    kind = Node if common is None else Lockstep
-    node = kind(replicas, Manager(spec.cluster, requests, predicted.length))
-    if requests.closed:
-        _serve_closed(replicas[0], admitted, requests, recorder, progress)
-    elif cards == 1:
-        _serve_one(replicas[0], admitted, ready_s[admitted], progress)
-    else:
-        node.serve(admitted, ready_s[admitted], progress)
-    figures = metrics.figures([replica.engine for replica in replicas], part, allocators[0].layout)
-    dropped = np.isin(np.arange(len(requests)), admitted, invert=True)
-    figures["dropped"] = int((dropped if first_sample is None else dropped[first_sample]).sum())
-    figures["cut_outputs"] = int((whole.output_tokens > (spec.engine.max_tokens or np.inf)).sum())
-    moved = metrics.moved_bytes(part)
-    if cards == 1:
+
+
+def _figures(
+    device: Device, local: TransformerSpec, spec: ServingSpec, stream: _Stream, node: Node,
+    metrics: Metrics, admitted: IntArray,
+) -> dict[str, Any]:  # fmt: skip
+    """All metrics of a run, those of several cards as of one."""
+    replicas, outputs = node.replicas, stream.came.output_tokens
+    allocators = [replica.engine.allocator for replica in replicas]
+    figures = metrics.figures([replica.engine for replica in replicas], local, allocators[0].layout)
+    dropped = np.isin(np.arange(len(stream.requests)), admitted, invert=True)
+    if stream.first_sample is not None:
+        dropped = dropped[stream.first_sample]
+    figures["dropped"] = int(dropped.sum())
+    figures["cut_outputs"] = int((outputs > (spec.engine.max_tokens or np.inf)).sum())
+    moved = metrics.moved_bytes(local)
+    if len(replicas) == 1:
         figures["policy"] = report_of(allocators[0])
         figures["memory"] = replicas[0].memory.report(moved)
     else:
-        served = np.bincount(node.manager.card_of[admitted], minlength=cards)
-        reports = [replica.memory.report(moved // cards) for replica in replicas]
+        served = np.bincount(node.manager.card_of[admitted], minlength=len(replicas))
+        reports = [replica.memory.report(moved // len(replicas)) for replica in replicas]
         figures["policy"] = mean_of([report_of(each) for each in allocators], served)
         figures["memory"] = mean_of(reports, served)
-        figures["node"] = node.report(outputs)
+        figures["node"] = node.report(stream.outputs)
     if error := throughput_error(figures["memory"], figures["phase_share"]):
         figures["memory"]["throughput_ci95"] = error
-    if inference is not None:
-        figures["predictor"] = inference.figures(whole.arrival_s, warm)
-    figures["energy"] = metrics.energy(
-        device, part, replicas[0].memory.transfers(), spec.tensor_parallel
-    )
-    figures["tokens_per_joule"] = metrics.tokens_per_joule(
-        device, figures["energy"], spec.tensor_parallel
-    )
-    figures["seed"] = seed
-    return ServingResult(figures, *metrics.times())
+    if stream.inference is not None:
+        figures["predictor"] = stream.inference.figures(stream.came.arrival_s, stream.came_warmup)
+    transfers, cards = replicas[0].memory.transfers(), spec.tensor_parallel
+    figures["energy"] = metrics.energy(device, local, transfers, cards)
+    figures["tokens_per_joule"] = metrics.tokens_per_joule(device, figures["energy"], cards)
+    return figures
 
 
 def _serve_one(
@@ -294,9 +332,12 @@ def _serve_one(
 
 
 def _serve_closed(
-    replica: Replica, admitted: IntArray, requests: Requests, recorder: Recorder | None,
+    replica: Replica,
+    admitted: IntArray,
+    requests: Requests,
+    recorder: Recorder | None,
     progress: Callable[[int, int], None] | None,
-) -> None:  # fmt: skip
+) -> None:
     """Serve all requests on one card: the next turn of a session after its last one, and others by
     the client that was answered last."""
     think_s, metrics = requests.think_s, replica.metrics
@@ -331,86 +372,96 @@ def _serve_closed(
 def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpec:
     """The shard of the model on each card of a replica, in the formats it is served in, with the
     windows of its `attention`. Raises DescriptionError if it cannot be split, or stored so."""
-    part = shard(
-        model.stored_as(spec.weights, spec.kv), spec.tensor_parallel, spec.expert_parallel,
-        spec.expert_exchange, spec.cluster.cards if spec.expert_parallel != "none" else 1,
-    )  # fmt: skip
-    return spec.attention.served(part)
+    local = shard(
+        model.stored_as(spec.weights, spec.kv),
+        spec.tensor_parallel,
+        spec.expert_parallel,
+        spec.expert_exchange,
+        spec.cluster.cards if spec.expert_parallel != "none" else 1,
+    )
+    return spec.attention.served(local)
 
 
-def activation_bytes(spec: ServingSpec, part: TransformerSpec) -> int:
-    """Memory that each card keeps for activations; `part` is its shard of the model."""
+def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
+    """Memory that each card keeps for activations; `local` is its shard of the model."""
     if spec.activation_bytes is not None:
         return spec.activation_bytes
     engine = spec.engine
-    longest = min(engine.max_model_len or part.max_position, part.max_position)
+    longest = min(engine.max_model_len or local.max_position, local.max_position)
     tokens = engine.token_budget(longest)
-    return peak_activation_bytes(part, spec.tensor_parallel, tokens, engine.sequence_cap)
+    return peak_activation_bytes(local, spec.tensor_parallel, tokens, engine.sequence_cap)
 
 
 def kv_region(
-    device: Device, part: TransformerSpec, spec: ServingSpec, seed: int | tuple[int, ...] = 0
+    device: Device, local: TransformerSpec, spec: ServingSpec, seed: int | tuple[int, ...] = 0
 ) -> KvLayout:
     """Where the KV of a card lies: what weights, activations, the predictor and the share that is
-    kept free leave. `part` is its shard of the model. Raises DescriptionError if nothing is left.
+    kept free leave. `local` is its shard of the model. Raises DescriptionError if nothing is left.
     """
-    kept = spec.predictor.on_card_bytes + activation_bytes(spec, part)
-    groups = kv_groups(part, spec.policy.kv_of_windows)
+    kept = spec.predictor.on_card_bytes + activation_bytes(spec, local)
+    groups = kv_groups(local, spec.policy.kv_of_windows)
     return kv_layout(
-        device, part, spec.gpu_memory_utilization, spec.kv_layout, kept, spec.kv_tokens, groups,
-        spec.attention.sparse(part, seed),
+        device, local, spec.gpu_memory_utilization, spec.kv_layout, kept, spec.kv_tokens, groups,
+        spec.attention.sparse(local, seed),
     )  # fmt: skip
 
 
 def build_replica(
-    device: Device, part: TransformerSpec, spec: ServingSpec, requests: Requests,
+    device: Device, local: TransformerSpec, spec: ServingSpec, requests: Requests,
     predicted: Predictions, metrics: Metrics, seed: int | tuple[int, ...],
     simulate: Simulate | None = None, recorder: Recorder | None = None,
     routing: Routing | None = None,
 ) -> Replica:  # fmt: skip
     """A replica for any of `requests`, with its memory empty.
 
-    part: the shard on each of its cards (see `model_of_a_card`). routing: where replicas have the
+    local: the shard on each of its cards (see `model_of_a_card`). routing: where replicas have the
     experts in common; None: its own.
     predicted: of all requests. metrics: collects what the replica does.
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
-    layout = kv_region(device, part, spec, seed)
-    if layout.sparse is not None and requests.samples.max(initial=1) > 1:
+    layout = kv_region(device, local, spec, seed)
+    _require_modelled(local, spec, layout, requests)
+    _require_host(device, spec.engine)
+    outputs, longest = metrics.output, spec.engine.max_model_len or local.max_position
+    longest = min(longest, local.max_position)
+    limits = Limits(
+        int(spec.engine.max_tokens or outputs.max(initial=1)),
+        longest,
+        spec.engine.token_budget(longest),
+        spec.engine.ahead,
+    )
+    allocator = build(layout, len(requests), limits, spec.policy)
+    engine = ENGINES[spec.engine.name].engine(spec.engine, allocator, requests, outputs, predicted)
+    if routing is None and local.experts is not None:
+        routing = Routing(local.experts, spec.routing, seed)
+    steps = StepModel(
+        device, local, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
+        spec.memory.phases == "together", layout.groups, layout.sparse,
+    )  # fmt: skip
+    memory = memory_model(spec.memory, device, local, layout, seed, simulate, routing, allocator)
+    return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)
+
+
+def _require_modelled(
+    local: TransformerSpec, spec: ServingSpec, layout: KvLayout, requests: Requests
+) -> None:
+    several = requests.samples.max(initial=1) > 1
+    if layout.sparse is not None and several:
         raise DescriptionError(
             f"attention {spec.attention.name}, and requests with several samples; which tokens "
             "each of them chooses is not modelled, except with engine.like, which makes a request "
             "of each"
         )
-    if layout.groups is not None and requests.samples.max(initial=1) > 1:
+    if layout.groups is not None and several:
         raise DescriptionError(
-            f"{part.name} has sliding windows, and requests with several samples; what those share "
-            "of a window is not modelled, except with engine.like, which makes a request of each"
+            f"{local.name} has sliding windows, and requests with several samples; what those "
+            "share of a window is not modelled, except with engine.like, which makes a request of "
+            "each"
         )
-    policy = spec.policy
-    if layout.groups is not None and isinstance(policy, ArenaOptions) and policy.prefixes == "copy":
+    if layout.groups is not None and spec.policy.copies_prefixes:
         raise DescriptionError(
-            f"{part.name} has sliding windows, whose prefixes are not copied; prefixes: recompute"
+            f"{local.name} has sliding windows, whose prefixes are not copied; prefixes: recompute"
         )
-    outputs = metrics.output
-    limits = Limits(
-        int(spec.engine.max_tokens or outputs.max(initial=1)),
-        min(spec.engine.max_model_len or part.max_position, part.max_position),
-    )
-    limits = limits._replace(
-        step=spec.engine.token_budget(limits.max_model_len), ahead=spec.engine.ahead
-    )
-    allocator = build(layout, len(requests), limits, spec.policy)
-    _require_host(device, spec.engine)
-    engine = ENGINES[spec.engine.name].engine(spec.engine, allocator, requests, outputs, predicted)
-    if routing is None and part.experts is not None:
-        routing = Routing(part.experts, spec.routing, seed)
-    steps = StepModel(
-        device, part, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
-        spec.memory.phases == "together", layout.groups, layout.sparse,
-    )  # fmt: skip
-    memory = memory_model(spec.memory, device, part, layout, seed, simulate, routing, allocator)
-    return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)
 
 
 def _require_host(device: Device, engine: EngineOptions) -> None:

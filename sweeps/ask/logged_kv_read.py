@@ -118,12 +118,12 @@ class BlockReplay:
         free = self.layout.slots // size - sum(map(len, step.blocks))
         return size * int(np.random.default_rng((index, 1)).integers(max(free, 0) + 1))
 
-    def _read(self, index: int, units: list[Units]) -> tuple[Probed, traffic.Extent]:
+    def _read(self, index: int, units: list[Units]) -> tuple[Probed, traffic.Extents]:
         """Both placements of a step are read in the same layer, from the same place on."""
         new = np.ones(len(units), np.int64)
-        layers: dict[int, traffic.Extent] = {}
+        layers: dict[int, traffic.Extents] = {}
 
-        def layer(number: int) -> traffic.Extent:
+        def layer(number: int) -> traffic.Extents:
             layers[number] = traffic.decode(self.layout, units, new, number, self._reading)
             return layers[number]
 

@@ -12,15 +12,14 @@ import json
 from typing import Any, NamedTuple
 
 from hwmodel.description.yaml_writer import plain
-from policies.allocators.odma import OdmaOptions
+from policies.allocators.capabilities import QuantileBuckets
 from policies.allocators.partition import Partition, best_partition, unused_share
-from policies.requests.requests import IntArray
 from sweeps.analyse.rows import flat
-from sweeps.plan.experiment import ExperimentSpec, Task
+from sweeps.plan.experiment import Task
 from sweeps.run.store import write_atomically
 from sweeps.run.sweep_run import apart
 from sweeps.study.contenders import Contender, Finale
-from sweeps.study.first import LEVELS, bounds_of, known_lengths
+from sweeps.study.first import LEVELS, known_lengths
 from sweeps.study.journal import RESULT
 from sweeps.study.sampler import broken, ranking
 from sweeps.study.space import Overrides
@@ -117,24 +116,17 @@ class Limit(NamedTuple):
 def limit(study: Study, overrides: Overrides) -> Limit | None:
     """The least share for as many buckets as these overrides have, and theirs and the base's; None
     where the buckets' quantiles are not searched."""
-    if LEVELS not in study.spec.space:
+    ours, base = study.experiment(overrides).serving.policy, study.base.serving.policy
+    if LEVELS not in study.spec.space or not isinstance(ours, QuantileBuckets):
         return None
     lengths = known_lengths(study)
-    ours = _policy(study.experiment(overrides))
     best = best_partition(lengths, ours.buckets, ours.align)
-    shares = [_unused(lengths, policy) for policy in (ours, _policy(study.base))]
-    return Limit(best, *shares)
-
-
-def _policy(experiment: ExperimentSpec) -> OdmaOptions:
-    policy = experiment.serving.policy
-    assert isinstance(policy, OdmaOptions)
-    return policy
-
-
-def _unused(lengths: IntArray, policy: OdmaOptions) -> float:
-    """What the policy's bounds for the very lengths leave unused."""
-    return unused_share(lengths, bounds_of(policy, lengths), int(lengths.max()))
+    left = [
+        unused_share(lengths, policy.bounds_for(lengths), int(lengths.max()))
+        for policy in (ours, base)
+        if isinstance(policy, QuantileBuckets)
+    ]
+    return Limit(best, left[0], left[-1])
 
 
 def _record(known: Limit) -> dict[str, Any]:

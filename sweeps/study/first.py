@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from hwmodel.description.description import Document
-from policies.allocators.buckets import Buckets
-from policies.allocators.odma import OdmaOptions
+from policies.allocators.capabilities import QuantileBuckets
+from policies.allocators.registry import policy_class
 from policies.requests.requests import IntArray
 from sweeps.plan.experiment import ALL_AT_ONCE, ExperimentSpec, requests_of, workload_of
 from sweeps.study.space import Outside, Overrides, Space
@@ -17,10 +17,6 @@ from sweeps.study.space import Outside, Overrides, Space
 First = Literal["base", "paper", "least_unused"]
 _POLICY = "serving.policy"
 LEVELS = f"{_POLICY}.levels"
-PAPER = {"buckets": 4, "levels": [], "balance": "requests", "gamma": 0.2, "tau": 0.8}
-"""ODMA's numbers (arXiv 2512.09427): B, gamma, tau; levels of i/B, which it does not give, as in
-`odma-paper`. What is not searched stays the base's, and so do window and refresh (10,000 and 1,000
-lengths there), which have to be full before anything is counted."""
 
 
 class Study(Protocol):
@@ -50,10 +46,8 @@ def first_trials(study: Study) -> list[FirstTrial]:
     found: list[FirstTrial] = []
     lengths: IntArray | None = None
     for i, kind in enumerate(study.spec.first):
-        odma = isinstance(study.base.serving.policy, OdmaOptions)
-        if kind != "base" and not odma:
-            raise study.document.error(f"{kind} is of odma; the base has another", ("first", i))
-        if odma and lengths is None:
+        buckets = isinstance(study.base.serving.policy, QuantileBuckets)
+        if buckets and lengths is None:
             lengths = known_lengths(study)
         try:
             points = [(n, _params(study, o, lengths)) for n, o in _points(study, kind)]
@@ -70,7 +64,12 @@ def _points(study: Study, kind: First) -> Iterator[tuple[str, Overrides]]:
     if kind == "base":
         yield "base", {}
     elif kind == "paper":
-        numbers = {f"{_POLICY}.{name}": value for name, value in PAPER.items()}
+        policy = study.base.serving.policy
+        published = policy_class(policy).published
+        if not published:
+            raise Outside(f"policy {policy.name} declares no published options")
+        # what is not searched stays the base's
+        numbers = {f"{_POLICY}.{name}": value for name, value in published.items()}
         levels = LEVELS in study.spec.space
         beside = [path for path in numbers if levels and path.endswith(("buckets", "balance"))]
         searched = [*study.spec.space, *beside]
@@ -91,8 +90,8 @@ def _params(study: Study, overrides: Overrides, lengths: IntArray | None) -> dic
     levels: list[float] = []
     if lengths is not None:
         policy = wanted.serving.policy
-        assert isinstance(policy, OdmaOptions)
-        levels = [float((lengths <= bound).mean()) for bound in bounds_of(policy, lengths)]
+        assert isinstance(policy, QuantileBuckets)
+        levels = [float((lengths <= bound).mean()) for bound in policy.bounds_for(lengths)]
     params = study.space.params(lambda path: _value(study, overrides, wanted, path), levels)
     if study.experiment(study.space.overrides(params)) != wanted:
         raise Outside("no point of the space is this experiment")
@@ -109,16 +108,6 @@ def _value(study: Study, overrides: Overrides, experiment: ExperimentSpec, path:
     for part in keys:
         found = found.get(part) if isinstance(found, dict) else getattr(found, part, None)
     return found
-
-
-def bounds_of(policy: OdmaOptions, lengths: IntArray) -> tuple[int, ...]:
-    """The bounds that a policy sets for these output lengths, in tokens."""
-    buckets = Buckets(
-        policy.buckets, int(lengths.max()), align=policy.align, levels=policy.levels,
-        balance=policy.balance,
-    )  # fmt: skip
-    buckets.begin(lengths)
-    return buckets.bounds
 
 
 def known_lengths(study: Study) -> IntArray:

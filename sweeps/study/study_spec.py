@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from hwmodel.description.description import DescriptionError, Document, Mark, Strict, nearest
 from hwmodel.description.yaml_reader import parse_assignment
-from policies.allocators.odma import OdmaOptions
+from policies.allocators.registry import policy_class, refusal
 from sweeps.analyse.figures import THROUGHPUT
 from sweeps.plan.defaults import with_defaults
 from sweeps.plan.experiment import ExperimentSpec, with_memory
@@ -20,12 +20,14 @@ from sweeps.plan.layout import ALIASES, absolute_paths, experiment_with, suggest
 from sweeps.plan.place import Override, in_sweep
 from sweeps.plan.sweep import Given, document_of, successor
 from sweeps.plan.sweep_spec import Planned, Point, RunSpec
+from sweeps.plan.variant import VariantSpec
 from sweeps.study.first import First, FirstTrial, first_trials
 from sweeps.study.space import Overrides, ParameterSpec, Space
 
 Count = Annotated[int, Field(ge=1)]
 BASE = "base"
 """Name of the base experiment among what the finale compares."""
+DECLARED = "declared"
 _COMMON = ("load", "seed", "replications", "logs", "slo")
 """What all trials and references have in common."""
 _ON_TABLE = (
@@ -34,6 +36,11 @@ _ON_TABLE = (
     "serving.policy.free_list", "serving.expert_parallel",
 )  # fmt: skip
 """What changes the device or its addresses: efficiencies measured for others do not hold then."""
+
+
+def _named(variants: Any) -> Any:
+    """`declared` is replaced by names once the base is known (`load_study`)."""
+    return {} if variants == DECLARED else variants
 
 
 class Objective(Strict):
@@ -112,6 +119,9 @@ class StudySpec(RunSpec):
     trials: Count = 64
     batch: Count = 16
     """Trials that are asked for before any of them is told."""
+    variants: Annotated[dict[str, VariantSpec], BeforeValidator(_named)] = {}
+    """Name -> overrides of the base: what the best is compared with, beside the base. In a file
+    also `declared`: the policies, and of them the ceilings, that the base's policy asks for."""
     ceilings: list[str] = []
     """References that no choice in the space should beat, the one to measure by first. A reference
     is what the best is compared with, beside the base."""
@@ -183,7 +193,7 @@ def load_study(given: Given, overrides: Iterable[str] = ()) -> Study:
         for assignment in assignments:
             _assign(document, assignment)
         spec = _built(document)
-    if absolute_paths(document, StudySpec):
+    if any([_declared_references(document), absolute_paths(document, StudySpec)]):
         spec = _built(document)
     study = Study(spec, document, _points(spec, document), _config(spec, document))
     _check(study)
@@ -194,6 +204,23 @@ def _built(document: Document) -> StudySpec:
     if "references" in document.data:
         raise document.error(str(successor("references")), ("references",))
     return document.build(StudySpec)
+
+
+def _declared_references(document: Document) -> bool:
+    """In place of `variants: declared`, the references that the base's policy declares; whether
+    they were asked for."""
+    if document.data.get("variants") != DECLARED:
+        return False
+    mark = document.mark(("variants",))
+    policy = _experiment(document, []).serving.policy
+    wanted = policy_class(policy).references
+    variants = {
+        name: {"set": {"serving.policy": {"name": name}}, "role": "reference"}
+        for name in (*wanted.rivals, *wanted.ceilings)
+    }
+    document.put(("variants",), variants, mark)
+    document.put(("ceilings",), list(wanted.ceilings), mark)
+    return True
 
 
 def _config(spec: StudySpec, document: Document) -> dict[str, Any]:
@@ -260,6 +287,7 @@ def _check(study: Study) -> None:
         _window_is_full(document, point.experiment, ("variants", point.control))  # type: ignore[arg-type]
     for path, overrides in study.space.corners():
         experiment = study.experiment(overrides)
+        _may_search(document, experiment, path, overrides)
         _window_is_full(document, experiment, ("space", path))
         _resolves(document, experiment, path.split(".")[0])
     _ = study.first  # each is in the space
@@ -297,15 +325,24 @@ def _resolves(document: Document, experiment: ExperimentSpec, key: str) -> None:
                 raise in_sweep(error, document, source.key, places) from None
 
 
-def _window_is_full(document: Document, experiment: ExperimentSpec, place: tuple[str, str]) -> None:
-    policy = experiment.serving.policy
-    if not isinstance(policy, OdmaOptions):
+def _may_search(
+    document: Document, experiment: ExperimentSpec, path: str, overrides: Overrides
+) -> None:
+    """The policy declares that this option of it may be searched so far."""
+    head, _, option = path.rpartition(".")
+    if head != ".".join(ExperimentSpec.policy_path):
         return
-    for name in ("window", "refresh"):
-        if getattr(policy, name) > experiment.warmup_requests:
+    why = refusal(policy_class(experiment.serving.policy), option, overrides[path])
+    if why is not None:
+        raise document.error(why, ("space", path))
+
+
+def _window_is_full(document: Document, experiment: ExperimentSpec, place: tuple[str, str]) -> None:
+    for name, lengths in experiment.serving.policy.learned_lengths.items():
+        if lengths > experiment.warmup_requests:
             where = ("base",) if place[1] == BASE else place
             raise document.error(
-                f"{name} of {getattr(policy, name)} lengths is more than "
+                f"{name} of {lengths} lengths is more than "
                 f"{experiment.warmup_requests} warmup_requests: bounds would be counted before "
                 "they have followed the lengths", where,
             )  # fmt: skip

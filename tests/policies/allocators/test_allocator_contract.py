@@ -200,3 +200,23 @@ def test_the_contract_catches(monkeypatch: pytest.MonkeyPatch, faulty: type[Allo
     monkeypatch.setitem(POLICIES, name, faulty)
     with pytest.raises(AssertionError):
         run(faulty.Options.model_validate({"name": name}), 300, phases=[Phase.generate])
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_is_who_holds_no_memory_refused(name: str) -> None:
+    allocator = build(POLICIES[name].Options.model_validate({"name": name}))
+    demand = Demand(20, 0, Prediction(5.0), output=5)
+    assert allocator.reserve(0, demand, 20)
+    with pytest.raises(ValueError, match="already"):
+        allocator.reserve(0, demand, 20)
+    allocator.release(0)
+    before = state(allocator)
+    operations = [allocator.release, allocator.units, lambda request: allocator.grow(request, 1)]
+    if isinstance(allocator, Swaps):
+        operations.append(allocator.swap_out)
+    if isinstance(allocator, Caches):
+        operations.append(lambda request: allocator.release_known(request, 1))
+    for operate in operations:
+        with pytest.raises(KeyError):
+            operate(0)
+    assert state(allocator) == before

@@ -14,7 +14,7 @@ from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Limits
 from policies.allocators.capabilities import Migration
-from policies.allocators.kv_apart import lengths
+from policies.allocators.kv_apart import Apart, apart, lengths
 from policies.allocators.kv_layout import LAYOUTS, KvLayout, kv_layout
 from policies.allocators.registry import POLICIES
 from policies.memory import traffic
@@ -137,6 +137,8 @@ def test_lengths_are_binomial() -> None:
 def test_a_shard_has_scales_of_its_own() -> None:
     half = shard(load_model("llama-2-70b").stored_as(None, "oaken"), 2)
     assert half.kv_layer_bytes == round(2 * (4 * (64 + 12.8) + 12))
+    # a bias of 16 bits for each of 4 x 128 channels and 256 tokens
+    assert apart(GROUPED.stored_as(None, "tender")) == Apart(0.0, 0, 128, 0, 4, False)
 
 
 @pytest.mark.parametrize("kv", ["oaken", "oaken_behind", "atom"])

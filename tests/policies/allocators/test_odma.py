@@ -138,11 +138,14 @@ def test_new_bounds_touch_only_new_admissions() -> None:
     assert reserved(allocator, 9, 10, Prediction(30)) == 50
 
 
-def test_a_request_that_filled_its_bucket_comes_back_large() -> None:
+@pytest.mark.parametrize(("generated", "slots"), [(0, 110), (99, 110), (100, 410)])
+def test_does_a_request_come_back_large_only_where_its_bucket_has_no_slot_left(
+    generated: int, slots: int
+) -> None:
+    # 10 of prompt, a bucket of 100: the next token is the 110th slot, or the 111th
     allocator = odma()
-    again = Demand(10, 100, Prediction(60))
-    assert allocator.reserve(0, again, 110)
-    assert allocator.reserved[0] == 410
+    assert allocator.reserve(0, Demand(10, generated, Prediction(60)), 10 + generated)
+    assert allocator.reserved[0] == slots
 
 
 def test_partitions_are_pools_of_equal_blocks() -> None:

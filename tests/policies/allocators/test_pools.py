@@ -89,3 +89,17 @@ def test_a_shared_space_has_no_sizes() -> None:
     pools.give_back(Place(100, 20))
     pools.give_back(Place(0, 33))
     assert pools.largest_hole == 100
+
+
+def test_which_is_the_largest_hole_of_pools() -> None:
+    pools = PartitionedPools(1000, 100, (30, 300))  # 450 slots each: 15 blocks, and one
+    assert (pools.reach, pools.free, pools.largest_hole) == (100, 1000, 300)
+    assert pools.fragmentation == 0.15  # behind the one block of 300
+    block = pools.place(300)
+    assert block and pools.largest_hole == 100
+    large = pools.place_large(90)
+    assert large and pools.largest_hole == 30
+    assert (pools.free, pools.fragmentation) == (610, 150 / 610)
+    pools.give_back(block)
+    pools.give_back(large)
+    assert (pools.free, pools.largest_hole) == (1000, 300)

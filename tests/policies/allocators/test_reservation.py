@@ -105,3 +105,17 @@ def test_a_full_device_refuses_to_swap_in() -> None:
     assert not allocator.swap_in(0)
     allocator.release(1)
     assert allocator.swap_in(0)
+
+
+def test_how_much_of_a_prefix_is_copied_and_from_where() -> None:
+    allocator = build("static", prefixes="copy", fit="next")
+    behind = SOME._replace(prefix_id=1, prefix_tokens=100)
+    for request, tokens in enumerate((60, 100, 100)):  # two hold all of it: the first one serves
+        assert allocator.reserve(request, behind, tokens)
+        allocator.moves()
+    # the last token of a prompt is always computed
+    assert allocator.cached(3, 99, behind) == 99
+    assert allocator.reserve(3, behind, 100)
+    (copy,) = allocator.moves()
+    assert (copy.request, copy.tokens, copy.source) == (3, 99, int(allocator.start[1]))
+    assert copy.target == int(allocator.start[3])

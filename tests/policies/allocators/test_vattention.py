@@ -40,6 +40,13 @@ def test_tokens_of_a_frame() -> None:
     assert made(frame="2MiB", slicing=True).block == 2048 // 28
 
 
+def test_how_many_slots_does_a_request_need_to_its_end() -> None:
+    # whole frames of 64 tokens; the last token of each sample is never stored
+    one, three = np.array([64, 64, 10]), np.array([1, 2, 119])
+    assert made().needs(one, three).tolist() == [64, 128, 128]
+    assert made().needs(one, three, np.array([3, 1, 2])).tolist() == [64, 128, 256]
+
+
 @pytest.mark.parametrize(("frame", "waste_mib"), [("2MiB", 56), ("64KiB", 1.75)])
 def test_half_a_frame_of_a_tensor_is_lost_a_request(frame: str, waste_mib: float) -> None:
     """Mean over lengths; sliced tensors lose as many times less as there are layers."""

@@ -78,19 +78,7 @@ def test_sampled_measures_the_batch_and_says_what_it_cost() -> None:
     )
     assert found["simulated_share"] > 0
     assert found["probe_wall_s"] > 0
-
-
-@pytest.mark.parametrize(
-    "change", [{"change": 5.0}, {"max_probes": 2}, {"spacing": 1.0}, {"every_steps": 100_000,
-    "change": 1.0}]
-)  # fmt: skip
-def test_each_rule_thins_the_probes_out(change: dict[str, Any]) -> None:
-    usual = sampled()["phases"]["attention"]["probes"]
-    assert sampled(**change)["phases"]["attention"]["probes"] < usual
-
-
-def test_a_shorter_rhythm_brings_more_probes() -> None:
-    assert sampled(every_steps=5)["probes"] > sampled()["probes"]
+    assert 0 < found["throughput_ci95"] < 0.2
 
 
 @pytest.mark.parametrize("phase", ["weights", "attention", "prefill"])
@@ -158,7 +146,7 @@ def test_a_probe_lays_out_only_the_layers_it_needs() -> None:
     big = load_device("a100-80gb")
     laid_out = []
 
-    def layer(index: int) -> traffic.Extent:
+    def layer(index: int) -> traffic.Extents:
         laid_out.append(index)
         return traffic.contiguous(0, 1 << 30, big.accelerator.dma.engines)  # type: ignore[union-attr]
 
@@ -180,10 +168,3 @@ def test_the_interval_is_students() -> None:
     mean, half = confidence_interval([1.0, 2.0, 3.0])
     assert (mean, half) == (2, pytest.approx(4.302653 / 3**0.5))
     assert confidence_interval([0.0, 2.0] * 50)[1] == pytest.approx(0.1994, abs=1e-4)
-
-
-def test_probes_are_taken_after_the_warm_up_too() -> None:
-    changes = {"memory": {"fidelity": "sampled", "max_probes": 2}, "engine": ENGINE}
-    found = run(4096, STREAM, warmup_requests=100, simulate=FakeMemory(), **changes).metrics
-    attention = found["memory"]["phases"]["attention"]
-    assert attention["probes"] == 4 and attention["ci95"] is not None

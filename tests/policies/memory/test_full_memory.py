@@ -15,9 +15,8 @@ from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.memory import probe_cache, traffic
 from policies.memory.fidelity import FidelitySpec
-from policies.memory.probe import Beside, Probe, lost_ns
+from policies.memory.probe import Probe, lost_ns
 from policies.memory.probe_cache import simulate_once
-from policies.memory.sampling import throughput_error
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.requests.workload import WorkloadSpec, workload_document
@@ -53,7 +52,7 @@ def test_phases_together_move_the_same_bytes_in_about_the_time_in_turn() -> None
     percent, a single end of the layer gains some."""
     card = load_device("mlu370-x4", ["derate=1"])
     starts = np.random.default_rng(3).choice(1000, 40, replace=False) * (32 << 10) + (64 << 20)
-    kv = traffic.Extent(starts, np.full(40, 32 << 10), np.zeros(40, np.bool_), np.arange(40))
+    kv = traffic.Extents(starts, np.full(40, 32 << 10), np.zeros(40, np.bool_), np.arange(40))
     parts = [
         traffic.deal(traffic.contiguous(0, 2 << 20, 128), 32, "split", 512),
         traffic.deal(kv, 32, "slice", 512),
@@ -113,25 +112,12 @@ def test_a_layer_by_hand() -> None:
             starts += [first, first + context * 64]
             sizes += [context * 64, 64]
             writes += [False, True]
-        extents = traffic.Extent(
+        extents = traffic.Extents(
             np.array(starts), np.array(sizes), np.array(writes), np.zeros(4, np.int64)
         )
         found = simulate_system(memory, traffic.deal(extents, 32, "slice", 512))
         expected += 2 * found.elapsed_ns * 1e-9
     assert seconds == pytest.approx(expected, rel=1e-6)
-
-
-def test_the_interval_of_sampling_in_throughput() -> None:
-    phases = {
-        "attention": {"efficiency": 0.8, "ci95": 0.016},
-        "prefill": {"efficiency": 0.5, "ci95": 0.02},
-        "migration": {"efficiency": 0.9, "ci95": None},
-    }
-    error = throughput_error({"phases": phases}, {"attention": 0.5, "prefill": 0.1})
-    assert error == pytest.approx(math.hypot(0.5 * 0.02, 0.1 * 0.04))
-    assert throughput_error({}, {}) == 0
-    metrics = served("sampled", "paged", 200)
-    assert 0 < metrics["memory"]["throughput_ci95"] < 0.2
 
 
 class Case(NamedTuple):
@@ -227,12 +213,12 @@ def test_a_short_layer_is_measured_whole_and_a_long_one_in_a_window() -> None:
         assert share == pytest.approx(whole, rel=1e-12 if exact else 0.05)
 
 
-def scattered(size: int) -> traffic.Extent:
+def scattered(size: int) -> traffic.Extents:
     """Blocks of 16 KiB at random places."""
     place = np.random.default_rng(1).permutation(4 * size >> 14)[: size >> 14]
     start, count = place.astype(np.int64) << 14, len(place)
     sizes, ids = np.full(count, 16 << 10), np.arange(count)
-    return traffic.Extent(start, sizes, np.zeros(count, np.bool_), ids)
+    return traffic.Extents(start, sizes, np.zeros(count, np.bool_), ids)
 
 
 def test_what_a_layer_loses_grows_with_the_root_of_its_length() -> None:
@@ -250,10 +236,6 @@ def test_what_a_layer_loses_grows_with_the_root_of_its_length() -> None:
     assert at_peak_ns / window_ns > 1.01 * whole
     reckoned_ns = window_ns + lost_ns(beside, at_peak_ns)[0]
     assert at_peak_ns / reckoned_ns == pytest.approx(whole, rel=0.02)
-    # 1 and 2 ns a root: 1.5, and of two values 12.7 standard errors of 0.5
-    mean, half = lost_ns([Beside(100.0, 10.0), Beside(900.0, 60.0)], 400.0)
-    assert (mean, half) == (pytest.approx(30), pytest.approx(12.706 * 0.5 * 20, rel=1e-3))
-    assert lost_ns([], 400.0) == (0, 0)
 
 
 def stream() -> Descriptors:
@@ -297,6 +279,15 @@ class TestCache:
             simulate_once(load_device("mlu370-x4", ["dma.window=8KiB"]), stream())
         with pytest.raises(AssertionError, match="computed again"):
             simulate_once(mlu, stream(), warmup_ns=1.0)
+
+    def test_what_was_never_simulated_is_not_kept(self) -> None:
+        mlu = load_device("mlu370-x4")
+        with pytest.raises(probe_cache.NotKept):
+            probe_cache.kept(mlu, stream())
+        found = simulate_once(mlu, stream())
+        assert probe_cache.kept(mlu, stream()) == found
+        with pytest.raises(probe_cache.NotKept):
+            probe_cache.kept(mlu, stream(), measure_ns=1.0)
 
     def test_it_is_bounded(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(probe_cache, "MOST_FILES", 8)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
-from hwmodel.specs.device import load_device
+from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import load_model
-from policies.memory import measured_steps
-from policies.memory.measured import Compared, MeasurementSpec, compare, load_measurements
+from policies.allocators.allocator import Limits
+from policies.memory import measured, measured_steps
+from policies.memory.measured import (
+    Compared,
+    Figure,
+    MeasurementSpec,
+    Tolerance,
+    compare,
+    load_measurements,
+)
 from policies.memory.measured_steps import (
     Decode,
     Rate,
@@ -79,6 +89,8 @@ def test_an_input_gives_the_rate_of_the_weights_and_of_what_loses_with_them(
     weights_ms = 34.2 - 0.335 - 28 * 0.012 - kv_ms
     moved = model.stored_as("q8_0", None).step_weight_bytes
     assert 0.9 * rate.weights == pytest.approx(moved / 273.0667e6 / weights_ms, rel=1e-4)
+    peak_ms = decode_time(device, model, short, Runtime(), rate).peak_ms
+    assert peak_ms == pytest.approx((moved + 513 * 57344) / 273.0667e6, rel=1e-4)
     lossy = measured_rate(device, model, short, Runtime(loss="memory"), 34.2)
     assert lossy == Rate(rate.weights, rate.weights)
     # the slope over context is the rate of KV alone
@@ -124,6 +136,75 @@ def test_step_times_are_within_what_is_documented() -> None:
     decode, prefill = compare(only(load_measurements(CARD), 0, 11))
     assert -0.3 < decode.error < -0.15
     assert -0.05 < prefill.error < 0.1
+
+
+def test_is_each_figure_in_the_unit_that_it_was_measured_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def simulated(device: Device, pattern: Any) -> dict[str, float]:
+        peak = device.peak_gbps
+        return {"bandwidth_gbps": peak / 4, "energy_nj": 16.0, "bytes": 500.0}
+
+    monkeypatch.setattr(measured, "bandwidth", simulated)
+    monkeypatch.setattr(measured, "channel_latency", lambda device, row: 40.0)
+    first, *_ = FILE.partition("cells:")
+    rest = "tolerance: near, source: s, confidence: A}\n"
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        first.replace("sources:", "requester: 5ns\nsources:")
+        + "cells:\n"
+        + "".join(
+            f"  - {{what: a, {cell}, {rest}"
+            for cell in (
+                "bandwidth: {size: 1KiB}, measured: 10GB/s",
+                "bandwidth: {size: 1KiB}, measured: 20%",
+                "bandwidth: {size: 1KiB}, measured: 2x, over: fast",
+                "energy: {size: 1KiB}, measured: 3pJ/bit",
+                "latency: {row: hit}, measured: 50ns",
+            )
+        )
+    )
+    found = compare(load_measurements(str(file)))
+    peak = load_device("hbm2-2.0").peak_gbps
+    fast = load_device("hbm2-2.0", ["clock.tCK=0.9ns"]).peak_gbps
+    assert [each.model for each in found] == pytest.approx([peak / 4, 25, peak / fast, 4.0, 45.0])
+    assert [each.tolerance for each in found] == pytest.approx([0.3, 0.6, 0.06, 0.09, 1.5])
+    assert [each.error for each in found[1:]] == pytest.approx(
+        [0.25, peak / fast / 2 - 1, 1 / 3, -0.1]
+    )
+    assert {each.derate for each in found} == {1.0}
+
+
+def test_how_is_a_figure_written() -> None:
+    figures = [(14.0, "GB/s"), (2.5, "x"), (12.345, "%"), (1234.5, "tokens/s"), (999.96, "ms")]
+    assert [str(Figure(*each)) for each in figures] == [
+        "14 GB/s", "2.5x", "12.35%", "1,234 tokens/s", "1000 ms"
+    ]  # fmt: skip
+    share, absolute = (Tolerance(within=within, reason="") for within in ("3%", "2ns"))
+    measured = Figure(50.0, "ns")
+    assert (share.around(measured), absolute.around(measured)) == (1.5, 2.0)
+
+
+@pytest.mark.parametrize(("pad", "longest"), [(None, 1200), (256, 768), (601, 601), (600, 1200)])
+def test_how_long_can_sequences_of_a_measured_step_become(
+    pad: int | None, longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed: list[Any] = []
+
+    def place(allocator: Any, batch: Any, rng: Any) -> Any:
+        placed.append(allocator.limits)
+        return batch_placed(allocator, batch, rng)
+
+    batch_placed = measured_steps.place
+    monkeypatch.setattr(measured_steps, "place", place)
+    monkeypatch.setattr(
+        measured_steps, "simulate_once", lambda device, stream: SimpleNamespace(gbps=100.0)
+    )
+    card, model = load_device("a100-80gb"), load_model("llama-2-7b")
+    step = Decode(batch=2, context=600)
+    share = measured_steps._attention(card, model, step, Runtime(pad=pad, age=0))
+    assert placed == [Limits(600, longest)]
+    assert share == pytest.approx(100 / card.peak_gbps * card.derate)
 
 
 def test_a_set_up_may_be_another_device_and_what_reaches_its_engines_counts(tmp_path: Path) -> None:

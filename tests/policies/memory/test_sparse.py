@@ -119,6 +119,22 @@ def test_what_is_chosen_follows_its_law() -> None:
     assert all(run[1][-1] - run[0][-1] >= 100 for run in kept)
 
 
+def test_are_the_last_pages_read_and_others_drawn() -> None:
+    sparse = Sparse(tokens=48, page=8, recent=16)
+    chosen = []
+    for request in range(20):
+        first, end = sparse.runs(203, request, 0, 0)  # 25 pages and 3 tokens; five of the pages
+        assert (end - first).sum() == 43 == sparse.read(203)
+        pages = {
+            page
+            for run in zip(first, end, strict=True)
+            for page in range(run[0] // 8, -(-run[1] // 8))
+        }
+        assert {23, 24, 25} <= pages
+        chosen.append(frozenset(pages))
+    assert len(set(chosen)) > 10
+
+
 def test_chunks_write_their_index_and_migrations_take_it_along() -> None:
     given = {"name": "top_k", "tokens": 48, "index_bytes": "12B"}
     for prefill, reads in (("dense", 0), ("selected", 100)):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hwmodel.specs.device import Device
 from policies.allocators.allocator import Allocator
-from policies.engines.engine import Step
-from policies.memory.step import StepTimes
+from policies.engines.engine import Chunk, Step
+from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.serving.recorder import Recorder
 from policies.serving.serving import serve
 from tests.policies.small import MODEL, FakeMemory, device, mixed, spec
@@ -101,3 +102,15 @@ def test_what_is_simulated_is_derated(fidelity: str) -> None:
 def test_what_is_given_is_not() -> None:
     given = {"efficiency": 0.6, "attention": 0.4}
     assert efficiency(given, 0.5) == efficiency(given, 1.0)
+
+
+def test_does_every_query_head_read_what_earlier_chunks_stored() -> None:
+    # two query heads share a KV head: where they are not grouped, 100 tokens are read once more
+    step = Step(np.zeros(0, np.int64), 0, [Chunk(0, 100, 20, True)], [], 0, "batching")
+    slow = Efficiency(prefill=1e-6)
+    once, twice = (
+        StepModel(card, MODEL).times(step, 1, slow).prefill_s
+        for card in (device(4096), device(4096, "work.grouped=false"))
+    )
+    rate = device(4096).peak_gbps * 1e9 * 1e-6
+    assert twice - once == pytest.approx(100 * MODEL.kv_token_bytes / rate)

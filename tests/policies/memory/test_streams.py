@@ -43,7 +43,7 @@ class Watching(Memory):
             allocator.layout, dims=ORDERS[self.steps % len(ORDERS)]
         )
         layout, layer = allocator.layout, self.steps % allocator.layout.layers
-        reading = traffic.Reading(SPREADS[self.steps % 5 % 4], 1 + self.steps % 3)
+        reading = traffic.Reading(SPREADS[self.steps % len(SPREADS)], 1 + self.steps % 3)
         token = layout.token_bytes // layout.layers
         written = []
         if len(step.decode):
@@ -77,7 +77,7 @@ class Watching(Memory):
 
 
 def _checked(
-    extents: traffic.Extent, reading: traffic.Reading, layout: KvLayout, read: int, new: int
+    extents: traffic.Extents, reading: traffic.Reading, layout: KvLayout, read: int, new: int
 ) -> tuple[IntArray, IntArray]:
     """(start, bytes) of the writes, once the stream has as many bytes as it should."""
     dealt = traffic.deal(extents, ENGINES, reading.spread, 64)
@@ -90,7 +90,7 @@ def _checked(
 
 
 def _inside(
-    extents: traffic.Extent, allocator: Any, requests: IntArray, layer: int,
+    extents: traffic.Extents, allocator: Any, requests: IntArray, layer: int,
     reading: traffic.Reading,
 ) -> None:  # fmt: skip
     """Every access of a request lies in what that request holds."""

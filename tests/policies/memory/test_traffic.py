@@ -174,7 +174,9 @@ def test_contiguous_kv_is_one_run_an_engine_whatever_the_spread() -> None:
 def test_dealing_keeps_every_byte(spread: Any, sizes: list[int], engines: int, seed: int) -> None:
     size = np.array(sizes)
     owner = np.sort(np.random.default_rng(seed).integers(0, 5, len(size)))
-    extents = traffic.Extent(np.cumsum(size + 7) - size, size, np.arange(len(size)) % 3 == 0, owner)
+    extents = traffic.Extents(
+        np.cumsum(size + 7) - size, size, np.arange(len(size)) % 3 == 0, owner
+    )
     dealt = traffic.deal(extents, engines, spread, 64)
     assert (np.diff(dealt.engine) >= 0).all() and dealt.engine.max() < engines
     assert dealt.size.min() > 0
@@ -263,6 +265,24 @@ class TestWindow:
         assert part.start.tolist() == [500, 1000, 6000]
         assert part.size.tolist() == [100, 200, 300]
         assert part.write.tolist() == [False, True, False]
+
+    def test_streams_at_once_progress_alike_on_every_engine(self) -> None:
+        none = np.zeros(3, bool)
+        one = Descriptors(
+            np.array([0, 1, 1]), np.array([0, 1000, 2000]), np.array([400, 100, 80]), none
+        )
+        two = Descriptors(
+            np.array([0, 1, 2]), np.array([5000, 6000, 7000]), np.array([200, 240, 60]), ~none
+        )
+        both = traffic.at_once([one, two], 3, 100)
+        # the middle of each piece, as a share of its stream's bytes on that engine: on engine 0
+        # 1/8, 3/8, 5/8, 7/8 and 1/4, 3/4; on engine 1 50/180, 140/180 and 50, 150, 220 of 240
+        assert both.engine.tolist() == [0] * 6 + [1] * 5 + [2]
+        assert both.start.tolist() == [
+            0, 5000, 100, 200, 5100, 300, 6000, 1000, 6100, 2000, 6200, 7000
+        ]  # fmt: skip
+        assert both.size.tolist() == [100] * 6 + [100, 100, 100, 80, 40, 60]
+        assert both.write.tolist() == [each >= 5000 for each in both.start.tolist()]
 
     def test_joined_layers_follow_on_each_engine(self) -> None:
         both = traffic.joined([self.D, self.D])

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from hwmodel.measure.student import t_quantile
-from sweeps.analyse.statistics import Interval, interval, relative_gap
+from sweeps.analyse.statistics import Interval, difference, grown, interval, relative_gap
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,34 @@ def test_a_gap_and_its_reverse_agree() -> None:
 def test_one_noisy_replication_does_not_carry_a_gap_below_nothing() -> None:
     gap = relative_gap([20.0, 1.0], [1.0, 1.0])
     assert -1 <= gap.low < 0 < gap.high
+
+
+def test_how_wide_is_a_difference_of_means_that_do_not_pair() -> None:
+    # variances 4 and 1, over 3: 4/3 and 1/3; (5/3)^2 / ((4/3)^2 / 2 + (1/3)^2 / 2) = 2.94 degrees
+    # of freedom, rounded down to 2
+    found = difference([10.0, 12.0, 14.0], [1.0, 2.0, 3.0])
+    assert (found.mean, found.count) == (10.0, 3)
+    assert found.high - 10 == pytest.approx(4.302653 * math.sqrt(5 / 3))
+    assert 10 - found.low == pytest.approx(found.half)
+    # of 3 and 2 values: 1/3 and 4, of which the second decides: 1.17, so 1
+    found = difference([1.0, 2.0, 3.0], [0.0, 4.0])
+    assert (found.mean, found.count) == (0.0, 2)
+    assert found.half == pytest.approx(12.706205 * math.sqrt(1 / 3 + 4))
+
+
+def test_what_do_values_without_a_spread_say_of_their_difference() -> None:
+    assert difference([3.0, 3.0], [1.0, 1.0, 1.0]) == Interval(2.0, 2.0, 2.0, 2)
+    assert difference([3.0], [1.0, 2.0]) == Interval(1.5, -math.inf, math.inf, 1)
+    assert difference([3.0, 3.0], [1.0, 3.0]).half == pytest.approx(12.706205)
+
+
+def test_on_which_side_of_zero_is_an_interval() -> None:
+    ends = [(-2.0, -1.0), (-1.0, 0.0), (-1.0, 1.0), (0.0, 1.0), (1.0, 2.0)]
+    assert [Interval(0.5, low, high, 2).sign for low, high in ends] == [-1, 0, 0, 0, 1]
+
+
+def test_does_a_ratio_too_large_for_a_float_become_infinite() -> None:
+    assert grown(700.0) == math.inf
+    assert math.expm1(699.0) == grown(699.0) < math.inf
+    with pytest.raises(ValueError, match="at least 1 degree"):
+        t_quantile(0)

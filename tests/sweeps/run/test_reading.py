@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,14 @@ from sweeps.report.contents import contents
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
 from sweeps.report.presenters import read_table
+from sweeps.run.reading import SWEEP, read_run
 from sweeps.run.store import CONFIG, PROVENANCE, RESULTS, RunDirectory
+from tests.sweeps.made import CONFIG as MADE
+from tests.sweeps.made import PROVENANCE as PROVENANCE_OF
 from tests.sweeps.made import made
+
+POINTS = [line // 3 for line in range(24)]
+"""Of each line of `made`: three replications each."""
 
 
 def shown(path: Path) -> str:
@@ -24,39 +31,24 @@ def shown(path: Path) -> str:
     return markdown([section])
 
 
-def rewrite(file: Path, old: str, new: str) -> None:
-    text = file.read_text()
-    assert old in text
-    file.write_text(text.replace(old, new, 1))
-
-
 def test_a_whole_run_has_no_problem(tmp_path: Path) -> None:
-    assert "\n> " not in shown(made(tmp_path))
+    parts = read_run(RunDirectory(made(tmp_path)), {"sweep": SWEEP})
+    assert (parts.config, parts.provenance, parts.problems) == (MADE, PROVENANCE_OF, [])
+    assert [each["point"] for each in parts.records] == POINTS
 
 
-def test_a_corrupt_line_is_named_and_the_rest_shown(tmp_path: Path) -> None:
+def test_a_damaged_line_is_named_and_the_rest_is_there(tmp_path: Path) -> None:
     made(tmp_path)
-    lines = (tmp_path / RESULTS).read_text().splitlines()
-    lines[2], lines[5] = '{"point": 0, "met', '{"point": 0}'
-    (tmp_path / RESULTS).write_text("\n".join(lines) + "\n")
-    text = shown(tmp_path)
-    assert f"> {RESULTS}:3: not a result; it is left out." in text
-    assert f"> {RESULTS}:6: not a result; it is left out." in text
-    assert "unfinished: 22 of 24 results" in text and "card: odma serves" in text
-
-
-def test_a_line_that_was_being_written_is_named(tmp_path: Path) -> None:
-    made(tmp_path)
-    with (tmp_path / RESULTS).open("a") as file:
-        file.write('{"point": 9, "con')
-    assert f"> {RESULTS}: the last line is cut off; it is left out." in shown(tmp_path)
-
-
-def test_a_line_that_is_not_text_is_left_out(tmp_path: Path) -> None:
-    made(tmp_path)
-    content = (tmp_path / RESULTS).read_bytes()
-    (tmp_path / RESULTS).write_bytes(b"\xff\xfe\x00\n" + content)
-    assert f"> {RESULTS}:1: not a result; it is left out." in shown(tmp_path)
+    lines = (tmp_path / RESULTS).read_bytes().splitlines()
+    lines[2], lines[5], lines[7] = b'{"point": 0, "met', b'{"point": 0}', b"\xff\xfe\x00"
+    (tmp_path / RESULTS).write_bytes(b"\n".join(lines) + b'\n{"point": 9, "con')
+    parts = read_run(RunDirectory(tmp_path), {"sweep": SWEEP})
+    kept = [point for line, point in enumerate(POINTS) if line not in (2, 5, 7)]
+    assert [each["point"] for each in parts.records] == kept
+    last, *others = parts.problems
+    assert last.startswith(f"{RESULTS}: the last line")
+    assert [problem.split(":")[:2] for problem in others] == [[RESULTS, n] for n in ("3", "6", "8")]
+    assert "unfinished: 21 of 24 results" in shown(tmp_path)
 
 
 @pytest.mark.parametrize("content", [None, "a: [1,\n", "axes: 3\n", "\xff", "[]\n", "name: x\n"])
@@ -67,20 +59,58 @@ def test_without_its_config_the_results_tell_what_was_asked(
     (tmp_path / CONFIG).unlink()
     if content is not None:
         (tmp_path / CONFIG).write_text(content)
-    text = shown(tmp_path)
-    assert f"> {CONFIG}" in text
-    assert "card: odma serves 132.6 output tokens/s" in text and "24 results" in text
+    parts = read_run(RunDirectory(tmp_path), {"sweep": SWEEP})
+    assert parts.config == {
+        "name": tmp_path.name, "summary": "(its config is missing)", "axes": MADE["axes"],
+        "variants": {"analytic": {"role": "control", "set": {}}}, "base": {"replications": 3},
+        "compare": "serving.policy",
+    }  # fmt: skip
+    assert len(parts.records) == 24
+    assert parts.problems[0].startswith(CONFIG)
+    if content is None:
+        assert "card: odma serves 132.6 output tokens/s" in shown(tmp_path)
 
 
-@pytest.mark.parametrize("content", [None, '{"version": ', "[]", '{"assumed": 3, "seeds": 4}'])
-def test_without_provenance_the_results_are_shown(content: str | None, tmp_path: Path) -> None:
+def test_what_is_compared_where_no_policy_is_an_axis(tmp_path: Path) -> None:
+    made(tmp_path)
+    (tmp_path / CONFIG).unlink()
+    text = (tmp_path / RESULTS).read_text()
+    (tmp_path / RESULTS).write_text(text.replace("serving.policy", "serving.model"))
+    assert read_run(RunDirectory(tmp_path), {"sweep": SWEEP}).config["compare"] == "serving.model"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("axes", []), ("axes", {"device": 3}), ("base", 1), ("compare", None)]
+)
+def test_a_config_of_another_version_is_left_out(tmp_path: Path, key: str, value: Any) -> None:
+    made(tmp_path, config=MADE | {key: value})
+    parts = read_run(RunDirectory(tmp_path), {"sweep": SWEEP})
+    assert parts.config["summary"] == "(its config is missing)"
+    assert [problem.split()[1] for problem in parts.problems] == [key]
+
+
+@pytest.mark.parametrize(
+    ("content", "known", "problems"),
+    [
+        (None, {}, ["is missing"]),
+        ('{"version": ', {}, ["cannot be read"]),
+        ("[]", {}, []),
+        ('{"assumed": 3, "seeds": 4, "version": 5}', {"version": 5}, ["assumed", "seeds"]),
+    ],
+)
+def test_without_provenance_the_results_are_there(
+    content: str | None, known: dict[str, Any], problems: list[str], tmp_path: Path
+) -> None:
     made(tmp_path)
     (tmp_path / PROVENANCE).unlink()
     if content is not None:
         (tmp_path / PROVENANCE).write_text(content)
-    text = shown(tmp_path)
-    assert "card: odma serves" in text and "Assumed numbers: 0" in text
-    assert content is not None or f"> {PROVENANCE} is missing" in text
+    parts = read_run(RunDirectory(tmp_path), {"sweep": SWEEP})
+    assert (parts.provenance, len(parts.records)) == (known, 24)
+    assert len(parts.problems) == len(problems)
+    for problem, word in zip(parts.problems, problems, strict=True):
+        assert problem.startswith(PROVENANCE) and word in problem
+    assert "Assumed numbers: 0" in shown(tmp_path)
 
 
 def test_an_older_version_has_fewer_charts_and_says_which(tmp_path: Path) -> None:
@@ -107,9 +137,10 @@ def test_metrics_of_another_shape_are_passed_over(tmp_path: Path) -> None:
 def test_a_config_without_results_says_so(tmp_path: Path) -> None:
     made(tmp_path)
     (tmp_path / RESULTS).write_text("")
-    text = shown(tmp_path)
-    assert "> there is no result to show yet; --resume computes them." in text
-    assert "serving.policy" in text
+    parts = read_run(RunDirectory(tmp_path), {"sweep": SWEEP})
+    assert (parts.config, parts.records, len(parts.problems)) == (MADE, [], 1)
+    assert "--resume" in parts.problems[0]
+    assert "serving.policy" in shown(tmp_path)
 
 
 def test_nothing_to_show_is_the_users_mistake_unless_others_have(

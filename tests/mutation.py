@@ -1,0 +1,165 @@
+"""Which share of small changes to the product do the tests notice? A script, not a test.
+
+    nice -n 10 .venv/bin/python tests/mutation.py --seed 1 --count 150 --out before.jsonl
+    nice -n 10 .venv/bin/python tests/mutation.py --again before.jsonl --out after.jsonl
+
+Mutants (`mutants.py`) are drawn by a seed; `--again` draws those that survived an earlier run. Each
+is a fork of one process that has imported all tests: the code of one function is replaced in
+memory, and the tests that execute its lines run, the quick ones first, until one fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pickle
+import resource
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+from mutants import ROOT, Mutant, drawn, mutate
+
+ROOMS = ("policies/memory", "policies/allocators", "sweeps/analyse", "sweeps/run")
+TESTS = (
+    "policies/test_records.py", "policies/memory", "policies/allocators", "policies/engines",
+    "policies/serving",
+    "sweeps/analyse", "sweeps/run", "sweeps/report/test_comparison.py",
+    "sweeps/report/test_report.py", "sweeps/report/test_verdict.py",
+)  # fmt: skip
+SLOWEST_S, SPENT_S = 5.0, 15.0
+"""CPU seconds: of the slowest test that is asked, and of all tests that are asked of a mutant."""
+
+
+def in_a_fork(do: Callable[[], Any]) -> Any:
+    """What `do` returns in a child; None where the child was killed."""
+    with tempfile.NamedTemporaryFile() as file:
+        child = os.fork()
+        if not child:
+            resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))
+            try:
+                Path(file.name).write_bytes(pickle.dumps(do()))
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        text = Path(file.name).read_bytes()
+        return pickle.loads(text) if text else None
+
+
+def passes(items: list[pytest.Item], at: int) -> bool:
+    following = items[at + 1] if items[at + 1 :] else None
+    return not any(r.failed for r in runtestprotocol(items[at], log=False, nextitem=following))
+
+
+class Sampler:
+    """A pytest plugin that runs mutants instead of the tests."""
+
+    def __init__(self, mutants: list[Mutant], count: int, out: Path) -> None:
+        self.mutants, self.count, self.out = mutants, count, out
+        self.files = {str(ROOT / mutant["path"]) for mutant in mutants}
+
+    def pytest_configure(self) -> None:
+        from hypothesis import Phase, settings  # pytest rewrites its assertions first
+
+        once = [Phase.explicit, Phase.generate]  # a failing example need not be a short one
+        settings.register_profile("once", parent=settings.get_profile("ci"), phases=once)
+        settings.load_profile("once")
+
+    def baseline(self, items: list[pytest.Item]) -> list[tuple[float, int, set[tuple[str, int]]]]:
+        """(CPU seconds, index, lines executed) of the tests that pass in time, quick ones first."""
+        lines: set[tuple[str, int]] = set()
+
+        def trace(frame: Any, event: str, _: Any) -> Any:
+            if frame.f_code.co_filename not in self.files:
+                return None
+            lines.add((frame.f_code.co_filename, frame.f_lineno))
+            return trace
+
+        found = []
+        signal.signal(signal.SIGPROF, lambda *_: pytest.fail("too slow"))
+        for at in range(len(items)):
+            lines.clear()
+            begun = time.process_time()
+            signal.setitimer(signal.ITIMER_PROF, SLOWEST_S)
+            threading.settrace(trace)
+            sys.settrace(trace)
+            fine = passes(items, at)
+            sys.settrace(None)
+            threading.settrace(None)  # type: ignore[arg-type]
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            found += [(time.process_time() - begun, at, set(lines))] if fine else []
+        return sorted(found, key=lambda each: each[0])
+
+    def verdict(self, mutant: Mutant, items: list[pytest.Item], costs: list[float]) -> str:
+        if not mutate(mutant):
+            return "invalid"
+        if "probe_cache" in mutant["path"]:
+            os.environ["BANKWISE_PROBE_CACHE"] = tempfile.mkdtemp()
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        for at, cost_s in enumerate(costs):
+            signal.setitimer(signal.ITIMER_PROF, 5 + 4 * cost_s)
+            if not passes(items, at):
+                return f"killed by {items[at].nodeid}"
+        return "survived"
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        known, done = in_a_fork(lambda: self.baseline(session.items)), []
+        texts = [item.path.read_text() for item in session.items]
+        for mutant in self.mutants:
+            if len(done) == self.count:
+                break
+            name = mutant["owner"].partition("=")[2] or "\0"
+            text = (ROOT / mutant["path"]).read_text().splitlines()
+            first, last = mutant["lines"]
+            lines = {
+                (str(ROOT / mutant["path"]), at) for at, line in enumerate(text, start=1)
+                if first <= at <= last or name in line
+            }  # fmt: skip
+            asked, costs = [], []
+            for cost_s, at, executed in known:
+                if (lines & executed or name in texts[at]) and sum(costs) < SPENT_S:
+                    asked.append(session.items[at])
+                    costs.append(cost_s)
+            found = in_a_fork(lambda m=mutant, a=asked, c=costs: self.verdict(m, a, c))
+            if found != "invalid":
+                done.append(
+                    {**mutant, "verdict": found or "killed by its end", "asked": len(asked)}
+                )
+                self.out.write_text("".join(json.dumps(each) + "\n" for each in done))
+        killed = sum(each["verdict"] != "survived" for each in done)
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        minutes = sum(each.ru_utime + each.ru_stime for each in used) / 60
+        print(f"\n{killed} of {len(done)} killed; {minutes:.0f} CPU minutes, {len(known)} tests")
+        return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=150)
+    parser.add_argument("--again", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    if given.again:
+        records = map(json.loads, given.again.read_text().splitlines())
+        mutants = [each for each in records if each["verdict"] == "survived"]
+    else:
+        mutants = drawn(ROOMS, given.seed)
+    sys.path.insert(0, str(ROOT))
+    flags = ["-q", "-s", "-m", "not long", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    with tempfile.TemporaryDirectory() as base:
+        where = [f"--basetemp={base}/t", *(str(ROOT / "tests" / each) for each in TESTS)]
+        sampler = Sampler(mutants, given.count, given.out)
+        sys.exit(pytest.main([*flags, *where], plugins=[sampler]))
+
+
+if __name__ == "__main__":
+    main()

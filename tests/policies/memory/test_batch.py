@@ -1,0 +1,44 @@
+"""Is a batch placed among what others left?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from policies.allocators.allocator import Allocator, Limits
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.registry import POLICIES, PolicySpec
+from policies.memory.batch import BatchSpec, place
+
+
+def placed(age: int, slots: int = 4096, sequences: int = 4) -> tuple[Allocator, list[int]]:
+    policy: PolicySpec = POLICIES["paged"].Options(name="paged")  # type: ignore[assignment]
+    spec = BatchSpec(policy=policy, sequences=sequences, context=200, age=age)
+    layout = KvLayout(0, slots, 1, 1, 16)
+    allocator = POLICIES["paged"](layout, spec.requests(), Limits(200, 400), policy)
+    return allocator, place(allocator, spec, np.random.default_rng(0)).tolist()
+
+
+def test_does_each_sequence_hold_its_context_and_a_token() -> None:
+    for age in (0, 30):
+        allocator, batch = placed(age)
+        assert batch == list(range(age, age + 4))
+        assert np.flatnonzero(allocator.resident).tolist() == batch
+        assert allocator.stored[batch].tolist() == [201] * 4
+
+
+def test_do_requests_that_came_before_scatter_its_blocks() -> None:
+    alone, used = (placed(age)[0] for age in (0, 60))
+    assert alone.units(0).start.tolist()[:7] == [16 * block for block in range(7)]
+    assert alone.units(1).start.tolist()[:7] == [16 * block for block in range(7, 14)]
+    steps = np.diff(used.units(60).start[:7]) // 16
+    assert len(set(steps.tolist())) > 2
+
+
+def test_is_a_batch_that_does_not_fit_refused() -> None:
+    for age in (0, 30):  # some of those before would need more than there is
+        placed(age, slots=13 * 16, sequences=1)
+    for slots in (12 * 16, 6 * 16):  # its last tokens, and its prompt
+        with pytest.raises(DescriptionError, match="do not fit"):
+            placed(0, slots=slots, sequences=1)

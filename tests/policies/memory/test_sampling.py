@@ -1,0 +1,249 @@
+"""Which probes count for an efficiency, and when does the next one come?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.allocators.kv_layout import KvLayout
+from policies.engines.engine import Step
+from policies.memory.fidelity import NO_PROBE, FidelitySpec
+from policies.memory.probe import Beside, Probed
+from policies.memory.sampling import SampledMemory, throughput_error
+from policies.memory.step import Efficiency
+from policies.memory.traffic import Reading
+from tests.policies.small import device
+
+LAYOUT = KvLayout(0, 4096, 2, 2, 16)
+"""32 bytes of K a token and layer."""
+T2 = 4.302653
+"""Student's t for 95 % at two degrees of freedom."""
+
+
+class Scripted:
+    """A probe that finds these shares of the peak one after the other."""
+
+    piece_bytes, wall_s = 1024, 0.5
+
+    def __init__(self, shares: list[float], **found: Any) -> None:
+        self.device = device(4096)
+        self.memory = self.device.memory
+        self.simulated_bytes = 0
+        self.shares, self.found = shares, found
+        self.asked: list[bool] = []
+        self.spreads: set[str] = set()
+
+    def measure(self, layer: Any, layers: int, *how: Any) -> Probed:
+        spread, _, calibrate, _ = how
+        self.spreads.add(spread)
+        self.asked.append(calibrate)
+        self.simulated_bytes += 1000
+        result = SimpleNamespace(
+            gbps=100.0 + len(self.asked), row_hits=3, row_misses=1, row_conflicts=1, commands={},
+            simulated_ns=10.0, active_ns=0.0,
+        )  # fmt: skip
+        plain = Probed(100.0 * self.shares[len(self.asked) - 1], 100.0, result, True)
+        return plain._replace(**self.found)
+
+
+def memory(probe: Scripted, **spec: Any) -> SampledMemory:
+    plain = {"every_steps": 1, "spacing": 0.0, "precision": 9.0}
+    return SampledMemory(
+        Efficiency(), {}, FidelitySpec(**{**plain, **spec}), probe, LAYOUT, 1, Reading("split")  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def batch(extents: int = 10, requests: int = 2, changes: int = 0) -> tuple[Step, Any]:
+    """A step that decodes, of requests in so many extents of ten tokens; its engine."""
+    step = Step(np.arange(requests), 10 * extents, [], [], 0, "batch")
+    allocator = SimpleNamespace(extent_count=lambda _: extents)
+    return step, SimpleNamespace(allocator=allocator, changes=changes)
+
+
+def attention(memory: SampledMemory, *extents: int) -> list[float]:
+    """The efficiency at each step, of batches of so many extents."""
+    found = []
+    for each in extents:
+        found.append(memory.observe(*batch(each)).attention)
+        memory.passed(1)
+    return found
+
+
+def harmonic(*shares: float) -> Any:
+    return pytest.approx(len(shares) / sum(1 / share for share in shares))
+
+
+def test_is_an_efficiency_the_mean_time_of_the_last_four_probes() -> None:
+    a, b, c, d, e = shares = [0.5, 0.25, 0.8, 1.0, 0.2]
+    found = attention(memory(Scripted(shares)), 10, 10, 10, 10, 10)
+    means = [harmonic(*last) for last in ([a], [a, b], [a, b, c], [a, b, c, d], [b, c, d, e])]
+    assert found == means
+
+
+def test_do_probes_of_another_placement_stay_out_of_the_mean() -> None:
+    # a change of a fifth is still alike: 10 -> 12; 20 is not
+    found = attention(memory(Scripted([0.5, 0.25, 0.8, 0.4])), 10, 12, 20, 12)
+    assert found == [0.5, harmonic(0.5, 0.25), 0.8, harmonic(0.5, 0.25, 0.4)]
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(1.5, 1.0), (1e-9, 1e-6)], ids=["above the peak", "nothing"]
+)
+def test_is_an_efficiency_held_between_nothing_and_the_peak(share: float, expected: float) -> None:
+    assert attention(memory(Scripted([share])), 10) == [expected]
+
+
+def test_does_what_whole_layers_lost_lengthen_the_windows_that_follow() -> None:
+    # windows of 50 ns at the peak are estimated at 100 ns; layers of 400 ns lost 40: 2 a root of ns
+    probe = Scripted([0.5] * 2, exact=False, beside=Beside(400.0, 40.0))
+    sampled = memory(probe)
+    lost = 2 * math.sqrt(50)
+    assert attention(sampled, 10, 10) == [pytest.approx(50 / (100 + lost))] * 2
+    probe.found["beside"] = Beside(400.0, 120.0)  # drifts 2, 2 and 6: mean 10/3, variance 16/3
+    probe.shares.append(0.5)
+    attention(sampled, 10)
+    mean_ns, half_ns = (each * math.sqrt(50) for each in (10 / 3, T2 * math.sqrt(16 / 9)))
+    shares = [50 / (100 + lost)] * 2 + [50 / (100 + mean_ns)]
+    mean = sum(shares) / 3
+    own = T2 * float(np.std(shares, ddof=1)) / math.sqrt(3)
+    phase = sampled.report(0)["phases"]["attention"]
+    assert phase["efficiency"] == pytest.approx(mean)
+    half = math.hypot(own, half_ns / (100 + mean_ns) * mean)
+    assert phase["ci95"] == pytest.approx(half, rel=1e-5)
+
+
+def test_are_the_first_four_of_every_32_windows_calibrated() -> None:
+    probe = Scripted([0.5] * 40, exact=False)
+    attention(memory(probe), *[10] * 40)
+    assert [at for at, along in enumerate(probe.asked) if along] == [0, 1, 2, 3, 32, 33, 34, 35]
+    # layers that fit a window are whole already
+    whole = Scripted([0.5] * 6)
+    attention(memory(whole), *[10] * 6)
+    assert whole.asked == [True] * 6
+
+
+def test_does_the_report_count_what_came_after_the_warm_up() -> None:
+    sampled = memory(Scripted([0.5, 0.2, 0.4, 0.6]))
+    attention(sampled, 10)
+    sampled.mark()
+    before = sampled.report(2000)
+    assert before["phases"]["attention"]["efficiency"] == 0.5  # the last before, where none came
+    assert before["phases"]["attention"]["by_extent"] == []
+    attention(sampled, 10, 20, 40)
+    found = sampled.report(16_000)
+    phase = found["phases"]["attention"]
+    assert (phase["efficiency"], phase["probes"]) == (pytest.approx(0.4), 4)
+    assert phase["ci95"] == pytest.approx(T2 * 0.2 / math.sqrt(3), rel=1e-5)
+    assert (phase["row_hit_rate"], phase["banks"]["row_hits"]) == (0.6, 0.6)
+    assert phase["by_extent"] == [[320, 102.0], [320, 103.0], [320, 104.0]]
+    assert (found["probes"], found["simulated_bytes"]) == (4, 4000)
+    assert (found["simulated_share"], found["probe_wall_s"]) == (0.25, 0.5)
+    assert found["efficiency"] == {
+        "weights": 1.0, "attention": phase["efficiency"], "prefill": 1.0, "migration": 1.0
+    }  # fmt: skip
+    assert found["phases"]["prefill"]["row_hit_rate"] == 0
+    assert sampled.report(0)["simulated_share"] == 4000
+
+
+def test_are_at_most_forty_probes_listed() -> None:
+    for probes, listed in ((40, 40), (41, 21), (90, 30)):
+        sampled = memory(Scripted([0.5] * probes))
+        attention(sampled, *[10] * probes)
+        assert len(sampled.report(1)["phases"]["attention"]["by_extent"]) == listed
+
+
+def probed_at(
+    shares: list[float], extents: Callable[[int], int] = lambda step: 10, **spec: Any
+) -> list[int]:
+    """The steps at which attention was probed, of as many as there are shares; each of them has
+    changed."""
+    probe = Scripted(shares)
+    sampled, found = memory(probe, **spec), []
+    for step in range(len(shares)):
+        before = len(probe.asked)
+        sampled.observe(*batch(extents(step), changes=step))
+        sampled.passed(1)
+        found += [step] * (len(probe.asked) - before)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("spec", "extents", "expected"),
+    [
+        ({"every_steps": 7}, lambda step: 10, [0, 7, 14]),
+        ({"every_steps": 7, "max_probes": 2}, lambda step: 10, [0, 7]),
+        # after step 4 each waits for as long as it took so far
+        ({"every_steps": 4, "spacing": 1.0}, lambda step: 10, [0, 4, 8, 16]),
+        # placement moves by a fifth, which does not ask, and by more
+        ({"every_steps": 99}, lambda step: 12 if step > 5 else 10, [0]),
+        ({"every_steps": 99}, lambda step: 13 if step > 5 else 10, [0, 6]),
+        ({"every_steps": 99}, lambda step: 10 if step > 5 else 13, [0, 6]),
+        # near the last probe only a change to more than four times asks
+        ({"every_steps": 99, "spacing": 2.0}, lambda step: 40 if step > 5 else 10, [0]),
+        ({"every_steps": 99, "spacing": 2.0}, lambda step: 41 if step > 5 else 10, [0, 6]),
+    ],
+)
+def test_when_does_the_next_probe_come(
+    spec: dict[str, Any], extents: Callable[[int], int], expected: list[int]
+) -> None:
+    assert probed_at([0.5] * 21, extents, **spec) == expected
+
+
+def test_how_many_steps_pass_until_a_probe_is_due() -> None:
+    sampled = memory(Scripted([0.5] * 3), every_steps=10, max_probes=2)
+    assert sampled.rounds_to_probe == 1
+    attention(sampled, 10)
+    assert sampled.rounds_to_probe == 9
+    sampled.passed(30)
+    assert sampled.rounds_to_probe == 1
+    attention(sampled, 10)
+    assert sampled.rounds_to_probe == NO_PROBE - 32
+    sampled.mark()
+    assert sampled.rounds_to_probe == 1
+
+
+def test_does_a_wide_interval_ask_for_more_probes() -> None:
+    # half-widths: 0.64 of two, 0.12 of three, 0.065 of four and 0.044 of five; a tenth is 0.055
+    shares = [0.5, 0.6] + [0.55] * 38
+    assert probed_at(shares, every_steps=8, precision=0.1) == [0, 8, 9, 10, 11, 19, 27, 35]
+
+
+def test_is_a_batch_that_stays_not_probed_again() -> None:
+    probe = Scripted([0.5] * 3)
+    sampled = memory(probe, every_steps=50)
+    for extents in (10, 20, 40):
+        sampled.observe(*batch(extents, changes=7))
+        sampled.passed(1)
+    assert len(probe.asked) == 1
+
+
+@pytest.mark.parametrize("phase", ["prefill", "migration"])
+def test_is_a_phase_probed_where_it_comes_and_is_not_given(phase: str) -> None:
+    there = {"chunks": [None]} if phase == "prefill" else {"migrations": [None]}
+    for given in (None, 0.7):
+        probe = Scripted([0.25])
+        sampled = memory(probe, **({} if given is None else {phase: given}))
+        step, engine = batch()
+        found = sampled.observe(step._replace(decode=step.decode[:0], **there), engine)
+        assert getattr(found, phase) == (0.25 if given is None else 1.0)
+        assert len(probe.asked) == (given is None)
+        assert probe.spreads <= {"split" if phase == "prefill" else "slice"}
+
+
+def test_is_a_runs_error_that_of_its_phases_by_their_time() -> None:
+    phases = {
+        "attention": {"ci95": 0.03, "efficiency": 0.5},
+        "prefill": {"ci95": 0.04, "efficiency": 0.4},
+        "migration": {"ci95": None, "efficiency": 1.0},
+    }
+    share = {"attention": 0.5, "prefill": 0.4, "migration": 0.1, "weights": 0.2}
+    assert throughput_error({"phases": phases}, share) == pytest.approx(0.05)
+    # as one with the weights: 0.7 x 0.06
+    one = {"phases": phases, "together": True}
+    assert throughput_error(one, share) == pytest.approx(math.hypot(0.042, 0.04))
+    assert throughput_error({}, share) == 0
