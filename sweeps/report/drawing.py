@@ -7,7 +7,6 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +80,8 @@ def script() -> str:
     import vl_convert
 
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bankwise" / "charts"
-    file = base / f"vega-{metadata.version('vl-convert-python')}-{VEGA_LITE}.js"
+    versions = vl_convert.get_vega_version(), VEGA_LITE, vl_convert.get_vega_embed_version()
+    file = base / f"vega-{'-'.join(versions)}.js"
     with suppress(OSError):
         return file.read_text(encoding="utf-8")
     text: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGA_LITE)

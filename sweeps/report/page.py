@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +14,7 @@ from sweeps.report.chart import Chart, Heat, Lines, Patches, Regions, file_name
 from sweeps.report.drawing import script, svg
 from sweeps.report.palette import colours
 from sweeps.report.section import Block, Grid, Listing, Say, Section
-from sweeps.report.vega import DARK, LIGHT, spec
+from sweeps.report.vega import DARK, LIGHT, Spec, spec
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -24,25 +27,33 @@ _SUBJECT = 60
 
 def page(sections: list[Section]) -> str:
     """One self-contained page."""
+    specs: list[Spec] = []
     drawn = any(is_chart(block) for section in sections for block in section.walk())
-    found: str = (
-        _templates(_live)
-        .get_template("page.html")
-        .render(
-            title=", ".join(section.title for section in sections),
-            sections=sections,
-            themes={"light": LIGHT, "dark": DARK},
-            script=script() if drawn else "",
-        )
+    return _rendered(
+        "page.html",
+        title=", ".join(section.title for section in sections),
+        sections=sections,
+        draw=partial(_live, specs),
+        themes={"light": LIGHT, "dark": DARK},
+        packed=lambda: _packed(specs),
+        script=script() if drawn else "",
     )
-    return found
 
 
 def fragment(sections: list[Section]) -> str:
     """What a notebook shows: the same in light colours, its style kept to itself, its charts as
     pictures."""
-    found: str = _templates(_still).get_template("fragment.html").render(sections=sections)
-    return found
+    return _rendered("fragment.html", sections=sections, draw=_still)
+
+
+def _rendered(template: str, **names: Any) -> str:
+    return _templates().get_template(template).render(names)
+
+
+def _packed(specs: list[Spec]) -> str:
+    """Specifications, many of which are nearly the same, as gzip in Base64."""
+    text = json.dumps(specs, separators=(",", ":"), ensure_ascii=False)
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 
 def is_chart(block: Block) -> bool:
@@ -50,18 +61,17 @@ def is_chart(block: Block) -> bool:
     return not isinstance(block, (Say, Grid, Listing, Section))
 
 
-def _live(chart: Chart, titles: Sequence[str], compared: Sequence[str]) -> Markup:
-    """A chart that the page's script draws."""
+def _live(
+    specs: list[Spec], chart: Chart, titles: Sequence[str], compared: Sequence[str]
+) -> Markup:
+    """A chart that the page's script draws, from what is added to `specs`."""
     from markupsafe import Markup
 
     named = isinstance(chart, Lines) and any(one.names for one in chart.series)
     whole = named or isinstance(chart, (Heat, Regions, Patches))
-    template = _templates(_live).get_template("chart.html")
-    found = template.render(
-        chart=chart, file=file_name(*titles, chart.title), whole=whole,
-        spec=spec(chart, compared, live=True),
-    )  # fmt: skip
-    return Markup(found)
+    specs.append(spec(chart, compared, live=True))
+    file = file_name(*titles, chart.title)
+    return Markup(_rendered("chart.html", chart=chart, file=file, whole=whole))
 
 
 def _still(chart: Chart, titles: Sequence[str], compared: Sequence[str]) -> Markup:
@@ -72,7 +82,7 @@ def _still(chart: Chart, titles: Sequence[str], compared: Sequence[str]) -> Mark
 
 
 @cache
-def _templates(draw: Any) -> Environment:
+def _templates() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     found = Environment(
@@ -80,11 +90,8 @@ def _templates(draw: Any) -> Environment:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     kinds = {"say": Say, "grid": Grid, "listing": Listing, "section": Section}
-    for name, kind in kinds.items():
-        found.tests[name] = _is(kind)
+    found.tests |= {name: _is(kind) for name, kind in kinds.items()}
     found.filters |= {"groups": _groups, "prose": _prose, "colours": colours}
-    found.globals["draw"] = draw
-    found.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False}
     return found
 
 

@@ -126,12 +126,12 @@ def _switched(found: Spec) -> Spec:
     }
 
 
-def theme(ink: str, dim: str, line: str, back: str | None) -> Spec:
+def theme(ink: str, dim: str, line: str) -> Spec:
     """A Vega-Lite configuration: what is not data."""
     text = {"labelColor": ink, "titleColor": dim, "labelFontSize": 11, "titleFontSize": 11,
             "titleFontWeight": "normal"}  # fmt: skip
     return {
-        "background": back,
+        "background": "transparent",
         "font": "system-ui, sans-serif",
         "padding": 2,
         "view": {"stroke": None},
@@ -153,8 +153,8 @@ def theme(ink: str, dim: str, line: str, back: str | None) -> Spec:
     }  # fmt: skip
 
 
-LIGHT = theme("#1c2024", "#565f6a", "#dfe3e8", None)
-DARK = theme("#e6e8ea", "#a3acb6", "#3a4048", None)
+LIGHT = theme("#1c2024", "#565f6a", "#dfe3e8")
+DARK = theme("#e6e8ea", "#a3acb6", "#3a4048")
 
 
 def _data(columns: str, rows: Sequence[Sequence[Any]], words: str) -> Spec:
@@ -304,8 +304,9 @@ def _tornado(chart: Tornado) -> Spec:
             {"mark": {"type": "bar", "height": _THICK},
              "encoding": {"x": x, "x2": {"field": "end"}, "color": _colour(kinds, False, "kind"),
                           "opacity": _pale("pale")}},
-            {"mark": {"type": "rule", "style": "zero"}, "encoding": {
-                "x": {"datum": 1, "type": "quantitative"}, "y": None}},
+            {"data": {"values": [{}]}, "mark": {"type": "rule", "style": "zero"},
+             "encoding": {"x": {"datum": 1, "type": "quantitative"}, "y": {"value": 0},
+                          "y2": {"value": "height"}, "tooltip": {"value": None}}},
             _whiskers(x, low, high),
             {"mark": {"type": "text", "style": "value", "align": "right"},
              "encoding": {"x": {"value": {"expr": "width"}}, "text": {"field": "text"}}},
@@ -443,11 +444,11 @@ def _lines(chart: Lines, compared: Sequence[str], live: bool) -> Spec:
 
 def _written(rows: list[tuple[Any, ...]], x: Spec, y: Spec) -> Spec:
     """The names of points beside them; of those at one place, one under the other."""
-    (left, right), (low, high) = (map(math.log, axis["scale"]["domain"]) for axis in (x, y))
+    across, up = ([row[i] for row in rows] for i in (1, 2))
     places = sorted(
-        (_WIDE * (math.log(row[1]) - left) / (right - left),
-         2 * _HIGH * (high - math.log(row[2])) / (high - low), row[5], row[1], row[2])
-        for row in rows if row[5]
+        (_WIDE * _share(x["scale"], across, at), 2 * _HIGH * (1 - _share(y["scale"], up, value)),
+         name, at, value)
+        for _, at, value, *_, name in rows if name
     )  # fmt: skip
     found = sides([place[:3] for place in places], _WIDE)
     texts = [
@@ -458,6 +459,13 @@ def _written(rows: list[tuple[Any, ...]], x: Spec, y: Spec) -> Spec:
     mark = {"type": "text", "style": "label", "baseline": "middle", "fontSize": 10, **offsets}
     here = {"y": {**y, "field": "y"}, "text": {"field": "place"}}
     return {"data": {"values": texts}, "mark": mark, "encoding": here}
+
+
+def _share(scale: Spec, values: Sequence[float], value: float) -> float:
+    """Where a value is on an axis, from 0 to 1."""
+    place = math.log if scale.get("type") == "log" else float
+    low, high, at = map(place, (*scale.get("domain", (min(values), max(values))), value))
+    return (at - low) / (high - low or 1.0)
 
 
 def _forms(chart: Lines) -> dict[str, list[Series]]:

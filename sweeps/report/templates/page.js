@@ -21,11 +21,18 @@ const themes = JSON.parse(document.getElementById("themes").textContent);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const charts = [...document.querySelectorAll("figure.chart")].map(figure => ({
   figure,
-  spec: JSON.parse(figure.querySelector("script").textContent),
   host: figure.querySelector(".vega"),
   link: figure.querySelector(".csv"),
   run: figure.closest(".run"),
 }));
+
+// Their specifications, packed by gzip.
+const specs = (async () => {
+  const packed = atob(document.getElementById("specs").textContent);
+  const stream = new Blob([Uint8Array.from(packed, letter => letter.charCodeAt(0))]).stream();
+  const text = await new Response(stream.pipeThrough(new DecompressionStream("gzip"))).text();
+  JSON.parse(text).forEach((spec, i) => { charts[i].spec = spec; });
+})();
 
 function off(chart) {
   const boxes = chart.run.querySelectorAll(".shown input:not(:checked)");
@@ -36,6 +43,7 @@ async function draw(chart, light = !dark.matches) {
   const width = chart.host.clientWidth;
   if (!width) return;
   chart.drawn = true;
+  await specs;
   const theme = themes[light ? "light" : "dark"];
   const columns = Math.max(1, Math.floor(width / (6.2 * chart.spec.usermeta.letters + 34)));
   const config = { ...theme, legend: { ...theme.legend, columns, labelLimit: width - 30 } };
@@ -82,11 +90,11 @@ function read(chart) {
 }
 
 // The names that a run compares can be switched off in its charts.
-for (const run of document.querySelectorAll(".run[data-compared]")) {
+function offer(run) {
   const known = JSON.parse(run.dataset.compared), names = Object.entries(known);
   const own = charts.filter(chart => chart.run === run && !chart.figure.closest(".beside"));
   const first = own.find(chart => chart.spec.params && read(chart).some(row => row.of in known));
-  if (names.length < 2 || !first) continue;
+  if (names.length < 2 || !first) return;
   const box = document.createElement("fieldset");
   box.className = "shown";
   const legend = document.createElement("legend");
@@ -106,12 +114,14 @@ for (const run of document.querySelectorAll(".run[data-compared]")) {
   while (place.parentElement !== run) place = place.parentElement;
   place.before(box);
 }
+specs.then(() => document.querySelectorAll(".run").forEach(offer));
 
 // What the pointer tells of a chart, as rows: for a table and for CSV.
 function told(chart) {
   const titles = {};
   JSON.stringify(chart.spec, (key, value) => {
-    if (key === "tooltip" && value) value.forEach(each => { titles[each.field] = each.title; });
+    if (key === "tooltip" && Array.isArray(value))
+      value.forEach(each => { titles[each.field] = each.title; });
     return value;
   });
   const rows = read(chart);
@@ -122,12 +132,14 @@ function told(chart) {
 
 for (const chart of charts) {
   chart.link.addEventListener("click", () => {
+    if (!chart.spec) return;
     const cell = text => /[",\n]/.test(text) ? `"${String(text).replaceAll('"', '""')}"` : text;
     const text = told(chart).map(row => row.map(cell).join(",")).join("\n") + "\n";
-    chart.link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+    chart.link.href = `data:text/csv;charset=utf-8,${encodeURIComponent(text)}`;
   });
   const values = chart.figure.querySelector(".values");
-  values.addEventListener("toggle", () => {
+  values.addEventListener("toggle", async () => {
+    await specs;
     if (!values.open || values.querySelector("table")) return;
     const [heads, ...rows] = told(chart), wide = document.createElement("div");
     Object.assign(wide, { className: "wide", tabIndex: 0 });

@@ -58,6 +58,7 @@ def run(command: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProces
 def test_the_library_rides_inside_a_package(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "hwmodel/library/accelerators/mlu370-x4.yaml" in names
+    assert "sweeps/report/templates/page.html" in names
     assert not [name for name in names if name.startswith(("yaml/", "tests/", "docs/"))]
 
 

@@ -106,8 +106,10 @@ class Browser:
         self.until("Page.loadEventFired")
 
     def value(self, expression: str) -> Any:
-        """What a JavaScript expression comes to, in JSON's types."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """What a JavaScript expression, or the promise that it is, comes to, in JSON's types."""
+        found = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 

@@ -6,6 +6,8 @@ Needs Chromium; its network is off.
 from __future__ import annotations
 
 import csv
+import json
+import math
 import re
 import time
 from collections.abc import Iterator
@@ -13,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.analyse.statistics import Interval
 from sweeps.cli.reporting import compare, report
+from sweeps.run.explanation import Explanation, Part, record
+from sweeps.run.store import plain
 from tests.sweeps.made import made
 from tests.sweeps.plan.test_break_even import run as search
 from tests.sweeps.plan.test_what_if import planted
@@ -22,25 +27,31 @@ from tests.sweeps.study.test_study_report import study
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
+SOME, MORE = (Interval(math.log(x), math.log(x) - 0.05, math.log(x) + 0.05, 3) for x in (1.4, 0.93))
+WHY = Explanation(
+    "card", "odma", "paged", Interval(SOME.mean + MORE.mean, 0.2, 0.3, 3),
+    [Part("holes", "", SOME, SOME, Interval(0, -0.1, 0.1, 3)),
+     Part("line", "", MORE, MORE, Interval(0, -0.1, 0.1, 3))],
+    Interval(0, 0, 0, 3), {"": SOME, "weights": SOME, "compute": MORE}, [],
+)  # fmt: skip
 CUT = """
-[...document.querySelectorAll(".area span, .bars span, figcaption, .key, p, h1, h2, h3, dd, dt")]
-  .filter(item => item.checkVisibility())
+[...document.querySelectorAll(".vega svg text, figcaption, label, p, h1, h2, h3, dd, dt")]
+  .filter(item => item.checkVisibility({ checkOpacity: true }))
   .map(item => [item.textContent, item.getBoundingClientRect()])
-  .filter(([text, box]) => text && (box.left < 0 || box.right > innerWidth + 0.5))
+  .filter(([text, box]) => text.trim() && (box.left < -0.5 || box.right > innerWidth + 0.5))
   .map(([text]) => text)
 """
 """Texts outside the page."""
 OVERLAPPING = """
 [...document.querySelectorAll("figure")].flatMap(figure => {
-  const items = [...figure.querySelectorAll(
-    ".area span, .bars span, figcaption, .keys, .ylabel, .xlabel, figure > p"
-  )].filter(item => item.textContent && item.checkVisibility());
+  const items = [...figure.querySelectorAll(".vega svg text, figcaption, figure > p")]
+    .filter(item => item.textContent.trim() && item.checkVisibility({ checkOpacity: true }));
   const boxes = items.map(item => item.getBoundingClientRect());
   const found = [];
   boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b, k) => {
     const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
     const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
-    if (wide > 1 && high > 1)
+    if (wide > 1 && high > 3)
       found.push(figure.querySelector("figcaption").textContent + ": " + items[i].textContent
                  + " / " + items[i + 1 + k].textContent);
   }));
@@ -49,7 +60,9 @@ OVERLAPPING = """
 """
 EMPTY = """
 [...document.querySelectorAll("figure")].filter(figure => {
-  const drawn = figure.querySelectorAll("rect[class], .area path");
+  const drawn = figure.querySelectorAll(
+    ".vega .mark-rect path, .vega .mark-line path, .vega .mark-symbol path, .vega .mark-area path"
+  );
   return ![...drawn].some(item => {
     const box = item.getBoundingClientRect();
     return item.checkVisibility() && Math.max(box.width, box.height) > 0;
@@ -57,7 +70,20 @@ EMPTY = """
 }).map(figure => figure.querySelector("figcaption").textContent)
 """
 """Charts in which nothing is drawn."""
-FOLDED = 'document.querySelectorAll("details").forEach(item => { item.open = true; })'
+UNFOLDED = """
+document.querySelectorAll("details:not(.values, .vega details)").forEach(item => {
+  item.open = true;
+});
+specs.then(() => Promise.all(charts.map(chart => draw(chart)))).then(() => charts.length)
+"""
+"""Opens everything, and waits until all is drawn."""
+FIRST = """
+(["h1", ".lead", ".beside .vega svg", ".beside tbody tr"]).map(name => {
+  const item = document.querySelector(name);
+  return item ? item.getBoundingClientRect().bottom : null;
+})
+"""
+"""Where the first of each ends: the title, the verdict, the waterfall, the table's first row."""
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +100,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (ours / "logs/point0-r1-memory.csv").write_text(
         "request,first_slot,slots,from_s,until_s\n7,100,100,0,4\n8,0,100,0,1\n9,0,90,1,4\n"
     )
+    (ours / "explain").mkdir()
+    (ours / "explain/explanation.json").write_text(json.dumps(plain(record([WHY], {}))))
     report([ours])
     report([study(folder / "study")])
     report([ours, theirs], folder / "runs.html")
@@ -100,7 +128,7 @@ def test_nothing_is_cut_overlaps_or_fails(
 ) -> None:
     browser.errors.clear()
     browser.open(pages[name], width, dark)
-    browser.value(FOLDED)
+    assert browser.value(UNFOLDED) > 0
     assert browser.value("document.documentElement.scrollWidth") <= width
     assert browser.value(CUT) == []
     assert browser.value(OVERLAPPING) == []
@@ -115,21 +143,65 @@ def test_nothing_is_cut_overlaps_or_fails(
     assert (ink > paper) is dark
 
 
+@pytest.mark.parametrize("width", [1400, 390])
+def test_the_first_screen_holds_the_verdict_its_causes_and_the_table(
+    width: int, browser: Browser, pages: dict[str, Path]
+) -> None:
+    browser.open(pages["report"], width)
+    browser.value("draw(charts[0]).then(() => true)")
+    places = browser.value(FIRST)
+    assert places == sorted(places) if width == 390 else None not in places
+    assert max(places) < 800
+    cut = "[...document.querySelectorAll('.wide')].map(i => i.scrollWidth - i.clientWidth)"
+    assert width == 390 or max(browser.value(cut)) <= 1
+
+
+def test_a_policy_can_be_switched_off(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["report"], 1400)
+    browser.value("specs.then(() => true)")
+    names = "[...document.querySelectorAll('.shown label')].map(i => i.textContent)"
+    assert browser.value(names) == ["paged", "odma", "controls"]
+    drawn = "draw(charts[2]).then(() => charts[2].host.textContent)"
+    assert "odma" in browser.value(drawn) and "(analytic)" in browser.value(drawn)
+    for name in ("odma", "controls"):
+        browser.value(f"document.querySelector('.shown input[value={name}]').click()")
+    time.sleep(0.3)
+    text = browser.value("charts[2].host.textContent")
+    assert "paged" in text and "odma" not in text and "(analytic)" not in text
+
+
+def test_what_the_pointer_shows_is_a_table_too(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["report"], 1400)
+    browser.value("draw(charts[2]).then(() => charts[2].host.scrollIntoView())")
+    over = "charts[2].host.querySelector('.mark-rect path').getBoundingClientRect()"
+    box = browser.value(f"(b => [b.x + b.width / 2, b.y + b.height / 2])({over})")
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
+    shown = "document.querySelector('#vg-tooltip-element')?.textContent ?? ''"
+    for _ in range(100):
+        if text := browser.value(shown):
+            break
+        time.sleep(0.05)
+    assert "odma" in text and "132.6" in text
+    browser.value("charts[2].figure.querySelector('.values').open = true")
+    rows = "[...charts[2].figure.querySelectorAll('.values tr')].map(r => r.textContent)"
+    browser.value("new Promise(r => setTimeout(r, 100))")
+    assert browser.value(rows)[1].startswith("odma132.6")
+
+
 def test_the_checks_see_what_is_cut_and_what_overlaps(
     browser: Browser, pages: dict[str, Path], tmp_path: Path
 ) -> None:
     spoilt = tmp_path / "spoilt.html"
-    style = (
-        ".keys { position: absolute; left: 0 } .x { left: 99% !important } .area { width: 120% }"
-    )
+    style = "figcaption { position: relative; top: 2rem; left: 12rem } svg text { scale: 3 }"
     spoilt.write_text(pages["report"].read_text().replace("</style>", f"{style} </style>"))
     browser.open(spoilt, 390)
+    browser.value(UNFOLDED)
     assert browser.value(CUT) != [] and browser.value(OVERLAPPING) != []
 
 
-def test_the_network_is_off(browser: Browser, pages: dict[str, Path]) -> None:
+def test_nothing_is_loaded(browser: Browser, pages: dict[str, Path]) -> None:
     browser.open(pages["report"], 1400)
-    assert browser.value("navigator.onLine") is False
+    browser.value(UNFOLDED)
     assert browser.value("performance.getEntriesByType('resource').length") == 0
 
 
@@ -140,7 +212,7 @@ def test_a_table_sorts_by_number_both_ways(browser: Browser, pages: dict[str, Pa
     )
     click = 'document.querySelectorAll("table.sorts th button")[1].click()'
     before = browser.value(column)
-    assert before == ["102.0 ± 2.5"] * 2 + ["132.6 ± 3.2"] * 2
+    assert before == ["102.0 ± 2.5", "132.6 ± 3.2"]
     browser.value(f"{click}; {click}")
     assert browser.value(column) == before[::-1]
     assert browser.value('document.querySelector("th[aria-sort]").ariaSort') == "descending"
@@ -151,25 +223,26 @@ def test_a_charts_data_is_downloaded(
 ) -> None:
     browser.open(pages["report"], 1400)
     browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
-    browser.value('document.querySelector("a.csv").click()')
-    file = tmp_path / "made-card-output-tokens-s.csv"
+    browser.value('specs.then(() => document.querySelector("a.csv").click())')
+    file = tmp_path / "made-odma-over-paged-what-each-cause-makes-of-it.csv"
     for _ in range(200):
         if file.exists() and file.stat().st_size:
             break
         time.sleep(0.05)
     rows = list(csv.reader(file.read_text().splitlines()))
-    assert rows[0] == ["name", "Output tokens/s", "low", "high", "replications"]
-    assert rows[1][:2] == ["paged", "102"] and len(rows) == 5
+    assert rows[0] == ["name", "change, %", "interval from, %", "to, %"]
+    assert rows[1][:2] == ["holes", "40"] and len(rows) == 4
 
 
 def test_print_unfolds_everything_in_light_colours(
     browser: Browser, pages: dict[str, Path]
 ) -> None:
     browser.open(pages["report"], 1400, dark=True)
+    closed = 'document.querySelectorAll("details:not([open], .values, .vega details)").length'
     browser.value('dispatchEvent(new Event("beforeprint"))')
-    assert browser.value('document.querySelectorAll("details:not([open])").length') == 0
+    assert browser.value(closed) == 0
     browser.value('dispatchEvent(new Event("afterprint"))')
-    assert browser.value('document.querySelectorAll("details:not([open])").length') > 0
+    assert browser.value(closed) > 0
     browser.call("Emulation.setEmulatedMedia", media="print", features=[])
     assert browser.value("getComputedStyle(document.body).maxWidth") == "none"
     browser.call("Emulation.setEmulatedMedia", media="", features=[])

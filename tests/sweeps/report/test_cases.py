@@ -9,10 +9,9 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.cases import outcomes
 from sweeps.plan.sweep import load_sweep
-from sweeps.report import labels
 from sweeps.report.case_sections import section
-from sweeps.report.chart import Axis, Lines, Series
-from sweeps.report.drawing import figure
+from sweeps.report.chart import Lines
+from sweeps.report.labels import label, shared, sides
 from sweeps.report.presenters import read_table, sentences
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
@@ -83,25 +82,12 @@ def test_cases_beside_another_axis_are_drawn_by_their_devices(tmp_path: Path) ->
     assert sorted(drawn) == ["b200", "b200", "wormhole-n300", "wormhole-n300"]
 
 
-def test_points_that_lie_together_share_a_label() -> None:
-    points = Series("s", [128.0, 128.0, 24.0], [273.0, 256.0, 300.0], names=["a", "b", "c"])
-    chart = Lines("t", Axis("x", "log"), Axis("y", "log"), [points], form="points")
-    assert [name for *_, name in chart.labels()] == ["c", "b, a"]
-    assert '<span class="label"' in figure(chart, "f") and chart.columns()[-1] == "name"
-
-
 def test_names_touch_neither_one_another_nor_a_point() -> None:
     """As many near one another as the library has; one at the right edge stands to the left."""
-    x, y = [0.20, 0.215, 0.99, 0.45, 0.48], [0.5, 0.5, 0.5, 0.65, 0.63]
-    texts = ["l4", "mlu370-x4", "m3-ultra", "a100-80gb, h100-pcie", "rtx-pro-6000"]
-    names = list(zip(x, y, texts, strict=True))
-    dots = list(zip(x, y, strict=True))
-    chosen = labels.sides(names, dots)
-    assert chosen[1:3] == ["label", "label left"]
-    found = [
-        labels.boxes(labels.WIDE * a, labels.HIGH * b, len(text))[side]
-        for (a, b, text), side in zip(names, chosen, strict=True)
-    ]
-    points = [labels.Box(labels.WIDE * a, labels.HIGH * b, 0.5, 0.5) for a, b in dots]
-    assert not any(one.shared(other) for one, other in combinations(found, 2))
-    assert not any(box.shared(point) for box in found for point in points)
+    points = [(192, 160, "l4"), (206, 160, "mlu370-x4"), (950, 160, "m3-ultra"),
+              (430, 112, "a100-80gb, h100-pcie"), (460, 118, "rtx-pro-6000")]  # fmt: skip
+    chosen = sides(points, 960)
+    assert [side.align for side in chosen[1:3]] == ["left", "right"]
+    boxes = [label(*point, side) for point, side in zip(points, chosen, strict=True)]
+    assert not any(shared(one, other) for one, other in combinations(boxes, 2))
+    assert not any(shared(box, (x, y, 0.5, 0.5)) for box in boxes for x, y, _ in points)

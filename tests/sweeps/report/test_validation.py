@@ -5,9 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from policies.memory.measured import Compared, load_measurements
-from sweeps.report.chart import Axis, Lines, Series
-from sweeps.report.drawing import figure
-from sweeps.report.svg import svg
+from sweeps.report.drawing import svg
 from sweeps.report.validation import causes, errors, grid, record, summary
 
 CELLS = load_measurements("u280-hbm2-channel").cells[:4]
@@ -37,17 +35,7 @@ def test_whiskers_reach_none_where_the_model_is_within() -> None:
     assert far.value.low > 0 > inside.value.low
 
 
-def test_the_picture_is_well_formed_and_has_the_bars_of_the_page() -> None:
-    chart = errors({"u280": FOUND})
-    root = ElementTree.fromstring(svg(chart))
-    drawn = [node for node in root.iter() if node.tag.endswith("svg") and node is not root]
-    assert len(drawn) == len(FOUND)
-    assert "+5.0 %" in svg(chart) and "+5.0 %" in figure(chart, "x")
-
-
-def test_the_picture_of_lines_is_well_formed_and_has_each_series() -> None:
-    series = [Series(name, [0, 1, 2], [3, high, 5]) for name, high in (("a", 4), ("b", 9))]
-    root = ElementTree.fromstring(svg(Lines("two & two", Axis("s"), Axis("requests"), series)))
-    texts = [node.text for node in root.iter() if node.tag.endswith("text")]
-    assert {"two & two", "a", "b", "s"} <= set(texts)
-    assert sum(node.get("class") == "curve" for node in root.iter()) == 2
+def test_the_picture_names_every_cell_and_its_error() -> None:
+    root = ElementTree.fromstring(svg([errors({"u280": FOUND})]))
+    texts = ["".join(node.itertext()) for node in root.iter() if node.tag.endswith("text")]
+    assert texts.count("+5.0 %") == len(FOUND)

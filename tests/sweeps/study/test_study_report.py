@@ -14,8 +14,8 @@ from sweeps.report.contents import contents
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
 from sweeps.report.presenters import read_table, sentences
+from sweeps.report.study_page import StudyTable
 from sweeps.run.store import CONFIG, RunDirectory
-from sweeps.study.study_kind import StudyTable
 from sweeps.study.trials import FINALE, importances, unbeaten
 from tests.sweeps.made import PROVENANCE
 

@@ -1,0 +1,201 @@
+"""Is every chart a valid Vega-Lite specification that draws what its record holds?"""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import replace
+from typing import Any
+from xml.etree import ElementTree
+
+import altair
+import pytest
+import vl_convert
+
+from sweeps.analyse.statistics import Interval
+from sweeps.report.chart import (
+    Axis,
+    Bar,
+    Bars,
+    Chart,
+    Curves,
+    Heat,
+    Lines,
+    Patches,
+    Region,
+    Regions,
+    Series,
+    Spot,
+    Stacks,
+    Tornado,
+)
+from sweeps.report.drawing import FORMS, VEGA_LITE, still, svg
+from sweeps.report.palette import COLOURS, colours
+from sweeps.report.vega import DARK, LIGHT, Spec, spec
+
+COMPARED = ("static", "paged", "paged block=32")
+ONE = Interval(5.0, -math.inf, math.inf, 1)
+
+
+def some(mean: float, half: float) -> Interval:
+    return Interval(mean, mean - half, mean + half, 3)
+
+
+RATES = Bars(
+    "Output tokens/s",
+    [Bar("static", some(400, 50)), Bar("paged", some(1200, 5000)),
+     Bar("paged (analytic)", ONE, True)],
+)  # fmt: skip
+CAUSES = Tornado(
+    "paged over static, %",
+    [Bar("reservation of memory for tokens that never come", some(1.0, 0.5)),
+     Bar("holes", some(-0.25, 0.1), True), Bar("paged over static", some(0.5, 0.2))],
+    "To scale in logarithms.", True,
+)  # fmt: skip
+LINES = Lines(
+    "two & two", Axis("time, s"), Axis("requests"),
+    [Series("static", [0, 1, 2], [3, 4, 5], [2, 3, 4], [4, 5, 6]), Series("paged", [0, 1], [1, 9])],
+)  # fmt: skip
+CHARTS: dict[str, Chart] = {
+    "bars": RATES,
+    "bars without intervals": Bars("Importance, %", [Bar("a", ONE), Bar("b", ONE)]),
+    "waterfall": CAUSES,
+    "tornado": replace(CAUSES, waterfall=False),
+    "shares": Stacks("Step, %", ["weights", "KV"], {"static": [0.6, 0.4], "paged": [1.0, 0.0]}),
+    "stacks": Stacks("mJ", ["read", "refresh"], {"static": [6.0, 4.0]}, share=False),
+    "lines": LINES,
+    "band": Lines("b", Axis("n", zero=False), Axis("tokens"),
+                  [Series("10 to 90 %", [1, 2], [3, 4], [1, 2], [5, 6], band=True),
+                   Series("median", [1, 2], [3, 4])]),
+    "steps": Lines("s", Axis("trial"), Axis("value", zero=False),
+                   [Series("best", [0, 1], [3, 4], steps=True), Series("all", [0, 1], [3, 1])],
+                   form="points"),
+    "points": Lines("bandwidth", Axis("extent", "bytes"), Axis("GB/s"),
+                    [Series("static", [16384], [250.0], [240.0], [260.0]),
+                     Series("paged", [4096, 2**21], [100.0, 260.0])], form="points"),
+    "named points": Lines("map", Axis("GiB", "log"), Axis("GB/s", "log"),
+                          [Series("paged wins", [24, 80], [300, 2000], names=["l4", "a100"])],
+                          form="points"),
+    "named points on a line": Lines("map", Axis("GiB"), Axis("GB/s"), [
+        Series("a", [24, 80], [300, 300], names=["l4", ""])], form="points"),
+    "curves": Curves("TTFT, s", Axis("time, s", "log"), [0, 0.5, 1], {
+        "static": [1, 20, 300], "paged": [2, 4, 5]}),
+    "patches": Patches("memory", Axis("time, s", tight=True), Axis("slot"), [
+        (0, 1, 0, 10, 3), (1, 2, 5, 4, 12)], "request"),
+    "regions": Regions("who", "ratio", ["static", "paged", "odma"], {
+        "bf16": [Region(0.1, 0.5, 0, 0.3), Region(0.5, 1, 1, 0.02)],
+        "int8": [Region(0.1, 1, 1, 0.7)]}, {"bf16": some(0.5, 0.1)}),
+    "heat": Heat("KV read, %", "extent", ["512 B", "4 KiB"], {
+        "hbm2": [Spot(0.2, 0.1, 0.3), Spot(0.9, 0.9, 0.9)],
+        "lpddr5": [Spot(0.7, 0.6, 0.8), Spot(0.95, 0.9, 1)]}, {"described": [1, 0]}),
+}  # fmt: skip
+
+
+def data(found: Spec) -> list[dict[str, str]]:
+    return list(csv.DictReader(found["data"]["values"].splitlines()))
+
+
+def texts(picture: bytes) -> list[str]:
+    root = ElementTree.fromstring(picture)
+    return ["".join(node.itertext()) for node in root.iter() if node.tag.endswith("text")]
+
+
+def scales(found: Any) -> dict[str, str]:
+    """Every colour of a specification by what has it."""
+    known: dict[str, str] = {}
+    for part in found.values() if isinstance(found, dict) else found:
+        known |= scales(part) if isinstance(part, (dict, list)) else {}
+    if isinstance(found, dict) and isinstance(found.get("color"), dict):
+        scale = found["color"].get("scale", {})
+        known |= dict(zip(scale.get("domain", ()), scale.get("range", ()), strict=True))
+    return known
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["still", "live"])
+@pytest.mark.parametrize("name", CHARTS)
+def test_every_chart_is_valid_and_compiles(name: str, live: bool) -> None:
+    found = spec(CHARTS[name], COMPARED, live)
+    altair.Chart.from_dict(found, validate=True)
+    altair.Chart.from_dict({**found, "config": DARK}, validate=True)
+    assert vl_convert.vegalite_to_vega(found, VEGA_LITE)["marks"]
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_every_chart_is_a_picture_of_each_kind(name: str) -> None:
+    starts = {".svg": b"<svg", ".png": b"\x89PNG", ".pdf": b"%PDF"}
+    for ending, form in FORMS.items():
+        assert form([CHARTS[name]], COMPARED).startswith(starts[ending])
+
+
+def test_what_is_drawn_is_what_the_record_holds() -> None:
+    assert [(row["name"], row["value"], row.get("low", "")) for row in data(spec(RATES))] == [
+        ("static", "400", "350"), ("paged", "1200", "-3800"), ("paged (analytic)", "5", ""),
+    ]  # fmt: skip
+    shares = data(spec(CHARTS["shares"]))
+    assert [(row["part"], float(row["start"]), float(row["end"])) for row in shares] == [
+        ("weights", 0, 60), ("KV", 60, 100), ("weights", 0, 100),
+    ]  # fmt: skip
+    assert {"static", "paged (analytic)", "400.0", "1,200"} <= set(texts(svg([RATES])))
+
+
+def test_a_waterfalls_bars_begin_where_the_one_before_ended() -> None:
+    rows = data(spec(CAUSES))
+    assert [(float(row["start"]), float(row["end"])) for row in rows] == [
+        (1, 2), (2, 1.5), (1, 1.5),
+    ]  # fmt: skip
+    assert {"+100 %", "−25 %", "+50 %"} <= set(texts(svg([CAUSES])))
+    assert [float(row["start"]) for row in data(spec(CHARTS["tornado"]))] == [1, 1, 1]
+
+
+def test_a_long_whisker_leaves_the_bars_their_width() -> None:
+    (layer, *_) = spec(RATES)["layer"]
+    low, high = layer["encoding"]["x"]["scale"]["domain"]
+    assert low == 0 and 2400 < high < 3000
+
+
+def test_long_names_are_broken_and_not_cut() -> None:
+    assert "reservation of memory for" in " ".join(texts(svg([CAUSES])))
+    assert not any("…" in text for text in texts(svg([CAUSES])))
+
+
+def test_a_policy_has_one_colour_in_every_chart() -> None:
+    for name in ("bars", "lines", "points", "curves", "regions"):
+        found = scales(spec(CHARTS[name], COMPARED))
+        assert found["paged"] == COLOURS[1] and found["static"] == COLOURS[0]
+    assert scales(spec(CHARTS["named points"], COMPARED)) == {"paged wins": COLOURS[1]}
+    assert "paged (analytic)" not in scales(spec(RATES, COMPARED))
+    assert len(set(colours(COMPARED).values())) == len(COMPARED)
+    assert colours(("paged", "static"))["paged"] == colours(("odma", "paged"))["paged"]
+
+
+def test_what_is_switched_off_is_not_drawn() -> None:
+    found = spec(RATES, COMPARED, live=True) | {"width": 400}
+    for off, left in (
+        ([], {"static", "paged", "paged (analytic)"}),
+        (["paged"], {"static"}),
+        (["controls"], {"static", "paged"}),
+    ):
+        found["params"] = [{"name": "off", "value": off}]
+        drawn = texts(vl_convert.vegalite_to_svg(found, VEGA_LITE).encode())
+        assert {text for text in drawn if text[0].isalpha()} == left
+    assert "params" not in spec(RATES, COMPARED)
+
+
+def test_sizes_are_written_in_their_unit_and_logarithms_at_round_values() -> None:
+    drawn = texts(svg([CHARTS["points"]]))
+    assert "4 KiB" in drawn and "1 MiB" in drawn
+    drawn = texts(svg([CHARTS["named points"]]))
+    assert {"10", "20", "50", "100", "l4", "a100"} <= set(drawn)
+
+
+def test_a_file_has_titles_and_notes_and_several_charts() -> None:
+    drawn = texts(svg([RATES, CAUSES]))
+    assert {"Output tokens/s", "paged over static, %", "To scale in logarithms."} <= set(drawn)
+    assert "Output tokens/s" not in texts(svg([RATES], titled=False))
+    assert still([RATES], ())["config"]["axis"] == LIGHT["axis"] != DARK["axis"]
+
+
+def test_what_cannot_be_drawn_is_left_out() -> None:
+    values = Series("a", [0.0, 1.0, 10.0], [1.0, math.inf, 3.0])
+    found = spec(Lines("t", Axis("x", "log"), Axis("y"), [values]))
+    assert [row["x"] for row in data(found)] == ["10"]
