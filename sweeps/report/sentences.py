@@ -301,10 +301,11 @@ def _ties(found: AnswerMap) -> Iterator[str]:
     """Where the policy that scatters KV loses its lead, where KV memory is the limit."""
     bound = [cell for cell in found.cells if cell.bound]
     tied = sorted(cell.tied.mean for cell in bound if cell.tied)
+    ends = " to ".join(dict.fromkeys(f"{each:.2f}" for each in (*tied[:1], *tied[-1:])))
     sides = Counter(cell.side for cell in bound)
     told = [
-        f"ties with the best contiguous policy in {len(tied)}, at {tied[0]:.2f} to {tied[-1]:.2f}"
-        " of its KV bandwidth" if tied else "",
+        f"ties with the best contiguous policy in {len(tied)}, at {ends} of its KV"
+        " bandwidth" if tied else "",
         f"is ahead at every ratio in {sides[1]}" if sides[1] else "",
         f"is behind at every ratio in {sides[-1]}" if sides[-1] else "",
     ]  # fmt: skip
@@ -315,12 +316,14 @@ def _ties(found: AnswerMap) -> Iterator[str]:
 
 def _disputes(found: AnswerMap, noun: str, names: list[str]) -> str:
     counts = {name: sum(name in cell.upheld for cell in found.under(name)) for name in names}
-    head = f"Changing each of {counted(len(names), noun)}"
+    several = len(names) > 1
+    head = f"Changing {'each of ' * several}{counted(len(names), noun)}"
     if not any(counts.values()):
         return f"{head} never changes the winner to another policy."
     most = max(counts, key=counts.__getitem__)
     total = len(found.under(most))
-    return f"{head} changes the winner in at most {counts[most]} of {total} combinations ({most})."
+    where = f"{'at most ' * several}{counts[most]} of {total} combinations ({most})"
+    return f"{head} changes the winner in {where}."
 
 
 # Studies, and two runs
