@@ -235,7 +235,7 @@ def test_nothing_to_compare() -> None:
 
 def test_the_replications_that_would_resolve_a_gap_are_estimated() -> None:
     near = judge(group(row("odma", 101, wobble=0.01), row("paged", 100)))
-    # logarithms of ratios 0.01995, -0.0001, 0.00995: their mean is 0.00993, their deviation 0.01003;
+    # logarithms of ratios 0.01995, -0.0001, 0.00995: mean 0.00993, deviation 0.01003;
     # of six replications t(5) = 2.571 makes that 0.0105 either way, of seven t(6) = 2.447 0.0093
     assert near.needed == 7
     assert judge(group(row("odma", 100.01, wobble=0.05), row("paged", 100))).needed is None
