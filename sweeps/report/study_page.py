@@ -13,7 +13,7 @@ from sweeps.report.section import Block
 from sweeps.report.study_sections import study_blocks
 from sweeps.run.reading import RunParts, Shape
 from sweeps.run.store import RunDirectory
-from sweeps.study.trials import StudyGain, Trials, finale_groups, read_trials
+from sweeps.study.trials import Trials, finale_groups, read_trials, study_gain
 
 
 @dataclass(kw_only=True)
@@ -88,17 +88,4 @@ def _sentences(trials: Trials) -> list[str]:
         return [sentences.no_trial(len(trials.records), failed)]
     if not trials.contenders:
         return [sentences.best_so_far(best["trial"], trials.first(best), trials.words)]
-    return list(sentences.study(_gain(trials)))
-
-
-def _gain(trials: Trials) -> StudyGain:
-    """What the finale says of the chosen trial."""
-    best, *others = trials.contenders
-    gains = {row.name: gain for row in others if (gain := trials.gain(row)) is not None}
-    ceilings = ((name, trials.contender(name)) for name in trials.ceilings)
-    closed = {name: trials.closed(row) for name, row in ceilings if row is not None}
-    mean, count = best.mean(trials.metric) or 0.0, len(best.replications)
-    first = trials.best_first()
-    return StudyGain(
-        trials.chosen, trials.words, mean, count, gains, closed, first, gains.get(first or "")
-    )  # fmt: skip
+    return list(sentences.study(study_gain(trials)))

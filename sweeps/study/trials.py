@@ -290,3 +290,16 @@ class StudyGain:
     """The best of the trials that needed no search; None where there are none."""
     added: Interval | None = None
     """What the chosen trial has more than that; None where it is that, or unknown."""
+
+
+def study_gain(trials: Trials) -> StudyGain:
+    """What the finale says of the chosen trial."""
+    best, *others = trials.contenders
+    gains = {row.name: gain for row in others if (gain := trials.gain(row)) is not None}
+    ceilings = ((name, trials.contender(name)) for name in trials.ceilings)
+    closed = {name: trials.closed(row) for name, row in ceilings if row is not None}
+    mean, count = best.mean(trials.metric) or 0.0, len(best.replications)
+    first = trials.best_first()
+    return StudyGain(
+        trials.chosen, trials.words, mean, count, gains, closed, first, gains.get(first or "")
+    )  # fmt: skip
