@@ -116,8 +116,8 @@ def test_policies_are_set_beside_the_first_card(tmp_path: Path) -> None:
     cells = {(row[1], row[2]): dict(zip(heads, row, strict=True)) for row in rows}
     assert cells["lpddr, 300 GB/s", "static"]["over the first card"] == "–"
     static = cells["lpddr, 600 GB/s", "static"]
-    assert static["over the first card"] == "100 % (100 to 100)" and static["batch"] == "60"
-    assert cells["lpddr, 600 GB/s", "paged"]["over the first card"].startswith("48 %")  # 2 / e^0.3
+    assert static["over the first card"] == "+100 % (100 to 100)" and static["batch"] == "60"
+    assert cells["lpddr, 600 GB/s", "paged"]["over the first card"].startswith("+48 %")  # 2 / e^0.3
 
 
 def test_effects_on_a_card_have_their_significance(tmp_path: Path) -> None:
