@@ -1,8 +1,4 @@
-"""What the groups of a run say together: on what the winner depends, and what is open.
-
-Along a device, a model or a workload another winner is a finding. Any other axis, and a control, is
-an assumption: there another winner leaves the answer undecided.
-"""
+"""What the groups of a run say together: on what the winner depends, and what is open."""
 
 from __future__ import annotations
 
@@ -14,20 +10,16 @@ from sweeps.analyse.label import label
 from sweeps.analyse.table import Group, Row, Table, along
 from sweeps.analyse.variants import overrides, with_role
 from sweeps.analyse.verdict import judge
-from sweeps.plan.layout import DESCRIBED
-
-_ASKED = (*DESCRIBED, "load", "slo", "requests")
-"""Axes that begin so are questions, not assumptions."""
 
 
-def dependences(table: Table, verdicts: list[Verdict]) -> list[Dependence]:
-    """Who wins along each axis, all others alike."""
+def dependences(table: Table, verdicts: list[Verdict], asked: tuple[str, ...]) -> list[Dependence]:
+    """Who wins along each axis, all others alike; asked: how axes begin that are questions."""
     known = {id(group): v for group, v in zip(table.groups, verdicts, strict=True)}
     return [
         Dependence(
             where, axis, table.compared,
             [(label(group.others[axis]), known[id(group)]) for group in groups],
-            axis.split(".")[0] in _ASKED,
+            axis.split(".")[0] in asked,
         )
         for axis in table.config["axes"]
         for where, groups in along(table, axis)

@@ -14,6 +14,7 @@ from sweeps.analyse.label import label
 from sweeps.analyse.table import Table
 from sweeps.analyse.variants import overrides, with_role
 from sweeps.analyse.verdict import judge
+from sweeps.plan.layout import DESCRIBED
 from sweeps.plan.variant import ROLES
 from sweeps.report import case_sections, explanation_page, sentences
 from sweeps.report.group_sections import along, group_sections, lacking, maps
@@ -21,6 +22,9 @@ from sweeps.report.section import Block, Grid
 from sweeps.run.reading import SWEEP, RunParts, Shape, sweep_table
 from sweeps.run.store import RunDirectory
 
+_ASKED = (*DESCRIBED, "load", "slo", "requests")
+"""Along axes that begin so another winner is a finding. Any other is an assumption: there another
+winner leaves the answer undecided."""
 FEW = 6
 """Groups that have a sentence each at most."""
 
@@ -43,7 +47,7 @@ class Presenter:
             turning = sum(bool(each.hangs_on) for each in found)
             return [sentences.outcomes([each.verdict for each in found], "case", turning)]
         verdicts = [judge(group) for group in table.groups]
-        every = dependences(table, verdicts)
+        every = dependences(table, verdicts, _ASKED)
         told = [text for each in every for text in sentences.dependence(each)]
         told += [sentences.turned(each) for each in turned(table, verdicts)]
         if not told and len(verdicts) > 1:

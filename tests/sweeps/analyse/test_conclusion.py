@@ -42,7 +42,7 @@ def run_of(path: Path, axis: str, rates: Rates, controls: dict[str, Any] | None 
 
 def along(table: Table, axis: str) -> Dependence:
     verdicts = [judge(group) for group in table.groups]
-    return next(each for each in dependences(table, verdicts) if each.axis == axis)
+    return next(each for each in dependences(table, verdicts, ("device",)) if each.axis == axis)
 
 
 def changed(table: Table) -> list[Turned]:
