@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sweeps.analyse.facts import Reference, Verdict
 from sweeps.analyse.gap import CONTROL, references
 from sweeps.analyse.table import Group, Row, Table
 from sweeps.analyse.variants import with_role
 from sweeps.analyse.verdict import judge
-
-if TYPE_CHECKING:
-    pass
 
 
 def outcomes(table: Table) -> list[CaseOutcome]:

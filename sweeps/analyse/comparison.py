@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweeps.analyse.facts import MetricChange
+from sweeps.analyse.facts import MetricChange, Turned
 from sweeps.analyse.figures import FIGURES, THROUGHPUT, Figure
 from sweeps.analyse.label import label
 from sweeps.analyse.rows import at, differences
 from sweeps.analyse.statistics import difference, grown, interval, log_ratios
 from sweeps.analyse.table import Row, Table
+from sweeps.analyse.verdict import judge
 
 _NOT_INPUTS = ("sha256", "name", "summary", "question")
 
@@ -129,3 +131,12 @@ def _change(figure: Figure, ours: Row, theirs: Row) -> MetricChange | None:
 def throughput(pair: PointPair) -> MetricChange | None:
     """The change that decides."""
     return next((c for c in pair.changes if c.figure.metric == THROUGHPUT), None)
+
+
+def turned(found: Comparison) -> Iterator[Turned]:
+    """Groups in which another competitor wins, or none does any more."""
+    after = {group.title: judge(group) for group in found.b.groups}
+    for group in found.a.groups:
+        ours, theirs = judge(group), after.get(group.title)
+        if theirs is not None and (ours.outcome, ours.best) != (theirs.outcome, theirs.best):
+            yield Turned(group.title, dict(zip(found.names, (ours, theirs), strict=True)))

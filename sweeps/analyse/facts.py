@@ -1,45 +1,31 @@
 """What results say, as records: who, against whom, by how much, how sure, and why.
 
-`sweeps.report.phrases` turns them into sentences. Intervals are relative (0.8 is 80 %), or of the
+`sweeps.report.sentences` turns them into words. Intervals are relative (0.8 is 80 %), or of the
 natural logarithm of a ratio where a record says so.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from sweeps.analyse.figures import Figure
 from sweeps.analyse.statistics import Interval
 
-if TYPE_CHECKING:
-    pass
-
 GroupOutcome = Literal["won", "undecided", "unbound", "alone"]
 """Of a group: one leads all others significantly, does not lead all of them, leads where KV memory
 was not its limit, or is the only one with results."""
-_DECIDERS = {
+Cause = Literal["reservation", "slots", "recompute", "load", "compute"]
+"""Why one serves less than another, beside memory layout: it fits fewer requests as it reserves
+more, loses KV memory to holes and head-of-line blocking, recomputes after preemption, was limited
+by something else than KV memory, or takes longer in a phase."""
+_DECIDERS: dict[Cause, str] = {
     "reservation": "capacity",
     "slots": "capacity",
     "recompute": "capacity",
     "load": "load",
+    "compute": "compute",
 }
-
-
-@dataclass(frozen=True)
-class Cause:
-    """Why one serves less than another, beside memory layout."""
-
-    kind: Literal["reservation", "slots", "recompute", "load", "compute"]
-    figures: tuple[float, ...]
-    """reservation: mean batch and utilisation of the one, of the other. slots: shares of KV memory
-    while it binds that the one reserves, uses, has in holes and behind the head of the line.
-    recompute: shares of time
-    in prefill of both, preemptions per request. load: share of time at that limit. compute: shares
-    of time in a phase of both, none where no phase takes longer."""
-    name: str = ""
-    """The limit of `load`, the phase of `compute`."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +56,7 @@ class Gap:
             found.append("layout")
             if not self.rest_counts:
                 return found
-        return [*found, *(_DECIDERS.get(cause.kind, "compute") for cause in self.causes)]
+        return [*found, *(_DECIDERS[cause] for cause in self.causes)]
 
 
 @dataclass(frozen=True)
@@ -88,13 +74,8 @@ class Verdict:
     """Of the leader's step time, in reading KV."""
     limits: dict[str, float] = field(default_factory=dict)
     """Limit -> share of the time it bound the leader."""
-    preemptions: float = 0.0
-    """Of the leader, per request."""
-    needed: float = math.inf
-    """Replications that would resolve the open gaps if their means held."""
-    compute: float | None = None
-    """Least share of step time that is compute-bound in the leader and those that it does not lead
-    significantly, where that evens them out."""
+    needed: int | None = None
+    """Replications that would resolve the open gaps if their means held; None where unknown."""
 
     @property
     def best(self) -> str:
@@ -144,6 +125,17 @@ class Dependence:
     @property
     def winners(self) -> list[str]:
         return list(dict.fromkeys(v.best for _, v in self.outcomes if v.outcome == "won"))
+
+
+@dataclass(frozen=True)
+class Turned:
+    """Another outcome of one group elsewhere: under a control, or in another run."""
+
+    title: str
+    outcomes: dict[str, Verdict]
+    """By where they are."""
+    assumption: str = ""
+    """The control, and what it sets; the answer then hangs on it."""
 
 
 @dataclass(frozen=True)

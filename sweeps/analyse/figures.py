@@ -10,8 +10,9 @@ THROUGHPUT = "output_tokens_per_s"
 KV_SLOTS = "kv_slots.binding"
 """Metric: state -> share of all token slots while KV memory limits the batch; they sum to 1."""
 SLOT_WORDS = {
-    "used": "used", "unfilled": "reserved, to be filled", "unneeded": "reserved, never filled",
-    "holes": "holes", "head_of_line": "waiting for the head of the line",
+    "used": "used", "unfilled": "reserved, token not yet generated",
+    "unneeded": "reserved, never needed", "holes": "holes",
+    "head_of_line": "head-of-line blocking",
 }  # fmt: skip
 BACKLOG = "backlog_share"
 """Metric: counted requests that had no token when the last one arrived."""
@@ -95,6 +96,7 @@ FIGURES = (
     Figure(f"{KV_SLOTS}.holes", "KV in holes %", 1, 100, terminal=False),
     Figure(f"{KV_SLOTS}.head_of_line", "KV behind head %", 1, 100, terminal=False),
     Figure("cached_share", "cached %", 1, 100, terminal=False),
+    Figure("batch", "mean batch", 1, terminal=False),
     Figure("utilization", "utilisation %", 1, 100), Figure("preemptions", "preemptions", 0),
     Figure("migrations", "migrations", 0), Figure("kv_gbps", "KV GB/s"),
     Figure("memory.phases.attention.row_hit_rate", "row hits %", 1, 100),

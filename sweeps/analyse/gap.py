@@ -11,15 +11,12 @@ import math
 
 from sweeps.analyse.facts import Cause, Gap, Reference
 from sweeps.analyse.figures import (
-    ATTENTION,
     KV_MEMORY,
     KV_SLOTS,
     PREEMPTIONS_EACH,
     PREFILL,
     REFERENCE,
-    SLOT_WORDS,
     THROUGHPUT,
-    WEIGHTS,
 )
 from sweeps.analyse.statistics import Interval, grown, interval, log_ratios, relative_gap
 from sweeps.analyse.table import Group, Row
@@ -76,28 +73,22 @@ def causes(best: Row, other: Row) -> list[Cause]:
     def both(metric: str) -> tuple[float, float]:
         return other.mean(metric) or 0.0, best.mean(metric) or 0.0
 
-    found = []
+    found: list[Cause] = []
     batch, used, prefill = both("batch"), both("utilization"), both(PREFILL)
     if batch[0] < FEWER * batch[1] and used[0] < used[1]:
-        found.append(Cause("reservation", (*batch, *used)))
-    preempted = other.mean(PREEMPTIONS_EACH) or 0.0
-    if preempted >= RECOMPUTES and prefill[0] > prefill[1]:
-        found.append(Cause("recompute", (*prefill, preempted)))
-    slots = {state: other.mean(f"{KV_SLOTS}.{state}") or 0.0 for state in SLOT_WORDS}
-    if slots["holes"] + slots["head_of_line"] >= FREE and slots["holes"] > 0:
-        reserved = slots["used"] + slots["unfilled"] + slots["unneeded"]
-        figures = (reserved, slots["used"], slots["holes"], slots["head_of_line"])
-        found.append(Cause("slots", figures))
+        found.append("reservation")
+    if (other.mean(PREEMPTIONS_EACH) or 0.0) >= RECOMPUTES and prefill[0] > prefill[1]:
+        found.append("recompute")
+    holes, blocked = (
+        other.mean(f"{KV_SLOTS}.{state}") or 0.0 for state in ("holes", "head_of_line")
+    )
+    if holes + blocked >= FREE and holes > 0:
+        found.append("slots")
     if found:
         return found
     limits = other.limits()
     main = max(limits, key=lambda name: limits[name], default=KV_MEMORY)
-    if main != KV_MEMORY:
-        return [Cause("load", (limits[main],), main)]
-    times = {phase: both(phase) for phase in (PREFILL, ATTENTION, WEIGHTS)}
-    phase = max(times, key=lambda name: times[name][0] - times[name][1])
-    theirs, ours = times[phase]
-    return [Cause("compute", (theirs, ours) if theirs > ours else (), phase)]
+    return ["compute" if main == KV_MEMORY else "load"]
 
 
 def references(group: Group) -> list[Reference]:

@@ -23,3 +23,9 @@ def named(axis: str, value: Any) -> str:
     if axis in NAMED and isinstance(value, dict) and "name" in value:
         return str(value["name"])
     return label(value)
+
+
+def titled(axis: str, value: Any) -> str:
+    """`named`, with the axis before it where that is but a number."""
+    text = named(axis, value)
+    return text if any(map(str.isalpha, text)) else f"{axis.split('.')[-1]} {text}"

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from hwmodel.measure.racm import (
-    Condition,
-)
 from sweeps.analyse.statistics import Interval
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from sweeps.analyse.figures import (
     limit_shares,
     limit_text,
 )
-from sweeps.analyse.label import label, named
+from sweeps.analyse.label import label, named, titled
 from sweeps.analyse.rows import Record, flat
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.analyse.variants import overrides, with_role
@@ -261,7 +261,7 @@ def grouped(records: list[Record], config: dict[str, Any]) -> list[Group]:
 
 def _group(groups: dict[str, Group], overrides: dict[str, Any], config: dict[str, Any]) -> Group:
     others = {path: value for path, value in overrides.items() if path != config["compare"]}
-    title = ", ".join(named(*item) for item in others.items()) or config["name"]
+    title = ", ".join(titled(*item) for item in others.items()) or config["name"]
     return groups.setdefault(json.dumps(others, sort_keys=True), Group(title, [], others))
 
 

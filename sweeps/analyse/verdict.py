@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 
+from hwmodel.measure.student import t_quantile
 from sweeps.analyse.facts import Gap, GroupOutcome, Verdict
-from sweeps.analyse.figures import COMPUTE, KV_RATE, KV_SHARE, PREEMPTIONS_EACH, THROUGHPUT
+from sweeps.analyse.figures import KV_RATE, KV_SHARE, THROUGHPUT
 from sweeps.analyse.gap import binds, gap, pairs
-from sweeps.analyse.statistics import relative_gap
+from sweeps.analyse.statistics import Interval, relative_gap
 from sweeps.analyse.table import Group, Row
 
-COMPUTES = 0.4
-"""Compute evens competitors out where FLOPs bind for at least this share of step time (assumed)."""
+MOST = 200
+"""No more replications than this are sought."""
 
 
 def judge(group: Group) -> Verdict:
@@ -25,16 +26,12 @@ def judge(group: Group) -> Verdict:
     best = max(rows, key=lambda row: row.mean(THROUGHPUT) or 0.0)
     gaps = sorted((gap(group, best, row) for row in rows if row is not best), key=_size)
     close = [item for item in gaps if item.total.sign <= 0]
-    names = {best.name, *(item.other for item in close)}
-    compute = min(row.mean(COMPUTE) or 0.0 for row in rows if row.name in names)
     return Verdict(
         group.title,
         "unbound" if not binds(best) else "undecided" if close else "won",
         best.name, best.mean(THROUGHPUT) or 0.0, gaps,
         limits=best.limits(),
-        preemptions=best.mean(PREEMPTIONS_EACH) or 0.0,
-        needed=max(map(_needed, close), default=0.0),
-        compute=compute if compute >= COMPUTES else None,
+        needed=_most([needed(item.total) for item in close]),
     )  # fmt: skip
 
 
@@ -57,9 +54,18 @@ def _size(item: Gap) -> float:
     return item.total.mean
 
 
-def _needed(item: Gap) -> float:
-    """Replications that would resolve it: the interval narrows with the root of their number."""
-    total = item.total
-    if not total.mean or not math.isfinite(total.half):
-        return math.inf
-    return total.count * (total.half / total.mean) ** 2
+def _most(counts: list[int | None]) -> int | None:
+    """The largest, None where one is not known."""
+    known = [count for count in counts if count is not None]
+    return max(known) if known and len(known) == len(counts) else None
+
+
+def needed(total: Interval) -> int | None:
+    """Replications that would resolve a relative gap if its mean and the deviation of its
+    logarithms held; None where nothing is known, or more than `MOST` are needed."""
+    if total.count < 2 or not math.isfinite(total.half) or not total.mean or total.low <= -1:
+        return None
+    mean, low, high = (math.log1p(end) for end in (total.mean, total.low, total.high))
+    deviation = (high - low) / 2 * math.sqrt(total.count) / t_quantile(total.count - 1)
+    counts = range(total.count + 1, MOST + 1)
+    return next((n for n in counts if t_quantile(n - 1) * deviation < abs(mean) * n**0.5), None)

@@ -14,7 +14,7 @@ from hwmodel.measure.estimate import MEDIAN_ERROR, NINE_IN_TEN, WORST_ERROR, est
 from hwmodel.measure.refresh_cost import Choice, Cost
 from hwmodel.specs.device import Device, load_device, load_variants
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.report.random_access_phrases import size_text
+from sweeps.report.formats import size_text
 from sweeps.report.screen import print_table
 from sweeps.run.version import version
 

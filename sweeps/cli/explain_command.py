@@ -28,14 +28,14 @@ def explain(
 ) -> None:
     """Explain the gaps of a run by simulating it without each cause.
 
-    Reservation, holes, the head of the line, preemption, copies and KV layout are removed one after
-    another, in two orders. The run's report gets a waterfall. What is simulated is kept in the
-    run directory: a second call continues.
+    Reservation, holes, head-of-line blocking, preemption, copies and KV layout are removed one
+    after another, in two orders. The run's report gets a waterfall. What is simulated is kept in
+    the run directory: a second call continues.
 
     Exit code 0: done; 1: a simulation failed; 2: invalid input; 130: interrupted.
     """
     from sweeps.cli.reporting import write
-    from sweeps.report import explanation_page
+    from sweeps.report import explanation_page, sentences
     from sweeps.report.contents import contents
     from sweeps.report.presenters import read_table
     from sweeps.report.screen import print_json, print_table
@@ -53,11 +53,10 @@ def explain(
         print_json(record(done.found, {"failures": done.failures}))
     else:
         for found in done.found:
-            print(f"{explanation_page.sentence(found)}\n")
             for grid in explanation_page.grids(found):
                 print_table(grid.columns, grid.rows, "<<>" if len(grid.columns) > 2 else "<>")
                 print()
-            print(f"{explanation_page.note(found)}\n")
+            print(f"{sentences.explanation(found)}\n\n{explanation_page.note(found)}\n")
         section = contents(read_table(RunDirectory(path)))
         for file in write([section], path / "report.html", path / "report.md"):
             print(f"wrote {file}")

@@ -126,14 +126,12 @@ def _show_groups(table: Table) -> None:
 
 
 def show_comparison(found: comparison.Comparison) -> None:
-    """Print what differs in sentences, then metric by metric."""
+    """Print what differs metric by metric, then in sentences."""
     a, b = found.names
     print(f"{a} against {b}\n")
     for name, table in zip(found.names, (found.a, found.b), strict=True):
         for problem in table.problems:
             print(f"problem: {name}: {problem}")
-    for sentence in comparison.sentences(found):
-        print(sentence)
     for pair in found.pairs:
         moved = [c for c in pair.changes if c.certain != "the same"]
         if moved:
@@ -144,11 +142,14 @@ def show_comparison(found: comparison.Comparison) -> None:
                 ]
                 for c in moved
             ]  # fmt: skip
-            print(f"\n{pair.title}")
+            print(pair.title)
             print_table(["", "A", "B", "change", "certain"], rows, "<>>><")
+            print()
     for name, titles in found.alone.items():
         if titles:
-            print(f"\nonly {name} has: {'; '.join(titles)}")
+            print(f"only {name} has: {'; '.join(titles)}\n")
+    for sentence in comparison.sentences(found):
+        print(sentence)
 
 
 def _line(row: Row) -> list[str]:

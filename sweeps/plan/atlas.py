@@ -167,6 +167,31 @@ def cells(table: Table) -> list[Cell]:
     ]
 
 
+class Enough(NamedTuple):
+    """Of one memory: the least simulated extent from which on layout costs at most `COSTLY` of
+    throughput, as described and in the worst case; None where none is enough."""
+
+    row: str
+    described: int | None
+    worst: int | None
+
+
+def enough(found: list[Cell]) -> list[Enough]:
+    """The extents that are enough, of each memory all of whose extents have results."""
+    sizes = sorted({cell.extent for cell in found})
+
+    def least(cells: list[Cell]) -> int | None:
+        costly = [cell.extent for cell in cells if cell.lost > COSTLY]
+        return next((size for size in sizes if size > max(costly, default=0)), None)
+
+    return [
+        Enough(name, least([c for c in own if c.described]), least(own))
+        for name in dict.fromkeys(cell.row for cell in found)
+        for own in [[c for c in found if c.row == name]]
+        if {c.extent for c in own if c.described} == set(sizes)
+    ]
+
+
 def _setting(cell: Cell) -> str:
     """All of a cell but its extent."""
     return json.dumps({**cell.overrides, "extent": None}, sort_keys=True)

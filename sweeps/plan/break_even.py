@@ -200,12 +200,6 @@ class BreakEven:
         return named if self.base is None else {AS_DESCRIBED: self.base, **named}
 
     @property
-    def undecided(self) -> list[str]:
-        """Where among these the answer is not significant."""
-        against = self.parameter.against
-        return [where for where, answer in self.ends.items() if against(answer).sign == 0]
-
-    @property
     def outcome(self) -> Literal["crosses", "no crossing", "undecided", "unfinished"]:
         if self.parameter.asked(self.found):
             return "unfinished"

@@ -41,8 +41,8 @@ BETWEEN = (
 )
 """In the order in which they are removed. With exact lengths nothing is predicted or outgrown."""
 TO_CEILING = (
-    Cause("line", "the head of the line", "policy: {name: ideal, reserve: output}"),
-    Cause("held", "slots held before they are filled", "policy: ideal"),
+    Cause("line", "head-of-line blocking", "policy: {name: ideal, reserve: output}"),
+    Cause("held", "memory reserved for tokens not yet generated", "policy: ideal"),
 )
 RECOMPUTE = Cause("recompute", "preemption, recompute and blocks", "policy: ideal")
 CAUSES: dict[str, Cause] = {

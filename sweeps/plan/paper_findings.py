@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Group, Row, Table
 
-INSIDE, EDGE, OUTSIDE = "inside the band", "within a 95 % CI of the band", "outside the band"
-"""Where a figure of the paper may lie; the band is of means over assumptions."""
+Place = Literal["inside", "edge", "outside"]
+"""Where a figure of the paper may lie, as to the band of means over assumptions; at its edge where
+an interval of one of these holds it."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,7 @@ class Placement:
     high: float
     count: int
     """Assumptions."""
-    place: str
-    """INSIDE, EDGE or OUTSIDE."""
+    place: Place
     moved: tuple[str, float] | None
     """The single change that moves it most, and by how much."""
 
@@ -57,29 +57,12 @@ class DatasetResult:
     name: str
     gain: float
     """The paper's: throughput of odma over static, less 1."""
-    static_utilization: float
-    s3_accuracy: float
-    count: int
-    """Assumptions, of which `missed` do not reach the two targets."""
-    missed: list[str]
-    scale: float
-    spread: float
     placements: list[Placement]
-    migrations: tuple[str, float]
-    """The assumption with most, and its share of requests."""
-    loads: list[tuple[float, float]]
-    """(load, gain) of the centre."""
-    means: dict[str, float]
-    """Gain by assumption, at the centre's load."""
+    """The gain last."""
     cells: list[MapCell]
     """The map over length shape and limit."""
     paper: dict[str, float]
     """The paper's figures by metric."""
-
-    @property
-    def goal(self) -> str:
-        """The paper's gain, written."""
-        return f"{100 * self.gain:+.0f} %"
 
 
 GAIN = "throughput_gain"
@@ -153,20 +136,23 @@ def dataset_result(
     """What is found on a data set; the first case is the centre, and `cells` are the map's."""
     paper, centre = dataset["paper"], cases[0]
     grid = [case for case in cases if "load" not in case.apart(centre)]
-    most = max(grid, key=lambda case: case.mean("migrations"))
     return DatasetResult(
-        dataset["name"], paper[GAIN], paper["static_utilization"], paper["s3_accuracy"], len(cases),
-        [case.name for case in cases if case.row.mean("calibrated.reached") != 1.0],
-        centre.mean("scale"), centre.mean("spread"),
+        dataset["name"], paper[GAIN],
         [placement(paper[key], metric, words, grid)
          for metric, (key, words) in PAPER_FIGURES.items()],
-        (most.name, most.mean("migrations")),
-        [(load, case.mean(GAIN)) for load, case in _by_load(cases)],
-        {case.name: case.mean(GAIN) for case in grid},
         [MapCell(sigma, limit, {metric: case.row.interval(metric) for metric in PAPER_FIGURES})
          for sigma, limit, case in cells],
         {metric: paper[key] for metric, (key, _) in PAPER_FIGURES.items()},
     )  # fmt: skip
+
+
+def dataset_results(table: Table) -> list[DatasetResult]:
+    """What is found on each data set that has results."""
+    parts = ((given(table, group, "dataset"), _cases(table, group)) for group in table.groups)
+    return [
+        dataset_result(dataset, cases, map_cells(table, cases))
+        for dataset, cases in parts if dataset and cases
+    ]  # fmt: skip
 
 
 def placement(paper: float, metric: str, words: str, grid: list[Case]) -> Placement:
@@ -175,7 +161,7 @@ def placement(paper: float, metric: str, words: str, grid: list[Case]) -> Placem
     low, high = min(means.values()), max(means.values())
     intervals = (case.row.interval(metric) for case in grid)
     touched = any(i and i.count > 1 and i.low <= paper <= i.high for i in intervals)
-    place = INSIDE if low <= paper <= high else EDGE if touched else OUTSIDE
+    place: Place = "inside" if low <= paper <= high else "edge" if touched else "outside"
     moved = {case.name: means[case.name] - means[centre.name]
              for case in grid if len(case.apart(centre)) == 1}  # fmt: skip
     most = max(moved.items(), key=lambda item: abs(item[1]), default=None)

@@ -106,9 +106,6 @@ class Together:
     """Several changes made at once."""
 
     name: str
-    parts: list[str]
-    effects: dict[str, Interval]
-    """By competitor, of logarithms."""
     subject: str
     """The competitor whose excess it is."""
     excess: Interval | None
@@ -177,13 +174,10 @@ def _what_if(table: Table, where: str, groups: dict[str, Group]) -> Changes | No
     together = []
     for name in changes:
         if parts := combined.get(name):
-            effects = {rate.subject: rate.effects[name] for rate in rates if name in rate.effects}
             excess = [(1, logs[name].get(first, {})), (len(parts) - 1, logs[AS_DESCRIBED][first])]
             excess += [(-1, logs.get(part, {}).get(first, {})) for part in parts]
             values = [*_sum(excess).values()]
-            together.append(
-                Together(name, parts, effects, first, interval(values) if values else None)
-            )
+            together.append(Together(name, first, interval(values) if values else None))
     answers = [each for each in answers if AS_DESCRIBED in each.levels]
     changes += [name for name in known if name in conditions]
     return Changes(where, groups[AS_DESCRIBED], rates, answers, changes, together, unit)

@@ -14,9 +14,9 @@ from sweeps.plan.answer import (
     AnswerMap,
     answer_map,
 )
-from sweeps.report import change_phrases
+from sweeps.report import sentences
 from sweeps.report.chart import Region, Regions
-from sweeps.report.formats import NONE, bare, effect
+from sweeps.report.formats import NONE, between, effect
 from sweeps.report.presenter import Presenter
 from sweeps.report.section import Block, Grid, Say, Section
 
@@ -58,14 +58,24 @@ def _rows(found: AnswerMap) -> list[list[str]]:
     return [
         [
             cell.name, cell.winner or f"{cell.order[0]}, {cell.order[1]}?",
-            f"{bare(effect(cell.lead))} over {cell.order[1]}",
+            f"{effect(cell.lead)} over {cell.order[1]}",
             *(f"{cell.rates[name].mean:,.1f}" for name in found.policies),
-            bare(effect(cell.scattered)), bare(change_phrases.tie_text(found, cell)),
-            "; ".join(f"{n} {bare(effect(each))}" for n, each in cell.references.items()) or NONE,
+            effect(cell.scattered), _tie(found, cell),
+            "; ".join(f"{n} {effect(each)}" for n, each in cell.references.items()) or NONE,
             "; ".join(cell.upheld) or NONE,
         ]
         for cell in found.cells
     ]  # fmt: skip
+
+
+def _tie(found: AnswerMap, cell: AnswerCell) -> str:
+    """Where a cell ties, or that it does not in the range."""
+    if cell.tied is not None:
+        return between(cell.tied, "{:.2f}".format)
+    if cell.side is None:
+        return "not found yet"
+    side = "ahead" if cell.side > 0 else "behind"
+    return f"none: {found.scattered} {side} from {min(cell.found):g} to {max(cell.found):g}"
 
 
 def _grid(found: AnswerMap) -> Grid:
@@ -104,8 +114,8 @@ class AnswerPage(Presenter):
     """Who wins where, and where that ties."""
 
     def sentences(self, table: Table) -> list[str]:
-        """The answer over all cells with its conditions; the ties; the objections; each cell."""
-        return list(change_phrases.answer(answer_map(table)))
+        """The answer over all cells; the ties; the objections and readings."""
+        return list(sentences.answer(answer_map(table)))
 
     def results(self, table: Table) -> list[Block]:
         found = answer_map(table)

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from sweeps.analyse.label import label
 from sweeps.analyse.table import Table
-from sweeps.plan.atlas import COSTLY, Cell, cells
+from sweeps.plan.atlas import COSTLY, Cell, cells, enough
+from sweeps.report import sentences
 from sweeps.report.chart import Heat, Spot
+from sweeps.report.formats import NONE, size_text
 from sweeps.report.presenter import Presenter
-from sweeps.report.random_access_phrases import size_text
 from sweeps.report.section import Block, Grid
 
 
 def heat(found: list[Cell]) -> Heat:
     """Efficiency by row and extent, and from where on layout costs no more than `COSTLY`."""
     sizes = sorted({cell.extent for cell in found})
-    spots, described, worst = {}, [], []
-    for name in dict.fromkeys(cell.row for cell in found):
-        every = [[c for c in found if (c.row, c.extent) == (name, size)] for size in sizes]
-        first = [c for those in every for c in those if c.described]
-        if len(first) < len(sizes):  # the run is not complete
-            continue
-        spots[name] = [
-            Spot(c.efficiency, *(end(o.efficiency for o in those) for end in (min, max)))
-            for c, those in zip(first, every, strict=True)
+    limits = enough(found)
+    spots = {
+        name: [
+            Spot(next(c.efficiency for c in those if c.described),
+                 *(end(c.efficiency for c in those) for end in (min, max)))
+            for size in sizes
+            for those in [[c for c in found if (c.row, c.extent) == (name, size)]]
         ]
-        described.append(_costly([c.lost for c in first]))
-        worst.append(_costly([max(c.lost for c in those) for those in every]))
+        for name, *_ in limits
+    }  # fmt: skip
+    described, worst = (
+        [len(sizes) if end is None else sizes.index(end) for end in ends]
+        for ends in ([each.described for each in limits], [each.worst for each in limits])
+    )
     share = f"at most {COSTLY:.0%} lost to the right"
     return Heat(
         "KV read, % of peak, by size of the extents", "extent", list(map(size_text, sizes)), spots,
@@ -36,27 +39,11 @@ def heat(found: list[Cell]) -> Heat:
     )  # fmt: skip
 
 
-def _costly(lost: list[float]) -> int:
-    """Columns up to the last that costs too much."""
-    return max((i + 1 for i, share in enumerate(lost) if share > COSTLY), default=0)
-
-
 class AtlasPage(Presenter):
     """What reading costs by the size of the extents."""
 
     def sentences(self, table: Table) -> list[str]:
-        chart = heat(cells(table))
-        described, worst = chart.lines.values()
-
-        def least(places: int) -> str:
-            sizes = chart.columns_of
-            return sizes[places] if places < len(sizes) else f"more than {sizes[-1]}"
-
-        return [
-            f"{name}: layout costs at most {COSTLY:.0%} of throughput from {least(described[i])}"
-            f" on, in the worst case from {least(worst[i])} on"
-            for i, name in enumerate(chart.cells)
-        ]
+        return list(sentences.atlas(enough(cells(table))))
 
     def sections(self, table: Table) -> list[Block]:
         chart = heat(cells(table))
@@ -72,4 +59,12 @@ class AtlasPage(Presenter):
             rows.append([part, str(len(own)), f"{abs(median.off):.1%}", f"{abs(nine.off):.1%}",
                          f"{most.off:+.1%}", where])  # fmt: skip
         heads = ["cells", "number", "median error", "90 %", "worst", "where"]
-        return [Grid("Closed form over simulation (bandwidth --estimate)", heads, rows)]
+        sizes = [
+            [name, *(NONE if size is None else size_text(size) for size in ends)]
+            for name, *ends in enough(found)
+        ]
+        least = ["memory", "as described", "in the worst case"]
+        return [
+            Grid(f"Least extent at which layout costs at most {COSTLY:.0%}", least, sizes),
+            Grid("Closed form over simulation (bandwidth --estimate)", heads, rows),
+        ]

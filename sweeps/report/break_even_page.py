@@ -13,34 +13,24 @@ from sweeps.analyse.label import label
 from sweeps.analyse.rows import at
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Table
-from sweeps.analyse.verdict import judge
 from sweeps.plan.break_even import (
     PARAMETER,
     VALUE,
     BreakEven,
+    Edge,
     Parameter,
     Search,
     _number,
     searches,
 )
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.report import change_phrases, phrases
+from sweeps.report import sentences
 from sweeps.report.chart import Axis, Lines, Series
-from sweeps.report.formats import NONE, bare, mean_text, ratio
+from sweeps.report.formats import NONE, mean_text, ratio
 from sweeps.report.group_sections import group_sections
 from sweeps.report.presenter import Presenter, in_words
 from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.report.trend import band
-
-
-def _sentences(table: Table, search: Search) -> Iterator[str]:
-    where = f"{search.where}: " if search.where else ""
-    yield where + change_phrases.break_evens(search.pair, search.now, search.found)
-    for i, each in enumerate(search.found):
-        if i == 0 or each.edge is not None or each.outcome == "crosses":
-            yield where + change_phrases.break_even(each, search.pair)
-    base = {PARAMETER: AS_DESCRIBED, **search.place}
-    yield from (phrases.verdict(judge(group)) for group in table.groups if group.others == base)
 
 
 def _blocks(table: Table) -> Iterator[Block]:
@@ -70,19 +60,27 @@ def _rows(table: Table, search: Search, each: BreakEven) -> Iterator[list[str]]:
     parameter, found = each.parameter, each.found
     heads = [each.name, described(table, parameter)]
     for value in parameter.variants:
-        there = bare(ratio(found.get(value)))
+        there = ratio(found.get(value))
         yield [*heads, value, NONE, there, NONE, _of_choice(each, found.get(value)), "1"]
     if parameter.range:
         low, high = parameter.at(0), parameter.at(1)
         outcome: str = each.outcome
         if each.crossing:
-            outcome = bare(change_phrases.crossing_text(each.crossing, parameter))
+            outcome = sentences.crossing_text(each.crossing, parameter)
         if each.edge:
-            outcome += f", {change_phrases.edge_text(each.edge, parameter, search.pair)}"
+            outcome += f", {_edge(each.edge, parameter, search.pair)}"
         if parameter.ratio != 1:
             outcome = f"{parameter.ratio:g}: {outcome}"
-        ends = (bare(ratio(found.get(end))) for end in (low, high))
+        ends = (ratio(found.get(end)) for end in (low, high))
         yield [*heads, str(low), str(high), *ends, outcome, str(len(found))]
+
+
+def _edge(edge: Edge, parameter: Parameter, pair: list[str]) -> str:
+    """From where on one leads significantly."""
+    side = f"{'above' if edge.above else 'below'} {edge.at}"
+    if parameter.ratio == 1:
+        return f"{pair[0 if edge.ahead else 1]} leads significantly {side}"
+    return f"significantly {'more' if edge.ahead else 'less'} than {parameter.ratio:g} {side}"
 
 
 def _of_choice(each: BreakEven, answer: Interval | None) -> str:
@@ -141,7 +139,7 @@ def _every(table: Table, search: Search) -> Grid:
         for value, answer in each.found.items():
             means = {row.name: row.mean(rate.metric) for row in groups[each.name, value].main()}
             cells = [mean_text(means.get(name)) for name in search.pair]
-            rows.append([each.name, str(value), *cells, bare(ratio(answer))])
+            rows.append([each.name, str(value), *cells, ratio(answer)])
     heads = ["number", "value", *(f"{name} {rate.unit}" for name in search.pair), search.ratio]
     return Grid("", heads, rows)
 
@@ -163,10 +161,8 @@ class BreakEvenPage(Presenter):
     """Where each number turns the answer, or that it does not in its plausible range."""
 
     def sentences(self, table: Table) -> list[str]:
-        """The answer as described and how many parameters cross; the first parameter, which is the
-        one asked about most, and those that cross or become significant somewhere; the verdict on
-        the base."""
-        return [text for search in searches(table) for text in _sentences(table, search)]
+        """The answer as described and how many parameters cross."""
+        return [sentences.break_evens(search) for search in searches(table)]
 
     def results(self, table: Table) -> list[Block]:
         base = [group for group in table.groups if group.others.get(PARAMETER) == AS_DESCRIBED]

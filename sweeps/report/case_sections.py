@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from sweeps.analyse.cases import CaseOutcome, outcomes
 from sweeps.analyse.table import Table
-from sweeps.report import phrases
 from sweeps.report.chart import Axis, Lines, Series
-from sweeps.report.formats import NONE, bare, percent
+from sweeps.report.formats import NONE, gain
 from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.report.sentences import short
 
 _GIB = 2**30
 
@@ -38,11 +38,11 @@ def _row(each: CaseOutcome, place: dict[str, float] | None) -> list[str]:
         f"{place['capacity_bytes'] / _GIB:,.0f}", f"{place['peak_gbps']:,.0f}"
     ]  # fmt: skip
     gap = verdict.gaps[0] if verdict.gaps else None
-    next_one = NONE if gap is None else f"{bare(percent(gap.total, '+'))} {gap.other}"
-    gains = [f"{r.name} {bare(percent(r.gains[verdict.leader], '+'))}"
+    next_one = NONE if gap is None else f"{gain(gap.total)} {gap.other}"
+    gains = [f"{r.name} {gain(r.gains[verdict.leader])}"
              for r in each.references if verdict.leader in r.gains]  # fmt: skip
     return [
-        verdict.title, *size, phrases.short(verdict), f"{verdict.rate:,.0f}",
+        verdict.title, *size, short(verdict), f"{verdict.rate:,.0f}",
         next_one, ", ".join(verdict.decided_by) if verdict.outcome == "won" else NONE,
         "; ".join(gains) or NONE, ", ".join(each.hangs_on) or NONE,
     ]  # fmt: skip
@@ -53,7 +53,7 @@ def _picture(found: list[CaseOutcome], places: dict[str, dict[str, float]]) -> L
     series: dict[str, list[tuple[float, float, str]]] = {}
     for each in found:
         if (place := _place(each, places)) is not None:
-            name = phrases.short(each.verdict) + ", on an assumption" * bool(each.hangs_on)
+            name = short(each.verdict) + ", on an assumption" * bool(each.hangs_on)
             at = (place["capacity_bytes"] / _GIB, place["peak_gbps"], str(place["device"]))
             series.setdefault(name, []).append(at)
     drawn = [

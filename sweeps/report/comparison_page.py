@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.measure.student import LEVEL
-from sweeps.analyse.comparison import Comparison, compared, throughput
+from sweeps.analyse.comparison import Comparison, compared, throughput, turned
 from sweeps.analyse.facts import MetricChange
 from sweeps.analyse.statistics import Interval
-from sweeps.analyse.verdict import judge
-from sweeps.report import phrases
+from sweeps.report import sentences as templates
 from sweeps.report.chart import Bar, Bars
-from sweeps.report.formats import bare, between, percent, said
+from sweeps.report.formats import between, percent
 from sweeps.report.presenters import read_table
 from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.run.store import RunDirectory
@@ -50,19 +49,10 @@ def sentences(found: Comparison) -> list[str]:
     same = all(pair.same for pair in found.pairs)
     changes = [(p.title, change) for p in found.pairs if (change := throughput(p)) is not None]
     return [
-        phrases.inputs(asked, len(found.inputs), programs),
-        *map(said, phrases.results(len(found.pairs), same, changes, found.names[1])),
-        *_verdict_changes(found),
+        templates.inputs(asked, len(found.inputs), programs),
+        templates.results(len(found.pairs), same, changes),
+        *map(templates.turned, turned(found)),
     ]
-
-
-def _verdict_changes(found: Comparison) -> Iterator[str]:
-    """Where another competitor wins, or none does any more."""
-    after = {group.title: judge(group) for group in found.b.groups}
-    for group in found.a.groups:
-        ours, theirs = judge(group), after.get(group.title)
-        if theirs is not None and (ours.outcome, ours.best) != (theirs.outcome, theirs.best):
-            yield phrases.changed_winner("the outcome changes", ours, theirs, found.names)
 
 
 def _note(found: Comparison) -> str:
@@ -103,8 +93,8 @@ def _results(found: Comparison) -> Grid:
 def change_text(c: MetricChange) -> str:
     """The change of a metric with its interval, for tables."""
     if c.relative:
-        return bare(percent(c.change))
-    return bare(between(c.figure.text(c.change.mean), c.change, c.figure.text))
+        return percent(c.change)
+    return between(c.change, c.figure.text)
 
 
 def _inputs(found: Comparison) -> Iterator[Block]:

@@ -26,7 +26,7 @@ def answer(table: Table) -> list[Block]:
     question = table.question or str(table.config.get("summary", ""))
     missing = [*table.problems, *presenter_of(table).lacking(table)]
     problems = [Say(f"{text}.", "problem") for text in missing]
-    lead, *others = sentences(table) or ["Nothing was found."]
+    lead, *others = sentences(table)
     blocks: list[Block] = [Say(question, "question"), *problems, Say(lead, "lead")]
     blocks += overview(table)
     if others:

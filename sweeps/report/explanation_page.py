@@ -1,4 +1,4 @@
-"""How an explanation is shown: a waterfall, its tables, a sentence."""
+"""How an explanation is shown: a waterfall and its tables."""
 
 from __future__ import annotations
 
@@ -10,29 +10,11 @@ from sweeps.plan.counterfactual import (
     CAUSES,
     HARDWARE,
 )
+from sweeps.report import sentences
 from sweeps.report.chart import Bar, Tornado
-from sweeps.report.formats import NONE, bare, effect, listed, share
+from sweeps.report.formats import NONE, effect, listed, share
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.run.explanation import Explanation, Part, read
-
-
-def sentence(found: Explanation) -> str:
-    """The gap and its significant causes, the largest first."""
-    ranked = sorted(found.parts, key=lambda part: -abs(part.forward.mean))
-    told = [f"{part.words} {bare(effect(part.forward))}" for part in ranked if part.forward.sign]
-    causes = f": {', '.join(told)}" if told else "; no single cause is significant"
-    moved = [part for part in ranked if part.interaction.sign]
-    orders = (
-        f" Removed in the reverse order, {listed(_moved(part) for part in moved)}."
-        if moved
-        else " The order of removal makes no significant difference."
-    )
-    head = f"{found.group}: {found.winner} over {found.loser}, {effect(found.total)}"
-    return f"{head}, is the product of its causes{causes}.{orders}"
-
-
-def _moved(part: Part) -> str:
-    return f"{part.words} {bare(effect(part.reverse))}"
+from sweeps.run.explanation import Explanation, read
 
 
 def grids(found: Explanation) -> list[Grid]:
@@ -41,16 +23,16 @@ def grids(found: Explanation) -> list[Grid]:
              "share of the gap"]  # fmt: skip
     rows = [
         [part.words, CAUSES[part.cause].removed_by,
-         *(bare(effect(each)) for each in (part.forward, part.reverse, part.interaction)),
+         *(effect(each) for each in (part.forward, part.reverse, part.interaction)),
          _share(part.forward, found.total)]
         for part in found.parts
     ]  # fmt: skip
     left, whole = found.unexplained, found.total
-    rows.append(["not explained", "", bare(effect(left)), "", "", _share(left, whole)])
-    rows.append([f"{found.winner} over {found.loser}", "", bare(effect(whole)), "", "", "100 %"])
+    rows.append(["not explained", "", effect(left), "", "", _share(left, whole)])
+    rows.append([f"{found.winner} over {found.loser}", "", effect(whole), "", "", "100 %"])
     idle = frozenset(i for i, part in enumerate(found.parts) if not part.forward.sign)
     costs = [
-        [f"if {HARDWARE[cost]} took no time" if cost else "analytic memory", bare(effect(gap))]
+        [f"if {HARDWARE[cost]} took no time" if cost else "analytic memory", effect(gap)]
         for cost, gap in found.hardware.items()
     ]
     return [Grid("", heads, rows, idle), Grid("", ["hardware", "gap"], costs)]
@@ -92,7 +74,12 @@ def sections(directory: Path) -> list[Block]:
     return [
         Section(
             f"Why: {found.group}, {found.winner} over {found.loser}",
-            [Say(sentence(found), "verdict"), chart(found), *grids(found), Say(note(found))],
+            [
+                Say(sentences.explanation(found), "verdict"),
+                chart(found),
+                *grids(found),
+                Say(note(found)),
+            ],
             folded=True,
         )
         for found in read(directory)

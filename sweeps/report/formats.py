@@ -1,84 +1,104 @@
-"""How numbers are written in sentences and tables: shares with their intervals, ratios, counts.
+"""How numbers are written: an `Interval` becomes text here, and nowhere before.
 
-An interval is written `30 % (95 % CI 28 to 32)`. `said` leaves the name of the interval at its
-first use in a sentence; `bare` takes it out of a table's cell.
+Tables write `+87 % (80 to 94)`; the first interval of a sentence is `named`: `(95 % CI 80 to 94)`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from hwmodel.measure.student import LEVEL
 from sweeps.analyse.statistics import Interval, grown
+from sweeps.plan.variant import AS_DESCRIBED
+
+if TYPE_CHECKING:
+    from hwmodel.measure.racm import Condition
 
 CI = f"{100 * LEVEL:.0f} % CI "
 NONE = "–"
 """A cell without a value."""
+_TIMES = 5.0
+"""Ratios from here on are written as such, not as percentages of gain."""
+_MOST = 10.0
+"""Ends of intervals beyond this share are not written out."""
 
 
-def said(text: str) -> str:
-    """A text whose sentences name the interval once each."""
-    parts = (part.partition(CI) for part in text.split(". "))
-    return ". ".join(head + mark + rest.replace(CI, "") for head, mark, rest in parts)
-
-
-def bare(text: str) -> str:
-    """A text that does not name the interval."""
-    return text.replace(CI, "")
-
-
-def between(mean: str, found: Interval, text: Callable[[float], str]) -> str:
-    """A mean that is written already, and its interval where there is one."""
+def between(
+    found: Interval,
+    text: Callable[[float], str],
+    unit: str = "",
+    named: bool = False,
+    sign: str = "",
+) -> str:
+    """A mean and its interval where it is finite: `3 s (1 to 5)`. sign: before the mean."""
+    mean = f"{sign}{text(found.mean)}{unit}"
     if not math.isfinite(found.half):
         return mean
-    return f"{mean} ({CI}{text(found.low)} to {text(found.high)})"
+    return f"{mean} ({CI * named}{text(found.low)} to {text(found.high)})"
 
 
-def aside(text: str) -> str:
-    """`(2 %, 95 % CI 1 to 3)` of `2 % (95 % CI 1 to 3)`."""
-    return f"({text.replace(' (', ', ', 1).removesuffix(')')})"
-
-
-def hundred(value: float, digits: int, sign: str = "") -> str:
+def hundred(value: float, digits: int) -> str:
     """100 times `value`, without a minus before zero."""
-    return f"{round(100 * value, digits) + 0.0:{sign},.{digits}f}"
+    return f"{round(100 * value, digits) + 0.0:,.{digits}f}"
 
 
-def percent(found: Interval, sign: str = "", digits: int | None = None) -> str:
-    """A share with its interval; by default with tenths below 10 %. sign: as in a format."""
-    digits = (0 if abs(found.mean) >= 0.1 else 1) if digits is None else digits
-    mean = f"{hundred(found.mean, digits, sign)} %"
-    return between(mean, found, lambda value: hundred(value, digits))
+def percent(
+    found: Interval, signed: bool = False, digits: int | None = None, named: bool = False
+) -> str:
+    """A share with its interval; by default with tenths below 10 %. signed: with a plus."""
+    chosen = (0 if abs(found.mean) >= 0.1 else 1) if digits is None else digits
+
+    def text(value: float) -> str:
+        return hundred(value, chosen) if value < _MOST else f"over {hundred(_MOST, 0)}"
+
+    return between(found, text, " %", named, "+" * (signed and text(found.mean)[0] != "-"))
 
 
-def effect(log_ratio: Interval | None) -> str:
-    """What a log ratio makes of a rate: `+85 % (95 % CI 80 to 90)`."""
-    return NONE if log_ratio is None else percent(log_ratio.mapped(grown), "+")
+def gain(found: Interval, signed: bool = True, named: bool = False) -> str:
+    """What a rate gains: `+85 % (80 to 90)`, or `17 times (15 to 19)` where that is many."""
+    if found.mean + 1 < _TIMES:
+        return percent(found, signed, named=named)
+    return between(found.mapped(lambda part: 1 + part), "{:,.3g}".format, " times", named)
+
+
+def more(found: Interval, than: str, word: str = "more", named: bool = False) -> str:
+    """`85 % (80 to 90) more than odma`, or `17 times (15 to 19) the rate of odma`."""
+    rest = f"{word} than" if found.mean + 1 < _TIMES else "the rate of"
+    return f"{gain(found, False, named)} {rest} {than}"
+
+
+def effect(log_ratio: Interval | None, named: bool = False) -> str:
+    """What a log ratio makes of a rate, as `gain` has it."""
+    return NONE if log_ratio is None else gain(log_ratio.mapped(grown), named=named)
+
+
+def either_way(found: Interval) -> str:
+    """The most that a difference may be, whichever sign it has: `at most 1.2 % either way`."""
+    most = max(abs(found.low), abs(found.high))
+    return f"at most {hundred(most, 0 if most >= 0.1 else 1)} % either way"
+
+
+def ratio(log_ratio: Interval | None, named: bool = False) -> str:
+    """A log ratio as `1.78 (1.70 to 1.87)`."""
+    if log_ratio is None:
+        return NONE
+    return between(log_ratio.mapped(lambda value: grown(value) + 1), _factor, named=named)
+
+
+def _factor(value: float) -> str:
+    return f"{value:.3g}" if 0.001 <= value < 1000 else "over 1,000" if value > 1 else "under 0.001"
 
 
 def points(found: Interval) -> str:
     """A difference of shares, in percentage points."""
-    mean = f"{hundred(found.mean, 1)} percentage points"
-    return between(mean, found, lambda value: hundred(value, 1))
-
-
-def ratio(log_ratio: Interval | None) -> str:
-    """A log ratio as `1.78 (95 % CI 1.70 to 1.87)`."""
-    if log_ratio is None:
-        return NONE
-    mean = f"{math.exp(log_ratio.mean):.3g}"
-    return between(mean, log_ratio, lambda value: f"{math.exp(value):.3g}")
+    return between(found, lambda value: hundred(value, 1))
 
 
 def share(value: float, digits: int = 0) -> str:
     """A share as a percentage."""
     return f"{hundred(value, digits)} %"
-
-
-def amount(value: float) -> str:
-    """A mean count; tenths below a hundred."""
-    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def mean_text(value: float | None, digits: int = 1) -> str:
@@ -87,11 +107,43 @@ def mean_text(value: float | None, digits: int = 1) -> str:
 
 
 def listed(items: Iterable[str], last: str = "and") -> str:
-    """`a, b and c`."""
-    words = list(items)
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+    """`a, b and c`; nothing of none."""
+    *words, end = list(items) or [""]
+    return f"{', '.join(words)} {last} {end}" if words else end
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 change`, `2 changes`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    """`1 change`, `2 changes`, `3 memories`."""
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count} {noun if count == 1 else many}"
+
+
+def size_text(size: int) -> str:
+    """`16 KiB`, `48 B`."""
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def condition_text(condition: Condition) -> str:
+    """All of a condition of random access."""
+    window = condition.window_bytes
+    parts = [f"read share {share(condition.read_share)}", f"queues {_queues(condition)}"]
+    return ", ".join([*parts, *([] if window is None else [f"window {size_text(window)}"])])
+
+
+def difference_text(condition: Condition, described: Condition) -> str:
+    """What distinguishes a condition from the described one."""
+    if condition == described:
+        return AS_DESCRIBED
+    if condition.read_share != described.read_share:
+        return f"read share {share(condition.read_share)}"
+    if condition.window_bytes != described.window_bytes:
+        return f"window {size_text(condition.window_bytes or 0)}"
+    return f"queues {_queues(condition)}"
+
+
+def _queues(condition: Condition) -> str:
+    reads, writes = condition.read_queue, condition.write_queue
+    return str(reads) if reads == writes else f"{reads} and {writes}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from sweeps.analyse.figures import THROUGHPUT
-from sweeps.analyse.gap import CONTROL
-from sweeps.analyse.table import HEADINGS, Group, Table
-from sweeps.report.formats import listed, share
+from sweeps.analyse.figures import REFERENCE, THROUGHPUT
+from sweeps.analyse.gap import CONTROL, references
+from sweeps.analyse.table import HEADINGS, Group, Row, Table
+from sweeps.analyse.verdict import judge
+from sweeps.report.formats import NONE, gain, listed, points, share
 from sweeps.report.gallery import charts
 from sweeps.report.memory_map import memory_map
 from sweeps.report.overview import rest
@@ -74,12 +75,36 @@ def grid(table: Table, group: Group, title: str = "") -> Grid:
     """The figures of a group, a row a competitor; columns without a value are left out."""
     rows = group.ordered()
     cells = [row.cells() for row in rows]
-    shown = [i for i in range(len(HEADINGS)) if any(found[i] != "–" for found in cells)]
+    columns = {**dict(zip(HEADINGS, zip(*cells, strict=True), strict=True)), **_gaps(group, rows)}
+    shown = {head: found for head, found in columns.items() if any(text != NONE for text in found)}
     return Grid(
-        title, [table.compared, *(HEADINGS[i] for i in shown)],
-        [[row.title, *(found[i] for i in shown)] for row, found in zip(rows, cells, strict=True)],
+        title, [table.compared, *shown],
+        [[row.title, *found] for row, *found in zip(rows, *shown.values(), strict=True)],
         frozenset(i for i, row in enumerate(rows) if row.control),
     )  # fmt: skip
+
+
+def _gaps(group: Group, rows: list[Row]) -> dict[str, list[str]]:
+    """Heading -> a cell a row: how far each is from the leader, and why."""
+    verdict, held = judge(group), {each.name: each for each in references(group)}
+    gaps = {gap.other: gap for gap in verdict.gaps}
+    found: dict[str, list[str]] = {
+        "leader over it": [], "by layout, points": [], "decided by": [], "over the leader": []
+    }  # fmt: skip
+    for row in rows:
+        gap = None if row.control else gaps.get(row.name)
+        beside = held.get(row.name) if row.control == REFERENCE else None
+        over = beside.gains.get(verdict.leader) if beside else None
+        decided = gap.deciders if gap and gap.total.sign > 0 else []
+        cells = (
+            gain(gap.total) if gap else NONE,
+            points(gap.layout) if gap and gap.layout else NONE,
+            ", ".join(decided) or NONE,
+            gain(over) if over else NONE,
+        )
+        for column, text in zip(found.values(), cells, strict=True):
+            column.append(text)
+    return found
 
 
 def _load(group: Group) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from sweeps.analyse.table import Table
-from sweeps.plan.paged_findings import is_paged
+from sweeps.plan.paged_findings import effects, is_paged
+from sweeps.plan.paper_findings import dataset_results
+from sweeps.report import sentences
 from sweeps.report.paged_verdict import (
     DEFINITIONS,
     effect_rows,
     paged_charts,
-    paged_sentences,
     policy_rows,
 )
-from sweeps.report.paper_verdict import paper_charts, paper_rows, paper_sentences
+from sweeps.report.paper_verdict import map_grid, paper_charts, paper_rows, placement_grid
 from sweeps.report.presenter import Presenter
 from sweeps.report.section import Block, Grid, Say, Section
 
@@ -20,7 +21,9 @@ class OdmaPaperPage(Presenter):
     """The paper's figures beside what is simulated under each set of assumptions."""
 
     def sentences(self, table: Table) -> list[str]:
-        return paged_sentences(table) if is_paged(table) else paper_sentences(table)
+        if is_paged(table):
+            return list(sentences.paged(effects(table)))
+        return list(sentences.paper(dataset_results(table)))
 
     def sections(self, table: Table) -> list[Block]:
         paged = is_paged(table)
@@ -31,4 +34,9 @@ class OdmaPaperPage(Presenter):
     def grids(self, table: Table) -> list[Grid]:
         if is_paged(table):
             return [Grid("Effects", *effect_rows(table)), Grid("Policies", *policy_rows(table))]
-        return [Grid("", *paper_rows(table))]
+        grids = [
+            placement_grid(table),
+            map_grid(table),
+            Grid("All assumptions", *paper_rows(table)),
+        ]
+        return [grid for grid in grids if grid.rows]

@@ -17,17 +17,15 @@ from sweeps.plan.paged_findings import (
     KV,
     KV_TIME,
     RATE,
-    _card_changes,
     _cards,
     _effects,
     _name,
-    _other_controls,
     _policies,
     _speedup,
+    effects,
 )
-from sweeps.report import odma_words
 from sweeps.report.chart import Bar, Bars, Chart
-from sweeps.report.formats import NONE, bare, between, mean_text, percent, share
+from sweeps.report.formats import NONE, between, gain, mean_text, share
 
 DEFINITIONS = (
     "Each effect is the natural logarithm of a ratio of output tokens/s in each replication, with "
@@ -40,35 +38,25 @@ DEFINITIONS = (
     "of its step time, at c GB/s, and the other reads at b GB/s, it is ln(1 - a + a c / b). The "
     "rest of layout is what else differs: prefill, migrations, and what small delays change in who "
     "is admitted and preempted when.",
-    "Bandwidth: the gap on this card less the gap on the first.",
+    "Bandwidth: the gap on this card less the gap on the first. Capacity under another control has"
+    " a column of its own.",
 )
-
-
-def paged_sentences(table: Table) -> list[str]:
-    """What all data sets say together, then each card's effects, then what bandwidth does."""
-    found, everything = [], []
-    for group in table.groups:
-        name, cards = _name(table, group), _cards(group)
-        for card in cards:
-            everything += (effects := _effects(card, cards[0]))
-            found.append(f"{name}, {card.title}: {odma_words.paged_card(effects)}")
-        found += [f"{name}: {odma_words.card_change(e)}" for e in _card_changes(table, cards)]
-        found += [f"{name}, {odma_words.other_control(o)}" for o in _other_controls(table, cards)]
-    return [odma_words.paged_in_short(everything), *found] if everything else found
 
 
 def effect_rows(table: Table) -> tuple[list[str], list[list[str]]]:
     """(headings, rows): the effects, logarithms of ratios."""
     heads = ["data set", "card", "paged over", "gap", "capacity", "layout", "KV bandwidth",
              "bandwidth"]  # fmt: skip
+    controls = list(dict.fromkeys(name for each in effects(table) for name in each.others))
     rows = []
     for group in table.groups:
         cards = _cards(group)
         for card in cards:
             for e in _effects(card, cards[0]):
                 found = [_log(each) for each in (e.gap, e.capacity, e.layout, e.kv, e.bandwidth)]
+                found += [_log(e.others.get(name)) for name in controls]
                 rows.append([_name(table, group), card.title, e.other, *found])
-    return heads, rows
+    return [*heads, *(f"capacity, {name}" for name in controls)], rows
 
 
 def policy_rows(table: Table) -> tuple[list[str], list[list[str]]]:
@@ -87,7 +75,7 @@ def policy_rows(table: Table) -> tuple[list[str], list[list[str]]]:
                 rows.append([
                     _name(table, group), card.title, policy, _rate(rate),
                     mean_text(plain, 0),
-                    NONE if faster is None else bare(percent(faster.mapped(grown))),
+                    NONE if faster is None else gain(faster.mapped(grown)),
                     *(f"{card.mean(m, policy):.0f}" for m in ("batch", KV)),
                     *shares,
                 ])  # fmt: skip
@@ -112,7 +100,7 @@ def paged_charts(table: Table) -> Iterator[Chart]:
 def _log(found: Interval | None) -> str:
     if found is None:
         return NONE
-    return bare(between(f"{found.mean:+.3f}", found, lambda value: f"{value:+.3f}"))
+    return between(found, "{:+.3f}".format)
 
 
 def _rate(found: Interval | None) -> str:

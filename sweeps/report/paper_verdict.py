@@ -14,26 +14,48 @@ from sweeps.plan.paper_findings import (
     Case,
     _by_load,
     _cases,
-    dataset_result,
+    dataset_results,
     given,
     map_cells,
 )
-from sweeps.report import odma_words
 from sweeps.report.chart import Axis, Bar, Bars, Chart, Lines, Series
-from sweeps.report.formats import bare
-from sweeps.report.odma_words import with_interval
+from sweeps.report.formats import NONE, hundred, percent, share
+from sweeps.report.section import Grid
 from sweeps.report.trend import band
 
 
-def paper_sentences(table: Table) -> list[str]:
-    """What comes of it all, then the findings of each data set."""
-    parts = ((given(table, group, "dataset"), _cases(table, group)) for group in table.groups)
-    known = [
-        dataset_result(dataset, cases, map_cells(table, cases))
-        for dataset, cases in parts if dataset and cases
+def placement_grid(table: Table) -> Grid:
+    """The paper's figures against what follows from its baselines, a row each."""
+    heads = ["data set", "figure", "the paper", "centre", "band of means", "assumptions",
+             "the paper lies", "changed most by"]  # fmt: skip
+    rows = []
+    for each in dataset_results(table):
+        for p in each.placements:
+            moved = NONE if p.moved is None else f"{p.moved[0]} ({100 * p.moved[1]:+.1f} points)"
+            rows.append([
+                each.name, p.words, share(p.paper, 2), _tenths(p.centre),
+                f"{share(p.low, 1)} to {share(p.high, 1)}", str(p.count), p.place, moved,
+            ])  # fmt: skip
+    return Grid("The paper's figures", heads, rows)
+
+
+def map_grid(table: Table) -> Grid:
+    """The paper's figures by length shape and limit, and which are met."""
+    heads = ["data set", "log-sd", "limit", *(words for _, words in PAPER_FIGURES.values()), "met"]
+    rows = [
+        [each.name, f"{cell.sigma:g}", str(cell.limit), *map(_tenths, cell.figures.values()),
+         str(len(cell.meets(each.paper)))]
+        for each in dataset_results(table) for cell in each.cells
     ]  # fmt: skip
-    told = [f"{each.name}: {text}" for each in known for text in odma_words.paper_dataset(each)]
-    return [odma_words.paper_in_short(known), *told] if known else []
+    return Grid("Length shapes and limits", heads, rows)
+
+
+def _tenths(found: Interval | None) -> str:
+    """A share in tenths with its interval, where that is wider than what is written."""
+    if found is None:
+        return NONE
+    same = hundred(found.low, 1) == hundred(found.high, 1)
+    return share(found.mean, 1) if found.count < 2 or same else percent(found, digits=1)
 
 
 def paper_rows(table: Table) -> tuple[list[str], list[list[str]]]:
@@ -51,7 +73,7 @@ def paper_rows(table: Table) -> tuple[list[str], list[list[str]]]:
         name = str(given(table, group, "dataset").get("name", group.title))
         for case in _cases(table, group):
             batches = [f"{case.mean(f'batch.{each}'):.0f}" for each in ("static", "odma")]
-            figures = [bare(with_interval(case.row.interval(metric))) for metric in metrics]
+            figures = [_tenths(case.row.interval(metric)) for metric in metrics]
             rows.append([name, case.name, *figures, *batches])
     return heads, rows
 

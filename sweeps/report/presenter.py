@@ -7,16 +7,26 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from sweeps.analyse.cases import outcomes
+from sweeps.analyse.conclusion import dependences, turned
+from sweeps.analyse.gap import references
 from sweeps.analyse.label import label
 from sweeps.analyse.table import Table
 from sweeps.analyse.variants import overrides, with_role
+from sweeps.analyse.verdict import judge
+from sweeps.plan.layout import DESCRIBED
 from sweeps.plan.variant import ROLES
-from sweeps.report import case_sections, explanation_page
-from sweeps.report.conclusion import sweep_sentences
+from sweeps.report import case_sections, explanation_page, sentences
 from sweeps.report.group_sections import along, group_sections, lacking, maps
 from sweeps.report.section import Block, Grid
 from sweeps.run.reading import SWEEP, RunParts, Shape, sweep_table
 from sweeps.run.store import RunDirectory
+
+_ASKED = (*DESCRIBED, "load", "slo", "requests")
+"""Along axes that begin so another winner is a finding. Any other is an assumption: there another
+winner leaves the answer undecided."""
+FEW = 6
+"""Groups that have a sentence each at most."""
 
 
 class Presenter:
@@ -31,8 +41,24 @@ class Presenter:
         return sweep_table(run, directory)
 
     def sentences(self, table: Table) -> list[str]:
-        """What the run found."""
-        return sweep_sentences(table)
+        """What the run found: along its axes, then in each group where these are few."""
+        if with_role(table.config, "case"):
+            found = outcomes(table)
+            turning = sum(bool(each.hangs_on) for each in found)
+            return [sentences.outcomes([each.verdict for each in found], "case", turning)]
+        verdicts = [judge(group) for group in table.groups]
+        every = dependences(table, verdicts, _ASKED)
+        told = [text for each in every for text in sentences.dependence(each)]
+        told += [sentences.turned(each) for each in turned(table, verdicts)]
+        if not told and len(verdicts) > 1:
+            told = [sentences.outcomes(verdicts, "combination")]
+        if len(verdicts) <= FEW:
+            told += [sentences.verdict(each, table.compared) for each in verdicts]
+            for group, each in zip(table.groups, verdicts, strict=True):
+                binds = each.outcome in ("won", "undecided")
+                held = [r for r in references(group) if binds and each.leader in r.gains]
+                told += [sentences.reference(r, each.leader) for r in held]
+        return told
 
     def sections(self, table: Table) -> list[Block]:
         """The tables and charts behind the sentences."""

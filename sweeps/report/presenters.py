@@ -9,6 +9,7 @@ from sweeps.report.atlas_page import AtlasPage
 from sweeps.report.break_even_page import BreakEvenPage
 from sweeps.report.odma_paper_page import OdmaPaperPage
 from sweeps.report.presenter import Presenter
+from sweeps.report.sentences import conditions
 from sweeps.report.study_page import StudyPage
 from sweeps.report.what_if_page import WhatIfPage
 from sweeps.run.reading import read_run
@@ -41,5 +42,6 @@ def read_table(directory: RunDirectory) -> Table:
 
 
 def sentences(table: Table) -> list[str]:
-    """What a run found, in the words of its kind."""
-    return presenter_of(table).sentences(table)
+    """What a run found, in the words of its kind; the first with the conditions."""
+    first, *others = presenter_of(table).sentences(table) or ["Nothing was found."]
+    return [f"{first} {conditions(table)}", *others]

@@ -11,8 +11,8 @@ from hwmodel.measure.student import LEVEL
 from sweeps.analyse.statistics import interval
 from sweeps.report import page as pages
 from sweeps.report.chart import Axis, Lines, Series
+from sweeps.report.formats import condition_text, difference_text, size_text
 from sweeps.report.racm_report import Racm, alpha_of, plausible_grid, sentences
-from sweeps.report.random_access_phrases import condition_text, difference_text, size_text
 from sweeps.report.section import Block, Grid, Listing, Say, Section
 from sweeps.report.trend import band
 from sweeps.run.version import version

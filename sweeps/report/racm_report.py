@@ -31,14 +31,10 @@ from hwmodel.specs.device import Device, load_device, load_variants
 from sweeps.analyse.random_access import RandomAccess, RandomAccessAnswer
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.report.random_access_phrases import (
-    condition_text,
-    difference_text,
-    random_access,
-    size_text,
-)
+from sweeps.report.formats import condition_text, difference_text, size_text
 from sweeps.report.screen import print_table
 from sweeps.report.section import Grid
+from sweeps.report.sentences import random_access
 from sweeps.run.version import version
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from typing import Any
 
 from sweeps.analyse.rows import Record
 from sweeps.analyse.table import Table
-from sweeps.report import phrases
+from sweeps.report import sentences
 from sweeps.report.presenter import Presenter, in_words, variant_rows
 from sweeps.report.section import Block
 from sweeps.report.study_sections import study_blocks
 from sweeps.run.reading import RunParts, Shape
 from sweeps.run.store import RunDirectory
-from sweeps.study.trials import BASE, StudyGain, Trials, finale_groups, read_trials
+from sweeps.study.trials import Trials, finale_groups, read_trials, study_gain
 
 
 @dataclass(kw_only=True)
@@ -85,22 +85,7 @@ def _sentences(trials: Trials) -> list[str]:
     best = trials.best()
     if best is None:
         failed = sum(trials.values(record) is None for record in trials.records)
-        return [phrases.no_trial(len(trials.records), failed)]
+        return [sentences.no_trial(len(trials.records), failed)]
     if not trials.contenders:
-        return [phrases.best_so_far(best["trial"], trials.first(best), trials.words)]
-    return list(phrases.study(_gain(trials)))
-
-
-def _gain(trials: Trials) -> StudyGain:
-    """What the finale says of the chosen trial."""
-    best, *others = trials.contenders
-    gains = {row.name: gain for row in others if (gain := trials.gain(row)) is not None}
-    over_base = trials.sign * gains[BASE].sign if BASE in gains else None
-    ceilings = ((name, trials.contender(name)) for name in trials.ceilings)
-    closed = {name: trials.closed(row) for name, row in ceilings if row is not None}
-    mean, count = best.mean(trials.metric) or 0.0, len(best.replications)
-    first = trials.best_first()
-    return StudyGain(
-        trials.chosen, trials.words, mean, count, gains, over_base, closed, trials.limit, first,
-        gains.get(first or ""), trials.sign,
-    )  # fmt: skip
+        return [sentences.best_so_far(best["trial"], trials.first(best), trials.words)]
+    return list(sentences.study(study_gain(trials)))

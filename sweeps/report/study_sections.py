@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from hwmodel.description.yaml_writer import to_yaml_flow
 from sweeps.analyse.figures import FIGURES
@@ -10,6 +11,7 @@ from sweeps.analyse.rows import Record, at
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.analyse.table import Table
 from sweeps.report.chart import Axis, Bar, Bars, Chart, Lines, Series
+from sweeps.report.formats import share
 from sweeps.report.gallery import charts
 from sweeps.report.group_sections import grid
 from sweeps.report.overview import rest
@@ -37,6 +39,8 @@ def study_blocks(table: Table, trials: Trials) -> list[Block]:
     if (best := trials.best()) is not None:
         chosen = next((r for r in trials.records if f"trial {r['trial']}" == trials.chosen), best)
         blocks.append(Section("What it has instead of the base", [_settings(table, chosen)]))
+    if trials.limit is not None:
+        blocks.append(Section("Reservation of outputs that stays unused", [_unused(trials.limit)]))
     search: list[Block] = list(_search(trials))
     return [*blocks, Section("The search", [*search, _trials(trials)])]
 
@@ -48,6 +52,14 @@ def _settings(table: Table, best: Record) -> Grid:
     ]
     marked = frozenset(i for i, row in enumerate(rows) if row[1] != row[2])
     return Grid("", ["input", BASE, f"trial {best['trial']}"], rows, marked=marked, text=True)
+
+
+def _unused(limit: dict[str, Any]) -> Grid:
+    """What buckets leave unused over time: at least, with all lengths known, and as found."""
+    words = {"least": "least, all lengths known", "chosen": "chosen trial", BASE: BASE}
+    rows = [[text, share(limit["unused"][key], 1)] for key, text in words.items()]
+    bounds = ", ".join(map(str, limit["bounds"]))
+    return Grid("", [f"{len(limit['bounds'])} buckets ({bounds} tokens)", "unused"], rows)
 
 
 def _written(value: object) -> str:

@@ -15,27 +15,14 @@ from hwmodel.measure.student import LEVEL
 from sweeps.analyse.label import label
 from sweeps.analyse.statistics import grown
 from sweeps.analyse.table import Table
-from sweeps.analyse.verdict import judge
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.plan.what_if import CHANGE, Changes, what_ifs
-from sweeps.report import change_phrases, phrases
+from sweeps.report import sentences
 from sweeps.report.chart import Bar, Tornado
-from sweeps.report.formats import bare, effect, mean_text, ratio
+from sweeps.report.formats import NONE, effect, mean_text, ratio
 from sweeps.report.group_sections import group_sections
 from sweeps.report.presenter import Presenter
 from sweeps.report.section import Block, Grid, Say, Section
-
-Logs = dict[int, float]
-"""Replication -> natural logarithm of a rate, or of the ratio of two."""
-
-
-def _sentences(found: Changes) -> Iterator[str]:
-    where = f"{found.where}: " if found.where else ""
-    for subjects, compared in ((found.answers, True), (found.rates, False)):
-        for each in subjects:
-            yield where + change_phrases.sensitivity(each, compared, found.alone)
-    yield from (where + change_phrases.together(each) for each in found.together)
-    yield phrases.verdict(judge(found.base))
 
 
 def _blocks(table: Table) -> Iterator[Block]:
@@ -86,6 +73,8 @@ def what_if_rows(table: Table, found: Changes) -> tuple[list[str], list[list[str
         heads += [f"{rate.subject} {found.unit.unit}", f"{rate.subject}, effect"]
     for answer in found.answers:
         heads += [answer.subject, "its effect"]
+    if found.together:
+        heads.append(f"{found.together[0].subject}, over the product of its parts")
     return heads, [_row(table, found, change) for change in (AS_DESCRIBED, *found.changes)]
 
 
@@ -93,10 +82,13 @@ def _row(table: Table, found: Changes, change: str) -> list[str]:
     cells = [change, *_hardware(table, found, change)]
     for rate in found.rates:
         level = rate.levels.get(change)
-        cells += [mean_text(level.mean if level else None), bare(effect(rate.effects.get(change)))]
+        cells += [mean_text(level.mean if level else None), effect(rate.effects.get(change))]
     for answer in found.answers:
         level, moved = answer.levels.get(change), answer.effects.get(change)
-        cells += [bare(ratio(level)), bare(effect(moved))]
+        cells += [ratio(level), effect(moved)]
+    if found.together:
+        excess = {each.name: each.excess for each in found.together}
+        cells.append(effect(excess.get(change)))
     return cells
 
 
@@ -106,7 +98,7 @@ def _hardware(table: Table, found: Changes, change: str) -> list[str]:
     name = label(found.base.others.get("device", table.config["base"].get("device", "")))
     known = devices.get(name) or (next(iter(devices.values())) if len(devices) == 1 else None)
     if not isinstance(known, dict):
-        return ["–", "–"]
+        return [NONE, NONE]
     return [f"{known['peak_gbps']:,.1f}", f"{known['capacity_bytes'] / 2**30:,.4g}"]
 
 
@@ -122,9 +114,9 @@ class WhatIfPage(Presenter):
     """What each change does to each competitor, and to the answer."""
 
     def sentences(self, table: Table) -> list[str]:
-        """The answer and what reverses it, then what moves each competitor, for each combination
-        of the axes; then the verdict on the base."""
-        return [text for found in what_ifs(table) for text in _sentences(found)]
+        """The answer and what reverses it, then what moves each competitor most, for each
+        combination of the axes."""
+        return [text for found in what_ifs(table) for text in sentences.what_if(found)]
 
     def results(self, table: Table) -> list[Block]:
         base = [group for group in table.groups if group.others.get(CHANGE) == AS_DESCRIBED]

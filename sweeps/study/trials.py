@@ -21,9 +21,6 @@ from sweeps.run.store import RunDirectory
 from sweeps.study.front import costs, front
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
@@ -287,15 +284,22 @@ class StudyGain:
     replications: int
     gains: dict[str, Interval]
     """Over each other contender."""
-    over_base: int | None
-    """1 where it is significantly better than the base, -1 worse, 0 neither, None unknown."""
     closed: dict[str, Interval | None]
     """Ceiling -> share of the gap from the base to it; None where it is not above the base."""
-    limit: dict[str, Any] | None
-    """`bounds` of buckets and what is left `unused` by the `least`, the `chosen`, the `base`."""
     first: str | None = None
     """The best of the trials that needed no search; None where there are none."""
     added: Interval | None = None
     """What the chosen trial has more than that; None where it is that, or unknown."""
-    sign: int = 1
-    """1 where more of the metric is better, else -1."""
+
+
+def study_gain(trials: Trials) -> StudyGain:
+    """What the finale says of the chosen trial."""
+    best, *others = trials.contenders
+    gains = {row.name: gain for row in others if (gain := trials.gain(row)) is not None}
+    ceilings = ((name, trials.contender(name)) for name in trials.ceilings)
+    closed = {name: trials.closed(row) for name, row in ceilings if row is not None}
+    mean, count = best.mean(trials.metric) or 0.0, len(best.replications)
+    first = trials.best_first()
+    return StudyGain(
+        trials.chosen, trials.words, mean, count, gains, closed, first, gains.get(first or "")
+    )  # fmt: skip

@@ -30,7 +30,7 @@ def test_how_is_a_figure_written() -> None:
 
 def test_which_digits_and_scale_has_each_figure() -> None:
     written = {each.metric: each.text(0.123456) for each in FIGURES}
-    assert len(written) == len(FIGURES) == 20
+    assert len(written) == len(FIGURES) == 21
     percent = [name for name, text in written.items() if text == "12.3"]
     assert percent == [
         "kv_slots.binding.used", "kv_slots.binding.holes", "kv_slots.binding.head_of_line",
@@ -41,7 +41,7 @@ def test_which_digits_and_scale_has_each_figure() -> None:
     assert [name for name, text in written.items() if text == "0"] == ["preemptions", "migrations"]
     assert [name for name, text in written.items() if text == "0.123"] == ["at_share.goodput_per_s"]
     assert [name for name, text in written.items() if text == "0.1"] == [
-        "output_tokens_per_s", "kv_gbps"
+        "output_tokens_per_s", "batch", "kv_gbps"
     ]  # fmt: skip
     assert sum(text == "0.12" for text in written.values()) == 7
     assert sum(each.terminal for each in FIGURES) == 10

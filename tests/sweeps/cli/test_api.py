@@ -200,7 +200,7 @@ def test_runs_that_are_there_are_read_and_compared(tmp_path: Path) -> None:
     made(tmp_path / "b", odma=156)
     assert report(tmp_path / "a").record()["groups"][0]["best"] == "odma"
     found = compare(tmp_path / "a", tmp_path / "b")
-    assert any("20 % (95 % CI 20 to 20) more" in text for text in found.sentences)
+    assert any("+20 % (95 % CI 20 to 20)" in text for text in found.sentences)
     assert found.record()["inputs"] == [] and "<table" in found._repr_html_()
     with pytest.raises(DescriptionError, match="no such directory"):
         report(tmp_path / "none")

@@ -205,7 +205,7 @@ def test_racm_of_a_memory_is_that_of_one_channel_and_comes_out_again() -> None:
 def test_racm_prints_a_table_and_a_verdict_and_writes_its_page(tmp_path: Path) -> None:
     done = bankwise("bandwidth", "mlu370-x4", "--racm", "--html", tmp_path / "racm.html")
     assert (done.code, done.err) == (0, "")
-    assert "Random extents of 16 KiB reach" in done.out and "read share 100 %" in done.out
+    assert "random extents of 16 KiB reach" in done.out and "read share 100 %" in done.out
     page = (tmp_path / "racm.html").read_text()
     assert page.count("<figure") == 5 and page.rstrip().endswith("</html>")
     assert "http" not in page and "src=" not in page and "nan" not in page

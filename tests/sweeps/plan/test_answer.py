@@ -22,7 +22,7 @@ from sweeps.report.answer_page import regions
 from sweeps.report.chart import file_name
 from sweeps.report.contents import contents
 from sweeps.report.page import page
-from sweeps.report.presenters import read_table, sentences
+from sweeps.report.presenters import read_table
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
@@ -87,9 +87,6 @@ def test_winners_leads_ties_and_objections_are_those_planted(
 
 
 def _shown(table: Table, found: AnswerMap) -> None:
-    first, second, *_ = sentences(table)
-    assert "of 4 combinations" in first and "paged serves the most in 3" in first
-    assert "between 0.20 (bf16, short) and 0.60 (int8, short)" in second
     drawn = regions(found)
     assert {one.owner for each in drawn.cases.values() for one in each} == {0, 2}
     file = picture(table, file_name(drawn.title)).save(table.path / "map.svg")
@@ -119,10 +116,6 @@ def test_a_map_is_made_again_under_each_reading(
     assert found.won("exact") == {"static": 0, "odma": 2, "paged": 0, "": 0}
     assert found.won("slow") == {"static": 0, "odma": 1, "paged": 1, "": 0}
     assert [cell.upheld for cell in found.cells] == [["exact"], []]
-    said = sentences(table)
-    assert (
-        "Reading 'slow': cells won: odma 1 and paged 1; 0 of 2 combinations change hands." in said
-    )
     assert "Under other readings" in page([contents(table)])
 
 

@@ -1,4 +1,4 @@
-"""Does the ODMA paper's table follow its protocol, and do its sentences follow the results?"""
+"""Does the ODMA paper's table follow its protocol, and do its findings follow the results?"""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import pytest
 from policies.serving import calibration
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Row
+from sweeps.plan import odma_paper
 from sweeps.plan.experiment import Task, seed_of
 from sweeps.plan.odma_paper import EVALUATION_SEED, OdmaPaperSpec, measure, solve
-from sweeps.plan.paper_findings import Case, MapCell, placement
+from sweeps.plan.paper_findings import Case, DatasetResult, MapCell, dataset_results, placement
 from sweeps.plan.sweep import load_sweep
-from sweeps.report import odma_paper
-from sweeps.report.odma_words import EDGE, INSIDE, OUTSIDE
-from sweeps.report.presenters import read_table, sentences
+from sweeps.report.presenters import read_table
 from sweeps.run.store import RunDirectory
 from tests.sweeps.cli.test_command_line import bankwise
 
@@ -100,7 +99,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sets = [text for each in (*SMALL, LOADS) for text in ("--set", each)]
     done = bankwise("run", "odma-paper", "--out", "run", "--jobs", "1", *sets, cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "reach static utilisation 55.05 % and S3 accuracy 98.60 %" in done.stdout
+    assert "At the centre odma changes the throughput of static by" in done.stdout
     return folder / "run"
 
 
@@ -109,8 +108,8 @@ def test_results_name_their_seeds(run: Path) -> None:
     assert {tuple(record["seed"]) for record in records} == {(1, 100), (1, 101)}
 
 
-def changed(run: Path, folder: Path, metric: str, value: float) -> list[str]:
-    """The sentences of the run with one metric of its centre changed."""
+def changed(run: Path, folder: Path, metric: str, value: float) -> DatasetResult:
+    """What is found on alpaca with one metric of its centre changed."""
     folder.mkdir()
     for name in ("config.yaml", "provenance.json"):
         (folder / name).write_text((run / name).read_text())
@@ -121,23 +120,19 @@ def changed(run: Path, folder: Path, metric: str, value: float) -> list[str]:
             record["metrics"][metric] = value
         lines.append(json.dumps(record))
     (folder / "results.jsonl").write_text("\n".join(lines) + "\n")
-    return sentences(read_table(RunDirectory(folder)))
+    return dataset_results(read_table(RunDirectory(folder)))[0]
 
 
-def test_sentences_follow_the_results(run: Path, tmp_path: Path) -> None:
+def test_findings_follow_the_results(run: Path, tmp_path: Path) -> None:
     far = changed(run, tmp_path / "far", "throughput_gain", 0.9)
-    text = next(line for line in far if line.startswith("alpaca: throughput"))
-    assert "centre 90.0 %, band" in text and "the paper is inside the band" in text
-    load = next(line for line in far if line.startswith("alpaca: odma over static by load"))
-    assert "+90.0 % at 1.5; the paper's +23 % or more from 1.5 to 1.5" in load
-    assert any("by the paper's +23 % under centre" in line for line in far)
-    low = changed(run, tmp_path / "low", "migrations", 0.03)
-    assert any(
-        "at most 3.00 % of requests outgrow their reservation ('centre'), not below" in line
-        for line in low
-    )
+    assert far.name == "alpaca" and far.gain == pytest.approx(0.23)
+    *_, placed = far.placements
+    assert placed.centre is not None and placed.centre.mean == pytest.approx(0.9)
+    assert (placed.high, placed.place, placed.count) == (pytest.approx(0.9), "inside", 2)
+    assert placed.moved is not None and placed.moved[0] == "arena" and placed.moved[1] < -0.5
     exact = changed(run, tmp_path / "exact", "accuracy", 0.9955)
-    assert any("centre 99.6 %, band" in line for line in exact), exact[2:5]
+    centre = exact.placements[1].centre
+    assert centre is not None and centre.mean == pytest.approx(0.9955)
 
 
 def test_the_map_names_the_shapes_and_limits_where_the_figures_are_met() -> None:
@@ -161,8 +156,8 @@ def test_the_paper_lies_inside_at_the_edge_or_outside() -> None:
         return placement(paper, "accuracy", "accuracy", grid).place
 
     grid = [case("low", [0.70, 0.72]), case("high", [0.79, 0.81])]  # means 0.71 and 0.80
-    assert place(0.75, grid) == INSIDE
+    assert place(0.75, grid) == "inside"
     # 0.80 with t(1) = 12.7 on a deviation of 0.01 over sqrt 2 has an interval of 0.127
-    assert place(0.85, grid) == EDGE
-    assert place(0.95, grid) == OUTSIDE
-    assert place(0.85, [case("one", [0.8])]) == OUTSIDE
+    assert place(0.85, grid) == "edge"
+    assert place(0.95, grid) == "outside"
+    assert place(0.85, [case("one", [0.8])]) == "outside"

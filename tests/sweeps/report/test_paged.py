@@ -1,5 +1,4 @@
-"""Are the effects of layout, capacity and bandwidth those that were planted, and do the sentences
-follow them?"""
+"""Are the effects of layout, capacity and bandwidth those that were planted, and are they told?"""
 
 from __future__ import annotations
 
@@ -13,6 +12,7 @@ from hwmodel.measure.student import t_quantile
 from sweeps.analyse.table import Table
 from sweeps.plan.experiment import Task
 from sweeps.plan.odma_paper import OdmaPaperSpec, measure
+from sweeps.plan.paged_findings import effects
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.contents import contents
 from sweeps.report.findings import findings, main
@@ -86,13 +86,13 @@ def planted(
     return read_table(run)
 
 
-def effects(table: Table) -> list[dict[str, str]]:
+def cells(table: Table) -> list[dict[str, str]]:
     heads, rows = effect_rows(table)
     return [dict(zip(heads, row, strict=True)) for row in rows]
 
 
 def test_planted_effects_are_found_with_their_signs(tmp_path: Path) -> None:
-    first, second, third = effects(planted(tmp_path / "run", kv=225.0))
+    first, second, third = cells(planted(tmp_path / "run", kv=225.0))
     assert first["card"] == "lpddr, 300 GB/s" and first["paged over"] == "static"
     # noise that all share leaves no interval
     assert first["gap"] == "+0.380 (+0.380 to +0.380)"
@@ -105,7 +105,7 @@ def test_planted_effects_are_found_with_their_signs(tmp_path: Path) -> None:
 
 
 def test_the_interval_is_students(tmp_path: Path) -> None:
-    found = effects(planted(tmp_path / "run", layout=(-0.02, 0, 0), spread=0.03))[0]
+    found = cells(planted(tmp_path / "run", layout=(-0.02, 0, 0), spread=0.03))[0]
     half = t_quantile(2) * 0.03 / math.sqrt(3)  # the deviation of -0.03, 0, 0.03 is 0.03
     assert found["layout"] == f"-0.020 ({-0.02 - half:+.3f} to {-0.02 + half:+.3f})"
     assert found["capacity"] == "+0.400 (+0.400 to +0.400)"
@@ -116,69 +116,27 @@ def test_policies_are_set_beside_the_first_card(tmp_path: Path) -> None:
     cells = {(row[1], row[2]): dict(zip(heads, row, strict=True)) for row in rows}
     assert cells["lpddr, 300 GB/s", "static"]["over the first card"] == "–"
     static = cells["lpddr, 600 GB/s", "static"]
-    assert static["over the first card"] == "100 % (100 to 100)" and static["batch"] == "60"
-    assert cells["lpddr, 600 GB/s", "paged"]["over the first card"].startswith("48 %")  # 2 / e^0.3
+    assert static["over the first card"] == "+100 % (100 to 100)" and static["batch"] == "60"
+    assert cells["lpddr, 600 GB/s", "paged"]["over the first card"].startswith("+48 %")  # 2 / e^0.3
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({}, "is capacity, not layout: over 3 comparisons capacity changes throughput by +10.5 to"),
-        ({"capacity": (0.01, 0, 0), "layout": (-0.3, -0.2, -0.1)}, "is layout, not capacity"),
-        ({"capacity": (0.1, 0.1, 0.1), "layout": (-0.05, -0.05, -0.05)}, "is capacity more than"),
-        ({"capacity": (0, 0, 0), "layout": (-0.01, 0, 0), "spread": 0.1},
-         "is undecided between capacity and layout"),
-        ({"spread": 0.03}, "layout by -3.0 to -2.0 % (3 of 3 not significant)"),
-        ({"control": False}, "The effect of layout is not known without the analytic control"),
-    ],
-)  # fmt: skip
-def test_what_sets_paged_apart_follows_the_numbers(
-    tmp_path: Path, changes: dict[str, Any], told: str
-) -> None:
-    assert told in sentences(planted(tmp_path / "run", **changes))[0]
-
-
-def test_effects_of_a_card_have_their_significance(tmp_path: Path) -> None:
+def test_effects_on_a_card_have_their_significance(tmp_path: Path) -> None:
     layout = (-0.02, -0.4, 0.0)
-    found = sentences(planted(tmp_path / "a", capacity=(0.4, 0.1, 0.0), layout=layout))
-    assert found[1] == (
-        "alpaca, lpddr, 300 GB/s: throughput of paged relative to static: +46 % (95 % CI 46 to "
-        "46), through capacity +49 % (49 to 49), through layout -2.0 % (-2.0 to -2.0)."
-    )
-    assert "static: -26 % (95 % CI -26 to -26)" in found[2]
-    open_ = sentences(planted(tmp_path / "b", capacity=(0, 0, 0), layout=(0, 0, 0), spread=0.1))
-    assert "; not significant), through capacity" in open_[1]
+    first, second, _ = effects(planted(tmp_path / "a", capacity=(0.4, 0.1, 0.0), layout=layout))
+    assert first.capacity is not None and first.capacity.mean == pytest.approx(0.4)
+    assert (first.gap.sign, second.gap.sign, first.bandwidth) == (1, -1, None)
+    wide = planted(tmp_path / "b", capacity=(0, 0, 0), layout=(0, 0, 0), spread=0.1)
+    assert [each.gap.sign for each in effects(wide)] == [0, 0, 0]
+    plain = planted(tmp_path / "c", control=False)
+    assert {(each.capacity, each.layout) for each in effects(plain)} == {(None, None)}
 
 
-def test_bandwidth_is_told_of_cards_and_of_memories(tmp_path: Path) -> None:
-    found = sentences(planted(tmp_path / "run", flops=0.6))
-    more = next(line for line in found if "instead of lpddr, 300 GB/s" in line)
-    assert "+100 % (95 % CI 100 to 100) for static and +48 % (48 to 48) for paged" in more
-    assert "the gap of paged by -26 % (-26 to -26) over static" in more  # e^-0.3
-    assert more.endswith("On it 60 % of paged's step time is compute-bound.")
-    kinds = next(line for line in found if "hbm instead of lpddr, both at 600 GB/s" in line)
-    assert "-1.0 % (-1.0 to -1.0) over static" in kinds  # -0.03 against -0.02
-    assert not any("compute-bound" in line for line in sentences(planted(tmp_path / "none")))
-    plain = planted(tmp_path / "bytes", assumed="compute.decode_efficiency")
-    assert not any("assumed" in line for line in sentences(plain))
-    table = planted(tmp_path / "flops", flops=0.6, assumed="compute.decode_efficiency")
-    assert any(
-        line.endswith("compute-bound (assumed: compute.decode_efficiency).")
-        for line in sentences(table)
-    )
-
-
-def test_another_control_is_compared_with_the_analytic_one(tmp_path: Path) -> None:
-    last = sentences(planted(tmp_path / "same", fast=0.2))[-1]
-    assert last == (
-        "alpaca, fast (device_set.compute.fp16=1PFLOPS): capacity is +22 % (95 % CI 22 to 22) over "
-        "static on lpddr, 300 GB/s (rather than +49 % (49 to 49)), +22 % (22 to 22) over static on "
-        "lpddr, 600 GB/s (rather than +11 % (11 to 11)) and +22 % (22 to 22) over static on hbm, "
-        "600 GB/s (rather than +11 % (11 to 11))."
-    )
-    turned = sentences(planted(tmp_path / "turned", fast=-0.2))[-1]
-    assert "(device_set.compute.fp16=1PFLOPS): undecided: the sign changes with it" in turned
-    assert not any("fast" in line for line in sentences(planted(tmp_path / "none")))
+def test_another_control_is_beside_the_analytic_one(tmp_path: Path) -> None:
+    found = effects(planted(tmp_path / "fast", fast=0.2))
+    assert [each.others["fast"].mean for each in found] == [pytest.approx(0.2)] * 3
+    heads, rows = effect_rows(planted(tmp_path / "again", fast=-0.2))
+    assert heads[-1] == "capacity, fast" and rows[0][-1] == "-0.200 (-0.200 to -0.200)"
+    assert not any(each.others for each in effects(planted(tmp_path / "none")))
 
 
 def test_the_findings_page_is_the_report_without_its_charts(tmp_path: Path) -> None:
@@ -189,9 +147,7 @@ def test_the_findings_page_is_the_report_without_its_charts(tmp_path: Path) -> N
     for text in sentences(table):
         assert f"- {text}\n" in page
     assert (
-        page.index("- planted: The difference between")
-        < page.index("## planted")
-        < page.index("## made")
+        page.index("- planted: The gap of paged") < page.index("## planted") < page.index("## made")
     )
     assert "| alpaca | lpddr, 300 GB/s | static | +0.380 (+0.380 to +0.380) |" in page
     whole = markdown([contents(table)])

@@ -220,7 +220,7 @@ def test_a_sweep_of_kv_reads_says_who_reads_fastest(tmp_path: Path) -> None:
                         "metrics": found})  # fmt: skip
     run.release()
     text = text_of(read_table(RunDirectory(tmp_path)))
-    assert "oracle reads fastest for every device_set.dma.window (4KiB, 8KiB)." in text
+    assert "oracle reads fastest for every device_set.dma.window (4KiB, 8KiB), at least" in text
     assert "4KiB: oracle reads KV at 150.0 GB/s, 50 % (95 % CI 50 to 50) faster than paged." in text
     assert "Reading KV takes 20 % of a step" in text
     assert "**KV read, GB/s against device_set.dma.window**" in text

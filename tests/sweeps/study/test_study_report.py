@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
-from hwmodel.description.yaml_writer import to_yaml
+from sweeps.analyse.comparison import throughput
 from sweeps.analyse.figures import THROUGHPUT
+from sweeps.report.comparison_page import compare
 from sweeps.report.contents import contents
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
 from sweeps.report.presenters import read_table, sentences
+from sweeps.report.section import Grid
 from sweeps.report.study_page import StudyTable
 from sweeps.run.store import CONFIG, RunDirectory
-from sweeps.study.trials import FINALE, importances, unbeaten
+from sweeps.study.trials import FINALE, StudyGain, importances, study_gain, unbeaten
 from tests.sweeps.made import PROVENANCE
 
 CONFIG_OF_STUDY: dict[str, Any] = {
@@ -76,53 +78,53 @@ def study(path: Path, rates: dict[str, float] | None = None, finale: bool = True
     return path
 
 
-def said(path: Path) -> str:
-    return "\n".join(sentences(read_table(RunDirectory(path))))
+def gain(path: Path) -> StudyGain:
+    table = read_table(RunDirectory(path))
+    assert isinstance(table, StudyTable)
+    return study_gain(table.trials)
 
 
 def test_gains_are_those_of_the_finale(tmp_path: Path) -> None:
-    text = said(study(tmp_path))
-    assert (
-        "On 3 replications not used in the search, trial 17 has 156.4 output tokens/s: 34 % (95 %"
-        " CI 34 to 34) against base; 146 % (146 to 146) against static" in text
-    )
-    # (147.5 - 110) / (160 - 110)
-    assert "Of the gap from the base to oracle, 75 % (95 % CI 75 to 75) is closed." in text
+    found = gain(study(tmp_path))
+    assert (found.chosen, found.replications) == ("trial 17", 3)
+    assert found.mean == pytest.approx(156.35)
+    assert found.gains["base"].mean == pytest.approx(147.5 / 110 - 1)
+    assert found.gains["static"].mean == pytest.approx(147.5 / 60 - 1)
+    closed = found.closed["oracle"]
+    assert closed is not None and closed.mean == pytest.approx((147.5 - 110) / (160 - 110))
 
 
-def test_other_results_other_sentences(tmp_path: Path) -> None:
-    text = said(study(tmp_path / "a", {"trial 17": 100.0}))
-    assert "The search found nothing better than the base." in text
-    text = said(study(tmp_path / "b", {"oracle": 105.0}))
-    assert "oracle is not above the base in every replication: there is no gap to close." in text
+def test_a_worse_trial_and_a_ceiling_below_the_base(tmp_path: Path) -> None:
+    assert gain(study(tmp_path / "a", {"trial 17": 100.0})).gains["base"].sign == -1
+    assert gain(study(tmp_path / "b", {"oracle": 105.0})).closed == {"oracle": None}
 
 
 @pytest.mark.parametrize(
-    ("first", "rates", "words"),
+    ("first", "rates", "best", "sign"),
     [
-        ({0: "base"}, {}, "The search added 34 % (95 % CI 34 to 34) to the best trial without a"
-         " search, base."),
-        ({0: "base", 5: "paper"}, {"paper (trial 5)": 147.5}, "The search added nothing that 3"
-         " replications resolve to the best trial without a search, paper (trial 5)"),
-        ({5: "paper"}, {"paper (trial 5)": 150.0}, "The search found worse than the best trial"),
-        ({17: "paper"}, {}, "The search added nothing to the best trial without a search, paper"
-         " (trial 17)."),
+        ({0: "base"}, {}, "base", 1),
+        ({0: "base", 5: "paper"}, {"paper (trial 5)": 147.5}, "paper (trial 5)", 0),
+        ({5: "paper"}, {"paper (trial 5)": 150.0}, "paper (trial 5)", -1),
+        ({17: "paper"}, {}, "paper (trial 17)", None),
     ],
-)  # fmt: skip
+)
 def test_what_the_search_added_is_against_the_best_first_trial(
-    first: dict[int, str], rates: dict[str, float], words: str, tmp_path: Path
+    first: dict[int, str], rates: dict[str, float], best: str, sign: int | None, tmp_path: Path
 ) -> None:
     study(tmp_path, rates)
     path = tmp_path / "results.jsonl"
     records = [json.loads(line) for line in path.read_text().splitlines()]
     lines = [json.dumps({**r, "first": first.get(r["trial"])}) + "\n" for r in records]
     path.write_text("".join(lines))
-    assert words in said(tmp_path)
+    found = gain(tmp_path)
+    assert found.first == best
+    assert (found.added and found.added.sign) == sign
 
 
-def test_without_a_finale_the_best_so_far_is_named_with_care(tmp_path: Path) -> None:
-    text = said(study(tmp_path, finale=False))
-    assert "Best so far: trial 17, 147.5 output tokens/s on the replications of the search" in text
+def test_without_a_finale_the_best_so_far_is_named(tmp_path: Path) -> None:
+    assert sentences(read_table(RunDirectory(study(tmp_path, finale=False))))[0].startswith(
+        "Best so far: trial 17, 147.5 output tokens/s"
+    )
 
 
 def test_importance_finds_the_parameter_that_matters(tmp_path: Path) -> None:
@@ -177,25 +179,17 @@ def test_a_study_that_lost_its_config_is_still_shown(tmp_path: Path) -> None:
 
 
 def test_studies_are_compared_by_their_contenders(tmp_path: Path) -> None:
-    from sweeps.report.comparison_page import compare
-    from sweeps.report.comparison_page import sentences as told
-
-    ours = study(tmp_path / "a")
-    text = "\n".join(told(compare(ours, study(tmp_path / "b", {"trial 17": 155.0}))))
-    assert (
-        "best: 164.3 output tokens/s in b against 156.3, 5.1 % (95 % CI 5.1 to 5.1) more." in text
-    )
-    assert "base: 116.6 output tokens/s in b against 116.6, the same in every" in text
-    assert to_yaml(CONFIG_OF_STUDY)
+    found = compare(study(tmp_path / "a"), study(tmp_path / "b", {"trial 17": 155.0}))
+    changes = {pair.title: change for pair in found.pairs if (change := throughput(pair))}
+    assert changes["best"].change.mean == pytest.approx(155 / 147.5 - 1)
+    assert changes["base"].certain == "the same"
 
 
-def test_the_limit_of_known_lengths_is_named(tmp_path: Path) -> None:
+def test_the_limit_of_known_lengths_is_a_table(tmp_path: Path) -> None:
     path = study(tmp_path)
-    assert "With all output lengths known" not in said(path)
     unused = {"least": 0.1, "chosen": 0.2, "base": 0.3}
     limit = {"bounds": [64, 128], "levels": [0.5, 1.0], "unused": unused}
     (path / "limit.json").write_text(json.dumps(limit))
-    assert (
-        "2 buckets would leave at least 10.0 % of the output reservation unused over time (bounds"
-        " 64, 128 tokens); the quantiles of trial 17 leave 20.0 %, those of the base 30.0 %."
-    ) in said(path)
+    grids = [b for b in contents(read_table(RunDirectory(path))).walk() if isinstance(b, Grid)]
+    (grid,) = [grid for grid in grids if grid.columns[0] == "2 buckets (64, 128 tokens)"]
+    assert [row[1] for row in grid.rows] == ["10.0 %", "20.0 %", "30.0 %"]

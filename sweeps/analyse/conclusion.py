@@ -1,0 +1,41 @@
+"""What the groups of a run say together: on what the winner depends, and what is open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sweeps.analyse.facts import Dependence, Turned, Verdict
+from sweeps.analyse.gap import CONTROL
+from sweeps.analyse.label import label
+from sweeps.analyse.table import Group, Row, Table, along
+from sweeps.analyse.variants import overrides, with_role
+from sweeps.analyse.verdict import judge
+
+
+def dependences(table: Table, verdicts: list[Verdict], asked: tuple[str, ...]) -> list[Dependence]:
+    """Who wins along each axis, all others alike; asked: how axes begin that are questions."""
+    known = {id(group): v for group, v in zip(table.groups, verdicts, strict=True)}
+    return [
+        Dependence(
+            where, axis, table.compared,
+            [(label(group.others[axis]), known[id(group)]) for group in groups],
+            axis.split(".")[0] in asked,
+        )
+        for axis in table.config["axes"]
+        for where, groups in along(table, axis)
+        if len(groups) > 1
+    ]  # fmt: skip
+
+
+def turned(table: Table, verdicts: list[Verdict]) -> Iterator[Turned]:
+    """Controls with another winner, but the one that takes memory's banks away."""
+    for name, changed in with_role(table.config, "control").items():
+        if name == CONTROL:
+            continue
+        settings = (f"{path}={label(value)}" for path, value in overrides(changed).items())
+        assumption = ", ".join(settings) or name
+        for group, here in zip(table.groups, verdicts, strict=True):
+            rows = [Row(r.name, "", r.replications) for r in group.rows if r.control == name]
+            there = judge(Group(group.title, rows))
+            if here.outcome == there.outcome == "won" and here.best != there.best:
+                yield Turned(group.title, {"without": here, "with": there}, assumption)

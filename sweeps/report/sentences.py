@@ -1,0 +1,488 @@
+"""The sentences of reports: each template turns a record of findings into one or a few.
+
+What is found of a single cell, card or parameter is a column of the table beside them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from sweeps.analyse.facts import Dependence, Gap, MetricChange, Reference, Turned, Verdict
+from sweeps.analyse.figures import KV_MEMORY, limit_word
+from sweeps.analyse.label import label
+from sweeps.analyse.random_access import RandomAccess
+from sweeps.analyse.statistics import Interval, grown
+from sweeps.analyse.table import Table
+from sweeps.analyse.variants import overrides, with_role
+from sweeps.analyse.verdict import MOST, needed
+from sweeps.plan.answer import AnswerMap
+from sweeps.plan.atlas import COSTLY, Enough
+from sweeps.plan.break_even import BreakEven, Crossing, Search
+from sweeps.plan.paged_findings import Effects
+from sweeps.plan.paper_findings import DatasetResult
+from sweeps.plan.parameter import Parameter
+from sweeps.plan.variant import AS_DESCRIBED
+from sweeps.plan.what_if import Changes, Sensitivity
+from sweeps.report.formats import (
+    between,
+    counted,
+    difference_text,
+    effect,
+    either_way,
+    gain,
+    hundred,
+    listed,
+    more,
+    percent,
+    ratio,
+    share,
+    size_text,
+)  # fmt: skip
+from sweeps.run.explanation import Explanation
+from sweeps.study.trials import BASE, StudyGain
+
+_SHOWN = 3
+"""Names that a sentence lists; tables have all."""
+_DWARFS = 5.0
+"""One effect makes a gap rather than another where it is more than this many times as large
+(assumed)."""
+
+
+# What every lead ends with
+
+
+def conditions(table: Table) -> str:
+    """What was run: model, requests, load, replications, as far as all of the run has them."""
+    base, cases = table.config["base"], with_role(table.config, "case").values()
+    paths = [*table.config["axes"], *(path for case in cases for path in overrides(case))]
+    fixed = {k: v for k, v in base.items() if v and k not in {p.split(".")[0] for p in paths}}
+    parts = [label(fixed[key]) for key in ("device", "model", "workload") if key in fixed]
+    parts += _load(fixed.get("load") or fixed.get("arrivals"))
+    if "requests" in fixed:
+        parts.append(f"{fixed['requests']:,} requests")
+    counts = [len(row.replications) for group in table.groups for row in group.rows]
+    parts.append(counted(max(counts, default=0), "replication"))
+    return f"Conditions: {', '.join(parts)}."
+
+
+def _load(load: Any) -> list[str]:
+    match load:
+        case {"rate_per_s": float() | int() as rate}:
+            return [f"{rate:g} requests/s"]
+        case {"relative": float() | int() as times}:
+            return [f"load {times:g} times the {load.get('of') or 'best'} capacity"]
+        case {"goodput": {"ttft": ttft, "tpot": tpot}}:
+            return [f"the largest load with TTFT {ttft} and TPOT {tpot}"]
+        case {"process": "all_at_once"}:
+            return ["saturated"]
+        case {"process": "closed", "clients": clients}:
+            return [f"{clients} clients"]
+    return []
+
+
+# A group, and groups together
+
+
+def verdict(found: Verdict, compared: str = "policy") -> str:
+    """Who leads, by how much and why."""
+    words = {"won": _won, "undecided": _undecided, "unbound": _unbound, "alone": _alone}
+    return f"{found.title}: {words[found.outcome](found, compared)}"
+
+
+def short(found: Verdict) -> str:
+    """The outcome in a few words."""
+    words = {"undecided": "undecided", "unbound": "KV memory not the limit"}
+    return words.get(found.outcome) or (f"{found.best} wins" if found.best else "no results")
+
+
+def _alone(found: Verdict, compared: str) -> str:
+    who = _who(found.leader, compared)
+    return f"only {who} has results." if found.leader else "no results yet."
+
+
+def _won(found: Verdict, compared: str) -> str:
+    why = f" Decided by {listed(found.decided_by)}." if found.decided_by else ""
+    if found.kv_share is not None:
+        why = f" Reading KV takes {share(found.kv_share)} of a step."
+    return f"{_rate(found, compared)}, {_gaps(found, found.behind, compared)}.{why}"
+
+
+def _undecided(found: Verdict, compared: str) -> str:
+    close = [gap.total for gap in found.close]
+    names = [_who(gap.other, compared) for gap in found.close]
+    others = listed(names, "or") if len(names) <= _SHOWN else f"{len(names)} others"
+    if any(total.count < 2 for total in close):
+        text = f"{_rate(found, compared)}, the highest mean; one replication gives no interval."
+        return f"{text} No ranking against {others}."
+    widest = max(close, key=lambda total: total.half)
+    bound = f": {either_way(widest)}" if widest.high < 1 else ""
+    text = f"{_rate(found, compared)}, not significantly more than {others}{bound}."
+    text += _resolved(widest.count, found.needed) if widest.half else ""
+    behind = f" {found.leader} serves {_gaps(found, found.behind, compared)}."
+    return text + behind * bool(found.behind)
+
+
+def _resolved(count: int, wanted: int | None) -> str:
+    """How many replications would make a difference significant."""
+    many = f"More than {MOST}" if wanted is None else f"About {wanted}"
+    return f" {many} replications would resolve it (now {count})."
+
+
+def _unbound(found: Verdict, compared: str) -> str:
+    """KV memory did not limit the leader: what did, and whom it did limit all the same."""
+    leader = _who(found.leader, compared)
+    rest = {name: part for name, part in found.limits.items() if name != KV_MEMORY}
+    name = max(rest, key=lambda key: rest[key], default="")
+    limit = f" (limit: {limit_word(name)}, {share(rest[name])} of the time)" if rest else ""
+    text = f"no ranking, as KV memory does not limit {leader}{limit}."
+    if bound := [gap for gap in found.behind if gap.bound]:
+        text += f" It limits {listed(_who(gap.other, compared) for gap in bound)};"
+        text += f" {leader} serves {_gaps(found, bound, compared)}."
+    return text
+
+
+def _rate(found: Verdict, compared: str) -> str:
+    rate = f"{found.rate:,.{1 if found.rate < 1000 else 0}f}"
+    does = f"reads KV at {rate} GB/s" if found.reads else f"serves {rate} output tokens/s"
+    return f"{_who(found.leader, compared)} {does}"
+
+
+def _gaps(found: Verdict, gaps: list[Gap], compared: str) -> str:
+    word, rest = "faster" if found.reads else "more", len(gaps) - _SHOWN
+    names = (_who(gap.other, compared) for gap in gaps)
+    told = [more(g.total, n, word, named=g is gaps[0]) for g, n in zip(gaps, names, strict=True)]
+    return listed([*told[:_SHOWN], *([f"yet {word} than {rest} others"] if rest > 0 else [])])
+
+
+def _who(name: str, compared: str) -> str:
+    """A competitor; a number alone is none."""
+    return name if any(map(str.isalpha, name)) else f"{compared} {name}"
+
+
+def outcomes(found: Sequence[Verdict], noun: str, turning: int = 0) -> str:
+    """The outcomes counted; turning: how many of them are others under an assumption."""
+    ranked = Counter(map(short, found)).most_common()
+    told = ", ".join(f"{what} in {'all' if n == len(found) else n}" for what, n in ranked)
+    note = f" Another assumption changes {turning} of them." if turning else ""
+    return f"Of {counted(len(found), noun)}: {told}.{note}"
+
+
+def dependence(found: Dependence) -> Iterator[str]:
+    """Whether the winner depends on an axis; nothing where there is none."""
+    winners, where = found.winners, f"{found.where}: " if found.where else ""
+    every = [verdict for _, verdict in found.outcomes]
+    best = "reads fastest" if any(each.reads for each in every) else "serves the most"
+    told = "; ".join(f"{value}: {short(each)}" for value, each in found.outcomes)
+    if len(winners) == 1 and all(each.outcome == "won" for each in every):
+        least = min((each.gaps[0] for each in every), key=lambda gap: gap.total.mean)
+        lead = more(least.total, least.other, named=True)
+        values = ", ".join(value for value, _ in found.outcomes)
+        yield f"{where}{winners[0]} {best} for every {found.axis} ({values}), at least {lead}."
+    elif winners and found.asked:
+        told = "; ".join(f"{value}: {_lead(each)}" for value, each in found.outcomes)
+        yield f"{where}{told}. Which {found.compared} {best} depends on the {found.axis}."
+    elif len(winners) > 1:
+        yield f"{where}undecided: the winner changes with {found.axis} ({told})."
+
+
+def _lead(found: Verdict) -> str:
+    if found.outcome != "won":
+        return short(found)
+    gap, does = found.gaps[0], "reads KV" if found.reads else "serves"
+    return f"{found.best} {does} {more(gap.total, gap.other, named=True)}"
+
+
+def turned(found: Turned) -> str:
+    """Another outcome elsewhere."""
+    told = "; ".join(f"{where}: {short(each)}" for where, each in found.outcomes.items())
+    open_ = f"undecided: the winner changes with {found.assumption}"
+    return f"{found.title}: {open_ if found.assumption else 'the outcome changes'} ({told})."
+
+
+def reference(found: Reference, leader: str) -> str:
+    """What a reference serves against the leader."""
+    memory = ", both on memory without banks" if found.analytic else ""
+    against = f"{gain(found.gains[leader], named=True)} against {leader}"
+    return f"{found.title}: reference {found.name} {against}{memory}."
+
+
+# Searches and changes
+
+
+def what_if(found: Changes) -> Iterator[str]:
+    """Who leads as described and what reverses that; then the largest effect on each."""
+    where = f"{found.where}: " if found.where else ""
+    for answer in found.answers:
+        now = ratio(answer.levels[AS_DESCRIBED], named=True)
+        yield f"{where}{answer.subject} is {now} as described. {_ranking(answer)}"
+    moved = []
+    for rate in found.rates:
+        sure = [name for name in found.alone if name in rate.effects and rate.effects[name].sign]
+        if sure:
+            largest = max(sure, key=lambda name: abs(rate.effects[name].mean))
+            moved.append(f"{rate.subject} with {largest} {effect(rate.effects[largest])}")
+    if moved:
+        yield f"{where}Largest significant effects of one change: {'; '.join(moved)}."
+
+
+def _ranking(found: Sensitivity) -> str:
+    """Which changes reverse or settle who leads."""
+    now = found.levels[AS_DESCRIBED]
+    signs = {n: level.sign for n, level in found.levels.items() if n != AS_DESCRIBED}
+    if now.sign == 0:
+        sure = _some([name for name, sign in signs.items() if sign])
+        text = f"except with {sure}" if sure else f"nor with any of {len(signs)} changes"
+        return f"That is not significant, {text}.{_resolved(now.count, needed(now.mapped(grown)))}"
+    reverse = _some([name for name, sign in signs.items() if sign == -now.sign])
+    level = _some([name for name, sign in signs.items() if sign == 0])
+    text = f"Reversed by {reverse}." if reverse else f"None of {len(signs)} changes reverses it."
+    return f"{text} Not significant with {level}." if level else text
+
+
+def _some(names: Collection[str]) -> str:
+    """The first of these names, and how many others; nothing of none."""
+    rest = len(names) - _SHOWN
+    return listed([*[*names][:_SHOWN], *([f"{rest} others"] if rest > 0 else [])])
+
+
+def break_evens(found: Search) -> str:
+    """The answer as described, and how many parameters cross."""
+    where = f"{found.where}: " if found.where else ""
+    counts = Counter(each.outcome for each in found.found)
+    cross = [_crossing(each) for each in found.found if each.outcome == "crosses"]
+    text = f"{where}{found.ratio} is {ratio(found.now, named=True)} as described."
+    text += f" {len(cross)} of {counted(len(found.found), 'assumed parameter')}"
+    text += " crosses" if len(cross) == 1 else " cross"
+    text += " break-even within a plausible range" + (f": {_some(cross)}." if cross else ".")
+    open_ = [f"{counts[each]} {each}" for each in ("undecided", "unfinished") if counts[each]]
+    return f"{text} Of the others: {listed(open_)}." if open_ else text
+
+
+def _crossing(found: BreakEven) -> str:
+    if found.crossing is None:
+        return found.name
+    return f"{found.name} at {crossing_text(found.crossing, found.parameter)}"
+
+
+def crossing_text(crossing: Crossing, parameter: Parameter) -> str:
+    """Where it crosses, with the values between which it is undecided."""
+    if crossing.low is None and crossing.high is None:
+        return f"{crossing.at} (whole range)"
+    low = f"below {parameter.at(0)}" if crossing.low is None else crossing.low
+    high = f"above {parameter.at(1)}" if crossing.high is None else crossing.high
+    return f"{crossing.at} ({low} to {high})"
+
+
+def answer(found: AnswerMap) -> Iterator[str]:
+    """Who wins in how many cells; where paging ties; what objections and readings change."""
+    if not found.cells:
+        yield "No cell has results of all policies yet."
+        return
+    total = len(found.cells)
+    won = {name: [c.lead for c in found.cells if c.winner == name] for name in found.policies}
+    for i, (name, leads) in enumerate(sorted(won.items(), key=lambda item: -len(item[1]))):
+        if leads:
+            least, most = (end(leads, key=lambda lead: lead.mean) for end in (min, max))
+            lead = " to ".join(dict.fromkeys((effect(least, named=not i), effect(most))))
+            yield f"{name} leads significantly in {len(leads)} of {total} combinations, by {lead}."
+    if none := total - sum(map(len, won.values())):
+        unbound = sum(not cell.bound for cell in found.cells)
+        why = f"; KV memory is not the limit in {unbound}" if unbound else ""
+        yield f"No policy leads significantly in {none} of {total} combinations{why}."
+    yield from _ties(found)
+    for noun, names in (("objection", found.objections), ("disputed assumption", found.readings)):
+        if names:
+            yield _disputes(found, noun, list(names))
+
+
+def _ties(found: AnswerMap) -> Iterator[str]:
+    """Where the policy that scatters KV loses its lead, where KV memory is the limit."""
+    bound = [cell for cell in found.cells if cell.bound]
+    tied = sorted(cell.tied.mean for cell in bound if cell.tied)
+    ends = " to ".join(dict.fromkeys(f"{each:.2f}" for each in (*tied[:1], *tied[-1:])))
+    sides = Counter(cell.side for cell in bound)
+    told = [
+        f"ties with the best contiguous policy in {len(tied)}, at {ends} of its KV"
+        " bandwidth" if tied else "",
+        f"is ahead at every ratio in {sides[1]}" if sides[1] else "",
+        f"is behind at every ratio in {sides[-1]}" if sides[-1] else "",
+    ]  # fmt: skip
+    if any(told):
+        where = f"Of {counted(len(bound), 'combination')} that KV memory limits"
+        yield f"{where}, {found.scattered} {listed(filter(None, told))}."
+
+
+def _disputes(found: AnswerMap, noun: str, names: list[str]) -> str:
+    counts = {name: sum(name in cell.upheld for cell in found.under(name)) for name in names}
+    several = len(names) > 1
+    head = f"Changing {'each of ' * several}{counted(len(names), noun)}"
+    if not any(counts.values()):
+        return f"{head} never changes the winner to another policy."
+    most = max(counts, key=counts.__getitem__)
+    total = len(found.under(most))
+    where = f"{'at most ' * several}{counts[most]} of {total} combinations ({most})"
+    return f"{head} changes the winner in {where}."
+
+
+# Studies, and two runs
+
+
+def no_trial(count: int, failed: int) -> str:
+    """No trial may be chosen."""
+    return f"None of {counted(count, 'trial')} meets the constraints; {failed} failed."
+
+
+def best_so_far(trial: int, value: float, metric: str) -> str:
+    """The best trial of a search that has no finale yet."""
+    return f"Best so far: trial {trial}, {value:,.4g} {metric} in the search, biased up by noise."
+
+
+def study(found: StudyGain) -> Iterator[str]:
+    """What the chosen trial gained over the base and the best trial that needed no search, and how
+    much of the gap to a ceiling it closes."""
+    base = found.gains.get(BASE)
+    count = counted(found.replications, "replication")
+    head = f"{found.chosen} has {found.mean:,.1f} {found.metric} on {count} not used in the search"
+    yield f"{head}, {_against(base, 'the base')}." if base else f"{head}."
+    if found.first not in (None, BASE):
+        added = "nothing" if found.added is None else _against(found.added, "it")
+        yield f"Best trial without a search: {found.first}; the search adds {added}."
+    for name, part in found.closed.items():
+        if part is not None:
+            yield f"The search closes {percent(part, named=True)} of the gap from base to {name}."
+
+
+def _against(found: Interval, other: str) -> str:
+    text = f"{gain(found, named=True)} against {other}"
+    return text if found.sign else f"{text}, not significant"
+
+
+def inputs(asked: list[str], count: int, programs: Sequence[str]) -> str:
+    """asked: what the runs were asked that differs; count: inputs that differ in all."""
+    text = f"Inputs that differ: {_some(asked)}." if asked else "Inputs: the same."
+    if count and not asked:
+        text = f"Inputs: the same settings; descriptions differ in {counted(count, 'place')}."
+    return f"{text} The programs differ in {listed(programs)}." if programs else text
+
+
+def results(count: int, same: bool, changes: list[tuple[str, MetricChange]]) -> str:
+    """count: points in both; same: bit for bit; changes: of output tokens/s, by point."""
+    if not count or same or not changes:
+        text = f"the same, bit for bit, in all {count} points" if same else "other metrics differ"
+        return f"Results: {text if count else 'the two have no point in common'}."
+    ranked = sorted(changes, key=lambda item: (not item[1].change.sign, -abs(item[1].change.mean)))
+    title, change = ranked[0]
+    many = sum(bool(each.change.sign) for _, each in changes)
+    head = f"Output tokens/s change significantly in {many} of {counted(len(changes), 'point')}"
+    if change.certain == "unknown":
+        most = f"{gain(change.change)} in {title}"
+        return f"Output tokens/s change by at most {most}; one replication gives no interval."
+    if many:
+        return f"{head}, the most in {title}: {gain(change.change, named=True)}."
+    return f"{head}: {either_way(max((c.change for _, c in changes), key=lambda i: i.half))}."
+
+
+# Other kinds of runs
+
+
+def paper(found: list[DatasetResult]) -> Iterator[str]:
+    """How many of the ODMA paper's figures follow from its baselines, and the gain."""
+    gains = [
+        f"{percent(centre, True, 1, named=each is found[0])} on {each.name}"
+        f" (paper: {hundred(each.gain, 0)} %)"
+        for each in found
+        if (centre := each.placements[-1].centre) is not None
+    ]
+    if gains:
+        yield f"At the centre odma changes the throughput of static by {listed(gains)}."
+        places = Counter(placement.place for each in found for placement in each.placements)
+        head = f"{places['inside']} of the paper's {places.total()} figures"
+        yield f"Inside the band of means over the assumptions: {head}."
+    if cells := [cell.meets(each.paper) for each in found for cell in each.cells]:
+        met = sum(len(names) == len(found[0].paper) for names in cells)
+        yield f"All figures together are met at {met} of {len(cells)} length shapes and limits."
+
+
+def paged(found: list[Effects]) -> Iterator[str]:
+    """Which of capacity and layout makes paged's gaps, in ranges over all of them."""
+    capacities = [each.capacity for each in found if each.capacity is not None]
+    layouts = [each.layout for each in found if each.layout is not None]
+    if not capacities or not layouts:
+        yield "The effect of layout is not known without the analytic control."
+        return
+    makes, count = _larger(capacities, layouts), counted(len(layouts), "comparison")
+    yield (
+        f"The gap of paged to contiguous reservation is {makes}. Over {count} capacity changes"
+        f" throughput by {_range(capacities)}, layout by {_range(layouts)}."
+    )
+    if moved := [e.bandwidth for e in found if e.bandwidth is not None]:
+        yield f"Other bandwidth changes the gaps of paged by {_range(moved)}."
+
+
+def _larger(capacities: list[Interval], layouts: list[Interval]) -> str:
+    """The larger of the two at its largest, among those that are significant."""
+    sizes = {
+        name: max((abs(each.mean) for each in effects if each.sign), default=0.0)
+        for name, effects in (("layout", layouts), ("capacity", capacities))
+    }
+    less, most = sorted(sizes, key=sizes.__getitem__)
+    if not sizes[most]:
+        return "significant neither in capacity nor in layout"
+    return f"{most}{', not' if sizes[less] * _DWARFS < sizes[most] else ' more than'} {less}"
+
+
+def _range(effects: list[Interval]) -> str:
+    """Means from the least to the most, and how many are not significant."""
+    ends = [hundred(grown(end(each.mean for each in effects)), 1) for end in (min, max)]
+    idle = sum(each.sign == 0 for each in effects)
+    return f"{' to '.join(ends)} %" + (f" ({idle} not significant)" if idle else "")
+
+
+def atlas(found: list[Enough]) -> Iterator[str]:
+    """From which extents on layout costs little, on all memories."""
+    sizes = {"As described": [each.described for each in found],
+             "In the worst case": [each.worst for each in found]}  # fmt: skip
+    for words, ends in sizes.items():
+        if known := [size for size in ends if size is not None]:
+            where = f"on {len(known)} of {counted(len(ends), 'memory')}"
+            yield (
+                f"{words}, extents of {size_text(max(known))} keep the cost of layout at"
+                f" {share(COSTLY)} of throughput or less {where}."
+            )
+
+
+def explanation(found: Explanation) -> str:
+    """The gap and its largest significant causes."""
+    sure = sorted((p for p in found.parts if p.forward.sign), key=lambda p: -abs(p.forward.mean))
+    told = ", ".join(f"{part.words} {effect(part.forward)}" for part in sure[:_SHOWN])
+    causes = f"Largest causes: {told}" if told else "No single cause is significant"
+    total = more(found.total.mapped(grown), found.loser, named=True)
+    return f"{found.group}: {found.winner} serves {total}. {causes}."
+
+
+def random_access(found: RandomAccess) -> list[str]:
+    """The answer with what turns it, where alpha reaches the threshold, what else limits."""
+
+    def alpha(each: Interval, named: bool = False) -> str:
+        return between(each, "{:.2f}".format, named=named)
+
+    turning = [f"{alpha(each)} with {difference_text(condition, found.condition)}"
+               for condition, each in found.flipping]  # fmt: skip
+    turning += [f"{alpha(found.plausible[name])} with {name}" for name in found.turning]
+    lines = [
+        f"{found.place}: random extents of {size_text(found.extent)} reach"
+        f" {alpha(found.alpha, True)} of sequential bandwidth: {found.answer} at a threshold of"
+        f" {found.threshold:g}." + (f" It is {listed(turning)}." if turning else "")
+    ]
+    if found.reached_at is None:
+        lines.append(f"No extent up to {size_text(found.longest)} reaches {found.threshold:g}.")
+    else:
+        reached = size_text(found.reached_at)
+        lines.append(f"The smallest extent that reaches {found.threshold:g} is {reached}.")
+    if found.descriptors is not None:
+        size, cost = found.descriptors
+        limit = f"DMA engines limit extents up to {size_text(size)}"
+        lines.append(f"{limit}: {cost:g} ns per descriptor.")
+    return lines

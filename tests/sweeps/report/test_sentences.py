@@ -1,0 +1,343 @@
+"""Are numbers written with their intervals, and is each sentence template what it should be?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hwmodel.measure.racm import Condition
+from sweeps.analyse.facts import Dependence, Gap, MetricChange, Reference, Turned, Verdict
+from sweeps.analyse.figures import FIGURES
+from sweeps.analyse.random_access import RandomAccess
+from sweeps.analyse.statistics import Interval
+from sweeps.analyse.table import Group, Rate, Row, Table
+from sweeps.plan.answer import AnswerCell, AnswerMap
+from sweeps.plan.atlas import Enough
+from sweeps.plan.break_even import BreakEven, Crossing, Search
+from sweeps.plan.paged_findings import Effects
+from sweeps.plan.paper_findings import DatasetResult, MapCell, Placement
+from sweeps.plan.parameter import Parameter
+from sweeps.plan.what_if import Changes, Sensitivity
+from sweeps.report import sentences
+from sweeps.report.formats import (
+    counted,
+    effect,
+    either_way,
+    gain,
+    listed,
+    more,
+    percent,
+    points,
+    ratio,
+)
+from sweeps.run.explanation import Explanation, Part
+from sweeps.study.trials import StudyGain
+
+ONE = Interval(0.3, -math.inf, math.inf, 1)
+
+
+def near(mean: float, half: float = 0.01) -> Interval:
+    return Interval(mean, mean - half, mean + half, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        (percent(near(0.3)), "30 % (29 to 31)"),
+        (percent(near(0.3), named=True), "30 % (95 % CI 29 to 31)"),
+        (percent(near(0.05), signed=True), "+5.0 % (4.0 to 6.0)"),
+        (percent(near(-0.0001, 0.001), signed=True), "+0.0 % (-0.1 to 0.1)"),
+        (percent(ONE), "30 %"),
+        (gain(Interval(0.3, -0.9, 449607.55, 2)), "+30 % (-90 to over 1,000)"),
+        (gain(near(-0.2)), "-20 % (-21 to -19)"),
+        (gain(near(16.37, 1)), "17.4 times (16.4 to 18.4)"),
+        (more(near(0.3), "odma"), "30 % (29 to 31) more than odma"),
+        (more(near(16.37, 1), "odma"), "17.4 times (16.4 to 18.4) the rate of odma"),
+        (either_way(Interval(0.001, -0.01, 0.012, 3)), "at most 1.2 % either way"),
+        (points(near(0.2)), "20.0 (19.0 to 21.0)"),
+        (effect(near(math.log(2), 0)), "+100 % (100 to 100)"),
+        (effect(None), "–"),
+        (ratio(near(0, 0)), "1 (1 to 1)"),
+        (ratio(near(0.0, 9.0)), "1 (under 0.001 to over 1,000)"),
+        (listed(["a", "b", "c"], "or"), "a, b or c"),
+        (listed([]), ""),
+        (counted(2, "memory"), "2 memories"),
+    ],
+)
+def test_numbers_are_written_with_their_intervals(text: str, written: str) -> None:
+    assert text == written
+
+
+def group(outcome: Any, *gaps: Gap, **more: Any) -> Verdict:
+    return Verdict("card", outcome, "a", 100.0, list(gaps), **more)
+
+
+WON = group("won", Gap("a", "b", near(0.3), causes=["reservation"]), Gap("a", "c", near(16, 1)))
+UNBOUND = {"kv_memory": 0.02, "offered_load": 0.98}
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (WON, "a serves 100.0 output tokens/s, 30 % (95 % CI 29 to 31) more than b and 17 times"
+              " (16 to 18) the rate of c. Decided by capacity."),
+        (group("won", Gap("a", "b", near(0.5)), reads=True, kv_share=0.2),
+         "a reads KV at 100.0 GB/s, 50 % (95 % CI 49 to 51) faster than b. Reading KV takes 20 %"
+         " of a step."),
+        (group("undecided", Gap("a", "b", near(0.001)), Gap("a", "c", near(0.2)), needed=20),
+         "a serves 100.0 output tokens/s, not significantly more than b: at most 1.1 % either way."
+         " About 20 replications would resolve it (now 3). a serves 20 % (95 % CI 19 to 21) more"
+         " than c."),
+        (group("undecided", Gap("a", "b", ONE)), "a serves 100.0 output tokens/s, the highest mean;"
+         " one replication gives no interval. No ranking against b."),
+        (group("unbound", Gap("a", "b", near(0.3)), limits=UNBOUND), "no ranking, as KV memory does"
+         " not limit a (limit: offered load, 98 % of the time). It limits b; a serves 30 % (95 % CI"
+         " 29 to 31) more than b."),
+        (Verdict("card", "unbound", "0.12"),
+         "no ranking, as KV memory does not limit policy 0.12."),
+        (group("alone"), "only a has results."),
+        (Verdict("card", "alone"), "no results yet."),
+    ],
+)  # fmt: skip
+def test_a_verdict(found: Verdict, said: str) -> None:
+    assert sentences.verdict(found) == f"card: {said}"
+
+
+def test_what_groups_say_together() -> None:
+    open_ = group("undecided")
+
+    def along(asked: bool, *found: Verdict) -> list[str]:
+        pairs = list(zip("xyz", found, strict=False))
+        return list(sentences.dependence(Dependence("", "device", "policy", pairs, asked)))
+
+    assert along(True, WON, WON) == [
+        "a serves the most for every device (x, y), at least 30 % (95 % CI 29 to 31) more than b."
+    ]
+    assert along(True, WON, open_) == [
+        "x: a serves 30 % (95 % CI 29 to 31) more than b; y: undecided. Which policy serves the"
+        " most depends on the device."
+    ]
+    other = Verdict("card", "won", "b", 1.0, [Gap("b", "a", near(0.1))])
+    changes = "undecided: the winner changes with device (x: a wins; y: b wins)."
+    assert along(False, WON, other) == [changes]
+    assert along(True, open_, open_) == along(False, WON, open_) == []
+    here = Turned("card", {"without": WON, "with": other}, "seed=2")
+    assert sentences.turned(here).startswith("card: undecided: the winner changes with seed=2 (wi")
+    there = Turned("card", {"run-1": WON, "run-2": open_})
+    assert sentences.turned(there) == (
+        "card: the outcome changes (run-1: a wins; run-2: undecided)."
+    )
+    assert sentences.outcomes([WON, open_, open_], "case", 1) == (
+        "Of 3 cases: undecided in 2, a wins in 1. Another assumption changes 1 of them."
+    )
+    assert sentences.reference(Reference("card", "oracle", {"a": near(0.2)}, True), "a") == (
+        "card: reference oracle +20 % (95 % CI 19 to 21) against a, both on memory without banks."
+    )
+
+
+@pytest.mark.parametrize(
+    ("base", "said"),
+    [
+        ({"device": "card", "load": {"relative": 1.5, "of": "best"}, "requests": 1200},
+         "card, load 1.5 times the best capacity, 1,200 requests, 3 replications"),
+        ({"model": "m", "load": {"rate_per_s": 2}}, "m, 2 requests/s, 3 replications"),
+        ({"load": {"goodput": {"ttft": "2s", "tpot": "1s"}}},
+         "the largest load with TTFT 2s and TPOT 1s, 3 replications"),
+        ({"arrivals": {"process": "all_at_once"}}, "saturated, 3 replications"),
+        ({"arrivals": {"process": "closed", "clients": 4}}, "4 clients, 3 replications"),
+        ({"workload": "alpaca", "serving": {}}, "3 replications"),
+    ],
+)  # fmt: skip
+def test_the_conditions_of_a_run(base: dict[str, Any], said: str) -> None:
+    case = {"role": "case", "set": {"workload": "r1"}}
+    config = {"base": base, "axes": {"serving.policy": []}, "variants": {"case": case}}
+    groups = [Group("card", [Row("a", "", {1: {}, 2: {}, 3: {}})])]
+    table = Table("x", "", groups, 1, 1, config, {})
+    assert sentences.conditions(table) == f"Conditions: {said}."
+
+
+def test_what_ifs_rank_and_name_the_largest_effect() -> None:
+    def told(now: float, **levels: float) -> list[str]:
+        every = {"as described": near(now), **{k: near(v) for k, v in levels.items()}}
+        effects = {name: near(level - now) for name, level in levels.items()}
+        found = [Sensitivity("a / b", every, effects)]
+        rates = [Sensitivity("a", every, effects)]
+        unit = Rate("rate", "rate", "tok/s")
+        group = Group("card")
+        return list(sentences.what_if(Changes("", group, rates, found, [*levels], [], unit)))
+
+    assert told(0.2, more=0.4, none=0.0, less=-0.2) == [
+        "a / b is 1.22 (95 % CI 1.21 to 1.23) as described. Reversed by less. Not significant with"
+        " none.",
+        "Largest significant effects of one change: a with less -33 % (-34 to -32).",
+    ]
+    assert "None of 1 changes reverses it." in told(0.2, more=0.2)[0]
+    assert "That is not significant, except with more. About 5 rep" in told(0.005, more=0.4)[0]
+
+
+def test_break_evens_are_counted() -> None:
+    parameter = Parameter(path="x", why="y", range=[1, 2])
+    every = {1: near(0.3), 2: near(-0.3)}
+    found = [
+        BreakEven("cost", parameter, every, near(0.2), Crossing(2, 1, None, True)),
+        BreakEven("hash", parameter, {1: near(0.0), 2: near(0.0)}, near(0.2)),
+    ]
+    assert sentences.break_evens(Search({}, ["a", "b"], near(0.2), found)) == (
+        "a / b is 1.22 (95 % CI 1.21 to 1.23) as described. 1 of 2 assumed parameters crosses"
+        " break-even within a plausible range: cost at 2 (1 to above 2). Of the others: 1"
+        " undecided."
+    )
+
+
+def cell(lead: float, tied: float | None, bound: bool = True, **pleas: Any) -> AnswerCell:
+    found = {0.1: near(-lead), 1.0: near(lead)} if tied else {0.1: near(lead), 1.0: near(lead)}
+    return AnswerCell(
+        "cell", {"paged": near(2), "odma": near(1)}, near(lead), near(lead), "odma", {}, found,
+        None if tied is None else near(tied), pleas, bound,
+    )  # fmt: skip
+
+
+def test_the_map_of_an_answer_in_counts() -> None:
+    cells = [cell(0.7, 0.2, plea=("odma", near(0.5))), cell(0.3, None), cell(0.0, None, False)]
+    found = AnswerMap("card", "m", "paged", ["odma"], cells, 3, 3,
+                      {"plea": ("odma", "why")}, {})  # fmt: skip
+    assert list(sentences.answer(found)) == [
+        "paged leads significantly in 2 of 3 combinations, by +35 % (95 % CI 34 to 36) to +101 %"
+        " (99 to 103).",
+        "No policy leads significantly in 1 of 3 combinations; KV memory is not the limit in 1.",
+        "Of 2 combinations that KV memory limits, paged ties with the best contiguous policy in 1,"
+        " at 0.20 of its KV bandwidth and is ahead at every ratio in 1.",
+        "Changing 1 objection changes the winner in 1 of 1 combinations (plea).",
+    ]
+    unmoved = AnswerMap("card", "m", "paged", ["odma"], [cell(0.3, None, plea=("paged", near(1)))],
+                        1, 3, {}, {"plea": "why"})  # fmt: skip
+    assert list(sentences.answer(unmoved))[-1] == (
+        "Changing 1 disputed assumption never changes the winner to another policy."
+    )
+
+
+def test_a_study() -> None:
+    gains = {"base": near(0.0), "static": near(0.3), "paper (trial 2)": near(0.1)}
+    closed = {"oracle": near(0.75), "ideal": None}
+    found = StudyGain(
+        "trial 3", "tokens/s", 100.0, 4, gains, closed, "paper (trial 2)", gains["paper (trial 2)"]
+    )
+    assert list(sentences.study(found)) == [
+        "trial 3 has 100.0 tokens/s on 4 replications not used in the search, +0.0 % (95 % CI -1.0"
+        " to 1.0) against the base, not significant.",
+        "Best trial without a search: paper (trial 2); the search adds +10 % (95 % CI 9 to 11)"
+        " against it.",
+        "The search closes 75 % (95 % CI 74 to 76) of the gap from base to oracle.",
+    ]
+    assert sentences.no_trial(3, 1) == "None of 3 trials meets the constraints; 1 failed."
+    assert sentences.best_so_far(3, 147.5, "tokens/s") == (
+        "Best so far: trial 3, 147.5 tokens/s in the search, biased up by noise."
+    )
+
+
+def changes(*found: Interval) -> list[tuple[str, MetricChange]]:
+    return [(f"p{i}", MetricChange(FIGURES[0], 1.0, 2.0, each, True, True))
+            for i, each in enumerate(found)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (sentences.inputs([], 0, ()), "Inputs: the same."),
+        (sentences.inputs([], 2, ["commit"]), "Inputs: the same settings; descriptions differ in 2"
+         " places. The programs differ in commit."),
+        (sentences.inputs(["a 1 -> 2", *"bcd"], 4, ()), "Inputs that differ: a 1 -> 2, b, c and 1"
+         " others."),
+        (sentences.results(0, True, []), "Results: the two have no point in common."),
+        (sentences.results(2, True, []), "Results: the same, bit for bit, in all 2 points."),
+        (sentences.results(2, False, []), "Results: other metrics differ."),
+        (sentences.results(2, False, changes(near(0.2), near(-0.3), near(0.0))), "Output tokens/s"
+         " change significantly in 2 of 3 points, the most in p1: -30 % (95 % CI -31 to -29)."),
+        (sentences.results(1, False, changes(near(0.0))), "Output tokens/s change significantly in"
+         " 0 of 1 point: at most 1.0 % either way."),
+        (sentences.results(1, False, changes(ONE)), "Output tokens/s change by at most +30 % in"
+         " p0; one replication gives no interval."),
+    ],
+)  # fmt: skip
+def test_two_runs(text: str, said: str) -> None:
+    assert text == said
+
+
+def test_the_odma_papers_table() -> None:
+    def result(name: str, centre: float) -> DatasetResult:
+        placed = Placement("gain", 0.23, near(centre), 0.0, 0.3, 5, "inside", None)
+        cells = [MapCell(0.2, 1024, {"gain": near(0.23)}), MapCell(0.4, 1024, {"gain": near(0.5)})]
+        return DatasetResult(name, 0.23, [placed], cells, {"gain": 0.23})
+
+    assert list(sentences.paper([result("alpaca", 0.02), result("nq", 0.1)])) == [
+        "At the centre odma changes the throughput of static by +2.0 % (95 % CI 1.0 to 3.0) on"
+        " alpaca (paper: 23 %) and +10.0 % (9.0 to 11.0) on nq (paper: 23 %).",
+        "Inside the band of means over the assumptions: 2 of the paper's 2 figures.",
+        "All figures together are met at 2 of 4 length shapes and limits.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "layout", "said"),
+    [
+        (0.4, -0.02, "is capacity, not layout. Over 1 comparison capacity changes throughput by"
+         " 49.2 to 49.2 %, layout by -2.0 to -2.0 %."),
+        (0.01, -0.3, "is layout, not capacity."),
+        (0.1, -0.05, "is capacity more than layout."),
+        (0.0, 0.0, "is significant neither in capacity nor in layout."),
+    ],
+)  # fmt: skip
+def test_what_sets_paged_apart(capacity: float, layout: float, said: str) -> None:
+    effects = Effects("static", near(0.4), near(capacity, 0.005), near(layout, 0.005), near(0.0),
+                      near(0.0), {})  # fmt: skip
+    first, second = sentences.paged([effects])
+    assert first.startswith(f"The gap of paged to contiguous reservation {said}")
+    assert second.endswith("changes the gaps of paged by 0.0 to 0.0 % (1 not significant).")
+    lacking = Effects("static", near(0.4), None, None, near(0.0), None, {})
+    assert "not known without the analytic control" in next(iter(sentences.paged([lacking])))
+
+
+def test_the_atlas() -> None:
+    found = [Enough("lpddr", 512, 4096), Enough("hbm", 1024, None)]
+    assert list(sentences.atlas(found)) == [
+        "As described, extents of 1 KiB keep the cost of layout at 5 % of throughput or less on 2"
+        " of 2 memories.",
+        "In the worst case, extents of 4 KiB keep the cost of layout at 5 % of throughput or less"
+        " on 1 of 2 memories.",
+    ]
+
+
+def test_an_explanation() -> None:
+    def part(cause: str, forward: float) -> Part:
+        return Part(cause, "", near(forward), near(0), near(0))
+
+    def told(parts: Iterable[Part]) -> str:
+        return sentences.explanation(
+            Explanation("card", "a", "b", near(0.5), list(parts), near(0), {}, [])
+        )
+
+    assert told([part("holes", 0.1), part("reservation", 0.4), part("copies", 0.0)]) == (
+        "card: a serves 65 % (95 % CI 63 to 67) more than b. Largest causes: reservations beyond"
+        " the length +49 % (48 to 51), holes +11 % (9 to 12)."
+    )
+    assert told([]).endswith("No single cause is significant.")
+
+
+def test_random_access() -> None:
+    base = Condition("channel", 1.0, 32, 32, None)
+    deep = Condition("channel", 1.0, 64, 64, None)
+    found = RandomAccess("card", 16384, 0.7, base, near(0.86), "undecided", [(deep, near(0.6))],
+                         4096, 65536, (2048, 80.0), {"flat": near(0.5)}, ["flat"])  # fmt: skip
+    assert sentences.random_access(found) == [
+        "card: random extents of 16 KiB reach 0.86 (95 % CI 0.85 to 0.87) of sequential bandwidth:"
+        " undecided at a threshold of 0.7. It is 0.60 (0.59 to 0.61) with queues 64 and 0.50 (0.49"
+        " to 0.51) with flat.",
+        "The smallest extent that reaches 0.7 is 4 KiB.",
+        "DMA engines limit extents up to 2 KiB: 80 ns per descriptor.",
+    ]
+    bound = replace(found, answer="random-access bound", reached_at=None, longest=64)
+    assert sentences.random_access(bound)[1] == "No extent up to 64 B reaches 0.7."
