@@ -69,11 +69,13 @@ def run(
     """
     from bankwise.result import Result
     from sweeps.plan.sweep import load_sweep
+    from sweeps.run.executor import worker_count
     from sweeps.run.progress import Progress
     from sweeps.run.sweep_run import run_sweep
 
+    workers = worker_count(jobs, cluster)
     loaded = load_sweep(sweep, _assignments(set))
-    done = run_sweep(loaded, _path(out), resume, jobs, Progress(), cluster)
+    done = run_sweep(loaded, _path(out), resume, workers, Progress(), cluster)
     return Result(done.directory.path, done.failures, done.at_fault)
 
 

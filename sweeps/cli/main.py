@@ -134,11 +134,13 @@ def run(
     """
     from sweeps.plan.sweep import load_sweep
     from sweeps.report.presenters import read_table, sentences
+    from sweeps.run.executor import worker_count
     from sweeps.run.progress import Progress
     from sweeps.run.sweep_run import run_sweep
 
+    workers = worker_count(jobs, cluster)
     loaded = load_sweep(sweep, overrides or [])
-    done = run_sweep(loaded, out, resume, jobs, Progress(), cluster)
+    done = run_sweep(loaded, out, resume, workers, Progress(), cluster)
     path = done.directory.path
     if done.records:
         for sentence in sentences(read_table(done.directory)):

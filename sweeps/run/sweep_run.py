@@ -18,7 +18,7 @@ from sweeps.plan.place import shortened
 from sweeps.plan.sweep import further
 from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.capacity import Calibration, calibrate, wanted
-from sweeps.run.executor import execute, worker_count
+from sweeps.run.executor import execute
 from sweeps.run.goodput import goodput_key, search, searched
 from sweeps.run.outcome import Outcome, attempt
 from sweeps.run.progress import Progress
@@ -57,15 +57,14 @@ class Interrupted(Exception):
 
 
 def run_sweep(
-    sweep: Sweep, out: Path | None, resume: bool, jobs: int | None, progress: Progress,
+    sweep: Sweep, out: Path | None, resume: bool, jobs: int, progress: Progress,
     cluster: str | None = None,
 ) -> Run:  # fmt: skip
     """Run what is not there yet. Nothing is written before the first result is there.
 
-    out: `runs/NAME-N` where it is None; jobs: a process a core. Raises DescriptionError where
-    sweep, inputs or `out` are at fault, Interrupted on Ctrl-C.
+    out: `runs/NAME-N` where it is None. Raises DescriptionError where sweep, inputs or `out` are
+    at fault, Interrupted on Ctrl-C.
     """
-    jobs = worker_count(jobs, cluster)
     directory = RunDirectory(out or default_directory(sweep.spec.name, resume))
     if not resume:
         directory.refuse_if_taken()
