@@ -146,6 +146,9 @@ class Table:
     counted: str = "results"
     """What `done` and `total` count."""
     compared_by: Rate | None = None
+    """What competitors are compared by; None where there is no one rate."""
+    own_tables: bool = False
+    """Whether its kind has tables of its own, beside those of its groups."""
 
     @property
     def compared(self) -> str:

@@ -7,9 +7,6 @@ from itertools import islice
 
 from sweeps.analyse.figures import FIGURES, KV_RATE, THROUGHPUT, limit_text
 from sweeps.analyse.table import Group, Row, Table
-from sweeps.analyse.variants import with_role
-from sweeps.plan.kinds import STUDY, kind_of
-from sweeps.plan.measures import SERVING
 from sweeps.report import explanation_page
 from sweeps.report.chart import Chart
 from sweeps.report.formats import NONE
@@ -37,7 +34,7 @@ def overview(table: Table) -> list[Block]:
     picture beside them, and these come first anyway."""
     blocks: list[Block] = [*pictures(table)]
     groups = _groups(table)
-    if groups and not _own_tables(table):
+    if groups and not table.own_tables:
         blocks.append(_alone(table, groups[0]) if len(groups) == 1 else _policies(table, groups))
     return [Section("", blocks, beside=True)] if blocks else []
 
@@ -47,7 +44,7 @@ def pictures(table: Table) -> list[Chart]:
     group there is."""
     causes: list[Chart] = [explanation_page.chart(found) for found in read(table.path)]
     groups = _groups(table)
-    if causes or len(groups) != 1 or _own_tables(table):
+    if causes or len(groups) != 1 or table.own_tables:
         return causes[:1]
     return list(islice((*throughput(groups[0]), *reading(groups[0])), 1))
 
@@ -56,12 +53,6 @@ def rest(table: Table, charts: Sequence[Chart]) -> list[Chart]:
     """Charts that do not stand beside the verdict."""
     shown = pictures(table)
     return [chart for chart in charts if chart not in shown]
-
-
-def _own_tables(table: Table) -> bool:
-    """Whether its kind has tables of its own, beside those of its groups."""
-    plain = kind_of(table.config) in (SERVING, "kv_read", STUDY)
-    return not plain or bool(with_role(table.config, "case"))
 
 
 def _groups(table: Table) -> list[Group]:

@@ -38,7 +38,10 @@ def read_table(directory: RunDirectory) -> Table:
     """Read a run directory, finished or not, whole or not. Raises DescriptionError where there is
     nothing to show."""
     run = read_run(directory, _SHAPES)
-    return PRESENTERS[kind_of(run.config)].table(run, directory)
+    presenter = PRESENTERS[kind_of(run.config)]
+    table = presenter.table(run, directory)
+    table.own_tables = bool(presenter.grids(table))
+    return table
 
 
 def sentences(table: Table) -> list[str]:
