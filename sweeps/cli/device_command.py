@@ -6,12 +6,16 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Device descriptions.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Device files: new writes one from public numbers.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 
 @app.callback()
 def _device() -> None:
-    """Device descriptions."""
+    """Device files: new writes one from public numbers."""
 
 
 @app.command()

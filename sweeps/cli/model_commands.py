@@ -9,7 +9,11 @@ import typer
 
 from sweeps.cli.options import Json, Set
 
-app = typer.Typer(help="Model descriptions.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Model files: import makes one of a published config.json.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 
 def models(
@@ -53,7 +57,7 @@ def kv_formats(
 
 @app.callback()
 def _model() -> None:
-    """Model descriptions."""
+    """Model files: import makes one of a published config.json."""
 
 
 @app.command("import")

@@ -9,12 +9,14 @@ import typer
 
 from sweeps.cli.options import Json
 
-app = typer.Typer(help="Output-length predictors.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Output-length predictors: train makes one.", no_args_is_help=True, add_completion=False
+)
 
 
 @app.callback()
 def _predictor() -> None:
-    """Output-length predictors."""
+    """Output-length predictors: train makes one."""
 
 
 @app.command()

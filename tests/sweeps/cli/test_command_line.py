@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -64,12 +65,25 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_help_names_every_command(tmp_path: Path) -> None:
+GROUPS = {
+    "Ask": "fit size devices models kv-formats",
+    "Describe": "check schema device model predictor",
+    "Run": "run study bandwidth replay kv-read export",
+    "Look": "report compare explain",
+    "Trust": "audit validate schedule-check",
+}
+
+
+def test_help_names_every_command_under_what_it_is_for(tmp_path: Path) -> None:
     done = bankwise("--help", cwd=tmp_path)
-    assert done.returncode == 0
-    commands = "devices bandwidth replay kv-read audit check schema run study report compare"
-    for command in commands.split():
-        assert f"\n  {command} " in done.stdout
+    assert done.returncode == 0 and "\x1b" not in done.stdout
+    listed = {
+        title: " ".join(re.findall(r"^  ([a-z-]+)  ", rows, re.MULTILINE))
+        for title, rows in re.findall(r"^([A-Z]\w+):\n((?:  .*\n)+)", done.stdout, re.MULTILINE)
+        if title != "Options"
+    }
+    assert listed == GROUPS
+    assert max(map(len, done.stdout.splitlines())) <= 80
 
 
 def test_version(tmp_path: Path) -> None:
