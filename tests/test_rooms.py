@@ -1,12 +1,16 @@
 """Do imports go down only, between floors, rooms and files; and has every name one meaning?
 
-Imports are read, not run: those inside functions and for type checkers count as well.
+Imports are read, not run: those inside functions and for type checkers count as well. One test runs
+them.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
@@ -18,7 +22,10 @@ from sweeps.report.presenter import Presenter
 from sweeps.report.presenters import PRESENTERS
 
 ROOT = Path(__file__).resolve().parents[1]
-FLOORS = ["hwmodel", "policies", "sweeps"]
+FLOORS = ["hwmodel", "policies", "sweeps", "bankwise"]
+LOWER = ("sweeps.plan", "sweeps.run", "sweeps.analyse", "sweeps.ask")
+"""Rooms that neither show, search nor ask what to do: they never import those that do."""
+UPPER = ("sweeps.report", "sweeps.study", "sweeps.cli")
 FILES = [file.relative_to(ROOT) for floor in FLOORS for file in (ROOT / floor).rglob("*.py")]
 MODULES = {".".join(f.with_suffix("").parts).removesuffix(".__init__"): f for f in FILES}
 
@@ -39,14 +46,15 @@ IMPORTS = {module: imported(module) for module in MODULES}
 
 
 def room(module: str) -> str:
-    return ".".join(module.split(".")[:2])
+    """`bankwise` is one."""
+    return ".".join(module.split(".")[: 1 if module.startswith("bankwise") else 2])
 
 
 def rooms() -> dict[str, set[str]]:
     """Which rooms each room imports from."""
     found: dict[str, set[str]] = {}
     for module, others in IMPORTS.items():
-        if len(module.split(".")) > 1:
+        if len(module.split(".")) > 1 or module == "bankwise":
             found.setdefault(room(module), set()).update({room(o) for o in others} - {room(module)})
     return found
 
@@ -122,3 +130,47 @@ def test_every_kind_of_run_has_a_presenter_and_only_the_registries_name_a_design
             assert not others & designs, module
         if module != "sweeps.report.presenters":
             assert not others & presenters, module
+
+
+def test_what_runs_and_analyses_never_imports_what_shows() -> None:
+    for module, others in IMPORTS.items():
+        upper = {"sweeps.cli"} if room(module) == "sweeps.report" else UPPER
+        if room(module) in (*LOWER, "sweeps.report"):
+            assert not [other for other in others if room(other) in upper], module
+
+
+LOADED = """
+import sys
+from contextlib import closing
+
+def upper(task=None):
+    if task is not None:
+        measure(task)
+    rooms = {rooms!r}
+    return [name for name in sys.modules if name.startswith(rooms)]
+
+import bankwise
+assert not [name for name in sys.modules if name.startswith(("sweeps", "policies", "hwmodel"))]
+sweep = bankwise.load("smoke", set={few!r})
+assert not upper(), upper()
+result = bankwise.run("smoke", set={few!r}, out="run", jobs=2)
+assert len(result.records) == 4 and not upper(), upper()
+
+from sweeps.plan.experiment import Task, measure
+from sweeps.run.executor import execute
+
+tasks = [Task(point.experiment, 1, 1.0) for point in sweep.points]
+with closing(execute(upper, tasks, 2)) as outcomes:
+    assert [(each.error, each.value) for each in outcomes] == [(None, []), (None, [])]
+assert len(result.table()) == 2 and "sweeps.report.presenters" in upper()
+"""
+
+
+def test_neither_a_plan_nor_a_run_nor_a_worker_loads_a_report(tmp_path: Path) -> None:
+    few = {"requests": 12, "warmup_requests": 4}
+    code = LOADED.replace("{rooms!r}", repr(UPPER)).replace("{few!r}", repr(few))
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.description.expression import evaluate
-from hwmodel.oracle.command_log import CODE, LEVEL_FIELDS, CommandLog, clocks_text
+from hwmodel.oracle.command_log import CODE, LEVEL_FIELDS, CommandLog, clocks_text, read_csv
 from hwmodel.oracle.refresh_audit import bank_in_rank, debts, rank_in_channel, wrong_turns
 from hwmodel.specs.commands import (
     COLUMN_COMMANDS,
@@ -44,6 +45,17 @@ class Violation:
     command: str
     index: int
     row: int = -1
+
+
+class Violated(NamedTuple):
+    """One illegality in a log's own terms."""
+
+    channel: int | None
+    """None in a log of one channel."""
+    cycle: float
+    """In clocks CK."""
+    command: str
+    rule: str
 
 
 def row_rule(memory: MemorySpec, number: int) -> str:
@@ -81,6 +93,24 @@ def audit(
     if refresh:
         auditor.refresh(end_tick)
     return auditor.found()
+
+
+def audit_file(memory: MemorySpec, file: str | Path) -> tuple[int, list[Violated]]:
+    """How many commands a CSV log has, and everything illegal in it, channel by channel. Raises
+    DescriptionError with file and line where it cannot be read."""
+    logs = read_csv(memory, file)
+    clock = memory.tick_clock.ticks_per_ck
+    found = [
+        Violated(
+            channel if len(logs) > 1 else None,
+            each.tick / clock if clock > 1 else each.tick,
+            each.command,
+            each.rule,
+        )
+        for channel, log in logs
+        for each in audit(memory, log, limit=10**9)
+    ]
+    return sum(len(log.tick) for _, log in logs), found
 
 
 def among(codes: Ints, names: Iterable[str]) -> Flags:

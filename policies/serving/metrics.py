@@ -373,7 +373,7 @@ class Metrics:
         """
         arrival_s, first_s, end_s = self.times()
         output = self._whole(np.maximum, self.output)
-        counted = self._whole(np.minimum, np.arange(len(output))) >= self.warmup
+        counted = self._whole(np.minimum, np.arange(len(self.output))) >= self.warmup
         done = counted & np.isfinite(end_s)
         late = first_s[done] > np.max(arrival_s, initial=0.0)
         finished = int(np.isfinite(end_s).sum())

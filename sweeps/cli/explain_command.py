@@ -34,12 +34,12 @@ def explain(
 
     Exit code 0: done; 1: a simulation failed; 2: invalid input; 130: interrupted.
     """
-    from sweeps.cli.api import worker_count
     from sweeps.cli.reporting import write
     from sweeps.report import explanation_page, sentences
     from sweeps.report.contents import contents
     from sweeps.report.presenters import read_table
     from sweeps.report.screen import print_json, print_table
+    from sweeps.run.executor import worker_count
     from sweeps.run.explained_run import explain_run
     from sweeps.run.explanation import record
     from sweeps.run.progress import Progress
@@ -48,7 +48,7 @@ def explain(
     path = Path(run)
     if not path.exists() and (last := default_directory(run, resume=True)).exists():
         path = last
-    done = explain_run(path, point, worker_count(jobs, None), Progress())
+    done = explain_run(path, point, worker_count(jobs), Progress())
     if json:
         print_json(record(done.found, {"failures": done.failures}))
     else:

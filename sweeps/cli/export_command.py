@@ -46,13 +46,13 @@ def export(
     """
     from dataclasses import asdict
 
-    from sweeps.cli.api import worker_count
     from sweeps.report.screen import print_json
+    from sweeps.run.executor import worker_count
     from sweeps.run.trace_export import Wanted
     from sweeps.run.trace_export import export as perform
 
     wanted = Wanted(steps, layers, phase, channel, format, at_once)
-    workers = worker_count(jobs, None)
+    workers = worker_count(jobs)
     found = perform(sweep, out, wanted, overrides or (), point, replication, workers)
     if json:
         print_json(asdict(found))

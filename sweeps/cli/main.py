@@ -9,10 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from sweeps.cli import device_command, memory_commands, model_commands
+from sweeps.cli.device_command import app as device_app
 from sweeps.cli.explain_command import explain
 from sweeps.cli.export_command import export
 from sweeps.cli.fit_command import fit
+from sweeps.cli.groups import ASK, DESCRIBE, LOOK, RUN, TRUST, Grouped
+from sweeps.cli.memory_commands import audit, bandwidth, devices, kv_read, replay
+from sweeps.cli.model_commands import app as model_app
+from sweeps.cli.model_commands import kv_formats, models
 from sweeps.cli.options import (
     AT_FAULT,
     DONE,
@@ -26,12 +30,14 @@ from sweeps.cli.options import (
     Out,
     Set,
 )
+from sweeps.cli.predictor_command import app as predictor_app
 from sweeps.cli.schedule_command import schedule_check
 from sweeps.cli.size_command import size
 from sweeps.cli.validate_command import validate
 
 app = typer.Typer(
     name="bankwise",
+    cls=Grouped,
     help="Which KV-cache layout serves the most tokens on a memory device, and why.",
     epilog="Begin with: bankwise fit, then bankwise run quickstart",
     no_args_is_help=True,
@@ -58,21 +64,17 @@ def _main(
     pass
 
 
-app.command()(fit)
-app.command()(size)
-for _name, _command in memory_commands.COMMANDS.items():
-    app.command(_name)(_command)
-app.command("models")(model_commands.models)
-app.command("kv-formats")(model_commands.kv_formats)
-app.add_typer(model_commands.app, name="model")
-app.add_typer(device_command.app, name="device")
-app.command()(explain)
-app.command()(export)
-app.command()(validate)
-app.command()(schedule_check)
+app.command(rich_help_panel=ASK)(fit)
+app.command(rich_help_panel=ASK)(size)
+app.command(rich_help_panel=ASK)(devices)
+app.command(rich_help_panel=ASK)(models)
+app.command("kv-formats", rich_help_panel=ASK)(kv_formats)
+app.add_typer(device_app, name="device", rich_help_panel=DESCRIBE)
+app.add_typer(model_app, name="model", rich_help_panel=DESCRIBE)
+app.add_typer(predictor_app, name="predictor", rich_help_panel=DESCRIBE)
 
 
-@app.command()
+@app.command(rich_help_panel=DESCRIBE)
 def check(
     files: Annotated[
         list[str] | None,
@@ -91,7 +93,7 @@ def check(
         raise typer.Exit(AT_FAULT)
 
 
-@app.command()
+@app.command(rich_help_panel=DESCRIBE)
 def schema(
     kind: Annotated[
         str | None, typer.Argument(help="memory, sweep, ...; one schema for all kinds by default.")
@@ -111,7 +113,7 @@ def schema(
         _wrote(write(kind, out), False)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def run(
     sweep: Annotated[
         str, typer.Argument(help="A shipped sweep, or a YAML file (also a run's config.yaml).")
@@ -130,13 +132,20 @@ def run(
     Exit code 0: all done; 1: a point failed; 2: invalid input; 130: interrupted (--resume
     continues).
     """
-    from sweeps.cli.api import run as perform
+    from sweeps.plan.sweep import load_sweep
+    from sweeps.report.presenters import read_table, sentences
+    from sweeps.run.executor import worker_count
+    from sweeps.run.progress import Progress
+    from sweeps.run.sweep_run import run_sweep
 
-    done = perform(sweep, set=overrides, out=out, jobs=jobs, cluster=cluster, resume=resume)
+    workers = worker_count(jobs, cluster)
+    loaded = load_sweep(sweep, overrides or [])
+    done = run_sweep(loaded, out, resume, workers, Progress(), cluster)
+    path = done.directory.path
     if done.records:
-        for sentence in done.sentences:
+        for sentence in sentences(read_table(done.directory)):
             print(sentence)
-        print(f"{len(done.records)} results in {done.path}; the table: bankwise report {done.path}")
+        print(f"{len(done.records)} results in {path}; the table: bankwise report {path}")
     if done.failures:
         many = len(done.failures)
         missing = "1 result is missing" if many == 1 else f"{many} results are missing"
@@ -144,7 +153,7 @@ def run(
         raise typer.Exit(AT_FAULT if done.at_fault else FOUND)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def study(
     study: Annotated[
         str, typer.Argument(help="A shipped study, or a YAML file (also a study's config.yaml).")
@@ -171,60 +180,27 @@ def study(
     Exit code 0: done; 1: machine failure; 2: invalid input; 130: interrupted. A trial that fails
     is reported and the study continues.
     """
-    from sweeps.cli.api import study as perform
     from sweeps.cli.reporting import report as write
+    from sweeps.run.executor import worker_count
+    from sweeps.run.progress import Progress
+    from sweeps.study.search import run_study
+    from sweeps.study.study_run import Workers
+    from sweeps.study.study_spec import load_study
 
-    done = perform(
-        study, set=overrides, out=out, jobs=jobs, cluster=cluster, trials=trials,
-        sampler=sampler, resume=resume,
-    )  # fmt: skip
-    for path in write([done.path]):
+    workers = Workers(worker_count(jobs, cluster), cluster)
+    loaded = load_study(study, overrides or [], trials, sampler)
+    done = run_study(loaded, out, resume, workers, Progress())
+    for path in write([done.directory.path]):
         print(f"wrote {path}")
 
 
-predictor = typer.Typer(
-    help="Output-length predictors.", no_args_is_help=True, add_completion=False
-)
-app.add_typer(predictor, name="predictor")
+app.command(rich_help_panel=RUN)(bandwidth)
+app.command(rich_help_panel=RUN)(replay)
+app.command("kv-read", rich_help_panel=RUN)(kv_read)
+app.command(rich_help_panel=RUN)(export)
 
 
-@predictor.callback()
-def _predictor() -> None:
-    """Output-length predictors."""
-
-
-@predictor.command()
-def train(
-    file: Annotated[
-        Path,
-        typer.Argument(help="JSON lines: prompt (or instruction, input) and output_tokens; .gz."),
-    ],
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="MODEL", help="Write the model here (.json).")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Train an output-length predictor and evaluate it on held-out prompts."""
-    from hwmodel.description.description import DescriptionError
-    from policies.predictors.training import train as learn
-    from policies.predictors.training import write
-    from sweeps.cli.training_table import show_training
-    from sweeps.report.screen import print_json
-
-    if out is not None and out.suffix != ".json":
-        raise DescriptionError("expected a name that ends in .json", out)
-    found = learn(file)
-    if json:
-        print_json(found["report"])
-    else:
-        show_training(found["report"])
-    if out is not None:
-        write(found, out)
-        if not json:
-            print(f"wrote {out}; in an experiment: predictor: {{kind: trained, model: {out}}}")
-
-
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def report(
     run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...")],
     html: Html = None,
@@ -242,7 +218,7 @@ def report(
     _wrote(write(run_dirs, html, markdown, json), json)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def compare(
     run_a: Annotated[Path, typer.Argument(metavar="RUN_A")],
     run_b: Annotated[Path, typer.Argument(metavar="RUN_B")],
@@ -254,6 +230,12 @@ def compare(
     from sweeps.cli.reporting import compare as write
 
     _wrote(write(run_a, run_b, html, markdown, json), json)
+
+
+app.command(rich_help_panel=LOOK)(explain)
+app.command(rich_help_panel=TRUST)(audit)
+app.command(rich_help_panel=TRUST)(validate)
+app.command("schedule-check", rich_help_panel=TRUST)(schedule_check)
 
 
 def _wrote(files: list[Path], json: bool) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -220,9 +219,3 @@ def audit(
 
     if show_audit(load_device(device, overrides or []), commands):
         raise typer.Exit(FOUND)
-
-
-COMMANDS: dict[str, Callable[..., Any]] = {
-    "devices": devices, "bandwidth": bandwidth, "replay": replay, "kv-read": kv_read,
-    "audit": audit,
-}  # fmt: skip

@@ -42,13 +42,13 @@ def size(
     from hwmodel.description.library import names
     from hwmodel.specs.device import load_device
     from sweeps.ask.sizing import Asked, delivered
-    from sweeps.cli.api import worker_count
     from sweeps.report.screen import print_json, print_section
     from sweeps.report.size_sheet import Sized, record, sheet
+    from sweeps.run.executor import worker_count
 
     target = _target(model, workload, slo, rate, tokens_per_s, cards)
     base = None if device is None else load_device(device)
-    workers = worker_count(jobs, None)
+    workers = worker_count(jobs)
     devices = [load_device(name) for name in names("accelerators")]
     if base is not None and base.name not in {each.name for each in devices}:
         devices.append(base)

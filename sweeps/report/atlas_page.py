@@ -29,10 +29,10 @@ def heat(found: list[Cell]) -> Heat:
         [len(sizes) if end is None else sizes.index(end) for end in ends]
         for ends in ([each.described for each in limits], [each.worst for each in limits])
     )
-    share = f"throughput lost: at most {COSTLY:.0%} to the right"
+    share = f"at most {COSTLY:.0%} lost to the right"
     return Heat(
         "KV read, % of peak, by size of the extents", "extent", list(map(size_text, sizes)), spots,
-        {f"{share}, as described": described, f"{share}, in the worst case": worst},
+        {f"As described: {share}": described, f"Worst case: {share}": worst},
         "Large: as described, the first value of every axis; small: least and most over all their"
         " values. Lost is what the stated decode step loses to the same step whose KV lies in"
         f" extents of {size_text(max(sizes, default=0))}.",

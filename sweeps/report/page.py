@@ -91,6 +91,7 @@ def _templates() -> Environment:
     )  # fmt: skip
     kinds = {"say": Say, "grid": Grid, "listing": Listing, "section": Section}
     found.tests |= {name: _is(kind) for name, kind in kinds.items()}
+    found.policies["json.dumps_kwargs"] = {"sort_keys": False}
     found.filters |= {"groups": _groups, "prose": _prose, "colours": colours}
     return found
 

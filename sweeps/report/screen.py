@@ -199,24 +199,16 @@ def show_replay(device: Device, found: dict[str, Any]) -> None:
 
 def show_audit(device: Device, file: Path) -> int:
     """Print the violations of a command log, the first of them one by one; returns their number."""
-    from hwmodel.oracle.audit import audit
-    from hwmodel.oracle.command_log import read_csv
+    from hwmodel.oracle.audit import audit_file
 
-    count = commands = 0
-    logs = read_csv(device.memory, file)
-    for channel, log in logs:
-        commands += len(log.tick)
-        place = f"channel {channel}: " if len(logs) > 1 else ""
-        for violation in audit(device.memory, log, limit=10**9):
-            count += 1
-            if count <= _SHOWN:
-                clock = device.memory.tick_clock.ticks_per_ck
-                cycle = f"{violation.tick / clock:g}" if clock > 1 else str(violation.tick)
-                print(f"{place}cycle {cycle}: {violation.command}: {violation.rule}")
-    if count > _SHOWN:
-        print(f"... and {count - _SHOWN:,} more")
-    print(f"{device.name}: {commands:,} commands, {count:,} violations")
-    return count
+    commands, found = audit_file(device.memory, file)
+    for each in found[:_SHOWN]:
+        place = "" if each.channel is None else f"channel {each.channel}: "
+        print(f"{place}cycle {each.cycle:.12g}: {each.command}: {each.rule}")
+    if len(found) > _SHOWN:
+        print(f"... and {len(found) - _SHOWN:,} more")
+    print(f"{device.name}: {commands:,} commands, {len(found):,} violations")
+    return len(found)
 
 
 def _hits(item: dict[str, Any]) -> str:

@@ -18,9 +18,26 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from typing import Any
 
+from hwmodel.description.description import DescriptionError
 from sweeps.run.outcome import Outcome, Work, attempt
 
 _ORPHAN_CHECK_S = 0.5
+
+
+def worker_count(jobs: int | None, cluster: str | None = None) -> int:
+    """How many processes work here: `jobs`, or one a core. Raises DescriptionError."""
+    if jobs is not None and cluster is not None:
+        raise DescriptionError("does not go with --cluster", "--jobs")
+    if jobs is not None and jobs < 1:
+        raise DescriptionError(f"expected 1 or more; got {jobs}", "--jobs")
+    return jobs or _cores()
+
+
+def _cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def execute(

@@ -23,7 +23,7 @@ from sweeps.run.goodput import goodput_key, search, searched
 from sweeps.run.outcome import Outcome, attempt
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
-from sweeps.run.store import CALIBRATION, RunDirectory
+from sweeps.run.store import CALIBRATION, RunDirectory, default_directory
 
 Key = tuple[int, int]
 
@@ -57,13 +57,15 @@ class Interrupted(Exception):
 
 
 def run_sweep(
-    sweep: Sweep, out: Path, resume: bool, jobs: int, progress: Progress, cluster: str | None = None
-) -> Run:
+    sweep: Sweep, out: Path | None, resume: bool, jobs: int, progress: Progress,
+    cluster: str | None = None,
+) -> Run:  # fmt: skip
     """Run what is not there yet. Nothing is written before the first result is there.
 
-    Raises DescriptionError where sweep, inputs or `out` are at fault, Interrupted on Ctrl-C.
+    out: `runs/NAME-N` where it is None. Raises DescriptionError where sweep, inputs or `out` are
+    at fault, Interrupted on Ctrl-C.
     """
-    directory = RunDirectory(out)
+    directory = RunDirectory(out or default_directory(sweep.spec.name, resume))
     if not resume:
         directory.refuse_if_taken()
     resolved = resolve(sweep)

@@ -32,12 +32,8 @@ from sweeps.plan.experiment import (
     serving_seed,
     workload_of,
 )
-from sweeps.plan.sweep import load_sweep
-from sweeps.plan.sweep_spec import Point, Sweep
-from sweeps.run.capacity import Calibration, calibrate, rivals, wanted
-from sweeps.run.goodput import goodput_key, search, searched
-from sweeps.run.provenance import refuse_changes, resolve
-from sweeps.run.store import CALIBRATION, CONFIG, RunDirectory
+from sweeps.plan.sweep_spec import Point
+from sweeps.run.one_point import opened, point_of, rate_of, refuse_replication
 
 ALL = "all"
 
@@ -125,21 +121,19 @@ def export(
     form = _format(wanted.format, out)
     steps = _span(wanted.steps, "--steps", 1 << 62)
     phases = _phases(wanted.phase)
-    sweep, known = _sweep(given, overrides)
-    chosen = _point(sweep, point)
+    sweep, known = opened(given, overrides)
+    chosen = point_of(sweep, point)
     experiment = chosen.experiment
     if not isinstance(experiment, ExperimentSpec):
         why = f"measures {sweep.spec.measure}; only a sweep that serves requests has steps"
         raise DescriptionError(why, given)
-    if not 1 <= replication <= experiment.replications:
-        why = f"expected 1 to {experiment.replications}; got {replication}"
-        raise DescriptionError(why, "--replication")
+    refuse_replication(experiment, replication)
     device, part = device_of(experiment), model_of_a_card(experiment.serving, model_of(experiment))
     if wanted.channel is not None and not 0 <= wanted.channel < device.channels:
         why = f"expected 0 to {device.channels - 1} of {device.name}; got {wanted.channel}"
         raise DescriptionError(why, "--channel")
     layers = _span(wanted.layers, "--layers", part.layers)
-    rate = _rate_per_s(sweep, chosen, known, jobs)
+    rate = rate_of(sweep, chosen, known, jobs)
     routing = None
     if part.experts is not None:
         seed = serving_seed(experiment, replication)
@@ -221,46 +215,3 @@ def _span(text: str, option: str, end: int) -> range:
         limit = f" of 0 to {end - 1}" if end < 1 << 62 else ""
         raise DescriptionError(f"expected a first below the end{limit}; got {text}", option)
     return range(first, last)
-
-
-def _sweep(given: str, overrides: Iterable[str]) -> tuple[Sweep, dict[str, float]]:
-    """The sweep, and the capacities that are known of it."""
-    if not Path(given).is_dir():
-        return load_sweep(given, overrides), {}
-    directory = RunDirectory(Path(given))
-    directory.config()  # says what is missing
-    sweep = load_sweep(str(directory.path / CONFIG), overrides)
-    if sweep.spec.resolved is not None:
-        refuse_changes(sweep.spec.resolved, resolve(sweep), sweep.document.file)
-    return sweep, directory.read_json(CALIBRATION) or {}
-
-
-def _point(sweep: Sweep, index: int | None) -> Point:
-    if index is None and len(sweep.points) == 1:
-        return sweep.points[0]
-    if index is not None and 0 <= index < len(sweep.points):
-        return sweep.points[index]
-    listed = "; ".join(
-        f"{point.index} is {' '.join(named(*item) for item in point.overrides.items())}"
-        + (f" ({point.control})" if point.control else "")
-        for point in sweep.points[:12]
-    )
-    more = f"; and so on to {len(sweep.points) - 1}" if len(sweep.points) > 12 else ""
-    raise DescriptionError(f"expected one of the points: {listed}{more}", "--point")
-
-
-def _rate_per_s(sweep: Sweep, point: Point, known: dict[str, float], jobs: int) -> float | None:
-    """The rate that the run offers the point, measured as the run does where it is not known."""
-    capacities, load = dict(known), point.experiment.offered
-    if load is not None and load.goodput is not None:
-        key = goodput_key(point.experiment)
-        for _, rate in search({key: searched(sweep)[key]}, capacities, jobs):
-            if isinstance(rate, str):
-                raise DescriptionError(rate)
-            capacities[key] = rate
-        return capacities[key]
-    if load is not None and load.relative is not None:
-        group = rivals(sweep, point)
-        points = {key: each for key, each in wanted(sweep).items() if key in group}
-        capacities.update(calibrate(points, capacities, jobs))
-    return Calibration(capacities).rate_per_s(sweep, point)

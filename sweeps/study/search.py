@@ -23,7 +23,13 @@ from sweeps.run.capacity import calibrate, capacity_key
 from sweeps.run.outcome import Outcome, attempt
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
-from sweeps.run.store import CALIBRATION, CONFIG, RunDirectory, write_atomically
+from sweeps.run.store import (
+    CALIBRATION,
+    CONFIG,
+    RunDirectory,
+    default_directory,
+    write_atomically,
+)
 from sweeps.run.sweep_run import apart, refuse_another, rehearse
 from sweeps.study.best import best_sweep
 from sweeps.study.finale import run_finale
@@ -44,15 +50,15 @@ EVEN = {"weights": 0.5, "attention": 0.5, "prefill": 0.5, "migration": 0.5}
 
 
 def run_study(
-    study: Study, out: Path, resume: bool, workers: Workers, progress: Progress
+    study: Study, out: Path | None, resume: bool, workers: Workers, progress: Progress
 ) -> StudyRun:
     """Evaluate the trials and the finale that are not there yet. Nothing is written before the
     first batch is about to begin.
 
-    Raises DescriptionError where study, inputs or `out` are at fault, StudyInterrupted on Ctrl-C,
-    CapacityFailed and StudyFailed where the machine is.
+    out: `runs/NAME-N` where it is None. Raises DescriptionError where study, inputs or `out` are
+    at fault, StudyInterrupted on Ctrl-C, CapacityFailed and StudyFailed where the machine is.
     """
-    directory = RunDirectory(out)
+    directory = RunDirectory(out or default_directory(study.spec.name, resume))
     run = StudyRun(study, directory, workers, progress, total=study.spec.trials)
     again = resume and directory.exists
     if not again:

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from hwmodel.description.description import DescriptionError, Document, Mark, Strict, nearest
 from hwmodel.description.yaml_reader import parse_assignment
+from hwmodel.description.yaml_writer import to_yaml_flow
 from policies.allocators.registry import policy_class, refusal
 from sweeps.analyse.figures import THROUGHPUT
 from sweeps.plan.defaults import with_defaults
@@ -184,12 +185,21 @@ class Study(Planned):
         return _experiment(self.document, ((p, v, marks[p]) for p, v in overrides.items()))
 
 
-def load_study(given: Given, overrides: Iterable[str] = ()) -> Study:
+def load_study(
+    given: Given, overrides: Iterable[str] = (), trials: int | None = None,
+    sampler: str | None = None,
+) -> Study:  # fmt: skip
     """Read a study (its name, path or content), apply `--set` assignments, and check its space.
-    Raises DescriptionError."""
+
+    trials, sampler: instead of the study's own. Raises DescriptionError.
+    """
     document = document_of("studies", given, "study")
     spec = _built(document)
-    if assignments := list(overrides):
+    more = {"trials": trials, "sampler.name": sampler}
+    given_more = [
+        f"{path}={to_yaml_flow(value)}" for path, value in more.items() if value is not None
+    ]
+    if assignments := [*overrides, *given_more]:
         for assignment in assignments:
             _assign(document, assignment)
         spec = _built(document)

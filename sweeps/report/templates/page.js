@@ -46,7 +46,7 @@ async function draw(chart, light = !dark.matches) {
   await specs;
   const theme = themes[light ? "light" : "dark"];
   const columns = Math.max(1, Math.floor(width / (6.2 * chart.spec.usermeta.letters + 34)));
-  const config = { ...theme, legend: { ...theme.legend, columns, labelLimit: width - 30 } };
+  const config = { ...theme, legend: { ...theme.legend, columns, labelLimit: 0.65 * width } };
   chart.result?.finalize();
   chart.result = await vegaEmbed(chart.host, chart.spec, {
     config, renderer: "svg", downloadFileName: chart.link.download.replace(/\.csv$/, ""),

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bankwise import run
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.registry import POLICIES
-from sweeps import run
 from tests.policies import small
 from tests.policies.allocators.plugin import PluginAllocator
 from tests.policies.allocators.test_allocator_contract import run as lives

@@ -10,10 +10,25 @@ from typing import Any
 
 import pytest
 
+import bankwise as api
 import sweeps
-from hwmodel.description.yaml_reader import load
-from sweeps import DescriptionError, bandwidth, compare, report, run, study
-from sweeps.cli.result import Result
+from bankwise import (
+    DescriptionError,
+    audit,
+    bandwidth,
+    compare,
+    load,
+    replay,
+    report,
+    run,
+    simulate,
+    study,
+)
+from bankwise.result import Result
+from hwmodel.description import yaml_reader
+from hwmodel.specs.device import Device
+from sweeps.plan.sweep_spec import Sweep
+from sweeps.study.study_spec import Study
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 from tests.sweeps.made import made
 
@@ -28,14 +43,71 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 def test_importing_loads_nothing_heavy() -> None:
     heavy = ("numpy", "numba", "optuna", "pydantic", "yaml", "plotly")
-    code = f"import sys, sweeps, sweeps.cli.api; print([n for n in {heavy!r} if n in sys.modules])"
+    code = f"import sys, bankwise, sweeps; print([n for n in {heavy!r} if n in sys.modules])"
     told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert told.stdout == "[]\n"
 
 
 def test_no_module_stands_in_the_way_of_a_function() -> None:
-    for name in sweeps.__all__:
-        assert not (ROOT / f"sweeps/{name}.py").exists()
+    for name in api.__all__:
+        assert callable(getattr(api, name))
+        assert not (ROOT / f"bankwise/{name}.py").exists()
+        assert not (ROOT / f"bankwise/{name}").exists()
+
+
+@pytest.mark.parametrize("name", sorted(sweeps._MOVED))
+def test_a_former_name_says_where_it_is_now(name: str) -> None:
+    code = f"from sweeps import {name}"
+    told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert f"ImportError: sweeps.{name} is now bankwise.{name}" in told.stderr
+    assert hasattr(api, name)
+    with pytest.raises(AttributeError, match="no attribute 'rnu'"):
+        sweeps.rnu  # noqa: B018
+
+
+def test_a_description_is_loaded_by_its_name_or_its_kind(tmp_path: Path) -> None:
+    sweep, study, device = load("smoke", set=FEW), load("quick"), load("mlu370-x4")
+    assert isinstance(sweep, Sweep) and sweep.spec.base["requests"] == 20
+    assert isinstance(study, Study) and isinstance(device, Device)
+    again = load(yaml_reader.load(ROOT / "yaml/sweeps/smoke.yaml").data)
+    assert isinstance(again, Sweep) and len(again.points) == len(sweep.points)
+    assert isinstance(load(ROOT / "yaml/studies/quick.yaml"), Study)
+    memory = load(ROOT / "yaml/memories/lpddr5-6400-x16.yaml", set={"controller.read_queue": 8})
+    assert isinstance(memory, Device) and memory.memory.controller.read_queue == 8
+    for wrong, why in {
+        "smok": "no shipped sweep, study or device 'smok'; did you mean 'smoke'",
+        "llama-2-7b": "it is a shipped model", "no/such.yaml": "no such file",
+    }.items():  # fmt: skip
+        with pytest.raises(DescriptionError, match=why):
+            load(wrong)
+    with pytest.raises(DescriptionError, match="mapping: expected kind: sweep or study; got None"):
+        load({"name": "x"})
+
+
+def test_one_point_is_what_the_run_has(done: Result) -> None:
+    first = done.records[0]
+    for given in ("smoke", done.path):
+        found = simulate(given, 0, set=FEW)
+        walls = {name: value for name, value in found["metrics"].items() if "wall_s" in name}
+        assert found["rate_per_s"] == first["rate_per_s"] and found["seed"] == first["seed"]
+        assert {**first["metrics"], **walls}.keys() == found["metrics"].keys()
+        key = "output_tokens_per_s"
+        assert found["metrics"][key] == first["metrics"][key]
+    with pytest.raises(DescriptionError, match="expected one of the points: 0 is static; 1 is"):
+        simulate("smoke", set=FEW)
+    with pytest.raises(DescriptionError, match="--replication: expected 1 to 2; got 3"):
+        simulate("smoke", 0, set=FEW, replication=3)
+
+
+def test_a_replay_is_the_commands_and_is_audited(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("".join(f"R {64 * i:#x}\n" for i in range(64)))
+    found = replay("lpddr5-6400-x16", tmp_path / "t", commands=tmp_path / "log.csv")
+    told = bankwise("replay", "lpddr5-6400-x16", "t", "--json", cwd=tmp_path)
+    assert found["cycles"] == json.loads(told.stdout)["cycles"]
+    assert audit("lpddr5-6400-x16", tmp_path / "log.csv") == []
+    slower = {"timing.tRCD": "30ns"}
+    first, *_ = audit("lpddr5-6400-x16", tmp_path / "log.csv", set=slower)
+    assert first.channel is None and "tRCD" in first.rule and first.command[:3] == "RD "
 
 
 def test_results_are_those_of_the_command_line(done: Result, tmp_path: Path) -> None:
@@ -91,7 +163,7 @@ def test_a_notebook_shows_sentences_and_figures(done: Result, tmp_path: Path) ->
 
 
 def test_a_mapping_is_as_good_as_a_file(done: Result, tmp_path: Path) -> None:
-    content = load(ROOT / "yaml/sweeps/smoke.yaml").data
+    content = yaml_reader.load(ROOT / "yaml/sweeps/smoke.yaml").data
     again = run(content, set=FEW, out=tmp_path / "mapping", jobs=1)
     assert [r["metrics"] for r in again.records] == [r["metrics"] for r in done.records]
     with pytest.raises(DescriptionError) as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import sweeps
+import bankwise as api
 from hwmodel.specs.device import load_device
 from sweeps.cli import new_device
 from tests.sweeps.cli.test_command_line import bankwise
@@ -51,7 +51,7 @@ def test_the_nearest_memory_runs_at_the_rate(
     tmp_path: Path, changes: dict[str, Any], peak: float, tck: float, ranks: int
 ) -> None:
     given: dict[str, Any] = {**NX, "width": 128, "engines": 8, "flops": {"bf16": "1TFLOPS"}}
-    done = sweeps.new_device("card", **{**given, **changes}, out=tmp_path)
+    done = api.new_device("card", **{**given, **changes}, out=tmp_path)
     assert done.device.peak_gbps == pytest.approx(peak, rel=1e-5)
     assert float(done.device.memory.clock.tCK) == pytest.approx(tck, rel=1e-4)
     assert done.device.memory.organisation.ranks == ranks
@@ -60,7 +60,7 @@ def test_the_nearest_memory_runs_at_the_rate(
 def test_what_has_no_timings_is_given(tmp_path: Path) -> None:
     given: dict[str, Any] = {**NX, "width": 192, "engines": 8, "flops": {"fp16": "121TFLOPS"}}
     new = {"memory": "gddr6x", "rate": "12.5Gb/s", "capacity": "24GiB", "link": "16GB/s"}
-    done = sweeps.new_device("l4", **{**given, **new}, out=tmp_path)
+    done = api.new_device("l4", **{**given, **new}, out=tmp_path)
     assert done.device.given is not None and done.device.peak_gbps == 300.0
     assert done.notes[0].startswith("memory given, not simulated: no gddr6x near 12,500 MT/s ships")
     assert done.device.assumed["given.efficiency"] == "0.8"

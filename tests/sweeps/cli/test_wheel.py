@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -15,7 +16,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PARTS = ("hwmodel", "policies", "sweeps", "yaml", "pyproject.toml", "README.md", "LICENSE")
+PACKAGES = ("bankwise", "hwmodel", "policies", "sweeps")
+PARTS = (*PACKAGES, "yaml", "pyproject.toml", "README.md", "LICENSE")
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +61,24 @@ def test_the_library_rides_inside_a_package(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "hwmodel/library/accelerators/mlu370-x4.yaml" in names
     assert "sweeps/report/templates/page.html" in names
-    assert not [name for name in names if name.startswith(("yaml/", "tests/", "docs/"))]
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {*PACKAGES}
 
 
 def test_it_runs_from_the_wheel_and_not_from_the_clone(installed: Path, tmp_path: Path) -> None:
-    code = "import hwmodel, yaml; print(hwmodel.__file__); yaml.safe_load('a: 1')"
+    code = "import bankwise, yaml; print(bankwise.__file__); yaml.safe_load('a: 1')"
     done = run(installed.with_name("python"), "-c", code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert Path(done.stdout.strip()).is_relative_to(installed.parents[1])
+
+
+def test_the_source_distribution_has_what_the_tests_need(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        inner = {name.split("/", 1)[1] for name in archive.getnames()}
+    assert {"bankwise/__init__.py", "examples/what_if.py", "tests/test_examples.py"} <= inner
+    assert {"sweeps/py.typed", "docs/python.md", "yaml/sweeps/smoke.yaml"} <= inner
 
 
 def test_the_command_works_from_any_folder(installed: Path, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_page_has_its_blocks_in_order_and_one_script() -> None:
     assert text.count("window.vegaEmbed=") == 1 and text.count('class="chart"') == 2
     packed = re.findall('id="specs">(.*?)</script>', text)[0]
     first, second = json.loads(gzip.decompress(base64.b64decode(packed)))
-    assert "a<b,a<b,5,4,6" in first["data"]["values"] and second["layer"] == first["layer"]
+    assert "a<b,a<b,5,4,6" in first["data"]["values"] and second["data"] == first["data"]
     assert re.search('data-compared="{&#34;a\\\\u003cb&#34;: ?&#34;#[0-9a-f]{6}&#34;', text)
 
 

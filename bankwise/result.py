@@ -1,30 +1,28 @@
-"""A run or a study that has been run, and what differs between two, as Python sees them."""
+"""A run or a study that has been run. What shows it is loaded when it is asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hwmodel.description.description import DescriptionError, nearest
 from sweeps.analyse.figures import FIGURES, limit_text
 from sweeps.analyse.rows import Record, is_number
 from sweeps.analyse.table import Row, Table
-from sweeps.cli.picture import Picture, picture, pictures
-from sweeps.cli.reporting import comparison
-from sweeps.report.contents import contents, record
-from sweeps.report.frame import Frame
-from sweeps.report.group_sections import grid
-from sweeps.report.presenters import read_table, sentences
-from sweeps.report.section import Block, Say, Section
-from sweeps.report.shown import Shown, save
 from sweeps.run.store import RunDirectory
 
+if TYPE_CHECKING:
+    from sweeps.cli.picture import Picture
+    from sweeps.report.frame import Frame
+    from sweeps.report.section import Block, Section
 
-class Result(Shown):
+
+class Result:
     """A run directory: `table()`, `figure(name)`, `sentences`. Read when first asked for.
 
-    failures: why points are missing, a sentence each; at_fault: whether the input is to blame.
+    path: the directory; failures: why points are missing, a sentence each; at_fault: whether the
+    input is to blame.
     """
 
     def __init__(self, path: Path, failures: Iterable[str] = (), at_fault: bool = False) -> None:
@@ -35,6 +33,8 @@ class Result(Shown):
 
     def read(self) -> Table:
         """What the report is made of. Raises DescriptionError where nothing can be shown."""
+        from sweeps.report.presenters import read_table
+
         if self._table is None:
             directory = RunDirectory(self.path)
             if self.failures and not directory.exists:
@@ -50,10 +50,14 @@ class Result(Shown):
     @property
     def sentences(self) -> list[str]:
         """The verdicts, as `bankwise run` prints them."""
+        from sweeps.report.presenters import sentences
+
         return sentences(self.read())
 
     def record(self) -> dict[str, Any]:
         """Verdicts and figures in JSON's types, as `bankwise report --json` has them."""
+        from sweeps.report.contents import record
+
         return record(self.read())
 
     def table(self, metrics: Iterable[str] | None = None) -> Frame:
@@ -63,6 +67,9 @@ class Result(Shown):
         metrics: those of the report by default; any that `self.metrics` lists. Raises
         DescriptionError with the nearest name.
         """
+        from sweeps.report.frame import Frame
+        from sweeps.report.group_sections import grid
+
         table = self.read()
         chosen = self._known(metrics)
         rows = [_row(row, chosen) for group in table.groups for row in group.ordered()]
@@ -88,14 +95,22 @@ class Result(Shown):
     @property
     def figures(self) -> list[str]:
         """The names that `figure` takes."""
+        from sweeps.cli.picture import pictures
+
         return list(pictures(self.read()))
 
     def figure(self, name: str) -> Picture:
         """Charts of the report by name, such as `throughput`, those of all groups together. Raises
         DescriptionError with the nearest name."""
+        from sweeps.cli.picture import picture
+
         return picture(self.read(), name)
 
     def sections(self) -> list[Section]:
+        """What a notebook shows: problems, verdicts, and a table of each group."""
+        from sweeps.report.group_sections import grid
+        from sweeps.report.section import Say, Section
+
         table = self.read()
         blocks: list[Block] = [Say(text, "problem") for text in [*table.problems, *self.failures]]
         blocks += [Say(text, "verdict") for text in self.sentences]
@@ -103,32 +118,28 @@ class Result(Shown):
         return [Section(table.name, [*blocks, Say(f"{table.state}, in {self.path}. {table.note}")])]
 
     def save(self, file: str | Path) -> Path:
-        """Write the whole report as a page (.html) or Markdown (.md)."""
+        """Write the whole report as a page (.html) or Markdown (.md). Raises DescriptionError for
+        other names."""
+        from sweeps.report.contents import contents
+        from sweeps.report.shown import save
+
         return save([contents(self.read())], Path(file))
+
+    def _repr_html_(self) -> str:
+        from sweeps.report.page import fragment
+
+        return fragment(self.sections())
+
+    def _repr_markdown_(self) -> str:
+        from sweeps.report.markdown import markdown
+
+        return markdown(self.sections())
 
     def __str__(self) -> str:
         return "\n".join([*self.sentences, "", str(self.table())])
 
     def __repr__(self) -> str:
         return f"Result({str(self.path)!r})"
-
-
-class Compared(Shown):
-    """What differs between two runs."""
-
-    def __init__(self, found: comparison.Comparison) -> None:
-        self.found = found
-
-    @property
-    def sentences(self) -> list[str]:
-        return list(comparison.sentences(self.found))
-
-    def record(self) -> dict[str, Any]:
-        """In JSON's types, as `bankwise compare --json` has it."""
-        return comparison.record(self.found)
-
-    def sections(self) -> list[Section]:
-        return [comparison.section(self.found)]
 
 
 def _row(row: Row, metrics: Iterable[str]) -> dict[str, Any]:

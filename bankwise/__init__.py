@@ -1,0 +1,203 @@
+"""What the command line does, from Python: the same names, files and mistakes (`docs/python.md`).
+
+    import bankwise
+
+    result = bankwise.run("quickstart")
+    result.table()
+
+`set` takes what `--set` takes: dotted path -> value, or texts `dotted.path=value`; a quantity is a
+text with its unit ("2us", "16KiB"). An input at fault raises `DescriptionError` with the command
+line's message. Importing this loads nothing heavy; a function loads what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bankwise.compared import Compared
+    from bankwise.result import Result
+    from hwmodel.description.description import DescriptionError
+    from hwmodel.oracle.audit import Violated
+    from hwmodel.specs.device import Device
+    from sweeps.cli.new_device import new_device
+    from sweeps.plan.sweep import Given
+    from sweeps.plan.sweep_spec import Sweep
+    from sweeps.report.frame import Frame
+    from sweeps.study.study_spec import Study
+
+Set = Mapping[str, Any] | Iterable[str] | None
+
+__all__ = [
+    "DescriptionError", "audit", "bandwidth", "compare", "load", "new_device", "replay", "report",
+    "run", "simulate", "study",
+]  # fmt: skip
+_ELSEWHERE = {
+    "DescriptionError": "hwmodel.description.description", "new_device": "sweeps.cli.new_device",
+}  # fmt: skip
+
+
+def load(description: Given, *, set: Set = None) -> Sweep | Study | Device:
+    """What a description says, checked; nothing is simulated.
+
+    description: a shipped name, a path, or for sweeps and studies what the file would hold.
+    Returns a `Sweep` (`spec`, `points`, `config`), a `Study` (`spec`, `points`), or a `Device`
+    (`channels`, `peak_gbps` in 10^9 B/s, `capacity_bytes`, `assumed`: path -> why) of an
+    accelerator or a memory. Raises DescriptionError.
+    """
+    from bankwise.loading import load_any
+
+    return load_any(description, _assignments(set))
+
+
+def run(
+    sweep: Given, *, set: Set = None, out: str | Path | None = None, jobs: int | None = None,
+    cluster: str | None = None, resume: bool = False,
+) -> Result:  # fmt: skip
+    """Run a sweep into a run directory, as `bankwise run` does.
+
+    sweep: a shipped name, a path, or what the YAML file would hold. out: the directory,
+    `runs/NAME-N` by default. jobs: processes, one a core by default; cluster: the address of a Dask
+    scheduler instead. resume: go on with what is in the directory.
+
+    Points that fail are told on stderr and in `Result.failures`; the others go on. Raises
+    DescriptionError, `sweeps.run.sweep_run.Interrupted` on Ctrl-C (what was finished is kept), and
+    `sweeps.run.capacity.CapacityFailed`.
+    """
+    from bankwise.result import Result
+    from sweeps.plan.sweep import load_sweep
+    from sweeps.run.executor import worker_count
+    from sweeps.run.progress import Progress
+    from sweeps.run.sweep_run import run_sweep
+
+    workers = worker_count(jobs, cluster)
+    loaded = load_sweep(sweep, _assignments(set))
+    done = run_sweep(loaded, _path(out), resume, workers, Progress(), cluster)
+    return Result(done.directory.path, done.failures, done.at_fault)
+
+
+def study(
+    study: Given, *, set: Set = None, out: str | Path | None = None, jobs: int | None = None,
+    cluster: str | None = None, trials: int | None = None, sampler: str | None = None,
+    resume: bool = False,
+) -> Result:  # fmt: skip
+    """Search the space of a study, as `bankwise study` does; the result's table is its finale.
+
+    trials: how many are evaluated, sampler: `tpe` or `random`; the study's own by default. The
+    rest, as for `run`. Raises DescriptionError, `sweeps.study.study_run.StudyInterrupted` on
+    Ctrl-C, `StudyFailed` there, and `sweeps.run.capacity.CapacityFailed`.
+    """
+    from bankwise.result import Result
+    from sweeps.run.executor import worker_count
+    from sweeps.run.progress import Progress
+    from sweeps.study.search import run_study
+    from sweeps.study.study_run import Workers
+    from sweeps.study.study_spec import load_study
+
+    workers = Workers(worker_count(jobs, cluster), cluster)
+    loaded = load_study(study, _assignments(set), trials, sampler)
+    done = run_study(loaded, _path(out), resume, workers, Progress())
+    return Result(done.directory.path, done.failures)
+
+
+def simulate(
+    sweep: Given, point: int | None = None, *, set: Set = None, replication: int = 1
+) -> dict[str, Any]:
+    """Simulate one replication of one point of a sweep in this process; nothing is written.
+
+    sweep: as for `run`, or the directory of a run, whose capacities are then known. point: its
+    number, from 0; may be left out where there is one. Where the load is relative to a capacity,
+    that is measured first. Returns a line of `results.jsonl`: `overrides`, `seed`, `rate_per_s`,
+    `metrics` and so on (docs/metrics.md). Raises DescriptionError.
+    """
+    from sweeps.run import one_point
+
+    return one_point.simulate(sweep, _assignments(set), point, replication)
+
+
+def report(run_dir: str | Path) -> Result:
+    """The result of a run or a study that is there, finished or not. Raises DescriptionError where
+    nothing can be shown."""
+    from bankwise.result import Result
+
+    found = Result(Path(run_dir))
+    found.read()
+    return found
+
+
+def compare(run_a: str | Path, run_b: str | Path) -> Compared:
+    """What differs between two runs, as `bankwise compare`: `sentences`, `record()`; it shows
+    itself in a notebook. Raises DescriptionError."""
+    from bankwise.compared import Compared
+
+    return Compared(Path(run_a), Path(run_b))
+
+
+def bandwidth(device: str | Path, pattern: str | Iterable[str] = (), *, set: Set = None) -> Frame:
+    """Simulate access patterns on a device: a table with a row a pattern.
+
+    device: a shipped name or a path; of a memory, one channel. pattern: one or several; all by
+    default. The keys of a row are those of `bankwise bandwidth --json`: `bandwidth_gbps`,
+    `peak_gbps`, `bound_gbps` (10^9 B/s), `utilization`, `row_hits` and so on. Raises
+    DescriptionError.
+    """
+    from hwmodel.measure.bandwidth import measure_patterns
+    from hwmodel.specs.device import load_device
+    from sweeps.report.frame import Frame
+    from sweeps.report.screen import bandwidth_grid
+
+    loaded = load_device(str(device), _assignments(set))
+    found = measure_patterns(loaded, [pattern] if isinstance(pattern, str) else list(pattern))
+    return Frame(loaded.name, found, [bandwidth_grid(found)])
+
+
+def replay(
+    device: str | Path, trace: str | Path, *, channel: bool = False,
+    commands: str | Path | None = None, set: Set = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Simulate a trace of addresses on a device: the figures of `bankwise replay --json`.
+
+    trace: lines `R 0x1f40`, those of other simulators, or .npz (docs/export.md). channel: addresses
+    are those of one channel, and only that is simulated. commands: where every DRAM command is
+    written as CSV. Raises DescriptionError for a trace that cannot be read, or an address outside.
+    """
+    from hwmodel.measure.replay import replay as play
+    from hwmodel.specs.device import load_device
+
+    loaded = load_device(str(device), _assignments(set))
+    return play(loaded, Path(trace), single_channel=channel, commands=_path(commands))
+
+
+def audit(device: str | Path, commands: str | Path, *, set: Set = None) -> list[Violated]:
+    """Check a log of commands, as `replay` writes it, against every timing rule of a device.
+
+    Returns what is illegal, each with `channel` (None where there is one), `cycle` (in CK),
+    `command` (with its place) and `rule`; empty where all is legal. Raises DescriptionError for a
+    log that cannot be read.
+    """
+    from hwmodel.oracle.audit import audit_file
+    from hwmodel.specs.device import load_device
+
+    return audit_file(load_device(str(device), _assignments(set)).memory, commands)[1]
+
+
+def _assignments(set: Set) -> list[str]:
+    """`set` as the command line's texts."""
+    if not isinstance(set, Mapping):
+        return list(set or ())
+    from hwmodel.description.yaml_writer import plain, to_yaml_flow
+
+    return [f"{path}={to_yaml_flow(plain(value))}" for path, value in set.items()]
+
+
+def _path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module 'bankwise' has no attribute {name!r}")
+    return getattr(import_module(_ELSEWHERE[name]), name)

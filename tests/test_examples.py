@@ -1,0 +1,44 @@
+"""Do the scripts of `examples/` run, print what they say, and stay short?"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FEW = ("requests=20", "warmup_requests=5")
+PRINTED = {
+    "random_access": ((), r"sequential .* GB/s  100\.0% .*\nrandom_64B [^\n]*%.*nine tenths of"),
+    "which_allocator": (("rtx-4090", *FEW), r"^which-allocator: .*\nstatic .*\npaged .* tok/s"),
+    "own_allocator": (FEW, r"paged: \d+ tok/s, \d+ preempted\nroom: \d+ tok/s, \d+ preempted"),
+    "what_if": ((*FEW, "serving.memory.max_probes=1"), r"as described .* \+0\.0%\n.*\nHBM2E .*\+"),
+    "replay_trace": ((), r"of 12\.80 GB/s\nrow hits: .*%\n[\d,]+ commands, 0 violations"),
+}  # fmt: skip
+"""Example -> its arguments, which make it quick, and what it then prints."""
+
+
+def test_each_example_is_tried() -> None:
+    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == PRINTED.keys()
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_prints_its_answer(name: str, tmp_path: Path) -> None:
+    arguments, printed = PRINTED[name]
+    command = [sys.executable, ROOT / f"examples/{name}.py", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.search(printed, done.stdout, re.DOTALL), done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_is_short_and_says_what_it_answers(name: str) -> None:
+    text = (ROOT / f"examples/{name}.py").read_text(encoding="utf-8")
+    said = ast.get_docstring(ast.parse(text)) or ""
+    assert len(text.splitlines()) < 40
+    assert "?" in said and "Prints" in said and f"python examples/{name}.py" in said
