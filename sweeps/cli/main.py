@@ -132,8 +132,9 @@ def run(
     Exit code 0: all done; 1: a point failed; 2: invalid input; 130: interrupted (--resume
     continues).
     """
+    from sweeps.cli.reporting import show
     from sweeps.plan.sweep import load_sweep
-    from sweeps.report.presenters import read_table, sentences
+    from sweeps.report.presenters import read_table
     from sweeps.run.executor import worker_count
     from sweeps.run.progress import Progress
     from sweeps.run.sweep_run import run_sweep
@@ -143,9 +144,8 @@ def run(
     done = run_sweep(loaded, out, resume, workers, Progress(), cluster)
     path = done.directory.path
     if done.records:
-        for sentence in sentences(read_table(done.directory)):
-            print(sentence)
-        print(f"{len(done.records)} results in {path}; the table: bankwise report {path}")
+        show(read_table(done.directory))
+        print(f"{len(done.records)} results in {path}; a page of it: bankwise report {path}")
     if done.failures:
         many = len(done.failures)
         missing = "1 result is missing" if many == 1 else f"{many} results are missing"

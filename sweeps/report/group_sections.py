@@ -75,7 +75,8 @@ def grid(table: Table, group: Group, title: str = "") -> Grid:
     """The figures of a group, a row a competitor; columns without a value are left out."""
     rows = group.ordered()
     cells = [row.cells() for row in rows]
-    columns = {**dict(zip(HEADINGS, zip(*cells, strict=True), strict=True)), **_gaps(group, rows)}
+    rate, *figures = zip(HEADINGS, zip(*cells, strict=True), strict=True)
+    columns = dict([rate, *_gaps(group, rows).items(), *figures])
     shown = {head: found for head, found in columns.items() if any(text != NONE for text in found)}
     return Grid(
         title, [table.compared, *shown],
@@ -99,7 +100,7 @@ def _gaps(group: Group, rows: list[Row]) -> dict[str, list[str]]:
         cells = (
             gain(gap.total) if gap else NONE,
             points(gap.layout) if gap and gap.layout else NONE,
-            ", ".join(decided) or NONE,
+            ", ".join(dict.fromkeys(decided)) or NONE,
             gain(over) if over else NONE,
         )
         for column, text in zip(found.values(), cells, strict=True):

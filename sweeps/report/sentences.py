@@ -255,7 +255,8 @@ def break_evens(found: Search) -> str:
     text = f"{where}{found.ratio} is {ratio(found.now, named=True)} as described."
     text += f" {len(cross)} of {counted(len(found.found), 'assumed parameter')}"
     text += " crosses" if len(cross) == 1 else " cross"
-    text += " break-even within a plausible range" + (f": {_some(cross)}." if cross else ".")
+    text += " break-even within a plausible range."
+    text += f" Crossings: {_some(cross)}." if cross else ""
     open_ = [f"{counts[each]} {each}" for each in ("undecided", "unfinished") if counts[each]]
     return f"{text} Of the others: {listed(open_)}." if open_ else text
 

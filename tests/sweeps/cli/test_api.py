@@ -115,7 +115,7 @@ def test_results_are_those_of_the_command_line(done: Result, tmp_path: Path) -> 
     told = bankwise("run", "smoke", "--out", "cli", "--jobs", "1", *assignments, cwd=tmp_path)
     ours = [record["metrics"] for record in done.records]
     assert ours == [record["metrics"] for record in Result(tmp_path / "cli").records]
-    assert told.stdout.splitlines()[:-1] == done.sentences
+    assert "\n".join(done.sentences) in told.stdout
 
 
 def test_the_table_is_plain_rows(done: Result) -> None:

@@ -209,7 +209,7 @@ def test_racm_prints_a_table_and_a_verdict_and_writes_its_page(tmp_path: Path) -
     page = (tmp_path / "racm.html").read_text()
     assert page.count("<figure") == 5 and page.rstrip().endswith("</html>")
     assert "http" not in page and "src=" not in page and "nan" not in page
-    assert "Random extents of 16 KiB reach" in page.replace("&nbsp;", " ")
+    assert "random extents of 16 KiB reach" in page.replace("&nbsp;", " ")
 
 
 @pytest.mark.parametrize(

@@ -188,8 +188,8 @@ def test_break_evens_are_counted() -> None:
     ]
     assert sentences.break_evens(Search({}, ["a", "b"], near(0.2), found)) == (
         "a / b is 1.22 (95 % CI 1.21 to 1.23) as described. 1 of 2 assumed parameters crosses"
-        " break-even within a plausible range: cost at 2 (1 to above 2). Of the others: 1"
-        " undecided."
+        " break-even within a plausible range. Crossings: cost at 2 (1 to above 2). Of the"
+        " others: 1 undecided."
     )
 
 
