@@ -40,9 +40,12 @@ def overview(table: Table) -> list[Block]:
 
 
 def pictures(table: Table) -> list[Chart]:
-    """The picture beside the verdict: causes where they were asked for, else the rate of the one
-    group there is."""
-    causes: list[Chart] = [explanation_page.chart(found) for found in read(table.path)]
+    """The picture beside the verdict: causes of the smallest gap that was explained, else the rate
+    of the one group there is."""
+    causes: list[Chart] = [
+        explanation_page.chart(found)
+        for found in sorted(read(table.path), key=lambda each: each.total.mean)
+    ]
     groups = _groups(table)
     if causes or len(groups) != 1 or table.own_tables:
         return causes[:1]
