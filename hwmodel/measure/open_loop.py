@@ -20,7 +20,7 @@ from hwmodel.kernel.channel_state import (
     OCTAVE_BITS,
     idle_channels,
 )
-from hwmodel.kernel.kernel_names import LOG_FULL
+from hwmodel.kernel.kernel_names import LOG_FULL, REACHED
 from hwmodel.kernel.timing import lower
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.specs.commands import COMMANDS, MASKED_WRITES, RANK_COMMANDS
@@ -81,6 +81,8 @@ class OpenLoop:
     wall_s: float = 0.0
     """Time of simulation."""
     _constants: NDArray[np.void] = field(init=False)
+    _stopped: bool = field(init=False, default=False)
+    """Whether the simulation was interrupted."""
     states: NDArray[np.void] = field(init=False)
     """CHANNEL records, shape (channels,)."""
 
@@ -122,12 +124,16 @@ class OpenLoop:
                 self._run(*part)
         else:
             with ThreadPoolExecutor(self.threads) as pool:
-                list(pool.map(lambda part: self._run(*part), parts))
+                try:
+                    list(pool.map(lambda part: self._run(*part), parts))
+                except BaseException:
+                    self._stopped = True  # the pool waits for its threads
+                    raise
         self.wall_s += time.perf_counter() - begun
 
     def _run(self, channel: int, arrival: Int, burst: Int, kind: Int) -> None:
-        start, outcome = 0, LOG_FULL
-        while outcome == LOG_FULL:
+        start, outcome = 0, REACHED
+        while outcome in (LOG_FULL, REACHED) and not self._stopped:
             outcome, start = feed(
                 self._constants,
                 self.states,
