@@ -38,7 +38,7 @@ from hwmodel.kernel.refresh import update_refresh
 from hwmodel.kernel.timing import Int
 
 SLICE = 1 << 22
-"""Ticks after which a simulation returns to Python, which then sees a signal: less than a second."""
+"""Ticks after which a simulation returns to Python, which then sees a signal: under a second."""
 _FED_AT_ONCE = 256
 """Requests of a stream given to a channel between two looks at it, of the INBOX it has."""
 

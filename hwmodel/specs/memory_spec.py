@@ -296,9 +296,8 @@ def _refreshes_fit(memory: MemorySpec) -> None:
         return
     interval = memory.refresh_ticks()
     name = "REFPB" if kind == "per_bank" else "REFAB"
-    own = tuple(level for level in reversed(LEVELS))
-    opened = row_delay(memory, name, memory.activate_command, own)
-    served = opened + max(row_delay(memory, "ACT", column, own) for column in ("RD", "WR"))
+    opened = row_delay(memory, name, memory.activate_command, LEVELS)
+    served = opened + max(row_delay(memory, "ACT", column, LEVELS) for column in ("RD", "WR"))
     path = f"refresh.{kind}.interval"
     if refresh.interval in memory.timing:
         path = f"timing.{refresh.interval}"
@@ -318,16 +317,17 @@ def _refreshes_take(memory: MemorySpec, name: str) -> int:
     """Ticks, at least, of the refreshes `name` that all ranks need in an interval, one after the
     other where a row or a bus keeps them apart."""
     o = memory.organisation
-    ranks = o.count("rank")
     bus = memory.commands[name].bus
     slots = memory.tick_clock.ticks(Fraction(str(memory.commands[name].slots)))
-    gaps = [(memory.buses[bus].scope, Fraction(slots))]
+    gaps: list[tuple[str, Fraction]] = [(memory.buses[bus].scope, Fraction(slots))]
     for row in memory.constraints:
         both = name in memory.in_rows(row.after) and name in memory.in_rows(row.before)
         if both and not row.scope.startswith("other_"):
             gaps.append((row.scope, Fraction(memory.ticks(row.delay), row.window or 1)))
-    many = memory.refreshes_per_round * ranks
-    return max(math.ceil(gap * max(1, Fraction(many, o.count(scope)))) for scope, gap in gaps)
+    many = memory.refreshes_per_round * o.count("rank")
+    return max(
+        math.ceil(gap * max(Fraction(1), Fraction(many, o.count(scope)))) for scope, gap in gaps
+    )
 
 
 def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:

@@ -1,4 +1,4 @@
-"""Refreshes that leave no time to serve anything are refused; and no simulation ignores a signal."""
+"""Refreshes that leave no time to serve are refused; and no simulation ignores a signal."""
 
 from __future__ import annotations
 
