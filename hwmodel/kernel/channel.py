@@ -35,8 +35,10 @@ from hwmodel.kernel.kernel_names import (
 )
 from hwmodel.kernel.queues import enter, set_modes
 from hwmodel.kernel.refresh import update_refresh
-from hwmodel.kernel.timing import FOREVER, Int
+from hwmodel.kernel.timing import Int
 
+SLICE = 1 << 22
+"""Ticks after which a simulation returns to Python, which then sees a signal: under a second."""
 _FED_AT_ONCE = 256
 """Requests of a stream given to a channel between two looks at it, of the INBOX it has."""
 
@@ -111,7 +113,7 @@ def feed(
     `arrival` (n,) ticks, or (1,) for a stream that arrives as fast as it is taken; `burst` (n,)
     burst indices; `kind` (n,) READ, WRITE or PARTIAL_WRITE; `completions` of shape (1, 1).
     Returns (outcome, requests taken): WANTS_INPUT when all were taken and the stream is not closed,
-    LOG_FULL when `log` has to be emptied first, DRAINED at the end.
+    LOG_FULL when `log` has to be emptied first, REACHED after SLICE ticks, DRAINED at the end.
     """
     c, s = constants[0], states[channel]
     timed = arrival.shape[0] == burst.shape[0]
@@ -126,6 +128,6 @@ def feed(
             s.inbox[RUN_KIND, place] = kind[start]  # RUN_ROW stays 0: no engine waits
             s.tail += 1
             start += 1
-        outcome = advance(c, s, FOREVER, log, completions)
+        outcome = advance(c, s, s.now + SLICE, log, completions)
         if outcome != WANTS_INPUT or start >= burst.shape[0]:
             return outcome, start

@@ -27,7 +27,10 @@ from hwmodel.specs.memory_spec import MemorySpec
 
 INBOX = 1 << 12
 """Runs of bursts that may wait before a channel's queues (a power of two)."""
-LATENCY_BINS = 2048
+EXACT_LATENCIES, OCTAVE_BITS, OCTAVES = 2048, 7, 50
+"""Latencies below the first number have a bin each. Above it each octave has 2 ** OCTAVE_BITS bins,
+which states a latency at most 1 / 128 too high; the last octave ends above any tick."""
+LATENCY_BINS = EXACT_LATENCIES + (OCTAVES << OCTAVE_BITS)
 WRITE_KEYS = 512
 """Counts of waiting writes, by a hash of their burst (a power of two)."""
 MAX_SLOTS = MAX_REQUESTS * MAX_PCS
@@ -139,7 +142,7 @@ CHANNEL = np.dtype(
         ("slot", np.int64, (MAX_SLOTS, SLOT_FIELDS)),  # queue entries by the Q_ names
         ("writes", np.int64, (WRITE_KEYS,)),  # waiting writes that fill their burst, by hash
         ("free", np.int64, (MAX_PCS, MAX_REQUESTS)),  # free slots
-        ("latency", np.int64, (LATENCY_BINS,)),  # reads by latency in ticks, the last bin open
+        ("latency", np.int64, (LATENCY_BINS,)),  # reads by latency in ticks, `latency_bin`
         ("inbox", np.int64, (RUN_FIELDS, INBOX)),  # a ring of runs by the RUN_ names
     ]
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hwmodel.kernel.channel_state import (
-    LATENCY_BINS,
+    EXACT_LATENCIES,
+    OCTAVE_BITS,
     Q_FLAGS,
     Q_KIND,
     Q_NEXT,
@@ -52,6 +53,17 @@ def _activate(c: Record, s: Record, pc: int, bank: int, slot: int, tick: int) ->
         open_row(c, s, pc, bank, s.slot[slot, Q_ROW])
 
 
+@rare
+def latency_bin(wait: int) -> int:
+    """The bin of a latency of EXACT_LATENCIES ticks or more: its octave, and its place in that."""
+    first = EXACT_LATENCIES >> OCTAVE_BITS  # ticks of a bin of the first octave
+    octave = 0
+    while wait // first >> octave >= 2 << OCTAVE_BITS:
+        octave += 1
+    place = (wait // first >> octave) - (1 << OCTAVE_BITS)
+    return EXACT_LATENCIES + (octave << OCTAVE_BITS) + place
+
+
 @inlined
 def _data(
     c: Record, s: Record, pc: int, bank: int, slot: int, command: int, tick: int,
@@ -75,7 +87,7 @@ def _data(
         s.requests += 1
         if kind == 0:
             wait = end - s.slot[slot, Q_TIME]
-            s.latency[min(wait, LATENCY_BINS - 1)] += 1
+            s.latency[wait if wait < EXACT_LATENCIES else latency_bin(wait)] += 1
             s.latency_sum += wait
             s.latency_max = max(s.latency_max, wait)
             s.reads += 1

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.kernel.address import CHANNEL_HASHES, HASH_ROTATE, HASH_XOR
-from hwmodel.kernel.channel import advance
+from hwmodel.kernel.channel import SLICE, advance
 from hwmodel.kernel.channel_state import (
     INBOX,
     NO_LOG,
@@ -457,7 +457,7 @@ def simulate_system(
     tick_ns = device.memory.tick_clock.ns_of_ticks(1)
     last = FOREVER if math.isinf(measure_ns) else math.ceil((warmup_ns + measure_ns) / tick_ns)
     run = prepare(device, descriptors, math.ceil(warmup_ns / tick_ns), last, frames)
-    finished = bool(run_system(*run))
+    finished = _run(run)
     return _result(int(descriptors.size.sum()), run, finished, tick_ns)
 
 
@@ -508,6 +508,17 @@ def prepare(
     return Prepared(
         constants, system, engines, states, start, size, write, wait, completions, crossings, NO_LOG
     )
+
+
+def _run(run: Prepared) -> bool:
+    """Run to the end, back in Python every SLICE ticks of a channel; True if all was done."""
+    p = run.system[0]
+    stop, ticks = int(p["stop"]), max(int(p["round"]), SLICE // int(p["channels"]))
+    finished = False
+    while not finished and p["now"] < stop:
+        p["stop"] = min(stop, int(p["now"]) + ticks)
+        finished = bool(run_system(*run))
+    return finished
 
 
 def _result(total: int, run: Prepared, finished: bool, tick_ns: float) -> SystemResult:

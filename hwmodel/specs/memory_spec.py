@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import cached_property
@@ -15,6 +16,7 @@ from hwmodel.description.units import Clock
 from hwmodel.specs.commands import (
     COLUMN_COMMANDS,
     COMMANDS,
+    LEVELS,
     MASKED_WRITES,
     MAX_REQUESTS,
     MAX_TICKS,
@@ -199,6 +201,7 @@ def _check(memory: MemorySpec) -> None:
     _constraints(memory)
     _controller(memory)
     _refresh_sets(memory)
+    _refreshes_fit(memory)
     _two_steps_cannot_deadlock(memory)
     if memory.sync and _sync_hold_too_short(memory):
         raise ValueError("sync.hold.CAS: is over before the column command may follow")
@@ -283,6 +286,48 @@ def _refresh_sets(memory: MemorySpec) -> None:
     for bank in (bank for each in memory.refresh_sets() for bank in each):
         if not 0 <= bank < per_rank:
             raise ValueError(f"refresh.per_bank.sets: no bank {bank}; a rank has {per_rank}")
+
+
+def _refreshes_fit(memory: MemorySpec) -> None:
+    """The refreshes of an interval must leave time in it to serve a request. Raises ValueError."""
+    kinds = {"all_bank": memory.refresh.all_bank, "per_bank": memory.refresh.per_bank}
+    kind = memory.controller.refresh
+    if (refresh := kinds.get(kind)) is None:
+        return
+    interval = memory.refresh_ticks()
+    name = "REFPB" if kind == "per_bank" else "REFAB"
+    opened = row_delay(memory, name, memory.activate_command, LEVELS)
+    served = opened + max(row_delay(memory, "ACT", column, LEVELS) for column in ("RD", "WR"))
+    path = f"refresh.{kind}.interval"
+    if refresh.interval in memory.timing:
+        path = f"timing.{refresh.interval}"
+    for need, what in (
+        (_refreshes_take(memory, name), f"the {name} of an interval take"),
+        (served, f"from {name} until its bank serves a request it takes"),
+    ):
+        if need >= interval:
+            took, given = (float(memory.tick_clock.ns_of_ticks(t)) for t in (need, interval))
+            raise ValueError(
+                f"{path}: refreshes do not fit: {what} {took:g} ns, and {given:g} ns are between"
+                " two of a bank"
+            )
+
+
+def _refreshes_take(memory: MemorySpec, name: str) -> int:
+    """Ticks, at least, of the refreshes `name` that all ranks need in an interval, one after the
+    other where a row or a bus keeps them apart."""
+    o = memory.organisation
+    bus = memory.commands[name].bus
+    slots = memory.tick_clock.ticks(Fraction(str(memory.commands[name].slots)))
+    gaps: list[tuple[str, Fraction]] = [(memory.buses[bus].scope, Fraction(slots))]
+    for row in memory.constraints:
+        both = name in memory.in_rows(row.after) and name in memory.in_rows(row.before)
+        if both and not row.scope.startswith("other_"):
+            gaps.append((row.scope, Fraction(memory.ticks(row.delay), row.window or 1)))
+    many = memory.refreshes_per_round * o.count("rank")
+    return max(
+        math.ceil(gap * max(Fraction(1), Fraction(many, o.count(scope)))) for scope, gap in gaps
+    )
 
 
 def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:

@@ -13,10 +13,13 @@ import pytest
 
 import hwmodel.measure.trace
 from hwmodel.description.description import DescriptionError
-from hwmodel.measure.open_loop import OpenLoop
+from hwmodel.kernel.channel_state import EXACT_LATENCIES, LATENCY_BINS
+from hwmodel.kernel.issue import latency_bin
+from hwmodel.measure.open_loop import OpenLoop, longest_in_bin
 from hwmodel.measure.replay import figures, replay, split
 from hwmodel.oracle.audit import audit
 from hwmodel.oracle.command_log import read_csv
+from hwmodel.oracle.reference import simulate
 from hwmodel.specs.device import Device, load_device
 
 LPDDR5 = "lpddr5-6400-x16"
@@ -202,7 +205,9 @@ import re
 from pathlib import Path
 import numpy as np
 from hwmodel.specs.device import load_device
-from hwmodel.measure.open_loop import OpenLoop
+from hwmodel.kernel.channel_state import EXACT_LATENCIES, LATENCY_BINS
+from hwmodel.kernel.issue import latency_bin
+from hwmodel.measure.open_loop import OpenLoop, longest_in_bin
 
 def stream(bursts, chunk=1 << 18):
     chance = np.random.default_rng(1)
@@ -243,3 +248,32 @@ def test_memory_does_not_grow_with_the_stream() -> None:
 def test_a_stream_of_100_million_bursts_stays_under_500_mib() -> None:
     _, last = resident_kib(100_000_000)
     assert last < 500 * 1024
+
+
+def test_latency_quantiles_of_deep_queues_are_those_of_the_oracle() -> None:
+    memory = load_device(
+        "ddr5-4800-x32", ["controller.read_queue=256", "clock.ticks_per_ck=4"]
+    ).memory
+    address = np.random.default_rng(5).integers(0, 1 << 28, 900) * 64
+    run = OpenLoop(memory)
+    run.feed(0, address, np.zeros(900, np.int64))
+    run.finish()
+    found = run.latency_ns()
+    requests = [(0, int(a), 0) for a in address]
+    exact = np.sort(simulate(memory, requests).read_latency_ticks)
+    assert exact[len(exact) // 2] >= EXACT_LATENCIES
+    assert found is not None
+    tick_ns = memory.tick_clock.ns_of_ticks(1)
+    assert found["max"] == exact[-1] * tick_ns
+    for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+        at = exact[int(np.ceil(share * len(exact))) - 1] * tick_ns
+        assert at <= found[name] <= at * (1 + 1 / 128)
+    assert found["p50"] < found["p99"] < found["max"]
+
+
+@pytest.mark.parametrize("ticks", [2047, 2048, 2063, 2064, 4095, 4096, 10**6, 2**40, 2**60])
+def test_no_latency_leaves_the_histogram(ticks: int) -> None:
+    number = ticks if ticks < EXACT_LATENCIES else int(latency_bin(ticks))
+    assert number < LATENCY_BINS
+    assert ticks <= longest_in_bin(number) <= ticks * (1 + 1 / 128)
+    assert longest_in_bin(number - 1) < ticks
