@@ -297,7 +297,9 @@ def _refreshes_fit(memory: MemorySpec) -> None:
     interval = memory.refresh_ticks()
     name = "REFPB" if kind == "per_bank" else "REFAB"
     opened = row_delay(memory, name, memory.activate_command, LEVELS)
-    served = opened + max(row_delay(memory, "ACT", column, LEVELS) for column in ("RD", "WR"))
+    served = opened
+    if memory.controller.activation_buffer == 0:  # whose requests go on when a refresh is urgent
+        served += max(row_delay(memory, "ACT", column, LEVELS) for column in ("RD", "WR"))
     path = f"refresh.{kind}.interval"
     if refresh.interval in memory.timing:
         path = f"timing.{refresh.interval}"
