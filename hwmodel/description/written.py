@@ -26,11 +26,13 @@ class Also:
     """What may be written beside the value itself, as a JSON Schema."""
 
     schema: tuple[tuple[str, Any], ...]
+    """Its keys; lists as tuples, so that a type can be hashed."""
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {"anyOf": [dict(self.schema), handler(core)]}
+        own = {k: list(v) if isinstance(v, tuple) else v for k, v in self.schema}
+        return {"anyOf": [own, handler(core)]}
 
 
 TEXT_TOO = Also((("type", "string"),))

@@ -23,6 +23,7 @@ from hwmodel.description.units import (
 )
 from hwmodel.description.written import Also, KeysOf
 from hwmodel.specs.controller import Controller
+from hwmodel.specs.kv_order import LAYOUTS, KvOrder
 from hwmodel.specs.number_format import ComputeType, number_format
 from hwmodel.specs.plausible import Plausible
 from hwmodel.specs.published import Bus, OnChip
@@ -113,6 +114,16 @@ class Work(Strict):
     `policies.memory.traffic`."""
     grouped: bool = True
     """Query heads that share a KV head are served by one read of it; else each reads it again."""
+
+
+class Paging(Strict):
+    """How the vendor's serving software keeps the KV cache on the card; as vLLM does on a GPU where
+    nothing is known. Serving takes both where it names none."""
+
+    kv_layout: KvOrder = LAYOUTS["layer_kv_token"]
+    """Also of contiguous reservations, each a block: the same kernel reads them (assumed)."""
+    block: Annotated[int, Field(ge=1, le=2048)] = 16
+    """Tokens in a block."""
 
 
 class Compute(Strict):
@@ -260,6 +271,7 @@ class AcceleratorSpec(Strict):
     power: Annotated[Milliwatts, Field(gt=0)] | None = None
     """The most that the whole board draws (TDP)."""
     work: Work = Work()
+    paging: Paging = Paging()
     host: Host | None = None
     link: Link | None = None
     bus: Bus | None = None

@@ -27,7 +27,7 @@ from hwmodel.description.description import (
 )
 from hwmodel.description.library import elsewhere, find, names
 from hwmodel.description.yaml_reader import load, parse_assignment
-from hwmodel.specs.accelerator import AcceleratorSpec, Dma, GivenMemory
+from hwmodel.specs.accelerator import AcceleratorSpec, Dma, GivenMemory, Paging
 from hwmodel.specs.memory_spec import MemorySpec
 from hwmodel.specs.plausible import Override, Variant, take_variants
 from hwmodel.specs.published import DESCRIBED_WITHIN
@@ -87,6 +87,11 @@ class Device:
         parts = path.split(".")
         tried = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
         return next((self.confidence[name] for name in tried if name in self.confidence), None)
+
+    @property
+    def paging(self) -> Paging:
+        """How its vendor's serving software keeps the KV cache."""
+        return Paging() if self.accelerator is None else self.accelerator.paging
 
     @property
     def channels(self) -> int:

@@ -14,6 +14,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from hwmodel.description.description import Strict
+from hwmodel.specs.accelerator import Paging
+from hwmodel.specs.kv_order import Dims
 from policies.allocators.arena import external_fragmentation
 from policies.allocators.declaration import Loss, References, Removal, Searched
 from policies.allocators.kv_groups import WindowKv
@@ -48,6 +50,13 @@ class PolicyOptions(Strict):
     def copies_prefixes(self) -> bool:
         """Whether tokens that an admitted request begins with are copied from another's."""
         return False
+
+    kv_layout: ClassVar[Dims | None] = None
+    """The layout that its authors give it. None: the one of the card's software."""
+
+    def on_device(self, paging: Paging) -> PolicyOptions:
+        """The options with what hangs on the card's software filled in."""
+        return self
 
     @property
     def learned_lengths(self) -> Mapping[str, int]:

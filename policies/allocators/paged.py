@@ -19,6 +19,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol
 import numpy as np
 from pydantic import Field
 
+from hwmodel.specs.accelerator import Paging
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.block_tables import BlockTables
 from policies.allocators.capabilities import (
@@ -42,9 +43,10 @@ class PagedOptions(PolicyOptions):
     """Options of `paged`."""
 
     name: Literal["paged"] = "paged"
-    block: Annotated[int, Field(ge=1, le=2048)] = 16
-    """Tokens in a block (vLLM's default). Above 256 for the sweep `kv-extent` alone, which shows
-    where longer extents no longer help."""
+    block: Annotated[int, Field(ge=1, le=2048)] | None = None
+    """Tokens in a block. None: the device's (`paging.block`), 16 where nothing is known (vLLM's
+    default). Above 256 for the sweep `kv-extent` alone, which shows where longer extents no longer
+    help."""
     free_list: Literal["fifo", "lifo", "split", "sorted"] = "fifo"
     """Order of reuse; vLLM v1 has a queue (later versions: blocks without a hash go to its front,
     `split`), v0 a stack."""
@@ -72,6 +74,9 @@ class PagedOptions(PolicyOptions):
     def kernel_cost(self) -> float:
         return self.indirection
 
+    def on_device(self, paging: Paging) -> PagedOptions:
+        return self.model_copy(update={"block": paging.block}) if self.block is None else self
+
     @property
     def samples(self) -> Literal["together", "as_engine", "apart"]:
         # without prefix caching, requests of their own could not hold their prompt together
@@ -86,7 +91,7 @@ class BlockOptions(Protocol):
     """What allocators of blocks ask of their options; see `PagedOptions`."""
 
     @property
-    def block(self) -> int: ...
+    def block(self) -> int | None: ...
     @property
     def free_list(self) -> str: ...
     @property
@@ -111,7 +116,7 @@ class BlockAllocator(Allocator, OnDemand):
         self, layout: KvLayout, requests: int, limits: Limits, options: BlockOptions
     ) -> None:
         super().__init__(layout, requests, limits, options)
-        self.block = options.block
+        self.block = Paging().block if options.block is None else options.block
         self._list = self._free_list()
         self._spared = int(options.watermark * self._list.blocks)
         self._spared_idle = self._spared * options.idle_watermark

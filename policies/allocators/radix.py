@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from hwmodel.specs.kv_order import LAYOUTS
 from policies.allocators.allocator import Demand, Limits, PolicyOptions
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_list import FreeList, Queue, SplitQueue, Staged
@@ -54,6 +55,7 @@ class RadixOptions(PolicyOptions):
     idle_watermark: ClassVar[bool] = True
     null_block: ClassVar[bool] = False
     cached_recompute: ClassVar[bool] = True
+    kv_layout = LAYOUTS["layer_kv_token"]  # `MHATokenToKVPool`
 
     @property
     def block(self) -> int:

@@ -27,11 +27,12 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.units import Nanoseconds
 from hwmodel.kernel.extents import Frames
+from hwmodel.specs.kv_order import LAYOUTS, Dims
 from hwmodel.specs.virtual_memory import Frame
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.capabilities import Maps, OnDemand, Reports
 from policies.allocators.declaration import CHOICES, Range, References
-from policies.allocators.kv_layout import LAYOUTS, Dims, KvLayout, Units
+from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING
 from policies.requests.requests import FloatArray, IntArray
 
@@ -44,6 +45,7 @@ LOW = 0.1
 class VattentionOptions(PolicyOptions):
     """Options of `vattention`."""
 
+    kv_layout = LAYOUTS["layer_kv_token"]
     name: Literal["vattention"] = "vattention"
     frame: Frame = 64 << 10
     """64 (the paper's default), 128 or 256 KiB with the authors' driver, 2 MiB with NVIDIA's."""

@@ -25,10 +25,11 @@ from pydantic import Field
 
 from hwmodel.description.description import DescriptionError, Document, Strict, nearest
 from hwmodel.specs.device import load_device
+from hwmodel.specs.kv_order import LAYOUTS, KvOrder
 from hwmodel.specs.number_format import KvFormat
 from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Limits
-from policies.allocators.kv_layout import LAYOUTS, KvOrder, Units, kv_layout
+from policies.allocators.kv_layout import Units, kv_layout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.memory.batch import BatchSpec, place
 from policies.requests.requests import MAX_TOKENS, IntArray
@@ -220,17 +221,18 @@ def example(device: str, model: str, batch: BatchSpec, steps: int) -> Iterator[s
     limits = Limits(batch.context, 4 * batch.context)
     allocator = PagedAllocator(layout, batch.requests(), limits, options)
     requests = place(allocator, batch, np.random.default_rng(_SEED)).tolist()
+    block = allocator.block
     note = f"paged in use on {device}: python -m policies.serving.server_log"
     yield _line(
-        format="bankwise-block-tables", version=1, block_size=options.block,
-        blocks=layout.slots // options.block, model=model, kv_layout="layer_kv_token", note=note,
+        format="bankwise-block-tables", version=1, block_size=block,
+        blocks=layout.slots // block, model=model, kv_layout="layer_kv_token", note=note,
     )  # fmt: skip
     for step in range(steps):
         for request in requests:
             if step and not allocator.grow(request, _EVERY):
                 raise DescriptionError(f"no room for {_EVERY} tokens more of each sequence")
         for request in requests:
-            blocks = allocator.units(request).start // options.block
+            blocks = allocator.units(request).start // block
             yield _line(
                 time_s=round(step * _EVERY * _STEP_S, 3),
                 request=f"r{request}",

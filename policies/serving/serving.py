@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.description.units import Bytes
 from hwmodel.specs.device import Device
+from hwmodel.specs.kv_order import KvOrder
 from hwmodel.specs.mlp import Exchange, ExpertPlacement
 from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
@@ -20,7 +21,7 @@ from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.attention_options import DENSE, AttentionSpec
 from policies.allocators.capabilities import Learns, report_of
 from policies.allocators.kv_groups import kv_groups
-from policies.allocators.kv_layout import LAYOUTS, KvLayout, KvOrder, kv_layout
+from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import PolicySpec, build
 from policies.engines.engine import EngineOptions
@@ -57,7 +58,9 @@ class ServingSpec(Strict):
     v1 and `like`, those of that version (`policies.engines.vllm_version`)."""
     predictor: PredictorSpec = PredictorSpec()
     memory: FidelitySpec = FidelitySpec()
-    kv_layout: KvOrder = LAYOUTS["layer_kv_token"]
+    kv_layout: KvOrder | None = None
+    """None: the one that the policy's authors describe, else that of the card's software
+    (`paging.kv_layout` of the accelerator)."""
     attention: AttentionSpec = DENSE
     """What decoding reads of the KV, and what of it is kept."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
@@ -111,10 +114,11 @@ class ServingSpec(Strict):
         return data
 
     def on_device(self, device: Device, model: TransformerSpec) -> ServingSpec:
-        """The description with what the engine takes from the device filled in."""
+        """The description with what engine and policy take from the device."""
         longest = model.max_position
         engine = self.engine.on_device(device.capacity_bytes, device.name, longest)
-        return self if engine is self.engine else self.model_copy(update={"engine": engine})
+        policy = self.policy.on_device(device.paging)
+        return self.model_copy(update={"engine": engine, "policy": policy})
 
     @model_validator(mode="after")
     def _copies_what_is_computed(self) -> ServingSpec:
@@ -398,10 +402,11 @@ def kv_region(
     """Where the KV of a card lies: what weights, activations, the predictor and the share that is
     kept free leave. `local` is its shard of the model. Raises DescriptionError if nothing is left.
     """
+    order = spec.kv_layout or spec.policy.kv_layout or device.paging.kv_layout
     kept = spec.predictor.on_card_bytes + activation_bytes(spec, local)
     groups = kv_groups(local, spec.policy.kv_of_windows)
     return kv_layout(
-        device, local, spec.gpu_memory_utilization, spec.kv_layout, kept, spec.kv_tokens, groups,
+        device, local, spec.gpu_memory_utilization, order, kept, spec.kv_tokens, groups,
         spec.attention.sparse(local, seed),
     )  # fmt: skip
 

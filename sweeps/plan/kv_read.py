@@ -16,9 +16,10 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
+from hwmodel.specs.kv_order import LAYOUTS, KvOrder
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Limits
-from policies.allocators.kv_layout import LAYOUTS, KvOrder, kv_layout
+from policies.allocators.kv_layout import kv_layout
 from policies.allocators.registry import POLICIES
 from policies.engines.engine import Step
 from policies.memory import traffic

@@ -11,11 +11,12 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
+from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Limits
 from policies.allocators.capabilities import Migration
 from policies.allocators.kv_apart import Apart, apart, lengths
-from policies.allocators.kv_layout import LAYOUTS, KvLayout, kv_layout
+from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import POLICIES
 from policies.memory import traffic
 from policies.memory.batch import BatchSpec, place

@@ -7,8 +7,9 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
+from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.transformer import load_model
-from policies.allocators.kv_layout import LAYOUTS, KvLayout, Units, kv_layout
+from policies.allocators.kv_layout import KvLayout, Units, kv_layout
 
 TOKEN = KvLayout(base=1000, slots=100, layers=3, kv_heads=2, head_bytes=8)
 HEAD = KvLayout(

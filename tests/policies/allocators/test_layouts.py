@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from hwmodel.specs.kv_order import LAYOUTS, Dims, KvOrder
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.kv_layout import LAYOUTS, Dims, KvLayout, KvOrder, Units
+from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.registry import POLICIES
 from policies.memory import traffic
 from policies.memory.batch import BatchSpec, place

@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import hypergeom
 
 from hwmodel.description.description import DescriptionError, Document
+from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.mlp import CardExperts, ExpertsSpec
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
-from policies.allocators.kv_layout import LAYOUTS
 from policies.allocators.registry import POLICIES
 from policies.memory.routing import Routing, RoutingSpec, owners, probabilities
 from policies.memory.step import Efficiency, StepModel

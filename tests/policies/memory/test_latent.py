@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from hwmodel.specs.device import load_device
+from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.transformer import TransformerSpec, load_model
-from policies.allocators.kv_layout import LAYOUTS, Units, kv_layout
+from policies.allocators.kv_layout import Units, kv_layout
 from policies.engines.engine import Chunk, Step
 from policies.memory import traffic
 from policies.memory.step import Efficiency, StepModel

@@ -10,11 +10,12 @@ import pytest
 from pydantic import TypeAdapter
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.attention_options import AttentionSpec
 from policies.allocators.capabilities import Migration
-from policies.allocators.kv_layout import LAYOUTS, KvLayout, kv_layout
+from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.kv_sparse import Sparse
 from policies.allocators.registry import POLICIES, build
 from policies.engines.engine import Chunk, Step

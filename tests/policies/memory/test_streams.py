@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from hwmodel.specs.device import load_device
+from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
-from policies.allocators.kv_layout import LAYOUTS, KvLayout, Units, kv_layout
+from policies.allocators.kv_layout import KvLayout, Units, kv_layout
 from policies.allocators.registry import POLICIES
 from policies.engines.engine import Engine, Step
 from policies.memory import traffic

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodel.kernel.memory import Descriptors
+from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Demand
-from policies.allocators.kv_layout import LAYOUTS, KvLayout
+from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES
 from policies.engines.engine import Chunk
 from policies.memory import traffic

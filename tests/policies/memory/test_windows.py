@@ -9,12 +9,13 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
+from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.capabilities import Migration
 from policies.allocators.kv_apart import Apart, apart
 from policies.allocators.kv_groups import kv_groups
-from policies.allocators.kv_layout import LAYOUTS, KvLayout, kv_layout
+from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import POLICIES, build
 from policies.engines.engine import Chunk, Step
 from policies.memory import traffic

@@ -272,7 +272,7 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "memory.spacing": (RARELY, {"memory": {**RARELY["memory"], "spacing": 0.5}}, "memory.probes"),
     "memory.max_probes": (sampled(), sampled(max_probes=3), "memory.probes"),
-    "kv_layout": (sampled(), {**sampled(), "kv_layout": "layer_kv_block_head"}, "kv_gbps"),
+    "kv_layout": (sampled(), {**sampled(), "kv_layout": "layer_kv_token"}, "kv_gbps"),
     "gpu_memory_utilization": ({}, {"gpu_memory_utilization": 0.95}, "kv_capacity_tokens"),
     "activation_bytes": ({}, {"activation_bytes": "64KiB"}, "kv_capacity_tokens"),
     "kv_tokens": ({}, {"kv_tokens": 2000}, "kv_capacity_tokens"),

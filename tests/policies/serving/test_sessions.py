@@ -124,7 +124,9 @@ def test_answers_are_found_again_in_whole_blocks() -> None:
     assert copied["cached_tokens"] == copied["migrated_tokens"] == 69
     assert copied["phase_share"]["migration"] > 0
     # first fit takes the slots where the last run lay, and what is there already is not copied
-    here = run(1024, stream, policy={"name": "static", "prefixes": "copy"}).metrics
+    here = run(
+        1024, stream, policy={"name": "static", "prefixes": "copy"}, kv_layout="layer_kv_token"
+    ).metrics
     assert (here["cached_tokens"], here["migrated_tokens"]) == (69, 0)
     nothing = run(1024, stream, policy={"name": "static"}).metrics
     assert nothing["cached_tokens"] == nothing["migrated_tokens"] == 0
