@@ -178,12 +178,7 @@ class Answers(Evaluations):
             for name, each in {**self.objections, **self.readings}.items()
         }
         """Objections and readings: the policies that each changes."""
-        self.places: list[Place] = [
-            {CASE: case, **place}
-            for case, place in itertools.product(
-                with_role(config, "case"), places(config["axes"], self.compare)
-            )
-        ]
+        self.places: list[Place] = places(config)
 
     def described(self, place: Place, name: str | None = None) -> dict[str, Rates]:
         """Rates of the policies that compete, the most first; with an objection or a reading, of

@@ -21,6 +21,7 @@ from sweeps.analyse.label import label
 from sweeps.analyse.rows import Record
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Table
+from sweeps.analyse.variants import CASE
 from sweeps.plan.evaluations import (
     PARAMETER,
     VALUE,
@@ -39,7 +40,7 @@ from sweeps.plan.variant import AS_DESCRIBED, Change, Layer
 class BreakEvenSpec(SweepSpec):
     """A sweep that seeks the values at which its answer changes."""
 
-    roles = ()
+    roles = ("case",)
 
     break_even: dict[str, Parameter]
     """Name -> a number, whose value is sought at which the answer changes."""
@@ -88,7 +89,7 @@ class BreakEvenSpec(SweepSpec):
     @classmethod
     def total(cls, config: Mapping[str, Any], records: Sequence[Record]) -> int:
         known = Evaluations(config, records)
-        where = places(config["axes"], config["compare"])
+        where = places(config)
         values = len(where)  # the base, as it is described
         for place in where:
             for name, parameter in parameters(config).items():
@@ -97,20 +98,34 @@ class BreakEvenSpec(SweepSpec):
         return 2 * known.replications * values
 
     def layers(self, document: Document) -> list[Layer]:
-        return [Layer({PARAMETER: AS_DESCRIBED}, [])]
+        return [
+            each._replace(head={**each.head, PARAMETER: AS_DESCRIBED})
+            for each in super().layers(document)
+        ]
 
     def asked(
         self, records: Iterable[Record], replications: int, document: Document
     ) -> list[Layer]:
         """What is to be simulated next, a layer for each value."""
-        known = Evaluations({**self.model_dump(), "base": {"replications": replications}}, records)
+        config = {**self.model_dump(), "base": {"replications": replications}}
+        known = Evaluations(config, records)
         return [
-            Layer({PARAMETER: name, VALUE: value}, _changes(name, parameter, value, document),
-                  parameter.of, place)
-            for place in places(self.axes, self.compare)
+            self._layer(document, place, name, value)
+            for place in places(config)
             for name, parameter in self.break_even.items()
             for value in parameter.asked(answers(known, place, name))
-        ]  # fmt: skip
+        ]
+
+    def _layer(self, document: Document, place: Place, name: str, value: Value) -> Layer:
+        """One value at a place; what `of` has alone goes to that competitor."""
+        parameter, case = self.break_even[name], place.get(CASE)
+        head = {k: v for k, v in (*place.items(), (PARAMETER, name), (VALUE, value))
+                if k not in self.axes}  # fmt: skip
+        changes = _changes(name, parameter, value, document)
+        if parameter.of is None:
+            return Layer(head, [*self.case_changes(document, case), *changes], within=place)
+        own = {parameter.of: changes}
+        return Layer(head, self.case_changes(document, case), within=place, own=own)
 
 
 def parameters(config: Mapping[str, Any]) -> dict[str, Parameter]:
@@ -235,7 +250,7 @@ def searches(table: Table) -> list[Search]:
     known = Evaluations(config, table.records())
     pair = known.names
     found = []
-    for place in places(config["axes"], config["compare"]):
+    for place in places(config):
         now = answers(known, place, AS_DESCRIBED).get(None)
         each = [
             _break_even(name, parameter, answers(known, place, name), now)

@@ -11,6 +11,7 @@ from typing import Any
 from sweeps.analyse.label import label
 from sweeps.analyse.rows import Record
 from sweeps.analyse.statistics import Interval, interval
+from sweeps.analyse.variants import CASE, with_role
 from sweeps.plan.measures import experiment_of
 
 PARAMETER, VALUE = "parameter", "value"
@@ -58,9 +59,10 @@ def log_ratio(ours: Rates, theirs: Rates) -> Interval:
     return interval([math.log(ours[r] / theirs[r]) for r in sorted(ours.keys() & theirs.keys())])
 
 
-def places(axes: Mapping[str, list[Any]], compare: str) -> list[Place]:
-    """The combinations of the axes that are not compared."""
-    others = {path: values for path, values in axes.items() if path != compare}
+def places(config: Mapping[str, Any]) -> list[Place]:
+    """The combinations of the cases, where there are any, and the axes that are not compared."""
+    axes = {path: values for path, values in config["axes"].items() if path != config["compare"]}
+    others = {CASE: list(cases), **axes} if (cases := with_role(config, "case")) else axes
     return [dict(zip(others, each, strict=True)) for each in itertools.product(*others.values())]
 
 
