@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
@@ -46,6 +47,12 @@ _REHEARSAL = {
 CALIBRATION = 0
 """The replication that is calibrated on where all share one. The measured ones count from 1, and -r
 is what r is calibrated on where each has its own."""
+
+
+class ResultRefused(Exception):
+    """A result that is too uncertain to count, through no fault of the input."""
+
+    exit_code = 1
 
 
 class Load(Strict):
@@ -186,7 +193,16 @@ class ExperimentSpec(Described):
         return self
 
     def measure(self, task: Task) -> dict[str, Any]:
-        return run_task(task)
+        """As `run_task`. Raises ResultRefused as well."""
+        found = run_task(task)
+        memory = self.serving.memory
+        if (error := found["memory"].get("throughput_ci95") or 0.0) > memory.refuse:
+            raise ResultRefused(
+                f"sampled memory leaves the throughput uncertain by {error:.0%}, more than"
+                f" {memory.refuse:.0%}: --set serving.memory.max_probes={4 * memory.max_probes},"
+                " or more requests"
+            )
+        return found
 
     @classmethod
     def rehearsals(cls, experiments: Iterable[ExperimentSpec]) -> list[ExperimentSpec]:
@@ -198,7 +214,7 @@ class ExperimentSpec(Described):
         for experiment in experiments:
             waiting = experiment.model_copy(update={"arrivals": ALL_AT_ONCE})
             requests_of(waiting, experiment.replications, None, workload_of(waiting))
-            small = experiment.model_copy(update=_REHEARSAL)
+            small = with_memory(experiment.model_copy(update=_REHEARSAL), refuse=math.inf)
             found.setdefault(small.serving.memory.fidelity, small)
             cheap = with_memory(small, fidelity="analytic", efficiency=1.0)
             found.setdefault(cheap.model_dump_json(exclude={"seed", "replications"}), cheap)
