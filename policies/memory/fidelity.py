@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import Strict
 from hwmodel.description.units import Nanoseconds, PositiveBytes
 from policies.engines.engine import Engine, Step
-from policies.memory.step import Efficiency
+from policies.memory.step import Efficiency, StepTimes
 from policies.memory.step_energy import Transfer
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -31,6 +31,8 @@ Simulate = Callable[..., Any]
 
 NO_PROBE = 1 << 30
 """Steps to the next probe when none is due."""
+AGAIN = 8
+"""Times `max_probes` that a phase is probed whose interval is too wide for the throughput."""
 KV_PHASES = ("attention", "prefill", "migration")
 """Phases that are simulated at the addresses of a step."""
 
@@ -77,6 +79,11 @@ class FidelitySpec(Strict):
     """sampled: another number draws other windows, of a run that is else the same."""
     max_probes: Count = 100
     """Probes of one phase: the most in the warm-up, and again after it."""
+    again: Annotated[float, Field(gt=0)] = 0.05
+    """Relative half-width that sampling may add to the throughput's. A phase that adds half of it
+    is probed on, up to `AGAIN` times `max_probes` (assumed)."""
+    refuse: Annotated[float, Field(gt=0)] = 0.1
+    """Such a half-width above which a result does not count (assumed)."""
 
     @model_validator(mode="after")
     def _measured_as_one(self) -> FidelitySpec:
@@ -113,8 +120,8 @@ class Memory:
             self.efficiency = self.efficiency._replace(weights=self._routed(step.routed))
         return self.efficiency
 
-    def passed(self, rounds: int) -> None:
-        """`rounds` steps were done."""
+    def passed(self, rounds: int, times: StepTimes | None = None) -> None:
+        """`rounds` steps were done, in these times."""
 
     def mark(self) -> None:
         """The warm-up is over: what was measured before does not count in the report."""

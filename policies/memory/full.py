@@ -22,7 +22,7 @@ from policies.memory.banks import bank_activity
 from policies.memory.fidelity import KV_PHASES, FidelitySpec, Memory
 from policies.memory.probe import Layer, Probe
 from policies.memory.routed_weights import RoutedWeights
-from policies.memory.step import Efficiency
+from policies.memory.step import Efficiency, StepTimes
 from policies.memory.step_energy import Transfer, transfer
 from policies.memory.step_streams import StepStreams
 from policies.memory.traffic import Reading, Spread
@@ -83,7 +83,7 @@ class FullMemory(Memory):
             )
         return self.efficiency if streams is None else self.efficiency.as_one(bool(step.chunks))
 
-    def passed(self, rounds: int) -> None:
+    def passed(self, rounds: int, times: StepTimes | None = None) -> None:
         self._steps += rounds
 
     def mark(self) -> None:

@@ -4,8 +4,9 @@ A probe builds the descriptors of the running batch from a random layer on and s
 contiguous window of all engines' issue order, or a whole layer where that is short. Probes come
 when placement statistics have changed, when the interval of the efficiency is too wide, and after
 `every_steps` in any case; between them the mean of the last ones is used, as far as placement was
-similar. Some probes also simulate the whole layer, or the start of a long one: the time it takes
-beyond the window's estimate is added to the others, scaled with the root of their length.
+similar. A phase whose interval is too wide for the throughput is probed beyond `max_probes`. Some
+probes also simulate the whole layer, or the start of a long one: the time it takes beyond the
+window's estimate is added to the others, scaled with the root of their length.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine, Step
 from policies.memory import traffic
 from policies.memory.banks import bank_activity
-from policies.memory.fidelity import KV_PHASES, NO_PROBE, FidelitySpec, Memory
+from policies.memory.fidelity import AGAIN, KV_PHASES, NO_PROBE, FidelitySpec, Memory
 from policies.memory.interval import confidence_interval
 from policies.memory.probe import LEAST, Beside, Layer, Probe, lost_ns
-from policies.memory.step import Efficiency
+from policies.memory.step import Efficiency, StepTimes
 from policies.memory.step_energy import Transfer, transfer
 from policies.memory.step_streams import StepStreams
 from policies.memory.traffic import Reading, Spread
@@ -36,6 +37,8 @@ FIRST, EVERY = 4, 32
 ANOTHER = 3.0
 """Placement statistics that changed by more than this (to four times or a quarter) are probed
 however recent the last probe is (assumed)."""
+_ALL = "all"
+"""Seconds of steps, whatever they hang on."""
 MOST_EXTENTS = 40
 """Most probes that a result lists one by one."""
 
@@ -71,6 +74,8 @@ class SampledMemory(Memory):
         """Relative half-width common to all windows, from what they leave out."""
         self._placed: dict[str, list[tuple[float, ...]]] = {name: [] for name in self._clocks}
         """Placement statistics of each probe."""
+        self._spent_s = dict.fromkeys((*KV_PHASES, _ALL), 0.0)
+        """Seconds since the warm-up that hang on each phase's efficiency, and all of them."""
         self._run_bytes: list[float] = []
         """Mean extent of one layer's K at each probe of the attention."""
 
@@ -90,7 +95,7 @@ class SampledMemory(Memory):
             if step.lengths is not None:
                 tokens = int(self._layout.slots_of(step.lengths).sum())
             placed = (len(step.decode), extents, tokens / extents)
-            if clock.asks(self._steps, placed, self._is_wide("attention")):
+            if clock.asks(self._steps, placed, *self._wants("attention")):
                 self._take(
                     "attention",
                     lambda layer: (
@@ -118,10 +123,19 @@ class SampledMemory(Memory):
         efficiency = super().observe(step, engine)
         return efficiency if streams is None else efficiency.as_one(bool(step.chunks))
 
-    def passed(self, rounds: int) -> None:
+    def passed(self, rounds: int, times: StepTimes | None = None) -> None:
         self._steps += rounds
+        if times is not None:
+            attention_s = float(times.attention_s.sum())
+            if self._together is not None:  # the weights have the error of the attention
+                attention_s += times.weights_s * rounds
+            self._spent_s["attention"] += attention_s
+            self._spent_s["prefill"] += times.chunk_memory_s * rounds
+            self._spent_s["migration"] += (times.migration_s + times.copy_s) * rounds
+            self._spent_s[_ALL] += float(times.total_s.sum())
 
     def mark(self) -> None:
+        self._spent_s = dict.fromkeys(self._spent_s, 0.0)
         self._marks = {name: len(results) for name, results in self._results.items()}
         for clock in self._clocks.values():
             clock.restart(self._steps)
@@ -145,9 +159,7 @@ class SampledMemory(Memory):
         phases = {}
         for name, results in self._results.items():
             counted = self._counted(name)
-            mean, half = confidence_interval([share for share, _ in counted])
-            if half is not None:
-                half = math.hypot(half, self._common[name] * mean)
+            mean, half = self._interval(name)
             hits = sum(int(result.row_hits) for _, result in counted)
             others = sum(int(r.row_misses) + int(r.row_conflicts) for _, r in counted)
             phases[name] = {
@@ -158,11 +170,12 @@ class SampledMemory(Memory):
                 "banks": bank_activity(self._probe.device, [result for _, result in counted]),
             }
         phases["attention"]["by_extent"] = self._by_extent()
-        one = self._together is not None
+        one, error = self._together is not None, math.hypot(*map(self._error, phases))
         weights = phases["attention"]["efficiency"] if one else self.efficiency.weights
         return {
             "fidelity": "sampled",
             **({"together": True} if one else {}),
+            **({"throughput_ci95": error} if error else {}),
             "efficiency": {"weights": weights}
             | {name: phase["efficiency"] for name, phase in phases.items()},
             "phases": phases,
@@ -202,15 +215,30 @@ class SampledMemory(Memory):
         return len(moved), moved / moved.sum()
 
     def _asks(self, phase: str) -> bool:
-        return self._clocks[phase].asks(self._steps, wide=self._is_wide(phase))
+        return self._clocks[phase].asks(self._steps, (), *self._wants(phase))
 
-    def _is_wide(self, phase: str) -> bool:
-        """Whether the interval of what counts is too wide, as far as two probes show."""
-        counted = self._results[phase][self._marks[phase] :]
-        if len(counted) < 2:
-            return False
-        mean, half = confidence_interval([share for share, _ in counted])
-        return half is not None and half > self._spec.precision * mean
+    def _wants(self, phase: str) -> tuple[bool, int]:
+        """Whether the interval of what counts is too wide, as far as two probes show, and how often
+        the phase may be probed."""
+        if len(self._results[phase]) - self._marks[phase] < 2:
+            return False, self._spec.max_probes
+        mean, half = confidence_interval([share for share, _ in self._counted(phase)])
+        wide = half is not None and half > self._spec.precision * mean
+        more = AGAIN if self._error(phase) > self._spec.again / 2 else 1
+        return wide, self._spec.max_probes * more
+
+    def _interval(self, phase: str) -> tuple[float, float | None]:
+        """Mean efficiency of the probes that count, and the half-width of its interval."""
+        mean, half = confidence_interval([share for share, _ in self._counted(phase)])
+        return mean, None if half is None else math.hypot(half, self._common[phase] * mean)
+
+    def _error(self, phase: str) -> float:
+        """Relative half-width that the interval of a phase adds to the throughput's: admissions are
+        taken as unchanged, and what does not hang on the efficiency is exact."""
+        mean, half = self._interval(phase)
+        if half is None or not self._spent_s[_ALL]:
+            return 0.0
+        return self._spent_s[phase] / self._spent_s[_ALL] * half / mean
 
     def _take(self, phase: str, layer: Layer, placed: tuple[float, ...] = ()) -> None:
         spread: Spread = "slice" if phase == "migration" else self._reading.spread
@@ -271,10 +299,10 @@ class _Clock:
         gone = self._last - self._begin
         return self._last + max(self._spec.every_steps, math.ceil(self._spec.spacing * gone))
 
-    def asks(self, step: int, placed: tuple[float, ...] = (), wide: bool = False) -> bool:
+    def asks(self, step: int, placed: tuple[float, ...], wide: bool, most: int) -> bool:
         """Whether to probe now, at these placement statistics, and where the interval is too
-        `wide` whatever they are; the probe is then counted."""
-        if self._taken >= self._spec.max_probes:
+        `wide` whatever they are, unless there were so many; the probe is then counted."""
+        if self._taken >= most:
             return False
         if self._taken and step < self.due:
             gone = moved(placed, self._placed)
@@ -284,20 +312,3 @@ class _Clock:
         self._taken += 1
         self._last, self._placed = step, placed
         return True
-
-
-def throughput_error(memory: Mapping[str, Any], phase_share: Mapping[str, float]) -> float:
-    """Relative half-width, 95 %, that the sampling of memory times adds to a run's throughput.
-
-    memory: what a `Memory` reports; phase_share: each phase's share of the time of steps. The
-    phases' errors are independent; admissions are taken as unchanged.
-    """
-    phases, shares = memory.get("phases", {}), dict(phase_share)
-    if memory.get("together"):  # the weights have the error of the attention
-        shares["attention"] = shares.get("attention", 0.0) + shares.pop("weights", 0.0)
-    parts = [
-        shares.get(name, 0.0) * phase["ci95"] / phase["efficiency"]
-        for name, phase in phases.items()
-        if phase["ci95"] is not None
-    ]
-    return float(np.sqrt(sum(part * part for part in parts)))

@@ -91,6 +91,8 @@ class StepTimes(NamedTuple):
     all_reduce_s: float = 0.0
     weight_bytes: int = 0
     """Read in each of them; of several cards the mean."""
+    chunk_memory_s: float = 0.0
+    """The part of `prefill_s` that hangs on how fast KV is moved."""
     stall_s: FloatArray | None = None
     """Part of `total_s`: waiting for frames to be mapped, or for other replicas; None: none
     does."""
@@ -224,13 +226,16 @@ class StepModel:
         if self._slowdown != 1:
             attention_s = attention_s * self._slowdown
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
-        flops_s, moved = 0.0, 0.0
+        flops_s, moved, chunk_memory_s = 0.0, 0.0, 0.0
         if step.chunks:
             together_s = linear_s + self._chunk_linear_s(step.chunks) + chunk_experts_s
             linear_phase_s = self._phase(together_s, weight_bytes, efficiency.weights)
             flops_s, moved = self._chunk_attention(step.chunks)
             chunk_s = self._phase(flops_s, moved, efficiency.prefill)
-            compute_s = chunk_s * self._computes(flops_s, moved, efficiency.prefill)
+            computes = self._computes(flops_s, moved, efficiency.prefill)
+            compute_s = chunk_s * computes
+            chunk_memory_s = self._memory_s(moved, efficiency.prefill)
+            chunk_memory_s *= self._left if computes else 1.0
             prefill_s = linear_phase_s - weights_s + chunk_s
         compute_s += linear_phase_s * self._computes(together_s, weight_bytes, efficiency.weights)
         computing: Any = compute_s + attention_s * (attended > memory_s)
@@ -240,7 +245,7 @@ class StepModel:
             all_memory_s = self._memory_s(weight_bytes, efficiency.weights)
             all_memory_s += self._memory_s(moved, efficiency.prefill)
             before_s = self._overlapped(all_flops_s, all_memory_s)
-            prefill_s = before_s - weights_s
+            prefill_s = chunk_memory_s = before_s - weights_s
             flops = all_flops_s + self._slowdown * attended
             bytes_s = all_memory_s + self._slowdown * memory_s
             whole = more(flops, bytes_s) + self._left * less(flops, bytes_s)
@@ -265,6 +270,7 @@ class StepModel:
         return StepTimes(
             weights_s, attention_s, prefill_s, migration_s, self._overhead_s, total, computing,
             copy_s, swap_s, all_reduce_s, self._mean_weight_bytes(step, weight_bytes),
+            chunk_memory_s,
         )  # fmt: skip
 
     def weight_bytes(self, step: Step) -> int:

@@ -100,7 +100,7 @@ class Replica:
         engine.repeat(step, rounds - 1)
         if self._maps is not None:
             self._maps.charged()
-        self.memory.passed(rounds)
+        self.memory.passed(rounds, times)
         self.now_s = end_s
         self.metrics.steps(
             step, times, engine.allocator, engine.running, begin_s, reserved, fitting

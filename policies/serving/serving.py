@@ -32,7 +32,6 @@ from policies.engines.vllm_version import VERSIONS
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.memory_model import memory_model
 from policies.memory.routing import Routing, RoutingSpec
-from policies.memory.sampling import throughput_error
 from policies.memory.step import Free, StepModel
 from policies.predictors.inference import Inference, infer
 from policies.predictors.prediction import Predictions, RepeatedPredictions
@@ -311,8 +310,6 @@ def _figures(
         figures["policy"] = mean_of([report_of(each) for each in allocators], served)
         figures["memory"] = mean_of(reports, served)
         figures["node"] = node.report(stream.outputs)
-    if error := throughput_error(figures["memory"], figures["phase_share"]):
-        figures["memory"]["throughput_ci95"] = error
     if stream.inference is not None:
         figures["predictor"] = stream.inference.figures(stream.came.arrival_s, stream.came_warmup)
     transfers, cards = replicas[0].memory.transfers(), spec.tensor_parallel

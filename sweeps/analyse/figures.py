@@ -100,6 +100,7 @@ FIGURES = (
     Figure("utilization", "utilisation %", 1, 100), Figure("preemptions", "preemptions", 0),
     Figure("migrations", "migrations", 0), Figure("kv_gbps", "KV GB/s"),
     Figure("memory.phases.attention.row_hit_rate", "row hits %", 1, 100),
+    Figure("memory.throughput_ci95", "sampling ± %", 1, 100),
     Figure(ENERGY, "DRAM mJ/token", 2, terminal=False),
     Figure(TOKENS_PER_JOULE, "tokens/J of DRAM", 2, ends=TOKENS_PER_JOULE_ENDS),
     Figure("tokens_per_joule.board", "tokens/J of the board at least", 2, terminal=False),

@@ -39,7 +39,8 @@ class Row:
     name: str
     control: str
     replications: dict[int, Metrics] = field(default_factory=dict)
-    rate_per_s: float | None = None
+    rates: dict[int, float | None] = field(default_factory=dict)
+    """Requests a second that it was offered, by replication; None where the load names none."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """What makes the point, by dotted path of the experiment."""
     seeds: dict[int, Any] = field(default_factory=dict)
@@ -52,6 +53,12 @@ class Row:
     def title(self) -> str:
         """The competitor, and its control where it is one."""
         return f"{self.name} ({self.control})" if self.control else self.name
+
+    @property
+    def rate_per_s(self) -> float | None:
+        """The mean rate that it was offered."""
+        known = [rate for rate in self.rates.values() if rate is not None]
+        return sum(known) / len(known) if known else None
 
     def cells(self, most: int | None = None) -> list[str]:
         """The figures as text, a cell a heading: throughput with its interval, `most` limits."""
@@ -257,6 +264,7 @@ def grouped(records: list[Record], config: dict[str, Any]) -> list[Group]:
         row = _row(group, named(compared, record["overrides"].get(compared, "")), record)
         replication = record["replication"]
         row.replications[replication] = _figures(record, config)
+        row.rates[replication] = record.get("rate_per_s")
         row.raw[replication] = record["metrics"]
         row.seeds[replication] = record.get("seed")
     return list(groups.values())
@@ -285,8 +293,7 @@ def _row(group: Group, name: str, record: dict[str, Any]) -> Row:
     for row in group.rows:
         if (row.name, row.control) == (name, control):
             return row
-    rate_per_s, overrides = record.get("rate_per_s"), record["overrides"]
-    group.rows.append(Row(name, control, {}, rate_per_s, overrides, point=record["point"]))
+    group.rows.append(Row(name, control, {}, {}, record["overrides"], point=record["point"]))
     return group.rows[-1]
 
 

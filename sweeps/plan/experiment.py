@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
@@ -44,7 +45,14 @@ _REHEARSAL = {
     "requests": 4, "warmup_requests": 0, "arrivals": ALL_AT_ONCE, "load": None, "latency_at": None,
 }  # fmt: skip
 CALIBRATION = 0
-"""The replication that capacity is measured on; the measured ones count from 1."""
+"""The replication that is calibrated on where all share one. The measured ones count from 1, and -r
+is what r is calibrated on where each has its own."""
+
+
+class ResultRefused(Exception):
+    """A result that is too uncertain to count, through no fault of the input."""
+
+    exit_code = 1
 
 
 class Load(Strict):
@@ -113,9 +121,13 @@ class Described(Strict):
         """Small experiments that show what cannot work at all, and compile the kernels."""
         return list(experiments)[:1]
 
-    def seeds(self, replication: int) -> tuple[int, int]:
-        """The seed of a replication."""
-        return self.seed, replication
+    def seeds(self, replication: int) -> tuple[int, ...]:
+        """The seed of a replication, or of what it is calibrated on."""
+        return (self.seed, replication) if replication >= 0 else (self.seed, -replication, 1)
+
+    def calibrated_on(self, replication: int) -> int:
+        """The replication whose requests give this one's capacity and profile."""
+        return CALIBRATION
 
     @property
     def offered(self) -> Load | None:
@@ -157,6 +169,9 @@ class ExperimentSpec(Described):
     serving: ServingSpec
     load: Load | None = None
     """None keeps a trace's own times, or belongs to arrivals all at once or of a closed loop."""
+    calibration: Literal["replication", "shared"] = "replication"
+    """Which requests a relative load's capacity is measured on, and a policy that learns profiles:
+    others for each replication, or the same for all. Then intervals lack what these draw."""
     slo: Slo | None = None
     """What `slo.attainment` of the metrics is about; None: the load's goodput, where it has one."""
     latency_at: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -178,7 +193,16 @@ class ExperimentSpec(Described):
         return self
 
     def measure(self, task: Task) -> dict[str, Any]:
-        return run_task(task)
+        """As `run_task`. Raises ResultRefused as well."""
+        found = run_task(task)
+        memory = self.serving.memory
+        if (error := found["memory"].get("throughput_ci95") or 0.0) > memory.refuse:
+            raise ResultRefused(
+                f"sampled memory leaves the throughput uncertain by {error:.0%}, more than"
+                f" {memory.refuse:.0%}: --set serving.memory.max_probes={4 * memory.max_probes},"
+                " or more requests"
+            )
+        return found
 
     @classmethod
     def rehearsals(cls, experiments: Iterable[ExperimentSpec]) -> list[ExperimentSpec]:
@@ -190,7 +214,7 @@ class ExperimentSpec(Described):
         for experiment in experiments:
             waiting = experiment.model_copy(update={"arrivals": ALL_AT_ONCE})
             requests_of(waiting, experiment.replications, None, workload_of(waiting))
-            small = experiment.model_copy(update=_REHEARSAL)
+            small = with_memory(experiment.model_copy(update=_REHEARSAL), refuse=math.inf)
             found.setdefault(small.serving.memory.fidelity, small)
             cheap = with_memory(small, fidelity="analytic", efficiency=1.0)
             found.setdefault(cheap.model_dump_json(exclude={"seed", "replications"}), cheap)
@@ -199,6 +223,9 @@ class ExperimentSpec(Described):
     @property
     def offered(self) -> Load | None:
         return self.load
+
+    def calibrated_on(self, replication: int) -> int:
+        return CALIBRATION if self.calibration == "shared" else -abs(replication)
 
     def sources(self) -> Iterator[Source]:
         yield from super().sources()
@@ -289,7 +316,7 @@ def _hashed(data: Any, file: str | None = None) -> dict[str, Any]:
     return {"sha256": hashlib.sha256(text).hexdigest(), **data}
 
 
-def seed_of(experiment: Described, replication: int) -> tuple[int, int]:
+def seed_of(experiment: Described, replication: int) -> tuple[int, ...]:
     """The seed of a replication: the same in every point, so that differences are paired."""
     return experiment.seeds(replication)
 
@@ -305,11 +332,12 @@ def requests_of(
 ) -> Requests:
     """Warm-up and measured requests of a replication.
 
-    Replications of a trace are consecutive stretches of it, each scaled to the rate.
+    Replications of a trace are consecutive stretches of it, each scaled to the rate, and calibrated
+    on themselves: a stretch of another would make the two dependent.
     """
     count = experiment.warmup_requests + experiment.requests
     seed = seed_of(experiment, replication)
-    return generate(workload, count, rate_per_s, seed, stretch=max(replication - 1, 0))
+    return generate(workload, count, rate_per_s, seed, stretch=max(abs(replication) - 1, 0))
 
 
 def run_task(task: Task) -> dict[str, Any]:
@@ -352,19 +380,20 @@ def serve_requests(
     return serve(
         device_of(experiment), model_of(experiment), experiment.serving, requests,
         seed=serving_seed(experiment, replication), warmup_requests=experiment.warmup_requests,
-        recorder=logs, profile=_profile(experiment, requests),
+        recorder=logs, profile=_profile(experiment, replication, requests),
     )  # fmt: skip
 
 
-def _profile(experiment: ExperimentSpec, requests: Requests) -> Requests | None:
+def _profile(experiment: ExperimentSpec, replication: int, requests: Requests) -> Requests | None:
     """Earlier requests that a policy may have profiled: as many as the warm-up, and the first, of
-    the calibration replication; of a trace, the warm-up itself. None without a warm-up."""
+    what the replication is calibrated on; of a trace, the warm-up itself. None without a
+    warm-up."""
     count = experiment.warmup_requests
     if not count or not issubclass(POLICIES[experiment.serving.policy.name], Learns):
         return None
     workload = workload_of(experiment.model_copy(update={"arrivals": ALL_AT_ONCE}))
     if workload.lengths.trace is None:
-        requests = requests_of(experiment, CALIBRATION, None, workload)
+        requests = requests_of(experiment, experiment.calibrated_on(replication), None, workload)
     return requests[:count]
 
 
@@ -395,16 +424,17 @@ def with_memory(experiment: ExperimentSpec, **changes: Any) -> ExperimentSpec:
     return experiment.model_copy(update={"serving": serving})
 
 
-def capacity_task(experiment: ExperimentSpec) -> float:
-    """Requests a second with every request there from the start and analytic memory.
+def capacity_task(task: Task) -> float:
+    """Requests a second of the task's replication with every request there from the start and
+    analytic memory.
 
     The larger of two estimates, so that a load relative to it is not too small: over the makespan,
     and from the output tokens while a request waits over the mean output. Raises DescriptionError.
     """
-    changed = with_memory(experiment, fidelity="analytic")
+    changed = with_memory(task.experiment, fidelity="analytic")
     changed = changed.model_copy(update={"arrivals": ALL_AT_ONCE, "latency_at": None})
-    metrics = run_task(Task(changed, CALIBRATION, None))
-    outputs = requests_of(changed, CALIBRATION, None, workload_of(changed)).output_tokens
+    metrics = run_task(Task(changed, task.replication, None))
+    outputs = requests_of(changed, task.replication, None, workload_of(changed)).output_tokens
     served = outputs[changed.warmup_requests :]
     if (most := changed.serving.engine.max_tokens) is not None:
         served = np.minimum(served, most)

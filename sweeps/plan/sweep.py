@@ -80,7 +80,18 @@ def document_of(folder: str, given: Given, kind: str) -> Document:
         document = load(find(folder, str(given)))
     if document.data.get("kind") != kind:
         raise document.error(f"expected kind: {kind}; got {document.data.get('kind')!r}", ("kind",))
+    if "resolved" in document.data:
+        as_recorded(document.data)
     return document
+
+
+def as_recorded(config: dict[str, Any]) -> dict[str, Any]:
+    """A run's config, completed: before replications had a calibration each, all shared one."""
+    base, axes = config.get("base"), config.get("axes") or ()
+    known = "calibration" in experiment_of(config).model_fields
+    if known and isinstance(base, dict) and "calibration" not in axes:
+        base.setdefault("calibration", "shared")
+    return config
 
 
 def _assign(document: Document, assignment: str) -> None:

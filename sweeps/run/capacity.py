@@ -1,8 +1,9 @@
 """Offered load as a multiple of capacity: what each point could serve, measured once and kept.
 
-A point's capacity is its rate with every request there from the start, on the calibration seed,
-with `analytic` memory (cheap, and the same for all controls). The best of the compared axis sets
-the load of its whole group.
+A point's capacity is its rate with every request there from the start, with `analytic` memory
+(cheap, and the same for all controls): of each replication on requests of its own, which are not
+those that it is measured on, or of all on the same. The best of the compared axis sets the load of
+its whole group.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from dataclasses import dataclass
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.figures import REFERENCE
 from sweeps.analyse.label import label
-from sweeps.plan.experiment import Described, capacity_task
+from sweeps.plan.experiment import CALIBRATION, Described, Task, capacity_task
 from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.executor import execute
 from sweeps.run.outcome import Outcome
 
-_NOT_PART = {"load", "replications", "logs", "latency_at"}
+_NOT_PART = {"load", "replications", "logs", "latency_at", "calibration"}
 
 
 class CapacityFailed(Exception):
@@ -35,43 +36,68 @@ class Calibration:
 
     capacities: dict[str, float]
 
-    def rate_per_s(self, sweep: Sweep, point: Point) -> float | None:
+    def rate_per_s(self, sweep: Sweep, point: Point, replication: int) -> float | None:
         """The rate that `point` is offered, None where its load names none."""
         load = point.experiment.offered
         if load is None or load.relative is None:
             return None if load is None else load.rate_per_s
-        return load.relative * max(self.capacities[key] for key in rivals(sweep, point))
+        keys = rivals(sweep, point, replication)
+        return load.relative * max(self.capacities[key] for key in keys)
 
 
-def capacity_key(experiment: Described) -> str:
-    """What decides a capacity, as text: the experiment without its load and memory fidelity."""
+@dataclass(frozen=True)
+class Wanted:
+    """A capacity to measure: a point's, on what one of its replications is calibrated on."""
+
+    point: Point
+    replication: int
+
+    @property
+    def key(self) -> str:
+        """What decides it, as text."""
+        return capacity_key(self.point.experiment, self.replication)
+
+    @property
+    def task(self) -> Task:
+        """What measures it."""
+        experiment = self.point.experiment
+        return Task(experiment, experiment.calibrated_on(self.replication), None)
+
+
+def capacity_key(experiment: Described, replication: int) -> str:
+    """What decides the capacity of a replication, as text: the experiment without its load and
+    memory fidelity, and what the replication is calibrated on."""
     data = experiment.model_dump(mode="json", exclude=_NOT_PART)
     data["serving"].pop("memory", None)
+    if (on := experiment.calibrated_on(replication)) != CALIBRATION:
+        data["calibration"] = -on
     return json.dumps(data, sort_keys=True)
 
 
-def wanted(sweep: Sweep) -> dict[str, Point]:
-    """The points whose capacity the sweep needs, by key."""
-    return {
-        capacity_key(point.experiment): point
+def wanted(sweep: Sweep) -> dict[str, Wanted]:
+    """The capacities that the sweep needs, by key."""
+    found = (
+        Wanted(point, replication)
         for point in sweep.points
         if (load := point.experiment.offered) is not None
         and load.relative is not None
         and (point.control != REFERENCE or load.of == "own")
-    }
+        for replication in range(1, point.experiment.replications + 1)
+    )
+    return {each.key: each for each in found}
 
 
 def calibrate(
-    points: dict[str, Point], known: dict[str, float], jobs: int, cluster: str | None = None
+    asked: dict[str, Wanted], known: dict[str, float], jobs: int, cluster: str | None = None
 ) -> Iterator[tuple[str, float]]:
     """Measure what is not known yet and yield it. Raises DescriptionError."""
-    missing = {key: point for key, point in points.items() if key not in known}
+    missing = {key: each for key, each in asked.items() if key not in known}
     keys = list(missing)
-    experiments = [missing[key].experiment for key in keys]
-    with closing(execute(capacity_task, experiments, jobs, cluster)) as outcomes:
+    tasks = [each.task for each in missing.values()]
+    with closing(execute(capacity_task, tasks, jobs, cluster)) as outcomes:
         for outcome in outcomes:
             if outcome.error is not None:
-                _refuse(missing[keys[outcome.index]], outcome)
+                _refuse(missing[keys[outcome.index]].point, outcome)
             yield keys[outcome.index], float(outcome.value)
 
 
@@ -82,14 +108,15 @@ def _refuse(point: Point, outcome: Outcome) -> None:
     raise CapacityFailed(f"failed: capacity of {where}: {outcome.error}")
 
 
-def rivals(sweep: Sweep, point: Point) -> set[str]:
-    """Keys of the points that set this one's load: its group within its control, or itself."""
+def rivals(sweep: Sweep, point: Point, replication: int) -> set[str]:
+    """Keys of the capacities that set this one's load: its group's within its control, or its
+    own."""
     load = point.experiment.offered
     if load is not None and load.of == "own":
-        return {capacity_key(point.experiment)}
+        return {capacity_key(point.experiment, replication)}
     group = _others(sweep, point)
     return {
-        capacity_key(other.experiment)
+        capacity_key(other.experiment, replication)
         for other in sweep.points
         if other.control == (point.control if point.control != REFERENCE else "")
         and _others(sweep, other) == group

@@ -25,7 +25,7 @@ from sweeps.plan.place import shortened
 from sweeps.plan.sweep import Sweep, load_sweep
 from sweeps.run import explanation
 from sweeps.run.executor import execute
-from sweeps.run.explanation import FILE, FOLDER, Explanation, Known, Pair, explain
+from sweeps.run.explanation import FILE, FOLDER, Explanation, Known, Pair, explain, results
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
 from sweeps.run.reading import read_sweep
@@ -70,30 +70,24 @@ def explain_run(path: Path, point: str, jobs: int, progress: Progress) -> Explai
     for line in own.records() if own.path.is_dir() else []:
         if line.get("version") == version():
             known.setdefault(line["key"], {})[line["replication"]] = line["metrics"]
-    states = {
-        key(state.experiment, rate): (state, rate)
+    wanted = {
+        (key(state.experiment, rate), r): (state, rate)
         for pair in chosen
-        for state, rate in pair.states()
+        for state, rates in pair.states()
+        for r, rate in rates.items()
     }
-    wanted = [(name, r) for name in states for r in _replications(sweep)]
-    left = [(name, r) for name, r in wanted if r not in known.get(name, {})]
+    left = {(name, r): each for (name, r), each in wanted.items() if r not in known.get(name, {})}
     explained = Explained([])
     if left:
-        _simulate(own, states, left, known, explained, jobs, progress, len(wanted), {
+        _simulate(own, left, known, explained, jobs, progress, len(wanted), {
             "config": {"kind": "explanation", "name": table.name, "of": str(path)},
             "provenance": provenance(sweep, resolved, argv()),
         })  # fmt: skip
-    missing = {name for name, r in wanted if not known.get(name)}
     for pair in chosen:
-        if missing.isdisjoint(key(state.experiment, rate) for state, rate in pair.states()):
+        if all(results(known, state, rates) for state, rates in pair.states()):
             explained.found.append(explain(pair, known))
     _keep(path, explained.found, sweep, resolved)
     return explained
-
-
-def _replications(sweep: Sweep) -> range:
-    """The replications of a sweep, from 1."""
-    return range(1, sweep.points[0].experiment.replications + 1)
 
 
 def _sweep(table: Table) -> Sweep:
@@ -116,8 +110,9 @@ def _known(table: Table, sweep: Sweep) -> Known:
     """The run's own results, by what decides them."""
     found: Known = {}
     for row in (row for group in table.groups for row in group.rows):
-        name = key(_experiment(sweep, row), row.rate_per_s)
-        found.setdefault(name, {}).update(row.raw)
+        experiment = _experiment(sweep, row)
+        for r, metrics in row.raw.items():
+            found.setdefault(key(experiment, row.rates[r]), {})[r] = metrics
     return found
 
 
@@ -156,7 +151,8 @@ def _of_group(group: Group, sweep: Sweep, wanted: list[str]) -> Iterator[Pair]:
     first = wanted[0] if len(wanted) == 2 else best
     for other in [wanted[-1]] if wanted else [name for name in rows if name != first]:
         ours, theirs = rows[first], rows[other]
-        if ours.rate_per_s != theirs.rate_per_s:
+        rates = {**theirs.rates, **ours.rates}
+        if rates != {**ours.rates, **theirs.rates}:
             raise DescriptionError(
                 f"{group.title}: explain needs one load; {first} and {other} have their own",
                 sweep.document.file,
@@ -164,29 +160,30 @@ def _of_group(group: Group, sweep: Sweep, wanted: list[str]) -> Iterator[Pair]:
         if other != first and common([ours, theirs]):
             sides = (_experiment(sweep, ours), _experiment(sweep, theirs))
             yield Pair(
-                group.title, (first, other), sides, ours.rate_per_s,
+                group.title, (first, other), sides, rates,
                 ours.overloaded and theirs.overloaded,
             )  # fmt: skip
 
 
 def _simulate(
-    own: RunDirectory, states: dict[str, tuple[State, float | None]], left: list[tuple[str, int]],
-    known: Known, explained: Explained, jobs: int, progress: Progress, total: int,
+    own: RunDirectory, left: dict[tuple[str, int], tuple[State, float | None]], known: Known,
+    explained: Explained, jobs: int, progress: Progress, total: int,
     origin: dict[str, Any],
 ) -> None:  # fmt: skip
     """Simulate what is left, each result onto the disk before the next. Raises Stopped."""
     done = total - len(left)
     try:
-        rehearse([states[name][0].experiment for name, _ in left], progress)
+        rehearse([state.experiment for state, _ in left.values()], progress)
         own.create(origin["config"], origin["provenance"], {})
-        tasks = [Task(states[name][0].experiment, r, states[name][1]) for name, r in left]
-        tasks = [task._replace(experiment=_bare(task.experiment)) for task in tasks]
+        places = list(left)
+        tasks = [Task(_bare(state.experiment), r, rate) for (_, r), (state, rate) in left.items()]
         with (
             progress.stage("counterfactuals", total, done) as step,
             closing(execute(measure, tasks, jobs)) as outcomes,
         ):
             for outcome in outcomes:
-                (name, replication), state = left[outcome.index], states[left[outcome.index][0]][0]
+                name, replication = places[outcome.index]
+                state, rate = left[name, replication]
                 if outcome.error is not None:
                     words = ", ".join(state.removed) or "nothing"
                     text = f"failed: without {words}: {shortened(outcome.error)}"
@@ -196,7 +193,7 @@ def _simulate(
                     metrics = _kept(outcome.value)
                     own.append({
                         "key": name, "removed": state.removed, "replication": replication,
-                        "rate_per_s": tasks[outcome.index].rate_per_s,
+                        "rate_per_s": rate,
                         "policy": state.experiment.serving.policy.model_dump(mode="json"),
                         "metrics": metrics, "wall_s": round(outcome.wall_s, 3),
                         "version": version(),

@@ -39,10 +39,12 @@ which may make it faster than its load (assumed)."""
 
 
 Logs = dict[int, float]
+Rates = dict[int, float | None]
+"""Offered requests a second by replication; None where the load names none."""
 
 
 Known = dict[str, dict[int, dict[str, Any]]]
-"""Key of a state -> metrics by replication."""
+"""Key of a state at a rate -> metrics by replication."""
 
 
 @dataclass(frozen=True)
@@ -82,26 +84,27 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two points of a group, the one that serves more first, and the rate both are offered."""
+    """Two points of a group, the one that serves more first, and the rate that both are offered, by
+    replication."""
 
     group: str
     names: tuple[str, str]
     sides: tuple[ExperimentSpec, ExperimentSpec]
-    rate_per_s: float | None
+    rates: Rates
     saturated: bool
 
-    def states(self) -> Iterator[tuple[State, float | None]]:
-        """Everything to simulate, and its rate; some of it more than once."""
+    def states(self) -> Iterator[tuple[State, Rates]]:
+        """Everything to simulate, and its rates; some of it more than once."""
         for side in self.sides:
             for reverse in (False, True):
-                yield from ((state, self.rate_per_s) for state in chain(side, reverse))
+                yield from ((state, self.rates) for state in chain(side, reverse))
             yield from ((self.hardware(side, cost), self.pushed) for cost in ("", *HARDWARE))
 
     @property
-    def pushed(self) -> float | None:
-        """The rate where a cost of the hardware is removed."""
+    def pushed(self) -> Rates:
+        """The rates where a cost of the hardware is removed."""
         many = UNSATURATED if self.saturated else 1.0
-        return None if self.rate_per_s is None else many * self.rate_per_s
+        return {r: None if rate is None else many * rate for r, rate in self.rates.items()}
 
     def hardware(self, side: ExperimentSpec, cost: str) -> State:
         """A side with analytic memory, where a cost takes no time."""
@@ -111,14 +114,14 @@ class Pair:
 def explain(pair: Pair, known: Known) -> Explanation:
     """The explanation of a pair whose states are all known, in the replications common to all.
     Raises DescriptionError where none is."""
-    keys = {key(state.experiment, rate) for state, rate in pair.states()}
-    common = sorted(set.intersection(*(_served(known.get(each, {})) for each in keys)))
+    served = (_served(known, state, rates) for state, rates in pair.states())
+    common = sorted(set.intersection(*served))
     if not common:
         names = " and ".join(pair.names)
         raise DescriptionError(f"{pair.group}: {names} have no replication without a failure")
 
-    def logs(state: State, rate: float | None) -> Logs:
-        found = known[key(state.experiment, rate)]
+    def logs(state: State, rates: Rates) -> Logs:
+        found = results(known, state, rates)
         return {r: math.log(found[r][THROUGHPUT]) for r in common}
 
     def gap(cost: str) -> Interval:
@@ -130,7 +133,7 @@ def explain(pair: Pair, known: Known) -> Explanation:
         parts: dict[tuple[str, str], Logs] = {}
         for side, name, sign in zip(pair.sides, pair.names, (-1, 1), strict=True):
             states = chain(side, reverse)
-            levels = [logs(state, pair.rate_per_s) for state in states]
+            levels = [logs(state, pair.rates) for state in states]
             for state, before, after in zip(states[1:], levels[:-1], levels[1:], strict=True):
                 cause = state.removed[-1]
                 own = name if cause == RECOMPUTE.name else ""
@@ -139,7 +142,7 @@ def explain(pair: Pair, known: Known) -> Explanation:
                     mine[r] += sign * (after[r] - before[r])
         orders.append(parts)
     forward, reverse_ = orders
-    ends = [[logs(state, pair.rate_per_s) for state in chain(side)] for side in pair.sides]
+    ends = [[logs(state, pair.rates) for state in chain(side)] for side in pair.sides]
     return Explanation(
         pair.group, *pair.names, _interval(ends[0][0], ends[1][0]),
         [
@@ -153,7 +156,14 @@ def explain(pair: Pair, known: Known) -> Explanation:
     )  # fmt: skip
 
 
-def _served(found: dict[int, dict[str, Any]]) -> set[int]:
+def results(known: Known, state: State, rates: Rates) -> dict[int, dict[str, Any]]:
+    """What is known of a state at these rates, by replication."""
+    found = ((r, known.get(key(state.experiment, rate), {}).get(r)) for r, rate in rates.items())
+    return {r: metrics for r, metrics in found if metrics is not None}
+
+
+def _served(known: Known, state: State, rates: Rates) -> set[int]:
+    found = results(known, state, rates)
     return {r for r, metrics in found.items() if (metrics.get(THROUGHPUT) or 0.0) > 0}
 
 
@@ -166,7 +176,7 @@ def _unsaturated(pair: Pair, known: Known, common: list[int]) -> Iterator[str]:
         return
     for side, name in zip(pair.sides, pair.names, strict=True):
         for state in (*chain(side), *chain(side, reverse=True)):
-            found = known[key(state.experiment, pair.rate_per_s)]
+            found = results(known, state, pair.rates)
             backlog = math.fsum(found[r].get(BACKLOG) or 0.0 for r in common) / len(common)
             if backlog < OVERLOADED:
                 without_ = ", ".join(CAUSES[cause].words for cause in state.removed)

@@ -15,6 +15,7 @@ from hwmodel.description.description import DescriptionError
 from sweeps.analyse.label import label
 from sweeps.plan.bisection import NoRate, largest, settled
 from sweeps.plan.experiment import (
+    CALIBRATION,
     Described,
     ExperimentSpec,
     Task,
@@ -85,7 +86,8 @@ def goodput_task(experiment: ExperimentSpec) -> float:
         return True
 
     try:
-        return largest_rate(attains, capacity_task(experiment))
+        guess = capacity_task(Task(experiment, CALIBRATION, None))
+        return largest_rate(attains, guess)
     except NoRate as error:
         raise DescriptionError(str(error)) from None
 

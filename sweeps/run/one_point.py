@@ -30,7 +30,7 @@ def simulate(
     sweep, known = opened(given, overrides)
     chosen = point_of(sweep, point)
     refuse_replication(chosen.experiment, replication)
-    rate = rate_of(sweep, chosen, known, jobs)
+    rate = rate_of(sweep, chosen, replication, known, jobs)
     return {
         "point": chosen.index, "control": chosen.control, "overrides": chosen.overrides,
         "replication": replication, "seed": list(seed_of(chosen.experiment, replication)),
@@ -73,9 +73,11 @@ def refuse_replication(experiment: Described, replication: int) -> None:
         raise DescriptionError(why, "--replication")
 
 
-def rate_of(sweep: Sweep, point: Point, known: dict[str, float], jobs: int) -> float | None:
-    """Requests a second that the run offers the point, measured as the run does where they are not
-    known; None where its load names none. Raises DescriptionError."""
+def rate_of(
+    sweep: Sweep, point: Point, replication: int, known: dict[str, float], jobs: int
+) -> float | None:
+    """Requests a second that the run offers the point in a replication, measured as the run does
+    where they are not known; None where its load names none. Raises DescriptionError."""
     capacities, load = dict(known), point.experiment.offered
     if load is not None and load.goodput is not None:
         key = goodput_key(point.experiment)
@@ -85,7 +87,7 @@ def rate_of(sweep: Sweep, point: Point, known: dict[str, float], jobs: int) -> f
             capacities[key] = rate
         return capacities[key]
     if load is not None and load.relative is not None:
-        group = rivals(sweep, point)
-        points = {key: each for key, each in wanted(sweep).items() if key in group}
-        capacities.update(calibrate(points, capacities, jobs))
-    return Calibration(capacities).rate_per_s(sweep, point)
+        group = rivals(sweep, point, replication)
+        asked = {key: each for key, each in wanted(sweep).items() if key in group}
+        capacities.update(calibrate(asked, capacities, jobs))
+    return Calibration(capacities).rate_per_s(sweep, point, replication)

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
+from sweeps.plan.experiment import ResultRefused
 
 Work = Callable[[Any], Any]
 
@@ -40,6 +41,8 @@ def attempt(work: Work, index: int, task: Any) -> Outcome:
             value = work(task)
     except DescriptionError as error:
         return Outcome(index, error=str(error), at_fault=True)
+    except ResultRefused as error:
+        return Outcome(index, error=str(error))
     except MemoryError:
         return Outcome(index, error="out of memory")
     except Exception as error:

@@ -15,7 +15,7 @@ from sweeps.analyse.statistics import interval
 from sweeps.plan.experiment import Described, Task, measure, seed_of
 from sweeps.plan.logs import keep, staging, stem_of
 from sweeps.plan.place import shortened
-from sweeps.plan.sweep import further
+from sweeps.plan.sweep import as_recorded, further
 from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.capacity import Calibration, calibrate, wanted
 from sweeps.run.executor import execute
@@ -130,7 +130,7 @@ def _interruptible(run: Run) -> Iterator[None]:
 
 def refuse_another(config: dict[str, Any], directory: RunDirectory) -> None:
     """Raise DescriptionError if the directory was made from another config."""
-    for path, ours, theirs in differences(config, directory.config()):
+    for path, ours, theirs in differences(config, as_recorded(directory.config())):
         there, here = (repr(value) for value in (theirs, ours))
         raise DescriptionError(
             f"cannot resume: {path} is {there} there and {here} here; use another --out",
@@ -170,9 +170,9 @@ def rehearse(experiments: Sequence[Described], progress: Progress) -> None:
 def _calibrate(
     sweep: Sweep, calibration: Calibration, jobs: int, cluster: str | None, progress: Progress
 ) -> None:
-    points, known = wanted(sweep), calibration.capacities
-    with progress.stage("capacity", len(points.keys() - known.keys())) as done:
-        for key, rate in calibrate(points, known, jobs, cluster):
+    asked, known = wanted(sweep), calibration.capacities
+    with progress.stage("capacity", len(asked.keys() - known.keys())) as done:
+        for key, rate in calibrate(asked, known, jobs, cluster):
             known[key] = rate
             done()
     calibration.capacities = _ordered(sweep, known)
@@ -218,12 +218,14 @@ def _offered(
     return offered
 
 
-def _rate_per_s(sweep: Sweep, point: Point, calibration: Calibration) -> float | None:
+def _rate_per_s(
+    sweep: Sweep, point: Point, replication: int, calibration: Calibration
+) -> float | None:
     """The rate that `point` is offered, None where its load names none."""
     load = point.experiment.offered
     if load is not None and load.goodput is not None:
         return calibration.capacities[goodput_key(point.experiment)]
-    return calibration.rate_per_s(sweep, point)
+    return calibration.rate_per_s(sweep, point, replication)
 
 
 def _run(
@@ -259,7 +261,7 @@ def _task(
     sweep: Sweep, point: Point, replication: int, calibration: Calibration, logs: Path | None
 ) -> Task:
     stem = None if logs is None else str(logs / stem_of(point.index, replication))
-    rate_per_s = _rate_per_s(sweep, point, calibration)
+    rate_per_s = _rate_per_s(sweep, point, replication, calibration)
     return Task(point.experiment, replication, rate_per_s, stem)
 
 
@@ -309,9 +311,9 @@ def summarise(records: list[Record]) -> list[Record]:
         mine = [record for record in records if record["point"] == index]
         row: Record = {"point": index, "control": mine[0]["control"], **mine[0]["overrides"]}
         row["replications"] = len(mine)
-        row["rate_per_s"] = mine[0]["rate_per_s"]
-        for name, value in flat(mine[0]["metrics"]).items():
-            values = [flat(record["metrics"]).get(name) for record in mine]
+        figures = [flat({"rate_per_s": r["rate_per_s"], **r["metrics"]}) for r in mine]
+        for name, value in figures[0].items():
+            values = [each.get(name) for each in figures]
             if isinstance(value, (int, float)) and all(isinstance(v, (int, float)) for v in values):
                 found = interval([float(v) for v in values if v is not None])
                 row[name] = found.mean

@@ -83,7 +83,7 @@ def _serve(run: StudyRun, contenders: list[Contender], among: range, stage: str)
             else:
                 contender.metrics[replication] = noted
     tasks = [
-        Task(run.study.experiment(contender.overrides), replication, run.rate_per_s)
+        Task(run.study.experiment(contender.overrides), replication, run.rates[replication])
         for contender, replication in missing
     ]
     whole = len(contenders) * len(among)

@@ -8,7 +8,7 @@ the best of all batches but the one under way, so that no trial waits for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from sweeps.analyse.rows import Record, flat, is_number
 from sweeps.analyse.statistics import interval
 from sweeps.plan.experiment import ExperimentSpec, Task, measure, seed_of
 from sweeps.plan.place import shortened
-from sweeps.run.capacity import calibrate, capacity_key
+from sweeps.run.capacity import Wanted, calibrate
 from sweeps.run.outcome import Outcome, attempt
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
@@ -72,7 +72,7 @@ def run_study(
     with _interruptible(run):
         capacities = dict(directory.read_json(CALIBRATION) or {}) if again else {}
         _rehearse(study, progress)
-        _calibrate(run, capacities)
+        run.rates = rates(run, capacities, study.replications)
         directory.create(config, provenance(study, resolved, argv()), capacities)
         if again and study.spec.trials > directory.config()["trials"]:
             write_atomically(directory.path / CONFIG, to_yaml(config))
@@ -122,20 +122,25 @@ def _on(study: Study, experiment: ExperimentSpec, table: dict[str, float]) -> Ex
     return on_table(experiment, table) if study.spec.memory == "table" else experiment
 
 
-def _calibrate(run: StudyRun, capacities: dict[str, float]) -> None:
-    """Fix the rate that everything is offered: against the best of base and references."""
+def rates(
+    run: StudyRun, capacities: dict[str, float], replications: Iterable[int]
+) -> dict[int, float | None]:
+    """The rate that everything is offered in each of these replications: against the best of base
+    and references, whose capacities are measured where they are not known, and noted."""
     load = run.study.base.load
     if load is None or load.relative is None:
-        run.rate_per_s = None if load is None else load.rate_per_s
-        return
-    points = {capacity_key(point.experiment): point for point in run.study.points}
-    missing = [key for key in points if key not in capacities]
-    with run.progress.stage("capacity", len(missing)) as done:
-        found = calibrate(points, capacities, run.workers.jobs, run.workers.cluster)
+        return dict.fromkeys(replications, None if load is None else load.rate_per_s)
+    asked = {r: [Wanted(point, r) for point in run.study.points] for r in replications}
+    every = {each.key: each for rivals in asked.values() for each in rivals}
+    with run.progress.stage("capacity", len(every.keys() - capacities.keys())) as done:
+        found = calibrate(every, capacities, run.workers.jobs, run.workers.cluster)
         for key, capacity in list(found):
             capacities[key] = capacity
             done()
-    run.rate_per_s = load.relative * max(capacities[key] for key in points)
+    return {
+        r: load.relative * max(capacities[each.key] for each in rivals)
+        for r, rivals in asked.items()
+    }
 
 
 def _catch_up(run: StudyRun) -> None:
@@ -218,7 +223,7 @@ class _Batch:
                 self.outcomes[number][replication] = Outcome(0, error=str(error), at_fault=True)
             return
         for replication in range(1, experiment.replications + 1):
-            yield replication, Task(experiment, replication, self.run.rate_per_s)
+            yield replication, Task(experiment, replication, self.run.rates[replication])
 
     def _tell_ready(self, left: list[int], step: Any) -> None:
         """Tell the trials that have all their outcomes, up to the first that has not."""
@@ -233,7 +238,8 @@ class _Batch:
         record: Record = {
             "trial": number, "batch": self.index, "first": _first(self.study, number),
             "overrides": self.study.space.overrides(params), "params": params,
-            "rate_per_s": self.run.rate_per_s, "efficiency": self.table or None,
+            "rates_per_s": [self.run.rates[r] for r in sorted(self.outcomes[number])],
+            "efficiency": self.table or None,
             **_judged(self.study, outcomes),
         }  # fmt: skip
         values = record["values"]
@@ -280,7 +286,7 @@ class _Batch:
     def _measuring(self, of: FrozenTrial | None) -> Task:
         """The best so far, or the base, on simulated memory."""
         overrides = {} if of is None else of.user_attrs[RESULT]["overrides"]
-        return Task(self.study.experiment(overrides), 1, self.run.rate_per_s)
+        return Task(self.study.experiment(overrides), 1, self.run.rates[1])
 
     def _note(self, index: int, of: FrozenTrial | None, outcome: Outcome) -> None:
         name = BASE if of is None else f"trial {of.number}"

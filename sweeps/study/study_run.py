@@ -56,7 +56,8 @@ class StudyRun:
     directory: RunDirectory
     workers: Workers
     progress: Progress
-    rate_per_s: float | None = None
+    rates: dict[int, float | None] = field(default_factory=dict)
+    """Requests a second that everything is offered, by replication."""
     total: int = 0
     failures: list[str] = field(default_factory=list)
     finale: Finale | None = None

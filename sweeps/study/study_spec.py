@@ -29,7 +29,7 @@ Count = Annotated[int, Field(ge=1)]
 BASE = "base"
 """Name of the base experiment among what the finale compares."""
 DECLARED = "declared"
-_COMMON = ("load", "seed", "replications", "logs", "slo")
+_COMMON = ("load", "calibration", "seed", "replications", "logs", "slo")
 """What all trials and references have in common."""
 _ON_TABLE = (
     "device", "device_set", "model", "model_set", "serving.memory", "serving.kv_layout",
@@ -169,6 +169,13 @@ class Study(Planned):
     def base(self) -> ExperimentSpec:
         """The base experiment."""
         return self.point(BASE).experiment  # type: ignore[return-value]
+
+    @property
+    def replications(self) -> range:
+        """Those of the search, and after them those of the finale."""
+        finale = self.spec.finale
+        more = finale.choose + finale.replications if finale else 0
+        return range(1, self.base.replications + more + 1)
 
     @cached_property
     def first(self) -> list[FirstTrial]:

@@ -20,7 +20,7 @@ from sweeps.plan.experiment import Task
 from sweeps.run.progress import Progress
 from sweeps.study.journal import RESULT
 from sweeps.study.sampler import best
-from sweeps.study.search import run_study
+from sweeps.study.search import rates, run_study
 from sweeps.study.study_run import StudyRun, Workers
 from sweeps.study.study_spec import load_study, on_table
 
@@ -43,7 +43,8 @@ def unseen(run: StudyRun) -> float:
     table = run.journal.note("efficiency of batch 0")["efficiency"]
     experiment = on_table(run.study.experiment(found.user_attrs[RESULT]["overrides"]), table)
     first = experiment.replications + 1
-    tasks = [Task(experiment, r, run.rate_per_s) for r in range(first, first + UNSEEN)]
+    offered = rates(run, {}, range(first, first + UNSEEN))
+    tasks = [Task(experiment, r, rate) for r, rate in offered.items()]
     return float(np.mean([o.value[THROUGHPUT] for o in run.workers.outcomes(tasks)]))
 
 

@@ -12,10 +12,11 @@ import pytest
 
 from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Step
-from policies.memory.fidelity import NO_PROBE, FidelitySpec
+from policies.memory.fidelity import AGAIN, NO_PROBE, FidelitySpec
+from policies.memory.interval import confidence_interval
 from policies.memory.probe import Beside, Probed
-from policies.memory.sampling import SampledMemory, throughput_error
-from policies.memory.step import Efficiency
+from policies.memory.sampling import SampledMemory
+from policies.memory.step import Efficiency, StepTimes
 from policies.memory.traffic import Reading
 from tests.policies.small import device
 
@@ -235,15 +236,43 @@ def test_is_a_phase_probed_where_it_comes_and_is_not_given(phase: str) -> None:
         assert probe.spreads <= {"split" if phase == "prefill" else "slice"}
 
 
-def test_is_a_runs_error_that_of_its_phases_by_their_time() -> None:
-    phases = {
-        "attention": {"ci95": 0.03, "efficiency": 0.5},
-        "prefill": {"ci95": 0.04, "efficiency": 0.4},
-        "migration": {"ci95": None, "efficiency": 1.0},
-    }
-    share = {"attention": 0.5, "prefill": 0.4, "migration": 0.1, "weights": 0.2}
-    assert throughput_error({"phases": phases}, share) == pytest.approx(0.05)
-    # as one with the weights: 0.7 x 0.06
-    one = {"phases": phases, "together": True}
-    assert throughput_error(one, share) == pytest.approx(math.hypot(0.042, 0.04))
-    assert throughput_error({}, share) == 0
+def spent(**seconds: float) -> StepTimes:
+    """The times of a step of a second, of which no compute hangs on memory."""
+    one = np.ones(1)
+    plain = {"weights_s": 0.2, "attention_s": 0.5 * one, "prefill_s": 0.3, "migration_s": 0.0}
+    rest = {"overhead_s": 0.0, "total_s": one, "compute_s": 0 * one}
+    return StepTimes(**{**plain, **rest, **seconds})  # type: ignore[arg-type]
+
+
+def relative(*shares: float) -> float:
+    """Half-width over mean."""
+    mean, half = confidence_interval(shares)
+    assert half is not None
+    return half / mean
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_is_a_runs_error_that_of_its_phases_by_the_time_that_hangs_on_them(together: bool) -> None:
+    sampled = memory(Scripted([0.4, 0.5, 0.5, 0.25]), max_probes=2)
+    sampled._together = object() if together else None  # type: ignore[assignment]
+    for _ in range(2):
+        sampled._take("attention", lambda _: None)  # type: ignore[arg-type, return-value]
+        sampled.passed(1, spent(chunk_memory_s=0.02))
+    sampled._run_bytes = [320.0] * 2
+    for _ in range(2):
+        sampled._take("prefill", lambda _: None)  # type: ignore[arg-type, return-value]
+    attention = (0.7 if together else 0.5) * relative(0.4, 0.5)
+    whole = math.hypot(attention, 0.02 * relative(0.5, 0.25))  # of the prefill FLOPs do not
+    assert sampled.report(0)["throughput_ci95"] == pytest.approx(whole)
+    sampled.mark()
+    assert "throughput_ci95" not in sampled.report(0)
+
+
+def test_is_a_phase_probed_on_where_the_throughput_hangs_on_its_interval() -> None:
+    for seconds, probes in ((1.0, 3 * AGAIN), (0.001, 3)):
+        probe = Scripted([0.9, 0.1] * 50)
+        sampled = memory(probe, max_probes=3, precision=0.02)
+        for i in range(60):
+            sampled.observe(*batch(changes=i))
+            sampled.passed(1, spent(attention_s=np.full(1, seconds)))
+        assert len(probe.asked) == probes

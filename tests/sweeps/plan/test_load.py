@@ -10,6 +10,8 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from sweeps.plan.experiment import (
     ExperimentSpec,
+    Task,
+    _profile,
     capacity_task,
     device_of,
     model_of,
@@ -18,21 +20,30 @@ from sweeps.plan.experiment import (
 )
 from sweeps.plan.sweep import load_sweep
 from sweeps.run.capacity import Calibration, CapacityFailed, calibrate, capacity_key, wanted
+from sweeps.run.one_point import simulate
+from sweeps.run.reading import read_sweep
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import Progress, _calibrate, run_sweep
 
 QUIET = Progress(terminal=False)
+VARIED = ["workload=sharegpt", "workload_set={limits: {max_prompt_tokens: 2000}}"]
+"""Requests that are not all alike."""
 
 
-def calibrated(*overrides: str) -> tuple[dict[str, float], list[float | None]]:
-    """Capacity by policy, and each point's rate."""
+def calibrated(
+    *overrides: str, replication: int = 1
+) -> tuple[dict[str, float], list[float | None]]:
+    """Capacity by policy, and each point's rate, in a replication."""
     sweep = load_sweep("smoke", overrides)
     found = dict(calibrate(wanted(sweep), {}, 1))
     calibration = Calibration(found)
     by_policy = {
-        point.experiment.serving.policy.name: found[key] for key, point in wanted(sweep).items()
+        point.experiment.serving.policy.name: found[key]
+        for point in sweep.points
+        if (key := capacity_key(point.experiment, replication)) in found
     }
-    return by_policy, [calibration.rate_per_s(sweep, point) for point in sweep.points]
+    rates = [calibration.rate_per_s(sweep, point, replication) for point in sweep.points]
+    return by_policy, rates
 
 
 def test_all_rivals_are_offered_the_same_multiple_of_the_best() -> None:
@@ -50,7 +61,7 @@ def test_a_control_is_offered_what_the_main_points_are() -> None:
     sweep = load_sweep(
         "smoke", ["variants.cheap={set: {serving.memory.efficiency: 0.9}, role: control}"]
     )
-    assert len(sweep.points) == 4 and len(wanted(sweep)) == 2
+    assert len(sweep.points) == 4 and len(wanted(sweep)) == 2 * 2
 
 
 def test_a_rate_needs_no_calibration() -> None:
@@ -60,7 +71,7 @@ def test_a_rate_needs_no_calibration() -> None:
 
 def test_load_and_replications_are_no_part_of_a_capacity() -> None:
     def key(*overrides: str) -> str:
-        return capacity_key(load_sweep("smoke", overrides).points[0].experiment)
+        return capacity_key(load_sweep("smoke", overrides).points[0].experiment, 1)
 
     assert key("load.relative=3", "replications=9") == key()
     assert key("requests=50") != key()
@@ -69,7 +80,7 @@ def test_load_and_replications_are_no_part_of_a_capacity() -> None:
 
 def test_capacity_does_not_depend_on_the_load_it_is_asked_for() -> None:
     def capacity(*overrides: str) -> float:
-        return capacity_task(load_sweep("smoke", overrides).points[0].experiment)
+        return capacity_task(Task(load_sweep("smoke", overrides).points[0].experiment, -1, None))
 
     assert capacity("load.relative=3") == capacity() > 0
 
@@ -77,19 +88,85 @@ def test_capacity_does_not_depend_on_the_load_it_is_asked_for() -> None:
 def test_the_capacity_of_a_node_is_that_of_its_cards() -> None:
     """Four cards with four times the requests; the constant workload's are all alike."""
     one, four = (
-        capacity_task(load_sweep("smoke", sets).points[0].experiment)
+        capacity_task(Task(load_sweep("smoke", sets).points[0].experiment, -1, None))
         for sets in ([], ["serving.cluster.cards=4", "requests=400", "warmup_requests=80"])
     )
     assert four == pytest.approx(4 * one, rel=0.02)
 
 
 def test_a_capacity_that_fails_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: ExperimentSpec) -> float:
+    def fails(_: Task) -> float:
         raise ZeroDivisionError("by hand")
 
     monkeypatch.setattr("sweeps.run.capacity.capacity_task", fails)
     with pytest.raises(CapacityFailed, match=r"capacity of static: ZeroDivisionError: by hand"):
         calibrated()
+
+
+def test_each_replication_is_calibrated_on_requests_that_none_is_measured_on() -> None:
+    experiment = load_sweep("smoke", ["workload=sharegpt"]).points[0].experiment
+    assert [experiment.calibrated_on(r) for r in (1, 2)] == [-1, -2]
+    drawn = {
+        tuple(requests_of(experiment, r, 1.0, workload_of(experiment)).output_tokens)
+        for r in (0, 1, 2, -1, -2)
+    }
+    assert len(drawn) == 5
+
+
+def test_a_load_is_of_its_replication_or_of_all() -> None:
+    own, shared = (
+        {calibrated(*VARIED, *sets, replication=r)[1][0] for r in (1, 2)}
+        for sets in ([], ["calibration=shared"])
+    )
+    assert len(own) == 2 and len(shared) == 1
+
+
+@pytest.mark.parametrize(("calibration", "profiles"), [("replication", 2), ("shared", 1)])
+def test_a_profile_is_of_its_replication_or_of_all(calibration: str, profiles: int) -> None:
+    sets = ["workload=sharegpt", "policy=[odma]", f"calibration={calibration}"]
+    experiment = load_sweep("smoke", sets).points[0].experiment
+    found = {}
+    for replication in (1, 2, experiment.calibrated_on(1)):
+        requests = requests_of(experiment, replication, 1.0, workload_of(experiment))
+        profile = _profile(experiment, replication, requests)
+        assert profile is not None and len(profile) == experiment.warmup_requests
+        found[replication] = tuple(profile.output_tokens)
+    assert len(set(found.values())) == profiles
+    assert found[experiment.calibrated_on(1)] == found[1]
+
+
+def test_a_run_of_before_goes_on_as_it_began(tmp_path: Path) -> None:
+    """Its config has no `calibration`: one was shared by all."""
+    sets, out = VARIED, tmp_path / "run"
+    run = run_sweep(load_sweep("smoke", [*sets, "calibration=shared"]), out, False, 1, QUIET)
+    assert len({record["rate_per_s"] for record in run.records}) == 1
+    config = (out / "config.yaml").read_text()
+    assert "  calibration: shared\n" in config
+    (out / "config.yaml").write_text(config.replace("  calibration: shared\n", ""))
+    with pytest.raises(DescriptionError, match=r"base\.calibration is .shared. there"):
+        run_sweep(load_sweep("smoke", sets), out, True, 1, QUIET)
+    lines = (out / "results.jsonl").read_text().splitlines(keepends=True)
+    (out / "results.jsonl").write_text("".join(lines[:2]))
+    again = run_sweep(load_sweep("smoke", [*sets, "calibration=shared"]), out, True, 1, QUIET)
+    assert again.reused == 2
+    for record, before in zip(again.records, run.records, strict=True):
+        assert (record["rate_per_s"], record["metrics"]) == (
+            before["rate_per_s"],
+            before["metrics"],
+        )
+    assert simulate(out, point=1, replication=2)["rate_per_s"] == run.records[3]["rate_per_s"]
+
+
+def test_a_run_keeps_a_capacity_for_each_replication(tmp_path: Path) -> None:
+    out, sweep = tmp_path / "run", load_sweep("smoke", VARIED)
+    run = run_sweep(sweep, out, False, 1, QUIET)
+    known = RunDirectory(out).read_json("calibration.json")
+    assert list(known) == list(wanted(sweep)) and len(known) == 4
+    rates = [record["rate_per_s"] for record in run.records]
+    assert rates[:2] == rates[2:] and len(set(rates)) == 2
+    rows = [row for group in read_sweep(RunDirectory(out)).groups for row in group.rows]
+    assert [row.rate_per_s for row in rows] == [pytest.approx(sum(rates) / 4)] * 2
+    assert "rate_per_s,rate_per_s_half" in (out / "summary.csv").read_text()
 
 
 def test_points_of_a_replication_share_their_requests() -> None:
@@ -112,7 +189,7 @@ def trace_experiment(tmp_path: Path, rows: int) -> ExperimentSpec:
 
 def test_replications_of_a_trace_are_its_consecutive_stretches(tmp_path: Path) -> None:
     experiment = trace_experiment(tmp_path, 30)
-    for replication, first in ((0, 10), (1, 10), (2, 20), (3, 30)):
+    for replication, first in ((0, 10), (1, 10), (2, 20), (3, 30), (-2, 20)):
         found = requests_of(experiment, replication, 4.0, workload_of(experiment))
         assert found.prompt_tokens.tolist() == list(range(first, first + 10))
         assert found.arrival_s[0] == 0
@@ -166,13 +243,12 @@ def test_arrivals_may_be_given_beside_the_workload() -> None:
 
 def test_a_cap_on_outputs_is_part_of_the_capacity() -> None:
     """As many tokens a second in shorter requests are more requests a second."""
-    long, short = (
-        capacity_task(
-            load_sweep("smoke", [f"serving.engine.max_tokens={cap}"]).points[0].experiment
-        )
-        for cap in (200, 20)
-    )
-    plain = capacity_task(load_sweep("smoke", []).points[0].experiment)
+
+    def capacity(*sets: str) -> float:
+        return capacity_task(Task(load_sweep("smoke", sets).points[0].experiment, -1, None))
+
+    long, short = (capacity(f"serving.engine.max_tokens={cap}") for cap in (200, 20))
+    plain = capacity()
     assert short > 2 * long
     assert short > 2 * plain
 

@@ -68,12 +68,12 @@ def test_references_run_in_the_analytic_control_and_set_no_load() -> None:
         "oracle", "oracle", "oracle without holes", "oracle without holes"
     ]  # fmt: skip
     assert {point.experiment.serving.policy.name for point in found} == {"oracle"}
-    rivals_of = {point.index: rivals(sweep, point) for point in sweep.points}
+    rivals_of = {point.index: rivals(sweep, point, 1) for point in sweep.points}
     for point in found:
         same = [p for p in sweep.points if p.overrides["device"] == point.overrides["device"]]
         assert all(rivals_of[p.index] == rivals_of[point.index] for p in same)
         assert len(rivals_of[point.index]) == 3
-    assert len(wanted(sweep)) == 6
+    assert len(wanted(sweep)) == 6 * 3
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,10 @@ SETTINGS = (
     "workload_set.arrivals.process=all_at_once",
 )  # fmt: skip
 
+RATES = {1: 1.0, 2: 1.1, 3: 0.9}
+"""Offered in each replication."""
+UNNAMED = dict.fromkeys(RATES)
+
 
 def sides() -> dict[str, ExperimentSpec]:
     found = load_sweep("quickstart", ["axes.device=[mlu370-x4]"]).points
@@ -33,14 +37,15 @@ def sides() -> dict[str, ExperimentSpec]:
 
 
 def planted(pair: Pair) -> Known:
-    """Any rates: a state's is drawn from its place in the order of first use."""
+    """Any throughputs: a state's is drawn from its place in the order of first use."""
     numbers = count(1)
     known: Known = {}
-    for state, rate in pair.states():
-        name = key(state.experiment, rate)
-        if name not in known:
+    for state, rates in pair.states():
+        if key(state.experiment, rates[1]) not in known:
             level = 100 * math.exp(math.sin(next(numbers)))
-            known[name] = {r: {THROUGHPUT: level * (1 + r / 50), BACKLOG: 0.5} for r in (1, 2, 3)}
+            for r, rate in rates.items():
+                metrics = {THROUGHPUT: level * (1 + r / 50), BACKLOG: 0.5}
+                known.setdefault(key(state.experiment, rate), {})[r] = metrics
     return known
 
 
@@ -57,7 +62,7 @@ def test_every_policy_ends_at_one_ceiling_in_both_orders(policy: str) -> None:
 
 def test_causes_add_up_to_the_gap_in_both_orders() -> None:
     found = sides()
-    pair = Pair("card", ("paged", "odma"), (found["paged"], found["odma"]), 1.0, True)
+    pair = Pair("card", ("paged", "odma"), (found["paged"], found["odma"]), RATES, True)
     why = explain(pair, planted(pair))
     for order in ("forward", "reverse"):
         whole = math.fsum(getattr(part, order).mean for part in why.parts)
@@ -74,7 +79,7 @@ def test_causes_add_up_to_the_gap_in_both_orders() -> None:
 
 def test_explanations_are_read_as_they_were_written(tmp_path: Path) -> None:
     found = sides()
-    pair = Pair("card", ("paged", "static"), (found["paged"], found["static"]), None, False)
+    pair = Pair("card", ("paged", "static"), (found["paged"], found["static"]), UNNAMED, False)
     why = explain(pair, planted(pair))
     assert read(tmp_path) == []
     (tmp_path / "explain").mkdir()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from hwmodel.description.description import DescriptionError
+from sweeps.plan.experiment import Task, run_task
 from sweeps.plan.sweep import load_sweep
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
@@ -236,3 +237,21 @@ def test_formats_that_do_not_fit_are_refused_before_a_run(tmp_path: Path) -> Non
     assert not (tmp_path / "run").exists()
     with pytest.raises(DescriptionError, match=r"serving.weights: no shipped format 'q9_0'"):
         load_sweep("smoke", ["serving.weights=q9_0"])
+
+
+def test_a_result_that_memory_leaves_uncertain_is_refused_and_the_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsure(task: Task) -> dict[str, Any]:
+        error = {1: 0.09, 2: 15.47}[task.replication]
+        return {**run_task(task), "memory": {"throughput_ci95": error}}
+
+    monkeypatch.setattr("sweeps.plan.experiment.run_task", unsure)
+    sweep = load_sweep("smoke", ["serving.memory.max_probes=5", "load={rate_per_s: 3}"])
+    run = run_sweep(sweep, tmp_path / "run", False, 1, QUIET)
+    assert [record["replication"] for record in run.records] == [1, 1] and not run.at_fault
+    assert run.failures == [
+        f"failed: {policy}, replication 2: sampled memory leaves the throughput uncertain by "
+        "1547%, more than 10%: --set serving.memory.max_probes=20, or more requests"
+        for policy in ("static", "paged")
+    ]
