@@ -134,7 +134,7 @@ class OdmaOptions(ArenaOptions):
         if not self.bounds:
             return super().without_holes()
         own = self.model_dump(exclude={"first_bounds", *self.of_spaces})
-        return OdmaOptions(**own, space="arena", compaction="free")
+        return type(self)(**own, space="arena", compaction="free")
 
     @model_validator(mode="after")
     def _buckets_are_consistent(self) -> OdmaOptions:

@@ -13,6 +13,7 @@ from policies.allocators.ceilings import IdealAllocator, OracleAllocator
 from policies.allocators.declaration import DECLARED
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.odma import OdmaAllocator
+from policies.allocators.odma_best import OdmaBestAllocator
 from policies.allocators.orca import OrcaAllocator
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.allocators.paged_groups import PagedGroupsAllocator
@@ -24,7 +25,7 @@ from policies.allocators.vattention import VattentionAllocator
 POLICIES: dict[str, type[Allocator]] = {
     "static": StaticAllocator, "paged": PagedAllocator, "odma": OdmaAllocator,
     "orca": OrcaAllocator, "s3": S3Allocator, "oracle": OracleAllocator, "ideal": IdealAllocator,
-    "vattention": VattentionAllocator, "radix": RadixAllocator,
+    "vattention": VattentionAllocator, "radix": RadixAllocator, "odma-best": OdmaBestAllocator,
 }  # fmt: skip
 
 

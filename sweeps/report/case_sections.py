@@ -4,6 +4,7 @@ assumptions that changes, and where the devices lie by capacity and bandwidth.""
 from __future__ import annotations
 
 from sweeps.analyse.cases import CaseOutcome, outcomes
+from sweeps.analyse.label import label
 from sweeps.analyse.table import Table
 from sweeps.report.chart import Axis, Lines, Series
 from sweeps.report.formats import NONE, gain
@@ -18,9 +19,10 @@ def section(table: Table) -> Section:
     found = outcomes(table)
     places = table.provenance.get("hardware", {})
     blocks: list[Block] = [_picture(found, places)] if places else []
-    rows = [_row(each, _place(each, places)) for each in found]
-    heads = ["case", "GiB", "GB/s", "outcome", "tok/s", "lead over the next", "decided by",
-             "reference over the leader", "hangs on"]  # fmt: skip
+    names = [label(value) for value in table.config["axes"][table.config["compare"]]]
+    rows = [_row(each, _place(each, places), names) for each in found]
+    heads = ["case", "GiB", "GB/s", "outcome", "tok/s", *(f"over {each}" for each in names),
+             "decided by", "reference over the leader", "hangs on"]  # fmt: skip
     marked = frozenset(i for i, each in enumerate(found) if each.hangs_on)
     note = "Marked: another outcome under an assumption (a control)."
     return Section("Cases", [*blocks, Grid("", heads, rows, marked=marked), Say(note)])
@@ -32,18 +34,19 @@ def _place(each: CaseOutcome, places: dict[str, dict[str, float]]) -> dict[str, 
     return next((places[name] for name in places if title.startswith(f"{name}, ")), None)
 
 
-def _row(each: CaseOutcome, place: dict[str, float] | None) -> list[str]:
+def _row(each: CaseOutcome, place: dict[str, float] | None, names: list[str]) -> list[str]:
+    """With the leader's lead over each of those that compete."""
     verdict = each.verdict
     size = [NONE, NONE] if place is None else [
         f"{place['capacity_bytes'] / _GIB:,.0f}", f"{place['peak_gbps']:,.0f}"
     ]  # fmt: skip
-    gap = verdict.gaps[0] if verdict.gaps else None
-    next_one = NONE if gap is None else f"{gain(gap.total)} {gap.other}"
+    leads = {gap.other: gain(gap.total) for gap in verdict.gaps}
     gains = [f"{r.name} {gain(r.gains[verdict.leader])}"
              for r in each.references if verdict.leader in r.gains]  # fmt: skip
     return [
         verdict.title, *size, short(verdict), f"{verdict.rate:,.0f}",
-        next_one, ", ".join(verdict.decided_by) if verdict.outcome == "won" else NONE,
+        *(leads.get(name, NONE) for name in names),
+        ", ".join(verdict.decided_by) if verdict.outcome == "won" else NONE,
         "; ".join(gains) or NONE, ", ".join(each.hangs_on) or NONE,
     ]  # fmt: skip
 

@@ -55,7 +55,9 @@ class ParameterSpec(Strict):
     balance: list[Balance] = []
     """With `quantiles`: what may set the levels instead of draws; it goes to `balance` beside."""
     when: dict[str, Any] = {}
-    """Path of a choice -> the value with which this one has a meaning; with others it is null."""
+    """Path of a choice -> the value with which this one has a meaning."""
+    otherwise: Any = None
+    """What it is with others."""
 
     @model_validator(mode="after")
     def _one_of_three(self) -> ParameterSpec:
@@ -69,6 +71,8 @@ class ParameterSpec(Strict):
             raise ValueError("log, step and unit belong to range")
         if self.balance and not self.quantiles:
             raise ValueError("balance belongs to quantiles")
+        if self.otherwise is not None and not self.when:
+            raise ValueError("otherwise belongs to when")
         self._range_is_drawable()
         return self
 
@@ -142,10 +146,10 @@ class Space:
         return self._meant(found)
 
     def _meant(self, overrides: Overrides) -> Overrides:
-        """The overrides, null where what they belong `when` is set otherwise."""
+        """The overrides, without what has no meaning beside the others."""
         for path, spec in self.parameters.items():
             if any(overrides.get(p, wanted) != wanted for p, wanted in spec.when.items()):
-                overrides[path] = None
+                overrides[path] = spec.otherwise
         return overrides
 
     def params(self, valued: Callable[[str], Any], levels: Sequence[float]) -> dict[str, Any]:
@@ -161,7 +165,7 @@ class Space:
                 by = FREE if value else valued(_beside(path, "balance"))
                 found |= _breaks(path, spec, by, value or levels)
             else:
-                if value is None and spec.when:  # without a meaning here
+                if spec.when and value == spec.otherwise and value not in spec.choice:  # no meaning
                     value = spec.choice[0] if spec.choice else spec.value(spec.range[0])
                 found[path] = _drawn(path, spec, value)
         return found

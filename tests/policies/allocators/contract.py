@@ -43,6 +43,8 @@ def cases() -> list[tuple[str, PolicyOptions]]:
     found: list[tuple[str, PolicyOptions]] = []
     for name, allocator in POLICIES.items():
         found.append((name, allocator.Options.model_validate({"name": name})))
+        if name == "odma-best":  # other defaults of odma, whose choices are there
+            continue
         for key, info in allocator.Options.model_fields.items():
             if get_origin(info.annotation) is Literal:
                 for choice in get_args(info.annotation):

@@ -339,6 +339,8 @@ def test_no_option_is_left_out() -> None:
         "tensor_parallel",
     }
     for name, allocator in POLICIES.items():
+        if name == "odma-best":  # odma's
+            continue
         own = set(allocator.Options.model_fields) - set(PolicyOptions.model_fields)
         known |= {f"policy.{name}.{field}" for field in own}
     parts = {

@@ -13,6 +13,7 @@ from sweeps.report.case_sections import section
 from sweeps.report.chart import Lines
 from sweeps.report.labels import label, shared, sides
 from sweeps.report.presenters import read_table, sentences
+from sweeps.report.section import Grid
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
@@ -66,9 +67,13 @@ def test_cases_are_counted_marked_and_drawn(tmp_path: Path) -> None:
     assert table.done == table.total == 20
     assert [each.verdict.title for each in outcomes(table)] == ["small", "large"]
     assert len(sentences(table)) == 1
-    picture = section(table).blocks[0]
-    assert isinstance(picture, Lines)
+    picture, grid = section(table).blocks[:2]
+    assert isinstance(picture, Lines) and isinstance(grid, Grid)
     assert sorted(name for one in picture.series for name in one.names) == ["b200", "wormhole-n300"]
+    over = [grid.columns.index(f"over {name}") for name in ("static", "paged")]
+    leaders = [each.verdict.leader for each in outcomes(table)]
+    for row, leader in zip(grid.rows, leaders, strict=True):  # none over itself
+        assert [row[i] == "–" for i in over] == [leader == "static", leader == "paged"]
 
 
 def test_cases_beside_another_axis_are_drawn_by_their_devices(tmp_path: Path) -> None:

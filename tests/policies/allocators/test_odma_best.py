@@ -1,0 +1,64 @@
+"""Is `odma-best` what its name says: odma's mechanism, with what serves more?"""
+
+from __future__ import annotations
+
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from policies.allocators.odma import OdmaAllocator, OdmaOptions
+from policies.allocators.odma_best import OdmaBestAllocator, OdmaBestOptions
+from policies.allocators.registry import policy_class
+from policies.predictors.predictor import PredictorSpec
+from sweeps.plan.counterfactual import chain, losses
+from sweeps.plan.experiment import Task, measure
+from sweeps.plan.sweep import load_sweep
+
+SMALL = [
+    "axes.device=[mlu370-x4]", "fidelity=analytic", "requests=100", "warmup_requests=100",
+    "load=null", "arrivals={process: all_at_once}", "skip=[control, reference]",
+]  # fmt: skip
+CHANGED = {
+    "name": "odma-best", "buckets": 32, "balance": "least_unused", "bucket_on": "total",
+    "gamma": 0.0, "tau": 1.0, "space": "arena", "compaction": "copied",
+    "large_full": "next_larger",
+}  # fmt: skip
+
+
+def test_only_these_defaults_differ() -> None:
+    theirs = OdmaOptions().model_dump()
+    ours = OdmaBestOptions().model_dump()
+    assert {key: value for key, value in ours.items() if value != theirs[key]} == CHANGED
+    assert vars(OdmaBestAllocator).keys() & vars(OdmaAllocator).keys() <= {
+        "Options", "reading", "published", "losses", "searched", "references",
+        "__module__", "__doc__", "__annotations__", "__abstractmethods__", "_abc_impl",
+    }  # fmt: skip
+
+
+def test_it_serves_as_odma_with_its_options_and_more_than_odma() -> None:
+    spelt = {**CHANGED, "name": "odma"}
+    points = load_sweep("quickstart", [*SMALL, f"policy=[odma, odma-best, {spelt}]"]).points
+    plain, best, same = (measure(Task(p.experiment, 0, None)) for p in points)  # type: ignore[arg-type]
+    assert best == same
+    assert best["output_tokens_per_s"] > 1.1 * plain["output_tokens_per_s"]
+    assert best["migrations"] > 0, "copies are charged"
+
+
+def test_its_losses_are_explained_and_its_paper_is_nobodys() -> None:
+    experiment = load_sweep("quickstart", [*SMALL, "policy=[odma-best]"]).points[0].experiment
+    assert isinstance(experiment.serving.predictor, PredictorSpec)  # type: ignore[attr-defined]
+    assert losses(experiment.serving)  # type: ignore[attr-defined]
+    assert chain(experiment)[-1].removed[:2] == ("copies", "prediction")  # type: ignore[arg-type]
+    assert not policy_class(OdmaBestOptions()).published
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ("odma-bst", "unknown policy; did you mean 'odma-best'"),
+        ("{name: odma-best, bukets: 8}", "unknown key; did you mean 'buckets'"),
+        ("{name: odma-best, space: slabs}", "blocks do not move; only with space: arena"),
+    ],
+)
+def test_a_mistake_is_said(policy: str, message: str) -> None:
+    with pytest.raises(DescriptionError, match=message):
+        load_sweep("quickstart", [f"policy=[{policy}]"])
