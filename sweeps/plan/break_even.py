@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from hwmodel.description.description import Document
 from hwmodel.specs.device import load_device
-from sweeps.analyse.label import label
+from sweeps.analyse.label import titled
 from sweeps.analyse.rows import Record
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Table
@@ -237,7 +237,7 @@ class Search:
 
     @property
     def where(self) -> str:
-        return ", ".join(map(label, self.place.values()))
+        return ", ".join(titled(*item) for item in self.place.items())
 
     @property
     def ratio(self) -> str:

@@ -10,7 +10,7 @@ result names its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -72,6 +72,15 @@ class Assumption(Strict):
     cards: Annotated[int, Field(ge=1, le=NODE)] = 1
     """Cards that are simulated, of four that take requests in turn: each has its share of them, and
     of the window and the refresh of the bounds."""
+    tensor_parallel: Literal[1, 2, 4] = 1
+    """Cards that each replica spans, of the four; the paper says neither."""
+
+    @model_validator(mode="after")
+    def _on_one_node(self) -> Assumption:
+        if self.cards * self.tensor_parallel > NODE:
+            raise ValueError(f"cards x tensor_parallel: the paper's node has {NODE} cards; got "
+                             f"{self.cards} x {self.tensor_parallel}")  # fmt: skip
+        return self
 
 
 class OdmaPaperSpec(Described):
@@ -236,6 +245,7 @@ def _serving(spec: OdmaPaperSpec, spread: Solution) -> dict[str, ServingSpec]:
         "engine": base.engine.model_copy(update={"max_tokens": limit, "max_model_len": limit}),
         "predictor": calibration.error_of(spread.value, limit),
         "cluster": ClusterSpec(cards=spec.assumption.cards),
+        "tensor_parallel": spec.assumption.tensor_parallel,
     }
     options = {**base.policy.model_dump(), **spec.assumption.odma}
     policies = {ODMA: OdmaOptions.model_validate(options), **spec.rivals}
@@ -246,11 +256,13 @@ def _serving(spec: OdmaPaperSpec, spread: Solution) -> dict[str, ServingSpec]:
 
 
 def _on_a_card(spec: OdmaPaperSpec, policy: PolicySpec) -> PolicySpec:
-    """odma with its cards' share of the window and of the refresh; others as they are."""
+    """odma with the share of the window and of the refresh that its requests have; others as they
+    are."""
     if not isinstance(policy, OdmaOptions):
         return policy
+    simulated = spec.assumption.cards * spec.assumption.tensor_parallel
     share = {
-        name: getattr(policy, name) * spec.assumption.cards // NODE
+        name: getattr(policy, name) * simulated // NODE
         for name in ("window", "refresh")
     }
     return policy.model_copy(update=share)

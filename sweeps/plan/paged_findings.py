@@ -55,7 +55,10 @@ def is_paged(table: Table) -> bool:
 
 
 def _name(table: Table, group: Group) -> str:
-    return str(given(table, group, "dataset").get("name", group.title))
+    """The data set, and the assumption where there are several."""
+    axes = [axis for axis in ("dataset", "assumption") if axis in group.others]
+    names = [given(table, group, axis).get("name") for axis in axes]
+    return ", ".join(map(str, filter(None, names))) or group.title
 
 
 def _cards(group: Group) -> list[Card]:

@@ -25,7 +25,7 @@ from sweeps.plan.break_even import (
 )
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.report import sentences
-from sweeps.report.chart import Axis, Lines, Series
+from sweeps.report.chart import Axis, Bar, Bars, Lines, Series
 from sweeps.report.formats import NONE, mean_text, ratio
 from sweeps.report.group_sections import group_sections
 from sweeps.report.presenter import Presenter, in_words
@@ -34,13 +34,49 @@ from sweeps.report.trend import band
 
 
 def _blocks(table: Table) -> Iterator[Block]:
-    """A table of break-evens, a chart for each range, and every value, for each place."""
+    """Where there are several places each range over all of them; then, for each place, a table of
+    break-evens, a chart for each range, and every value."""
+    yield from over_places(searches(table))
     for search, grid in zip(searches(table), _grids(table), strict=True):
         title = f"Break-evens: {search.where}" if search.place else "Break-evens"
         ranges = (each for each in search.found if each.parameter.range and len(each.found) > 1)
         charts = [_chart(search, each) for each in ranges]
         every = Section("Every value that was simulated", [_every(table, search)], True)
         yield Section(title, [replace(grid, title=""), Say(_note(table)), *charts, every])
+
+
+def over_places(found: list[Search]) -> Iterator[Bars]:
+    """The break-even of each range, a bar a place; to the end of the range where there is none."""
+    for i, first in enumerate(found[0].found if len(found) > 1 else ()):
+        parameter = first.parameter
+        if not parameter.range:
+            continue
+        unit = f", {parameter.unit}" if parameter.unit else ""
+        each = [(search, search.found[i]) for search in found]
+        bars = [bar for search, one in each if (bar := _bar(search, one)) is not None]
+        yield Bars(
+            f"{first.name}{unit}, at which {found[0].ratio} is {parameter.ratio:g}", bars,
+            f"Whisker: where its {100 * LEVEL:.0f} % interval holds that. Pale: no break-even up to"
+            f" {parameter.at(1)}, or from {parameter.at(0)} on.", 2,
+        )  # fmt: skip
+
+
+def _bar(search: Search, one: BreakEven) -> Bar | None:
+    """None while it is unfinished."""
+    if one.outcome == "unfinished":
+        return None
+    parameter, where = one.parameter, one.crossing
+    low, high = (_number(parameter, parameter.at(end)) for end in (0, 1))
+    count = next(iter(one.found.values())).count
+    if where is None:
+        ahead = parameter.against(one.found[parameter.at(1)]).mean > 0
+        value = high if ahead else low
+        return Bar(search.where, Interval(value, value, value, count), dim=True)
+    at, first, last = (
+        other if value is None else _number(parameter, value)
+        for value, other in ((where.at, low), (where.low, low), (where.high, high))
+    )
+    return Bar(search.where, Interval(at, first, last, count))
 
 
 def _grids(table: Table) -> list[Grid]:

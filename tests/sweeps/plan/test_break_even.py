@@ -16,6 +16,7 @@ from sweeps.plan.break_even import BreakEven, BreakEvenSpec, searches
 from sweeps.plan.experiment import Task
 from sweeps.plan.parameter import HALVINGS, Parameter, ahead
 from sweeps.plan.sweep import load_sweep
+from sweeps.report.break_even_page import over_places
 from sweeps.report.contents import contents
 from sweeps.report.presenters import read_table
 from sweeps.report.section import Grid
@@ -27,6 +28,7 @@ from tests.sweeps.cli.test_mistakes import SWEEP, mistakes, write
 
 QUIET = Progress(terminal=False)
 COST = "{path: device_set.dma.descriptor_cost, range: [10, 10240], unit: ns, log: true, why: x}"
+LIMIT = "{path: serving.engine.max_tokens, range: [64, 128], of: static, why: x}"
 HASH = "{variants: {none: {set: {device_set.channel_hash: none}}}, why: x}"
 SETS = ["design=break_even", f"break_even={{cost: {COST}, hash: {HASH}}}",
         "policy=[paged, static]", "replications=3", "load={rate_per_s: 1}"]  # fmt: skip
@@ -75,6 +77,26 @@ def curve(parameter: Parameter, answer: Any) -> dict[Any, Interval]:
         assert not set(asked) & set(found)
         found |= {value: answer(number(value)) for value in asked}
     raise AssertionError("it never ends")
+
+
+def test_each_case_has_a_search_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = [
+        "variants.hashed={set: {device_set.channel_hash: rotate}, role: case}",
+        "variants.plain={set: {device_set.channel_hash: none}, role: case}",
+        f"break_even={{cost: {COST}, limit of static: {LIMIT}}}",
+    ]
+    table = run(tmp_path / "run", monkeypatch, *cases)
+    assert table.done == table.total
+    hashed, plain = searches(table)
+    assert (hashed.where, plain.where) == ("hashed", "plain")
+    assert hashed.found[0].crossing and hashed.found[0].outcome == "crosses"
+    assert plain.found[0].outcome == "no crossing"  # twice as much whatever the cost
+    cost, _ = over_places([hashed, plain])
+    assert [(bar.name, bar.dim) for bar in cost.bars] == [("hashed", False), ("plain", True)]
+    assert 650 < cost.bars[0].value.mean < 750
+    assert cost.bars[1].value.mean == 10240
 
 
 @pytest.mark.parametrize("at", [10.5, 77.0, 700.0, 9999.0])
@@ -310,7 +332,7 @@ def test_mistakes_are_placed(parameter: str, message: str, tmp_path: Path) -> No
     ("sets", "message"),
     [
         (["policy=[paged, static, odma]"], "between two competitors; got 3"),
-        (["variants.a={set: {seed: 2}, role: control}"], "this design takes no variants"),
+        (["variants.a={set: {seed: 2}, role: control}"], "expected one of case here"),
         (["kv_ratio={of: paged}"], "belongs to design: answer"),
     ],
 )
