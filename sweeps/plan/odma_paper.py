@@ -261,10 +261,7 @@ def _on_a_card(spec: OdmaPaperSpec, policy: PolicySpec) -> PolicySpec:
     if not isinstance(policy, OdmaOptions):
         return policy
     simulated = spec.assumption.cards * spec.assumption.tensor_parallel
-    share = {
-        name: getattr(policy, name) * simulated // NODE
-        for name in ("window", "refresh")
-    }
+    share = {name: getattr(policy, name) * simulated // NODE for name in ("window", "refresh")}
     return policy.model_copy(update=share)
 
 

@@ -75,12 +75,12 @@ def _policies(card: Card) -> list[str]:
     return [key.split(".", 1)[1] for key in metrics if key.startswith(f"{RATE}.")]
 
 
-def _effects(card: Card, first: Card) -> list[Effects]:
-    """Of paged over each other policy."""
-    return [_over(card, first, name) for name in _policies(card) if name != PAGED]
+def _effects(name: str, card: Card, first: Card) -> list[Effects]:
+    """Of paged over each other policy; name: of the group."""
+    return [_over(name, card, first, other) for other in _policies(card) if other != PAGED]
 
 
-def _over(card: Card, first: Card, other: str) -> Effects:
+def _over(name: str, card: Card, first: Card, other: str) -> Effects:
     among = pairs([card.main], f"{RATE}.{PAGED}")
     gap, kv = interval(_gaps(card.main, other, among)), interval(_by_kv(card.main, other, among))
     capacity = layout = bandwidth = None
@@ -90,11 +90,11 @@ def _over(card: Card, first: Card, other: str) -> Effects:
     if card is not first and (both := _shared(card.main, first.main)):
         bandwidth = _apart(_gaps(card.main, other, both), _gaps(first.main, other, both))
     others = {
-        name: interval(_gaps(row, other, both))
-        for name, row in card.controls.items()
-        if name != CONTROL and (both := pairs([row], f"{RATE}.{PAGED}"))
+        control: interval(_gaps(row, other, both))
+        for control, row in card.controls.items()
+        if control != CONTROL and (both := pairs([row], f"{RATE}.{PAGED}"))
     }
-    return Effects(other, gap, capacity, layout, kv, bandwidth, others)
+    return Effects(name, other, gap, capacity, layout, kv, bandwidth, others)
 
 
 def _shared(one: Row, another: Row) -> list[int]:
@@ -130,6 +130,8 @@ def _speedup(card: Card, first: Card, policy: str) -> Interval:
 class Effects:
     """Of paged over one other policy on one card; None where a run of it is missing."""
 
+    name: str
+    """The data set, and the assumption where there are several."""
     other: str
     gap: Interval
     capacity: Interval | None
@@ -143,5 +145,7 @@ class Effects:
 
 def effects(table: Table) -> list[Effects]:
     """Of all data sets and cards, the first card of each first."""
-    cards = [_cards(group) for group in table.groups]
-    return [each for cards_ in cards for card in cards_ for each in _effects(card, cards_[0])]
+    groups = [(_name(table, group), _cards(group)) for group in table.groups]
+    return [
+        each for name, cards in groups for card in cards for each in _effects(name, card, cards[0])
+    ]

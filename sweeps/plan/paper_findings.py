@@ -41,11 +41,12 @@ class MapCell:
 
     def meets(self, paper: dict[str, float]) -> list[str]:
         """The metrics whose 95 % interval holds the paper's figure, or whose mean is it to a whole
-        percentage point, as the paper's gain is given."""
+        percentage point, as the paper's gain is given; none of one replication."""
         return [
             metric
             for metric, value in paper.items()
             if (found := self.figures.get(metric)) is not None
+            and found.count > 1
             and (found.low <= value <= found.high or abs(found.mean - value) < 0.005)
         ]
 

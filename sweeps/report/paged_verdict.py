@@ -52,7 +52,7 @@ def effect_rows(table: Table) -> tuple[list[str], list[list[str]]]:
     for group in table.groups:
         cards = _cards(group)
         for card in cards:
-            for e in _effects(card, cards[0]):
+            for e in _effects(_name(table, group), card, cards[0]):
                 found = [_log(each) for each in (e.gap, e.capacity, e.layout, e.kv, e.bandwidth)]
                 found += [_log(e.others.get(name)) for name in controls]
                 rows.append([_name(table, group), card.title, e.other, *found])
@@ -88,7 +88,7 @@ def paged_charts(table: Table) -> Iterator[Chart]:
         cards = _cards(group)
         bars = [
             Bar(f"{card.title}: {e.other}: {name}", effect.mapped(math.exp), name == "layout")
-            for card in cards for e in _effects(card, cards[0])
+            for card in cards for e in _effects(_name(table, group), card, cards[0])
             for name, effect in (("capacity", e.capacity), ("layout", e.layout))
             if effect is not None
         ]  # fmt: skip

@@ -20,6 +20,7 @@ from sweeps.analyse.verdict import MOST, needed
 from sweeps.plan.answer import AnswerMap
 from sweeps.plan.atlas import COSTLY, Enough
 from sweeps.plan.break_even import BreakEven, Crossing, Search
+from sweeps.plan.odma_paper import ODMA
 from sweeps.plan.paged_findings import Effects
 from sweeps.plan.paper_findings import DatasetResult
 from sweeps.plan.parameter import Parameter
@@ -398,12 +399,15 @@ def paper(found: list[DatasetResult]) -> Iterator[str]:
     ]
     if gains:
         yield f"At the centre odma changes the throughput of static by {listed(gains)}."
-        places = Counter(placement.place for each in found for placement in each.placements)
-        head = f"{places['inside']} of the paper's {places.total()} figures"
-        yield f"Inside the band of means over the assumptions: {head}."
     if cells := [cell.meets(each.paper) for each in found for cell in each.cells]:
         met = sum(len(names) == len(found[0].paper) for names in cells)
         yield f"All figures together are met at {met} of {len(cells)} length shapes and limits."
+    if gains:
+        last = [each.placements[-1] for each in found]
+        low, high = min(each.low for each in last), max(each.high for each in last)
+        wide = ": too wide to test the paper" if high - low > found[0].gain else ""
+        ends = f"{hundred(low, 0)} to {hundred(high, 0)} %"
+        yield f"Over the assumptions the mean gain is {ends}{wide}."
 
 
 def paged(found: list[Effects]) -> Iterator[str]:
@@ -413,6 +417,10 @@ def paged(found: list[Effects]) -> Iterator[str]:
     if not capacities or not layouts:
         yield "The effect of layout is not known without the analytic control."
         return
+    first = [each for each in found if each.other == ODMA and each.bandwidth is None]
+    leads = [f"{effect(each.gap, named=each is first[0])} on {each.name}" for each in first]
+    if leads:
+        yield f"As described paged changes the throughput of odma by {listed(leads)}."
     makes, count = _larger(capacities, layouts), counted(len(layouts), "comparison")
     yield (
         f"The gap of paged to contiguous reservation is {makes}. Over {count} capacity changes"

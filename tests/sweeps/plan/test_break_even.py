@@ -79,9 +79,7 @@ def curve(parameter: Parameter, answer: Any) -> dict[Any, Interval]:
     raise AssertionError("it never ends")
 
 
-def test_each_case_has_a_search_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_case_has_a_search_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [
         "variants.hashed={set: {device_set.channel_hash: rotate}, role: case}",
         "variants.plain={set: {device_set.channel_hash: none}, role: case}",
