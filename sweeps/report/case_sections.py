@@ -19,10 +19,12 @@ def section(table: Table) -> Section:
     places = table.provenance.get("hardware", {})
     blocks: list[Block] = [_picture(found, places)] if places else []
     rows = [_row(each, _place(each, places)) for each in found]
-    heads = ["case", "GiB", "GB/s", "outcome", "tok/s", "lead over the next", "decided by",
-             "reference over the leader", "hangs on"]  # fmt: skip
+    heads = ["case", "GiB", "GB/s", "outcome", table.objective.unit, "lead over the next",
+             "decided by", "reference over the leader", "hangs on"]  # fmt: skip
     marked = frozenset(i for i, each in enumerate(found) if each.hangs_on)
     note = "Marked: another outcome under an assumption (a control)."
+    if len(found) > 1:
+        note += f" Who wins is Holm over {len(found)} cases; (a to b) holds for one by itself."
     return Section("Cases", [*blocks, Grid("", heads, rows, marked=marked), Say(note)])
 
 
@@ -34,6 +36,7 @@ def _place(each: CaseOutcome, places: dict[str, dict[str, float]]) -> dict[str, 
 
 def _row(each: CaseOutcome, place: dict[str, float] | None) -> list[str]:
     verdict = each.verdict
+    free = "" if verdict.bound else " (KV memory not the limit)"
     size = [NONE, NONE] if place is None else [
         f"{place['capacity_bytes'] / _GIB:,.0f}", f"{place['peak_gbps']:,.0f}"
     ]  # fmt: skip
@@ -42,7 +45,7 @@ def _row(each: CaseOutcome, place: dict[str, float] | None) -> list[str]:
     gains = [f"{r.name} {gain(r.gains[verdict.leader])}"
              for r in each.references if verdict.leader in r.gains]  # fmt: skip
     return [
-        verdict.title, *size, short(verdict), f"{verdict.rate:,.0f}",
+        verdict.title, *size, short(verdict) + free, verdict.objective.text(verdict.rate),
         next_one, ", ".join(verdict.decided_by) if verdict.outcome == "won" else NONE,
         "; ".join(gains) or NONE, ", ".join(each.hangs_on) or NONE,
     ]  # fmt: skip

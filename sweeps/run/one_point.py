@@ -30,7 +30,7 @@ def simulate(
     sweep, known = opened(given, overrides)
     chosen = point_of(sweep, point)
     refuse_replication(chosen.experiment, replication)
-    rate = rate_of(sweep, chosen, known, jobs)
+    rate = rate_of(sweep, chosen, replication, known, jobs)
     return {
         "point": chosen.index, "control": chosen.control, "overrides": chosen.overrides,
         "replication": replication, "seed": list(seed_of(chosen.experiment, replication)),
@@ -73,12 +73,14 @@ def refuse_replication(experiment: Described, replication: int) -> None:
         raise DescriptionError(why, "--replication")
 
 
-def rate_of(sweep: Sweep, point: Point, known: dict[str, float], jobs: int) -> float | None:
+def rate_of(
+    sweep: Sweep, point: Point, replication: int, known: dict[str, float], jobs: int
+) -> float | None:
     """Requests a second that the run offers the point, measured as the run does where they are not
     known; None where its load names none. Raises DescriptionError."""
     capacities, load = dict(known), point.experiment.offered
     if load is not None and load.goodput is not None:
-        key = goodput_key(point.experiment)
+        key = goodput_key(sweep, point, replication)
         for _, rate in search({key: searched(sweep)[key]}, capacities, jobs):
             if isinstance(rate, str):
                 raise DescriptionError(rate)

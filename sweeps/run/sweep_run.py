@@ -91,7 +91,7 @@ def run_sweep(
                     rehearsed = True
                 _calibrate(sweep, calibration, jobs, cluster, progress)
                 refused = _search(sweep, calibration, jobs, cluster, progress)
-                left = _offered(left, refused, run)
+                left = _offered(sweep, left, refused, run)
                 _run(sweep, run, left, calibration, config, jobs, cluster, progress)
             # a failure ends it, so that what is asked for never hangs on one
             if run.failures or not (more := further(sweep, run.records)):
@@ -205,12 +205,12 @@ def _ordered(sweep: Sweep, known: dict[str, float]) -> dict[str, float]:
 
 
 def _offered(
-    left: list[tuple[Point, int]], refused: dict[str, str], run: Run
+    sweep: Sweep, left: list[tuple[Point, int]], refused: dict[str, str], run: Run
 ) -> list[tuple[Point, int]]:
     """Those of `left` that have a rate; the others are failures of the run."""
     offered = []
     for point, replication in left:
-        if (why := refused.get(goodput_key(point.experiment))) is None:
+        if not refused or (why := refused.get(goodput_key(sweep, point, replication))) is None:
             offered.append((point, replication))
         else:
             run.failures.append(f"failed: {shortened(why)}")
@@ -218,11 +218,13 @@ def _offered(
     return offered
 
 
-def _rate_per_s(sweep: Sweep, point: Point, calibration: Calibration) -> float | None:
+def _rate_per_s(
+    sweep: Sweep, point: Point, replication: int, calibration: Calibration
+) -> float | None:
     """The rate that `point` is offered, None where its load names none."""
     load = point.experiment.offered
     if load is not None and load.goodput is not None:
-        return calibration.capacities[goodput_key(point.experiment)]
+        return calibration.capacities[goodput_key(sweep, point, replication)]
     return calibration.rate_per_s(sweep, point)
 
 
@@ -259,7 +261,7 @@ def _task(
     sweep: Sweep, point: Point, replication: int, calibration: Calibration, logs: Path | None
 ) -> Task:
     stem = None if logs is None else str(logs / stem_of(point.index, replication))
-    rate_per_s = _rate_per_s(sweep, point, calibration)
+    rate_per_s = _rate_per_s(sweep, point, replication, calibration)
     return Task(point.experiment, replication, rate_per_s, stem)
 
 

@@ -133,7 +133,7 @@ def export(
         why = f"expected 0 to {device.channels - 1} of {device.name}; got {wanted.channel}"
         raise DescriptionError(why, "--channel")
     layers = _span(wanted.layers, "--layers", part.layers)
-    rate = rate_of(sweep, chosen, known, jobs)
+    rate = rate_of(sweep, chosen, replication, known, jobs)
     routing = None
     if part.experts is not None:
         seed = serving_seed(experiment, replication)
