@@ -67,7 +67,8 @@ class Row:
             if interval is not None and figure.metric == objective.metric and interval.count > 1:
                 half = interval.half
             text = figure.text(None if interval is None else interval.mean, half)
-            found.append("grows" if self._grows(figure.metric) else text)
+            measured = any(figure.metric in each for each in self.replications.values())
+            found.append("grows" if measured and self._grows(figure.metric) else text)
         limits = limit_text(self.limits(), most) or "–"
         if most != 1 and (share := self.mean(COMPUTE)) is not None:
             limits += f"; FLOPs for {share:.0%} of step time"

@@ -125,7 +125,7 @@ class SweepSpec(RunSpec):
             axis = next((path for path in variant.overrides if path in self.axes), None)
             if variant.role == "case" and axis:
                 raise ValueError(f"variants.{name}: {axis} is an axis already")
-            if variant.role == "reference":
+            if variant.role == "reference" and variant.role not in self.skip:
                 if name in self.competitors:
                     raise ValueError(f"variants.{name}: a competitor has this name")
                 if not any(f"{path}.".startswith(f"{self.compare}.") for path in variant.set):

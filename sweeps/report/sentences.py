@@ -158,7 +158,16 @@ def _undecided(found: Verdict, compared: str) -> str:
         return f"{text}{_free(found)}. One replication gives no interval: run three or more."
     bound = f": {at_most(found.within)} either way" if found.within < 1 else ""
     text += f"{bound}{_free(found)}.{_settled(count, found.needed)}"
-    return text + _behind(found, compared)
+    if not found.behind:
+        return text
+    rest = _gaps(found, found.behind, compared).removeprefix(",").removeprefix(";")
+    does = "" if found.objective.less else f" {_who(found.leader, compared)} {_does(found)}"
+    return f"{text}{does}{rest}."
+
+
+def _does(found: Verdict) -> str:
+    """`serves`, `carries`: what a competitor does, without a number."""
+    return found.objective.says.split(" {}")[0].removesuffix(" at")
 
 
 def _settled(count: int, wanted: int | None) -> str:
@@ -232,8 +241,7 @@ def _lead(found: Verdict) -> str:
     gap, objective = found.gaps[0], found.objective
     if objective.less:
         return f"{found.best} has the least, {gap.other} {_excess(gap.total, named=True)}"
-    does = objective.says.split(" {}")[0].removesuffix(" at")
-    return f"{found.best} {does} {more(gap.total, gap.other, objective.more, named=True)}"
+    return f"{found.best} {_does(found)} {more(gap.total, gap.other, objective.more, named=True)}"
 
 
 def turned(found: Turned) -> str:

@@ -108,8 +108,8 @@ TIES: dict[str, Any] = {"ties": ["b", "a"], "within": 0.0042}
         (group("undecided", Gap("a", "b", near(0.001)), Gap("a", "c", near(0.2)), needed=20,
                ties=["a", "b"], within=0.11),
          "a serves 100.0 output tokens/s, not significantly more than b: at most 11 % either way."
-         " About 20 replications would settle it (now 3). a serves 100.0 output tokens/s, 20 % (95"
-         " % CI 19 to 21) more than c."),
+         " About 20 replications would settle it (now 3). a serves 20 % (95 % CI 19 to 21) more"
+         " than c."),
         (group("undecided", Gap("a", "b", ONE), ties=["a", "b"], within=math.inf),
          "a serves 100.0 output tokens/s, not significantly more than b. One replication gives no"
          " interval: run three or more."),
