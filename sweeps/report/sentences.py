@@ -64,6 +64,8 @@ def conditions(table: Table) -> str:
     parts += _load(fixed.get("load") or fixed.get("arrivals"))
     if "requests" in fixed:
         parts.append(f"{fixed['requests']:,} requests")
+    if table.config.get("objective"):
+        parts.append(f"objective {table.objective.noun}")
     counts = [len(row.replications) for group in table.groups for row in group.rows]
     parts.append(counted(max(counts, default=0), "replication"))
     return f"Conditions: {', '.join(parts)}."
