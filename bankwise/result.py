@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hwmodel.description.description import DescriptionError, nearest
-from sweeps.analyse.figures import FIGURES, limit_text
+from sweeps.analyse.figures import limit_text
+from sweeps.analyse.objective import SERVED, figures_of
 from sweeps.analyse.rows import Record, is_number
 from sweeps.analyse.table import Row, Table
 from sweeps.run.store import RunDirectory
@@ -85,7 +86,8 @@ class Result:
     def _known(self, metrics: Iterable[str] | None) -> list[str]:
         known = self.metrics
         if metrics is None:
-            return [figure.metric for figure in FIGURES if figure.metric in known]
+            figures = figures_of(self.read().compared_by or SERVED)
+            return [figure.metric for figure in figures if figure.metric in known]
         chosen = list(metrics)
         for name in chosen:
             if name not in known:

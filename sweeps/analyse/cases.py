@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sweeps.analyse.facts import Reference, Verdict
 from sweeps.analyse.gap import CONTROL, references
 from sweeps.analyse.table import Group, Row, Table
 from sweeps.analyse.variants import with_role
-from sweeps.analyse.verdict import judge
+from sweeps.analyse.verdict import judge_all
 
 
 def outcomes(table: Table) -> list[CaseOutcome]:
     """Of each case, in the sweep's order; a control is an assumption that is made otherwise."""
     assumptions = [name for name in with_role(table.config, "control") if name != CONTROL]
+    others = {name: judge_all([under(g, name) for g in table.groups]) for name in assumptions}
     return [
         CaseOutcome(
-            judge(group),
-            {name: found for name in assumptions if (found := _under(group, name)) is not None},
+            verdict,
+            {name: found[i] for name, found in others.items() if _whole(group, name)},
             references(group),
         )
-        for group in table.groups
+        for i, (group, verdict) in enumerate(
+            zip(table.groups, judge_all(table.groups), strict=True)
+        )
     ]
 
 
-def _under(group: Group, control: str) -> Verdict | None:
-    """The outcome in a control; None before all of it is there."""
+def under(group: Group, control: str) -> Group:
+    """The competitors in a control, as a group of their own."""
     rows = [Row(r.name, "", r.replications) for r in group.rows if r.control == control]
-    done = [(row.name, row.replications.keys()) for row in rows]
-    whole = done == [(row.name, row.replications.keys()) for row in group.main()]
-    return judge(Group(group.title, rows)) if whole else None
+    return replace(group, rows=rows)
+
+
+def _whole(group: Group, control: str) -> bool:
+    """Whether all of a control is there."""
+    done = [(row.name, row.replications.keys()) for row in under(group, control).rows]
+    return done == [(row.name, row.replications.keys()) for row in group.main()]
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweeps.analyse.facts import MetricChange, Turned
-from sweeps.analyse.figures import FIGURES, THROUGHPUT, Figure
+from sweeps.analyse.figures import GOODPUT, Figure
 from sweeps.analyse.label import label
+from sweeps.analyse.objective import SERVED, Objective, figures_of
 from sweeps.analyse.rows import at, differences
 from sweeps.analyse.statistics import difference, grown, interval, log_ratios
 from sweeps.analyse.table import Row, Table
-from sweeps.analyse.verdict import judge
+from sweeps.analyse.verdict import judge_all
 
 _NOT_INPUTS = ("sha256", "name", "summary", "question")
 
@@ -51,6 +52,11 @@ class Comparison:
     alone: dict[str, list[str]] = field(default_factory=dict)
     """By run: titles of the points that only it has."""
 
+    @property
+    def objective(self) -> Objective:
+        """What the second compares by."""
+        return self.b.compared_by or SERVED
+
 
 def compared(a: Table, b: Table) -> Comparison:
     """What differs between two runs."""
@@ -64,10 +70,11 @@ def compared(a: Table, b: Table) -> Comparison:
         found.code += list(differences(a.provenance.get(key), b.provenance.get(key), key))
     axes = list(dict.fromkeys([*a.paths, *b.paths]))
     ours, theirs = _points(a, axes), _points(b, axes)
+    figures = figures_of(found.objective)
     for key, (title, row) in ours.items():
         if key in theirs:
             other = theirs[key][1]
-            changes = [each for figure in FIGURES if (each := _change(figure, row, other))]
+            changes = [each for figure in figures if (each := _change(figure, row, other))]
             same = row.replications == other.replications
             found.pairs.append(PointPair(title, changes, same))
     for name, mine, others in zip(found.names, (ours, theirs), (theirs, ours), strict=True):
@@ -112,6 +119,8 @@ def _change(figure: Figure, ours: Row, theirs: Row) -> MetricChange | None:
     paired = bool(common)
     before = ours.values(figure.metric, common if paired else None)
     after = theirs.values(figure.metric, common if paired else None)
+    if figure.metric == GOODPUT and len(set(before)) == len(set(after)) == 1:
+        before, after = before[:1], after[:1]  # searched once for all replications
     if not before or not after:
         return None
     relative = min(*before, *after) > 0
@@ -128,15 +137,15 @@ def _change(figure: Figure, ours: Row, theirs: Row) -> MetricChange | None:
     return MetricChange(figure, old, new, found, relative, paired)
 
 
-def throughput(pair: PointPair) -> MetricChange | None:
-    """The change that decides."""
-    return next((c for c in pair.changes if c.figure.metric == THROUGHPUT), None)
+def decisive(pair: PointPair, objective: Objective = SERVED) -> MetricChange | None:
+    """The change of the objective."""
+    return next((c for c in pair.changes if c.figure.metric == objective.metric), None)
 
 
 def turned(found: Comparison) -> Iterator[Turned]:
     """Groups in which another competitor wins, or none does any more."""
-    after = {group.title: judge(group) for group in found.b.groups}
-    for group in found.a.groups:
-        ours, theirs = judge(group), after.get(group.title)
+    after = {verdict.title: verdict for verdict in judge_all(found.b.groups)}
+    for ours in judge_all(found.a.groups):
+        theirs = after.get(ours.title)
         if theirs is not None and (ours.outcome, ours.best) != (theirs.outcome, theirs.best):
-            yield Turned(group.title, dict(zip(found.names, (ours, theirs), strict=True)))
+            yield Turned(ours.title, dict(zip(found.names, (ours, theirs), strict=True)))

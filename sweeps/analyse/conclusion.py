@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sweeps.analyse.cases import under
 from sweeps.analyse.facts import Dependence, Turned, Verdict
 from sweeps.analyse.gap import CONTROL
 from sweeps.analyse.label import label
-from sweeps.analyse.table import Group, Row, Table, along
+from sweeps.analyse.table import Table, along
 from sweeps.analyse.variants import overrides, with_role
-from sweeps.analyse.verdict import judge
+from sweeps.analyse.verdict import judge_all
 
 
 def dependences(table: Table, verdicts: list[Verdict], asked: tuple[str, ...]) -> list[Dependence]:
@@ -34,8 +35,7 @@ def turned(table: Table, verdicts: list[Verdict]) -> Iterator[Turned]:
             continue
         settings = (f"{path}={label(value)}" for path, value in overrides(changed).items())
         assumption = ", ".join(settings) or name
-        for group, here in zip(table.groups, verdicts, strict=True):
-            rows = [Row(r.name, "", r.replications) for r in group.rows if r.control == name]
-            there = judge(Group(group.title, rows))
+        others = judge_all([under(group, name) for group in table.groups])
+        for here, there in zip(verdicts, others, strict=True):
             if here.outcome == there.outcome == "won" and here.best != there.best:
-                yield Turned(group.title, {"without": here, "with": there}, assumption)
+                yield Turned(here.title, {"without": here, "with": there}, assumption)

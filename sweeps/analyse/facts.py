@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sweeps.analyse.figures import Figure
+from sweeps.analyse.objective import SERVED, Objective
 from sweeps.analyse.statistics import Interval
 
-GroupOutcome = Literal["won", "undecided", "unbound", "alone"]
-"""Of a group: one leads all others significantly, does not lead all of them, leads where KV memory
-was not its limit, or is the only one with results."""
+GroupOutcome = Literal["won", "close", "undecided", "alone"]
+"""Of a group: one leads all others significantly, some differ from it by little, some may differ by
+more, or it is the only one with results."""
 Cause = Literal["reservation", "slots", "recompute", "load", "compute"]
 """Why one serves less than another, beside memory layout: it fits fewer requests as it reserves
 more, loses KV memory to holes and head-of-line blocking, recomputes after preemption, was limited
@@ -30,7 +31,8 @@ _DECIDERS: dict[Cause, str] = {
 
 @dataclass(frozen=True)
 class Gap:
-    """How much more `best` serves than `other`, relative to the other's throughput."""
+    """How much better `best` is than `other`: more of the objective relative to the other's, or
+    how much more the other has where less is better."""
 
     best: str
     other: str
@@ -40,8 +42,6 @@ class Gap:
     layout: Interval | None = None
     """The total less the analytic gap."""
     causes: list[Cause] = field(default_factory=list)
-    bound: bool = True
-    """Whether KV memory limited the other."""
 
     @property
     def rest_counts(self) -> bool:
@@ -61,21 +61,33 @@ class Gap:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A group's outcome: its leader by the mean, and the gaps to the others, smallest first."""
+    """A group's outcome by its objective: the leader by the mean, and the gaps to the others,
+    smallest first."""
 
     title: str
     outcome: GroupOutcome
     leader: str = ""
     rate: float = 0.0
-    """The leader's: output tokens/s, or GB/s of KV where `reads`."""
+    """The leader's value of the objective."""
     gaps: list[Gap] = field(default_factory=list)
-    reads: bool = False
+    objective: Objective = SERVED
+    ties: list[str] = field(default_factory=list)
+    """Those that no significant difference of note parts from the leader, it among them, in the
+    order of the axis; the first is to be kept."""
+    within: float = 0.0
+    """What `ties` differ from the first of them at most, all together; infinite where unknown."""
+    missing: list[str] = field(default_factory=list)
+    """Competitors whose results have no value of the objective."""
+    bound: bool = True
+    """Whether KV memory limits the leader."""
     kv_share: float | None = None
     """Of the leader's step time, in reading KV."""
     limits: dict[str, float] = field(default_factory=dict)
     """Limit -> share of the time it bound the leader."""
     needed: int | None = None
-    """Replications that would resolve the open gaps if their means held; None where unknown."""
+    """Replications that would settle the open gaps if their means held; None where unknown."""
+    family: int = 1
+    """Groups that were tested together, with Holm's correction."""
 
     @property
     def best(self) -> str:
@@ -84,13 +96,13 @@ class Verdict:
 
     @property
     def close(self) -> list[Gap]:
-        """Gaps that are not significant."""
-        return [gap for gap in self.gaps if gap.total.sign <= 0]
+        """Gaps to those that tie with it."""
+        return [gap for gap in self.gaps if gap.other in self.ties]
 
     @property
     def behind(self) -> list[Gap]:
-        """Gaps that are."""
-        return [gap for gap in self.gaps if gap.total.sign > 0]
+        """Gaps to those that are significantly worse."""
+        return [gap for gap in self.gaps if gap.other not in self.ties]
 
     @property
     def decided_by(self) -> list[str]:

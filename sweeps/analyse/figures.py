@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 THROUGHPUT = "output_tokens_per_s"
 """Of the steady part of a run: after the warm-up, while a request waits or is still to arrive."""
@@ -18,7 +17,10 @@ BACKLOG = "backlog_share"
 """Metric: counted requests that had no token when the last one arrived."""
 OVERLOADED = 0.1
 """Backlog from which the load is above capacity (assumed)."""
-GROWING = ("ttft_s", "latency_s", "slo", "goodput_per_s")
+GOODPUT, ATTAINMENT = "goodput_per_s", "slo.attainment"
+"""Metrics: the load that attains the objective, where one was searched; the share of requests that
+keeps it."""
+GROWING = ("ttft_s", "latency_s", "slo")
 """Metrics that grow with the length of a run whose load is above capacity."""
 REFERENCE = "reference"
 """The control that a sweep's references are, which do not compete."""
@@ -27,14 +29,6 @@ LIMITS = "limit_share"
 KV_MEMORY = "kv_memory"
 KV_RATE, KV_SHARE, KV_EXTENT = "kv_gbps", "kv_share", "extent_bytes"
 """Metrics of the KV read of one batch: GB/s, share of the step, mean extent."""
-
-
-class Rate(NamedTuple):
-    """What competitors are compared by."""
-
-    metric: str
-    words: str
-    unit: str
 
 
 ENERGY, ENERGY_CONFIDENCE = "energy.mj_per_token", "energy.confidence"
@@ -88,6 +82,7 @@ class Figure:
 FIGURES = (
     Figure(THROUGHPUT, "output tokens/s"), Figure("ttft_s.p50", "TTFT p50 s", 2),
     Figure("ttft_s.p99", "TTFT p99 s", 2), Figure("tpot_s.mean", "TPOT ms", 1, 1000),
+    Figure(GOODPUT, "goodput requests/s", 3), Figure(ATTAINMENT, "SLO kept %", 1, 100),
     Figure("at_share.ttft_s.p50", "TTFT p50 s below capacity", 2, terminal=False),
     Figure("at_share.ttft_s.p99", "TTFT p99 s below capacity", 2, terminal=False),
     Figure("at_share.tpot_s.mean", "TPOT ms below capacity", 1, 1000, terminal=False),

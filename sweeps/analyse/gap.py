@@ -16,9 +16,9 @@ from sweeps.analyse.figures import (
     PREEMPTIONS_EACH,
     PREFILL,
     REFERENCE,
-    THROUGHPUT,
 )
-from sweeps.analyse.statistics import Interval, grown, interval, log_ratios, relative_gap
+from sweeps.analyse.objective import Objective
+from sweeps.analyse.statistics import Interval, grown, interval
 from sweeps.analyse.table import Group, Row
 from sweeps.analyse.variants import ANALYTIC
 
@@ -44,23 +44,34 @@ def binds(row: Row) -> bool:
 
 def gap(group: Group, best: Row, other: Row) -> Gap:
     """`best` against `other` of the group, over the replications that both have."""
-    total, among, control = UNKNOWN, pairs([best, other]), group.control(CONTROL)
-    analytic = layout = None
-    if among:
-        total = relative_gap(best.values(THROUGHPUT, among), other.values(THROUGHPUT, among))
-        if best.name in control and other.name in control:
-            analytic, layout = _parts(best, other, control[best.name], control[other.name])
-    return Gap(best.name, other.name, total, analytic, layout, causes(best, other), binds(other))
+    objective, control = group.objective, group.control(CONTROL)
+    found, analytic, layout = advantage(best, other, objective), None, None
+    if found.count and best.name in control and other.name in control:
+        both = control[best.name], control[other.name]
+        analytic, layout = _parts(best, other, *both, objective)
+    why = causes(best, other) if objective.is_rate else []
+    return Gap(best.name, other.name, found.mapped(grown), analytic, layout, why)
+
+
+def advantage(best: Row, other: Row, objective: Objective) -> Interval:
+    """Logarithm of how much better one is, over the replications that both have."""
+    metric = objective.metric
+    if not (among := pairs([best, other], metric)):
+        return UNKNOWN
+    return interval(objective.advantages(best.values(metric, among), other.values(metric, among)))
 
 
 def _parts(
-    best: Row, other: Row, ours: Row, theirs: Row
+    best: Row, other: Row, ours: Row, theirs: Row, objective: Objective
 ) -> tuple[Interval | None, Interval | None]:
     """(the gap in the control, layout's part of the whole)."""
-    if not (among := pairs([best, other, ours, theirs])):
+    metric = objective.metric
+    if not (among := pairs([best, other, ours, theirs], metric)):
         return None, None
-    main = log_ratios(best.values(THROUGHPUT, among), other.values(THROUGHPUT, among))
-    plain = log_ratios(ours.values(THROUGHPUT, among), theirs.values(THROUGHPUT, among))
+    main, plain = (
+        objective.advantages(a.values(metric, among), b.values(metric, among))
+        for a, b in ((best, other), (ours, theirs))
+    )
     analytic = interval(plain).mapped(grown)
     layout = interval([a - b for a, b in zip(main, plain, strict=True)]).mapped(grown)
     # (1 + total) = (1 + analytic) (1 + layout): in points of the whole, layout's factor times base
@@ -98,17 +109,14 @@ def references(group: Group) -> list[Reference]:
     rows = list(control.values()) or group.main()
     found = []
     for name, row in group.control(REFERENCE).items():
-        gains = {
-            other.name: relative_gap(row.values(THROUGHPUT, both), other.values(THROUGHPUT, both))
-            for other in rows
-            if (both := pairs([row, other]))
-        }
+        each = {other.name: advantage(row, other, group.objective) for other in rows}
+        gains = {other: gain.mapped(grown) for other, gain in each.items() if gain.count}
         if gains:
             found.append(Reference(group.title, name, gains, bool(control)))
     return found
 
 
-def pairs(rows: list[Row], metric: str = THROUGHPUT) -> list[int]:
+def pairs(rows: list[Row], metric: str) -> list[int]:
     """Replications in which all of them have a metric above zero."""
     found = set(rows[0].replications)
     for row in rows:

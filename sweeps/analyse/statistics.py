@@ -1,14 +1,16 @@
-"""Intervals from a few replications: Student's t, and paired ratios."""
+"""Intervals from a few replications: Student's t, paired ratios, and families of comparisons."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from hwmodel.measure.student import t_quantile
+from hwmodel.measure.student import LEVEL, t_quantile
 
 _LARGEST_LOG = 700.0
+Name = TypeVar("Name")
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,59 @@ def relative_gap(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
     replication widens the interval without carrying it below -100 %.
     """
     return interval(log_ratios(ours, theirs)).mapped(grown)
+
+
+def p_value(found: Interval) -> float:
+    """Probability of a mean so far from zero or farther were it zero, of an `interval` (not of what
+    it was mapped to): Student's t, two-sided. 1 where one value or none says nothing."""
+    from scipy.special import stdtr  # heavy
+
+    if found.count < 2 or not found.mean:
+        return 1.0
+    if not found.half:
+        return 0.0
+    t = abs(found.mean) / found.half * t_quantile(found.count - 1)
+    return float(2 * stdtr(found.count - 1, -t))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p values adjusted for their number (Holm 1979, step-down): those at most 1 - `LEVEL` are
+    significant with that error in the whole family."""
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted, most = [0.0] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        most = max(most, min((len(p_values) - rank) * p_values[i], 1.0))
+        adjusted[i] = most
+    return adjusted
+
+
+def significant(p: float) -> bool:
+    """Whether a p value is that of a difference, at `LEVEL`."""
+    return p < 1 - LEVEL
+
+
+def family_signs(family: Mapping[Name, Interval]) -> dict[Name, int]:
+    """1 or -1 where a mean of the family differs from zero after Holm, else 0."""
+    adjusted = holm([p_value(found) for found in family.values()])
+    return {
+        name: found.sign if significant(p) else 0
+        for (name, found), p in zip(family.items(), adjusted, strict=True)
+    }
+
+
+def widened(found: Interval, tests: int) -> Interval:
+    """An `interval` that holds together with `tests - 1` others (Bonferroni)."""
+    if found.count < 2 or not found.half:
+        return found
+    freedom = found.count - 1
+    level = 1 - (1 - LEVEL) / max(tests, 1)
+    half = found.half * t_quantile(freedom, level) / t_quantile(freedom)
+    return Interval(found.mean, found.mean - half, found.mean + half, found.count)
+
+
+def farthest(found: Interval) -> float:
+    """The end that is farther from zero, without its sign."""
+    return max(abs(found.low), abs(found.high))
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float]) -> Interval:

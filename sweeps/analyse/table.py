@@ -12,24 +12,26 @@ from sweeps.analyse.figures import (
     BACKLOG,
     COMPUTE,
     ENERGY_CONFIDENCE,
-    FIGURES,
+    GOODPUT,
     GROWING,
     OVERLOADED,
     PREEMPTIONS_EACH,
-    THROUGHPUT,
-    Rate,
     Shares,
     limit_shares,
     limit_text,
 )
 from sweeps.analyse.label import label, named, titled
+from sweeps.analyse.objective import SERVED, Objective, figures_of
 from sweeps.analyse.rows import Record, flat
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.analyse.variants import overrides, with_role
 
 Metrics = dict[str, Any]
-HEADINGS = [*(figure.heading for figure in FIGURES), "limit"]
-"""The table's columns, after the competitor's."""
+
+
+def headings(objective: Objective) -> list[str]:
+    """The table's columns, after the competitor's."""
+    return [*(figure.heading for figure in figures_of(objective)), "limit"]
 
 
 @dataclass
@@ -60,19 +62,20 @@ class Row:
         known = [rate for rate in self.rates.values() if rate is not None]
         return sum(known) / len(known) if known else None
 
-    def cells(self, most: int | None = None) -> list[str]:
-        """The figures as text, a cell a heading: throughput with its interval, `most` limits."""
+    def cells(self, objective: Objective = SERVED, most: int | None = None) -> list[str]:
+        """The figures as text, a cell a heading: the objective with its interval, `most` limits."""
         found = []
-        for figure in FIGURES:
+        for figure in figures_of(objective):
             if figure.ends is not None:
                 found.append(figure.range_text(*map(self.mean, figure.ends)))
                 continue
             interval = self.interval(figure.metric)
             half = None
-            if interval is not None and figure.metric == THROUGHPUT and interval.count > 1:
+            if interval is not None and figure.metric == objective.metric and interval.count > 1:
                 half = interval.half
             text = figure.text(None if interval is None else interval.mean, half)
-            found.append("grows" if self._grows(figure.metric) else text)
+            measured = any(figure.metric in each for each in self.replications.values())
+            found.append("grows" if measured and self._grows(figure.metric) else text)
         limits = limit_text(self.limits(), most) or "–"
         if most != 1 and (share := self.mean(COMPUTE)) is not None:
             limits += f"; FLOPs for {share:.0%} of step time"
@@ -98,7 +101,7 @@ class Row:
 
     def _grows(self, metric: str) -> bool:
         first, *rest = metric.split(".")
-        if first == "at_share" and rest[0] in GROWING:
+        if first == "at_share" and rest[0] in (*GROWING, GOODPUT):
             return (self.mean(f"at_share.{BACKLOG}") or 0.0) >= OVERLOADED
         return first in GROWING and self.overloaded
 
@@ -122,6 +125,8 @@ class Group:
     rows: list[Row] = field(default_factory=list)
     others: dict[str, Any] = field(default_factory=dict)
     """The values that its points have in common, by axis."""
+    objective: Objective = SERVED
+    """What they compete in."""
 
     def ordered(self) -> list[Row]:
         """Each competitor, its controls under it."""
@@ -152,8 +157,8 @@ class Table:
     """What is missing or cannot be read, a sentence each."""
     counted: str = "results"
     """What `done` and `total` count."""
-    compared_by: Rate | None = None
-    """What competitors are compared by; None where there is no one rate."""
+    compared_by: Objective | None = None
+    """What competitors are compared by; None where there is no one metric."""
     own_tables: bool = False
     """Whether its kind has tables of its own, beside those of its groups."""
 
@@ -180,8 +185,8 @@ class Table:
         )
 
     @property
-    def rate(self) -> Rate:
-        """What competitors are compared by, where there is one rate."""
+    def objective(self) -> Objective:
+        """What competitors are compared by, where there is one metric."""
         assert self.compared_by is not None
         return self.compared_by
 
@@ -200,6 +205,7 @@ class Table:
         return (
             f"± and (a to b): {100 * LEVEL:.0f} % intervals, n = {many or 0} replications "
             "(Student's t; gaps between policies from logarithms of paired ratios)."
+            + f" Winners: Holm over {len(self.groups)} groups." * (len(self.groups) > 1)
             + self._energy_note
         )
 
@@ -255,11 +261,13 @@ class Table:
         }
 
 
-def grouped(records: list[Record], config: dict[str, Any]) -> list[Group]:
+def grouped(
+    records: list[Record], config: dict[str, Any], objective: Objective = SERVED
+) -> list[Group]:
     """The results of a sweep as groups of competitors, in the order of points."""
     groups: dict[str, Group] = {}
     for record in sorted(records, key=lambda r: (r["point"], r["replication"])):
-        group = _group(groups, record["overrides"], config)
+        group = _group(groups, record["overrides"], config, objective)
         compared = config["compare"]
         row = _row(group, named(compared, record["overrides"].get(compared, "")), record)
         replication = record["replication"]
@@ -270,10 +278,15 @@ def grouped(records: list[Record], config: dict[str, Any]) -> list[Group]:
     return list(groups.values())
 
 
-def _group(groups: dict[str, Group], overrides: dict[str, Any], config: dict[str, Any]) -> Group:
+def _group(
+    groups: dict[str, Group], overrides: dict[str, Any], config: dict[str, Any],
+    objective: Objective,
+) -> Group:  # fmt: skip
     others = {path: value for path, value in overrides.items() if path != config["compare"]}
     title = ", ".join(titled(*item) for item in others.items()) or config["name"]
-    return groups.setdefault(json.dumps(others, sort_keys=True), Group(title, [], others))
+    return groups.setdefault(
+        json.dumps(others, sort_keys=True), Group(title, [], others, objective)
+    )
 
 
 def _figures(record: dict[str, Any], config: dict[str, Any]) -> Metrics:

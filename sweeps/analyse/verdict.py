@@ -1,57 +1,113 @@
-"""The outcome of a group: who serves the most (or reads KV fastest), by how much, and why."""
+"""The outcome of a group by its objective: who leads, by how much and why, or how little.
+
+The leader wins where it is significantly ahead of each other one, so that the error is at most that
+of the least sure of these tests; over several groups it is Holm's. The others tie with it. A bound
+on how much these differ holds for all of them together (Bonferroni).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from hwmodel.measure.student import t_quantile
-from sweeps.analyse.facts import Gap, GroupOutcome, Verdict
-from sweeps.analyse.figures import KV_RATE, KV_SHARE, THROUGHPUT
-from sweeps.analyse.gap import binds, gap, pairs
-from sweeps.analyse.statistics import Interval, relative_gap
+from hwmodel.measure.student import LEVEL, t_quantile
+from sweeps.analyse.facts import Verdict
+from sweeps.analyse.figures import KV_RATE, KV_SHARE
+from sweeps.analyse.gap import advantage, binds, gap
+from sweeps.analyse.objective import KV_READ
+from sweeps.analyse.statistics import (
+    Interval,
+    farthest,
+    grown,
+    holm,
+    p_value,
+    significant,
+    widened,
+)
 from sweeps.analyse.table import Group, Row
 
 MOST = 200
 """No more replications than this are sought."""
+NEGLIGIBLE = 0.01
+"""A difference of at most this is none, significant or not (assumed)."""
+WIDE = 0.05
+"""A bound up to this answers; beyond it more replications are asked for (assumed)."""
 
 
 def judge(group: Group) -> Verdict:
-    """The verdict on one group of results."""
-    rows = [row for row in group.main() if row.values(THROUGHPUT)]
-    reading = [row for row in group.main() if row.values(KV_RATE)]
-    if not rows and len(reading) > 1:
-        return _of_reads(group.title, reading)
-    if len(rows) < 2:
+    """The verdict on one group of results by itself."""
+    return judge_all([group])[0]
+
+
+def judge_all(groups: Sequence[Group]) -> list[Verdict]:
+    """The verdicts on groups that are told together: one family of comparisons."""
+    groups = [_by_what_there_is(group) for group in groups]
+    ranked = [_ranked(group) for group in groups]
+    leads = [
+        {row.name: advantage(rows[0], row, group.objective) for row in rows[1:]}
+        for group, rows in zip(groups, ranked, strict=True)
+    ]
+    tested = [i for i, each in enumerate(leads) if each]
+    adjusted = holm([max(map(p_value, leads[i].values())) for i in tested])
+    sure = {i for i, p in zip(tested, adjusted, strict=True) if significant(p)}
+    # what Holm does not reject is not rejected by Bonferroni either, which single gaps then have
+    factors = [1 if i in sure else len(tested) for i in range(len(groups))]
+    return [
+        replace(_verdict(*each), family=max(len(tested), 1))
+        for each in zip(groups, ranked, leads, factors, strict=True)
+    ]
+
+
+def _by_what_there_is(group: Group) -> Group:
+    """Where nothing is served, by the KV read of one batch."""
+    rows = group.main()
+    if any(row.values(group.objective.metric) for row in rows):
+        return group
+    read = any(row.values(KV_RATE) for row in rows) and group.objective.is_rate
+    return replace(group, objective=KV_READ) if read else group
+
+
+def _ranked(group: Group) -> list[Row]:
+    """The competitors that have the objective, the best mean first."""
+    metric, sign = group.objective.metric, 1 if group.objective.less else -1
+    rows = [row for row in group.main() if row.values(metric)]
+    return sorted(rows, key=lambda row: sign * (row.mean(metric) or 0.0))
+
+
+def _verdict(
+    group: Group, rows: list[Row], leads: Mapping[str, Interval], factor: int
+) -> Verdict:  # fmt: skip
+    """factor: of the p values, for the groups beside this one."""
+    if not leads:
         return Verdict(group.title, "alone", rows[0].name if rows else "")
-    best = max(rows, key=lambda row: row.mean(THROUGHPUT) or 0.0)
-    gaps = sorted((gap(group, best, row) for row in rows if row is not best), key=_size)
-    close = [item for item in gaps if item.total.sign <= 0]
+    best, *others = rows
+    main, objective = group.main(), group.objective
+    ahead = {name for name, lead in leads.items() if _is_ahead(lead, len(leads), factor)}
+    ties = [row for row in main if row in rows and row.name not in ahead]
+    apart = [advantage(ties[0], row, objective) for row in ties[1:]]
+    within = max((grown(farthest(widened(each, len(apart)))) for each in apart), default=0.0)
+    reads, limits = objective.metric == KV_RATE, best.limits()
     return Verdict(
         group.title,
-        "unbound" if not binds(best) else "undecided" if close else "won",
-        best.name, best.mean(THROUGHPUT) or 0.0, gaps,
-        limits=best.limits(),
-        needed=_most([needed(item.total) for item in close]),
-    )  # fmt: skip
+        "won" if not apart else "close" if within <= WIDE else "undecided",
+        best.name,
+        best.mean(objective.metric) or 0.0,
+        sorted((gap(group, best, row) for row in others), key=lambda item: item.total.mean),
+        objective,
+        [row.name for row in ties],
+        within,
+        [row.name for row in main if row not in rows],
+        bound=reads or not limits or binds(best),
+        kv_share=best.mean(KV_SHARE) if reads else None,
+        limits=limits,
+        needed=_most([needed(each, len(apart)) for each in apart]),
+    )
 
 
-def _of_reads(title: str, rows: list[Row]) -> Verdict:
-    """Of the KV read of one batch, where nothing is served."""
-    best = max(rows, key=lambda row: row.mean(KV_RATE) or 0.0)
-    gaps = []
-    for other in rows:
-        among = pairs([best, other], KV_RATE)
-        if other is not best and among:
-            found = relative_gap(best.values(KV_RATE, among), other.values(KV_RATE, among))
-            gaps.append(Gap(best.name, other.name, found))
-    gaps.sort(key=_size)
-    outcome: GroupOutcome = "undecided" if any(item.total.sign <= 0 for item in gaps) else "won"
-    rate, share = best.mean(KV_RATE) or 0.0, best.mean(KV_SHARE)
-    return Verdict(title, outcome, best.name, rate, gaps, reads=True, kv_share=share)
-
-
-def _size(item: Gap) -> float:
-    return item.total.mean
+def _is_ahead(lead: Interval, tests: int, factor: int) -> bool:
+    sure = lead.mean > 0 and significant(factor * p_value(lead))
+    return sure and grown(farthest(widened(lead, tests))) > NEGLIGIBLE
 
 
 def _most(counts: list[int | None]) -> int | None:
@@ -60,12 +116,15 @@ def _most(counts: list[int | None]) -> int | None:
     return max(known) if known and len(known) == len(counts) else None
 
 
-def needed(total: Interval) -> int | None:
-    """Replications that would resolve a relative gap if its mean and the deviation of its
-    logarithms held; None where nothing is known, or more than `MOST` are needed."""
-    if total.count < 2 or not math.isfinite(total.half) or not total.mean or total.low <= -1:
+def needed(found: Interval, tests: int = 1) -> int | None:
+    """Replications that would make a log ratio significant, or bound it by `WIDE`, if its mean and
+    deviation held; None where nothing is known, or more than `MOST` are needed."""
+    if found.count < 2 or not math.isfinite(found.half) or not found.half:
         return None
-    mean, low, high = (math.log1p(end) for end in (total.mean, total.low, total.high))
-    deviation = (high - low) / 2 * math.sqrt(total.count) / t_quantile(total.count - 1)
-    counts = range(total.count + 1, MOST + 1)
-    return next((n for n in counts if t_quantile(n - 1) * deviation < abs(mean) * n**0.5), None)
+    deviation = found.half * math.sqrt(found.count) / t_quantile(found.count - 1)
+    level, mean, most = 1 - (1 - LEVEL) / max(tests, 1), abs(found.mean), math.log1p(WIDE)
+    for count in range(found.count + 1, MOST + 1):
+        half = t_quantile(count - 1, level) * deviation / math.sqrt(count)
+        if half < mean or mean + half <= most:
+            return count
+    return None

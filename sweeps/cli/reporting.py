@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 from hwmodel.description.description import DescriptionError
-from sweeps.analyse.figures import FIGURES, REFERENCE
-from sweeps.analyse.table import HEADINGS, Row, Table
+from sweeps.analyse.figures import REFERENCE
+from sweeps.analyse.objective import Objective, figures_of
+from sweeps.analyse.table import Row, Table, headings
 from sweeps.report import comparison_page as comparison
 from sweeps.report.contents import contents, record
 from sweeps.report.markdown import markdown
@@ -16,9 +17,6 @@ from sweeps.report.presenters import presenter_of, read_table, sentences
 from sweeps.report.screen import print_json, print_table
 from sweeps.report.section import Section, as_json
 from sweeps.run.store import RunDirectory, write_atomically
-
-SIDES = "<" + ">" * sum(figure.terminal for figure in FIGURES) + "<"
-"""How the terminal's columns are aligned: names and limits to the left."""
 
 
 def report(
@@ -118,11 +116,12 @@ def show(table: Table) -> None:
 def _show_groups(table: Table) -> None:
     for group in table.groups:
         print(f"\n{group.title}")
-        lines = [_line(row) for row in group.ordered()]
-        shown = [i for i in range(len(SIDES)) if i == 0 or any(line[i] != "–" for line in lines)]
-        heads = ["", *_narrow(HEADINGS)]
+        lines = [_line(row, group.objective) for row in group.ordered()]
+        heads = ["", *_narrow(headings(group.objective), group.objective)]
+        sides = "<" + ">" * (len(heads) - 2) + "<"  # names and limits to the left
+        shown = [i for i in range(len(heads)) if i == 0 or any(line[i] != "–" for line in lines)]
         rows = [[line[i] for i in shown] for line in lines]
-        print_table([heads[i] for i in shown], rows, "".join(SIDES[i] for i in shown))
+        print_table([heads[i] for i in shown], rows, "".join(sides[i] for i in shown))
 
 
 def show_comparison(found: comparison.Comparison) -> None:
@@ -152,15 +151,16 @@ def show_comparison(found: comparison.Comparison) -> None:
         print(sentence)
 
 
-def _line(row: Row) -> list[str]:
+def _line(row: Row, objective: Objective) -> list[str]:
     """A row for the terminal: a control under its competitor, the main limit only."""
     title = (
         f"  {row.name if row.control == REFERENCE else row.control}" if row.control else row.name
     )
-    return [title, *_narrow(row.cells(1))]
+    return [title, *_narrow(row.cells(objective, 1), objective)]
 
 
-def _narrow(texts: list[str]) -> list[str]:
+def _narrow(texts: list[str], objective: Objective) -> list[str]:
     """Of headings or cells, those of the terminal's table."""
-    shown = [text for text, figure in zip(texts, FIGURES, strict=False) if figure.terminal]
-    return [*shown, *texts[len(FIGURES) :]]
+    figures = figures_of(objective)
+    shown = [text for text, figure in zip(texts, figures, strict=False) if figure.terminal]
+    return [*shown, *texts[len(figures) :]]

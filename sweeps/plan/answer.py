@@ -14,16 +14,26 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
 from hwmodel.description.description import Document, Strict
 from sweeps.analyse.gap import binds
 from sweeps.analyse.label import label
+from sweeps.analyse.objective import SERVED, Objective
 from sweeps.analyse.rows import Record
-from sweeps.analyse.statistics import Interval, interval
+from sweeps.analyse.statistics import (
+    Interval,
+    farthest,
+    grown,
+    holm,
+    interval,
+    p_value,
+    significant,
+    widened,
+)
 from sweeps.analyse.table import Table
 from sweeps.analyse.variants import CASE, with_role
 from sweeps.plan.evaluations import (
@@ -32,7 +42,6 @@ from sweeps.plan.evaluations import (
     Evaluations,
     Place,
     Rates,
-    log_ratio,
     places,
 )
 from sweeps.plan.parameter import Parameter, ahead
@@ -81,7 +90,7 @@ class AnswerSpec(SweepSpec):
     kv_ratio: KvRatio
 
     def refuse_inconsistent(self) -> None:
-        self.refuse_without_rate()
+        self.refuse_without_objective()
         if not self.with_role("case"):
             raise ValueError("variants: design answer needs at least one with the role case")
         self.refuse_competitor("kv_ratio.of", self.kv_ratio.of)
@@ -127,7 +136,8 @@ class AnswerSpec(SweepSpec):
     def asked(
         self, records: Iterable[Record], replications: int, document: Document
     ) -> list[Layer]:
-        known = Answers({**self.model_dump(), "base": {"replications": replications}}, records)
+        known = Answers(self.known_config(document, replications), records)
+        known.refuse_unmeasured()
         mark = document.mark(("kv_ratio", "path"))
         return [
             self._layer(
@@ -188,7 +198,7 @@ class Answers(Evaluations):
             changed = name is not None and policy in self.touched[name]
             if rates := self.rates(place, policy, name if name and changed else AS_DESCRIBED):
                 rates_of[policy] = rates
-        return dict(sorted(rates_of.items(), key=lambda item: -_mean_log(item[1])))
+        return dict(sorted(rates_of.items(), key=lambda item: -self.mean_log(item[1])))
 
     def contiguous(self, rates: Mapping[str, Rates]) -> str | None:
         """The best of those that keep KV contiguous, where all have results."""
@@ -200,7 +210,7 @@ class Answers(Evaluations):
         best = self.contiguous(rates)
         if best is None or self.ratio.of not in rates:
             return None
-        return log_ratio(rates[self.ratio.of], rates[best])
+        return self.advantage(rates[self.ratio.of], rates[best])
 
     def by_ratio(self, place: Place) -> dict[float, Interval]:
         """The same at each ratio that is simulated, in rising order."""
@@ -208,7 +218,7 @@ class Answers(Evaluations):
         if best is None:
             return {}
         ours = {v: self.rates(place, self.ratio.of, TIE, v) for v in sorted(self.begun(place, TIE))}
-        return {value: log_ratio(each, rates[best]) for value, each in ours.items() if each}
+        return {value: self.advantage(each, rates[best]) for value, each in ours.items() if each}
 
     def asked(self, place: Place) -> list[float]:
         """Ratios to simulate next at a place; none before its competitors have results."""
@@ -223,8 +233,31 @@ class Answers(Evaluations):
         return self.replications * (fixed + sought)
 
 
-def _mean_log(rates: Rates) -> float:
-    return math.fsum(map(math.log, rates.values())) / len(rates)
+class Lead(NamedTuple):
+    """Who is the best, and how surely: logarithms of how much better it is."""
+
+    best: str
+    over_second: Interval
+    p: float
+    """Of no lead over the least sure of the others; adjusted for its family once that is known."""
+
+    @property
+    def winner(self) -> str | None:
+        """Who is significantly better than all others."""
+        return self.best if significant(self.p) else None
+
+
+def _lead(known: Answers, rates: Mapping[str, Rates]) -> Lead:
+    """rates: the best first."""
+    first, *others = rates
+    leads = [known.advantage(rates[first], rates[other]) for other in others]
+    return Lead(first, leads[0], max(map(p_value, leads)))
+
+
+def _together(leads: Sequence[Lead]) -> list[Lead]:
+    """Leads whose winners are told together: one family of comparisons."""
+    adjusted = holm([lead.p for lead in leads])
+    return [lead._replace(p=p) for lead, p in zip(leads, adjusted, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -233,9 +266,8 @@ class AnswerCell:
 
     name: str
     rates: dict[str, Interval]
-    """Output tokens a second of each policy that competes, the most first."""
-    lead: Interval
-    """Of the first over the second."""
+    """The objective of each policy that competes, the best first."""
+    lead: Lead
     scattered: Interval
     """Of the policy that scatters KV over the best contiguous one, as described."""
     best_contiguous: str
@@ -245,11 +277,12 @@ class AnswerCell:
     """`scattered` by the ratio of scattered to contiguous bandwidth."""
     tied: Interval | None
     """The ratio at which `scattered` is none; None where its mean has one sign in the range."""
-    pleas: dict[str, tuple[str, Interval]]
-    """With each objection upheld, under each reading: who serves the most, and its lead over the
-    second."""
+    pleas: dict[str, Lead]
+    """With each objection upheld, under each reading."""
     bound: bool
     """Whether KV memory limits the first."""
+    within: float = math.inf
+    """What the first two differ by at most, in all cells together."""
 
     @property
     def order(self) -> list[str]:
@@ -257,8 +290,8 @@ class AnswerCell:
 
     @property
     def winner(self) -> str | None:
-        """Who serves significantly more than all others, where KV memory is its limit."""
-        return self.order[0] if self.bound and self.lead.sign > 0 else None
+        """Who is significantly better than all others."""
+        return self.lead.winner
 
     @property
     def side(self) -> int | None:
@@ -271,20 +304,18 @@ class AnswerCell:
 
     @property
     def upheld(self) -> list[str]:
-        """Objections and readings with which another policy than now serves significantly the
-        most."""
+        """Objections and readings with which another policy than now is significantly the best."""
         first, pleas = self.order[0], self.pleas.items()
-        return [n for n, (best, lead) in pleas if self.bound and best != first and lead.sign > 0]
+        return [name for name, lead in pleas if lead.winner not in (None, first)]
 
     @property
     def opened(self) -> list[str]:
-        """Objections and readings with which none serves significantly the most any more."""
-        return [n for n, (_, lead) in self.pleas.items() if self.winner and lead.sign == 0]
+        """Objections and readings with which none is significantly the best any more."""
+        return [n for n, lead in self.pleas.items() if self.winner and lead.winner is None]
 
     def winner_under(self, reading: str) -> str | None:
-        """Who serves significantly more than all others under a reading that is known."""
-        best, lead = self.pleas[reading]
-        return best if self.bound and lead.sign > 0 else None
+        """Who is significantly better than all others under a reading that is known."""
+        return self.pleas[reading].winner
 
 
 @dataclass(frozen=True)
@@ -304,10 +335,16 @@ class AnswerMap:
     """Name -> whose it is, and why."""
     readings: dict[str, str]
     """Name -> why."""
+    objective: Objective = SERVED
 
     @property
     def policies(self) -> list[str]:
         return [*self.contiguous, self.scattered]
+
+    @property
+    def shown(self) -> list[AnswerCell]:
+        """The cells, those first that a contiguous policy wins."""
+        return sorted(self.cells, key=lambda cell: cell.winner not in self.contiguous)
 
     def under(self, case: str) -> list[AnswerCell]:
         """The cells that are known under an objection or a reading."""
@@ -324,13 +361,27 @@ def answer_map(table: Table) -> AnswerMap:
     known = Answers(table.config, table.records())
     base = table.config["base"]
     found = (_cell(table, known, place) for place in known.places)
-    cells = [cell for cell in found if cell is not None]
+    cells = _families([cell for cell in found if cell is not None])
     return AnswerMap(
         label(base["device"]), label(base["model"]), known.ratio.of, known.ratio.against, cells,
         len(known.places), known.replications,
         {name: (str(each.of), each.why) for name, each in known.objections.items()},
-        {name: each.why for name, each in known.readings.items()},
+        {name: each.why for name, each in known.readings.items()}, known.objective,
     )  # fmt: skip
+
+
+def _families(cells: list[AnswerCell]) -> list[AnswerCell]:
+    """Cells with the leads of all of them as one family, those of all cells under all objections
+    and readings as another, and bounds that hold together."""
+    leads = _together([cell.lead for cell in cells])
+    others = iter(_together([plea for cell in cells for plea in cell.pleas.values()]))
+    return [
+        replace(
+            cell, lead=lead, pleas={name: next(others) for name in cell.pleas},
+            within=grown(farthest(widened(lead.over_second, len(cells)))),
+        )
+        for cell, lead in zip(cells, leads, strict=True)
+    ]  # fmt: skip
 
 
 def _cell(table: Table, known: Answers, place: Place) -> AnswerCell | None:
@@ -338,19 +389,18 @@ def _cell(table: Table, known: Answers, place: Place) -> AnswerCell | None:
     scattered = known.lead(rates)
     if scattered is None:
         return None
-    first, second = list(rates)[:2]
+    first = next(iter(rates))
     references = [name for name in known.names if name not in rates]
     found = known.by_ratio(place)
     pleas = {name: known.described(place, name) for name in known.touched}
     return AnswerCell(
         ", ".join([*(label(v) for k, v in place.items() if k != CASE), place[CASE]]),
         {name: interval([*each.values()]) for name, each in rates.items()},
-        log_ratio(rates[first], rates[second]), scattered, known.contiguous(rates) or "",
-        {n: log_ratio(r, rates[first]) for n in references
+        _lead(known, rates), scattered, known.contiguous(rates) or "",
+        {n: known.advantage(r, rates[first]) for n in references
          if (r := known.rates(place, n, AS_DESCRIBED))},
         found, None if known.asked(place) else tie(found),
-        {name: (next(iter(after)), log_ratio(*list(after.values())[:2]))
-         for name, after in pleas.items() if len(after) == len(rates)},
+        {name: _lead(known, after) for name, after in pleas.items() if len(after) == len(rates)},
         _bound(table, place, first),
     )  # fmt: skip
 

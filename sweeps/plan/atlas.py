@@ -23,7 +23,7 @@ from hwmodel.measure.racm import read_extents
 from hwmodel.specs.device import load_device
 from policies.engines.engine import Step
 from policies.memory.step import Efficiency, StepModel
-from sweeps.analyse.figures import KV_RATE, Rate
+from sweeps.analyse.objective import KV_READ, Objective
 from sweeps.analyse.table import Table
 from sweeps.plan.experiment import (
     Count,
@@ -61,7 +61,7 @@ class ExtentSpec(Described):
     context: Count = 2048
     """Of the decode step whose throughput is stated: requests, and tokens of each."""
 
-    rate: ClassVar[Rate | None] = Rate(KV_RATE, "KV read, GB/s", "GB/s")
+    objective: ClassVar[Objective | None] = KV_READ
 
     def measure(self, task: Task) -> dict[str, Any]:
         return read(task)

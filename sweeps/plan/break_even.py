@@ -28,7 +28,6 @@ from sweeps.plan.evaluations import (
     Evaluations,
     Place,
     Value,
-    log_ratio,
     places,
 )
 from sweeps.plan.parameter import PLAUSIBLE, Answers, Parameter, ahead, ahead_surely, not_behind
@@ -46,7 +45,7 @@ class BreakEvenSpec(SweepSpec):
     """Name -> a number, whose value is sought at which the answer changes."""
 
     def refuse_inconsistent(self) -> None:
-        self.refuse_without_rate()
+        self.refuse_without_objective()
         if len(self.competitors) != 2:
             count = len(self.competitors)
             raise ValueError(f"compare: break_even is between two competitors; got {count}")
@@ -107,8 +106,9 @@ class BreakEvenSpec(SweepSpec):
         self, records: Iterable[Record], replications: int, document: Document
     ) -> list[Layer]:
         """What is to be simulated next, a layer for each value."""
-        config = {**self.model_dump(), "base": {"replications": replications}}
+        config = self.known_config(document, replications)
         known = Evaluations(config, records)
+        known.refuse_unmeasured()
         return [
             self._layer(document, place, name, value)
             for place in places(config)
@@ -140,7 +140,7 @@ def answers(known: Evaluations, place: Place, name: str) -> dict[Value, Interval
         (value, [known.rates(place, competitor, name, value) for competitor in pair])
         for value in known.begun(place, name)
     )
-    return {value: log_ratio(*both) for value, both in by_value if all(both)}
+    return {value: known.advantage(*both) for value, both in by_value if all(both)}
 
 
 def _changes(name: str, parameter: Parameter, value: Value, document: Document) -> list[Change]:
@@ -234,6 +234,8 @@ class Search:
     now: Interval | None
     """As described: the log ratio of the first over the second."""
     found: list[BreakEven]
+    less: bool = False
+    """Less of the objective is better, so that the ratio is that of the second over the first."""
 
     @property
     def where(self) -> str:
@@ -241,7 +243,7 @@ class Search:
 
     @property
     def ratio(self) -> str:
-        return " / ".join(self.pair)
+        return " / ".join(reversed(self.pair) if self.less else self.pair)
 
 
 def searches(table: Table) -> list[Search]:
@@ -256,7 +258,7 @@ def searches(table: Table) -> list[Search]:
             _break_even(name, parameter, answers(known, place, name), now)
             for name, parameter in parameters(config).items()
         ]
-        found.append(Search(place, pair, now, each))
+        found.append(Search(place, pair, now, each, known.objective.less))
     return found
 
 

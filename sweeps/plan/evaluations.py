@@ -1,4 +1,4 @@
-"""Rates that a search has so far: by place, parameter, value and competitor."""
+"""Values of the objective that a search has so far: by place, parameter, value and competitor."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from hwmodel.description.description import DescriptionError
+from sweeps.analyse.figures import BACKLOG, GROWING, OVERLOADED
 from sweeps.analyse.label import label
-from sweeps.analyse.rows import Record
+from sweeps.analyse.rows import Record, at
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.analyse.variants import CASE, with_role
-from sweeps.plan.measures import experiment_of
+from sweeps.plan.measures import objective_of
 
 PARAMETER, VALUE = "parameter", "value"
 """The keys of a result's overrides that name what is changed, and its value."""
@@ -29,8 +31,9 @@ class Evaluations:
     above zero."""
 
     def __init__(self, config: Mapping[str, Any], records: Iterable[Record]) -> None:
-        rate = experiment_of(config).rate
-        assert rate is not None
+        objective = objective_of(config)
+        assert objective is not None
+        self.objective = objective
         self.compare: str = config["compare"]
         self.names = [label(value) for value in config["axes"][self.compare]]
         self.replications = int(config["base"]["replications"])
@@ -41,7 +44,30 @@ class Evaluations:
             key = key_of(rest), str(given.get(PARAMETER))
             values = self._rates.setdefault(key, {}).setdefault(given.get(VALUE), {})
             mine = values.setdefault(label(given.get(self.compare)), {})
-            mine[record["replication"]] = record["metrics"].get(rate.metric) or 0.0
+            mine[record["replication"]] = self._value(record["metrics"])
+
+    def _value(self, metrics: Mapping[str, Any]) -> float:
+        """The objective; zero where there is none, or it grows with the run."""
+        keys = self.objective.metric.split(".")
+        grows = keys[0] in GROWING and (metrics.get(BACKLOG) or 0.0) >= OVERLOADED
+        return 0.0 if grows else at(metrics, *keys) or 0.0
+
+    def refuse_unmeasured(self) -> None:
+        """Raise DescriptionError for a point that a search asked for and that is done without a
+        value: it would be asked for again for ever."""
+        points = (
+            (name, f"{parameter} {value}", found)
+            for (_, parameter), values in self._rates.items()
+            for value, by_name in values.items()
+            if value is not None
+            for name, found in by_name.items()
+        )
+        for name, where, found in points:
+            if len(found) == self.replications and min(found.values()) <= 0:
+                raise DescriptionError(
+                    f"{name} has no {self.objective.noun} with {where}: its load is above capacity,"
+                    " or nothing was served"
+                )
 
     def begun(self, place: Place, parameter: str) -> list[Value]:
         """Values of which anything is there, in the order of the results."""
@@ -53,10 +79,17 @@ class Evaluations:
         whole = len(known) == self.replications and min(known.values()) > 0
         return known if whole else {}
 
+    def advantage(self, ours: Rates, theirs: Rates) -> Interval:
+        """ln of how much better ours are, paired by replication: ours / theirs, or theirs / ours
+        where less is better."""
+        both = sorted(ours.keys() & theirs.keys())
+        values = ([each[r] for r in both] for each in (ours, theirs))
+        return interval(self.objective.advantages(*values))
 
-def log_ratio(ours: Rates, theirs: Rates) -> Interval:
-    """ln(ours / theirs), paired by replication."""
-    return interval([math.log(ours[r] / theirs[r]) for r in sorted(ours.keys() & theirs.keys())])
+    def mean_log(self, rates: Rates) -> float:
+        """Mean logarithm of how good rates are."""
+        mean = math.fsum(map(math.log, rates.values())) / len(rates)
+        return -mean if self.objective.less else mean
 
 
 def places(config: Mapping[str, Any]) -> list[Place]:

@@ -34,7 +34,8 @@ from policies.requests.slo import Slo
 from policies.requests.workload import WorkloadSpec, workload_document
 from policies.serving.recorder import Recorder
 from policies.serving.serving import ServingResult, ServingSpec, serve
-from sweeps.analyse.figures import BACKLOG, OVERLOADED, THROUGHPUT, Rate
+from sweeps.analyse.figures import BACKLOG, GOODPUT, OVERLOADED, THROUGHPUT
+from sweeps.analyse.objective import SERVED, Objective
 from sweeps.plan.logs import LogKind, recorder
 
 Count = Annotated[int, Field(ge=1)]
@@ -101,8 +102,8 @@ class Described(Strict):
 
     policy_path: ClassVar[tuple[str, ...]] = ("serving", "policy")
     """Where the KV policy stands; `policy` is short for it."""
-    rate: ClassVar[Rate | None] = None
-    """What competitors are compared by; None where there is no one rate."""
+    objective: ClassVar[Objective | None] = None
+    """What competitors are compared by where a sweep names nothing; None: no one metric."""
 
     device: str
     device_set: dict[str, Any] = {}
@@ -184,7 +185,7 @@ class ExperimentSpec(Described):
     """What each replication writes into the run directory beside its result: a row a request, a row
     a stretch of steps, a trace for ui.perfetto.dev."""
 
-    rate: ClassVar[Rate | None] = Rate(THROUGHPUT, "Output tokens/s", "tok/s")
+    objective: ClassVar[Objective | None] = SERVED
 
     @model_validator(mode="after")
     def _saturates(self) -> ExperimentSpec:
@@ -347,6 +348,8 @@ def run_task(task: Task) -> dict[str, Any]:
     logs = recorder(experiment.logs, task.logs, _cut(experiment, requests))
     result = serve_requests(experiment, task.replication, requests, logs)
     metrics = {**result.metrics, **_attainment(experiment, requests, result)}
+    if experiment.load is not None and experiment.load.goodput and task.rate_per_s is not None:
+        metrics[GOODPUT] = task.rate_per_s
     return metrics | _below_capacity(task, requests, metrics)
 
 

@@ -30,7 +30,7 @@ from policies.memory.probe import weights_efficiency
 from policies.memory.probe_cache import simulate_once
 from policies.memory.step import Efficiency, StepModel
 from policies.requests.requests import IntArray
-from sweeps.analyse.figures import KV_RATE, Rate
+from sweeps.analyse.objective import KV_READ, Objective
 from sweeps.plan.experiment import Described, Task, device_of, model_of, seed_of
 
 
@@ -47,7 +47,7 @@ class KvReadSpec(Described):
     gpu_memory_utilization: float = 0.9
 
     policy_path: ClassVar[tuple[str, ...]] = ("batch", "policy")
-    rate: ClassVar[Rate | None] = Rate(KV_RATE, "KV read, GB/s", "GB/s")
+    objective: ClassVar[Objective | None] = KV_READ
 
     def measure(self, task: Task) -> dict[str, Any]:
         return read_kv(task)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sweeps.analyse.objective import Objective, named_objective
 from sweeps.plan.atlas import ExtentSpec
 from sweeps.plan.experiment import Described, ExperimentSpec
 from sweeps.plan.kv_read import KvReadSpec
@@ -24,3 +25,9 @@ SERVING = "serving"
 def experiment_of(data: Mapping[str, Any]) -> type[Described]:
     """What each point of a sweep is; of the first where it measures none that is known."""
     return MEASURES.get(str(data.get("measure", SERVING)), MEASURES[SERVING])
+
+
+def objective_of(data: Mapping[str, Any]) -> Objective | None:
+    """What a sweep compares its competitors by: what it names, else that of its measure; None where
+    there is no one metric."""
+    return named_objective(data) or experiment_of(data).objective

@@ -12,6 +12,7 @@ from hwmodel.description.library import find
 from hwmodel.description.yaml_reader import load, parse_assignment
 from hwmodel.description.yaml_writer import plain
 from sweeps.analyse.figures import REFERENCE
+from sweeps.analyse.objective import OBJECTIVES
 from sweeps.analyse.rows import Record
 from sweeps.analyse.variants import ANALYTIC, CASE
 from sweeps.plan.defaults import with_defaults
@@ -37,6 +38,7 @@ def load_sweep(given: Given, overrides: Iterable[str] = ()) -> Sweep:
     if any([absolute_paths(document, type(spec)), spec.complete(document)]):
         spec = _built(document)
     points = _points(spec, document)
+    spec.refuse_unmeasured(points, document)
     sweep = Sweep(spec, document, points, _config(spec, document))
     return sweep.with_points(further(sweep, []))
 
@@ -51,6 +53,9 @@ def _built(document: Document) -> SweepSpec:
     if (design := data.get("design")) is not None and design not in DESIGNS:
         hint = nearest(str(design), list(DESIGNS))
         raise document.error(f"expected a design; got {design!r}; {hint}", ("design",))
+    if (objective := data.get("objective")) is not None and objective not in OBJECTIVES:
+        hint = nearest(str(objective), list(OBJECTIVES))
+        raise document.error(f"no objective {objective!r}; {hint}", ("objective",))
     spec = spec_of(data)
     for name, other in DESIGNS.items():
         if key := next((k for k in data if k in own_keys(other) - own_keys(spec)), None):

@@ -15,17 +15,21 @@ from pydantic import model_validator
 
 from hwmodel.description.description import Document, Strict, nearest
 from sweeps.analyse.label import NAMED, label, named
+from sweeps.analyse.objective import OBJECTIVES
 from sweeps.analyse.rows import Record
 from sweeps.analyse.variants import CASE, with_role
 from sweeps.plan.experiment import Described, device_of
 from sweeps.plan.measures import MEASURES, SERVING
+from sweeps.plan.objective_needs import lacking
 from sweeps.plan.place import Override
 from sweeps.plan.variant import AS_DESCRIBED, Change, Layer, Role, VariantSpec, places
 
 if TYPE_CHECKING:
     Measure = str
+    ObjectiveName = str
 else:
     Measure = Literal[tuple(MEASURES)]
+    ObjectiveName = Literal[tuple(OBJECTIVES)]
 
 
 class RunSpec(Strict):
@@ -85,6 +89,8 @@ class SweepSpec(RunSpec):
     """Who adds points to those of the axes (`sweeps.plan.kinds`); None: nobody."""
     measure: Measure = SERVING
     """What is measured at each point: what is served, how KV is read, a paper's table."""
+    objective: ObjectiveName | None = None
+    """What competitors are compared by; None: that of the measure, output tokens/s of serving."""
     axes: dict[str, list[Any]]
     """Dotted path of the experiment -> values; the first axis varies slowest."""
     compare: str
@@ -117,7 +123,7 @@ class SweepSpec(RunSpec):
             axis = next((path for path in variant.overrides if path in self.axes), None)
             if variant.role == "case" and axis:
                 raise ValueError(f"variants.{name}: {axis} is an axis already")
-            if variant.role == "reference":
+            if variant.role == "reference" and variant.role not in self.skip:
                 if name in self.competitors:
                     raise ValueError(f"variants.{name}: a competitor has this name")
                 if not any(f"{path}.".startswith(f"{self.compare}.") for path in variant.set):
@@ -139,10 +145,25 @@ class SweepSpec(RunSpec):
     def refuse_inconsistent(self) -> None:
         """Raise ValueError, the place at the head of its message, for what does not fit."""
 
-    def refuse_without_rate(self) -> None:
-        """Raise ValueError where competitors are not compared by a rate."""
-        if self.experiment.rate is None:
-            raise ValueError(f"measure: {self.measure} has no rate to compare by")
+    def refuse_without_objective(self) -> None:
+        """Raise ValueError where competitors are not compared by one metric."""
+        if self.experiment.objective is None:
+            raise ValueError(f"measure: {self.measure} has no one metric to compare by")
+
+    def known_config(self, document: Document, replications: int) -> dict[str, Any]:
+        """What `Evaluations` need of a config."""
+        latency_at = document.data["base"].get("latency_at")
+        base = {"replications": replications, "latency_at": latency_at}
+        return {**self.model_dump(), "base": base}
+
+    def refuse_unmeasured(self, points: Sequence[Point], document: Document) -> None:
+        """Raise DescriptionError where points do not measure the objective."""
+        if self.objective is None:
+            return
+        needs = OBJECTIVES[self.objective].needs
+        every = (lacking(self.objective, needs, point.experiment) for point in points)
+        if (why := next(filter(None, every), None)) is not None:
+            raise document.error(why, ("objective",))
 
     @property
     def competitors(self) -> list[str]:

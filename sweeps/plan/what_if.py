@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hwmodel.description.description import Document, nearest
-from sweeps.analyse.figures import Rate
 from sweeps.analyse.label import label
+from sweeps.analyse.objective import Objective
 from sweeps.analyse.rows import Record
-from sweeps.analyse.statistics import Interval, interval
+from sweeps.analyse.statistics import Interval, family_signs, interval
 from sweeps.analyse.table import Group, Table, along
 from sweeps.analyse.variants import with_role
 from sweeps.plan.experiment import device_of
@@ -35,7 +35,7 @@ class WhatIfSpec(SweepSpec):
 
     def refuse_variants(self) -> None:
         super().refuse_variants()
-        self.refuse_without_rate()
+        self.refuse_without_objective()
         changes = self.with_role("change")
         if not changes:
             raise ValueError("variants: design what_if needs one with the role change")
@@ -100,6 +100,16 @@ class Sensitivity:
     effects: dict[str, Interval]
     """By change: logarithm of the level with the change over the level without."""
 
+    @property
+    def signs(self) -> dict[str, int]:
+        """Of the effects of all changes as one family: 1 or -1, 0 where not significant."""
+        return family_signs(self.effects)
+
+    @property
+    def sides(self) -> dict[str, int]:
+        """Of log ratios with all changes as one family: who is ahead, 0 where not significant."""
+        return family_signs({n: e for n, e in self.levels.items() if n != AS_DESCRIBED})
+
 
 @dataclass(frozen=True)
 class Together:
@@ -121,11 +131,11 @@ class Changes:
     rates: list[Sensitivity]
     """Of each competitor that has results, in the sweep's order."""
     answers: list[Sensitivity]
-    """Of the first over each other."""
+    """Of the first over each other, or reversed where less is better: above 1 it is ahead."""
     changes: list[str]
     """Those that have results, the largest effect on any rate first; then conditions."""
     together: list[Together]
-    unit: Rate
+    unit: Objective
 
     @property
     def alone(self) -> list[str]:
@@ -145,7 +155,7 @@ def what_ifs(table: Table) -> list[Changes]:
 
 
 def _what_if(table: Table, where: str, groups: dict[str, Group]) -> Changes | None:
-    unit = table.rate
+    unit = table.objective
     several = with_role(table.config, "change")
     combined = {name: each["parts"] for name, each in several.items() if each.get("parts")}
     conditions = with_role(table.config, "condition")
@@ -160,9 +170,11 @@ def _what_if(table: Table, where: str, groups: dict[str, Group]) -> Changes | No
         for name in names
     ]
     first, *rivals = names
+    sign = -1 if unit.less else 1
     answers = [
-        _sensitivity(f"{first} / {rival}", interval, [
-            (c, _sum([(1, of.get(first, {})), (-1, of.get(rival, {}))])) for c, of in logs.items()
+        _sensitivity(f"{rival} / {first}" if unit.less else f"{first} / {rival}", interval, [
+            (c, _sum([(sign, of.get(first, {})), (-sign, of.get(rival, {}))]))
+            for c, of in logs.items()
         ]) for rival in rivals
     ]  # fmt: skip
     sizes = {

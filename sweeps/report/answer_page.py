@@ -16,7 +16,7 @@ from sweeps.plan.answer import (
 )
 from sweeps.report import sentences
 from sweeps.report.chart import Region, Regions
-from sweeps.report.formats import NONE, between, effect
+from sweeps.report.formats import NONE, at_most, between, effect
 from sweeps.report.presenter import Presenter
 from sweeps.report.section import Block, Grid, Say, Section
 
@@ -29,10 +29,10 @@ def regions(found: AnswerMap) -> Regions:
     owners = [found.scattered, *found.contiguous]
     cases = {cell.name: _regions(cell, owners) for cell in found.cells if len(cell.found) > 1}
     return Regions(
-        f"Who serves the most on {found.device}, {found.model}",
+        f"Who {found.objective.wins} on {found.device}, {found.model}",
         "KV bandwidth, scattered over contiguous", owners, cases,
         {cell.name: cell.tied for cell in found.cells if cell.tied is not None},
-        f"Colour: {found.scattered} or the best contiguous policy, whichever serves more; shade:"
+        f"Colour: {found.scattered} or the best contiguous policy, whichever is better; shade:"
         " by how much, interpolated between simulated ratios; line: tie with its"
         f" {100 * LEVEL:.0f} % interval. As described the ratio is 1. n = {found.replications}.",
     )  # fmt: skip
@@ -57,15 +57,20 @@ def _regions(cell: AnswerCell, owners: list[str]) -> list[Region]:
 def _rows(found: AnswerMap) -> list[list[str]]:
     return [
         [
-            cell.name, cell.winner or f"{cell.order[0]}, {cell.order[1]}?",
-            f"{effect(cell.lead)} over {cell.order[1]}",
-            *(f"{cell.rates[name].mean:,.1f}" for name in found.policies),
+            cell.name, _first(cell), f"{effect(cell.lead.over_second)} over {cell.order[1]}",
+            *(found.objective.text(cell.rates[name].mean) for name in found.policies),
             effect(cell.scattered), _tie(found, cell),
             "; ".join(f"{n} {effect(each)}" for n, each in cell.references.items()) or NONE,
             "; ".join(cell.upheld) or NONE,
         ]
-        for cell in found.cells
+        for cell in found.shown
     ]  # fmt: skip
+
+
+def _first(cell: AnswerCell) -> str:
+    """Who wins, or how far the first two are apart at most."""
+    text = cell.winner or f"{cell.order[0]}, {cell.order[1]}: {at_most(cell.within)} apart"
+    return text if cell.bound else f"{text} (KV memory not the limit)"
 
 
 def _tie(found: AnswerMap, cell: AnswerCell) -> str:
@@ -80,10 +85,10 @@ def _tie(found: AnswerMap, cell: AnswerCell) -> str:
 
 def _grid(found: AnswerMap) -> Grid:
     over = f"{found.scattered} over the best contiguous"
-    heads = ["cell", "serves the most", "lead", *(f"{name} tok/s" for name in found.policies),
+    heads = ["cell", "best", "lead", *(f"{name} {found.objective.unit}" for name in found.policies),
              over, "tie at", "reference over the first", "changes hands with"]  # fmt: skip
     return Grid("", heads, _rows(found), frozenset(
-        i for i, cell in enumerate(found.cells) if cell.winner is None))  # fmt: skip
+        i for i, cell in enumerate(found.shown) if cell.winner is None))  # fmt: skip
 
 
 def _pleas(found: AnswerMap) -> Grid:
@@ -120,10 +125,10 @@ class AnswerPage(Presenter):
     def results(self, table: Table) -> list[Block]:
         found = answer_map(table)
         note = Say(
-            f"(a to b): {100 * LEVEL:.0f} % intervals of ratios paired by replication; the best"
-            " contiguous policy is chosen by its mean. A tie is interpolated between simulated"
-            " ratios. Pale: the first two do not differ significantly, or KV memory does not limit"
-            " the first, so that there is no ranking."
+            f"(a to b): {100 * LEVEL:.0f} % intervals of ratios paired by replication, each by"
+            " itself; the best contiguous policy is chosen by its mean. Who wins is Holm over"
+            f" {len(found.cells)} cells; how far two are apart at most holds for all cells together"
+            " (Bonferroni). A tie is interpolated between simulated ratios. Pale: no winner."
         )
         blocks: list[Block] = (
             [regions(found)] if any(len(cell.found) > 1 for cell in found.cells) else []
@@ -131,9 +136,10 @@ class AnswerPage(Presenter):
         blocks += [_grid(found), note, Section("Objections", [_pleas(found)])]
         if found.readings:
             blocks.append(Section("Under other readings", [_readings(found), Say(
-                f"Of {len(found.cells)} cells, those that each policy wins significantly (none:"
-                " no ranking), that another wins than as described, and whose lead is no longer"
-                " significant."
+                f"Of {len(found.cells)} cells, those that each policy wins significantly (none: no"
+                " winner), that another wins than as described, and whose lead is no longer"
+                f" significant: Holm over {sum(len(cell.pleas) for cell in found.cells)} cells and"
+                " readings."
             )]))  # fmt: skip
         return [Section("Map", blocks)]
 

@@ -26,7 +26,7 @@ from sweeps.plan.break_even import (
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.report import sentences
 from sweeps.report.chart import Axis, Bar, Bars, Lines, Series
-from sweeps.report.formats import NONE, mean_text, ratio
+from sweeps.report.formats import NONE, ratio
 from sweeps.report.group_sections import group_sections
 from sweeps.report.presenter import Presenter, in_words
 from sweeps.report.section import Block, Grid, Say, Section
@@ -164,7 +164,7 @@ def _chart(search: Search, each: BreakEven) -> Lines:
 
 
 def _every(table: Table, search: Search) -> Grid:
-    rate = table.rate
+    objective = table.objective
     groups = {
         (group.others.get(PARAMETER), group.others.get(VALUE)): group
         for group in table.groups
@@ -173,10 +173,11 @@ def _every(table: Table, search: Search) -> Grid:
     rows = []
     for each in search.found:
         for value, answer in each.found.items():
-            means = {row.name: row.mean(rate.metric) for row in groups[each.name, value].main()}
-            cells = [mean_text(means.get(name)) for name in search.pair]
+            means = {r.name: r.mean(objective.metric) for r in groups[each.name, value].main()}
+            found = (means.get(name) for name in search.pair)
+            cells = [NONE if mean is None else objective.text(mean) for mean in found]
             rows.append([each.name, str(value), *cells, ratio(answer)])
-    heads = ["number", "value", *(f"{name} {rate.unit}" for name in search.pair), search.ratio]
+    heads = ["number", "value", *(f"{name} {objective.unit}" for name in search.pair), search.ratio]
     return Grid("", heads, rows)
 
 

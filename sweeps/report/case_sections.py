@@ -21,10 +21,13 @@ def section(table: Table) -> Section:
     blocks: list[Block] = [_picture(found, places)] if places else []
     names = [label(value) for value in table.config["axes"][table.config["compare"]]]
     rows = [_row(each, _place(each, places), names) for each in found]
-    heads = ["case", "GiB", "GB/s", "outcome", "tok/s", *(f"over {each}" for each in names),
-             "decided by", "reference over the leader", "hangs on"]  # fmt: skip
+    heads = ["case", "GiB", "GB/s", "outcome", table.objective.unit,
+             *(f"over {each}" for each in names), "decided by", "reference over the leader",
+             "hangs on"]  # fmt: skip
     marked = frozenset(i for i, each in enumerate(found) if each.hangs_on)
     note = "Marked: another outcome under an assumption (a control)."
+    if len(found) > 1:
+        note += f" Who wins is Holm over {len(found)} cases; (a to b) holds for one by itself."
     return Section("Cases", [*blocks, Grid("", heads, rows, marked=marked), Say(note)])
 
 
@@ -37,6 +40,7 @@ def _place(each: CaseOutcome, places: dict[str, dict[str, float]]) -> dict[str, 
 def _row(each: CaseOutcome, place: dict[str, float] | None, names: list[str]) -> list[str]:
     """With the leader's lead over each of those that compete."""
     verdict = each.verdict
+    free = "" if verdict.bound else " (KV memory not the limit)"
     size = [NONE, NONE] if place is None else [
         f"{place['capacity_bytes'] / _GIB:,.0f}", f"{place['peak_gbps']:,.0f}"
     ]  # fmt: skip
@@ -44,7 +48,7 @@ def _row(each: CaseOutcome, place: dict[str, float] | None, names: list[str]) ->
     gains = [f"{r.name} {gain(r.gains[verdict.leader])}"
              for r in each.references if verdict.leader in r.gains]  # fmt: skip
     return [
-        verdict.title, *size, short(verdict), f"{verdict.rate:,.0f}",
+        verdict.title, *size, short(verdict) + free, verdict.objective.text(verdict.rate),
         *(leads.get(name, NONE) for name in names),
         ", ".join(verdict.decided_by) if verdict.outcome == "won" else NONE,
         "; ".join(gains) or NONE, ", ".join(each.hangs_on) or NONE,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.measure.student import LEVEL
-from sweeps.analyse.comparison import Comparison, compared, throughput, turned
+from sweeps.analyse.comparison import Comparison, compared, decisive, turned
 from sweeps.analyse.facts import MetricChange
 from sweeps.analyse.statistics import Interval
 from sweeps.report import sentences as templates
@@ -47,10 +47,14 @@ def sentences(found: Comparison) -> list[str]:
     ]
     programs = sorted({path.split(".")[0] for path, _, _ in found.code})
     same = all(pair.same for pair in found.pairs)
-    changes = [(p.title, change) for p in found.pairs if (change := throughput(p)) is not None]
+    changes = [
+        (p.title, change)
+        for p in found.pairs
+        if (change := decisive(p, found.objective)) is not None
+    ]
     return [
         templates.inputs(asked, len(found.inputs), programs),
-        templates.results(len(found.pairs), same, changes),
+        templates.results(len(found.pairs), same, changes, found.objective),
         *map(templates.turned, turned(found)),
     ]
 
@@ -71,12 +75,13 @@ def _note(found: Comparison) -> str:
 def _charts(found: Comparison) -> Iterator[Bars]:
     bars = []
     for pair in found.pairs:
-        if (change := throughput(pair)) is not None:
+        if (change := decisive(pair, found.objective)) is not None:
             for i, value in enumerate((change.ours, change.theirs)):
-                mean = Interval(value, value, value, 0)
+                drawn = found.objective.scale * value
+                mean = Interval(drawn, drawn, drawn, 0)
                 bars.append(Bar(f"{pair.title}: {found.names[i]}", mean, i == 0))
     if bars:
-        yield Bars("Output tokens/s, A pale and B dark", bars)
+        yield Bars(f"{found.objective.words}, A pale and B dark", bars)
 
 
 def _results(found: Comparison) -> Grid:

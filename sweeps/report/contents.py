@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
-from sweeps.analyse.figures import FIGURES
+from sweeps.analyse.facts import Verdict
+from sweeps.analyse.objective import figures_of
 from sweeps.analyse.table import Group, Table
-from sweeps.analyse.verdict import judge
+from sweeps.analyse.verdict import judge_all
 from sweeps.report.inputs import configuration, origin
 from sweeps.report.overview import compared, overview
 from sweeps.report.presenters import presenter_of, sentences
@@ -40,18 +42,22 @@ def record(table: Table) -> dict[str, Any]:
     return {
         "run": str(table.path), "name": table.name, "question": table.question, "done": table.done,
         "total": table.total, "problems": [*table.problems, *presenter_of(table).lacking(table)],
-        "sentences": sentences(table), "groups": [_record(group) for group in table.groups],
+        "sentences": sentences(table),
+        "groups": [*map(_record, table.groups, judge_all(table.groups))],
         "assumed": table.assumed,
     }  # fmt: skip
 
 
-def _record(group: Group) -> dict[str, Any]:
-    verdict = judge(group)
+def _record(group: Group, verdict: Verdict) -> dict[str, Any]:
     return {
         "title": group.title,
         "points": group.others,
         "outcome": verdict.outcome,
+        "objective": verdict.objective.metric,
         "best": verdict.best or None,
+        "keep": verdict.ties[0] if verdict.outcome == "close" else None,
+        "within": verdict.within if math.isfinite(verdict.within) else None,
+        "kv_memory_binds": verdict.bound,
         "decided_by": verdict.decided_by if verdict.best else [],
         "rows": [
             {
@@ -61,7 +67,7 @@ def _record(group: Group) -> dict[str, Any]:
                 "overloaded": row.overloaded,
                 "metrics": {
                     figure.metric: {"mean": found.mean, "low": found.low, "high": found.high}
-                    for figure in FIGURES
+                    for figure in figures_of(group.objective)
                     if (found := row.interval(figure.metric)) is not None
                 },
             }

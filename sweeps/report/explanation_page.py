@@ -49,7 +49,8 @@ def note(found: Explanation) -> str:
         f"logarithms, n = {found.total.count}); they multiply to the gap. Causes are removed from "
         "top to bottom, one after another; in reverse order from bottom to top, but KV layout "
         "first and the two steps to the ceiling last. Interaction: the one over the other. "
-        "Pale: not significant."
+        "Pale: not significant. Causes are estimates, each with its own interval, not a family of"
+        " tests."
     )
     if found.unsaturated:
         text += f" Limited by the offered load: {listed(found.unsaturated)}; these may do more."

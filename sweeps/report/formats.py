@@ -80,6 +80,14 @@ def either_way(found: Interval) -> str:
     return f"at most {hundred(most, 0 if most >= 0.1 else 1)} % either way"
 
 
+def at_most(part: float) -> str:
+    """A bound, rounded up: `at most 1.2 %`."""
+    if not math.isfinite(part):
+        return "unknown how far"
+    digits = 0 if part >= 0.1 else 1
+    return f"at most {math.ceil(100 * part * 10**digits - 1e-9) / 10**digits:,.{digits}f} %"
+
+
 def ratio(log_ratio: Interval | None, named: bool = False) -> str:
     """A log ratio as `1.78 (1.70 to 1.87)`."""
     if log_ratio is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hwmodel.measure.student import LEVEL
@@ -20,6 +21,7 @@ from sweeps.analyse.figures import (
     THROUGHPUT,
     limit_word,
 )
+from sweeps.analyse.objective import KV_READ
 from sweeps.analyse.rows import at
 from sweeps.analyse.table import Group, Row
 from sweeps.report.chart import Axis, Bar, Bars, Chart, Curves, Lines, Series, Stacks
@@ -75,18 +77,23 @@ def constant(chart: Chart) -> bool:
 
 
 def throughput(group: Group) -> Iterator[Bars]:
-    """Output tokens/s, the most first, controls under their competitors."""
-    means = {row.name: row.mean(THROUGHPUT) or 0.0 for row in reversed(group.ordered())}
-    means |= {row.name: row.mean(THROUGHPUT) or 0.0 for row in group.main()}
+    """The objective, the best first, controls under their competitors."""
+    objective = group.objective
+    if objective == KV_READ:
+        return
+    metric, sign = objective.metric, 1 if objective.less else -1
+    means = {row.name: row.mean(metric) or 0.0 for row in reversed(group.ordered())}
+    means |= {row.name: row.mean(metric) or 0.0 for row in group.main()}
     bars = [
-        Bar(row.title, found, bool(row.control))
-        for row in sorted(group.ordered(), key=lambda row: -means[row.name])
-        if (found := row.interval(THROUGHPUT)) is not None
+        Bar(row.title, found.mapped(lambda value: objective.scale * value), bool(row.control))
+        for row in sorted(group.ordered(), key=lambda row: sign * means[row.name])
+        if (found := row.interval(metric)) is not None
     ]
     if bars:
-        note = f"Of the steady part. Whiskers: {100 * LEVEL:.0f} % intervals of the mean."
-        yield Bars("Output tokens/s", bars, note + (" Pale: controls." if any(
-            bar.dim for bar in bars) else ""))  # fmt: skip
+        note = "Of the steady part. " * objective.is_rate
+        note += f"Whiskers: {100 * LEVEL:.0f} % intervals of the mean."
+        note += " Pale: controls." * any(bar.dim for bar in bars)
+        yield Bars(objective.words, bars, note, objective.digits)
 
 
 def reading(group: Group) -> Iterator[Chart]:
@@ -139,7 +146,7 @@ def slots(group: Group) -> Iterator[Chart]:
     """Where KV memory goes while it is the limit; references too."""
     rows = [*group.main(), *group.control(REFERENCE).values()]
     yield from _stacks(
-        Group(group.title, [Row(row.name, "", row.replications) for row in rows]),
+        replace(group, rows=[Row(row.name, "", row.replications) for row in rows]),
         "KV memory while it limits the batch, % of its slots", KV_SLOTS, SLOT_WORDS,
         "Holes: what the next requests in line would reserve if all free slots were one run. "
         "Waiting for the head of the line: the rest that is free.",

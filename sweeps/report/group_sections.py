@@ -7,7 +7,7 @@ from itertools import islice
 
 from sweeps.analyse.figures import REFERENCE, THROUGHPUT
 from sweeps.analyse.gap import CONTROL, references
-from sweeps.analyse.table import HEADINGS, Group, Row, Table
+from sweeps.analyse.table import Group, Row, Table, headings
 from sweeps.analyse.verdict import judge
 from sweeps.report.formats import NONE, gain, listed, points, share
 from sweeps.report.gallery import charts
@@ -74,8 +74,9 @@ def lacking(table: Table) -> Iterator[str]:
 def grid(table: Table, group: Group, title: str = "") -> Grid:
     """The figures of a group, a row a competitor; columns without a value are left out."""
     rows = group.ordered()
-    cells = [row.cells() for row in rows]
-    rate, *figures = zip(HEADINGS, zip(*cells, strict=True), strict=True)
+    cells = [row.cells(group.objective) for row in rows]
+    heads = headings(group.objective)
+    rate, *figures = zip(heads, zip(*cells, strict=True), strict=True)
     columns = dict([rate, *_gaps(group, rows).items(), *figures])
     shown = {head: found for head, found in columns.items() if any(text != NONE for text in found)}
     return Grid(

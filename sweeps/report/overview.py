@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from sweeps.analyse.figures import FIGURES, KV_RATE, THROUGHPUT, limit_text
+from sweeps.analyse.figures import KV_RATE, THROUGHPUT, limit_text
+from sweeps.analyse.objective import figures_of
 from sweeps.analyse.table import Group, Row, Table
 from sweeps.report import explanation_page
 from sweeps.report.chart import Chart
@@ -65,10 +66,10 @@ def _groups(table: Table) -> list[Group]:
 def _alone(table: Table, group: Group) -> Grid:
     """A row a policy, its most telling figures."""
     served = any(row.values(THROUGHPUT) for row in group.rows)
-    chosen = _KEY if served else _READ
-    figures = [figure for figure in FIGURES if figure.metric in chosen]
-    rows = sorted(group.main(), key=_rate, reverse=True)
-    cells = {figure.heading: [_cell(row, figure.metric) for row in rows] for figure in figures}
+    chosen = (group.objective.metric, *_KEY) if served else _READ
+    figures = [figure for figure in figures_of(group.objective) if figure.metric in chosen]
+    rows = sorted(group.main(), key=lambda row: _rate(group, row), reverse=True)
+    cells = {f.heading: [_cell(group, row, f.metric) for row in rows] for f in figures}
     shown = {head: texts for head, texts in cells.items() if any(text != NONE for text in texts)}
     limits = [_limit(row) for row in rows]
     if any(text != NONE for text in limits):
@@ -85,38 +86,52 @@ def _policies(table: Table, groups: list[Group]) -> Grid:
     unit = _heading(groups[0])
     if len(groups) > _BESIDE and len(names) <= _MOST:
         cells = [
-            [group.title, *map(_rate_text, each)]
+            [group.title, *(_rate_text(group, row) for row in each)]
             for group, *each in zip(groups, *rows, strict=True)
         ]
         return Grid(f"{unit}, by {table.compared}", ["", *names], cells)
     limits = len(groups) == 2
     heads = [h for g in groups for h in (f"{g.title}: {unit}", *["limit"] * limits)]
     cells = [
-        [name, *(text for row in each for text in (_rate_text(row), *[_limit(row)] * limits))]
+        [
+            name,
+            *(
+                text
+                for group, row in zip(groups, each, strict=True)
+                for text in (_rate_text(group, row), *[_limit(row)] * limits)
+            ),
+        ]
         for name, each in zip(names, rows, strict=True)
     ]
     return Grid("", [table.compared, *heads], cells)
 
 
 def _heading(group: Group) -> str:
-    metric = THROUGHPUT if any(row.values(THROUGHPUT) for row in group.rows) else KV_RATE
-    return next(figure.heading for figure in FIGURES if figure.metric == metric)
+    served = (row for row in group.rows if row.values(THROUGHPUT))
+    metric = _metric(group, next(served, group.rows[0]))
+    return next(f.heading for f in figures_of(group.objective) if f.metric == metric)
 
 
-def _rate_text(row: Row | None) -> str:
-    if row is None:
-        return NONE
-    return _cell(row, THROUGHPUT if row.values(THROUGHPUT) else KV_RATE)
+def _metric(group: Group, row: Row) -> str:
+    """The objective; KV's read where nothing is served."""
+    return group.objective.metric if row.values(THROUGHPUT) else KV_RATE
+
+
+def _rate_text(group: Group, row: Row | None) -> str:
+    return NONE if row is None else _cell(group, row, _metric(group, row))
 
 
 def _limit(row: Row | None) -> str:
     return NONE if row is None else limit_text(row.limits(), 1) or NONE
 
 
-def _rate(row: Row) -> float:
-    return row.mean(THROUGHPUT) or row.mean(KV_RATE) or 0.0
+def _rate(group: Group, row: Row) -> float:
+    """How good it is."""
+    found = row.mean(_metric(group, row)) or 0.0
+    return -found if group.objective.less else found
 
 
-def _cell(row: Row, metric: str) -> str:
-    place = next(i for i, figure in enumerate(FIGURES) if figure.metric == metric)
-    return row.cells()[place]
+def _cell(group: Group, row: Row, metric: str) -> str:
+    figures = figures_of(group.objective)
+    place = next(i for i, figure in enumerate(figures) if figure.metric == metric)
+    return row.cells(group.objective)[place]

@@ -13,7 +13,7 @@ from sweeps.analyse.gap import references
 from sweeps.analyse.label import label
 from sweeps.analyse.table import Table
 from sweeps.analyse.variants import overrides, with_role
-from sweeps.analyse.verdict import judge
+from sweeps.analyse.verdict import judge_all
 from sweeps.plan.layout import DESCRIBED
 from sweeps.plan.variant import ROLES
 from sweeps.report import case_sections, explanation_page, sentences
@@ -46,7 +46,7 @@ class Presenter:
             found = outcomes(table)
             turning = sum(bool(each.hangs_on) for each in found)
             return [sentences.outcomes([each.verdict for each in found], "case", turning)]
-        verdicts = [judge(group) for group in table.groups]
+        verdicts = judge_all(table.groups)
         every = dependences(table, verdicts, _ASKED)
         told = [text for each in every for text in sentences.dependence(each)]
         told += [sentences.turned(each) for each in turned(table, verdicts)]
@@ -55,8 +55,7 @@ class Presenter:
         if len(verdicts) <= FEW:
             told += [sentences.verdict(each, table.compared) for each in verdicts]
             for group, each in zip(table.groups, verdicts, strict=True):
-                binds = each.outcome in ("won", "undecided")
-                held = [r for r in references(group) if binds and each.leader in r.gains]
+                held = [r for r in references(group) if each.leader in r.gains]
                 told += [sentences.reference(r, each.leader) for r in held]
         return told
 

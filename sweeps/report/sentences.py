@@ -12,11 +12,12 @@ from typing import Any
 from sweeps.analyse.facts import Dependence, Gap, MetricChange, Reference, Turned, Verdict
 from sweeps.analyse.figures import KV_MEMORY, limit_word
 from sweeps.analyse.label import label
+from sweeps.analyse.objective import SERVED, Objective
 from sweeps.analyse.random_access import RandomAccess
 from sweeps.analyse.statistics import Interval, grown
 from sweeps.analyse.table import Table
 from sweeps.analyse.variants import overrides, with_role
-from sweeps.analyse.verdict import MOST, needed
+from sweeps.analyse.verdict import MOST, WIDE, needed
 from sweeps.plan.answer import AnswerMap
 from sweeps.plan.atlas import COSTLY, Enough
 from sweeps.plan.break_even import BreakEven, Crossing, Search
@@ -27,6 +28,7 @@ from sweeps.plan.parameter import Parameter
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.plan.what_if import Changes, Sensitivity
 from sweeps.report.formats import (
+    at_most,
     between,
     counted,
     difference_text,
@@ -63,6 +65,8 @@ def conditions(table: Table) -> str:
     parts += _load(fixed.get("load") or fixed.get("arrivals"))
     if "requests" in fixed:
         parts.append(f"{fixed['requests']:,} requests")
+    if table.config.get("objective"):
+        parts.append(f"objective {table.objective.noun}")
     counts = [len(row.replications) for group in table.groups for row in group.rows]
     parts.append(counted(max(counts, default=0), "replication"))
     return f"Conditions: {', '.join(parts)}."
@@ -88,13 +92,24 @@ def _load(load: Any) -> list[str]:
 
 def verdict(found: Verdict, compared: str = "policy") -> str:
     """Who leads, by how much and why."""
-    words = {"won": _won, "undecided": _undecided, "unbound": _unbound, "alone": _alone}
-    return f"{found.title}: {words[found.outcome](found, compared)}"
+    words = {"won": _won, "close": _close, "undecided": _undecided, "alone": _alone}
+    text = f"{found.title}: {words[found.outcome](found, compared)}"
+    if found.missing:
+        without = listed(_who(name, compared) for name in found.missing)
+        text += f" {without}: no {found.objective.noun}{_why_none(found)}."
+    return text
+
+
+def _why_none(found: Verdict) -> str:
+    """Why competitors have no value of a metric that grows with the run."""
+    if found.objective.metric.startswith("at_share."):
+        return " at latency_at, as the load is below capacity"
+    return ", as the load is above capacity" * ("below capacity" in found.objective.needs)
 
 
 def short(found: Verdict) -> str:
     """The outcome in a few words."""
-    words = {"undecided": "undecided", "unbound": "KV memory not the limit"}
+    words = {"undecided": "undecided", "close": f"at most {share(WIDE)} apart"}
     return words.get(found.outcome) or (f"{found.best} wins" if found.best else "no results")
 
 
@@ -107,54 +122,83 @@ def _won(found: Verdict, compared: str) -> str:
     why = f" Decided by {listed(found.decided_by)}." if found.decided_by else ""
     if found.kv_share is not None:
         why = f" Reading KV takes {share(found.kv_share)} of a step."
-    return f"{_rate(found, compared)}, {_gaps(found, found.behind, compared)}.{why}"
+    return f"{_rate(found, compared)}{_gaps(found, found.behind, compared)}{_free(found)}.{why}"
+
+
+def _close(found: Verdict, compared: str) -> str:
+    names, noun = listed(_who(name, compared) for name in found.ties), found.objective.noun
+    told = (
+        f"differ by {at_most(found.within)} in {noun}" if found.within else f"have the same {noun}"
+    )
+    text = f"{names} {told}: keep {_who(found.ties[0], compared)}{_free(found)}."
+    return text + _behind(found, compared)
+
+
+def _behind(found: Verdict, compared: str) -> str:
+    """Those that are surely worse than the leader, where others tie with it."""
+    if not found.behind:
+        return ""
+    return f" {_rate(found, compared)}{_gaps(found, found.behind, compared)}."
+
+
+def _free(found: Verdict) -> str:
+    """The condition that KV memory does not limit the leader, and what does."""
+    if found.bound:
+        return ""
+    rest = {name: part for name, part in found.limits.items() if name != KV_MEMORY}
+    name = max(rest, key=lambda key: rest[key], default="")
+    limit = f" ({limit_word(name)} is, {share(rest[name])} of the time)" if rest else ""
+    return f"; KV memory is not the limit{limit}"
 
 
 def _undecided(found: Verdict, compared: str) -> str:
-    close = [gap.total for gap in found.close]
-    names = [_who(gap.other, compared) for gap in found.close]
+    names = [_who(name, compared) for name in found.ties if name != found.leader]
     others = listed(names, "or") if len(names) <= _SHOWN else f"{len(names)} others"
-    if any(total.count < 2 for total in close):
-        text = f"{_rate(found, compared)}, the highest mean; one replication gives no interval."
-        return f"{text} No ranking against {others}."
-    widest = max(close, key=lambda total: total.half)
-    bound = f": {either_way(widest)}" if widest.high < 1 else ""
-    text = f"{_rate(found, compared)}, not significantly more than {others}{bound}."
-    text += _resolved(widest.count, found.needed) if widest.half else ""
-    behind = f" {found.leader} serves {_gaps(found, found.behind, compared)}."
-    return text + behind * bool(found.behind)
+    better = "less" if found.objective.less else found.objective.more
+    text = f"{_rate(found, compared)}, not significantly {better} than {others}"
+    count = min(gap.total.count for gap in found.close)
+    if count < 2:
+        return f"{text}{_free(found)}. One replication gives no interval: run three or more."
+    bound = f": {at_most(found.within)} either way" if found.within < 1 else ""
+    text += f"{bound}{_free(found)}.{_settled(count, found.needed)}"
+    if not found.behind:
+        return text
+    rest = _gaps(found, found.behind, compared).removeprefix(",").removeprefix(";")
+    does = "" if found.objective.less else f" {_who(found.leader, compared)} {_does(found)}"
+    return f"{text}{does}{rest}."
 
 
-def _resolved(count: int, wanted: int | None) -> str:
-    """How many replications would make a difference significant."""
+def _does(found: Verdict) -> str:
+    """`serves`, `carries`: what a competitor does, without a number."""
+    return found.objective.says.split(" {}")[0].removesuffix(" at")
+
+
+def _settled(count: int, wanted: int | None) -> str:
+    """How many replications would make a difference significant, or bound it closely."""
     many = f"More than {MOST}" if wanted is None else f"About {wanted}"
-    return f" {many} replications would resolve it (now {count})."
-
-
-def _unbound(found: Verdict, compared: str) -> str:
-    """KV memory did not limit the leader: what did, and whom it did limit all the same."""
-    leader = _who(found.leader, compared)
-    rest = {name: part for name, part in found.limits.items() if name != KV_MEMORY}
-    name = max(rest, key=lambda key: rest[key], default="")
-    limit = f" (limit: {limit_word(name)}, {share(rest[name])} of the time)" if rest else ""
-    text = f"no ranking, as KV memory does not limit {leader}{limit}."
-    if bound := [gap for gap in found.behind if gap.bound]:
-        text += f" It limits {listed(_who(gap.other, compared) for gap in bound)};"
-        text += f" {leader} serves {_gaps(found, bound, compared)}."
-    return text
+    return f" {many} replications would settle it (now {count})."
 
 
 def _rate(found: Verdict, compared: str) -> str:
-    rate = f"{found.rate:,.{1 if found.rate < 1000 else 0}f}"
-    does = f"reads KV at {rate} GB/s" if found.reads else f"serves {rate} output tokens/s"
+    does = found.objective.says.format(found.objective.text(found.rate))
     return f"{_who(found.leader, compared)} {does}"
 
 
 def _gaps(found: Verdict, gaps: list[Gap], compared: str) -> str:
-    word, rest = "faster" if found.reads else "more", len(gaps) - _SHOWN
-    names = (_who(gap.other, compared) for gap in gaps)
-    told = [more(g.total, n, word, named=g is gaps[0]) for g, n in zip(gaps, names, strict=True)]
-    return listed([*told[:_SHOWN], *([f"yet {word} than {rest} others"] if rest > 0 else [])])
+    """How far behind the leader these are, after its rate."""
+    word, rest = found.objective.more, len(gaps) - _SHOWN
+    shown = [(gap, _who(gap.other, compared)) for gap in gaps[:_SHOWN]]
+    if found.objective.less:
+        told = [f"{who} {_excess(g.total, named=g is gaps[0])}" for g, who in shown]
+        return f"; {listed([*told, *([f'{rest} others yet more'] if rest > 0 else [])])}"
+    told = [more(g.total, who, word, named=g is gaps[0]) for g, who in shown]
+    return f", {listed([*told, *([f'yet {word} than {rest} others'] if rest > 0 else [])])}"
+
+
+def _excess(found: Interval, named: bool) -> str:
+    """How much more another has where less is better: `12 % (10 to 14) more`."""
+    text = gain(found, False, named)
+    return f"{text} more" if text.count("%") else f"{text} as much"
 
 
 def _who(name: str, compared: str) -> str:
@@ -166,21 +210,27 @@ def outcomes(found: Sequence[Verdict], noun: str, turning: int = 0) -> str:
     """The outcomes counted; turning: how many of them are others under an assumption."""
     ranked = Counter(map(short, found)).most_common()
     told = ", ".join(f"{what} in {'all' if n == len(found) else n}" for what, n in ranked)
-    note = f" Another assumption changes {turning} of them." if turning else ""
-    return f"Of {counted(len(found), noun)}: {told}.{note}"
+    free = sum(not each.bound for each in found)
+    note = f" KV memory does not limit the best in {free}." if free else ""
+    note += f" Another assumption changes {turning} of them." if turning else ""
+    family = max((each.family for each in found), default=1)
+    head = f"Of {counted(len(found), noun)}" + f" (Holm over {family})" * (family > 1)
+    return f"{head}: {told}.{note}"
 
 
 def dependence(found: Dependence) -> Iterator[str]:
     """Whether the winner depends on an axis; nothing where there is none."""
     winners, where = found.winners, f"{found.where}: " if found.where else ""
     every = [verdict for _, verdict in found.outcomes]
-    best = "reads fastest" if any(each.reads for each in every) else "serves the most"
+    best = every[0].objective.wins
     told = "; ".join(f"{value}: {short(each)}" for value, each in found.outcomes)
     if len(winners) == 1 and all(each.outcome == "won" for each in every):
         least = min((each.gaps[0] for each in every), key=lambda gap: gap.total.mean)
-        lead = more(least.total, least.other, named=True)
+        lead = f"at least {more(least.total, least.other, named=True)}"
+        if every[0].objective.less:
+            lead = f"{least.other} at least {_excess(least.total, named=True)}"
         values = ", ".join(value for value, _ in found.outcomes)
-        yield f"{where}{winners[0]} {best} for every {found.axis} ({values}), at least {lead}."
+        yield f"{where}{winners[0]} {best} for every {found.axis} ({values}), {lead}."
     elif winners and found.asked:
         told = "; ".join(f"{value}: {_lead(each)}" for value, each in found.outcomes)
         yield f"{where}{told}. Which {found.compared} {best} depends on the {found.axis}."
@@ -191,8 +241,10 @@ def dependence(found: Dependence) -> Iterator[str]:
 def _lead(found: Verdict) -> str:
     if found.outcome != "won":
         return short(found)
-    gap, does = found.gaps[0], "reads KV" if found.reads else "serves"
-    return f"{found.best} {does} {more(gap.total, gap.other, named=True)}"
+    gap, objective = found.gaps[0], found.objective
+    if objective.less:
+        return f"{found.best} has the least, {gap.other} {_excess(gap.total, named=True)}"
+    return f"{found.best} {_does(found)} {more(gap.total, gap.other, objective.more, named=True)}"
 
 
 def turned(found: Turned) -> str:
@@ -220,22 +272,24 @@ def what_if(found: Changes) -> Iterator[str]:
         yield f"{where}{answer.subject} is {now} as described. {_ranking(answer)}"
     moved = []
     for rate in found.rates:
-        sure = [name for name in found.alone if name in rate.effects and rate.effects[name].sign]
+        signs = rate.signs
+        sure = [name for name in found.alone if signs.get(name)]
         if sure:
             largest = max(sure, key=lambda name: abs(rate.effects[name].mean))
             moved.append(f"{rate.subject} with {largest} {effect(rate.effects[largest])}")
     if moved:
-        yield f"{where}Largest significant effects of one change: {'; '.join(moved)}."
+        holm = f" (Holm over {counted(len(found.changes), 'change')})"
+        yield f"{where}Largest significant effects of one change{holm}: {'; '.join(moved)}."
 
 
 def _ranking(found: Sensitivity) -> str:
     """Which changes reverse or settle who leads."""
     now = found.levels[AS_DESCRIBED]
-    signs = {n: level.sign for n, level in found.levels.items() if n != AS_DESCRIBED}
+    signs = found.sides
     if now.sign == 0:
         sure = _some([name for name, sign in signs.items() if sign])
         text = f"except with {sure}" if sure else f"nor with any of {len(signs)} changes"
-        return f"That is not significant, {text}.{_resolved(now.count, needed(now.mapped(grown)))}"
+        return f"That is not significant, {text}.{_settled(now.count, needed(now))}"
     reverse = _some([name for name, sign in signs.items() if sign == -now.sign])
     level = _some([name for name, sign in signs.items() if sign == 0])
     text = f"Reversed by {reverse}." if reverse else f"None of {len(signs)} changes reverses it."
@@ -278,21 +332,31 @@ def crossing_text(crossing: Crossing, parameter: Parameter) -> str:
 
 
 def answer(found: AnswerMap) -> Iterator[str]:
-    """Who wins in how many cells; where paging ties; what objections and readings change."""
+    """Who wins in how many cells, contiguous policies first; where paging ties; what disputes
+    change."""
     if not found.cells:
         yield "No cell has results of all policies yet."
         return
     total = len(found.cells)
-    won = {name: [c.lead for c in found.cells if c.winner == name] for name in found.policies}
-    for i, (name, leads) in enumerate(sorted(won.items(), key=lambda item: -len(item[1]))):
-        if leads:
+    won = {name: [c for c in found.cells if c.winner == name] for name in found.policies}
+    first = True
+    for name, cells in won.items():  # contiguous policies before the one that scatters KV
+        if cells:
+            leads = [cell.lead.over_second for cell in cells]
             least, most = (end(leads, key=lambda lead: lead.mean) for end in (min, max))
-            lead = " to ".join(dict.fromkeys((effect(least, named=not i), effect(most))))
-            yield f"{name} leads significantly in {len(leads)} of {total} combinations, by {lead}."
-    if none := total - sum(map(len, won.values())):
-        unbound = sum(not cell.bound for cell in found.cells)
-        why = f"; KV memory is not the limit in {unbound}" if unbound else ""
-        yield f"No policy leads significantly in {none} of {total} combinations{why}."
+            lead = " to ".join(dict.fromkeys((effect(least, named=first), effect(most))))
+            free = sum(not cell.bound for cell in cells)
+            note = f"; KV memory does not limit it in {free}" if free else ""
+            holm = f" (Holm over {total})" * first
+            yield (
+                f"{name} leads significantly in {len(leads)} of {total} combinations{holm}, by"
+                f" {lead}{note}."
+            )
+            first = False
+    if none := [cell for cell in found.cells if cell.winner is None]:
+        near = sum(cell.within <= WIDE for cell in none)
+        note = f"; in {near} the first two differ by at most {share(WIDE)}" if near else ""
+        yield f"No policy leads significantly in {len(none)} of {total} combinations{note}."
     yield from _ties(found)
     for noun, names in (("objection", found.objections), ("disputed assumption", found.readings)):
         if names:
@@ -300,11 +364,10 @@ def answer(found: AnswerMap) -> Iterator[str]:
 
 
 def _ties(found: AnswerMap) -> Iterator[str]:
-    """Where the policy that scatters KV loses its lead, where KV memory is the limit."""
-    bound = [cell for cell in found.cells if cell.bound]
-    tied = sorted(cell.tied.mean for cell in bound if cell.tied)
+    """Where the policy that scatters KV loses its lead."""
+    tied = sorted(cell.tied.mean for cell in found.cells if cell.tied)
     ends = " to ".join(dict.fromkeys(f"{each:.2f}" for each in (*tied[:1], *tied[-1:])))
-    sides = Counter(cell.side for cell in bound)
+    sides = Counter(cell.side for cell in found.cells)
     told = [
         f"ties with the best contiguous policy in {len(tied)}, at {ends} of its KV"
         " bandwidth" if tied else "",
@@ -312,14 +375,15 @@ def _ties(found: AnswerMap) -> Iterator[str]:
         f"is behind at every ratio in {sides[-1]}" if sides[-1] else "",
     ]  # fmt: skip
     if any(told):
-        where = f"Of {counted(len(bound), 'combination')} that KV memory limits"
+        where = f"Of {counted(len(found.cells), 'combination')}"
         yield f"{where}, {found.scattered} {listed(filter(None, told))}."
 
 
 def _disputes(found: AnswerMap, noun: str, names: list[str]) -> str:
     counts = {name: sum(name in cell.upheld for cell in found.under(name)) for name in names}
     several = len(names) > 1
-    head = f"Changing {'each of ' * several}{counted(len(names), noun)}"
+    tests = sum(len(cell.pleas) for cell in found.cells)
+    head = f"Changing {'each of ' * several}{counted(len(names), noun)} (Holm over {tests})"
     if not any(counts.values()):
         return f"{head} never changes the winner to another policy."
     most = max(counts, key=counts.__getitem__)
@@ -369,18 +433,21 @@ def inputs(asked: list[str], count: int, programs: Sequence[str]) -> str:
     return f"{text} The programs differ in {listed(programs)}." if programs else text
 
 
-def results(count: int, same: bool, changes: list[tuple[str, MetricChange]]) -> str:
-    """count: points in both; same: bit for bit; changes: of output tokens/s, by point."""
+def results(
+    count: int, same: bool, changes: list[tuple[str, MetricChange]], objective: Objective = SERVED
+) -> str:
+    """count: points in both; same: bit for bit; changes: of the objective, by point."""
     if not count or same or not changes:
         text = f"the same, bit for bit, in all {count} points" if same else "other metrics differ"
         return f"Results: {text if count else 'the two have no point in common'}."
     ranked = sorted(changes, key=lambda item: (not item[1].change.sign, -abs(item[1].change.mean)))
     title, change = ranked[0]
     many = sum(bool(each.change.sign) for _, each in changes)
-    head = f"Output tokens/s change significantly in {many} of {counted(len(changes), 'point')}"
+    what = f"{objective.words.split(',')[0]} {'change' if objective.is_rate else 'changes'}"
+    head = f"{what} significantly in {many} of {counted(len(changes), 'point')}"
     if change.certain == "unknown":
         most = f"{gain(change.change)} in {title}"
-        return f"Output tokens/s change by at most {most}; one replication gives no interval."
+        return f"{what} by at most {most}; one replication gives no interval."
     if many:
         return f"{head}, the most in {title}: {gain(change.change, named=True)}."
     return f"{head}: {either_way(max((c.change for _, c in changes), key=lambda i: i.half))}."

@@ -10,16 +10,16 @@ from typing import Literal
 
 from hwmodel.description.units import _dimension, number
 from hwmodel.measure.student import LEVEL
-from sweeps.analyse.figures import KV_RATE, THROUGHPUT
+from sweeps.analyse.figures import THROUGHPUT
+from sweeps.analyse.objective import KV_READ, OBJECTIVES, Objective
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Group, Row, Table, along
 from sweeps.report.chart import Axis, Lines, Series
 
 _SHOWN = 12
 """Charts of one axis."""
-_SERVED = {THROUGHPUT: "Output tokens/s", "ttft_s.p99": "TTFT p99, s"}
-_READ = {KV_RATE: "KV read, GB/s"}
-"""Of sweeps in which nothing is served."""
+_BESIDE = ("throughput", "ttft_p99")
+"""Objectives that are drawn where requests are served, beside the sweep's."""
 
 
 @dataclass(frozen=True)
@@ -40,21 +40,24 @@ def _trends(table: Table, path: str) -> Iterator[Lines]:
         return
     for where, groups in along(table, path)[:_SHOWN]:
         served = any(row.values(THROUGHPUT) for group in groups for row in group.rows)
-        for metric, name in (_SERVED if served else _READ).items():
-            if series := list(_series(groups, axis, metric)):
-                title = f"{name} against {axis.drawn.label.split(',')[0]}"
+        own = groups[0].objective
+        several = [own, *(OBJECTIVES[name] for name in _BESIDE)] if served else [KV_READ]
+        for drawn in dict.fromkeys(several):
+            if series := list(_series(groups, axis, drawn)):
+                title = f"{drawn.words} against {axis.drawn.label.split(',')[0]}"
                 yield Lines(
-                    f"{title}: {where}" if where else title, axis.drawn, Axis(name), series,
+                    f"{title}: {where}" if where else title, axis.drawn, Axis(drawn.words), series,
                     f"Bands: {100 * LEVEL:.0f} % intervals of the mean.",
                 )  # fmt: skip
 
 
-def _series(groups: list[Group], axis: _Numbers, metric: str) -> Iterator[Series]:
+def _series(groups: list[Group], axis: _Numbers, drawn: Objective) -> Iterator[Series]:
     points: dict[str, list[tuple[float, Interval]]] = {}
     for row in (row for group in groups for row in group.main()):
-        place, found = axis.of(row), row.interval(metric)
+        place, found = axis.of(row), row.interval(drawn.metric)
         if place is not None and found is not None:
-            points.setdefault(row.name, []).append((place, found))
+            scaled = found.mapped(lambda value: drawn.scale * value)
+            points.setdefault(row.name, []).append((place, scaled))
     for name, several in points.items():
         several.sort(key=lambda point: point[0])
         if len(several) > 1:

@@ -19,7 +19,7 @@ from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.plan.what_if import CHANGE, Changes, what_ifs
 from sweeps.report import sentences
 from sweeps.report.chart import Bar, Tornado
-from sweeps.report.formats import NONE, effect, mean_text, ratio
+from sweeps.report.formats import NONE, effect, ratio
 from sweeps.report.group_sections import group_sections
 from sweeps.report.presenter import Presenter
 from sweeps.report.section import Block, Grid, Say, Section
@@ -43,7 +43,7 @@ def _grids(table: Table) -> list[Grid]:
 def _tornados(found: Changes) -> Iterator[Tornado]:
     note = (
         f"Change over the base, paired by replication; whiskers: {100 * LEVEL:.0f} % intervals."
-        " To scale in logarithms. Pale: not significant."
+        " To scale in logarithms. Pale: not significant (Holm over the changes)."
     )
     titles = {rate.subject: f"{found.unit.words} of {rate.subject}" for rate in found.rates}
     for each in (*found.rates, *found.answers):
@@ -51,18 +51,19 @@ def _tornados(found: Changes) -> Iterator[Tornado]:
             ((c, each.effects[c]) for c in found.changes if c in each.effects),
             key=lambda item: -abs(item[1].mean),
         )
-        bars = [Bar(name, gain.mapped(grown), gain.sign == 0) for name, gain in ranked]
+        signs = each.signs
+        bars = [Bar(name, gain.mapped(grown), signs[name] == 0) for name, gain in ranked]
         if bars:
             yield Tornado(f"{titles.get(each.subject, each.subject)}, change in %", bars, note)
 
 
 def _idle(found: Changes) -> frozenset[int]:
     """Rows of changes without any significant effect."""
-    subjects = (*found.rates, *found.answers)
+    every = [each.signs for each in (*found.rates, *found.answers)]
     return frozenset(
         i
         for i, change in enumerate(found.changes, 1)
-        if all(each.effects[change].sign == 0 for each in subjects if change in each.effects)
+        if not any(signs.get(change) for signs in every)
     )
 
 
@@ -82,7 +83,7 @@ def _row(table: Table, found: Changes, change: str) -> list[str]:
     cells = [change, *_hardware(table, found, change)]
     for rate in found.rates:
         level = rate.levels.get(change)
-        cells += [mean_text(level.mean if level else None), effect(rate.effects.get(change))]
+        cells += [found.unit.text(level.mean) if level else NONE, effect(rate.effects.get(change))]
     for answer in found.answers:
         level, moved = answer.levels.get(change), answer.effects.get(change)
         cells += [ratio(level), effect(moved)]
@@ -106,7 +107,8 @@ def _note(found: Changes) -> str:
     counts = [gain.count for rate in found.rates for gain in rate.effects.values()]
     return (
         f"(a to b): {100 * LEVEL:.0f} % intervals of ratios that are paired by replication, "
-        f"n = {max(counts, default=0)} (Student's t on logarithms). Pale: no significant effect."
+        f"n = {max(counts, default=0)} (Student's t on logarithms), each by itself. Pale: no"
+        f" significant effect, which is Holm over the {len(found.changes)} changes of a column."
     )
 
 

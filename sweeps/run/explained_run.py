@@ -95,6 +95,11 @@ def _sweep(table: Table) -> Sweep:
     made by another version, whose results would not pair with those of this one."""
     if table.config.get("kind") != "sweep" or table.config.get("break_even"):
         raise DescriptionError("explain needs a run of a sweep with axes", table.path)
+    asked = table.config.get("objective", "throughput")
+    if asked != "throughput":
+        raise DescriptionError(
+            f"explain follows output tokens/s; the objective of this run is {asked}", table.path
+        )
     made = table.provenance.get("version", "of unknown number")
     if made != version():
         raise DescriptionError(
@@ -157,7 +162,7 @@ def _of_group(group: Group, sweep: Sweep, wanted: list[str]) -> Iterator[Pair]:
                 f"{group.title}: explain needs one load; {first} and {other} have their own",
                 sweep.document.file,
             )
-        if other != first and common([ours, theirs]):
+        if other != first and common([ours, theirs], THROUGHPUT):
             sides = (_experiment(sweep, ours), _experiment(sweep, theirs))
             yield Pair(
                 group.title, (first, other), sides, rates,

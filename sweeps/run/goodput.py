@@ -1,22 +1,23 @@
 """Goodput: the largest load at which enough requests attain a service-level objective.
 
 Found by bisection for each point, over the requests of all its replications and with its own memory
-fidelity, and kept beside the capacities. Attainment is a step function of the rate that need not
+fidelity, and kept beside the capacities. Where it is the sweep's objective each replication has its
+own, so that differences have an interval. Attainment is a step function of the rate that need not
 fall everywhere; where it does not, the bisection finds one of the rates at which it crosses.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from typing import NamedTuple
 
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.label import label
 from sweeps.plan.bisection import NoRate, largest, settled
 from sweeps.plan.experiment import (
     CALIBRATION,
-    Described,
     ExperimentSpec,
     Task,
     capacity_task,
@@ -34,32 +35,46 @@ _DOUBLINGS = 10
 """How often the first guess, the capacity, is doubled or halved before giving up."""
 
 
-def goodput_key(experiment: Described) -> str:
-    """What decides a goodput, as text."""
-    return json.dumps(experiment.model_dump(mode="json", exclude={"logs"}), sort_keys=True)
+class Sought(NamedTuple):
+    """A goodput to find: a point's, over the requests of some of its replications."""
+
+    point: Point
+    replications: tuple[int, ...]
 
 
-def searched(sweep: Sweep) -> dict[str, Point]:
-    """The points whose goodput the sweep needs, by key."""
-    return {
-        goodput_key(point.experiment): point
-        for point in sweep.points
-        if (load := point.experiment.offered) is not None and load.goodput is not None
-    }
+def goodput_key(sweep: Sweep, point: Point, replication: int) -> str:
+    """What decides the goodput of a replication, as text."""
+    data = point.experiment.model_dump(mode="json", exclude={"logs"})
+    if sweep.spec.objective == "goodput":
+        data["replication"] = replication
+    return json.dumps(data, sort_keys=True)
+
+
+def searched(sweep: Sweep) -> dict[str, Sought]:
+    """The goodputs that the sweep needs, by key."""
+    found: dict[str, Sought] = {}
+    for point in sweep.points:
+        load = point.experiment.offered
+        for r in range(1, point.experiment.replications + 1):
+            if load is not None and load.goodput is not None:
+                key = goodput_key(sweep, point, r)
+                so_far = found.get(key, Sought(point, ())).replications
+                found[key] = Sought(point, tuple(dict.fromkeys([*so_far, r])))
+    return found
 
 
 def search(
-    points: dict[str, Point], known: dict[str, float], jobs: int, cluster: str | None = None
+    points: dict[str, Sought], known: dict[str, float], jobs: int, cluster: str | None = None
 ) -> Iterator[tuple[str, float | str]]:
     """Find what is not known yet and yield it: (key, requests a second), or why there is no such
     rate where the point or its objective is at fault. Raises CapacityFailed."""
-    missing = {key: point for key, point in points.items() if key not in known}
+    missing = {key: sought for key, sought in points.items() if key not in known}
     keys = list(missing)
-    experiments = [missing[key].experiment for key in keys]
-    with closing(execute(goodput_task, experiments, jobs, cluster)) as outcomes:
+    tasks = [(each.point.experiment, each.replications) for each in missing.values()]
+    with closing(execute(goodput_task, tasks, jobs, cluster)) as outcomes:
         for outcome in outcomes:
             if outcome.error is not None:
-                where = ", ".join(map(label, missing[keys[outcome.index]].overrides.values()))
+                where = ", ".join(map(label, missing[keys[outcome.index]].point.overrides.values()))
                 text = f"goodput of {where}: {outcome.error}"
                 if not outcome.at_fault:
                     raise CapacityFailed(text)
@@ -68,8 +83,9 @@ def search(
                 yield keys[outcome.index], float(outcome.value)
 
 
-def goodput_task(experiment: ExperimentSpec) -> float:
-    """Requests a second. Raises DescriptionError."""
+def goodput_task(task: tuple[ExperimentSpec, Sequence[int]]) -> float:
+    """Requests a second, over the requests of these replications. Raises DescriptionError."""
+    experiment, replications = task
     assert experiment.load is not None and experiment.load.goodput is not None
     slo = experiment.load.goodput
     process = workload_of(experiment).arrivals.process
@@ -77,8 +93,8 @@ def goodput_task(experiment: ExperimentSpec) -> float:
         raise DescriptionError(f"goodput needs arrivals that have a rate; got {process}")
 
     def attains(rate_per_s: float) -> bool:
-        spare = experiment.replications * (1 - slo.attainment) + _ROUNDING
-        for replication in range(1, experiment.replications + 1):
+        spare = len(replications) * (1 - slo.attainment) + _ROUNDING
+        for replication in replications:
             metrics = run_task(Task(experiment, replication, rate_per_s))
             spare -= 1 - metrics["slo"]["attainment"]
             if spare < 0:

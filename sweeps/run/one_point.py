@@ -80,7 +80,7 @@ def rate_of(
     where they are not known; None where its load names none. Raises DescriptionError."""
     capacities, load = dict(known), point.experiment.offered
     if load is not None and load.goodput is not None:
-        key = goodput_key(point.experiment)
+        key = goodput_key(sweep, point, replication)
         for _, rate in search({key: searched(sweep)[key]}, capacities, jobs):
             if isinstance(rate, str):
                 raise DescriptionError(rate)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError
+from sweeps.analyse.objective import SERVED
 from sweeps.analyse.rows import Record
 from sweeps.analyse.table import Table, grouped
 from sweeps.plan.kinds import spec_of
-from sweeps.plan.measures import experiment_of
+from sweeps.plan.measures import objective_of
 from sweeps.run.store import CONFIG, PROVENANCE, RunDirectory
 
 _OF_PROVENANCE = {"assumed": dict, "inputs": dict, "libraries": dict, "seeds": list}
@@ -132,11 +133,12 @@ SWEEP = Shape(
 
 def sweep_table(run: RunParts, directory: RunDirectory) -> Table:
     """The run of a sweep as groups of competitors."""
-    config, records = run.config, run.records
+    config, records, objective = run.config, run.records, objective_of(run.config)
     return Table(
-        config["name"], config.get("question") or "", grouped(records, config), len(records),
+        config["name"], config.get("question") or "",
+        grouped(records, config, objective or SERVED), len(records),
         spec_of(config).total(config, records), config, run.provenance, directory.path,
-        run.problems, compared_by=experiment_of(config).rate,
+        run.problems, compared_by=objective,
     )  # fmt: skip
 
 

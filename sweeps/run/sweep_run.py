@@ -91,7 +91,7 @@ def run_sweep(
                     rehearsed = True
                 _calibrate(sweep, calibration, jobs, cluster, progress)
                 refused = _search(sweep, calibration, jobs, cluster, progress)
-                left = _offered(left, refused, run)
+                left = _offered(sweep, left, refused, run)
                 _run(sweep, run, left, calibration, config, jobs, cluster, progress)
             # a failure ends it, so that what is asked for never hangs on one
             if run.failures or not (more := further(sweep, run.records)):
@@ -205,12 +205,12 @@ def _ordered(sweep: Sweep, known: dict[str, float]) -> dict[str, float]:
 
 
 def _offered(
-    left: list[tuple[Point, int]], refused: dict[str, str], run: Run
+    sweep: Sweep, left: list[tuple[Point, int]], refused: dict[str, str], run: Run
 ) -> list[tuple[Point, int]]:
     """Those of `left` that have a rate; the others are failures of the run."""
     offered = []
     for point, replication in left:
-        if (why := refused.get(goodput_key(point.experiment))) is None:
+        if not refused or (why := refused.get(goodput_key(sweep, point, replication))) is None:
             offered.append((point, replication))
         else:
             run.failures.append(f"failed: {shortened(why)}")
@@ -224,7 +224,7 @@ def _rate_per_s(
     """The rate that `point` is offered, None where its load names none."""
     load = point.experiment.offered
     if load is not None and load.goodput is not None:
-        return calibration.capacities[goodput_key(point.experiment)]
+        return calibration.capacities[goodput_key(sweep, point, replication)]
     return calibration.rate_per_s(sweep, point, replication)
 
 

@@ -30,22 +30,25 @@ def test_how_is_a_figure_written() -> None:
 
 def test_which_digits_and_scale_has_each_figure() -> None:
     written = {each.metric: each.text(0.123456) for each in FIGURES}
-    assert len(written) == len(FIGURES) == 21
+    assert len(written) == len(FIGURES) == 23
     percent = [name for name, text in written.items() if text == "12.3"]
     assert percent == [
-        "kv_slots.binding.used", "kv_slots.binding.holes", "kv_slots.binding.head_of_line",
-        "cached_share", "utilization", "memory.phases.attention.row_hit_rate",
+        "slo.attainment", "kv_slots.binding.used", "kv_slots.binding.holes",
+        "kv_slots.binding.head_of_line", "cached_share", "utilization",
+        "memory.phases.attention.row_hit_rate",
     ]  # fmt: skip
     ms = [name for name, text in written.items() if text == "123.5"]
     assert ms == ["tpot_s.mean", "at_share.tpot_s.mean"]
     assert [name for name, text in written.items() if text == "0"] == ["preemptions", "migrations"]
-    assert [name for name, text in written.items() if text == "0.123"] == ["at_share.goodput_per_s"]
+    assert [name for name, text in written.items() if text == "0.123"] == [
+        "goodput_per_s", "at_share.goodput_per_s"
+    ]  # fmt: skip
     assert [name for name, text in written.items() if text == "0.1"] == [
         "output_tokens_per_s", "batch", "kv_gbps"
     ]  # fmt: skip
     assert sum(text == "0.12" for text in written.values()) == 7
-    assert sum(each.terminal for each in FIGURES) == 10
-    assert (OVERLOADED, len(GROWING)) == (0.1, 4)
+    assert sum(each.terminal for each in FIGURES) == 12
+    assert (OVERLOADED, len(GROWING)) == (0.1, 3)
 
 
 def test_which_limits_bound_and_for_how_much_of_the_time() -> None:

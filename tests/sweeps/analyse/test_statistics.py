@@ -5,9 +5,23 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hwmodel.measure.student import t_quantile
-from sweeps.analyse.statistics import Interval, difference, grown, interval, relative_gap
+from sweeps.analyse.statistics import (
+    Interval,
+    difference,
+    family_signs,
+    farthest,
+    grown,
+    holm,
+    interval,
+    p_value,
+    relative_gap,
+    significant,
+    widened,
+)
 
 
 @pytest.mark.parametrize(
@@ -104,3 +118,44 @@ def test_does_a_ratio_too_large_for_a_float_become_infinite() -> None:
     assert math.expm1(699.0) == grown(699.0) < math.inf
     with pytest.raises(ValueError, match="at least 1 degree"):
         t_quantile(0)
+
+
+def test_p_values_are_those_of_the_t_law_in_closed_form() -> None:
+    # of two degrees of freedom P(|T| > t) = 1 - t / sqrt(t^2 + 2); here t = 12 / (2 / sqrt(3))
+    t = 12 / (2 / math.sqrt(3))
+    assert p_value(interval([10.0, 12.0, 14.0])) == pytest.approx(1 - t / math.sqrt(t * t + 2))
+    # of one, Cauchy's: 1 - 2 atan(t) / pi
+    assert p_value(interval([1.0, 2.0])) == pytest.approx(1 - 2 * math.atan(3) / math.pi)
+    assert p_value(interval([5.0])) == p_value(interval([0.0, 0.0])) == 1
+    assert p_value(interval([1.0, 1.0])) == 0
+
+
+def test_holm_by_hand() -> None:
+    # 4 x 0.005, 3 x 0.01, 2 x 0.03, 1 x 0.04 raised to what comes before it
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.9]) == [1, 1] and holm([]) == [] and holm([0.04]) == [0.04]
+
+
+@given(st.lists(st.floats(0, 1), max_size=30))
+def test_holm_rejects_no_more_than_single_tests_and_no_less_than_bonferroni(
+    p_values: list[float],
+) -> None:
+    adjusted = holm(p_values)
+    for one, several in zip(p_values, adjusted, strict=True):
+        assert one <= several <= min(len(p_values) * one, 1) + 1e-12
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    assert [adjusted[i] for i in order] == sorted(adjusted)
+
+
+@given(st.lists(st.lists(st.floats(-1, 1), min_size=3, max_size=5), min_size=1, max_size=8))
+def test_a_family_has_no_more_signs_than_its_intervals(families: list[list[float]]) -> None:
+    found = {i: interval(values) for i, values in enumerate(families)}
+    for i, sign in family_signs(found).items():
+        assert sign in (0, found[i].sign)
+
+
+def test_an_interval_that_holds_with_others() -> None:
+    found = widened(interval([10.0, 12.0, 14.0]), 2)
+    assert found.half == pytest.approx(6.205347 * 2 / math.sqrt(3), rel=1e-6)  # t(2), 97.5 %
+    assert widened(interval([10.0, 12.0, 14.0]), 1).low == pytest.approx(7.031725)
+    assert farthest(Interval(-1, -3, 1, 3)) == 3 and not significant(0.051) and significant(0.049)

@@ -78,7 +78,7 @@ def test_winners_leads_ties_and_objections_are_those_planted(
         assert len(cells[name].found) == 2 + HALVINGS
     assert [cells[name].side for name in cells] == [0, 0, 1, -1]
     assert len(cells["bf16, long"].found) == 2
-    assert math.exp(cells["bf16, short"].lead.mean) == pytest.approx(5**0.5, rel=1e-3)
+    assert math.exp(cells["bf16, short"].lead.over_second.mean) == pytest.approx(5**0.5, rel=1e-3)
     assert cells["int8, long"].order == ["odma", "paged", "static"]
     assert cells["bf16, short"].upheld == ["odma with exact lengths"]
     assert cells["int8, long"].upheld == []  # odma's already

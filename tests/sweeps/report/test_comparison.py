@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.analyse.comparison import Comparison, throughput, turned
+from sweeps.analyse.comparison import Comparison, decisive, turned
 from sweeps.report.comparison_page import change_text, compare, record, section, sentences
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
@@ -30,20 +30,20 @@ def test_a_run_is_the_same_as_itself(tmp_path: Path) -> None:
 def test_a_change_in_one_point_is_told_with_its_interval(tmp_path: Path) -> None:
     found = both(tmp_path, odma=156.0)
     odma = next(pair for pair in found.pairs if pair.title == "card, odma")
-    change = throughput(odma)
+    change = decisive(odma)
     assert change is not None and change.certain == "more" and change.paired
     assert change.change.mean == pytest.approx(0.2)  # 156 / 130 in each replication
     assert (change.ours, change.theirs) == (pytest.approx(132.6), pytest.approx(159.12))
     assert {c.certain for p in found.pairs if "paged" in p.title for c in p.changes} == {"the same"}
     less = compare(tmp_path / "b", tmp_path / "a")
-    back = next(c for p in less.pairs if p.title == "card, odma" for c in [throughput(p)])
+    back = next(c for p in less.pairs if p.title == "card, odma" for c in [decisive(p)])
     assert back is not None and (back.certain, round(back.change.mean, 3)) == ("less", -0.167)
 
 
 def test_other_seeds_do_not_pair_and_noise_is_not_significant(tmp_path: Path) -> None:
     found = both(tmp_path, odma=130.5, seed=2)
     odma = next(pair for pair in found.pairs if pair.title == "card, odma")
-    change = throughput(odma)
+    change = decisive(odma)
     assert change is not None and change.certain == "not significant" and not change.paired
     assert change.change.mean == pytest.approx(0.004, abs=0.001)
     assert "independent samples" in markdown([section(found)])
@@ -107,7 +107,7 @@ def test_one_replication_is_not_certain(tmp_path: Path) -> None:
         lines = (path / RESULTS).read_text().splitlines()
         kept = [line for line in lines if json.loads(line)["replication"] == 1]
         (path / RESULTS).write_text("\n".join(kept) + "\n")
-    changes = [throughput(pair) for pair in compare(ours, theirs).pairs]
+    changes = [decisive(pair) for pair in compare(ours, theirs).pairs]
     assert {each.certain for each in changes if each} == {"unknown"}
 
 

@@ -12,10 +12,11 @@ import pytest
 from hwmodel.measure.racm import Condition
 from sweeps.analyse.facts import Dependence, Gap, MetricChange, Reference, Turned, Verdict
 from sweeps.analyse.figures import FIGURES
+from sweeps.analyse.objective import KV_READ, OBJECTIVES, SERVED
 from sweeps.analyse.random_access import RandomAccess
 from sweeps.analyse.statistics import Interval
-from sweeps.analyse.table import Group, Rate, Row, Table
-from sweeps.plan.answer import AnswerCell, AnswerMap
+from sweeps.analyse.table import Group, Row, Table
+from sweeps.plan.answer import AnswerCell, AnswerMap, Lead
 from sweeps.plan.atlas import Enough
 from sweeps.plan.break_even import BreakEven, Crossing, Search
 from sweeps.plan.paged_findings import Effects
@@ -77,7 +78,8 @@ def group(outcome: Any, *gaps: Gap, **more: Any) -> Verdict:
 
 
 WON = group("won", Gap("a", "b", near(0.3), causes=["reservation"]), Gap("a", "c", near(16, 1)))
-UNBOUND = {"kv_memory": 0.02, "offered_load": 0.98}
+FREE: dict[str, Any] = {"bound": False, "limits": {"kv_memory": 0.02, "offered_load": 0.98}}
+TIES: dict[str, Any] = {"ties": ["b", "a"], "within": 0.0042}
 
 
 @pytest.mark.parametrize(
@@ -85,20 +87,35 @@ UNBOUND = {"kv_memory": 0.02, "offered_load": 0.98}
     [
         (WON, "a serves 100.0 output tokens/s, 30 % (95 % CI 29 to 31) more than b and 17 times"
               " (16 to 18) the rate of c. Decided by capacity."),
-        (group("won", Gap("a", "b", near(0.5)), reads=True, kv_share=0.2),
+        (group("won", Gap("a", "b", near(0.5)), objective=KV_READ, kv_share=0.2),
          "a reads KV at 100.0 GB/s, 50 % (95 % CI 49 to 51) faster than b. Reading KV takes 20 %"
          " of a step."),
-        (group("undecided", Gap("a", "b", near(0.001)), Gap("a", "c", near(0.2)), needed=20),
-         "a serves 100.0 output tokens/s, not significantly more than b: at most 1.1 % either way."
-         " About 20 replications would resolve it (now 3). a serves 20 % (95 % CI 19 to 21) more"
+        (group("won", Gap("a", "b", near(0.3)), **FREE), "a serves 100.0 output tokens/s, 30 % (95"
+         " % CI 29 to 31) more than b; KV memory is not the limit (offered load is, 98 % of the"
+         " time)."),
+        (replace(group("won", Gap("a", "b", near(0.3)), Gap("a", "c", near(6)),
+                       objective=OBJECTIVES["tpot_p99"]), rate=0.0312),
+         "a has a TPOT p99 of 31.2 ms; b 30 % (95 % CI 29 to 31) more and c 7 times (6.99 to 7.01)"
+         " as much."),
+        (group("close", Gap("a", "b", near(0.001)), **TIES),
+         "b and a differ by at most 0.5 % in output tokens/s: keep b."),
+        (group("close", Gap("a", "b", near(0.001)), Gap("a", "c", near(0.2)), **TIES, **FREE),
+         "b and a differ by at most 0.5 % in output tokens/s: keep b; KV memory is not the limit"
+         " (offered load is, 98 % of the time). a serves 100.0 output tokens/s, 20 % (95 % CI 19 to"
+         " 21) more than c."),
+        (Verdict("card", "close", "16", 1.0, [Gap("16", "32", near(0.0))], ties=["16", "32"]),
+         "policy 16 and policy 32 have the same output tokens/s: keep policy 16."),
+        (group("undecided", Gap("a", "b", near(0.001)), Gap("a", "c", near(0.2)), needed=20,
+               ties=["a", "b"], within=0.11),
+         "a serves 100.0 output tokens/s, not significantly more than b: at most 11 % either way."
+         " About 20 replications would settle it (now 3). a serves 20 % (95 % CI 19 to 21) more"
          " than c."),
-        (group("undecided", Gap("a", "b", ONE)), "a serves 100.0 output tokens/s, the highest mean;"
-         " one replication gives no interval. No ranking against b."),
-        (group("unbound", Gap("a", "b", near(0.3)), limits=UNBOUND), "no ranking, as KV memory does"
-         " not limit a (limit: offered load, 98 % of the time). It limits b; a serves 30 % (95 % CI"
-         " 29 to 31) more than b."),
-        (Verdict("card", "unbound", "0.12"),
-         "no ranking, as KV memory does not limit policy 0.12."),
+        (group("undecided", Gap("a", "b", ONE), ties=["a", "b"], within=math.inf),
+         "a serves 100.0 output tokens/s, not significantly more than b. One replication gives no"
+         " interval: run three or more."),
+        (group("won", Gap("a", "b", near(0.3)), missing=["c"], objective=OBJECTIVES["goodput"]),
+         "a carries 100.000 requests/s within the SLO, 30 % (95 % CI 29 to 31) more than b. c: no"
+         " goodput."),
         (group("alone"), "only a has results."),
         (Verdict("card", "alone"), "no results yet."),
     ],
@@ -158,6 +175,8 @@ def test_the_conditions_of_a_run(base: dict[str, Any], said: str) -> None:
     groups = [Group("card", [Row("a", "", {1: {}, 2: {}, 3: {}})])]
     table = Table("x", "", groups, 1, 1, config, {})
     assert sentences.conditions(table) == f"Conditions: {said}."
+    table.config["objective"], table.compared_by = "ttft_p99", OBJECTIVES["ttft_p99"]
+    assert sentences.conditions(table).endswith(" objective TTFT p99, 3 replications.")
 
 
 def test_what_ifs_rank_and_name_the_largest_effect() -> None:
@@ -166,17 +185,17 @@ def test_what_ifs_rank_and_name_the_largest_effect() -> None:
         effects = {name: near(level - now) for name, level in levels.items()}
         found = [Sensitivity("a / b", every, effects)]
         rates = [Sensitivity("a", every, effects)]
-        unit = Rate("rate", "rate", "tok/s")
         group = Group("card")
-        return list(sentences.what_if(Changes("", group, rates, found, [*levels], [], unit)))
+        return list(sentences.what_if(Changes("", group, rates, found, [*levels], [], SERVED)))
 
     assert told(0.2, more=0.4, none=0.0, less=-0.2) == [
         "a / b is 1.22 (95 % CI 1.21 to 1.23) as described. Reversed by less. Not significant with"
         " none.",
-        "Largest significant effects of one change: a with less -33 % (-34 to -32).",
+        "Largest significant effects of one change (Holm over 3 changes): a with less -33 % (-34 to"
+        " -32).",
     ]
     assert "None of 1 changes reverses it." in told(0.2, more=0.2)[0]
-    assert "That is not significant, except with more. About 5 rep" in told(0.005, more=0.4)[0]
+    assert "That is not significant, except with more. About 4 rep" in told(0.005, more=0.4)[0]
 
 
 def test_break_evens_are_counted() -> None:
@@ -193,30 +212,35 @@ def test_break_evens_are_counted() -> None:
     )
 
 
-def cell(lead: float, tied: float | None, bound: bool = True, **pleas: Any) -> AnswerCell:
-    found = {0.1: near(-lead), 1.0: near(lead)} if tied else {0.1: near(lead), 1.0: near(lead)}
+def lead(best: str, mean: float) -> Lead:
+    return Lead(best, near(mean), 0.0 if mean > 0.01 else 1.0)
+
+
+def cell(mean: float, tied: float | None, bound: bool = True, **pleas: Lead) -> AnswerCell:
+    found = {0.1: near(-mean), 1.0: near(mean)} if tied else {0.1: near(mean), 1.0: near(mean)}
     return AnswerCell(
-        "cell", {"paged": near(2), "odma": near(1)}, near(lead), near(lead), "odma", {}, found,
-        None if tied is None else near(tied), pleas, bound,
+        "cell", {"paged": near(2), "odma": near(1)}, lead("paged", mean), near(mean), "odma", {},
+        found, None if tied is None else near(tied), pleas, bound, 0.02,
     )  # fmt: skip
 
 
 def test_the_map_of_an_answer_in_counts() -> None:
-    cells = [cell(0.7, 0.2, plea=("odma", near(0.5))), cell(0.3, None), cell(0.0, None, False)]
+    cells = [cell(0.7, 0.2, plea=lead("odma", 0.5)), cell(0.3, None, False), cell(0.0, None)]
     found = AnswerMap("card", "m", "paged", ["odma"], cells, 3, 3,
                       {"plea": ("odma", "why")}, {})  # fmt: skip
     assert list(sentences.answer(found)) == [
-        "paged leads significantly in 2 of 3 combinations, by +35 % (95 % CI 34 to 36) to +101 %"
-        " (99 to 103).",
-        "No policy leads significantly in 1 of 3 combinations; KV memory is not the limit in 1.",
-        "Of 2 combinations that KV memory limits, paged ties with the best contiguous policy in 1,"
-        " at 0.20 of its KV bandwidth and is ahead at every ratio in 1.",
-        "Changing 1 objection changes the winner in 1 of 1 combinations (plea).",
+        "paged leads significantly in 2 of 3 combinations (Holm over 3), by +35 % (95 % CI 34 to"
+        " 36) to +101 % (99 to 103); KV memory does not limit it in 1.",
+        "No policy leads significantly in 1 of 3 combinations; in 1 the first two differ by at most"
+        " 5 %.",
+        "Of 3 combinations, paged ties with the best contiguous policy in 1, at 0.20 of its KV"
+        " bandwidth, is ahead at every ratio in 1 and is behind at every ratio in 1.",
+        "Changing 1 objection (Holm over 1) changes the winner in 1 of 1 combinations (plea).",
     ]
-    unmoved = AnswerMap("card", "m", "paged", ["odma"], [cell(0.3, None, plea=("paged", near(1)))],
+    unmoved = AnswerMap("card", "m", "paged", ["odma"], [cell(0.3, None, plea=lead("paged", 1.0))],
                         1, 3, {}, {"plea": "why"})  # fmt: skip
     assert list(sentences.answer(unmoved))[-1] == (
-        "Changing 1 disputed assumption never changes the winner to another policy."
+        "Changing 1 disputed assumption (Holm over 1) never changes the winner to another policy."
     )
 
 

@@ -41,7 +41,7 @@ def test_where_every_rate_or_none_attains_there_is_no_goodput() -> None:
 def test_the_rate_attains_and_a_larger_one_does_not() -> None:
     experiment = load_sweep("smoke", [*ASKED, "workload_set={arrivals: {process: fixed}}"])
     spec = experiment.points[1].experiment
-    rate = goodput_task(spec)  # type: ignore[arg-type]
+    rate = goodput_task((spec, [1, 2]))  # type: ignore[arg-type]
 
     def attained(factor: float) -> float:
         each = (Task(spec, replication, rate * factor) for replication in (1, 2))

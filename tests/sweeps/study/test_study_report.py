@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.analyse.comparison import throughput
+from sweeps.analyse.comparison import decisive
 from sweeps.analyse.figures import THROUGHPUT
 from sweeps.report.comparison_page import compare
 from sweeps.report.contents import contents
@@ -180,7 +180,7 @@ def test_a_study_that_lost_its_config_is_still_shown(tmp_path: Path) -> None:
 
 def test_studies_are_compared_by_their_contenders(tmp_path: Path) -> None:
     found = compare(study(tmp_path / "a"), study(tmp_path / "b", {"trial 17": 155.0}))
-    changes = {pair.title: change for pair in found.pairs if (change := throughput(pair))}
+    changes = {pair.title: change for pair in found.pairs if (change := decisive(pair))}
     assert changes["best"].change.mean == pytest.approx(155 / 147.5 - 1)
     assert changes["base"].certain == "the same"
 

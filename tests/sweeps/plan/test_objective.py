@@ -1,0 +1,106 @@
+"""Does a sweep compare by the objective it names, and is one that it does not measure refused?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from sweeps.analyse.figures import GOODPUT
+from sweeps.analyse.objective import OBJECTIVES
+from sweeps.analyse.table import Table
+from sweeps.analyse.verdict import judge
+from sweeps.plan.evaluations import PARAMETER, VALUE, Evaluations
+from sweeps.plan.measures import objective_of
+from sweeps.plan.sweep import load_sweep
+from sweeps.report.presenters import read_table, sentences
+from sweeps.run.explained_run import explain_run
+from sweeps.run.progress import Progress
+from sweeps.run.store import RunDirectory
+from sweeps.run.sweep_run import run_sweep
+
+QUIET = Progress(terminal=False)
+SLO = "{ttft: 500ms, tpot: 200ms, attainment: 0.8}"
+SMALL = ["requests=60", "replications=2"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["objective=ttft_99"], r"objective: no objective 'ttft_99'; did you mean 'ttft_p99'\?"),
+        (["objective=goodput"], r"objective: goodput needs a load that is searched: load: {"),
+        (["objective=ttft_p99", "load={relative: 1.5}"], r"ttft_p99 grows with the run where the"
+         r" load is above capacity \(load.relative: 1.5\): expected latency_at, such as 0.8"),
+        (["objective=latency_p99", "load=null", "arrivals={process: all_at_once}"],
+         "arrivals: all_at_once"),
+        (["objective=attainment", "load={rate_per_s: 1}"], "attainment needs slo: {ttft: 2s"),
+        (["objective=attainment", f"load={{goodput: {SLO}}}"], "take objective: goodput"),
+        (["objective=tokens_per_joule", "device=b200"], "needs a simulated memory"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_answered(overrides: list[str], message: str) -> None:
+    with pytest.raises(DescriptionError, match=message):
+        load_sweep("smoke", overrides)
+
+
+def test_an_objective_is_of_requests_that_are_served() -> None:
+    with pytest.raises(DescriptionError, match="tpot_p50 is measured where requests are served"):
+        load_sweep("kv-extent", ["objective=tpot_p50"])
+
+
+def test_latencies_are_those_of_the_second_pass_where_there_is_one() -> None:
+    over = {"objective": "ttft_p99", "base": {"latency_at": 0.8}}
+    found, alone = objective_of(over), objective_of({"objective": "ttft_p99", "base": {}})
+    assert found is not None and found.metric == "at_share.ttft_s.p99"
+    assert alone == OBJECTIVES["ttft_p99"]
+    assert load_sweep("smoke", ["objective=ttft_p99", "load={relative: 2}", "latency_at=0.5"])
+    served = objective_of({"base": {"latency_at": 0.8}})
+    assert served == OBJECTIVES["throughput"]
+
+
+def table_of(path: Path, *overrides: str) -> Table:
+    run_sweep(load_sweep("smoke", [*SMALL, *overrides]), path, False, 1, QUIET)
+    return read_table(RunDirectory(path))
+
+
+def test_goodput_is_searched_for_each_replication_and_decides(tmp_path: Path) -> None:
+    pooled = table_of(tmp_path / "a", f"load={{goodput: {SLO}}}")
+    for row in pooled.groups[0].rows:
+        assert set(row.values(GOODPUT)) == {row.rate_per_s}  # once for all, so without an interval
+    table = table_of(tmp_path / "b", f"load={{goodput: {SLO}}}", "objective=goodput")
+    verdict = judge(table.groups[0])
+    rates = {row.name: row.values(GOODPUT) for row in table.groups[0].rows}
+    assert all(len(set(each)) == 2 for each in rates.values())
+    best = max(rates, key=lambda name: sum(rates[name]))
+    assert verdict.leader == best and verdict.rate == pytest.approx(sum(rates[best]) / 2)
+    assert "requests/s within the SLO" in " ".join(sentences(table))
+
+
+def test_a_latency_decides_and_explain_refuses(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "a", "objective=tpot_p99", "load={relative: 0.5}")
+    (group,) = table.groups
+    verdict, rows = judge(group), group.main()
+    least = min(rows, key=lambda row: row.mean("tpot_s.p99") or 0.0)
+    assert verdict.leader == least.name and all(gap.total.mean >= 0 for gap in verdict.gaps)
+    with pytest.raises(DescriptionError, match="the objective of this run is tpot_p99"):
+        explain_run(tmp_path / "a", "", 1, QUIET)
+
+
+def test_a_search_reads_the_objective_the_better_way_round() -> None:
+    def point(name: str, value: float | None, p99: float, **more: float) -> dict[str, object]:
+        given = {"policy": name, PARAMETER: "cost", VALUE: value}
+        return {"overrides": given, "replication": 1, "metrics": {"ttft_s": {"p99": p99}, **more}}
+
+    config = {
+        "objective": "ttft_p99", "compare": "policy", "axes": {"policy": ["a", "b"]},
+        "base": {"replications": 1},
+    }  # fmt: skip
+    known = Evaluations(config, [point("a", 1, 2.0), point("b", 1, 1.0)])
+    a, b = (known.rates({}, name, "cost", 1) for name in "ab")
+    assert known.advantage(a, b).mean < 0 < known.advantage(b, a).mean
+    assert known.mean_log(b) > known.mean_log(a)
+    known.refuse_unmeasured()
+    late = Evaluations(config, [point("a", 1, 2.0, backlog_share=0.5)])
+    with pytest.raises(DescriptionError, match="a has no TTFT p99 with cost 1: its load is above"):
+        late.refuse_unmeasured()
