@@ -68,10 +68,9 @@ class Row:
                 found.append(figure.range_text(*map(self.mean, figure.ends)))
                 continue
             interval = self.interval(figure.metric)
-            half = None
-            if interval is not None and figure.metric == THROUGHPUT and interval.count > 1:
-                half = interval.half
-            text = figure.text(None if interval is None else interval.mean, half)
+            text = figure.text(None if interval is None else interval.mean)
+            if interval is not None and figure.metric == THROUGHPUT:
+                text = figure.interval_text(interval)
             found.append("grows" if self._grows(figure.metric) else text)
         limits = limit_text(self.limits(), most) or "–"
         if most != 1 and (share := self.mean(COMPUTE)) is not None:
