@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from sweeps.analyse.statistics import Interval
 
 THROUGHPUT = "output_tokens_per_s"
 """Of the steady part of a run: after the warm-up, while a request waits or is still to arrive."""
@@ -49,6 +52,8 @@ LIMIT_WORDS = {
     "token_budget": "token budget",
     "offered_load": "offered load",
 }
+_ENOUGH = 10
+"""Replications that are advised at least (assumed)."""
 _PLENTY = 1000
 """From here on figures are written without decimals."""
 
@@ -70,13 +75,30 @@ class Figure:
         """What it may be."""
         return "–" if low is None or high is None else f"{self.text(low)}–{self.text(high)}"
 
-    def text(self, mean: float | None, half: float | None = None) -> str:
-        """`mean`, with its half-width where one is given; a dash where there is none."""
+    def text(self, mean: float | None) -> str:
+        """`mean`; a dash where there is none."""
         if mean is None:
             return "–"
-        digits = self.digits if abs(mean * self.scale) < _PLENTY else 0
-        body = f"{mean * self.scale:,.{digits}f}"
-        return body if half is None else f"{body} ± {half * self.scale:,.{digits}f}"
+        return f"{mean * self.scale:,.{self._places(mean)}f}"
+
+    def interval_text(self, found: Interval) -> str:
+        """The mean of what cannot be negative, with its half-width; where that says nothing, with
+        what to run."""
+        body = self.text(found.mean)
+        if not math.isfinite(found.half):
+            return body
+        if not found.told:
+            return f"{body} ({wider(found)})"
+        return f"{body} ± {found.half * self.scale:,.{self._places(found.mean)}f}"
+
+    def _places(self, mean: float) -> int:
+        return self.digits if abs(mean * self.scale) < _PLENTY else 0
+
+
+def wider(found: Interval) -> str:
+    """What stands instead of an interval that says nothing."""
+    more = max(_ENOUGH, 2 * found.count)
+    return f"{found.count} replications; --set replications={more} for an interval"
 
 
 FIGURES = (

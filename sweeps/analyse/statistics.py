@@ -11,6 +11,8 @@ from hwmodel.measure.student import LEVEL, t_quantile
 
 _LARGEST_LOG = 700.0
 Name = TypeVar("Name")
+FEW = 5
+"""Replications below which an interval wider than its mean is not shown (assumed)."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,13 @@ class Interval:
         if self.low > 0:
             return 1
         return -1 if self.high < 0 else 0
+
+    @property
+    def told(self) -> bool:
+        """Whether the interval of what cannot be negative says something: not where fewer than
+        `FEW` values leave it wider than the mean, or where it goes below zero."""
+        width = self.high - self.low
+        return self.low >= 0 and (self.count >= FEW or width <= self.mean)
 
     def mapped(self, rising: Callable[[float], float]) -> Interval:
         """The interval of a rising function of what this one bounds."""

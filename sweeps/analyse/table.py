@@ -70,10 +70,9 @@ class Row:
                 found.append(figure.range_text(*map(self.mean, figure.ends)))
                 continue
             interval = self.interval(figure.metric)
-            half = None
-            if interval is not None and figure.metric == objective.metric and interval.count > 1:
-                half = interval.half
-            text = figure.text(None if interval is None else interval.mean, half)
+            text = figure.text(None if interval is None else interval.mean)
+            if interval is not None and figure.metric == objective.metric:
+                text = figure.interval_text(interval)
             measured = any(figure.metric in each for each in self.replications.values())
             found.append("grows" if measured and self._grows(figure.metric) else text)
         limits = limit_text(self.limits(), most) or "–"

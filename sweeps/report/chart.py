@@ -127,7 +127,8 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class Bars:
-    """Horizontal bars from zero with whiskers; `title` has the unit."""
+    """Horizontal bars from zero with whiskers, as far as these say something; `title` has the
+    unit."""
 
     title: str
     bars: list[Bar]
@@ -138,7 +139,11 @@ class Bars:
         return ["name", self.title, "low", "high", "replications"]
 
     def rows(self) -> list[Cells]:
-        return [[b.name, b.value.mean, b.value.low, b.value.high, b.value.count] for b in self.bars]
+        return [
+            [b.name, b.value.mean, *((b.value.low, b.value.high) if b.value.told else (None, None)),
+             b.value.count]
+            for b in self.bars
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True)

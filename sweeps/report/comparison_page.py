@@ -98,7 +98,7 @@ def _results(found: Comparison) -> Grid:
 def change_text(c: MetricChange) -> str:
     """The change of a metric with its interval, for tables."""
     if c.relative:
-        return percent(c.change)
+        return percent(c.change, factor=c.change.mapped(lambda part: 1 + part))
     return between(c.change, c.figure.text)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from hwmodel.measure.student import LEVEL
+from sweeps.analyse.figures import wider
 from sweeps.analyse.statistics import Interval, grown
 from sweeps.plan.variant import AS_DESCRIBED
 
@@ -31,11 +32,15 @@ def between(
     unit: str = "",
     named: bool = False,
     sign: str = "",
+    factor: Interval | None = None,
 ) -> str:
-    """A mean and its interval where it is finite: `3 s (1 to 5)`. sign: before the mean."""
+    """A mean and its interval where it is finite: `3 s (1 to 5)`. sign: before the mean. factor:
+    the ratio that it stands for; where its interval says nothing, what to run stands there."""
     mean = f"{sign}{text(found.mean)}{unit}"
     if not math.isfinite(found.half):
         return mean
+    if factor is not None and not factor.told:
+        return f"{mean} ({wider(factor)})"
     return f"{mean} ({CI * named}{text(found.low)} to {text(found.high)})"
 
 
@@ -45,22 +50,25 @@ def hundred(value: float, digits: int) -> str:
 
 
 def percent(
-    found: Interval, signed: bool = False, digits: int | None = None, named: bool = False
-) -> str:
-    """A share with its interval; by default with tenths below 10 %. signed: with a plus."""
+    found: Interval, signed: bool = False, digits: int | None = None, named: bool = False,
+    factor: Interval | None = None,
+) -> str:  # fmt: skip
+    """A share with its interval; by default with tenths below 10 %. signed: with a plus. factor: as
+    for `between`."""
     chosen = (0 if abs(found.mean) >= 0.1 else 1) if digits is None else digits
 
     def text(value: float) -> str:
         return hundred(value, chosen) if value < _MOST else f"over {hundred(_MOST, 0)}"
 
-    return between(found, text, " %", named, "+" * (signed and text(found.mean)[0] != "-"))
+    return between(found, text, " %", named, "+" * (signed and text(found.mean)[0] != "-"), factor)
 
 
 def gain(found: Interval, signed: bool = True, named: bool = False) -> str:
     """What a rate gains: `+85 % (80 to 90)`, or `17 times (15 to 19)` where that is many."""
-    if found.mean + 1 < _TIMES:
-        return percent(found, signed, named=named)
-    return between(found.mapped(lambda part: 1 + part), "{:,.3g}".format, " times", named)
+    factor = found.mapped(lambda part: 1 + part)
+    if factor.mean < _TIMES:
+        return percent(found, signed, named=named, factor=factor)
+    return between(factor, "{:,.3g}".format, " times", named, factor=factor)
 
 
 def more(found: Interval, than: str, word: str = "more", named: bool = False) -> str:
@@ -92,7 +100,8 @@ def ratio(log_ratio: Interval | None, named: bool = False) -> str:
     """A log ratio as `1.78 (1.70 to 1.87)`."""
     if log_ratio is None:
         return NONE
-    return between(log_ratio.mapped(lambda value: grown(value) + 1), _factor, named=named)
+    factor = log_ratio.mapped(lambda value: grown(value) + 1)
+    return between(factor, _factor, named=named, factor=factor)
 
 
 def _factor(value: float) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from sweeps.analyse.figures import Figure
 from sweeps.analyse.statistics import Interval, grown
 from sweeps.analyse.table import Table
 from sweeps.plan.paged_findings import (
@@ -106,4 +107,4 @@ def _log(found: Interval | None) -> str:
 def _rate(found: Interval | None) -> str:
     if found is None:
         return NONE
-    return f"{found.mean:,.0f}" + (f" ± {found.half:,.0f}" if found.count > 1 else "")
+    return Figure("", "", 0).interval_text(found)

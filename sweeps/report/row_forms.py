@@ -29,15 +29,15 @@ def bars(chart: Bars, compared: Sequence[str]) -> Spec:
     """Horizontal bars from zero with whiskers, in the colour of what each is of."""
     y, height = _names(bar.name for bar in chart.bars)
     means = [bar.value.mean for bar in chart.bars]
-    ends = [bar.value.high for bar in chart.bars if math.isfinite(bar.value.high)]
+    ends = [b.value.high for b in chart.bars if b.value.told and math.isfinite(b.value.high)]
     most = max([*means, 0.0]) or 1.0
     most = max(most, min(max(ends, default=0.0), 2 * most))
     domain = [min([*means, 0.0]), 1.2 * most]
     x = {"field": "value", "type": "quantitative", "axis": None, "scale": {"domain": domain,
          "nice": False}}  # fmt: skip
     rows = [
-        (b.name, _owner(b.name, compared), b.value.mean, b.value.low, b.value.high,
-         "control" * b.dim) for b in chart.bars
+        (b.name, _owner(b.name, compared), *row[1:4], "control" * b.dim)
+        for b, row in zip(chart.bars, chart.rows(), strict=True)
     ]  # fmt: skip
     owners = list(dict.fromkeys(row[1] for row in rows))
     known = colours(compared)

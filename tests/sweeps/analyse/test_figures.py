@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
+
 from sweeps.analyse.figures import (
     FIGURES,
     GROWING,
@@ -11,31 +15,52 @@ from sweeps.analyse.figures import (
     limit_shares,
     limit_text,
 )
+from sweeps.analyse.statistics import Interval
+from sweeps.report.chart import Bar, Bars
 
 
 def test_how_is_a_figure_written() -> None:
     ms = Figure("x", "TPOT ms", 1, 1000)
     assert ms.text(0.0123) == "12.3"
-    assert ms.text(0.0123, 0.0004) == "12.3 ± 0.4"
-    assert ms.text(None) == ms.text(None, 1.0) == "–"
+    assert ms.interval_text(Interval(0.0123, 0.0119, 0.0127, 2)) == "12.3 ± 0.4"
+    assert ms.interval_text(Interval(0.0123, -math.inf, math.inf, 1)) == "12.3"
+    assert ms.text(None) == "–"
     # from a thousand on without decimals, whichever side of zero
     plain = Figure("x", "x", 2)
     assert [plain.text(each) for each in (999.994, 1000.0, 1000.4, -1000.4, -999.0)] == [
         "999.99", "1,000", "1,000", "-1,000", "-999.00"
     ]  # fmt: skip
-    assert plain.text(1234.5, 0.6) == "1,234 ± 1"
+    assert plain.interval_text(Interval(1234.5, 1233.9, 1235.1, 2)) == "1,234 ± 1"
     assert plain.range_text(1.0, 2.0) == "1.00–2.00"
     assert plain.range_text(None, 2.0) == plain.range_text(1.0, None) == "–"
 
 
+@pytest.mark.parametrize(
+    ("half", "count", "written"),
+    [
+        (87.0, 3, "174.2 ± 87.0"),
+        (87.2, 3, "174.2 (3 replications; --set replications=10 for an interval)"),
+        (87.2, 5, "174.2 ± 87.2"),
+        (174.3, 8, "174.2 (8 replications; --set replications=16 for an interval)"),
+    ],
+)
+def test_does_an_interval_that_says_nothing_say_what_to_run(
+    half: float, count: int, written: str
+) -> None:
+    found = Interval(174.2, 174.2 - half, 174.2 + half, count)
+    assert Figure("x", "tokens/s").interval_text(found) == written
+    (row,) = Bars("tokens/s", [Bar("paged", found)]).rows()
+    assert (row[2] is None) == ("for an interval" in written)
+
+
 def test_which_digits_and_scale_has_each_figure() -> None:
     written = {each.metric: each.text(0.123456) for each in FIGURES}
-    assert len(written) == len(FIGURES) == 23
+    assert len(written) == len(FIGURES) == 24
     percent = [name for name, text in written.items() if text == "12.3"]
     assert percent == [
         "slo.attainment", "kv_slots.binding.used", "kv_slots.binding.holes",
         "kv_slots.binding.head_of_line", "cached_share", "utilization",
-        "memory.phases.attention.row_hit_rate",
+        "memory.phases.attention.row_hit_rate", "memory.throughput_ci95",
     ]  # fmt: skip
     ms = [name for name, text in written.items() if text == "123.5"]
     assert ms == ["tpot_s.mean", "at_share.tpot_s.mean"]
@@ -47,7 +72,7 @@ def test_which_digits_and_scale_has_each_figure() -> None:
         "output_tokens_per_s", "batch", "kv_gbps"
     ]  # fmt: skip
     assert sum(text == "0.12" for text in written.values()) == 7
-    assert sum(each.terminal for each in FIGURES) == 12
+    assert sum(each.terminal for each in FIGURES) == 13
     assert (OVERLOADED, len(GROWING)) == (0.1, 3)
 
 

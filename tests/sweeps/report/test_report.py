@@ -188,7 +188,7 @@ def test_every_figure_is_a_metric_of_a_real_run(tmp_path: Path) -> None:
     from sweeps.run.sweep_run import run_sweep
 
     sets = ["fidelity=sampled", "policy=[paged]", "replications=1", "requests=20"]
-    sets += ["serving.memory.max_probes=1", "workload_set.lengths.constant.output_tokens=4"]
+    sets += ["serving.memory.max_probes=2", "workload_set.lengths.constant.output_tokens=4"]
     sets += ["latency_at=0.5", "slo={ttft: 1s, tpot: 1s}"]
     run_sweep(load_sweep("smoke", sets), tmp_path, False, 1, Progress(terminal=False))
     row = read_table(RunDirectory(tmp_path)).groups[0].rows[0]
