@@ -75,3 +75,17 @@ def test_a_study_searches_what_it_is_made_of_and_compares_with_it(name: str) -> 
     policy = study.point("odma-best").experiment.serving.policy  # type: ignore[union-attr]
     assert isinstance(policy, OdmaBestOptions)
     assert study.spec.ceilings[0] == "oracle without holes"
+    tuned = study.first[2]
+    assert tuned.name == "odma-best"
+    found = study.experiment(study.space.overrides(tuned.params)).serving.policy.model_dump()
+    kept = CHANGED.keys() - {"name", "buckets", "bucket_on"}
+    assert {key: found[key] for key in kept} == {key: CHANGED[key] for key in kept}
+    assert found["buckets"] == 16 and found["borrow"] is None
+
+
+def test_a_mistake_in_what_is_tried_first_is_said() -> None:
+    with pytest.raises(DescriptionError, match="no policy is static with other defaults"):
+        load_study("quick", ["first=[tuned]", "base.serving.policy={name: static}",
+                             "space={serving.policy.fit: {choice: [first, best]}}"])  # fmt: skip
+    with pytest.raises(DescriptionError, match="'tuned' or 'least_unused'; got 'tunned'"):
+        load_study("quick", ["first=[tunned]"])
