@@ -9,12 +9,12 @@ import numpy as np
 
 from hwmodel.description.description import Document
 from policies.allocators.capabilities import QuantileBuckets
-from policies.allocators.registry import policy_class
+from policies.allocators.registry import POLICIES, policy_class
 from policies.requests.requests import IntArray
 from sweeps.plan.experiment import ALL_AT_ONCE, ExperimentSpec, requests_of, workload_of
 from sweeps.study.space import Outside, Overrides, Space
 
-First = Literal["base", "paper", "least_unused"]
+First = Literal["base", "paper", "tuned", "least_unused"]
 _POLICY = "serving.policy"
 LEVELS = f"{_POLICY}.levels"
 
@@ -74,6 +74,8 @@ def _points(study: Study, kind: First) -> Iterator[tuple[str, Overrides]]:
         beside = [path for path in numbers if levels and path.endswith(("buckets", "balance"))]
         searched = [*study.spec.space, *beside]
         yield "paper", {path: value for path, value in numbers.items() if path in searched}
+    elif kind == "tuned":
+        yield from _tuned(study)
     else:
         parameter = study.spec.space.get(LEVELS)
         if parameter is None or not parameter.quantiles:
@@ -83,6 +85,26 @@ def _points(study: Study, kind: First) -> Iterator[tuple[str, Overrides]]:
             changes = {"buckets": count, "levels": [], "balance": "least_unused"}
             name = f"least unused, {count} buckets"
             yield name, {f"{_POLICY}.{key}": value for key, value in changes.items()}
+
+
+def _tuned(study: Study) -> Iterator[tuple[str, Overrides]]:
+    """What policies that are the base's with other defaults change, as far as it is searched."""
+    base = study.base.serving.policy
+    own = type(base)
+    levels = study.spec.space.get(LEVELS)
+    kinds = {n: k.Options for n, k in POLICIES.items() if own in k.Options.__mro__[1:]}
+    if not kinds:
+        raise Outside(f"no policy is {base.name} with other defaults")
+    for name, options in kinds.items():
+        plain, tuned = own(name=base.name).model_dump(), options(name=name).model_dump()
+        changes = {key: tuned[key] for key in plain if tuned[key] != plain[key]}
+        if levels is not None:
+            changes |= {"levels": [], "buckets": min(tuned["buckets"], levels.quantiles[1])}
+        beside = ("buckets", "balance") if levels else ()
+        searched = [*study.spec.space, *(f"{_POLICY}.{key}" for key in beside)]
+        wanted = {f"{_POLICY}.{key}": value for key, value in changes.items()}
+        found = {path: value for path, value in wanted.items() if path in searched}
+        yield name, study.space.meant(found)
 
 
 def _params(study: Study, overrides: Overrides, lengths: IntArray | None) -> dict[str, Any]:

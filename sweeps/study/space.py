@@ -143,9 +143,9 @@ class Space:
                     found |= {path: [], _beside(path, "balance"): by}
             else:
                 found[path] = spec.value(params[path])
-        return self._meant(found)
+        return self.meant(found)
 
-    def _meant(self, overrides: Overrides) -> Overrides:
+    def meant(self, overrides: Overrides) -> Overrides:
         """The overrides, without what has no meaning beside the others."""
         for path, spec in self.parameters.items():
             if any(overrides.get(p, wanted) != wanted for p, wanted in spec.when.items()):
@@ -182,7 +182,7 @@ class Space:
             else:
                 values = ({path: spec.value(end)} for end in spec.range)
             for overrides in values:
-                yield path, self._meant({**spec.when, **overrides})
+                yield path, self.meant({**spec.when, **overrides})
 
 
 def levels_of(breaks: Sequence[float]) -> list[float]:

@@ -3,7 +3,8 @@
     python -m tests.bench.samplers [STUDY] [--seeds N] [--jobs N] [--set PATH=VALUE ...]
 
 The best trial of each study is served again on replications that no study saw, on the efficiencies
-of the base, which are the same for all; differences are paired by study seed.
+of the base, which are the same for all, or where trials simulate their own memory as they do;
+differences are paired by study seed.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ def unseen(run: StudyRun) -> float:
     """Mean throughput of a study's best trial on replications after its own."""
     found = best(run.study, run.told())
     assert found is not None
-    table = run.journal.note("efficiency of batch 0")["efficiency"]
-    experiment = on_table(run.study.experiment(found.user_attrs[RESULT]["overrides"]), table)
+    experiment = run.study.experiment(found.user_attrs[RESULT]["overrides"])
+    if run.study.spec.memory == "table":
+        experiment = on_table(experiment, run.journal.note("efficiency of batch 0")["efficiency"])
     first = experiment.replications + 1
     offered = rates(run, {}, range(first, first + UNSEEN))
     tasks = [Task(experiment, r, rate) for r, rate in offered.items()]

@@ -12,6 +12,7 @@ from policies.predictors.predictor import PredictorSpec
 from sweeps.plan.counterfactual import chain, losses
 from sweeps.plan.experiment import Task, measure
 from sweeps.plan.sweep import load_sweep
+from sweeps.study.study_spec import load_study
 
 SMALL = [
     "axes.device=[mlu370-x4]", "fidelity=analytic", "requests=100", "warmup_requests=100",
@@ -62,3 +63,29 @@ def test_its_losses_are_explained_and_its_paper_is_nobodys() -> None:
 def test_a_mistake_is_said(policy: str, message: str) -> None:
     with pytest.raises(DescriptionError, match=message):
         load_sweep("quickstart", [f"policy=[{policy}]"])
+
+
+@pytest.mark.parametrize("name", ["odma-mlu370-x4", "odma-a100-80gb", "odma-mlu370-x4-hbm"])
+def test_a_study_searches_what_it_is_made_of_and_compares_with_it(name: str) -> None:
+    study = load_study(name)
+    searched = {path.rpartition(".")[2] for path in study.spec.space}
+    assert {"levels", "space", "compaction", "gamma", "tau", "large_full"} <= searched
+    assert "least_unused" in study.spec.space["serving.policy.levels"].balance
+    assert not any(path.startswith("serving.predictor") for path in study.spec.space)
+    policy = study.point("odma-best").experiment.serving.policy  # type: ignore[union-attr]
+    assert isinstance(policy, OdmaBestOptions)
+    assert study.spec.ceilings[0] == "oracle without holes"
+    tuned = study.first[2]
+    assert tuned.name == "odma-best"
+    found = study.experiment(study.space.overrides(tuned.params)).serving.policy.model_dump()
+    kept = CHANGED.keys() - {"name", "buckets", "bucket_on"}
+    assert {key: found[key] for key in kept} == {key: CHANGED[key] for key in kept}
+    assert found["buckets"] == 16 and found["borrow"] is None
+
+
+def test_a_mistake_in_what_is_tried_first_is_said() -> None:
+    with pytest.raises(DescriptionError, match="no policy is static with other defaults"):
+        load_study("quick", ["first=[tuned]", "base.serving.policy={name: static}",
+                             "space={serving.policy.fit: {choice: [first, best]}}"])  # fmt: skip
+    with pytest.raises(DescriptionError, match="'tuned' or 'least_unused'; got 'tunned'"):
+        load_study("quick", ["first=[tunned]"])

@@ -83,6 +83,17 @@ def test_a_balance_sets_levels_and_a_choice_has_a_meaning_with_another() -> None
     assert ("p.space", {"p.space": "arena", "p.borrow": None}) in list(found.corners())
 
 
+def test_where_it_has_no_meaning_a_choice_is_what_it_is_otherwise() -> None:
+    found = space(
+        p__space={"choice": ["slabs", "arena"]},
+        p__join={"choice": ["copied", "none"], "when": {"p.space": "arena"}, "otherwise": "none"},
+    )
+    drawn = [found.overrides({"p.space": s, "p.join": j}) for s, j in
+             (("slabs", "copied"), ("arena", "copied"), ("arena", "none"))]  # fmt: skip
+    assert [each["p.join"] for each in drawn] == ["none", "copied", "none"]
+    assert all(found.overrides(found.params(each.get, [])) == each for each in drawn)
+
+
 def test_params_are_the_inverse_of_overrides() -> None:
     found = space(
         p__levels={"quantiles": [2, 3], "balance": ["slots"]},
@@ -136,6 +147,8 @@ def test_ranges_and_choices() -> None:
         ("{range: [0.0, 1.0], step: 2}", "step belongs to a whole range"),
         ("{choice: [1], unit: KiB}", "belong to range"),
         ("{quantile: [1, 2]}", "did you mean 'quantiles'"),
+        ("{choice: [1], otherwise: 2}", "otherwise belongs to when"),
+        ("{choice: [1], when: {a: 1}, otherwize: 2}", "did you mean 'otherwise'"),
     ],
 )
 def test_a_mistake_is_told(text: str, said: str) -> None:
