@@ -71,6 +71,9 @@ def bandwidth(
         float | None,
         typer.Option(help="With --racm: the share of sequential to reach; 0.7 by default."),
     ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="With --racm: that extent as described, nothing else.")
+    ] = False,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="With --racm: write its page.")
     ] = None,
@@ -95,8 +98,12 @@ def bandwidth(
     if plausible and (racm or refresh or estimate):
         raise DescriptionError(f"does not go with {given[0]}", "--plausible")
     if racm:
-        _racm(device, overrides or [], extent, threshold, html, json)
+        if quick and html is not None:
+            raise DescriptionError("does not go with --quick", "--html")
+        _racm(device, overrides or [], extent, threshold, quick, html, json)
         return
+    if quick:
+        raise DescriptionError("needs --racm", "--quick")
     for option, value in asked.items():
         if value is not None and not (estimate and option == "--extent"):
             raise DescriptionError("needs --racm", option)
@@ -119,7 +126,7 @@ def bandwidth(
 
 
 def _racm(
-    device: str, overrides: list[str], extent: str | None, threshold: float | None,
+    device: str, overrides: list[str], extent: str | None, threshold: float | None, quick: bool,
     html: Path | None, json: bool,
 ) -> None:  # fmt: skip
     from sweeps.report.racm_page import page
@@ -127,7 +134,7 @@ def _racm(
     from sweeps.report.screen import print_json
 
     judged = THRESHOLD if threshold is None else threshold
-    found = racm(device, overrides, extent or EXTENT, judged)
+    found = racm(device, overrides, extent or EXTENT, judged, quick)
     if json:
         print_json(record(found))
     else:
