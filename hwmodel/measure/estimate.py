@@ -68,10 +68,10 @@ class Constants(NamedTuple):
 
 
 FITTED = Constants(4.55, 1.44, 2.81, 0.43, 0.36, 1.21, 0.29)
-SINGLE, PAIRED = (0.03, 0.08, 0.2), (0.05, 0.16, 0.3)
-"""Median, nine-in-ten and worst relative error on settings held out of the fit: of memories whose
-channels are one pseudo-channel, and of those with two."""
-TESTED = {"read_queue": (16, 128), "engines": (8, 64), "window": (4096, 65536),
+ERRORS = {1: (0.03, 0.08, 0.2), 2: (0.05, 0.16, 0.3)}
+"""Pseudo-channels of a channel -> median, nine-in-ten and worst relative error, on settings held
+out of the fit."""
+TESTED = {"read_queue": (16, 128), "activation_buffer": (0, 32), "engines": (8, 64), "window": (4096, 65536),
           "interleave": (256, 8192), "extent": (64, 65536)}  # fmt: skip
 """Least and most of what was held out; beyond it the error is not known."""
 _BLOCKS = 64
@@ -121,8 +121,7 @@ def unknown(device: Device) -> str | None:
     c, a = device.memory.controller, device.accelerator
     has = {
         "scheduler: fcfs": c.scheduler == "fcfs",
-        "activation_buffer": c.activation_buffer > 0,
-        "row_hit_limit": c.row_hit_limit > 0,
+        "row_hit_limit below 16": 0 < c.row_hit_limit < 16,
         "dies": a is not None and a.dies is not None,
         "inbox": a is not None and a.inbox is not None,
         "translation": a is not None and a.translation is not None,
@@ -132,7 +131,9 @@ def unknown(device: Device) -> str | None:
 
 def untested(device: Device, extent: int) -> list[str]:
     """What lies beyond the settings that were held out, with its bounds."""
-    values = {"read_queue": device.memory.controller.read_queue, "extent": extent}
+    c = device.memory.controller
+    values = {"read_queue": c.read_queue, "activation_buffer": c.activation_buffer}
+    values["extent"] = extent
     if (a := device.accelerator) is not None:
         values |= {"engines": a.dma.engines, "window": a.dma.window, "interleave": a.interleave}
     return [
@@ -166,7 +167,10 @@ def estimate(device: Device, extent: int, align: int = 1, p: Constants = FITTED)
         latency_ns += request / (total / a.channels)
         turn_ns = pieces.moved * latency_ns / dma.window + p.programmed * dma.extent_cost
         windows = dma.engines * pieces.moved / turn_ns
-        port_ns = extent / (dma.port_bandwidth / 1e9)
+        asked = extent
+        if (dma.minimum_access or 0) > burst:  # the engines ask for whole accesses
+            asked = pieces.moved
+        port_ns = asked / (dma.port_bandwidth / 1e9)
         ports = dma.engines * extent / (dma.extent_cost + port_ns) / useful
         gbps |= {"windows": windows * useful, "descriptors and ports": ports * useful}
         total = _together([_together([total, spread], p.spread), windows], p.windows)
@@ -300,6 +304,8 @@ def _kept_open(device: Device, pieces: Pieces, kept: float) -> float:
     )
     visits = max(1.0, min(pieces.moved / a.channels, span) / piece)
     again = max(0.0, 1 - rows / (banks * pieces.banks)) ** (a.dma.engines - 1)
+    if memory.controller.page_policy == "closed":
+        again = 0.0
     return bursts / opened / (1 - again * (visits - 1) / visits)
 
 

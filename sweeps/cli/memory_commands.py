@@ -67,6 +67,12 @@ def bandwidth(
             help="With --racm: the extent to judge; 16KiB by default. With --estimate: this alone.",
         ),
     ] = None,
+    align: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="With --estimate: extents begin at multiples of it; else packed."
+        ),
+    ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(help="With --racm: the share of sequential to reach; 0.7 by default."),
@@ -97,6 +103,8 @@ def bandwidth(
         raise DescriptionError(f"does not go with {given[0]}", given[1])
     if plausible and (racm or refresh or estimate):
         raise DescriptionError(f"does not go with {given[0]}", "--plausible")
+    if align is not None and not estimate:
+        raise DescriptionError("needs --estimate", "--align")
     if racm:
         if quick and html is not None:
             raise DescriptionError("does not go with --quick", "--html")
@@ -109,7 +117,7 @@ def bandwidth(
             raise DescriptionError("needs --racm", option)
     loaded = load_device(device, overrides or [])
     if estimate:
-        estimates = tables.estimated(loaded, extent)
+        estimates = tables.estimated(loaded, extent, align)
         print_json(estimates) if json else tables.show_estimates(estimates)
     elif refresh:
         costs = refresh_table(loaded.memory)

@@ -2,7 +2,7 @@
 median, nine-in-ten and worst relative error, of all and by the pseudo-channels of a channel.
 
     python tests/hwmodel/measure/estimate_draw.py train     # the settings that the form was made on
-    python tests/hwmodel/measure/estimate_draw.py holdout   # others, looked at once
+    python tests/hwmodel/measure/estimate_draw.py second    # others, looked at once
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from hwmodel.measure.estimate import estimate
 from hwmodel.measure.racm import read_extents
 from hwmodel.specs.device import Device, load_device
 
-SEEDS = {"train": 20251122, "holdout": 20261123}
-"""Of the draws; committed before the hold-out was simulated."""
-SETTINGS = {"train": 1200, "holdout": 300}
+SEEDS = {"train": 20251122, "holdout": 20261123, "second": 20271124}
+"""Of the draws; each committed before its hold-out was simulated (research/atlas.md)."""
+SETTINGS = {"train": 1200, "holdout": 300, "second": 300}
 MEMORIES = (
     "ddr5-4800-x32", "dramsys-lpddr4-4266-x16", "gddr6-14", "hbm2-2.0", "hbm2e-3.2", "hbm3-5.2",
     "hbm3-6.4", "lpddr4-4266-x16", "lpddr5-3200-x16-16b", "lpddr5-3200-x16-16b-wck2",
