@@ -264,15 +264,17 @@ def read_extents(
     rng: np.random.Generator,
     measured_ns: float,
     read_share: float = 1.0,
+    align: int = 1,
 ) -> SystemResult:
     """Simulate a device's engines over `measured_ns` after `WARMUP_NS`: each walks extents of its
-    own of `extent` bytes, anywhere; None: consecutive tiles, which they take in turn."""
+    own of `extent` bytes, anywhere in slots of that size, rounded up to a multiple of `align`
+    bytes; None: consecutive tiles, which they take in turn."""
     engines, each = device.dma.engines, extent or TILE
     count = _extents_each(device, each, WARMUP_NS + measured_ns) * engines
     if extent is None:
         start = sequential_starts(rng, count, device.capacity_bytes)
     else:
-        start = random_starts(rng, count, each, device.capacity_bytes)
+        start = random_starts(rng, count, slot_bytes(each, align), device.capacity_bytes)
     size = np.full(count, each, np.int64)
     if extent is not None:  # an engine is found anywhere in its first extent
         burst = device.memory.organisation.burst_bytes
@@ -287,6 +289,11 @@ def read_extents(
         warmup_ns=WARMUP_NS,
         measure_ns=measured_ns,
     )
+
+
+def slot_bytes(extent: int, align: int) -> int:
+    """Bytes from an extent to the next where each begins at a multiple of `align` bytes."""
+    return -(-extent // align) * align
 
 
 def _extents_each(device: Device, extent: int, time_ns: float) -> int:

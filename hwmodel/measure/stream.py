@@ -26,10 +26,9 @@ def kinds(rng: np.random.Generator, count: int, read_share: float) -> NDArray[np
     return rng.permuted(blocks, axis=1).ravel()[:count]
 
 
-def random_starts(rng: np.random.Generator, count: int, extent: int, capacity: int) -> Int:
-    """Start addresses, shape (count,), of extents anywhere in `capacity` bytes, aligned to their
-    size."""
-    return rng.integers(0, capacity // extent, count, dtype=np.int64) * extent
+def random_starts(rng: np.random.Generator, count: int, slot: int, capacity: int) -> Int:
+    """Start addresses, shape (count,), of slots of `slot` bytes anywhere in `capacity` bytes."""
+    return rng.integers(0, capacity // slot, count, dtype=np.int64) * slot
 
 
 def sequential_starts(rng: np.random.Generator, count: int, capacity: int) -> Int:

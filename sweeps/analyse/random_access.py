@@ -39,3 +39,5 @@ class RandomAccess:
     """alpha of each plausible variant."""
     turning: list[str] = field(default_factory=list)
     """Variants that do not give the answer of the described device, where that has one."""
+    quick: bool = False
+    """Whether nothing else was simulated."""

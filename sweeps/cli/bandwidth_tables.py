@@ -10,7 +10,7 @@ from typing import Any
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.units import parse_quantity
 from hwmodel.measure.bandwidth import measure_patterns
-from hwmodel.measure.estimate import MEDIAN_ERROR, NINE_IN_TEN, WORST_ERROR, estimate
+from hwmodel.measure.estimate import ERRORS, estimate, unknown, untested
 from hwmodel.measure.refresh_cost import Choice, Cost
 from hwmodel.specs.device import Device, load_device, load_variants
 from sweeps.plan.variant import AS_DESCRIBED
@@ -22,9 +22,18 @@ _SIZES = [64 << i for i in range(16)]
 """64 B to 2 MiB."""
 
 
-def estimated(device: Device, extent: str | None) -> dict[str, Any]:
+def estimated(device: Device, extent: str | None, align: str | None) -> dict[str, Any]:
     """The estimate of one extent, or of powers of two. Raises DescriptionError for an extent that
-    is no size, and for a device whose memory is given."""
+    is no size, for an alignment that is no power of two, and for a device that has what the closed
+    form does not know."""
+    if (what := unknown(device)) is not None:
+        raise DescriptionError(f"the closed form does not know {what}; simulate it", "--estimate")
+    try:
+        grid = 1 if align is None else parse_quantity(align, "size")
+        if grid not in [1 << i for i in range(22)]:
+            raise ValueError(f"expected a power of two up to 2 MiB; got {align}")
+    except ValueError as error:
+        raise DescriptionError(str(error), "--align") from None
     try:
         sizes = _SIZES if extent is None else [int(parse_quantity(extent, "size"))]
         if not 0 < sizes[0] <= device.capacity_bytes:
@@ -33,16 +42,18 @@ def estimated(device: Device, extent: str | None) -> dict[str, Any]:
         raise DescriptionError(str(error), "--extent") from None
     rows = []
     for size in sizes:
-        found = estimate(device, size)
+        found = estimate(device, size, int(grid))
         rows.append({
             "extent_bytes": size, "bandwidth_gbps": found.gbps,
             "delivered_gbps": found.gbps * device.derate, "utilization": found.efficiency,
             "binding": found.binding, "limits_gbps": found.limits_gbps,
+            "untested": untested(device, size),
         })  # fmt: skip
-    errors = {"median": MEDIAN_ERROR, "nine_in_ten": NINE_IN_TEN, "worst": WORST_ERROR}
+    stated = ERRORS[min(device.memory.organisation.pseudochannels, 2)]
+    errors = dict(zip(("median", "nine_in_ten", "worst"), stated, strict=True))
     return {
         "device": device.name, "digest": device.digest, "peak_gbps": device.peak_gbps,
-        "relative_error": errors, "extents": rows,
+        "relative_error": errors, "align_bytes": int(grid), "extents": rows,
     }  # fmt: skip
 
 
@@ -62,6 +73,9 @@ def show_estimates(found: dict[str, Any]) -> None:
         f"\nOff by {error['median']:.0%} in the median, {error['nine_in_ten']:.0%} in nine of ten, "
         f"{error['worst']:.0%} at worst, against simulations held out of its fit (docs/layout.md)."
     )
+    beyond = list(dict.fromkeys(what for row in found["extents"] for what in row["untested"]))
+    if beyond:
+        print(f"Not known how far off beyond what was tested: {', '.join(beyond)}.")
 
 
 def ranges(name: str, overrides: list[str], patterns: Iterable[str]) -> dict[str, Any]:

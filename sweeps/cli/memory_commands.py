@@ -67,10 +67,19 @@ def bandwidth(
             help="With --racm: the extent to judge; 16KiB by default. With --estimate: this alone.",
         ),
     ] = None,
+    align: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="With --estimate: extents begin at multiples of it; else packed."
+        ),
+    ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(help="With --racm: the share of sequential to reach; 0.7 by default."),
     ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="With --racm: that extent as described, nothing else.")
+    ] = False,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="With --racm: write its page.")
     ] = None,
@@ -94,15 +103,21 @@ def bandwidth(
         raise DescriptionError(f"does not go with {given[0]}", given[1])
     if plausible and (racm or refresh or estimate):
         raise DescriptionError(f"does not go with {given[0]}", "--plausible")
+    if align is not None and not estimate:
+        raise DescriptionError("needs --estimate", "--align")
     if racm:
-        _racm(device, overrides or [], extent, threshold, html, json)
+        if quick and html is not None:
+            raise DescriptionError("does not go with --quick", "--html")
+        _racm(device, overrides or [], extent, threshold, quick, html, json)
         return
+    if quick:
+        raise DescriptionError("needs --racm", "--quick")
     for option, value in asked.items():
         if value is not None and not (estimate and option == "--extent"):
             raise DescriptionError("needs --racm", option)
     loaded = load_device(device, overrides or [])
     if estimate:
-        estimates = tables.estimated(loaded, extent)
+        estimates = tables.estimated(loaded, extent, align)
         print_json(estimates) if json else tables.show_estimates(estimates)
     elif refresh:
         costs = refresh_table(loaded.memory)
@@ -119,7 +134,7 @@ def bandwidth(
 
 
 def _racm(
-    device: str, overrides: list[str], extent: str | None, threshold: float | None,
+    device: str, overrides: list[str], extent: str | None, threshold: float | None, quick: bool,
     html: Path | None, json: bool,
 ) -> None:  # fmt: skip
     from sweeps.report.racm_page import page
@@ -127,7 +142,7 @@ def _racm(
     from sweeps.report.screen import print_json
 
     judged = THRESHOLD if threshold is None else threshold
-    found = racm(device, overrides, extent or EXTENT, judged)
+    found = racm(device, overrides, extent or EXTENT, judged, quick)
     if json:
         print_json(record(found))
     else:

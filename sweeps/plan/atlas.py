@@ -19,7 +19,7 @@ from pydantic import Field
 
 from hwmodel.description.units import Nanoseconds, PositiveBytes, parse_quantity
 from hwmodel.measure.estimate import estimate
-from hwmodel.measure.racm import read_extents
+from hwmodel.measure.racm import read_extents, slot_bytes
 from hwmodel.specs.device import load_device
 from policies.engines.engine import Step
 from policies.memory.step import Efficiency, StepModel
@@ -35,16 +35,7 @@ from sweeps.plan.experiment import (
     seed_of,
 )
 
-INTERLEAVE, LOST = "device_set.interleave", "throughput_lost"
-
-
-FITTED_MEMORIES = ("lpddr4-4266-x16", "lpddr5-6400-x16", "hbm2e-3.2")
-
-
-FITTED_INTERLEAVE = "512B"
-"""Cells that the constants of `hwmodel.measure.estimate` were fitted to; all others were held
-out."""
-
+ALIGN, LOST = "align", "throughput_lost"
 
 COSTLY = 0.05
 """Share of the throughput that a layout may cost (assumed)."""
@@ -55,6 +46,8 @@ class ExtentSpec(Described):
     it."""
 
     extent: PositiveBytes
+    align: PositiveBytes = 1
+    """Each extent begins at a multiple of so many bytes; its slot is rounded up to one."""
     measured: Annotated[Nanoseconds, Field(gt=0)] = 16_000.0
     """Simulated time that is counted; of the run in order, four times as much."""
     sequences: Count = 64
@@ -81,7 +74,8 @@ def read(task: Task) -> dict[str, Any]:
     device, model = device_of(spec), model_of(spec)
     seed = seed_of(spec, task.replication)
     rng = np.random.default_rng([*seed, int(spec.extent)])
-    found = read_extents(device, int(spec.extent), rng, spec.measured)
+    extent, align = int(spec.extent), int(spec.align)
+    found = read_extents(device, extent, rng, spec.measured, align=align)
     efficiency = found.gbps / device.peak_gbps
     settings = tuple(assignments(spec.device_set))
     in_order = _in_order(spec.device, settings, spec.measured, seed)
@@ -97,7 +91,7 @@ def read(task: Task) -> dict[str, Any]:
         "efficiency": efficiency,
         "in_order": in_order,
         "row_hit_rate": found.row_hit_rate,
-        "estimate": estimate(device, int(spec.extent)).efficiency,
+        "estimate": estimate(device, extent, align).efficiency,
         "kv_share": float(at.attention_s[0] / at.total_s[0]),
         LOST: 1 - float(best.total_s[0] / at.total_s[0]),
     }
@@ -133,15 +127,9 @@ class Cell(NamedTuple):
         return self.estimate / self.efficiency - 1
 
     @property
-    def part(self) -> str:
-        """Whether the estimate was fitted to it, or what is new in it."""
-        if not isinstance(memory := self.overrides.get("device_set"), dict):
-            return "held out: other devices"
-        if memory.get("memory") not in FITTED_MEMORIES:
-            return "held out: other memories"
-        if self.overrides.get(INTERLEAVE) != FITTED_INTERLEAVE:
-            return "held out: other interleaves"
-        return "fitted"
+    def slot(self) -> int:
+        """Bytes from an extent to the next."""
+        return slot_bytes(self.extent, _size(self.overrides.get(ALIGN, "1B")))
 
 
 def cells(table: Table) -> list[Cell]:
@@ -156,8 +144,7 @@ def cells(table: Table) -> list[Cell]:
             value = over[compared]
             name = value["memory"] if isinstance(value, dict) and "memory" in value else row.name
             described = all(over[path] == axes[path][0] for path in others)
-            size = int(parse_quantity(over["extent"], "size"))
-            found.append(Cell(name, size, described, over, *map(float, values)))  # type: ignore[arg-type]
+            found.append(Cell(name, _size(over["extent"]), described, over, *map(float, values)))  # type: ignore[arg-type]
     largest = max((cell.extent for cell in found), default=0)
     base = {_setting(cell): 1 - cell.lost for cell in found if cell.extent == largest}
     return [
@@ -190,6 +177,43 @@ def enough(found: list[Cell]) -> list[Enough]:
         for own in [[c for c in found if c.row == name]]
         if {c.extent for c in own if c.described} == set(sizes)
     ]
+
+
+class Slot(NamedTuple):
+    """Extents of one size on one memory in slots of `size` bytes, all else as described."""
+
+    row: str
+    extent: int
+    size: int
+    padding: float
+    """Share of the bytes that holds nothing."""
+    gained: float
+    """KV read, over that of packed extents."""
+    lost: float
+    """Throughput, as of a cell."""
+
+
+def slots(found: list[Cell]) -> list[Slot]:
+    """What aligned slots cost and gain, where a run varies `align` from packed on; each size of a
+    slot once."""
+    packed = {(c.row, c.extent): c for c in found if c.slot == c.extent and c.described}
+    compared = {
+        (c.row, c.extent, c.slot): c
+        for c in found
+        if (c.row, c.extent) in packed
+        and _setting(c._replace(overrides={**c.overrides, ALIGN: None}))
+        == _setting(packed[c.row, c.extent]._replace(overrides={
+            **packed[c.row, c.extent].overrides, ALIGN: None}))
+    }  # fmt: skip
+    return [
+        Slot(row, extent, size, 1 - extent / size,
+             cell.efficiency / packed[row, extent].efficiency, cell.lost)
+        for (row, extent, size), cell in compared.items()
+    ]  # fmt: skip
+
+
+def _size(value: Any) -> int:
+    return int(parse_quantity(value, "size"))
 
 
 def _setting(cell: Cell) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sweeps.analyse.label import label
 from sweeps.analyse.table import Table
-from sweeps.plan.atlas import COSTLY, Cell, cells, enough
+from sweeps.plan.atlas import COSTLY, Cell, cells, enough, slots
 from sweeps.report import sentences
 from sweeps.report.chart import Heat, Spot
 from sweeps.report.formats import NONE, size_text
@@ -51,20 +51,31 @@ class AtlasPage(Presenter):
 
     def grids(self, table: Table) -> list[Grid]:
         found, rows = cells(table), []
-        for part in sorted({cell.part for cell in found}):
-            own = sorted((c for c in found if c.part == part), key=lambda c: abs(c.off))
+        for name in sorted({cell.row for cell in found}):
+            own = sorted((c for c in found if c.row == name), key=lambda c: abs(c.off))
             median, nine = (own[int(q * (len(own) - 1))] for q in (0.5, 0.9))
             most = own[-1]
             where = ", ".join(label(value) for value in most.overrides.values())
-            rows.append([part, str(len(own)), f"{abs(median.off):.1%}", f"{abs(nine.off):.1%}",
+            rows.append([name, str(len(own)), f"{abs(median.off):.1%}", f"{abs(nine.off):.1%}",
                          f"{most.off:+.1%}", where])  # fmt: skip
-        heads = ["cells", "number", "median error", "90 %", "worst", "where"]
+        heads = ["memory", "cells", "median error", "90 %", "worst", "where"]
         sizes = [
             [name, *(NONE if size is None else size_text(size) for size in ends)]
             for name, *ends in enough(found)
         ]
         least = ["memory", "as described", "in the worst case"]
+        apart = [
+            [each.row, f"{each.extent:,} B", f"{each.size:,} B", f"{each.padding:.1%}",
+             f"{each.gained - 1:+.1%}", f"{each.lost:.1%}"]
+            for each in slots(found)
+        ]  # fmt: skip
+        held = ["memory", "extent", "slot", "padding", "KV read gained", "throughput lost"]
         return [
+            *(
+                [Grid("What aligned slots cost and gain", held, apart)]
+                if "align" in table.config["axes"]
+                else []
+            ),
             Grid(f"Least extent at which layout costs at most {COSTLY:.0%}", least, sizes),
             Grid("Closed form over simulation (bandwidth --estimate)", heads, rows),
         ]

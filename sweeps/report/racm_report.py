@@ -60,6 +60,8 @@ class Racm:
     """Plausible variant -> its described condition at each level, at `extent` alone."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Variants that do not go with the overrides or the extent, and why."""
+    quick: bool = False
+    """Whether nothing but `extent` was simulated, as described."""
 
     def levels(self) -> list[Level]:
         """The device's levels, the device before its channel."""
@@ -98,7 +100,7 @@ class Racm:
             name if level == "device" else f"one channel of {name}",
             self.extent, self.threshold, described.condition, alpha,
             "undecided" if flipping or turning else answer, flipping, next(reached, None),
-            points[-1].extent_bytes, self._descriptors(described), plausible, turning,
+            points[-1].extent_bytes, self._descriptors(described), plausible, turning, self.quick,
         )  # fmt: skip
 
     def _descriptors(self, described: Curve) -> tuple[int, float] | None:
@@ -118,9 +120,11 @@ class Racm:
         return "random-access bound" if alpha.high < self.threshold else "undecided"
 
 
-def racm(name: str, overrides: list[str], extent: str, threshold: float) -> Racm:
-    """Simulate the curves of a device. Raises DescriptionError for an extent or a threshold that
-    makes no sense."""
+def racm(
+    name: str, overrides: list[str], extent: str, threshold: float, quick: bool = False
+) -> Racm:
+    """Simulate the curves of a device; `quick`: the one extent as described, the same figure as in
+    the curves. Raises DescriptionError for an extent or a threshold that makes no sense."""
     device = load_device(name, overrides)
     try:
         size = parse_quantity(extent, "size")
@@ -129,19 +133,22 @@ def racm(name: str, overrides: list[str], extent: str, threshold: float) -> Racm
         raise DescriptionError(str(error), "--extent") from None
     if not 0 < threshold <= 1:
         raise DescriptionError(f"expected more than 0, at most 1; got {threshold:g}", "--threshold")
+    if quick:
+        found = described_curves(device, [int(size)])[::-1]  # the device before its channel
+        return Racm(device, int(size), threshold, found, quick=True)
     sizes = extent_sizes(device.memory, int(size))
-    found = Racm(device, int(size), threshold, curves(name, overrides, extents=sizes))
+    result = Racm(device, int(size), threshold, curves(name, overrides, extents=sizes))
     variants = load_variants(name, overrides)
-    found.left_out.update(variants.left_out)
+    result.left_out.update(variants.left_out)
     for variant, other in variants.devices.items():
         if set(device.plausible[variant].set) == {"derate"}:
-            found.left_out[variant] = "it divides out of alpha"
+            result.left_out[variant] = "it divides out of alpha"
             continue
         try:
-            found.plausible[variant] = described_curves(other, [int(size)])
+            result.plausible[variant] = described_curves(other, [int(size)])
         except ValueError as error:
-            found.left_out[variant] = str(error)
-    return found
+            result.left_out[variant] = str(error)
+    return result
 
 
 def alpha_of(point: Point) -> Interval:
@@ -165,7 +172,7 @@ def record(racm: Racm) -> dict[str, Any]:
     return {
         "device": racm.device.name, "version": version(), "digest": racm.device.digest,
         "peak_gbps": racm.device.peak_gbps, "extent_bytes": racm.extent,
-        "threshold": racm.threshold,
+        "threshold": racm.threshold, "quick": racm.quick,
         "seeds": [[SEED, replication] for replication in range(REPLICATIONS)], "confidence": LEVEL,
         "verdicts": [_verdict_record(racm, level) for level in racm.levels()],
         "left_out": racm.left_out,

@@ -552,7 +552,9 @@ def random_access(found: RandomAccess) -> list[str]:
         f" {alpha(found.alpha, True)} of sequential bandwidth: {found.answer} at a threshold of"
         f" {found.threshold:g}." + (f" It is {listed(turning)}." if turning else "")
     ]
-    if found.reached_at is None:
+    if found.quick:
+        lines.append("Other extents, conditions and variants were not simulated.")
+    elif found.reached_at is None:
         lines.append(f"No extent up to {size_text(found.longest)} reaches {found.threshold:g}.")
     else:
         reached = size_text(found.reached_at)

@@ -192,6 +192,10 @@ def test_racm_gives_curves_with_their_conditions_and_a_verdict_a_level() -> None
             assert set(point) == names
             assert point["gbps"] > 0 and 0 <= point["row_hit_rate"] <= 1
             assert point["low"] <= point["alpha"] <= point["high"]
+    quick = found("bandwidth", "mlu370-x4", "--racm", "--extent", "4KiB", "--quick")
+    assert [v["alpha"] for v in quick["verdicts"]] == [v["alpha"] for v in done["verdicts"]]
+    assert [len(curve["points"]) for curve in quick["curves"]] == [1, 1]
+    assert quick["verdicts"][0]["text"].endswith("conditions and variants were not simulated.")
 
 
 @pytest.mark.usefixtures("brief")
@@ -229,6 +233,7 @@ def test_racm_prints_a_table_and_a_verdict_and_writes_its_page(tmp_path: Path) -
         (["--threshold", "1.5"], "--threshold: expected more than 0, at most 1; got 1.5"),
         (["--threshold", "nan"], "--threshold: expected more than 0, at most 1; got nan"),
         (["--pattern", "sequential"], "--racm: does not go with --pattern"),
+        (["--quick", "--html", "racm.html"], "--html: does not go with --quick"),
         (["--set", "controller.read_queue=0"], None),
     ],
 )  # fmt: skip
@@ -241,7 +246,8 @@ def test_a_mistake_in_what_racm_is_asked_is_told_at_once(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--extent", "16KiB"], ["--threshold", "0.7"], ["--html", "racm.html"]]
+    "arguments",
+    [["--extent", "16KiB"], ["--threshold", "0.7"], ["--html", "racm.html"], ["--quick"]],
 )
 def test_what_only_racm_reads_is_refused_without_it(arguments: list[str]) -> None:
     done = bankwise("bandwidth", MEMORY, *arguments)
