@@ -79,10 +79,12 @@ def _verdict(
     group: Group, rows: list[Row], leads: Mapping[str, Interval], factor: int
 ) -> Verdict:  # fmt: skip
     """factor: of the p values, for the groups beside this one."""
-    if not leads:
-        return Verdict(group.title, "alone", rows[0].name if rows else "")
-    best, *others = rows
     main, objective = group.main(), group.objective
+    missing = [row.name for row in main if row not in rows]
+    if not leads:
+        lead = rows[0].name if rows else ""
+        return Verdict(group.title, "alone", lead, objective=objective, missing=missing)
+    best, *others = rows
     ahead = {name for name, lead in leads.items() if _is_ahead(lead, len(leads), factor)}
     ties = [row for row in main if row in rows and row.name not in ahead]
     apart = [advantage(ties[0], row, objective) for row in ties[1:]]
@@ -97,7 +99,7 @@ def _verdict(
         objective,
         [row.name for row in ties],
         within,
-        [row.name for row in main if row not in rows],
+        missing,
         bound=reads or not limits or binds(best),
         kv_share=best.mean(KV_SHARE) if reads else None,
         limits=limits,
