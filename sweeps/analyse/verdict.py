@@ -85,7 +85,7 @@ def _verdict(
         lead = rows[0].name if rows else ""
         return Verdict(group.title, "alone", lead, objective=objective, missing=missing)
     best, *others = rows
-    ahead = {name for name, lead in leads.items() if _is_ahead(lead, len(leads), factor)}
+    ahead = {name for name, lead in leads.items() if _is_ahead(lead, factor)}
     ties = [row for row in main if row in rows and row.name not in ahead]
     apart = [advantage(ties[0], row, objective) for row in ties[1:]]
     within = max((grown(farthest(widened(each, len(apart)))) for each in apart), default=0.0)
@@ -107,9 +107,9 @@ def _verdict(
     )
 
 
-def _is_ahead(lead: Interval, tests: int, factor: int) -> bool:
+def _is_ahead(lead: Interval, factor: int) -> bool:
     sure = lead.mean > 0 and significant(factor * p_value(lead))
-    return sure and grown(farthest(widened(lead, tests))) > NEGLIGIBLE
+    return sure and grown(lead.high) > NEGLIGIBLE
 
 
 def _most(counts: list[int | None]) -> int | None:
