@@ -204,9 +204,15 @@ class Table:
         return (
             f"± and (a to b): {100 * LEVEL:.0f} % intervals, n = {many or 0} replications "
             "(Student's t; gaps between policies from logarithms of paired ratios)."
-            + f" Winners: Holm over {len(self.groups)} groups." * (len(self.groups) > 1)
+            + self._family_note
             + self._energy_note
         )
+
+    @property
+    def _family_note(self) -> str:
+        """What winners are corrected for; a design has families of its own."""
+        several = len(self.groups) > 1 and not self.config.get("design")
+        return f" Winners: Holm over {len(self.groups)} groups." * several
 
     @property
     def _energy_note(self) -> str:

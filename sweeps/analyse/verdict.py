@@ -79,11 +79,13 @@ def _verdict(
     group: Group, rows: list[Row], leads: Mapping[str, Interval], factor: int
 ) -> Verdict:  # fmt: skip
     """factor: of the p values, for the groups beside this one."""
-    if not leads:
-        return Verdict(group.title, "alone", rows[0].name if rows else "")
-    best, *others = rows
     main, objective = group.main(), group.objective
-    ahead = {name for name, lead in leads.items() if _is_ahead(lead, len(leads), factor)}
+    missing = [row.name for row in main if row not in rows]
+    if not leads:
+        lead = rows[0].name if rows else ""
+        return Verdict(group.title, "alone", lead, objective=objective, missing=missing)
+    best, *others = rows
+    ahead = {name for name, lead in leads.items() if _is_ahead(lead, factor)}
     ties = [row for row in main if row in rows and row.name not in ahead]
     apart = [advantage(ties[0], row, objective) for row in ties[1:]]
     within = max((grown(farthest(widened(each, len(apart)))) for each in apart), default=0.0)
@@ -97,7 +99,7 @@ def _verdict(
         objective,
         [row.name for row in ties],
         within,
-        [row.name for row in main if row not in rows],
+        missing,
         bound=reads or not limits or binds(best),
         kv_share=best.mean(KV_SHARE) if reads else None,
         limits=limits,
@@ -105,9 +107,9 @@ def _verdict(
     )
 
 
-def _is_ahead(lead: Interval, tests: int, factor: int) -> bool:
+def _is_ahead(lead: Interval, factor: int) -> bool:
     sure = lead.mean > 0 and significant(factor * p_value(lead))
-    return sure and grown(farthest(widened(lead, tests))) > NEGLIGIBLE
+    return sure and grown(lead.high) > NEGLIGIBLE
 
 
 def _most(counts: list[int | None]) -> int | None:

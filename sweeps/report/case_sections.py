@@ -3,6 +3,8 @@ assumptions that changes, and where the devices lie by capacity and bandwidth.""
 
 from __future__ import annotations
 
+from policies.allocators.capabilities import Contiguous
+from policies.allocators.registry import POLICIES
 from sweeps.analyse.cases import CaseOutcome, outcomes
 from sweeps.analyse.label import label
 from sweeps.analyse.table import Table
@@ -15,8 +17,9 @@ _GIB = 2**30
 
 
 def section(table: Table) -> Section:
-    """The picture and the table."""
-    found = outcomes(table)
+    """The picture and the table, first the cases that a contiguous policy wins."""
+    first = _contiguous(table)
+    found = sorted(outcomes(table), key=lambda each: each.verdict.best not in first)
     places = table.provenance.get("hardware", {})
     blocks: list[Block] = [_picture(found, places)] if places else []
     names = [label(value) for value in table.config["axes"][table.config["compare"]]]
@@ -29,6 +32,16 @@ def section(table: Table) -> Section:
     if len(found) > 1:
         note += f" Who wins is Holm over {len(found)} cases; (a to b) holds for one by itself."
     return Section("Cases", [*blocks, Grid("", heads, rows, marked=marked), Say(note)])
+
+
+def _contiguous(table: Table) -> set[str]:
+    """Competitors that keep the KV of a request in one run of slots."""
+    values = table.config["axes"][table.config["compare"]]
+    names = {label(v): str(v.get("name") if isinstance(v, dict) else v) for v in values}
+    return {
+        each for each, name in names.items()
+        if name in POLICIES and issubclass(POLICIES[name], Contiguous)
+    }  # fmt: skip
 
 
 def _place(each: CaseOutcome, places: dict[str, dict[str, float]]) -> dict[str, float] | None:

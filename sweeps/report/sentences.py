@@ -278,7 +278,8 @@ def what_if(found: Changes) -> Iterator[str]:
             largest = max(sure, key=lambda name: abs(rate.effects[name].mean))
             moved.append(f"{rate.subject} with {largest} {effect(rate.effects[largest])}")
     if moved:
-        holm = f" (Holm over {counted(len(found.changes), 'change')})"
+        most = max(len(rate.effects) for rate in found.rates)
+        holm = f" (Holm over {counted(most, 'change')})"
         yield f"{where}Largest significant effects of one change{holm}: {'; '.join(moved)}."
 
 

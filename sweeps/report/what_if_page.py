@@ -108,7 +108,8 @@ def _note(found: Changes) -> str:
     return (
         f"(a to b): {100 * LEVEL:.0f} % intervals of ratios that are paired by replication, "
         f"n = {max(counts, default=0)} (Student's t on logarithms), each by itself. Pale: no"
-        f" significant effect, which is Holm over the {len(found.changes)} changes of a column."
+        " significant effect. What is significant, and who is ahead with a change, is Holm over the"
+        f" {len(found.changes)} rows of a column."
     )
 
 

@@ -261,6 +261,9 @@ def _assign(document: Document, assignment: str) -> None:
     if keys[0] in StudySpec.model_fields:
         document.put(path, value, mark)
         return
+    if keys[0] == "objective":
+        why = "a study has objectives: [{metric: output_tokens_per_s, direction: maximize}]"
+        raise DescriptionError(why, mark.file, None, keys[0])
     keys = {**ALIASES, "policy": ExperimentSpec.policy_path}.get(keys[0], (keys[0],)) + keys[1:]
     if keys[0] not in ExperimentSpec.model_fields:
         raise DescriptionError(suggestion(ExperimentSpec, keys), mark.file, None, ".".join(keys))

@@ -16,6 +16,7 @@ from sweeps.plan.measures import objective_of
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.presenters import read_table, sentences
 from sweeps.run.explained_run import explain_run
+from sweeps.run.goodput import searched
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
@@ -64,7 +65,15 @@ def table_of(path: Path, *overrides: str) -> Table:
     return read_table(RunDirectory(path))
 
 
-def test_goodput_is_searched_for_each_replication_and_decides(tmp_path: Path) -> None:
+def test_goodput_is_searched_once_or_for_each_replication() -> None:
+    for objective, expected in ([], [(1, 2)]), (["objective=goodput"], [(1,), (2,)]):
+        sweep = load_sweep("smoke", [*SMALL, f"load={{goodput: {SLO}}}", *objective])
+        sought = [each.replications for each in searched(sweep).values() if not each.point.index]
+        assert sought == expected
+
+
+@pytest.mark.long
+def test_goodput_of_each_replication_decides(tmp_path: Path) -> None:
     pooled = table_of(tmp_path / "a", f"load={{goodput: {SLO}}}")
     for row in pooled.groups[0].rows:
         assert set(row.values(GOODPUT)) == {row.rate_per_s}  # once for all, so without an interval

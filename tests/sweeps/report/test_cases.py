@@ -17,6 +17,7 @@ from sweeps.report.section import Grid
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
+from tests.sweeps.made import PROVENANCE, metrics
 
 TINY: dict[str, Any] = {
     "kind": "sweep", "name": "tiny", "summary": "two cards",
@@ -95,3 +96,24 @@ def test_names_touch_neither_one_another_nor_a_point() -> None:
     boxes = [label(*point, side) for point, side in zip(points, chosen, strict=True)]
     assert not any(shared(one, other) for one, other in combinations(boxes, 2))
     assert not any(shared(box, (x, y, 0.5, 0.5)) for box in boxes for x, y, _ in points)
+
+
+def test_a_case_that_a_contiguous_policy_wins_comes_first(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    run.create({**TINY, "base": {**TINY["base"], "replications": 3}}, PROVENANCE, {})
+    rates = {("small", "static"): 100, ("small", "paged"): 150, ("large", "static"): 120,
+             ("large", "paged"): 100}  # fmt: skip
+    for point, ((case, policy), rate) in enumerate(rates.items()):
+        for replication in (1, 2, 3):
+            run.append(
+                {"point": point, "control": "", "replication": replication, "rate_per_s": None,
+                 "overrides": {"case": case, "serving.policy": policy},
+                 "metrics": metrics(rate * (1 + replication / 100))}
+            )  # fmt: skip
+    run.release()
+    table = read_table(RunDirectory(tmp_path))
+    (grid,) = (block for block in section(table).blocks if isinstance(block, Grid))
+    assert [(row[0], row[3]) for row in grid.rows] == [
+        ("large", "static wins"), ("small", "paged wins")
+    ]  # fmt: skip
+    assert sentences(table)[0].startswith("Of 2 cases (Holm over 2): ")

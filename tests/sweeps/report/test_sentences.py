@@ -126,6 +126,8 @@ TIES: dict[str, Any] = {"ties": ["b", "a"], "within": 0.0042}
         (group("won", Gap("a", "b", near(0.3)), missing=["c"], objective=OBJECTIVES["goodput"]),
          "a carries 100.000 requests/s within the SLO, 30 % (95 % CI 29 to 31) more than b. c: no"
          " goodput."),
+        (group("alone", missing=["b"], objective=OBJECTIVES["ttft_p50"]),
+         "only a has results. b: no TTFT p50, as the load is above capacity."),
         (group("alone"), "only a has results."),
         (Verdict("card", "alone"), "no results yet."),
     ],
