@@ -21,7 +21,7 @@ from pydantic import Field
 
 from hwmodel.description.description import Document, Strict
 from sweeps.analyse.gap import binds
-from sweeps.analyse.label import label
+from sweeps.analyse.label import label, titled
 from sweeps.analyse.objective import SERVED, Objective
 from sweeps.analyse.rows import Record
 from sweeps.analyse.statistics import (
@@ -394,7 +394,7 @@ def _cell(table: Table, known: Answers, place: Place) -> AnswerCell | None:
     found = known.by_ratio(place)
     pleas = {name: known.described(place, name) for name in known.touched}
     return AnswerCell(
-        ", ".join([*(label(v) for k, v in place.items() if k != CASE), place[CASE]]),
+        ", ".join([*(titled(k, v) for k, v in place.items() if k != CASE), place[CASE]]),
         {name: interval([*each.values()]) for name, each in rates.items()},
         _lead(known, rates), scattered, known.contiguous(rates) or "",
         {n: known.advantage(r, rates[first]) for n in references
