@@ -121,8 +121,10 @@ def _most(counts: list[int | None]) -> int | None:
 def needed(found: Interval, tests: int = 1) -> int | None:
     """Replications that would make a log ratio significant, or bound it by `WIDE`, if its mean and
     deviation held; None where nothing is known, or more than `MOST` are needed."""
-    if found.count < 2 or not math.isfinite(found.half) or not found.half:
+    if found.count < 2 or not math.isfinite(found.half):
         return None
+    if not found.half:
+        return found.count
     deviation = found.half * math.sqrt(found.count) / t_quantile(found.count - 1)
     level, mean, most = 1 - (1 - LEVEL) / max(tests, 1), abs(found.mean), math.log1p(WIDE)
     for count in range(found.count + 1, MOST + 1):

@@ -276,3 +276,5 @@ def test_the_replications_that_would_resolve_a_gap_are_estimated() -> None:
     close = judge(group(row("odma", 100.01, wobble=0.05), row("paged", 100)))
     assert (close.outcome, close.needed) == ("undecided", 7)
     assert needed(interval([0.0, 3.0, -3.0])) is None and MOST == 200
+    twice = judge(group(row("a", 100), row("b", 100), row("c", 100.01, wobble=0.05)))
+    assert twice.ties == ["a", "b", "c"] and twice.needed is not None  # two of them are the same
