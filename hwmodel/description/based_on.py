@@ -6,7 +6,8 @@ whole. `constraint_changes` edits the constraints row by row.
 
 An accelerator borrows what no data sheet states, as assumed values: interleave, hash,
 controller, derate, how DMA engines work, how attention is spread, efficiencies and overheads; with
-the same memory also its plausible variants, and with `memory: given` nothing of a simulated one.
+the same memory, set alike, also address map and plausible variants, and with `memory: given`
+nothing of a simulated one. `null` leaves out here too.
 Never borrowed are facts that every data sheet has: memory, channels, capacity, engines, peaks,
 links.
 """
@@ -25,7 +26,7 @@ _OWN = ("kind", "name", "summary")
 _BORROWED: tuple[KeyPath, ...] = (
     ("interleave",), ("channel_hash",), ("controller", "*"), ("work", "*"), ("derate",),
     *(("dma", key) for key in ("window", "request", "minimum_access", "descriptor_cost", "strided",
-                               "port_bandwidth", "request_latency", "response_latency")),
+                               "gather", "port_bandwidth", "request_latency", "response_latency")),
     *(("compute", key) for key in ("prefill_efficiency", "decode_efficiency", "overlap",
                                    "step_overhead", "layer_overhead")),
 )  # fmt: skip
@@ -137,12 +138,17 @@ def _borrow(accelerator: Document, base: Document) -> None:
     if same_memory and "plausible" in base.data and "plausible" not in accelerator.data:
         accelerator.graft(("plausible",), base, ("plausible",))
     given = accelerator.data.get("memory") == "given"
-    for path in borrowed(base):
+    mapped = same_memory and accelerator.data.get("memory_set") == base.data.get("memory_set")
+    for path in [*borrowed(base), *([("address_map",)] if mapped else [])]:
         if given and path[0] not in ("work", "compute"):
             continue
         group = accelerator.get(path[:1])
         fits = len(path) == 1 or group is None or isinstance(group, dict)
-        if fits and accelerator.get(path) is None and base.get(path) is not None:
+        holder = accelerator.get(path[:-1])
+        if isinstance(holder, dict) and path[-1] in holder:
+            if holder[path[-1]] is None:
+                del holder[path[-1]]
+        elif fits and base.get(path) is not None:
             accelerator.put(path, base.get(path), base.mark(path))
             accelerator.provenance[path] = Provenance(
                 base.get(path), ("assumed",), None, f"as {base.data.get('name', base.file)}"

@@ -52,6 +52,27 @@ def test_facts_are_not_borrowed(tmp_path: Path) -> None:
     assert [line.split(": ")[1] for line in lines] == ["channels", "dma.engines"]
 
 
+def test_null_leaves_out_what_the_base_has(tmp_path: Path) -> None:
+    text = FACTS.replace("window: 4KiB", "window: 4KiB, minimum_access: null")
+    device = load_device(write(tmp_path, text + "derate: null\n"))
+    assert device.accelerator is not None
+    assert (device.accelerator.dma.minimum_access, device.derate) == (None, 1)
+    with pytest.raises(DescriptionError, match="interleave: key 'interleave' is missing"):
+        load_device(write(tmp_path, FACTS + "interleave: null\n"))
+
+
+def test_lists_of_addresses_and_the_address_map_are_borrowed(tmp_path: Path) -> None:
+    base = FACTS.replace("window: 4KiB", "gather: {elements: 16, element_cost: 5ns}")
+    base += "address_map: [column:6, bankgroup:2, bank:2, row]\n"
+    (tmp_path / "base.yaml").write_text(base)
+    device = load_device(write(tmp_path, FACTS.replace("mlu370-x4", "./base.yaml")))
+    assert device.accelerator is not None and device.accelerator.dma.gather is not None
+    assert device.accelerator.dma.gather.elements == 16
+    assert device.memory.resolved_address_map()[0] == ("column", 6)
+    other = FACTS.replace("mlu370-x4", "./base.yaml").replace("6400-x16", "6400-x16-bl32")
+    assert load_device(write(tmp_path, other)).memory.resolved_address_map()[0][0] == "bankgroup"
+
+
 def test_overrides_come_first(tmp_path: Path) -> None:
     device = load_device(write(tmp_path), ["dma.request=1KiB", "based_on=a100-80gb"])
     assert device.accelerator is not None

@@ -8,9 +8,9 @@ import pytest
 
 from hwmodel.specs.device import load_device
 from sweeps.cli.picture import pictures
-from sweeps.plan.atlas import COSTLY, cells, enough
+from sweeps.plan.atlas import COSTLY, cells, enough, slots
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.atlas_page import heat
+from sweeps.report.atlas_page import AtlasPage, heat
 from sweeps.report.presenters import read_table
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
@@ -53,10 +53,20 @@ def test_the_map_is_its_cells(directory: Path, tmp_path: Path) -> None:
     assert (directory / "summary.csv").read_text().count("\n") == 13
 
 
-def test_cells_that_were_held_out_of_the_fit_are_named(directory: Path) -> None:
-    found = cells(read_table(RunDirectory(directory)))
-    parts = {(cell.row, cell.part) for cell in found}
-    assert parts == {("lpddr5-6400-x16", "fitted"), ("hbm2-2.0", "held out: other memories")}
+def test_padding_is_held_against_what_it_gains(tmp_path: Path) -> None:
+    settings = ["axes.device_set=[{memory: hbm3-6.4, channels: 6, capacity: 4GiB,"
+                " dma.descriptor_cost: 0ns}]", "axes.align=[1B, 64B, 1KiB]",
+                "axes.extent=[512B, 576B, 64KiB]", "measured=2us", "replications=1"]  # fmt: skip
+    assert not run_sweep(
+        load_sweep("atlas-odd", settings), tmp_path / "r", False, 1, Progress(False)
+    ).failures
+    table = read_table(RunDirectory(tmp_path / "r"))
+    found = {(each.extent, each.size): each for each in slots(cells(table))}
+    assert {size for extent, size in found if extent == 576} == {576, 1024}  # 64 B divide 576
+    assert found[576, 576].padding == 0 and found[576, 576].gained == 1
+    assert found[576, 1024].padding == 1 - 576 / 1024
+    assert found[512, 1024].gained < 0.8  # every other block, and so half of the pseudo-channels
+    assert "What aligned slots cost and gain" in [grid.title for grid in AtlasPage().grids(table)]
 
 
 def test_the_memories_of_the_atlas_have_one_peak() -> None:
