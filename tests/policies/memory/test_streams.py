@@ -124,6 +124,8 @@ def test_every_step_moves_what_it_must(
     options: dict[str, Any] = {"name": policy}
     if policy == "odma":
         options |= {"window": 40, "refresh": 20, "balance": "requests", "first_bounds": "even"}
+    if policy == "odma-best":  # two admissions of a step may move a run twice
+        options |= {"compaction": "none"}
     predictor = {"kind": "lognormal", "sigma": 0.8}
     run(
         2048, mixed(40), policy=options, predictor=predictor, tensor_parallel=cards, shape=model,

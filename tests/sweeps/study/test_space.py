@@ -23,6 +23,7 @@ from sweeps.study.space import (
     breaks_of,
     levels_of,
 )
+from sweeps.study.study_spec import load_study
 
 BREAKS = st.lists(st.floats(LEAST, MOST), min_size=1, max_size=MOST_BUCKETS)
 
@@ -135,6 +136,15 @@ def test_ranges_and_choices() -> None:
         "gamma": 0.5, "window": "16KiB", "queue": 24, "policy": {"name": "odma"},
     }  # fmt: skip
     assert len(list(found.corners())) == 8
+
+
+def test_the_kv_study_searches_what_decides_how_paged_kv_is_read() -> None:
+    study = load_study("kv-mlu370-x4")
+    names = {path.rpartition(".")[2] for path in study.spec.space}
+    assert names == {"block", "kv_layout", "window", "read_queue"}
+    assert study.spec.memory == "sampled" and study.spec.trials <= 100
+    assert [each.name for each in study.first] == ["base"], "the default is a point of the space"
+    assert study.base == study.experiment(study.space.overrides(study.first[0].params))
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,7 @@ def test_the_finale_is_on_replications_that_no_trial_saw(tmp_path: Path) -> None
         ),
         (["space.device_set.dma.window={choice: [8KiB]}"], "expected memory: sampled"),
         (["timing.tRCD=15ns"], "did you mean device_set.timing.tRCD"),
-        (["first=[papr]"], "expected|Input should be 'base', 'paper' or 'least_unused'"),
+        (["first=[papr]"], "expected|Input should be 'base', 'paper', 'tuned' or 'least_unused'"),
         (["space.serving.policy.gamma={range: [0.5, 1.0]}"], "gamma is 0.2, which is not in"),
         (["space.serving.policy.levels={quantiles: [3, 5]}"], "levels with balance: .residents"),
         (["policy.levels=[0.5, 1.0]", "policy.buckets=2"], "least_unused: expected .* quantiles"),
