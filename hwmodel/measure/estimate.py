@@ -167,7 +167,7 @@ def estimate(device: Device, extent: int, align: int = 1, p: Constants = FITTED)
         latency_ns += request / (total / a.channels)
         turn_ns = pieces.moved * latency_ns / dma.window + p.programmed * dma.extent_cost
         windows = dma.engines * pieces.moved / turn_ns
-        asked = extent
+        asked = float(extent)
         if (dma.minimum_access or 0) > burst:  # the engines ask for whole accesses
             asked = pieces.moved
         port_ns = asked / (dma.port_bandwidth / 1e9)

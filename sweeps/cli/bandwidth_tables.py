@@ -73,9 +73,9 @@ def show_estimates(found: dict[str, Any]) -> None:
         f"\nOff by {error['median']:.0%} in the median, {error['nine_in_ten']:.0%} in nine of ten, "
         f"{error['worst']:.0%} at worst, against simulations held out of its fit (docs/layout.md)."
     )
-    beyond = list(dict.fromkeys(what for row in found["extents"] for what in row["untested"]))
+    beyond = {what.split()[0]: what for row in found["extents"] for what in row["untested"]}
     if beyond:
-        print(f"Not known how far off beyond what was tested: {', '.join(beyond)}.")
+        print(f"Not known how far off beyond what was tested: {', '.join(beyond.values())}.")
 
 
 def ranges(name: str, overrides: list[str], patterns: Iterable[str]) -> dict[str, Any]:
