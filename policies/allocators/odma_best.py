@@ -18,7 +18,7 @@ from policies.allocators.odma import NonNegative, OdmaAllocator, OdmaOptions
 
 class OdmaBestOptions(OdmaOptions):
     """Options of `odma` with other defaults: of some forty combinations, those that served the most
-    on five devices together, on seeds that they were not chosen on (docs/odma.md)."""
+    on five devices together (docs/odma.md)."""
 
     name: Literal["odma-best"] = "odma-best"  # type: ignore[assignment]
     buckets: Annotated[int, Field(ge=1, le=64)] = 32

@@ -124,7 +124,7 @@ def test_every_step_moves_what_it_must(
     options: dict[str, Any] = {"name": policy}
     if policy == "odma":
         options |= {"window": 40, "refresh": 20, "balance": "requests", "first_bounds": "even"}
-    if policy == "odma-best":  # two admissions of a step may move a run twice
+    if policy == "odma-best":  # a copy has the token that the step stores as well
         options |= {"compaction": "none"}
     predictor = {"kind": "lognormal", "sigma": 0.8}
     run(
