@@ -97,6 +97,7 @@ def record(at: int) -> dict[str, Any]:
     model, stream, spread, way = WAYS[(0, 3, 7)[at % 3] if plain else at % len(WAYS)]
     engine = {"name": way.get("engine", "v1"), "max_model_len": 1024}
     changes = {
+        "kv_layout": "layer_kv_token",
         **way,
         "engine": engine,
         "policy": options.model_dump(exclude_unset=True, mode="json"),

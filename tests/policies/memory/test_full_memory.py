@@ -99,7 +99,9 @@ def test_weights_are_whole_layers_of_their_own() -> None:
 
 def test_a_layer_by_hand() -> None:
     # one request alone: each decode step's attention is the simulated time of one of two layers
-    metrics = run(1024, requests([0.0], 100, 4), memory={"fidelity": "full"}).metrics
+    metrics = run(
+        1024, requests([0.0], 100, 4), memory={"fidelity": "full"}, kv_layout="layer_kv_token"
+    ).metrics
     seconds = metrics["phase_share"]["attention"] * metrics["steps"] * metrics["step_s"]
     memory = device(1024)
     base, half = 2 << 20, 1024 * 64

@@ -74,7 +74,7 @@ def test_the_example_of_each_role(role: str) -> None:
 
 def test_the_break_evens() -> None:
     text = (DOCS / "experiments.md").read_text(encoding="utf-8")
-    block = text.split("It takes no other variants:\n\n")[1].split("\n\n")[0]
+    block = text.split("in each case, where there are cases:\n\n")[1].split("\n\n")[0]
     sweep = yaml.safe_load((SWEEPS / "break-even-mlu370-x4.yaml").read_text(encoding="utf-8"))
     shown = yaml.safe_load(textwrap.dedent(block))
     assert len(load_sweep({**sweep, **shown}).spec.break_even) == 2

@@ -29,7 +29,8 @@ from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
 
 QUIET = Progress(terminal=False)
-SETS = ["serving.weights=[bf16, int8]", "replications=3"]
+SETS = ["serving.weights=[bf16, int8]", "policy=[static, odma, paged, oracle]",
+        "kv_ratio.against=[static, odma]", "replications=3"]  # fmt: skip
 SHIPPED = load_sweep("answer").document.data
 CASES = {
     "short": {"set": {"workload": "alpaca"}, "role": "case"},
@@ -149,7 +150,7 @@ def test_a_tie_is_where_the_law_crosses(at: float, slope: float, half: float) ->
 def test_any_device_takes_it() -> None:
     points = load_sweep("answer", ["device=a100-80gb"]).points
     assert {point.experiment.device for point in points} == {"a100-80gb"}
-    assert len(points) == 3 * 7 * (4 + 4)
+    assert len(points) == 3 * 7 * (5 + 4)
 
 
 @pytest.mark.parametrize(
