@@ -359,6 +359,7 @@ def test_no_option_is_left_out() -> None:
     runs = {"static", "s3", "odma", "oracle"}
     elsewhere = {f"policy.{name}.{key}" for name in runs for key in ("prefixes", "window_kv")}
     elsewhere |= {"policy.ideal.admit_on", "policy.ideal.reserve", "memory.phases"}
+    elsewhere |= {"memory.again", "memory.refuse"}  # memory/test_sampling.py
     known, elsewhere = known | {"attention"}, elsewhere | {"attention"}  # memory/test_sparse.py
     for name in ("vattention", "radix"):
         options = POLICIES[name].Options.model_fields
