@@ -36,6 +36,7 @@ from sweeps.analyse.statistics import (
 )
 from sweeps.analyse.table import Table
 from sweeps.analyse.variants import CASE, with_role
+from sweeps.analyse.verdict import NEGLIGIBLE
 from sweeps.plan.evaluations import (
     PARAMETER,
     VALUE,
@@ -243,8 +244,13 @@ class Lead(NamedTuple):
 
     @property
     def winner(self) -> str | None:
-        """Who is significantly better than all others."""
-        return self.best if significant(self.p) else None
+        """Who is significantly better than all others, and by more than next to nothing."""
+        return self.winner_of()
+
+    def winner_of(self, tests: int = 1) -> str | None:
+        """The same where so many families are told together (Bonferroni)."""
+        sure = significant(tests * self.p) and grown(self.over_second.high) > NEGLIGIBLE
+        return self.best if sure else None
 
 
 def _lead(known: Answers, rates: Mapping[str, Rates]) -> Lead:
@@ -304,9 +310,11 @@ class AnswerCell:
 
     @property
     def upheld(self) -> list[str]:
-        """Objections and readings with which another policy than now is significantly the best."""
-        first, pleas = self.order[0], self.pleas.items()
-        return [name for name, lead in pleas if lead.winner not in (None, first)]
+        """Objections and readings with which another policy than now is significantly the best, in
+        all of their maps together."""
+        first, tests = self.order[0], len(self.pleas)
+        each = ((name, lead.winner_of(tests)) for name, lead in self.pleas.items())
+        return [name for name, winner in each if winner not in (None, first)]
 
     @property
     def opened(self) -> list[str]:
@@ -371,13 +379,17 @@ def answer_map(table: Table) -> AnswerMap:
 
 
 def _families(cells: list[AnswerCell]) -> list[AnswerCell]:
-    """Cells with the leads of all of them as one family, those of all cells under all objections
-    and readings as another, and bounds that hold together."""
+    """Cells with the leads of all of them as one family, as described and under each objection and
+    reading, so that these maps compare; and bounds that hold together."""
     leads = _together([cell.lead for cell in cells])
-    others = iter(_together([plea for cell in cells for plea in cell.pleas.values()]))
+    maps = {}
+    for name in dict.fromkeys(name for cell in cells for name in cell.pleas):
+        known = [cell for cell in cells if name in cell.pleas]
+        found = _together([cell.pleas[name] for cell in known])
+        maps[name] = {cell.name: lead for cell, lead in zip(known, found, strict=True)}
     return [
         replace(
-            cell, lead=lead, pleas={name: next(others) for name in cell.pleas},
+            cell, lead=lead, pleas={name: maps[name][cell.name] for name in cell.pleas},
             within=grown(farthest(widened(lead.over_second, len(cells)))),
         )
         for cell, lead in zip(cells, leads, strict=True)

@@ -138,8 +138,8 @@ class AnswerPage(Presenter):
             blocks.append(Section("Under other readings", [_readings(found), Say(
                 f"Of {len(found.cells)} cells, those that each policy wins significantly (none: no"
                 " winner), that another wins than as described, and whose lead is no longer"
-                f" significant: Holm over {sum(len(cell.pleas) for cell in found.cells)} cells and"
-                " readings."
+                " significant: Holm over the cells of each reading; another winner over all"
+                " readings and objections (Bonferroni)."
             )]))  # fmt: skip
         return [Section("Map", blocks)]
 
