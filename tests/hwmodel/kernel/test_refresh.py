@@ -97,6 +97,15 @@ def test_no_bank_waits_longer_than_nine_short_intervals_for_its_buffered_request
     assert audit(memory, found.commands, end_tick=int(found.end_tick)) == []
 
 
+def test_ramulators_hbm2_is_refreshed_bank_by_bank_where_asked() -> None:
+    memory = spec("ramulator-hbm2-2.0", controller__refresh="per_bank")
+    found = simulate_channel(memory, *requests(memory, "busy"))
+    assert audit(memory, found.commands, end_tick=int(found.end_tick)) == []
+    refreshes = int((found.commands.command == CODE["REFPB"]).sum())
+    assert abs(refreshes - memory.organisation.banks * INTERVALS) <= memory.organisation.banks
+    assert CODE["REFAB"] not in found.commands.command
+
+
 def test_a_set_refreshed_twice_in_a_round_is_found_out() -> None:
     memory = spec(
         "lpddr5-6400-x16",
