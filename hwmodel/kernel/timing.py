@@ -386,7 +386,7 @@ def _patience(memory: MemorySpec) -> int:
         return 0
     sets = memory.refreshes_per_round
     extra = 0 if sets == 1 else interval if c.refresh_order == "idle_first" else interval // sets
-    return max(0, c.refresh_postpone * interval - interval // 8 - extra)
+    return max(0, c.refresh_postpone * interval - memory.postpone_margin_ticks() - extra)
 
 
 def _scalars(memory: MemorySpec, r: np.void) -> None:

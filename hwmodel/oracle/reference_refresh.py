@@ -20,6 +20,7 @@ class Refresh(Legality):
         self.units = [RefreshUnit(place) for place in self.ranks]
         self.sets = memory.refresh_sets()
         self.interval, self.divided = memory.refresh_ticks(), memory.refreshes_per_round
+        self.margin = memory.postpone_margin_ticks()
         self.channel, self.channels = channel, channels
         self.flat = {place: number for number, place in enumerate(self.banks)}
 
@@ -42,7 +43,7 @@ class Refresh(Legality):
             extra = 0
             if self.divided > 1:
                 extra = interval if c.refresh_order == "idle_first" else interval // self.divided
-            patience = max(0, c.refresh_postpone * interval - interval // 8 - extra)
+            patience = max(0, c.refresh_postpone * interval - self.margin - extra)
         return self.due(unit.issued + 1) + patience
 
     def urgent(self, unit: RefreshUnit) -> bool:

@@ -59,7 +59,7 @@ def longest_gap(memory: MemorySpec) -> int:
     On time a set comes once an interval; in any order, first in one round and last in the next.
     To that postponing adds its intervals. Last comes the time to close banks, and in a fixed order
     that of one turn, over which activations of other banks may still go first; postponing leaves
-    an eighth of an interval for it.
+    at least an eighth of an interval for it.
     """
     c, interval, sets = memory.controller, memory.refresh_ticks(), memory.refreshes_per_round
     spread = int(c.refresh_order == "idle_first" and sets > 1)

@@ -118,6 +118,21 @@ class MemorySpec(Strict):
             return 0
         return int(self.ticks(interval.interval) * Fraction(str(self.refresh.derating)))
 
+    def postpone_margin_ticks(self) -> int:
+        """Ticks that postponing leaves to close banks: an eighth of tREFI, or what closing takes at
+        worst if that is longer (docs/scheduling.md: postponing)."""
+        o, refreshes = self.organisation, {"REFAB", "REFPB"}
+        rows = [row for row in self.constraints if not refreshes & set(row.after)]
+        longest = max((self.ticks(row.delay) for row in rows), default=0)
+        burst = max(
+            self.ticks(kind.latency) + self.ticks(end)
+            for kind in (self.data.read, self.data.write)
+            for _, end in kind.segments
+        )
+        slots = max(self.tick_clock.ticks(Fraction(str(c.slots))) for c in self.commands.values())
+        buffered = min(self.controller.activation_buffer, o.banks // o.count("rank"))
+        return max(self.refresh_ticks() // 8, (buffered + 3) * (longest + burst + slots))
+
     @property
     def requests_held(self) -> int:
         """Requests that the queues and the activation buffer of a pseudo-channel hold. With a

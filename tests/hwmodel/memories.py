@@ -313,7 +313,7 @@ def _controller(draw: st.DrawFn, made: Document) -> None:
         "partial_write": draw(st.sampled_from(["masked", "read_modify_write"])),
         "page_timeout": f"{draw(st.sampled_from([1, 10, 60, 300]))}ns",
         "refresh_order": draw(st.sampled_from(["round_robin", "idle_first"])),
-        "refresh_postpone": draw(st.sampled_from([0, 0, 0, 1, 2, 4, 7])),
+        "refresh_postpone": draw(st.sampled_from([0, 0, 1, 2, 4, 8, 8])),
         "read_queue": draw(st.integers(1, 8)),
         "write_queue": draw(st.integers(1, 8)),
         "write_drain_low": low,

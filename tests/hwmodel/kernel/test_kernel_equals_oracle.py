@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from hwmodel.oracle.audit import audit
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.oracle.reference import ReferenceResult, decode, simulate
 from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
-from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, spec
+from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, memories, spec
 from tests.hwmodel.one_channel import simulate_channel
 from tests.rotation import LONG, rotated
 
@@ -52,7 +53,8 @@ def lines(log: CommandLog) -> list[str]:
     ]
 
 
-def assert_equal(case: Case) -> None:
+def assert_equal(case: Case) -> Any:
+    """The kernel's result, which is the oracle's."""
     kernel, oracle = run_kernel(case), run_oracle(case)
     expected = lines(command_log(oracle.commands))
     got = lines(kernel.commands)
@@ -64,6 +66,7 @@ def assert_equal(case: Case) -> None:
     counts = (kernel.row_hits, kernel.row_misses, kernel.row_conflicts)
     assert counts == (oracle.row_hits, oracle.row_misses, oracle.row_conflicts)
     assert (kernel.forwarded, kernel.rmw_reads) == (oracle.forwarded, oracle.rmw_reads)
+    return kernel
 
 
 @settings(
@@ -72,8 +75,23 @@ def assert_equal(case: Case) -> None:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(case=cases())
-def test_kernel_and_oracle_issue_the_same_commands_on_generated_memories(case: Case) -> None:
-    assert_equal(case)
+def test_kernel_and_oracle_issue_the_same_legal_commands_on_generated_memories(case: Case) -> None:
+    kernel = assert_equal(case)
+    assert audit(case.memory, kernel.commands, end_tick=int(kernel.end_tick)) == []
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(memory=memories(), seed=st.integers(0, 2**16))
+def test_auditor_finds_nothing_on_generated_memories_that_are_never_idle(
+    memory: MemorySpec, seed: int
+) -> None:
+    """Over more than the nine intervals for which refreshes may be put off."""
+    chance, o = np.random.default_rng(seed), memory.organisation
+    arrival = np.arange(0, 12 * max(memory.refresh_ticks(), 100), 5, dtype=np.int64)
+    address = chance.integers(0, o.capacity_bytes // o.burst_bytes, len(arrival)) * o.burst_bytes
+    kind = (chance.random(len(arrival)) < chance.choice([0, 0.3])).astype(np.int64)
+    result = simulate_channel(memory, arrival, address, kind, log=True)
+    assert audit(memory, result.commands, end_tick=int(result.end_tick)) == []
 
 
 def test_a_head_without_room_is_answered_from_a_write_that_follows_its_read() -> None:

@@ -86,6 +86,26 @@ def test_each_bank_has_its_refreshes(
             assert gaps.max() <= longest
 
 
+@pytest.mark.parametrize("name", ["lpddr4-4266-x16", "lpddr5-6400-x16", "ddr5-4800-x32"])
+def test_no_bank_waits_longer_than_nine_short_intervals_for_its_buffered_requests(
+    name: str,
+) -> None:
+    """An eighth of tREFI, here 61 ns, is not enough to serve sixteen of them."""
+    changes = {"refresh": "all_bank", "refresh_postpone": 8, "activation_buffer": 16}
+    memory = spec(name, timing__tREFI="488ns", **{f"controller__{k}": changes[k] for k in changes})
+    found = simulate_channel(memory, *requests(memory, "busy"))
+    assert audit(memory, found.commands, end_tick=int(found.end_tick)) == []
+
+
+def test_ramulators_hbm2_is_refreshed_bank_by_bank_where_asked() -> None:
+    memory = spec("ramulator-hbm2-2.0", controller__refresh="per_bank")
+    found = simulate_channel(memory, *requests(memory, "busy"))
+    assert audit(memory, found.commands, end_tick=int(found.end_tick)) == []
+    refreshes = int((found.commands.command == CODE["REFPB"]).sum())
+    assert abs(refreshes - memory.organisation.banks * INTERVALS) <= memory.organisation.banks
+    assert CODE["REFAB"] not in found.commands.command
+
+
 def test_a_set_refreshed_twice_in_a_round_is_found_out() -> None:
     memory = spec(
         "lpddr5-6400-x16",
