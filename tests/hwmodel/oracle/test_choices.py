@@ -149,10 +149,11 @@ def test_a_timeout_that_was_too_long_halves() -> None:
 
 
 def test_a_postponed_refresh_waits_until_it_is_urgent() -> None:
-    memory = toy(controller__refresh="all_bank", controller__refresh_postpone=1)
-    # due at 50, urgent 50 - 50 // 8 = 44 later, when the last read was issued at 93
+    memory = toy(controller__refresh="all_bank", controller__refresh_postpone=2)
+    # due at 50, urgent 2 x 50 - 66 = 34 later, as closing may take 66: the last read came at 83
+    assert memory.postpone_margin_ticks() == 66
     busy = [read(0, 1, c % 8) for c in range(60)]
-    assert ", 93 RD b0.c4, 96 PREA, 100 REFAB, 120 ACT b0, " in story(simulate(memory, busy))
+    assert ", 83 RD b0.c7, 86 PREA, 90 REFAB, 110 ACT b0, " in story(simulate(memory, busy))
     at_once = toy(controller__refresh="all_bank")
     assert ", 49 RD b0.c6, 52 PREA, 56 REFAB, " in story(simulate(at_once, busy))
 
