@@ -15,7 +15,7 @@ def label(value: Any) -> str:
         rest = (f"{key}={label(item)}" for key, item in value.items() if key != "name")
         return " ".join([*([str(value["name"])] if "name" in value else []), *rest])
     text = str(value)
-    return Path(text).name.split(".")[0] if "/" in text else text
+    return Path(text).name.split(".")[0] if "/" in text and Path(text).suffix else text
 
 
 def named(axis: str, value: Any) -> str:

@@ -21,7 +21,9 @@ def section(table: Table) -> Section:
     first = _contiguous(table)
     found = sorted(outcomes(table), key=lambda each: each.verdict.best not in first)
     places = table.provenance.get("hardware", {})
-    blocks: list[Block] = [_picture(found, places)] if places else []
+    devices = {place["device"] for place in places.values()}
+    apart = 2 * len(devices) > len(places)  # by device, where cases are mostly of devices
+    blocks: list[Block] = [_picture(found, places)] if apart else []
     names = [label(value) for value in table.config["axes"][table.config["compare"]]]
     rows = [_row(each, _place(each, places), names) for each in found]
     heads = ["case", "GiB", "GB/s", "outcome", table.objective.unit,

@@ -15,6 +15,7 @@ from sweeps.analyse.figures import (
     limit_shares,
     limit_text,
 )
+from sweeps.analyse.label import label
 from sweeps.analyse.statistics import Interval
 from sweeps.report.chart import Bar, Bars
 
@@ -83,3 +84,8 @@ def test_which_limits_bound_and_for_how_much_of_the_time() -> None:
     assert shares == {"kv_memory": 0.25, "sequence_cap": 0.745, "idle": 0.005, "batching": 0.004}
     assert limit_text(shares) == "sequence cap 74%, KV memory 25%, idle 0%"
     assert limit_text(shares, 1) == "sequence cap 74%"
+
+
+def test_a_name_with_a_stroke_is_no_file() -> None:
+    assert label("0.14 requests/s") == "0.14 requests/s"
+    assert label("/cards/mine.yaml") == "mine"

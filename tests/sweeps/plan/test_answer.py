@@ -15,7 +15,7 @@ from hwmodel.description.description import DescriptionError
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Table
 from sweeps.cli.picture import picture
-from sweeps.plan.answer import HALVINGS, AnswerMap, answer_map, tie
+from sweeps.plan.answer import HALVINGS, AnswerMap, Lead, answer_map, tie
 from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.answer_page import regions
@@ -145,6 +145,14 @@ def test_a_tie_is_where_the_law_crosses(at: float, slope: float, half: float) ->
     assert one.low == pytest.approx(max(at * math.exp(-half / slope), 0.1))
     assert one.high == pytest.approx(min(at * math.exp(half / slope), 1.0))
     assert tie({r: each.mapped(lambda log: log + 9 * slope) for r, each in found.items()}) is None
+
+
+def test_next_to_nothing_is_no_win() -> None:
+    clear, little = Interval(0.05, 0.03, 0.07, 6), Interval(0.0006, 0.0005, 0.0007, 6)
+    assert Lead("paged", clear, 0.02).winner == "paged"
+    assert Lead("paged", clear, 0.06).winner is None
+    assert Lead("paged", little, 1e-6).winner is None
+    assert Lead("paged", clear, 0.02).winner_of(3) is None  # of three families together
 
 
 def test_any_device_takes_it() -> None:
