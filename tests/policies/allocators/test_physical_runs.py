@@ -54,7 +54,7 @@ def churn(prompt: IntArray, output: IntArray, **options: object) -> Churn:
             waiting.appendleft(int(running[-1]))
             running = running[:-1]
         held = int(allocator.reserved[running].sum())
-        samples.append((ended, held / spec.block / allocator.extent_count(running)))
+        samples.append((ended, held / allocator.block / allocator.extent_count(running)))
         allocator.advance(running, rounds)
         stored += int(allocator.stored[running].sum()) * rounds
         reserved += int(allocator.reserved[running].sum()) * rounds
