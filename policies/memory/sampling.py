@@ -72,6 +72,8 @@ class SampledMemory(Memory):
         """Probes of a window."""
         self._common = dict.fromkeys(self._clocks, 0.0)
         """Relative half-width common to all windows, from what they leave out."""
+        self._intervals: dict[str, tuple[float, float | None]] = {}
+        """`_measured` since the last probe of each phase."""
         self._placed: dict[str, list[tuple[float, ...]]] = {name: [] for name in self._clocks}
         """Placement statistics of each probe."""
         self._spent_s = dict.fromkeys((*KV_PHASES, _ALL), 0.0)
@@ -137,6 +139,7 @@ class SampledMemory(Memory):
     def mark(self) -> None:
         self._spent_s = dict.fromkeys(self._spent_s, 0.0)
         self._marks = {name: len(results) for name, results in self._results.items()}
+        self._intervals.clear()
         for clock in self._clocks.values():
             clock.restart(self._steps)
 
@@ -222,14 +225,22 @@ class SampledMemory(Memory):
         the phase may be probed."""
         if len(self._results[phase]) - self._marks[phase] < 2:
             return False, self._spec.max_probes
-        mean, half = confidence_interval([share for share, _ in self._counted(phase)])
+        mean, half = self._measured(phase)
         wide = half is not None and half > self._spec.precision * mean
         more = AGAIN if self._error(phase) > self._spec.again / 2 else 1
         return wide, self._spec.max_probes * more
 
+    def _measured(self, phase: str) -> tuple[float, float | None]:
+        """Mean efficiency of the probes that count, and the half-width of its interval as they
+        spread."""
+        if phase not in self._intervals:
+            shares = [share for share, _ in self._counted(phase)]
+            self._intervals[phase] = confidence_interval(shares)
+        return self._intervals[phase]
+
     def _interval(self, phase: str) -> tuple[float, float | None]:
-        """Mean efficiency of the probes that count, and the half-width of its interval."""
-        mean, half = confidence_interval([share for share, _ in self._counted(phase)])
+        """As `_measured`, and with what windows leave out."""
+        mean, half = self._measured(phase)
         return mean, None if half is None else math.hypot(half, self._common[phase] * mean)
 
     def _error(self, phase: str) -> float:
@@ -255,6 +266,7 @@ class SampledMemory(Memory):
             mean_ns, half_ns = lost_ns(beside, probed.at_peak_ns)
             elapsed_ns += mean_ns
             self._common[phase] = half_ns / elapsed_ns
+        self._intervals.pop(phase, None)
         results.append((min(max(probed.at_peak_ns / elapsed_ns, LEAST), 1.0), probed.result))
         place.append(placed)
         last = [
