@@ -13,6 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from hwmodel.oracle.command_log import CODE, CommandLog, Ints
+from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 
 MOST_POSTPONED = 8
@@ -36,7 +37,8 @@ def closing_ticks(memory: MemorySpec) -> int:
     """Ticks that a refresh may take once nothing new goes to its banks.
 
     Requests whose row was opened for them come first (at most one a bank), then the banks are
-    closed: each of these steps waits at most for the longest row and the longest burst.
+    closed: each of these steps waits at most for the longest row and the longest burst. Where a row
+    keeps column commands of all pseudo-channels apart, older requests of the others go between.
     """
     c, commands = memory.controller, memory.commands.values()
     other = "REFAB" if c.refresh == "per_bank" else "REFPB"
@@ -50,6 +52,12 @@ def closing_ticks(memory: MemorySpec) -> int:
     o = memory.organisation
     banks = o.banks // (o.pseudochannels * o.ranks)
     steps = min(c.activation_buffer, banks) + 3
+    columns = set(COLUMN_COMMANDS)
+    if any(
+        row.scope == "channel" and columns & set(row.after) and columns & set(row.before)
+        for row in memory.constraints
+    ):
+        steps += (o.pseudochannels - 1) * memory.requests_held
     return steps * (max(delays) + max(bursts) + slots)
 
 

@@ -14,7 +14,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.oracle.audit import Violation, audit
 from hwmodel.oracle.command_log import CODE, CommandLog, read_csv, write_csv
 from hwmodel.oracle.reference import Issued, simulate
-from hwmodel.oracle.refresh_audit import longest_gap
+from hwmodel.oracle.refresh_audit import closing_ticks, longest_gap
 from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, document, spec
@@ -635,3 +635,16 @@ def test_csv_with_a_header_alone_holds_nothing(tmp_path: Path) -> None:
     file = tmp_path / "commands.csv"
     file.write_text(HEADER)
     assert read_csv(LPDDR5, file) == []
+
+
+def test_a_refresh_may_wait_for_older_requests_of_the_other_pseudochannel() -> None:
+    """Where a row keeps the column commands of both apart, they wait in one line: as many steps
+    more as the other one holds requests."""
+    made = document("hbm2e-3.2")
+    made.data["constraints"].append(
+        {"scope": "channel", "after": ["RD"], "before": ["RD"], "delay": "2"}
+    )
+    apart, joined = spec("hbm2e-3.2"), made.build(MemorySpec)
+    steps = min(apart.controller.activation_buffer, apart.organisation.banks // 2) + 3
+    one = closing_ticks(apart) // steps
+    assert closing_ticks(joined) == (steps + apart.requests_held) * one
