@@ -182,6 +182,18 @@ def level_sizes(device: Device, single_channel: bool) -> list[int]:
     return [channels, *inner, o.bankgroups, o.banks_per_group, o.rows, o.columns]
 
 
+def level_names(device: Device) -> list[str]:
+    """Names of the levels of `level_sizes`."""
+    o = device.memory.organisation
+    return [
+        "channel",
+        *(["pseudo-channel"] if o.pseudochannels > 1 else []),
+        *(["rank"] if o.ranks > 1 or o.pseudochannels == 1 else []),
+        *(["stack"] if o.stacks > 1 else []),
+        *("bank group", "bank", "row", "column"),
+    ]
+
+
 def to_vectors(device: Device, address: Int, single_channel: bool) -> Int:
     """(n, levels) of `ramulator-vector` for byte addresses as in `Accesses`."""
     channel, local = np.zeros_like(address), address

@@ -19,6 +19,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.address import to_device
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ
 from hwmodel.measure.issued import Issued
+from hwmodel.measure.peer_mapper import PeerMapper
 from hwmodel.measure.simulator_traces import Accesses, Format, to_bursts, to_vectors
 from hwmodel.specs.device import Device
 
@@ -28,13 +29,15 @@ CHUNK = 1 << 16
 
 class TraceWriter:
     """Adds requests to a trace and counts them. channel: only those of this one, at addresses local
-    to it; None: all, at addresses of the device. at_once: all times are 0."""
+    to it; None: all, at addresses of the device. at_once: all times are 0. mapper: addresses are
+    those that it decodes to the places of ours."""
 
     def __init__(
-        self, file: IO[bytes], form: Format, device: Device, channel: int | None, at_once: bool
-    ) -> None:
+        self, file: IO[bytes], form: Format, device: Device, channel: int | None, at_once: bool,
+        mapper: PeerMapper | None = None,
+    ) -> None:  # fmt: skip
         self._file, self._form, self._device = file, form, device
-        self._channel, self._at_once = channel, at_once
+        self._channel, self._at_once, self._mapper = channel, at_once, mapper
         clock = device.memory.tick_clock
         self._cycle_ticks, self._tick_ps = clock.ticks_per_ck, clock.ns_of_ticks(1) * 1e3
         self._burst = device.memory.organisation.burst_bytes
@@ -68,6 +71,9 @@ class TraceWriter:
         if self._form.vector:
             vectors = to_vectors(self._device, accesses.address, self._channel is not None)
             accesses = accesses._replace(address=vectors)
+        elif self._mapper is not None:
+            encoded = self._mapper.encode(self._device, accesses.address, self._channel is not None)
+            accesses = accesses._replace(address=encoded)
         self._file.write("".join(self._form.lines(accesses)).encode())
 
 
@@ -95,8 +101,9 @@ class NpzWriter(TraceWriter):
 
 @contextmanager
 def trace_writer(
-    path: Path, form: Format, device: Device, channel: int | None, at_once: bool, remark: str
-) -> Iterator[TraceWriter]:
+    path: Path, form: Format, device: Device, channel: int | None, at_once: bool, remark: str,
+    mapper: PeerMapper | None = None,
+) -> Iterator[TraceWriter]:  # fmt: skip
     """A writer of `path`, which is there only if all went well. remark: the first line where the
     format has comments, which is `bankwise` alone. Raises DescriptionError if it cannot be
     written."""
@@ -118,7 +125,7 @@ def trace_writer(
                     raw = stack.enter_context(io.BufferedWriter(packed, 1 << 20))
                 if form.name == "bankwise":
                     raw.write(f"# {remark}\n".encode())
-                yield TraceWriter(raw, form, device, channel, at_once)
+                yield TraceWriter(raw, form, device, channel, at_once, mapper)
         partial.replace(path)
     except OSError as error:
         raise DescriptionError(f"cannot be written: {error.strerror}", path) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,6 +37,10 @@ def export(
     at_once: Annotated[
         bool, typer.Option("--at-once", help="All times are 0: as fast as the memory takes them.")
     ] = False,
+    mapper: Annotated[
+        str | None,
+        typer.Option(help="Addresses for this mapper of the peer: RoBaRaCoCh, rochrababgco, ..."),
+    ] = None,
     jobs: Jobs = None,
     json: Json = False,
     overrides: Set = None,
@@ -51,9 +56,11 @@ def export(
     from sweeps.run.trace_export import Wanted
     from sweeps.run.trace_export import export as perform
 
-    wanted = Wanted(steps, layers, phase, channel, format, at_once)
+    wanted = Wanted(steps, layers, phase, channel, format, at_once, mapper)
     workers = worker_count(jobs)
     found = perform(sweep, out, wanted, overrides or (), point, replication, workers)
+    for warning in found.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     if json:
         print_json(asdict(found))
     else:
@@ -74,5 +81,8 @@ def _show(found: Exported, out: Path) -> None:
         f"{found.writes:,} of them writes; {found.memory_ns / 1e3:,.1f} us of memory time"
     )
     print(f"format {found.format}; not kept: {found.lacks}")
+    if found.mapper is not None:
+        print(f"addresses are for the mapper {found.mapper}, not for bankwise replay")
+        return
     local = "" if found.channel is None else " --channel"
     print(f"read it back: bankwise replay {found.device} {out}{local}")

@@ -12,6 +12,7 @@ from typing import Any
 
 from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.measure.issued import Issuer
+from hwmodel.measure.peer_mapper import not_linear, peer_mapper
 from hwmodel.measure.simulator_traces import FORMATS, Format
 from hwmodel.measure.trace_writer import TraceWriter, trace_writer
 from hwmodel.specs.device import Device
@@ -53,6 +54,8 @@ class Wanted:
     format: str = "bankwise"
     at_once: bool = False
     """All times are 0, instead of those at which requests reach their channels."""
+    mapper: str | None = None
+    """The peer's mapper that addresses are encoded for; None: addresses of our map."""
 
 
 @dataclass
@@ -73,6 +76,8 @@ class Exported:
     partial_writes: int = 0
     bytes: int = 0
     memory_ns: float = 0.0
+    mapper: str | None = None
+    warnings: list[str] = field(default_factory=list)
 
 
 class _Enough(Exception):
@@ -132,6 +137,9 @@ def export(
     if wanted.channel is not None and not 0 <= wanted.channel < device.channels:
         why = f"expected 0 to {device.channels - 1} of {device.name}; got {wanted.channel}"
         raise DescriptionError(why, "--channel")
+    mapper = None
+    if wanted.mapper is not None:
+        mapper = peer_mapper(wanted.mapper, form.name, device, wanted.channel is not None)
     layers = _span(wanted.layers, "--layers", part.layers)
     rate = rate_of(sweep, chosen, replication, known, jobs)
     routing = None
@@ -149,7 +157,7 @@ def export(
     requests = requests_of(experiment, replication, rate, workload_of(experiment))
     issuer = Issuer(device)
     with trace_writer(
-        out, form, device, wanted.channel, wanted.at_once, _remark(device, chosen, wanted)
+        out, form, device, wanted.channel, wanted.at_once, _remark(device, chosen, wanted), mapper
     ) as writer:
         recorder = _Export(streams, issuer, writer, found, steps, layers, phases)
         with suppress(_Enough):
@@ -158,7 +166,25 @@ def export(
     found.accesses, found.writes, found.bytes = writer.accesses, writer.writes, writer.bytes
     found.partial_writes = writer.partial_writes
     found.memory_ns = device.memory.tick_clock.ns_of_ticks(issuer.tick)
+    found.mapper, found.warnings = wanted.mapper, _warnings(found, form, device)
     return found
+
+
+def _warnings(found: Exported, form: Format, device: Device) -> list[str]:
+    """What the peer that reads the trace would get wrong in silence."""
+    if form.vector and found.writes:
+        return [
+            "Ramulator's ReadWriteTrace leaves writes without an address, so that later reads are "
+            "forwarded; use --format ramulator --mapper RoBaRaCoCh"
+        ]
+    odd = not_linear(device, found.channel is not None)
+    if form.name not in ("ramulator", "dramsim3", "gem5") or found.mapper or not odd:
+        return []
+    how = " --format ramulator or dramsim3 and" if form.name == "gem5" else ""
+    return [
+        f"the map of {device.name} has {' and '.join(odd)}, which a linear mapper reads as other "
+        f"places; use{how} --mapper"
+    ]
 
 
 def _refuse_nothing(passed: int, steps: range, writer: TraceWriter, wanted: Wanted) -> None:
