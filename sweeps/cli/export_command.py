@@ -59,11 +59,11 @@ def export(
     wanted = Wanted(steps, layers, phase, channel, format, at_once, mapper)
     workers = worker_count(jobs)
     found = perform(sweep, out, wanted, overrides or (), point, replication, workers)
-    for warning in found.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
     if json:
         print_json(asdict(found))
     else:
+        for warning in found.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
         _show(found, out)
 
 

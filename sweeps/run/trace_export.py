@@ -166,7 +166,8 @@ def export(
     found.accesses, found.writes, found.bytes = writer.accesses, writer.writes, writer.bytes
     found.partial_writes = writer.partial_writes
     found.memory_ns = device.memory.tick_clock.ns_of_ticks(issuer.tick)
-    found.mapper, found.warnings = wanted.mapper, _warnings(found, form, device)
+    found.mapper = wanted.mapper
+    found.warnings = _warnings(found, form, device)
     return found
 
 

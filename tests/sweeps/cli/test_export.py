@@ -70,6 +70,17 @@ def test_weights_go_round_the_channels_and_times_may_be_left_out(tmp_path: Path)
     assert sum(int(line.split(",")[2]) for line in lines) == done["bytes"]
 
 
+def test_a_peers_mapper_is_named_and_a_linear_one_warned_of(tmp_path: Path) -> None:
+    asked = (*ONE, "--steps", "1", "--channel", "5", "--format", "ramulator")
+    plain = bankwise("export", *asked, "--out", tmp_path / "plain")
+    assert plain.code == 0 and "bank hashes and split fields" in plain.err
+    encoded = bankwise("export", *asked, "--mapper", "RoBaRaCoCh", "--out", tmp_path / "encoded")
+    assert (encoded.code, encoded.err) == (0, "")
+    assert "for the mapper RoBaRaCoCh, not for bankwise replay" in encoded.out
+    one, other = ((tmp_path / name).read_text().splitlines() for name in ("plain", "encoded"))
+    assert len(one) == len(other) and one != other
+
+
 @pytest.mark.long
 def test_a_run_directory_offers_what_its_run_offered(tmp_path: Path) -> None:
     run = tmp_path / "run"
