@@ -101,9 +101,9 @@ class OpenLoop:
         arrival ticks."""
         self._simulate([self._part(channel, local, kind, arrival)])
 
-    def feed_all(self, parts: Iterable[tuple[int, Int, Int]]) -> None:
-        """Give channels their next requests, (channel, addresses, kinds) for each of some
-        channels, as in `feed`; all run before this returns."""
+    def feed_all(self, parts: Iterable[tuple[int, Int, Int, Int | None]]) -> None:
+        """Give channels their next requests, (channel, addresses, kinds, arrival ticks) for each of
+        some channels, as in `feed`; all run before this returns."""
         self._simulate([self._part(*part) for part in parts])
 
     def finish(self, channel: int | None = None) -> None:

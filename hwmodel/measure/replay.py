@@ -1,5 +1,6 @@
 """Replay of an access trace on a device or on one channel of it, open loop: each channel takes its
-accesses in the order of the trace as fast as its queues allow.
+accesses in the order of the trace, each from its time on where the trace has times, as fast as its
+queues allow.
 
 `requests` are the accesses of the trace; `bytes` those moved on DQ, which leaves out reads that
 were forwarded from a waiting write and includes the reads made for partial writes.
@@ -26,17 +27,19 @@ from hwmodel.specs.memory_spec import MemorySpec
 
 
 def replay(
-    device: Device, trace: Path, *, single_channel: bool = False, commands: Path | None = None
-) -> dict[str, Any]:
+    device: Device, trace: Path, *, single_channel: bool = False, commands: Path | None = None,
+    at_once: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """Simulate `trace` and return the figures of the CLI contract.
 
     `single_channel`: addresses are local to one channel. `commands`: write the command log there
-    (CSV). Raises DescriptionError for an unreadable trace or an address outside the memory.
+    (CSV). `at_once`: leave out the trace's times; `timed` says whether they counted. Raises
+    DescriptionError for an unreadable trace or an address outside the memory.
     """
     channels = 1 if single_channel else device.channels
     if commands is None:
         run = OpenLoop(device.memory, channels)
-        _feed(run, device, trace, single_channel)
+        timed = _feed(run, device, trace, single_channel, at_once)
     else:
         partial = commands.with_name(commands.name + ".partial")
         try:
@@ -49,19 +52,20 @@ def replay(
                     )
 
                 run = OpenLoop(device.memory, channels, sink)
-                _feed(run, device, trace, single_channel)
+                timed = _feed(run, device, trace, single_channel, at_once)
             partial.replace(commands)
         except OSError as error:
             raise DescriptionError(f"cannot be written: {error.strerror}", commands) from None
         finally:
             partial.unlink(missing_ok=True)
-    return figures(device, run, channels, trace.name)
+    return figures(device, run, channels, trace.name) | {"timed": timed}
 
 
-def _feed(run: OpenLoop, device: Device, trace: Path, single_channel: bool) -> None:
+def _feed(run: OpenLoop, device: Device, trace: Path, single_channel: bool, at_once: bool) -> bool:
+    """Simulate a trace; whether its times counted."""
     limit = device.memory.organisation.capacity_bytes if single_channel else device.capacity_bytes
-    done = 0
-    for address, kind in read_trace(trace, device, single_channel):
+    done, timed = 0, False
+    for address, kind, arrival in read_trace(trace, device, single_channel):
         if address.max() >= limit:
             at = int(np.argmax(address >= limit))
             raise DescriptionError(
@@ -70,20 +74,30 @@ def _feed(run: OpenLoop, device: Device, trace: Path, single_channel: bool) -> N
                 trace,
             )
         done += len(address)
-        run.feed_all(split(device, (address, kind), single_channel))
+        timed = arrival is not None and not at_once
+        chunk = Chunk(address, kind, arrival if timed else None)
+        run.feed_all(split(device, chunk, single_channel))
     run.finish()
+    return timed
 
 
-def split(device: Device, chunk: Chunk, single_channel: bool) -> list[tuple[int, Int, Int]]:
-    """(channel, local addresses, kinds) of the accesses of each channel, order kept."""
-    address, kind = chunk
+def split(
+    device: Device, chunk: Chunk, single_channel: bool
+) -> list[tuple[int, Int, Int, Int | None]]:
+    """(channel, local addresses, kinds, arrival ticks if any) of the accesses of each channel,
+    order kept."""
+    address, kind, arrival = chunk
     if single_channel or device.channels == 1:
-        return [(0, address, kind)]
+        return [(0, address, kind, arrival)]
     channel, local = to_channel(device, address)
     order = np.argsort(channel, kind="stable")
     edges = np.searchsorted(channel[order], np.arange(device.channels + 1))
     parts = [order[a:b] for a, b in pairwise(edges)]
-    return [(i, local[part], kind[part]) for i, part in enumerate(parts) if len(part)]
+    return [
+        (i, local[part], kind[part], None if arrival is None else arrival[part])
+        for i, part in enumerate(parts)
+        if len(part)
+    ]
 
 
 def figures(

@@ -11,13 +11,14 @@
   util/encode_packet_trace.py takes it.
 
 In all but gem5's a line is one burst; gem5's has a size, and may be several or a part of one.
-Times are written for other simulators and not used when a trace is read: `replay` is open loop.
+The last two have times, at which accesses arrive when a trace is read: cycles of the memory's
+clock, and ps, to the nearest tick.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -43,21 +44,26 @@ class Accesses(NamedTuple):
     picosecond: Int
 
 
+Parsed = tuple[list[int], int, int, int]
+
+
 class Format(NamedTuple):
     """A text format. `parse`: the fields of a line -> (numbers of the address, kind, bytes or 0
-    for a burst), or ValueError or KeyError."""
+    for a burst, time or 0), or ValueError or KeyError."""
 
     name: str
     example: str
     lacks: str
     """What it does not keep."""
-    parse: Callable[[list[bytes]], tuple[list[int], int, int]]
+    parse: Callable[[list[bytes]], Parsed]
     lines: Callable[[Accesses], Iterator[str]]
     separator: bytes | None = None
     sized: bool = False
     """Whether a line has a size; else it is a burst."""
     vector: bool = False
     """Whether a line has a number for each level instead of an address."""
+    time: Literal["", "cycle", "picosecond"] = ""
+    """What the time of a line counts; nothing where it has none."""
 
 
 _LETTERS = {b"R": READ, b"r": READ, b"W": WRITE, b"w": WRITE}
@@ -65,31 +71,29 @@ _LOADS = {b"LD": READ, b"ST": WRITE}
 _WORDS = {b"READ": READ, b"read": READ, b"WRITE": WRITE, b"write": WRITE}
 
 
-def _plain(kinds: dict[bytes, int]) -> Callable[[list[bytes]], tuple[list[int], int, int]]:
-    def parse(fields: list[bytes]) -> tuple[list[int], int, int]:
+def _plain(kinds: dict[bytes, int]) -> Callable[[list[bytes]], Parsed]:
+    def parse(fields: list[bytes]) -> Parsed:
         kind, number = fields
-        return [int(number, 0)], kinds[kind], 0
+        return [int(number, 0)], kinds[kind], 0, 0
 
     return parse
 
 
-def _parse_vector(fields: list[bytes]) -> tuple[list[int], int, int]:
+def _parse_vector(fields: list[bytes]) -> Parsed:
     kind, numbers = fields
-    return [int(number) for number in numbers.split(b",")], _LETTERS[kind], 0
+    return [int(number) for number in numbers.split(b",")], _LETTERS[kind], 0, 0
 
 
-def _parse_dramsim3(fields: list[bytes]) -> tuple[list[int], int, int]:
+def _parse_dramsim3(fields: list[bytes]) -> Parsed:
     address, word, cycle = fields
-    int(cycle)
-    return [int(address, 16)], _WORDS[word], 0
+    return [int(address, 16)], _WORDS[word], 0, int(cycle)
 
 
-def _parse_gem5(fields: list[bytes]) -> tuple[list[int], int, int]:
+def _parse_gem5(fields: list[bytes]) -> Parsed:
     kind, address, size, tick = fields
-    int(tick)
     if not 1 <= int(size) <= MOST_BYTES:
         raise ValueError
-    return [int(address)], _LETTERS[kind], int(size)
+    return [int(address)], _LETTERS[kind], int(size), int(tick)
 
 
 def _two_words(read: str, write: str) -> Callable[[Accesses], Iterator[str]]:
@@ -134,11 +138,11 @@ FORMATS = (
     ),
     Format(
         "dramsim3", "0x1F40 READ 30", "writes of less than a burst become whole ones",
-        _parse_dramsim3, _lines_of_dramsim3,
+        _parse_dramsim3, _lines_of_dramsim3, time="cycle",
     ),
     Format(
         "gem5", "r,8000,64,4000", "the channel map of the device",
-        _parse_gem5, _lines_of_gem5, separator=b",", sized=True,
+        _parse_gem5, _lines_of_gem5, separator=b",", sized=True, time="picosecond",
     ),
 )  # fmt: skip
 

@@ -1,8 +1,9 @@
 """Access traces, read in chunks: text in any of `trace_formats`, plain or gzip, whose format is
-that of its first line; or `.npz` (`address`, `write` and, if it likes, `size`).
+that of its first line; or `.npz` (`address`, `write` and, if it likes, `size`, `picosecond`).
 
 An access is one burst, an address inside it is aligned down; with a size, it is that many bytes (in
-`.npz` of one burst), and a write of less than a burst is a partial write.
+`.npz` of one burst), and a write of less than a burst is a partial write. Times count from the
+first access, in ticks of the memory; one before those above it counts as theirs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +36,46 @@ from hwmodel.specs.device import Device
 
 CHUNK = 1 << 20
 """Accesses read at once."""
-Chunk = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""(byte addresses, kinds: READ, WRITE or PARTIAL_WRITE), both shape (n,)."""
+MOST_TICKS = 1 << 42
+"""From the first access of a trace to its last: some twenty minutes."""
+
+
+class Chunk(NamedTuple):
+    """Accesses in the order of the trace, int64 (n,)."""
+
+    address: Int
+    """Bytes."""
+    kind: Int
+    """READ, WRITE or PARTIAL_WRITE."""
+    arrival: Int | None = None
+    """Ticks since the first access of the trace; None where it has no times."""
+
+
+class _Clock:
+    """Ticks of a memory from the times of a trace."""
+
+    def __init__(self, device: Device, unit: str) -> None:
+        clock = device.memory.tick_clock
+        self._cycle_ticks, self._tick_ps = clock.ticks_per_ck, clock.ns_of_ticks(1) * 1e3
+        self._unit, self._begin = unit, 0
+        self._begun = False
+
+    def ticks(self, time: Int) -> Int | None:
+        """Ticks since the first time given, none below 0; None where the trace has no times.
+        Raises ValueError with the first index above MOST_TICKS, as its argument."""
+        if not self._unit:
+            return None
+        if not self._begun:
+            self._begin, self._begun = int(time[0]), True
+        gone = np.maximum(time - self._begin, 0)
+        if self._unit == "cycle":
+            ticks = gone * self._cycle_ticks
+        else:
+            ticks = np.round(gone / self._tick_ps).astype(np.int64)
+        late = (gone > MOST_TICKS * max(self._tick_ps, 1)) | (ticks > MOST_TICKS)
+        if late.any():
+            raise ValueError(int(late.argmax()))
+        return ticks
 
 
 def read_trace(path: str | Path, device: Device, single_channel: bool) -> Iterator[Chunk]:
@@ -49,12 +89,13 @@ def read_trace(path: str | Path, device: Device, single_channel: bool) -> Iterat
     if file.stat().st_size == 0:
         raise DescriptionError("is empty; expected lines such as 'R 0x1f40'", file)
     if file.suffix == ".npz":
-        yield from _read_npz(file, device.memory.organisation.burst_bytes)
+        yield from _read_npz(file, device)
     else:
         yield from _Text(file, device, single_channel).chunks()
 
 
-def _read_npz(file: Path, burst_bytes: int) -> Iterator[Chunk]:
+def _read_npz(file: Path, device: Device) -> Iterator[Chunk]:
+    burst_bytes = device.memory.organisation.burst_bytes
     try:
         with np.load(file, allow_pickle=False) as data:
             missing = {"address", "write"} - set(data.files)
@@ -62,6 +103,7 @@ def _read_npz(file: Path, burst_bytes: int) -> Iterator[Chunk]:
                 raise DescriptionError(f"has no array {sorted(missing)[0]!r}", file)
             address, write = data["address"], data["write"]
             size = data["size"] if "size" in data.files else None
+            time = data["picosecond"] if "picosecond" in data.files else None
     except (zipfile.BadZipFile, ValueError, EOFError, OSError, zlib.error) as error:
         raise DescriptionError(f"is not an .npz file: {error}", file) from None
     if address.ndim != 1 or address.shape != write.shape or address.dtype.kind not in "ui":
@@ -76,12 +118,28 @@ def _read_npz(file: Path, burst_bytes: int) -> Iterator[Chunk]:
         raise DescriptionError(f"address {int(address.max()):#x} is beyond any memory", file)
     if size is not None:
         _check_size(address, size, burst_bytes, file)
+    if time is not None and (time.shape != address.shape or time.dtype.kind not in "ui"):
+        raise DescriptionError("expected `picosecond` (integers) as long as `address`", file)
+    if time is not None and (time.astype(np.int64) < 0).any():
+        raise DescriptionError("negative or too large `picosecond`", file)
+    clock = _Clock(device, "" if time is None else "picosecond")
     for at in range(0, len(address), CHUNK):
         part = slice(at, at + CHUNK)
         kind = np.where(write[part] != 0, WRITE, READ)
         if size is not None:
             kind[(kind == WRITE) & (size[part] < burst_bytes)] = PARTIAL_WRITE
-        yield address[part].astype(np.int64), kind.astype(np.int64)
+        arrival = None
+        if time is not None:
+            try:
+                arrival = clock.ticks(time[part].astype(np.int64))
+            except ValueError as error:
+                raise DescriptionError(
+                    f"{_TOO_LATE}, at index {at + error.args[0]}", file
+                ) from None
+        yield Chunk(address[part].astype(np.int64), kind.astype(np.int64), arrival)
+
+
+_TOO_LATE = f"a time is more than {MOST_TICKS:,} ticks after the first"
 
 
 def _check_size(
@@ -106,6 +164,7 @@ class _Text:
     def __init__(self, file: Path, device: Device, single_channel: bool) -> None:
         self._file, self._device, self._single = file, device, single_channel
         self._format: Format | None = None
+        self._clock: _Clock | None = None
         self._levels = level_sizes(device, single_channel)
 
     def chunks(self) -> Iterator[Chunk]:
@@ -129,12 +188,18 @@ class _Text:
 
     def _accesses(self, lines: list[bytes], before: int) -> Iterator[Chunk]:
         """The accesses of lines that `before` others precede."""
-        numbers, kind, size, place = self._parse(lines, before)
+        numbers, kind, size, time, place = self._parse(lines, before)
         if self._format is None or not place:
             return
         address = self._addresses(numbers, place)
+        self._clock = self._clock or _Clock(self._device, self._format.time)
+        try:
+            arrival = self._clock.ticks(np.array(time, np.int64))
+        except (ValueError, OverflowError) as error:
+            at = error.args[0] if isinstance(error, ValueError) else int(np.argmax(time))
+            raise DescriptionError(_TOO_LATE, self._file, place[at]) from None
         if not self._format.sized:
-            yield address, np.array(kind, np.int64)
+            yield Chunk(address, np.array(kind, np.int64), arrival)
             return
         burst = self._device.memory.organisation.burst_bytes
         write, sizes = np.array(kind, np.int64), np.array(size, np.int64)
@@ -142,17 +207,20 @@ class _Text:
         for at in range(0, int(ends[-1]) + 1, CHUNK):
             part = slice(*np.searchsorted(ends, (at, at + CHUNK)))
             if part.start < part.stop:
-                each = Accesses(address[part], write[part], sizes[part], write[part], write[part])
+                when = np.zeros_like(write) if arrival is None else arrival
+                each = Accesses(address[part], write[part], sizes[part], when[part], when[part])
                 one = to_bursts(each, burst)
-                yield one.address, kinds(one.write, one.size, burst)
+                kind_of = kinds(one.write, one.size, burst)
+                yield Chunk(one.address, kind_of, None if arrival is None else one.cycle)
 
     def _parse(
         self, lines: list[bytes], before: int
-    ) -> tuple[list[list[int]], list[int], list[int], list[int]]:
-        """Of each access: the numbers of its address, its kind, its bytes, its line."""
+    ) -> tuple[list[list[int]], list[int], list[int], list[int], list[int]]:
+        """Of each access: the numbers of its address, its kind, its bytes, its time, its line."""
         numbers: list[list[int]] = []
         kind: list[int] = []
         size: list[int] = []
+        time: list[int] = []
         place: list[int] = []
         for at, text in enumerate(lines, before + 1):
             bare = text.strip()
@@ -165,11 +233,14 @@ class _Text:
                 raise self._unlike(bare, at) from None
             if any(number < 0 for number in parsed[0]):
                 raise DescriptionError("negative address", self._file, at)
+            if parsed[3] < 0:
+                raise DescriptionError("negative time", self._file, at)
             numbers.append(parsed[0])
             kind.append(parsed[1])
             size.append(parsed[2])
+            time.append(parsed[3])
             place.append(at)
-        return numbers, kind, size, place
+        return numbers, kind, size, time, place
 
     def _unlike(self, line: bytes, at: int) -> DescriptionError:
         shown = line.decode(errors="replace")[:40]

@@ -159,7 +159,7 @@ def replay(
         Path,
         typer.Argument(
             help="Lines `R 0x1f40`, or of Ramulator, DRAMsim3 or gem5 (docs/export.md), also gzip; "
-            "or .npz with address, write."
+            "or .npz with address, write; they arrive at its times, if it has any."
         ),
     ],
     channel: Annotated[
@@ -172,6 +172,9 @@ def replay(
         Path | None,
         typer.Option("--commands", metavar="FILE", help="Write every DRAM command as CSV."),
     ] = None,
+    at_once: Annotated[
+        bool, typer.Option("--at-once", help="Leave out the times of the trace, if it has any.")
+    ] = False,
     json: Json = False,
     overrides: Set = None,
 ) -> None:
@@ -181,11 +184,13 @@ def replay(
     from sweeps.report.screen import print_json, show_replay
 
     loaded = load_device(device, overrides or [])
-    found = play(loaded, trace, single_channel=channel, commands=commands)
+    found = play(loaded, trace, single_channel=channel, commands=commands, at_once=at_once)
     if json:
         print_json(found)
     else:
         show_replay(loaded, found)
+        if found["timed"]:
+            print("accesses arrive at the times of the trace; without them: --at-once")
 
 
 def kv_read(

@@ -118,7 +118,7 @@ def test_every_format_gives_the_same_figures(
     for file, form in files.items():
         writer = write(tmp_path / file, device, issued, form, channel)
         assert (writer.partial_writes, writer.writes > 0) == (0, True)
-        found[file] = figures(device, tmp_path / file, single_channel=one)
+        found[file] = figures(device, tmp_path / file, single_channel=one, at_once=True)
     assert found["ours.npz"]["requests"] == writer.accesses
     assert all(each == found["ours.npz"] for each in found.values())
     assert {path.name for path in tmp_path.iterdir()} == set(files), "nothing half-written"
@@ -131,7 +131,7 @@ def test_writes_of_less_than_a_burst_are_kept_where_there_are_sizes(tmp_path: Pa
     for file, form in files.items():
         write(tmp_path / file, device, issued, form)
     kept, also, lost = (
-        np.concatenate([kind for _, kind in read_trace(tmp_path / file, device, False)])
+        np.concatenate([chunk.kind for chunk in read_trace(tmp_path / file, device, False)])
         for file in files
     )
     assert np.array_equal(kept, also) and (kept == PARTIAL_WRITE).any()
@@ -182,9 +182,40 @@ def test_a_large_packet_is_its_bursts(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("hwmodel.measure.trace.CHUNK", 4)
     (tmp_path / "t").write_text("w,16,100,7\nr,0,1,9\n")
     chunks = list(read_trace(tmp_path / "t", load_device("lpddr5-6400-x16"), True))
-    address, kind = (np.concatenate(column) for column in zip(*chunks, strict=True))
+    address, kind, arrival = (np.concatenate(column) for column in zip(*chunks, strict=True))
+    assert np.diff(arrival).max() == 0, "2 ps are no tick"
     assert (address // 32).tolist() == [0, 1, 2, 3, 0]
     assert kind.tolist() == [PARTIAL_WRITE, WRITE, WRITE, PARTIAL_WRITE, READ]
+
+
+def test_accesses_arrive_at_the_times_of_a_trace(tmp_path: Path) -> None:
+    """Reads far apart wait for nobody; from the first on, whenever that is; out of order they
+    follow those before."""
+    device = load_device("lpddr5-6400-x16")
+    ck = float(device.memory.clock.tCK)
+    cycles = [500 + 1000 * i for i in range(20)]
+    ps = [round(cycle * ck * 1000) for cycle in cycles]
+    texts = {
+        "plain": [f"R {i * 4096:#x}" for i in range(20)],
+        "dramsim3": [f"{i * 4096:#x} READ {cycle}" for i, cycle in enumerate(cycles)],
+        "gem5": [f"r,{i * 4096},32,{time}" for i, time in enumerate(ps)],
+    }
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("\n".join(lines))
+    np.savez(
+        tmp_path / "ours.npz", address=np.arange(20) * 4096, write=np.zeros(20, bool),
+        picosecond=np.array(ps),
+    )  # fmt: skip
+    plain = replay(device, tmp_path / "plain", single_channel=True)
+    assert not plain["timed"]
+    for name in ("dramsim3", "gem5", "ours.npz"):
+        timed = replay(device, tmp_path / name, single_channel=True)
+        assert timed["timed"] and 19_000 < timed["cycles"] < 19_200, name
+        assert timed["latency_ns"]["p50"] < plain["latency_ns"]["p50"]
+        again = figures(device, tmp_path / name, single_channel=True, at_once=True)
+        assert again == figures(device, tmp_path / "plain", single_channel=True)
+    (tmp_path / "back").write_text("0x0 READ 900\n0x1000 READ 100\n0x2000 READ 1900\n")
+    assert 1000 < replay(device, tmp_path / "back", single_channel=True)["cycles"] < 1200
 
 
 @pytest.mark.parametrize(
@@ -196,6 +227,9 @@ def test_a_large_packet_is_its_bursts(tmp_path: Path, monkeypatch: pytest.Monkey
         ("# x\n\nread 32\n", "t:3: expected 'R 0x1f40' (bankwise) or 'LD 0x1f40' (ramulator) or"),
         ("R 0,0,0,0,0,0\nR 0,0,9,0,0,0\n", "t:2: expected 6 numbers below 1,1,4,4,"),
         ("R 0,0,0,0,0,0\nR 0,0\n", "t:2: expected 6 numbers"),
+        ("0x20 READ -1\n", "t:1: negative time"),
+        ("r,0,32,0\nr,0,32,9999999999999999\n", "t:2: a time is more than"),
+        ("0x20 READ 1\n0x20 READ 99999999999999999999\n", "t:2: a time is more than"),
         ("LD 0xffffffffffffffffff\n", "t:1: address 0xffffffffffffffffff is beyond any memory"),
     ],
 )
