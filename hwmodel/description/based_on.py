@@ -1,8 +1,8 @@
 """`based_on: NAME`: what a description leaves out comes from another one of its kind.
 
 A memory or a link takes everything that it does not say itself; values keep their sources and
-places. Mappings are merged key by key, `null` leaves out what the base has, anything else is replaced as a
-whole. `constraint_changes` edits the constraints row by row.
+places. Mappings are merged key by key, `null` leaves out what the base has, anything else is
+replaced as a whole. `constraint_changes` edits the constraints row by row.
 
 An accelerator borrows what no data sheet states, as assumed values: interleave, hash,
 controller, derate, how DMA engines work, how attention is spread, efficiencies and overheads; with

@@ -1,7 +1,8 @@
 """The description of a link over which KV moves: between memories of one machine, or of two.
 
 What a transfer costs is the law that measurements of KV connectors have in common
-(docs/transfers.md): a fixed latency, so much for each descriptor that is posted, so much for each byte.
+(docs/transfers.md): a fixed latency, so much for each descriptor that is posted, so much for each
+byte.
 
     T = latency + sum over paths of (posting and bytes / bandwidth: the longer, or both)
 
@@ -65,6 +66,8 @@ class LinkSpec(Strict):
     name: str
     summary: str = ""
     sources: dict[str, str] = {}
+    based_on: str | None = None
+    """Another link, which says what this one does not."""
     latency: Nanoseconds
     """Of a transfer, whatever it carries."""
     paths: Annotated[list[Path], Field(min_length=1)]

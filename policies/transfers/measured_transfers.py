@@ -3,20 +3,22 @@ has what a cell is)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from hwmodel.description.description import DescriptionError, Strict, nearest
+from hwmodel.description.description import DescriptionError, KeyPath, Strict, nearest
 from hwmodel.description.library import find
 from hwmodel.description.units import PositiveBytes
 from hwmodel.description.yaml_reader import load
-from hwmodel.specs.kv_order import LAYOUTS
+from hwmodel.specs.kv_order import LAYOUTS, Dims
 from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import load_model
 from policies.memory.measured import Compared, MeasuredCell, Tolerance
+from policies.requests.requests import IntArray
 from policies.transfers.pieces import KNOWN_LAYOUTS, pages
 from policies.transfers.transfer import Index, Moved, Server, transfer
 
@@ -85,7 +87,7 @@ class TransferSpec(Strict):
 
     @property
     def device(self) -> str:
-        """None: links are by the cell."""
+        """Each cell has a link of its own."""
         return "links"
 
 
@@ -99,11 +101,11 @@ def load_transfers(name_or_path: str) -> TransferSpec:
             if (name := getattr(cell, key)) not in given:
                 hint = nearest(name, list(given))
                 raise document.error(f"no {key} {name!r}; {hint}", ("cells", i, key))
-        checks = {("link",): partial(load_link, cell.link)}
+        checks: dict[KeyPath, Callable[[], object]] = {("link",): partial(load_link, cell.link)}
         if (asked := cell.request) is not None:
-            checks[("request", "model")] = partial(load_model, asked.model)  # type: ignore[assignment]
-            checks[("request", "pages")] = partial(_tables, asked)  # type: ignore[assignment]
-            checks[("request", "layout")] = partial(_dims, asked.layout)  # type: ignore[assignment]
+            checks[("request", "model")] = partial(load_model, asked.model)
+            checks[("request", "pages")] = partial(_tables, asked)
+            checks[("request", "layout")] = partial(_dims, asked.layout)
         for path, check in checks.items():
             try:
                 check()
@@ -112,13 +114,13 @@ def load_transfers(name_or_path: str) -> TransferSpec:
     return spec
 
 
-def _dims(name: str):  # type: ignore[no-untyped-def]
+def _dims(name: str) -> Dims:
     if name not in KNOWN_LAYOUTS:
         raise DescriptionError(f"unknown layout {name!r}; {nearest(name, list(LAYOUTS))}")
     return KNOWN_LAYOUTS[name]
 
 
-def _tables(asked: Request):  # type: ignore[no-untyped-def]
+def _tables(asked: Request) -> list[IntArray]:
     """Block ids of either end."""
     blocks = -(-asked.tokens // asked.block)
     return [pages(kind, blocks, seed) for seed, kind in enumerate(asked.pages)]

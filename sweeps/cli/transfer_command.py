@@ -10,8 +10,9 @@ import typer
 from sweeps.cli.options import Json, Set
 
 if TYPE_CHECKING:
+    from hwmodel.specs.link import LinkSpec
     from hwmodel.specs.transformer import TransformerSpec
-    from policies.transfers.transfer import Index
+    from policies.transfers.transfer import Index, Moved
 
 HOST = "host"
 _BLOCKS = 16
@@ -59,7 +60,7 @@ def transfer(
 ) -> None:  # fmt: skip
     """Say how many descriptors move a request's KV over a link, and how long that takes.
 
-    Beside it: with neighbours merged, with blocks in order, and with all layers of a block together.
+    Beside it: neighbours merged, blocks in order, and all layers of a block together.
     """
     from dataclasses import replace
 
@@ -85,14 +86,16 @@ def transfer(
     merged = spec.model_copy(update={"merges": "any_order"})
     in_order = [replace(each, table=_fresh(len(each.table))) for each in (near, far)]
     whole = [replace(each, dims=_layout("block_layer_kv_token")) for each in (near, far)]
-    others = {
-        "neighbours merged": (merged, near, far),
-        "blocks in order, merged": (merged, *in_order),
-        "all layers of a block together": (spec, *whole),
-    }
+    beside = _index(index, shape)
+
+    def moved(how: LinkSpec, ends: list[Server]) -> Moved:
+        return move(how, shape, tokens, ends[0], ends[1], beside, both_ways)
+
     found = {
-        name: move(how, shape, tokens, *pair, _index(index, shape), both_ways)
-        for name, (how, *pair) in {"as asked": (spec, near, far), **others}.items()
+        "as asked": moved(spec, [near, far]),
+        "neighbours merged": moved(merged, [near, far]),
+        "blocks in order, merged": moved(merged, in_order),
+        "all layers of a block together": moved(spec, whole),
     }
     asked = {
         "tokens": tokens, "block": blocks, "layout": [_name(each) for each in dims],

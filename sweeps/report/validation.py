@@ -54,8 +54,8 @@ Spec = MeasurementSpec | ServerSpec | TransferSpec
 
 
 def sources() -> list[str]:
-    """Names of all that ships."""
-    return names("measurements") + names("servers") + names("transfers")
+    """Names of what ships on devices and servers; transfers are asked for by name."""
+    return names("measurements") + names("servers")
 
 
 def loaded(name_or_path: str) -> Source:
@@ -195,7 +195,7 @@ def _section(source: Source, found: list[Compared]) -> Section:
         if spec.counterfactuals:
             why = "What an error may be due to: one input is changed at a time."
             blocks.append(_candidates("Counterfactuals", why, source, spec.counterfactuals, found))
-    elif spec.candidates:
+    elif isinstance(spec, MeasurementSpec) and spec.candidates:
         why = "Chosen after the comparison: what could explain it, not a test of it."
         blocks.append(_candidates("Candidates", why, source, spec.candidates, found))
     return Section(spec.name, blocks)
