@@ -174,12 +174,12 @@ def charts(found: Latency) -> list[Lines]:
     }
     return [
         _lines(
-            f"{what} read latency: {title}".capitalize(), f"{what} read latency, ns",
+            f"{what} read latency: {title}", f"{which} read latency, ns",
             {name: (curve, which) for name, curve in group.items()},
         )
         for title, group in groups.items()
         if len(group) > 1
-        for what, which in (("mean", "mean"), ("99 % quantile of", "p99"))
+        for what, which in (("Mean", "mean"), ("p99 of", "p99"))
     ]  # fmt: skip
 
 
