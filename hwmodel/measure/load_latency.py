@@ -92,10 +92,10 @@ class LatencyCurve:
 
 def latency_curves(device: Device, mixes: Sequence[tuple[int, float]]) -> list[LatencyCurve]:
     """A curve for each (extent in bytes, share of the extents written, 0 to below 1) on all
-    channels of a device. Raises ValueError for an extent that is no multiple of a burst, is above
-    `LARGEST_EXTENT` or larger than the device."""
+    channels of a device. Raises ValueError for an extent that is no multiple of a burst or above
+    `largest_extent`."""
     for extent, _ in mixes:
-        check_extent(device.memory, extent, min(LARGEST_EXTENT, device.capacity_bytes))
+        check_extent(device.memory, extent, largest_extent(device))
     streams = [_Stream(device, extent, share) for extent, share in mixes]
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # the kernels hold no lock
         first = {stream.extent: stream for stream in streams}
@@ -114,6 +114,11 @@ def latency_curves(device: Device, mixes: Sequence[tuple[int, float]]) -> list[L
         )
         for stream, (most, _) in zip(streams, saturated, strict=True)
     ]  # fmt: skip
+
+
+def largest_extent(device: Device) -> int:
+    """Bytes of the longest extent of which a device holds enough for a run."""
+    return min(LARGEST_EXTENT, device.capacity_bytes // LEAST)
 
 
 def offered_shares(saturated: float) -> list[float]:

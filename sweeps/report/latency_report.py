@@ -9,11 +9,11 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.measure.load_latency import (
     DEPENDENT,
     KNEE,
-    LARGEST_EXTENT,
     NEARLY,
     SEED,
     LatencyCurve,
     Load,
+    largest_extent,
     latency_curves,
 )
 from hwmodel.specs.device import Device, load_device
@@ -44,11 +44,14 @@ def latency(name: str, overrides: list[str], extent: str | None, writes: float |
     given the usual ones. Raises DescriptionError for an extent that makes no sense, and where no
     extent is read."""
     device = load_device(name, overrides)
-    line = max(LINE, device.memory.organisation.burst_bytes)
     if writes is not None and writes >= 1:
         raise DescriptionError("expected below 100 %: of writes no latency is shown", "--writes")
-    most = min(LARGEST_EXTENT, device.capacity_bytes)
-    sizes = [line, *EXTENTS] if extent is None else [extent_bytes(device, extent, most)]
+    burst, most = device.memory.organisation.burst_bytes, largest_extent(device)
+    if extent is None:
+        line = max(LINE, burst)
+        sizes = [line, *(size for size in EXTENTS if line < size <= most and size % burst == 0)]
+    else:
+        sizes = [extent_bytes(device, extent, most)]
     if writes is not None:
         mixes = [(size, writes) for size in sizes]
     else:
@@ -137,7 +140,12 @@ def sentence(curve: LatencyCurve, device: Device) -> str:
         return f"{gbps:,.4g} GB/s ({gbps / device.peak_gbps:.0%} of peak)"
 
     knee = curve.knee_gbps
-    told = "the knee is above the last load" if knee is None else f"the knee is at {rate(knee)}"
+    last = (curve.unloaded, *curve.loads)[-1].gbps
+    told = (
+        f"the knee is above {rate(last)}, the last load"
+        if knee is None
+        else f"the knee is at {rate(knee)}"
+    )
     return (
         f"{size_text(curve.extent_bytes)}, {_mix(curve)}:"
         f" {curve.unloaded.latency_ns['mean']:,.4g} ns unloaded; saturated at"
