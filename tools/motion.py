@@ -66,7 +66,7 @@ def layouts() -> dict[str, dict[str, float]]:
             ("aged", "block_layer_kv_token"),
         ):  # fmt: skip
             ends = [Server(LAYOUTS[layout], 16, pages(kind, 512, seed)) for seed in (0, 1)]
-            moved = transfer(link, model, 8192, *ends)
+            moved = transfer(link, model, 8192, ends[0], ends[1])
             row[f"{layout}, {kind}"] = round(moved.cost.total_ns / 1e6, 2)
         row["factor"] = row["layer_kv_token, aged"] / row["block_layer_kv_token, aged"]
         found[name] = row

@@ -62,7 +62,7 @@ def projecting_s() -> float:
 def test_a_balanced_link_takes_hidden_states_alone() -> None:
     """Half of the bytes of KV in exactly the time of projecting."""
     moved = TOKENS * MODEL.kv_token_bytes / 2
-    found = restored(link(f"{moved / projecting_s():.0f}B/s"), 1e3)
+    found = restored(link(f"{moved / projecting_s() / 1e9:.12f}GB/s"), 1e3)
     assert (found.hidden_layers, found.rest, found.bytes) == (MODEL.layers, None, moved)
     assert found.total_s == pytest.approx(projecting_s(), rel=1e-6)
 
@@ -72,7 +72,7 @@ def test_the_split_ends_at_both_ends_together(factor: float, rest: str) -> None:
     """A fast link fetches KV of the other layers, a slow one leaves them to the cores; no other
     number of layers is faster, and the two ends lie within a layer of one another."""
     moved = TOKENS * MODEL.kv_token_bytes / 2
-    spec = link(f"{factor * moved / projecting_s():.0f}B/s")
+    spec = link(f"{factor * moved / projecting_s() / 1e9:.12f}GB/s")
     recompute_s = projecting_s() * flops_ratio(MODEL)
     found = restored(spec, recompute_s)
     assert found.rest == rest and 0 < found.hidden_layers < MODEL.layers
@@ -81,7 +81,7 @@ def test_the_split_ends_at_both_ends_together(factor: float, rest: str) -> None:
 
 
 def test_a_link_of_no_use_leaves_all_to_recompute() -> None:
-    found = restored(link("1KB/s", "1s"), 0.1)
+    found = restored(link("0.001MB/s", "1s"), 0.1)
     assert (found.hidden_layers, found.rest, found.total_s) == (0, "recompute", 0.1)
 
 
