@@ -36,8 +36,9 @@ CASES = [
     ("h100-sxm", "deepseek-v2-lite", "pcie5-h100-batched"),
 ]
 """Device, model and link; one and four drives stand for HCache's store."""
-LINKS = ("pcie5-h100-single", "pcie5-h100-batched", "pcie5-h100-merged", "hip-mi300x-loop",
-         "nixl-cuda-ipc", "mooncake-rdma-400")  # fmt: skip
+LINKS = ("pcie5-h100-single", "pcie5-h100-batched", "pcie5-h100-merged", "pcie5-h100-kernel",
+         "nixl-cuda-ipc", "nixl-rdma-4x400", "mooncake-rdma-400")  # fmt: skip
+CARDS = 4
 
 
 def restored() -> dict[str, dict[str, Any]]:
@@ -56,8 +57,8 @@ def restored() -> dict[str, dict[str, Any]]:
 
 
 def layouts() -> dict[str, dict[str, float]]:
-    """Milliseconds of 8,192 tokens of Llama-3.1-8B over each link, by layout and pages."""
-    model = load_model("llama-3.1-8b")
+    """Milliseconds of 8,192 tokens of Llama-3.3-70B on four cards, by link, layout and pages."""
+    model = load_model("llama-3.3-70b")
     found: dict[str, dict[str, float]] = {}
     for name in LINKS:
         link, row = load_link(name), {}
@@ -65,7 +66,7 @@ def layouts() -> dict[str, dict[str, float]]:
             ("aged", "layer_kv_token"), ("fresh", "layer_kv_token"),
             ("aged", "block_layer_kv_token"),
         ):  # fmt: skip
-            ends = [Server(LAYOUTS[layout], 16, pages(kind, 512, seed)) for seed in (0, 1)]
+            ends = [Server(LAYOUTS[layout], 16, pages(kind, 512, seed), CARDS) for seed in (0, 1)]
             moved = transfer(link, model, 8192, ends[0], ends[1])
             row[f"{layout}, {kind}"] = round(moved.cost.total_ns / 1e6, 2)
         row["factor"] = row["layer_kv_token, aged"] / row["block_layer_kv_token, aged"]
@@ -87,7 +88,13 @@ def published() -> dict[str, int]:
 
 
 def main() -> None:
-    values = {"restore": restored(), "layouts": layouts(), "published": published()}
+    ways = restored()
+    drives = ways["llama-2-7b to a100-80gb, nvme-4x"]
+    gains = {name: drives[name] / drives["HCache"] for name in ("fetch KV", "recompute")}
+    values = {
+        "restore": ways, "HCache on four drives": gains,
+        "layouts": layouts(), "published": published(),
+    }  # fmt: skip
     stamp = {"command": "python -m tools.motion", "commit": commit()["commit"],
              "date": datetime.now(UTC).date().isoformat()}  # fmt: skip
     FILE.write_text(json.dumps({**stamp, "values": values}, indent=2) + "\n", encoding="utf-8")
