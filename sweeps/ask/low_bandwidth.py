@@ -13,6 +13,7 @@ most `BUDGET` times the trace, but never less than `LEAST` accesses a run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,14 +23,17 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.trace import Chunk, read_trace
 from hwmodel.measure.without import CAUSES, Case, placed, without
-from hwmodel.specs.device import Device
-from sweeps.ask.memory_changes import candidates
+from hwmodel.specs.device import Device, load_device
 from sweeps.analyse.statistics import Interval, relative_gap
+from sweeps.ask.memory_changes import candidates
 
-BUDGET, LEAST, MOST = 20, 50_000, 4_000_000
+BUDGET, LEAST, MOST = 20, 200_000, 4_000_000
 """Times the trace that all runs simulate at most; accesses of a window at least, and at most."""
 PARTS = 8
 """Parts of a window whose times give the noise of a comparison."""
+_INTERVALS = 90
+"""Refresh intervals that a window lasts before postponed refreshes are tried: at most 9 of them may
+fall behind its end (assumed)."""
 _SHORTEST = 256
 """Accesses of a part below which its time says nothing of noise: both queues of the kernel's
 deepest (assumed)."""
@@ -55,13 +59,13 @@ def run(case: Case) -> Ran:
     loop = OpenLoop(case.memory, case.channels)
     edges = np.linspace(0, len(case.stream.bank), PARTS + 1).astype(int)
     ends = [0]
-    for first, last in zip(edges[:-1], edges[1:], strict=True):
+    for first, last in pairwise(edges.tolist()):
         loop.feed_all(case.parts(first, last))
         ends.append(loop.end_tick)
     loop.finish()
     ends[-1] = loop.end_tick
     ns = [case.memory.tick_clock.ns_of_ticks(tick) for tick in ends]
-    parts = tuple(b - a for a, b in zip(ns[:-1], ns[1:], strict=True))
+    parts = tuple(b - a for a, b in pairwise(ns))
     return Ran(loop.total("bytes") / ns[-1] if ns[-1] else 0.0, parts)
 
 
@@ -170,10 +174,9 @@ def _changes(
 ) -> dict[str, Any]:  # fmt: skip
     """The changes that a user can make, best first, each with its gain and whether it ties with the
     best; and those that this memory cannot have."""
-    from hwmodel.specs.device import load_device
-
     ran: list[tuple[list[str], Ran]] = []
-    refused = []
+    refused: list[dict[str, Any]] = []
+    lasted = sum(base.part_ns)
     for change in tried:
         try:
             other = load_device(name, [*overrides, *change])
@@ -182,10 +185,13 @@ def _changes(
             continue
         if other.memory == device.memory and other.accelerator == device.accelerator:
             continue
+        if lasted < _INTERVALS * _interval_ns(other) and _postpones(other) > _postpones(device):
+            refused.append({"set": change, "why": f"lasts less than {_INTERVALS} tREFI"})
+            continue
         ran.append((change, run(placed(other, window.chunk, single_channel))))
     ran.sort(key=lambda each: -each[1].gbps)
     noisy = len(window.chunk.address) >= PARTS * _SHORTEST
-    changes = [
+    changes: list[dict[str, Any]] = [
         {
             "set": change, "gbps": one.gbps, "gain": one.gbps / base.gbps - 1,
             "interval": _ends(_gain(one, base)) if noisy else None,
@@ -197,6 +203,14 @@ def _changes(
     if helps and noisy:
         helps = _gain(ran[0][1], base).sign > 0
     return {"helps": helps, "changes": changes, "refused": refused}
+
+
+def _postpones(device: Device) -> int:
+    return device.memory.controller.refresh_postpone
+
+
+def _interval_ns(device: Device) -> float:
+    return device.memory.tick_clock.ns_of_ticks(device.memory.refresh_ticks())
 
 
 def _gain(one: Ran, other: Ran) -> Interval:

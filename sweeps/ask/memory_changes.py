@@ -39,25 +39,23 @@ def address_maps(memory: MemorySpec) -> list[list[str]]:
     burst, every second or fourth burst, or every row; all banks in turn every burst; and a bank's
     rows side by side."""
     bits = memory.field_bits()
-    found: list[list[str]] = []
-    for low in (0, 1, 2):
-        if low < bits["column"]:
-            found.append(_fields(bits, ["column"] * (low > 0), ["bankgroup", "pseudochannel",
-                                 "column", "bank", "stack", "rank", "row"], low))  # fmt: skip
-    found.append(_fields(bits, [], ["bankgroup", "bank", "pseudochannel", "stack", "rank",
-                         "column", "row"], 0))  # fmt: skip
-    found.append(_fields(bits, [], ["column", "pseudochannel", "bankgroup", "bank", "stack",
-                         "rank", "row"], 0))  # fmt: skip
-    found.append(_fields(bits, [], ["column", "row", "pseudochannel", "bankgroup", "bank",
-                         "stack", "rank"], 0))  # fmt: skip
-    return found
+    above = ["bankgroup", "pseudochannel", "column", "bank", "stack", "rank", "row"]
+    every = ["bankgroup", "bank", "pseudochannel", "stack", "rank", "column", "row"]
+    rows = ["column", "pseudochannel", "bankgroup", "bank", "stack", "rank", "row"]
+    apart = ["column", "row", "pseudochannel", "bankgroup", "bank", "stack", "rank"]
+    lows = [low for low in (0, 1, 2) if low < bits["column"]]
+    return [_fields(bits, above, low) for low in lows] + [
+        _fields(bits, order) for order in (every, rows, apart)
+    ]
 
 
-def _fields(bits: dict[str, int], lowest: list[str], order: list[str], low: int) -> list[str]:
-    """Fields with their bits, `low` of the columns at the bottom; those of no bits left out."""
+def _fields(bits: dict[str, int], order: list[str], low: int = 0) -> list[str]:
+    """Fields with their bits, `low` of the columns at the bottom; those of no bits left out, and
+    the last takes the rest."""
     rest = bits | {"column": bits["column"] - low}
-    head = [f"{name}:{low}" for name in lowest]
-    return head + [f"{name}:{rest[name]}" for name in order if rest[name]]
+    fields = [f"{name}:{rest[name]}" for name in order if rest[name]]
+    fields[-1] = fields[-1].partition(":")[0]
+    return [f"column:{low}"] * (low > 0) + fields
 
 
 def _hashes(memory: MemorySpec) -> str:
