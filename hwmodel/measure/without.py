@@ -24,8 +24,9 @@ from hwmodel.specs.memory_spec import MemorySpec
 
 _ACTIVATIONS = ("ACT", "ACT1", "ACT2")
 _MASKED = set(MASKED_WRITES.values())
-_PIECES = 16
-"""What moves to another channel is at most so small a part of a channel's share (assumed)."""
+_STRETCHES, _SEED = 64, 1
+"""Accesses that move to another channel stay together up to a row, or so small a part of a
+channel's share (assumed)."""
 
 
 class Stream(NamedTuple):
@@ -208,22 +209,24 @@ def _one_row_a_bank(case: Case) -> Case:
 
 
 def _spread_over_channels(case: Case) -> Case:
-    """No channel has more accesses than its share, but for part of a row: what is above goes to
-    channels that have less, up to a row at a time. What moves keeps its bank, and meets only rows
-    that it met before."""
+    """No channel has more accesses than its share, but for a stretch of them: what is above goes,
+    in stretches spread over the trace, to channels that have less. What moves keeps its bank, and
+    meets only rows that it met before."""
     stream, count = case.stream, case.channels
     load = np.bincount(stream.channel, minlength=count)
     share = -(-len(stream.channel) // count)
     room = np.maximum(share - load, 0)
     if load.max() <= share or not room.any():
         return case
-    turns = np.concatenate([np.arange(n) / n for n in room if n])
-    takers = np.repeat(np.arange(count), room)[np.argsort(turns, kind="stable")]
+    # each taker's turns are even but for chance, so that no pattern of the trace picks them
+    rng = np.random.default_rng(_SEED)
+    turns = np.concatenate([(np.arange(n) + rng.random(n)) / n for n in room if n])
+    takers = np.repeat(np.arange(count), room)[np.argsort(turns)]
     channel, given = stream.channel.copy(), 0
-    piece = max(1, min(case.memory.organisation.columns, share // _PIECES))
+    size = max(1, min(case.memory.organisation.columns, share // _STRETCHES))
     for over in np.flatnonzero(load > share):
         own = np.flatnonzero(stream.channel == over)
-        part = _visits(stream.bank[own], stream.row[own], piece)
+        part = np.arange(len(own)) // size
         excess = (load[over] - share) / load[over]
         gone = np.floor((part + 1) * excess) > np.floor(part * excess)
         number = np.unique(part[gone], return_inverse=True)[1].ravel()
@@ -232,21 +235,15 @@ def _spread_over_channels(case: Case) -> Case:
     return case._replace(stream=_apart(case.memory, stream, channel))
 
 
-def _visits(bank: Int, row: Int, most: int) -> Int:
-    """A number for each stretch of accesses to one row, (n,), of `most` of them at most."""
-    index = np.arange(len(bank))
-    other = np.diff(bank, prepend=-1) | np.diff(row, prepend=-1)
-    start = np.maximum.accumulate(np.where(other != 0, index, 0))
-    return np.cumsum((index - start) % most == 0) - 1
-
-
 def _apart(memory: MemorySpec, stream: Stream, channel: Int) -> Stream:
     """Accesses in other channels: rows of a bank stay different rows where they meet."""
-    keys = np.stack([channel, stream.bank, stream.channel, stream.row])
-    rows, which = np.unique(keys, axis=1, return_inverse=True)
-    new_bank = np.any(np.diff(rows[:2], axis=1, prepend=-1) != 0, axis=0)
-    first = np.maximum.accumulate(np.where(new_bank, np.arange(rows.shape[1]), 0))
-    number = (np.arange(rows.shape[1]) - first) % memory.organisation.rows
+    o, sources = memory.organisation, int(stream.channel.max()) + 1
+    bank = channel * o.banks + stream.bank
+    keys = (bank * sources + stream.channel) * o.rows + stream.row
+    rows, which = np.unique(keys, return_inverse=True)
+    first = np.diff(rows // (sources * o.rows), prepend=-1) != 0
+    index = np.arange(len(rows))
+    number = (index - np.maximum.accumulate(np.where(first, index, 0))) % o.rows
     return stream._replace(channel=channel, row=number[which.ravel()])
 
 

@@ -35,8 +35,8 @@ _INTERVALS = 90
 """Refresh intervals that a window lasts before postponed refreshes are tried: at most 9 of them may
 fall behind its end (assumed)."""
 _SHORTEST = 256
-"""Accesses of a part below which its time says nothing of noise: both queues of the kernel's
-deepest (assumed)."""
+"""Accesses of a channel in a part, below which its time says nothing of noise: as many as the
+deepest queue holds (assumed)."""
 
 
 class Ran(NamedTuple):
@@ -190,7 +190,8 @@ def _changes(
             continue
         ran.append((change, run(placed(other, window.chunk, single_channel))))
     ran.sort(key=lambda each: -each[1].gbps)
-    noisy = len(window.chunk.address) >= PARTS * _SHORTEST
+    channels = 1 if single_channel else device.channels
+    noisy = len(window.chunk.address) >= PARTS * _SHORTEST * channels
     changes: list[dict[str, Any]] = [
         {
             "set": change, "gbps": one.gbps, "gain": one.gbps / base.gbps - 1,

@@ -40,7 +40,9 @@ def _load(load: dict[str, Any] | None) -> list[str]:
         return [f"the load limits, not the memory: accesses arrive at {offered:,.2f} GB/s, and at"
                 f" once the memory would serve {served:,.2f} GB/s"]  # fmt: skip
     return [f"the memory limits: accesses arrive at {offered:,.2f} GB/s, and at once it serves"
-            f" {served:,.2f} GB/s"]  # fmt: skip
+            f" {served:,.2f} GB/s",
+            "times that were recorded behind a memory hold its stalls; without them: --at-once",
+    ]  # fmt: skip
 
 
 def _waterfall(found: dict[str, Any]) -> None:
