@@ -176,15 +176,17 @@ def _changes(
     best; and those that this memory cannot have."""
     ran: list[tuple[list[str], Ran]] = []
     refused: list[dict[str, Any]] = []
-    lasted = sum(base.part_ns)
+    lasted, seen = sum(base.part_ns), set[str]()
     for change in tried:
         try:
             other = load_device(name, [*overrides, *change])
         except DescriptionError as error:
             refused.append({"set": change, "why": error.message})
             continue
-        if other.memory == device.memory and other.accelerator == device.accelerator:
+        same = other.memory == device.memory and other.accelerator == device.accelerator
+        if same or other.digest in seen:
             continue
+        seen.add(other.digest)
         if lasted < _INTERVALS * _interval_ns(other) and _postpones(other) > _postpones(device):
             refused.append({"set": change, "why": f"lasts less than {_INTERVALS} tREFI"})
             continue
