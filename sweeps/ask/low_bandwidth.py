@@ -79,7 +79,7 @@ def explain(
     Bandwidths in GB/s (10^9 B/s) of DQ. Raises DescriptionError for an unreadable trace, or one
     that moves no bytes.
     """
-    tried = candidates(device)
+    tried = candidates(device, single_channel)
     window = cut(device, trace, count, single_channel, at_once, 3 * len(CAUSES) + len(tried))
     case = placed(device, window.chunk, single_channel)
     ladder = Ladder(case)
@@ -192,19 +192,19 @@ def _changes(
             continue
         ran.append((change, run(placed(other, window.chunk, single_channel))))
     ran.sort(key=lambda each: -each[1].gbps)
+    changes: list[dict[str, Any]] = []
     channels = 1 if single_channel else device.channels
     noisy = len(window.chunk.address) >= PARTS * _SHORTEST * channels
-    changes: list[dict[str, Any]] = [
-        {
+    for change, one in ran:
+        gain, behind = (_gain(one, base), _gain(ran[0][1], one)) if noisy else (None, None)
+        changes.append({
             "set": change, "gbps": one.gbps, "gain": one.gbps / base.gbps - 1,
-            "interval": _ends(_gain(one, base)) if noisy else None,
-            "ties": noisy and _gain(ran[0][1], one).sign <= 0,
-        }
-        for change, one in ran
-    ]  # fmt: skip
+            "interval": None if gain is None else [gain.low, gain.high],
+            "ties": behind is not None and behind.sign <= 0,
+        })  # fmt: skip
     helps = bool(changes) and changes[0]["gain"] > 0
-    if helps and noisy:
-        helps = _gain(ran[0][1], base).sign > 0
+    if helps and changes[0]["interval"] is not None:
+        helps = changes[0]["interval"][0] > 0
     return {"helps": helps, "changes": changes, "refused": refused}
 
 
@@ -216,10 +216,8 @@ def _interval_ns(device: Device) -> float:
     return device.memory.tick_clock.ns_of_ticks(device.memory.refresh_ticks())
 
 
-def _gain(one: Ran, other: Ran) -> Interval:
-    """How much faster the parts are, paired."""
+def _gain(one: Ran, other: Ran) -> Interval | None:
+    """How much faster the parts are, paired; None where a part fits in the queues."""
+    if min(*one.part_ns, *other.part_ns) <= 0:
+        return None
     return relative_gap(other.part_ns, one.part_ns)
-
-
-def _ends(found: Interval) -> list[float]:
-    return [found.low, found.high]

@@ -14,13 +14,18 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.memory_spec import MemorySpec
 
 _PLACES = {"address_map", "bank_hash", "interleave", "channel_hash"}
+_BETWEEN = ("interleave=", "channel_hash=")
 _KEEPS_ROW = 64
 """Column commands of a row before an older request, four times the default (assumed)."""
 
 
-def candidates(device: Device) -> list[list[str]]:
-    """Every change, each a list of overrides; some may not be possible, or what is described."""
-    return [*_maps(device), *_interleaves(device), *_controllers(device.memory)]
+def candidates(device: Device, single_channel: bool = False) -> list[list[str]]:
+    """Every change, each a list of overrides; some may not be possible, or what is described.
+    `single_channel`: none of how addresses go to channels."""
+    found = [*_maps(device), *_interleaves(device), *_controllers(device.memory)]
+    if single_channel:
+        return [each for each in found if not any(one.startswith(_BETWEEN) for one in each)]
+    return found
 
 
 def _maps(device: Device) -> Iterator[list[str]]:

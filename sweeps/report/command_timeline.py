@@ -181,7 +181,8 @@ class _Drawing:
 
     def _command(self, c: CommandLog) -> None:
         name, at = COMMANDS[int(c.command)], self._clocks(int(c.tick))
-        end = at + float(self._memory.commands[name].slots)
+        known = self._memory.commands.get(name)  # a log may have others
+        end = at + (1.0 if known is None else float(known.slots))
         if name in RANK_COMMANDS:
             row = self._named(c, ("pseudochannel", "rank")) or "rank"
             self._ranks.add(row)
@@ -216,7 +217,7 @@ class _Drawing:
         """The banks of the set that a REFPB addresses by its first."""
         o = self._memory.organisation
         flat = (int(c.stack) * o.bankgroups + int(c.bankgroup)) * o.banks_per_group + int(c.bank)
-        for each in next(s for s in self._memory.refresh_sets() if flat in s):
+        for each in next((s for s in self._memory.refresh_sets() if flat in s), []):
             rest, bank = divmod(each, o.banks_per_group)
             stack, group = divmod(rest, o.bankgroups)
             place = (int(c.pseudochannel), int(c.rank), stack, group, bank)

@@ -124,7 +124,7 @@ def test_the_case_as_described_and_a_change_are_what_replay_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = [["interleave=1KiB"], ["channel_hash=xor"]]
-    monkeypatch.setattr(low_bandwidth, "candidates", lambda device: changes)
+    monkeypatch.setattr(low_bandwidth, "candidates", lambda device, single_channel: changes)
     device = load_device("mlu370-x4")
     rng = np.random.default_rng(3)
     address, write = rng.integers(0, 1 << 27, 4000) * 32, rng.random(4000) < 0.3
@@ -137,6 +137,33 @@ def test_the_case_as_described_and_a_change_are_what_replay_says(
     changed = replay(load_device("mlu370-x4", best["set"]), tmp_path / "t.npz")
     assert best["gbps"] == pytest.approx(changed["bandwidth_gbps"])
     assert why["window"] == {"first": 0, "accesses": 4000, "of": 4000}
+
+
+ODD = [
+    ["controller.queue_scope=bank", "controller.read_queue=16", "controller.write_queue=16"],
+    ["controller.activation_buffer=16", "controller.queues=shared"],
+    ["controller.scheduler=fcfs", "controller.page_policy=closed"],
+    ["controller.partial_write=read_modify_write", "controller.refresh=none"],
+]
+
+
+@pytest.mark.parametrize("overrides", ODD, ids=lambda each: each[0])
+@pytest.mark.parametrize("count", [1, 600])
+def test_any_controller_and_a_short_trace_are_explained(
+    overrides: list[str], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = ["controller.read_queue=64"]
+    monkeypatch.setattr(low_bandwidth, "candidates", lambda device, single_channel: [deep])
+    rng = np.random.default_rng(count)
+    np.savez(
+        tmp_path / "t.npz", address=rng.integers(0, 1 << 20, count) * 32,
+        write=rng.random(count) < 0.5, size=np.full(count, 8),
+    )  # fmt: skip
+    device = load_device(LPDDR5, overrides)
+    why = explain(device, LPDDR5, overrides, tmp_path / "t.npz", count)
+    parts = sum(each["gbps"] for each in why["causes"]) + why["not_explained_gbps"]
+    assert parts == pytest.approx(why["gap_gbps"], abs=1e-9)
+    assert all(change["interval"] is None for change in why["changes"])
 
 
 @pytest.mark.parametrize("name", names("memories"))
@@ -174,8 +201,9 @@ def test_maps_that_are_tried_hold_every_place() -> None:
         address = TURN * 4096 % other.organisation.capacity_bytes
         assert (encode(other, *decode(other, address)) == address).all()
     shipped = load_device("a100-80gb")
-    variant = shipped.plausible["no bank hash"].set
-    assert variant and ["bank_hash=[]"] in candidates(shipped)
+    assert ["bank_hash=[]"] in candidates(shipped)  # a plausible variant of the device
+    assert ["channel_hash=none"] in candidates(shipped)
+    assert ["channel_hash=none"] not in candidates(shipped, single_channel=True)
 
 
 def test_a_long_trace_is_explained_by_its_middle(
@@ -227,6 +255,13 @@ def test_a_run_and_its_log_give_the_same_timeline(ending: str, trace: Path, tmp_
     if ending == "svg":
         drawn = one.read_text()
         assert "data bus" in drawn and "group 3 bank 3" in drawn and "row open" in drawn
+
+
+def test_a_log_of_another_memory_is_drawn_as_it_stands(trace: Path, tmp_path: Path) -> None:
+    bankwise("replay", DDR5, trace, "--commands", tmp_path / "log.csv")
+    picture = tmp_path / "log.svg"
+    assert bankwise("audit", LPDDR5, tmp_path / "log.csv", "--timeline", picture).code == 1
+    assert "group 7 bank" in picture.read_text()
 
 
 MISTAKES = [
