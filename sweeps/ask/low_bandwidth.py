@@ -110,9 +110,7 @@ def cut(
     when = [chunk.arrival for chunk in chunks if chunk.arrival is not None]
     arrival = None if at_once or not when else np.concatenate(when)
     if arrival is not None:
-        # as the one in-order front end sees them: none before those above it
-        arrival = np.maximum.accumulate(arrival)
-        arrival = arrival - arrival[0]
+        arrival = np.maximum(arrival - arrival[0], 0)
     return Window(Chunk(address, kind, arrival), first, count)
 
 
@@ -160,10 +158,10 @@ def _load(ladder: Ladder, window: Window) -> dict[str, Any] | None:
     """How fast accesses arrive, and how fast they would be served if all had arrived; None for a
     trace without times."""
     case, arrival = ladder.case, window.chunk.arrival
-    if arrival is None or not arrival[-1]:
+    if arrival is None or not arrival.any():
         return None
     moved = (len(arrival) - 1) * case.memory.organisation.burst_bytes
-    offered = moved / case.memory.tick_clock.ns_of_ticks(int(arrival[-1]))
+    offered = moved / case.memory.tick_clock.ns_of_ticks(int(arrival.max()))
     at_once = ladder.gbps(["arrivals"])
     return {"offered_gbps": offered, "at_once_gbps": at_once, "limits": offered < at_once}
 

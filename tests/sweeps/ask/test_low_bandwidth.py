@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -27,7 +28,8 @@ from sweeps.ask.low_bandwidth import Ladder, explain
 from sweeps.ask.memory_changes import address_maps, candidates
 from sweeps.cli.low_bandwidth_table import show_low_bandwidth
 from tests.sweeps.cli.test_memory_commands import bankwise, found
-from tests.sweeps.cli.test_mistakes import mistakes
+from tests.sweeps.cli.test_mistakes import ROOT, mistakes
+from tools.low_bandwidth import TRACES, change, explained, row
 
 LPDDR5, DDR5 = "lpddr5-6400-x16", "ddr5-4800-x32"
 COUNT = 8_000
@@ -80,7 +82,7 @@ def extents(bursts: int) -> Callable[[Device], Case]:
     return built
 
 
-NO_HASH = ["channel_hash=none"]
+NO_HASH = ["channels=4", "capacity=4GiB", "channel_hash=none"]
 KNOWN = {
     "in order, refreshes alone are left": (in_order, DDR5, [], "refresh"),
     "another row of one bank each time": (one_bank, LPDDR5, [], "row misses"),
@@ -123,35 +125,37 @@ def test_a_masked_write_costs_what_simulation_gains_without_its_rows() -> None:
 def test_the_case_as_described_and_a_change_are_what_replay_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes = [["interleave=1KiB"], ["channel_hash=xor"]]
+    changes = [["interleave=1KiB"], ["controller.page_policy=ajar"]]
     monkeypatch.setattr(low_bandwidth, "candidates", lambda device, single_channel: changes)
-    device = load_device("mlu370-x4")
+    device = load_device("mlu370-x4", NO_HASH)
     rng = np.random.default_rng(3)
     address, write = rng.integers(0, 1 << 27, 4000) * 32, rng.random(4000) < 0.3
     np.savez(tmp_path / "t.npz", address=address, write=write)
     played = replay(device, tmp_path / "t.npz")
-    why = explain(device, "mlu370-x4", [], tmp_path / "t.npz", 4000)
+    why = explain(device, "mlu370-x4", NO_HASH, tmp_path / "t.npz", 4000)
     assert why["achieved_gbps"] == pytest.approx(played["bandwidth_gbps"])
     [best], [refused] = why["changes"], why["refused"]
-    assert refused["set"] == ["channel_hash=xor"] and "power of two" in refused["why"]
-    changed = replay(load_device("mlu370-x4", best["set"]), tmp_path / "t.npz")
+    assert refused["set"] == changes[1] and "'open', 'closed'" in refused["why"]
+    changed = replay(load_device("mlu370-x4", NO_HASH + best["set"]), tmp_path / "t.npz")
     assert best["gbps"] == pytest.approx(changed["bandwidth_gbps"])
     assert why["window"] == {"first": 0, "accesses": 4000, "of": 4000}
 
 
-ODD = [
-    ["controller.queue_scope=bank", "controller.read_queue=16", "controller.write_queue=16"],
-    ["controller.activation_buffer=16", "controller.queues=shared"],
-    ["controller.scheduler=fcfs", "controller.page_policy=closed"],
-    ["controller.partial_write=read_modify_write", "controller.refresh=none"],
-]
+ODD = {
+    "queues of banks": [
+        "controller.queue_scope=bank", "controller.read_queue=16", "controller.write_queue=16",
+    ],
+    "one access": ["controller.activation_buffer=16", "controller.queues=shared"],
+    "in order": ["controller.scheduler=fcfs", "controller.page_policy=closed"],
+    "read first": ["controller.partial_write=read_modify_write", "controller.refresh=none"],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("overrides", ODD, ids=lambda each: each[0])
-@pytest.mark.parametrize("count", [1, 600])
+@pytest.mark.parametrize("name", ODD)
 def test_any_controller_and_a_short_trace_are_explained(
-    overrides: list[str], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    overrides, count = ODD[name], 1 if name == "one access" else 600
     deep = ["controller.read_queue=64"]
     monkeypatch.setattr(low_bandwidth, "candidates", lambda device, single_channel: [deep])
     rng = np.random.default_rng(count)
@@ -186,8 +190,8 @@ def test_every_memory_stays_legal_without_any_cause(name: str) -> None:
 def test_accesses_are_spread_evenly_and_no_rows_become_one() -> None:
     case = one_channel(load_device("mlu370-x4", NO_HASH))
     spread = without(case, frozenset({"channel imbalance"})).stream
-    load = np.bincount(spread.channel, minlength=24)
-    assert load.sum() == COUNT and load.max() < 1.2 * COUNT / 24
+    load = np.bincount(spread.channel, minlength=4)
+    assert load.sum() == COUNT and load.max() < 1.1 * COUNT / 4
     assert (spread.bank == case.stream.bank).all() and (spread.column == case.stream.column).all()
     rows = np.stack([spread.channel, spread.bank, spread.row])
     both = np.concatenate([rows, case.stream.row[None]])
@@ -280,3 +284,24 @@ def test_a_mistake_is_a_line(
 ) -> None:
     [line] = mistakes(tmp_path, "replay", LPDDR5, str(trace), *options)
     assert line.startswith(answer)
+
+
+FIGURES = json.loads((ROOT / "docs/figures/low-bandwidth.json").read_text())["values"]
+MADE = [name for name in TRACES if "step" not in name]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_page_has_the_bandwidth_of_its_traces(name: str, tmp_path: Path) -> None:
+    trace = TRACES[name]
+    device = load_device(trace.device, trace.overrides)
+    np.savez(tmp_path / "t.npz", **trace.make(device))
+    played = replay(device, tmp_path / "t.npz")
+    assert round(played["bandwidth_gbps"], 2) == FIGURES["traces"][name]["GB/s"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TRACES)
+def test_the_page_says_what_its_traces_say(name: str, tmp_path: Path) -> None:
+    found = explained(TRACES[name], tmp_path)
+    assert row(TRACES[name], found) == FIGURES["traces"][name]
+    assert change(found) == FIGURES["changes"][name]
