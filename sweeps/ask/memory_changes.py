@@ -33,10 +33,10 @@ def _maps(device: Device) -> Iterator[list[str]]:
         if set(variant.set) <= _PLACES:
             yield [f"{path}={_flow(value)}" for path, value in variant.set.items()]
     memory = device.memory
-    hashes = _hashes(memory)
+    hashes = [f"bank_hash={_hashes(memory)}", "bank_hash=[]"]
+    yield from ([each] for each in hashes)
     for fields in address_maps(memory):
-        for hashed in (hashes, "[]"):
-            yield [f"address_map=[{', '.join(fields)}]", f"bank_hash={hashed}"]
+        yield from ([f"address_map=[{', '.join(fields)}]", each] for each in hashes)
 
 
 def address_maps(memory: MemorySpec) -> list[list[str]]:
