@@ -16,6 +16,7 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.address import to_channel
+from hwmodel.kernel.kernel_names import WRITE
 from hwmodel.measure.bounds import least_cycles
 from hwmodel.measure.energy import energy_figures, energy_parts
 from hwmodel.measure.open_loop import Int, LogSink, OpenLoop
@@ -137,6 +138,7 @@ def figures(
         "row_conflicts": run.total("conflicts"),
         "commands": run.commands,
         "latency_ns": run.latency_ns(),
+        "write_latency_ns": run.latency_ns(WRITE),
         "threads": run.threads,
         "wall_s": run.wall_s,
         **energy_figures(device, parts),
