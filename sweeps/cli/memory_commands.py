@@ -9,6 +9,21 @@ import typer
 
 from sweeps.cli.options import FOUND, Device, Json, Set
 
+Timeline = Annotated[
+    Path | None,
+    typer.Option(
+        "--timeline", metavar="FILE",
+        help="Draw the commands by bank over time: .svg, .png, .pdf or .html.",
+    ),
+]  # fmt: skip
+Window = Annotated[
+    str | None,
+    typer.Option(
+        "--clocks", metavar="A:B",
+        help="With --timeline: from clock A to B; a few hundred after warm-up by default.",
+    ),
+]  # fmt: skip
+
 
 def devices(
     names: Annotated[
@@ -216,22 +231,50 @@ def replay(
     at_once: Annotated[
         bool, typer.Option("--at-once", help="Leave out the times of the trace, if it has any.")
     ] = False,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Why it is below the peak, and the change that helps most."),
+    ] = False,
+    timeline: Timeline = None,
+    clocks: Window = None,
     json: Json = False,
     overrides: Set = None,
 ) -> None:
-    """Simulate an address trace on a device."""
+    """Simulate an address trace on a device.
+
+    --explain takes causes of low bandwidth away, one after another, and simulates again
+    (docs/low-bandwidth.md).
+    """
     from hwmodel.measure.replay import replay as play
     from hwmodel.specs.device import load_device
+    from sweeps.ask.low_bandwidth import explain as causes
+    from sweeps.cli import low_bandwidth_table, timeline_file
+    from sweeps.report.command_timeline import Kept
     from sweeps.report.screen import print_json, show_replay
 
+    window = timeline_file.asked(timeline, clocks)
     loaded = load_device(device, overrides or [])
-    found = play(loaded, trace, single_channel=channel, commands=commands, at_once=at_once)
+    kept = None if timeline is None else Kept(loaded.memory, window)
+    found = play(
+        loaded, trace, single_channel=channel, commands=commands, at_once=at_once, log=kept
+    )
+    if timeline is not None and kept is not None:
+        timeline_file.write(timeline, loaded, kept.logs(), window)
+    if explain:
+        count = found["requests"]
+        found["explanation"] = causes(
+            loaded, device, overrides or [], trace, count, single_channel=channel, at_once=at_once
+        )
     if json:
         print_json(found)
-    else:
-        show_replay(loaded, found)
-        if found["timed"]:
-            print("accesses arrive at the times of the trace; without them: --at-once")
+        return
+    show_replay(loaded, found)
+    if found["timed"]:
+        print("accesses arrive at the times of the trace; without them: --at-once")
+    if timeline is not None:
+        print(f"wrote {timeline}")
+    if explain:
+        low_bandwidth_table.show_low_bandwidth(found["explanation"])
 
 
 def kv_read(
@@ -269,14 +312,25 @@ def audit(
     commands: Annotated[
         Path, typer.Argument(metavar="COMMANDS.csv", help="A log written by `replay --commands`.")
     ],
+    timeline: Timeline = None,
+    clocks: Window = None,
     overrides: Set = None,
 ) -> None:
     """Check a DRAM command log against every timing rule.
 
     Exit code 0: no violation; 1: violations found; 2: the input cannot be read.
     """
+    from hwmodel.oracle.command_log import read_csv
     from hwmodel.specs.device import load_device
+    from sweeps.cli import timeline_file
     from sweeps.report.screen import show_audit
 
-    if show_audit(load_device(device, overrides or []), commands):
+    window = timeline_file.asked(timeline, clocks)
+    loaded = load_device(device, overrides or [])
+    if timeline is not None:
+        timeline_file.write(timeline, loaded, read_csv(loaded.memory, commands), window)
+    violations = show_audit(loaded, commands)
+    if timeline is not None:
+        print(f"wrote {timeline}")
+    if violations:
         raise typer.Exit(FOUND)
