@@ -132,6 +132,16 @@ def test_answers_are_found_again_in_whole_blocks() -> None:
     assert nothing["cached_tokens"] == nothing["migrated_tokens"] == 0
 
 
+@pytest.mark.parametrize("ends", ["stop", "length"])
+@pytest.mark.parametrize("pause_s", [0.0, 0.1])
+def test_asynchronous_scheduling_forgets_no_block_of_an_answer(ends: str, pause_s: float) -> None:
+    stream = replace(
+        two_turns(), output_tokens=np.array([25, 2]), think_s=np.array([np.nan, pause_s])
+    )  # 64 tokens are stored: 4 whole blocks
+    engine = {"name": "v1", "async_scheduling": True, "ends": ends}
+    assert run(1024, stream, engine=engine).metrics["cached_tokens"] == 64
+
+
 def test_copies_of_prefixes_are_simulated_at_their_own_places() -> None:
     policy, memory = {"name": "static", **COPIES}, {"fidelity": "sampled"}
     found = run(1024, two_turns(), policy=policy, memory=memory).metrics
