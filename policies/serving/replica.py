@@ -71,6 +71,8 @@ class Replica:
         until_s: the load goes on there; inf if all requests to come were announced by `arrive`.
         """
         step, fitting = self.begin(until_s)
+        if self.idles(step):
+            return []
         times = self.times(step, *self.observe(step))
         return self.end(step, fitting, *self.cut(step, times, until_s))
 
@@ -92,6 +94,11 @@ class Replica:
             self._learns.clock(begin_s)
         step = self._schedule(begin_s)
         return step, self.engine.fitting(step)
+
+    def idles(self, step: Step) -> bool:
+        """Whether nothing is computed, since all that ran had ended and found no room to decode
+        once more (asynchronous scheduling)."""
+        return step.empty and not self.engine.busy
 
     def end(self, step: Step, fitting: int, times: StepTimes, end_s: float) -> list[int]:
         """Steps like this are done, the last at `end_s`: the requests that ended with them."""
