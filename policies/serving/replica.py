@@ -108,6 +108,10 @@ class Replica:
         if self._maps is not None:
             self._maps.charged()
         self.memory.passed(rounds, times)
+        if rounds > 1 and self.lasts_s is not None and begin_s <= self.lasts_s:
+            begins_s = np.cumsum([begin_s, *times.total_s[:-1]])
+            last = int(np.searchsorted(begins_s, self.lasts_s, "right")) - 1
+            self.metrics.saturated(float(begins_s[last]), last * step.tokens)
         self.now_s = end_s
         self.metrics.steps(
             step, times, engine.allocator, engine.running, begin_s, reserved, fitting

@@ -142,6 +142,20 @@ def test_asynchronous_scheduling_forgets_no_block_of_an_answer(ends: str, pause_
     assert run(1024, stream, engine=engine).metrics["cached_tokens"] == 64
 
 
+@pytest.mark.parametrize("arrivals", ["closed", "poisson"])
+def test_the_steady_part_is_the_same_alone_and_together(arrivals: str) -> None:
+    law = {**OPENINGS, "pause_s": 0.5}
+    process = {"process": arrivals, **({"clients": 6} if arrivals == "closed" else {})}
+    rate = None if arrivals == "closed" else 20.0
+    stream = generate(spec(process, **law), 80, rate, 1)
+    one, many = (
+        run(4096, stream, engine={"max_model_len": 1024}, advance_together=together).metrics
+        for together in (False, True)
+    )
+    for figure in ("steady_s", "output_tokens_per_s"):
+        assert many[figure] == one[figure]
+
+
 def test_copies_of_prefixes_are_simulated_at_their_own_places() -> None:
     policy, memory = {"name": "static", **COPIES}, {"fidelity": "sampled"}
     found = run(1024, two_turns(), policy=policy, memory=memory).metrics
