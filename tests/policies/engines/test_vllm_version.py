@@ -40,6 +40,9 @@ def test_like_sets_engine_and_policy_and_explicit_keys_beat_it() -> None:
         ("0.11", 24, "mlu370-x4", "server", 256, 2048),
         ("0.23", 80, "h100", "server", 1024, 8192), ("0.23", 80, "h100", "offline", 1024, 16384),
         ("0.23", 80, "a100-80gb", "offline", 256, 8192),
+        ("0.33", 128, "dgx-spark-gb10", "server", 256, 2048),
+        ("0.33", 128, "dgx-spark-gb10", "offline", 256, 8192),
+        ("0.23", 128, "dgx-spark-gb10", "server", 1024, 8192),
         ("0.23", 192, "b200", "server", 1024, 8192), ("0.33", 192, "b200", "server", 1024, 16384),
     ],
 )  # fmt: skip
