@@ -15,6 +15,7 @@ from hwmodel.kernel.channel_state import (
     INBOX,
     Q_COLUMN,
     Q_ROW,
+    Q_TAG,
     RUN_BURSTS,
     RUN_FIRST,
     RUN_KIND,
@@ -50,6 +51,8 @@ def _write_log(s: Record, line: Int, tick: int, command: int, bank: int, slot: i
         line[3] = s.slot[slot, Q_ROW]
     elif command >= RD and command <= MWRA:
         line[3], line[4] = s.slot[slot, Q_ROW], s.slot[slot, Q_COLUMN]
+        if line.shape[0] > 5:
+            line[5] = s.slot[slot, Q_TAG]
 
 
 @inlined
@@ -66,8 +69,9 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
     """Run the channel up to (not including) tick `until`.
 
     `completions` (engines, ring size) collects bytes returned to each engine by tick modulo the
-    ring; shape (1, 1) where none waits. Returns REACHED, WANTS_INPUT (inbox empty and the stream
-    not closed), LOG_FULL or DRAINED.
+    ring; shape (1, 1) where none waits. `log` (n, 5) takes tick, command, bank, row, column; in a
+    sixth column, of column commands, the row of `completions`. Returns REACHED, WANTS_INPUT (inbox
+    empty and the stream not closed), LOG_FULL or DRAINED.
     """
     while True:
         if s.now >= until:
