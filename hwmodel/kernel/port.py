@@ -52,8 +52,9 @@ LOG_LINES = 256
 """Commands of a channel between two looks at which accesses they serve."""
 _AT_ONCE = 256
 """Runs that a channel's inbox is given at once, and a channel's share of those staged at once."""
-TO_TICK, TO_COMPLETION, TO_END = 0, 1, 2
-"""How far a call runs: to a tick; to the first completion before it; until all is served."""
+TO_TICK, TO_COMPLETION, TO_END, TO_INPUT = range(4)
+"""How far a call runs: to a tick; to the first completion before it; until all is served; as far as
+is known before more accesses are given (`now` stays)."""
 DONE, WANTS_ROOM, LOG_KEPT, _MORE = range(4)
 """Why a call returns: it is through; `accesses` or `runs` are too few; `kept` is full. After the
 last two the host makes room and calls again."""
@@ -157,19 +158,25 @@ def _finish(p: Record, a: Int, row: int) -> None:
 
 
 @inlined
-def _put_run(
-    p: Record, lanes: Int, channel: int, tick: int, start: int, end: int, kind: int, row: int
-) -> int:
-    """Queue the bytes `start` to `end` of a channel behind its other runs; their bursts."""
+def _put_inbox(s: Record, tick: int, first: int, bursts: int, kind: int, row: int) -> None:
+    """Append a run to a channel's inbox, which has room."""
+    if s.head == s.tail:
+        s.head, s.tail = 0, 0  # the start of the inbox stays in the cache
+    at = s.tail & (INBOX - 1)
+    s.inbox[RUN_TICK, at] = tick
+    s.inbox[RUN_FIRST, at] = first
+    s.inbox[RUN_BURSTS, at] = bursts
+    s.inbox[RUN_KIND, at] = kind
+    s.inbox[RUN_ROW, at] = row
+    s.tail += 1
+
+
+@inlined
+def _queue_run(
+    p: Record, lane: Int, tick: int, first: int, bursts: int, kind: int, row: int
+) -> None:
+    """Append a run to those that a channel's inbox has no room for."""
     runs = _array(p.runs, (p.run_rows, RUN_FIELDS), np.int64)
-    first = start // p.burst
-    bursts = (end - 1) // p.burst - first + 1
-    last = lanes[channel, L_LAST]
-    if lanes[channel, L_FIRST] >= 0:
-        before = runs[last]
-        if before[R_ACCESS] == row and before[R_KIND] == kind and kind != PARTIAL_WRITE:
-            before[R_BURSTS] += bursts  # the next stripe of the same access
-            return bursts
     place = p.run_free
     if place >= 0:
         p.run_free = runs[place, R_NEXT]
@@ -179,40 +186,74 @@ def _put_run(
     run = runs[place]
     run[R_TICK], run[R_FIRST], run[R_BURSTS] = tick, first, bursts
     run[R_KIND], run[R_ACCESS], run[R_NEXT] = kind, row, -1
-    if lanes[channel, L_FIRST] < 0:
-        lanes[channel, L_FIRST] = place
+    if lane[L_FIRST] < 0:
+        lane[L_FIRST] = place
     else:
-        runs[last, R_NEXT] = place
-    lanes[channel, L_LAST] = place
+        runs[lane[L_LAST], R_NEXT] = place
+    lane[L_LAST] = place
     p.runs_held += 1
+
+
+@inlined
+def _extended(p: Record, s: Record, lane: Int, bursts: int, kind: int, row: int) -> bool:
+    """Add bursts to the last run of a channel if it is of the same access: they are the next
+    stripe's."""
+    if kind == PARTIAL_WRITE:
+        return False
+    if lane[L_FIRST] >= 0:
+        run = _array(p.runs, (p.run_rows, RUN_FIELDS), np.int64)[lane[L_LAST]]
+        if run[R_ACCESS] == row and run[R_KIND] == kind:
+            run[R_BURSTS] += bursts
+            return True
+        return False
+    at = (s.tail - 1) & (INBOX - 1)
+    if s.head != s.tail and s.inbox[RUN_ROW, at] == row and s.inbox[RUN_KIND, at] == kind:
+        s.inbox[RUN_BURSTS, at] += bursts
+        return True
+    return False
+
+
+@inlined
+def _put_run(
+    p: Record, s: Record, lane: Int, tick: int, start: int, end: int, kind: int, row: int
+) -> int:
+    """Queue the bytes `start` to `end` of a channel behind its other runs; their bursts."""
+    first = start // p.burst
+    bursts = (end - 1) // p.burst - first + 1
+    if p.channels > 1 and _extended(p, s, lane, bursts, kind, row):
+        return bursts
+    if lane[L_FIRST] < 0 and s.tail - s.head < _AT_ONCE:
+        _put_inbox(s, tick, first, bursts, kind, row)
+    else:
+        _queue_run(p, lane, tick, first, bursts, kind, row)
     p.untaken += 1
     return bursts
 
 
 @inlined
 def _put_piece(
-    p: Record, lanes: Int, channel: int, tick: int, start: int, end: int, write: int, row: int
+    p: Record, s: Record, lane: Int, tick: int, start: int, end: int, write: int, row: int
 ) -> int:
     """Queue what an access moves in a channel: bytes `start` to `end`; their bursts."""
     if write == 0:
-        return _put_run(p, lanes, channel, tick, start, end, READ, row)
+        return _put_run(p, s, lane, tick, start, end, READ, row)
     bursts = 0
     while start < end:
         stop, kind = end - end % p.burst, WRITE
         if start % p.burst != 0 or stop <= start:
             stop, kind = min(end, start - start % p.burst + p.burst), PARTIAL_WRITE
-        bursts += _put_run(p, lanes, channel, tick, start, stop, kind, row)
+        bursts += _put_run(p, s, lane, tick, start, stop, kind, row)
         start = stop
     return bursts
 
 
 @inlined
 def _put_pieces(
-    p: Record, lanes: Int, tick: int, address: int, size: int, write: int, row: int
+    p: Record, states: Any, lanes: Int, tick: int, address: int, size: int, write: int, row: int
 ) -> int:
     """Queue an access in its channels; its bursts."""
     if p.channels == 1:
-        return _put_piece(p, lanes, 0, tick, address, address + size, write, row)
+        return _put_piece(p, states[0], lanes[0], tick, address, address + size, write, row)
     bursts = 0
     end = address + size
     while address < end:
@@ -225,7 +266,9 @@ def _put_pieces(
         elif p.hash == HASH_XOR:
             channel ^= stripe & (p.channels - 1)
         shift = (stripe - block) * p.interleave  # from the device's addresses to the channel's
-        bursts += _put_piece(p, lanes, channel, tick, address + shift, stop + shift, write, row)
+        bursts += _put_piece(
+            p, states[channel], lanes[channel], tick, address + shift, stop + shift, write, row
+        )
         address = stop
     return bursts
 
@@ -257,57 +300,50 @@ def _next_arrival(p: Record) -> int:
 
 
 @simulation
-def _stage(p: Record, lanes: Int, marks: Int, to: int) -> int:
+def _stage(p: Record, states: Any, lanes: Int, marks: Int, to: int) -> int:
     """Cut waiting accesses before tick `to` into runs, a share for each channel. _MORE when there
     are more, WANTS_ROOM when tables are full, otherwise DONE."""
     a = _array(p.accesses, (p.access_rows, ACCESS_FIELDS), np.int64)
+    addresses, sizes = (
+        _array(p.address, (p.waiting,), np.int64), _array(p.size, (p.waiting,), np.int64)
+    )  # fmt: skip
     most = p.untaken + _AT_ONCE * p.channels
-    while _next_arrival(p) < to:
+    tick = _next_arrival(p)
+    while tick < to:
         if p.untaken >= most:
             return _MORE
         at = p.staged
-        address, size = (
-            _array(p.address, (p.waiting,), np.int64)[at],
-            _array(p.size, (p.waiting,), np.int64)[at],
-        )
+        address, size = addresses[at], sizes[at]
         write = _array(p.write, (p.waiting,), np.uint8)[at]
-        pieces = min(p.channels, size // p.interleave + 2) + 2
+        pieces = 3 if p.channels == 1 else min(p.channels, size // p.interleave + 2) + 2
         if p.accesses_held == p.access_rows or p.runs_held + pieces > p.run_rows:
             return WANTS_ROOM
         row = _new_access(p, a, marks, _array(p.tag, (p.waiting,), np.int64)[at], write)
-        tick = _next_arrival(p)
-        a[row, A_LEFT] = _put_pieces(p, lanes, tick, address, size, write, row)
+        a[row, A_LEFT] = _put_pieces(p, states, lanes, tick, address, size, write, row)
         p.staged += 1
+        tick = _next_arrival(p)
     return DONE
 
 
 @inlined
-def _fill_inbox(p: Record, s: Record, lanes: Int, channel: int) -> None:
+def _fill_inbox(p: Record, s: Record, lane: Int) -> None:
     """Move runs of a channel to its inbox."""
     runs = _array(p.runs, (p.run_rows, RUN_FIELDS), np.int64)
-    if s.head == s.tail:
-        s.head, s.tail = 0, 0  # the start of the inbox stays in the cache
-    place = lanes[channel, L_FIRST]
+    place = lane[L_FIRST]
     while place >= 0 and s.tail - s.head < _AT_ONCE:
-        at = s.tail & (INBOX - 1)
         run = runs[place]
-        s.inbox[RUN_TICK, at] = run[R_TICK]
-        s.inbox[RUN_FIRST, at] = run[R_FIRST]
-        s.inbox[RUN_BURSTS, at] = run[R_BURSTS]
-        s.inbox[RUN_KIND, at] = run[R_KIND]
-        s.inbox[RUN_ROW, at] = run[R_ACCESS]
-        s.tail += 1
+        _put_inbox(s, run[R_TICK], run[R_FIRST], run[R_BURSTS], run[R_KIND], run[R_ACCESS])
         after = run[R_NEXT]
         run[R_NEXT] = p.run_free
         p.run_free = place
         p.runs_held -= 1
         place = after
-    lanes[channel, L_FIRST] = place
+    lane[L_FIRST] = place
 
 
 @inlined
-def _served(p: Record, c: Record, s: Record, channel: int, log: Int) -> None:
-    """Book the bursts whose commands a channel has logged."""
+def _served(p: Record, c: Record, s: Record, channel: int, log: Int, marked: int) -> None:
+    """Book the bursts whose commands a channel has logged; `marked`: 1 if `marks` has them."""
     a = _array(p.accesses, (p.access_rows, ACCESS_FIELDS), np.int64)
     for i in range(s.logged):
         command = log[i, 1]
@@ -317,7 +353,7 @@ def _served(p: Record, c: Record, s: Record, channel: int, log: Int) -> None:
             if not read or a[row, A_WRITE] == 0:  # not the read before a partial write
                 end = log[i, 0] + (c.data_end[0] if read else c.data_end[1])
                 a[row, A_END] = max(a[row, A_END], end)
-                a[row, A_SEEN] += 1
+                a[row, A_SEEN] += marked
                 a[row, A_LEFT] -= 1
                 if a[row, A_LEFT] == 0:
                     _finish(p, a, row)
@@ -357,22 +393,24 @@ def _serve(
     ends: int,
 ) -> int:  # fmt: skip
     """Run a channel up to tick `to`, or as far as its input is known. `ends`: TO_TICK when nothing
-    else arrives before `to`, TO_END when nothing does at all, otherwise -1."""
+    else arrives before `to`, TO_END when nothing does at all, otherwise TO_INPUT."""
+    no_marks = _array(p.marks, (1, 1), np.int64)
     while s.now < to:
         if p.keeps > 0 and p.kept_lines + LOG_LINES > p.keeps:
             return LOG_KEPT
-        _fill_inbox(p, s, lanes, channel)
-        last = ends if lanes[channel, L_FIRST] < 0 else -1
+        _fill_inbox(p, s, lanes[channel])
+        last = ends if lanes[channel, L_FIRST] < 0 else TO_INPUT
         s.stream_closed = last == TO_END
         if last == TO_TICK:  # a run that never arrives: idle channels go on
             s.inbox[RUN_TICK, s.tail & (INBOX - 1)] = FOREVER
             s.tail += 1
         head = s.head
-        outcome = advance(c, s, to, log, marks)
+        marked = p.writes > 0  # otherwise no write can answer a read
+        outcome = advance(c, s, to, log, marks if marked else no_marks)
         if last == TO_TICK:
             s.tail -= 1
         p.untaken -= s.head - head
-        _served(p, c, s, channel, log)
+        _served(p, c, s, channel, log, 1 if marked else 0)
         if s.forwarded != lanes[channel, L_FORWARDED] or lanes[channel, L_HALF] == 1:
             _forwarded(p, c, s, marks, head)
             lanes[channel, L_HALF] = s.offset > 0
@@ -393,13 +431,13 @@ def _run_to(p: Record, to: int, ends: int) -> int:
     log = _array(p.log, (LOG_LINES, LINE), np.int64)
     more = _MORE
     while more == _MORE:
-        more = _stage(p, lanes, marks, to)
+        more = _stage(p, states, lanes, marks, to)
         if more == WANTS_ROOM:
             return WANTS_ROOM
         for channel in range(p.channels):
             why = _serve(
                 p, constants[0], states[channel], channel, lanes, log, marks, to,
-                ends if more == DONE else -1,
+                ends if more == DONE else TO_INPUT,
             )  # fmt: skip
             if why != DONE:
                 return why
@@ -441,8 +479,8 @@ def run(p: Record, to: int, how: int) -> int:
         if p.now >= to or idle:
             return DONE
         until = _step(p, c, to) if stepwise else to
-        why = _run_to(p, until, TO_END if how == TO_END else TO_TICK)
-        if why != DONE:
+        why = _run_to(p, until, TO_TICK if how == TO_COMPLETION else how)
+        if why != DONE or how == TO_INPUT:
             return why
         p.now = until
 

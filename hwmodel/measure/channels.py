@@ -130,6 +130,8 @@ class Channels:
         self._batches: list[_Waiting] = []
         self._kept: list[Int] = []
         self._submitted = 0
+        self._last, self._rising = 0, True
+        """Tick of the last access, and whether those in `_batches` follow by tick."""
 
     def _idle_tables(self) -> dict[str, NDArray[Any]]:
         lanes = np.zeros((self.channels, kernel.LANE_FIELDS), np.int64)
@@ -193,6 +195,9 @@ class Channels:
         )
         if count:
             self._check(batch)
+            rising = batch.tick[0] >= self._last and bool((batch.tick[1:] >= batch.tick[:-1]).all())
+            self._rising = self._rising and rising
+            self._last = int(batch.tick.max())
             self._batches.append(batch)
             self._submitted += count
         return batch.tag.copy()
@@ -243,13 +248,13 @@ class Channels:
 
     def _simulate(self, to: int, how: int) -> Completions:
         begun = time.perf_counter()
-        self._queue()
         port, start, held = self._tables["port"], self.now, self._held
         tick, tag = (np.empty(self.outstanding, np.int64) for _ in held)
         tick[: len(held.tick)], tag[: len(held.tag)] = held
         port["done"], port["settled"] = len(held.tick), 0
-        self._point(**self._waiting._asdict(), done_tick=tick, done_tag=tag)
+        self._point(**self._tables, constants=self._constants, done_tick=tick, done_tag=tag)
         try:
+            self._feed(to, how)
             self._run_port(to, how)
         finally:  # what was completed before an interruption comes with the next call
             done = int(port["done"][0])
@@ -263,7 +268,6 @@ class Channels:
     def _run_port(self, to: int, how: int) -> None:
         """Back in Python every SLICE ticks of a channel, which then sees a signal."""
         port, run = self._tables["port"], kernel.entry().ctypes
-        self._point(**self._tables, constants=self._constants)
         while True:
             until = min(to, int(port["now"][0]) + SLICE // self.channels)
             why = run(_address(port), until, how)
@@ -278,9 +282,22 @@ class Channels:
     def _through(self, how: int) -> bool:
         """Whether a call has what it runs for before its last tick."""
         port = self._tables["port"][0]
+        if how == kernel.TO_INPUT:
+            return True
         if how == kernel.TO_END:
             return bool(port["accesses_held"] == 0 and port["staged"] == port["waiting"])
         return bool(how == kernel.TO_COMPLETION and port["settled"] > 0)
+
+    def _feed(self, to: int, how: int) -> None:
+        """Give the port what was submitted: one batch after the other where they are in order."""
+        port = self._tables["port"]
+        if self._rising and how != kernel.TO_COMPLETION and port["window"] == 0:
+            while self._batches and port["staged"] == port["waiting"]:
+                self._wait(self._batches.pop(0))
+                if self._batches:
+                    self._run_port(to, kernel.TO_INPUT)
+        if self._batches:
+            self._queue()
 
     def _queue(self) -> None:
         """Put what was submitted among the accesses that wait, by tick."""
@@ -291,11 +308,17 @@ class Channels:
             rest = _Waiting(*map(np.concatenate, zip(*parts, strict=True)))
         elif parts:
             rest = parts[0]
-        if self._batches and (rest.tick[1:] < rest.tick[:-1]).any():
+        if not self._rising:
             order = np.argsort(rest.tick, kind="stable")
             rest = _Waiting(*(part[order] for part in rest))
-        self._waiting, self._batches = rest, []
-        port["staged"], port["waiting"] = 0, len(rest.tick)
+        self._batches, self._rising = [], True
+        self._wait(rest)
+
+    def _wait(self, accesses: _Waiting) -> None:
+        port = self._tables["port"]
+        self._waiting = accesses
+        self._point(**accesses._asdict())
+        port["staged"], port["waiting"] = 0, len(accesses.tick)
 
     def _point(self, **arrays: NDArray[Any]) -> None:
         """Tell the port where arrays lie."""
@@ -372,6 +395,7 @@ class Channels:
         self._tables = {name: table.copy() for name, table in snapshot.tables.items()}
         self._waiting, self._held, self._batches = snapshot.waiting, snapshot.held, []
         self._kept, self._submitted = list(snapshot.kept), snapshot.submitted
+        self._last, self._rising = MOST_TICKS, True  # sort what comes next
 
 
 _GROWN = {"access_rows": ("accesses", "marks"), "run_rows": ("runs",)}
