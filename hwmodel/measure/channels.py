@@ -107,25 +107,11 @@ class Channels:
         self.capacity_bytes: int = local if single_channel else device.capacity_bytes
         self.tick_ns: float = memory.tick_clock.ns_of_ticks(1)
         self._keeps = keep_commands
-        self._constants = lower(memory)
+        self.constants = lower(memory)
         self._counts = _Counts(memory, self.channels)
-        self._tables = self._idle_tables()
-        port = self._tables["port"]
-        for name, value in {
-            "channels": self.channels,
-            "interleave": self.capacity_bytes if a is None else a.interleave,
-            "hash": 0 if a is None else CHANNEL_HASHES[a.channel_hash],
-            "burst": self.burst_bytes,
-            "capacity": self.capacity_bytes,
-            "lookahead": int(self._constants["data_end"][0].min()),
-            "window": outstanding or 0,
-            "access_rows": len(self._tables["accesses"]),
-            "access_free": -1,
-            "run_rows": len(self._tables["runs"]),
-            "run_free": -1,
-            "keeps": len(self._tables["kept"]),
-        }.items():
-            port[name] = value
+        self._window, self._interleave = outstanding or 0, 0 if a is None else a.interleave
+        self._hash = 0 if a is None else CHANNEL_HASHES[a.channel_hash]
+        self._tables = self.idle_tables()
         self._waiting, self._held = _NO_WAITING, Completions(_NONE, _NONE)
         self._batches: list[_Waiting] = []
         self._kept: list[Int] = []
@@ -133,19 +119,29 @@ class Channels:
         self._last, self._rising = 0, True
         """Tick of the last access, and whether those in `_batches` follow by tick."""
 
-    def _idle_tables(self) -> dict[str, NDArray[Any]]:
+    def idle_tables(self) -> dict[str, NDArray[Any]]:
+        """All that changes, at tick 0; arrays by their names in `hwmodel.kernel.port`."""
         lanes = np.zeros((self.channels, kernel.LANE_FIELDS), np.int64)
         lanes[:, : kernel.L_FORWARDED] = -1
         rows = _ROWS * (self.channels + 1)
+        kept = LOG_LINES if self._keeps else 0
+        port = np.zeros(1, kernel.PORT)
+        for name, value in {
+            "channels": self.channels, "interleave": self._interleave or self.capacity_bytes,
+            "hash": self._hash, "burst": self.burst_bytes, "capacity": self.capacity_bytes,
+            "lookahead": int(self.constants["data_end"][0].min()), "window": self._window,
+            "access_rows": rows, "access_free": -1, "run_rows": rows, "run_free": -1, "keeps": kept,
+        }.items():  # fmt: skip
+            port[name] = value
         return {
-            "port": np.zeros(1, kernel.PORT),
-            "states": idle_channels(self.device.memory, self._constants, self.channels),
+            "port": port,
+            "states": idle_channels(self.device.memory, self.constants, self.channels),
             "lanes": lanes,
             "accesses": np.zeros((rows, kernel.ACCESS_FIELDS), np.int64),
             "marks": np.zeros((rows, 2), np.int64),
             "runs": np.zeros((rows, kernel.RUN_FIELDS), np.int64),
             "log": np.zeros((kernel.LOG_LINES, kernel.LINE), np.int64),
-            "kept": np.zeros((LOG_LINES if self._keeps else 0, kernel.LINE), np.int64),
+            "kept": np.zeros((kept, kernel.LINE), np.int64),
         }
 
     @property
@@ -252,7 +248,7 @@ class Channels:
         tick, tag = (np.empty(self.outstanding, np.int64) for _ in held)
         tick[: len(held.tick)], tag[: len(held.tag)] = held
         port["done"], port["settled"] = len(held.tick), 0
-        self._point(**self._tables, constants=self._constants, done_tick=tick, done_tag=tag)
+        self._point(**self._tables, constants=self.constants, done_tick=tick, done_tag=tag)
         try:
             self._feed(to, how)
             self._run_port(to, how)
@@ -382,7 +378,7 @@ class Channels:
         self._take_kept()
         tables = {name: table.copy() for name, table in self._tables.items()}
         kept, submitted = tuple(self._kept), self._submitted
-        return Snapshot(self._constants, tables, self._waiting, self._held, kept, submitted)
+        return Snapshot(self.constants, tables, self._waiting, self._held, kept, submitted)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back, or to where another object of the same memory was. What has been submitted since
@@ -390,7 +386,7 @@ class Channels:
         fixed = ("channels", "interleave", "hash", "capacity", "window", "keeps")
         one, other = snapshot.tables["port"][0], self._tables["port"][0]
         same = all(one[name] == other[name] for name in fixed)
-        if not same or snapshot.constants.tobytes() != self._constants.tobytes():
+        if not same or snapshot.constants.tobytes() != self.constants.tobytes():
             raise ValueError("the snapshot is of another memory, or of other options")
         self._tables = {name: table.copy() for name, table in snapshot.tables.items()}
         self._waiting, self._held, self._batches = snapshot.waiting, snapshot.held, []
