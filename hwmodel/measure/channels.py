@@ -48,6 +48,20 @@ class _Waiting(NamedTuple):
     tag: Int
 
 
+class Lent(NamedTuple):
+    """A port for jitted code: what `call(address, to, how)` reads and writes."""
+
+    call: Any
+    """`hwmodel.kernel.port.run` as a C function; jitted code may call it as a global."""
+    address: int
+    port: NDArray[np.void]
+    """(1,) of `hwmodel.kernel.port.PORT`."""
+    waiting: _Waiting
+    """(n,) each; the host fills rows and sets `waiting`, with `staged`, `done`, `settled` 0."""
+    done: Completions
+    """(n,) each; of these `done` are written, those up to `now` first."""
+
+
 _NO_WAITING = _Waiting(_NONE, _NONE, _NONE, np.zeros(0, np.uint8), _NONE)
 
 
@@ -246,7 +260,7 @@ class Channels:
         begun = time.perf_counter()
         port, start, held = self._tables["port"], self.now, self._held
         tick, tag = (np.empty(self.outstanding, np.int64) for _ in held)
-        tick[: len(held.tick)], tag[: len(held.tag)] = held
+        tag[: len(held.tag)], tick[: len(held.tick)] = held
         port["done"], port["settled"] = len(held.tick), 0
         self._point(**self._tables, constants=self.constants, done_tick=tick, done_tag=tag)
         try:
@@ -344,6 +358,20 @@ class Channels:
         due = int(np.searchsorted(tick, self.now, "right"))
         self._held = Completions(tag[due:].copy(), tick[due:].copy())
         return Completions(tag[:due], tick[:due])
+
+    def lend(self, room: int) -> Lent:
+        """The port, with arrays for `room` accesses, for a jitted caller, until the next call of
+        this object. Raises ValueError while accesses are under way."""
+        if self.outstanding:
+            raise ValueError(f"{self.outstanding} accesses are under way; drain first")
+        row = np.zeros(room, np.int64)
+        self._wait(_Waiting(*(row.astype(part.dtype) for part in _NO_WAITING)))
+        done, port = Completions(row.copy(), row.copy()), self._tables["port"]
+        self._point(
+            **self._tables, constants=self.constants, done_tag=done.tag, done_tick=done.tick
+        )
+        port["waiting"] = 0
+        return Lent(kernel.entry().ctypes, _address(port), port, self._waiting, done)
 
     def statistics(self) -> dict[str, Any]:
         """Counts, bandwidth, latency of reads and energy from tick 0 to `now`, or to the last data

@@ -1,0 +1,41 @@
+"""How long does a pointer chase take, when the host is compiled by Numba? The host writes each read
+into the port and calls the simulation itself, without Python. Prints nanoseconds a hop.
+
+    python examples/jitted_host.py [DEVICE] [PATH=VALUE ...]
+"""
+
+import sys
+from typing import Any
+
+import numba
+import numpy as np
+
+import bankwise
+from hwmodel.kernel.port import TO_COMPLETION, entry
+
+run = entry().ctypes
+
+
+@numba.njit
+def chase(port: Any, address: int, waiting: Any, following: Any) -> int:
+    p, place = port[0], 0
+    for _ in range(len(following)):
+        waiting.tick[0], waiting.address[0], waiting.size[0] = p.now, 64 * place, 64
+        p.waiting, p.staged, p.done, p.settled = 1, 0, 0, 0
+        run(address, p.now + 1_000_000, TO_COMPLETION)
+        place = following[place]
+    return p.now
+
+
+def main(device: str = "lpddr5-6400-x16", *changes: str) -> None:
+    memory = bankwise.open_device(device, set=changes)
+    order = np.random.default_rng(1).permutation(10_000)
+    following = np.empty_like(order)
+    following[order] = np.roll(order, -1)  # one cycle through all lines
+    lent = memory.lend(1)
+    ticks = chase(lent.port, lent.address, lent.waiting, following)
+    print(f"{ticks * memory.tick_ns / len(order):.1f} ns a hop")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
