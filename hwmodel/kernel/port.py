@@ -392,23 +392,18 @@ def _serve(
     p: Record, c: Record, s: Record, channel: int, lanes: Int, log: Int, marks: Int, to: int,
     ends: int,
 ) -> int:  # fmt: skip
-    """Run a channel up to tick `to`, or as far as its input is known. `ends`: TO_TICK when nothing
-    else arrives before `to`, TO_END when nothing does at all, otherwise TO_INPUT."""
+    """Run a channel up to tick `to`, or as far as its input is known: `ends` is 1 when nothing else
+    arrives before `to`. A channel without requests stands still until one arrives; what refreshes
+    fell due meanwhile is issued then."""
     no_marks = _array(p.marks, (1, 1), np.int64)
     while s.now < to:
         if p.keeps > 0 and p.kept_lines + LOG_LINES > p.keeps:
             return LOG_KEPT
         _fill_inbox(p, s, lanes[channel])
-        last = ends if lanes[channel, L_FIRST] < 0 else TO_INPUT
-        s.stream_closed = last == TO_END
-        if last == TO_TICK:  # a run that never arrives: idle channels go on
-            s.inbox[RUN_TICK, s.tail & (INBOX - 1)] = FOREVER
-            s.tail += 1
+        s.stream_closed = ends if lanes[channel, L_FIRST] < 0 else 0
         head = s.head
         marked = p.writes > 0  # otherwise no write can answer a read
         outcome = advance(c, s, to, log, marks if marked else no_marks)
-        if last == TO_TICK:
-            s.tail -= 1
         p.untaken -= s.head - head
         _served(p, c, s, channel, log, 1 if marked else 0)
         if s.forwarded != lanes[channel, L_FORWARDED] or lanes[channel, L_HALF] == 1:
@@ -423,7 +418,7 @@ def _serve(
 
 @inlined
 def _run_to(p: Record, to: int, ends: int) -> int:
-    """Stage what arrives before tick `to` and run all channels up to it."""
+    """Stage what arrives before tick `to` and run all channels up to it; `ends` as in `_serve`."""
     constants = _array(p.constants, (1,), CONSTANTS)
     states = _array(p.states, (p.channels,), CHANNEL)
     lanes = _array(p.lanes, (p.channels, LANE_FIELDS), np.int64)
@@ -437,7 +432,7 @@ def _run_to(p: Record, to: int, ends: int) -> int:
         for channel in range(p.channels):
             why = _serve(
                 p, constants[0], states[channel], channel, lanes, log, marks, to,
-                ends if more == DONE else TO_INPUT,
+                ends if more == DONE else 0,
             )  # fmt: skip
             if why != DONE:
                 return why
@@ -479,7 +474,7 @@ def run(p: Record, to: int, how: int) -> int:
         if p.now >= to or idle:
             return DONE
         until = _step(p, c, to) if stepwise else to
-        why = _run_to(p, until, TO_TICK if how == TO_COMPLETION else how)
+        why = _run_to(p, until, 0 if how == TO_INPUT else 1)
         if why != DONE or how == TO_INPUT:
             return why
         p.now = until

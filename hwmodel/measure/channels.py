@@ -234,9 +234,12 @@ class Channels:
                 )
 
     def advance(self, to: int) -> Completions:
-        """Simulate up to tick `to`, refreshes of idle channels included. Returns what has completed
-        by then and was not returned before. Raises ValueError for `to` before `now` or beyond
-        2^42."""
+        """Simulate up to tick `to`. Returns what has completed by then and was not returned before.
+
+        A channel without requests stands still, as at the end of `replay`; refreshes that fall due
+        meanwhile are issued, and counted, once the next access arrives. Raises ValueError for `to`
+        before `now` or beyond 2^42.
+        """
         return self._simulate(self._tick(to), kernel.TO_TICK)
 
     def next_completions(self, to: int) -> Completions:
@@ -263,6 +266,7 @@ class Channels:
         tag[: len(held.tag)], tick[: len(held.tick)] = held
         port["done"], port["settled"] = len(held.tick), 0
         self._point(**self._tables, constants=self.constants, done_tick=tick, done_tag=tag)
+        self._point(**self._waiting._asdict())
         try:
             self._feed(to, how)
             self._run_port(to, how)

@@ -24,6 +24,7 @@ from hwmodel.oracle.command_log import CODE
 from hwmodel.specs.device import Device, load_device
 from tests.hwmodel.memories import Case, cases
 from tests.hwmodel.one_channel import simulate_channel
+from tests.rotation import LONG
 
 LPDDR5 = "lpddr5-6400-x16"
 OWN = ("wall_s", "threads", "pattern")
@@ -80,7 +81,7 @@ def driven(channels: Channels, accesses: Stream, stops: list[int], first: bool =
     return joined(found), shown(channels.statistics())
 
 
-@settings(max_examples=40)
+@settings(max_examples=500 if LONG else 20)
 @given(case=cases(), data=st.data())
 def test_any_split_of_a_stream_gives_the_commands_of_replay(case: Case, data: Any) -> None:
     tick, address, kind = map(np.array, zip(*case.requests, strict=True))
@@ -101,18 +102,18 @@ def test_any_split_of_a_stream_gives_the_commands_of_replay(case: Case, data: An
     assert whole[1]["forwarded_requests"] == expected.forwarded
 
 
-@pytest.mark.parametrize("name", [LPDDR5, "hbm2e-3.2", "mlu370-x4", "h100-sxm"])
-@pytest.mark.parametrize("gap", [0, 4])
+@pytest.mark.parametrize("name", [LPDDR5, "hbm2e-3.2", "mlu370-x4"])
+@pytest.mark.parametrize("gap", [1, 60])
 def test_any_split_gives_the_completions_of_one_batch_and_the_figures_of_replay(
     name: str, gap: float
 ) -> None:
     device = load_device(name)
-    accesses = stream(device, 1_500, gap)
+    accesses = stream(device, 800, gap)
     whole = driven(Channels(device), accesses, [])
     assert whole[1] == replayed(device, accesses)
-    assert sorted(tag for _, tag in whole[0]) == list(range(1_500))
+    assert sorted(tag for _, tag in whole[0]) == list(range(800))
     last = int(accesses[0][-1])
-    for stops in ([last // 2], list(range(0, last, 97)), [1, 2, 3, last // 3, last]):
+    for stops in ([last // 2], list(range(0, last, 97 + last // 50)), [1, 2, last // 3, last]):
         assert driven(Channels(device), accesses, stops) == whole
     assert driven(Channels(device), accesses, [last], first=True) == whole
 
@@ -165,7 +166,7 @@ def test_a_closed_loop_is_that_of_a_host_that_waits_for_each_completion(
     _, address, size, write = stream(device, 400, 0)
     closed = Channels(device, outstanding=outstanding)
     closed.submit(0, address, size, write)
-    cut = joined([closed.advance(100), closed.advance(3_000), closed.drain()])
+    cut = joined([closed.advance(100), closed.advance(1_000), closed.drain()])
     host, found, begun = Channels(device), [], outstanding
     host.submit(0, address[:begun], size[:begun], write[:begun])
     while len(joined(found)) < 400:
@@ -194,13 +195,16 @@ def test_accesses_arrive_by_tick_whatever_the_order_of_submission() -> None:
     assert mixed == joined([channels.drain()])
 
 
-def test_idle_channels_are_refreshed_as_time_goes_on() -> None:
+def test_refreshes_of_idle_time_are_issued_when_an_access_arrives() -> None:
     channels = Channels(load_device(LPDDR5))
-    nothing = channels.advance(10_000)
-    assert len(nothing.tag) == 0 and channels.now == 10_000
-    found = channels.statistics()
-    assert found["commands"]["REFAB"] + found["commands"]["REFPB"] > 0
-    assert found["energy"]["background_precharged"] > 0 and found["requests"] == 0
+    assert len(channels.advance(100_000).tag) == 0 and channels.now == 100_000
+    idle = channels.statistics()
+    assert idle["requests"] == 0 and sum(idle["commands"].values()) == 0
+    assert idle["energy"]["background_precharged"] > 0
+    channels.submit(100_000, 0)
+    assert channels.drain().tick[0] > 100_000
+    found = channels.statistics()["commands"]
+    assert found["REFAB"] + found["REFPB"] > 10
 
 
 def test_a_snapshot_goes_back_with_all_that_is_under_way() -> None:
@@ -254,7 +258,7 @@ def test_the_log_of_commands_is_that_of_replay(tmp_path: Path) -> None:
 def test_a_mistake_is_told_in_a_line_and_submits_nothing(given: Any, message: str) -> None:
     channels = Channels(load_device(LPDDR5))
     channels.advance(10)
-    with pytest.raises(ValueError, match="^[^\n]*$") as error:
+    with pytest.raises(ValueError, match=r"^[^\n]*$") as error:
         channels.submit(**{"tick": 10, "address": [0, 32], **given})
     assert message in str(error.value)
     assert channels.outstanding == 0
