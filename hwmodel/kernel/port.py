@@ -63,7 +63,8 @@ SCALARS = {
     "channels": "channels",
     "interleave": "bytes of a block that lies in one channel",
     "hash": "HASH_NONE, HASH_ROTATE or HASH_XOR",
-    "burst": "bytes of a burst",
+    "burst": "bytes of a burst, a power of two",
+    "burst_bits": "its binary logarithm",
     "capacity": "bytes of the memory",
     "lookahead": "ticks from a command to the end of its data, at least",
     "window": "accesses under way at most; 0: no limit",
@@ -218,8 +219,8 @@ def _put_run(
     p: Record, s: Record, lane: Int, tick: int, start: int, end: int, kind: int, row: int
 ) -> int:
     """Queue the bytes `start` to `end` of a channel behind its other runs; their bursts."""
-    first = start // p.burst
-    bursts = (end - 1) // p.burst - first + 1
+    first = start >> p.burst_bits
+    bursts = ((end - 1) >> p.burst_bits) - first + 1
     if p.channels > 1 and _extended(p, s, lane, bursts, kind, row):
         return bursts
     if lane[L_FIRST] < 0 and s.tail - s.head < _AT_ONCE:
@@ -239,9 +240,9 @@ def _put_piece(
         return _put_run(p, s, lane, tick, start, end, READ, row)
     bursts = 0
     while start < end:
-        stop, kind = end - end % p.burst, WRITE
-        if start % p.burst != 0 or stop <= start:
-            stop, kind = min(end, start - start % p.burst + p.burst), PARTIAL_WRITE
+        stop, kind = end & -p.burst, WRITE
+        if start & (p.burst - 1) != 0 or stop <= start:
+            stop, kind = min(end, (start & -p.burst) + p.burst), PARTIAL_WRITE
         bursts += _put_run(p, s, lane, tick, start, stop, kind, row)
         start = stop
     return bursts
@@ -274,29 +275,20 @@ def _put_pieces(
 
 
 @inlined
-def _new_access(p: Record, a: Int, marks: Int, tag: int, write: int) -> int:
-    """A row of `accesses`, which has room."""
-    row = p.access_free
-    if row >= 0:
-        p.access_free = a[row, A_NEXT]
-    else:
-        row = p.access_used
-        p.access_used += 1
-    a[row, A_TAG], a[row, A_WRITE], a[row, A_END], a[row, A_SEEN] = tag, write, 0, 0
-    marks[row, 0], marks[row, 1] = 0, 0
-    p.accesses_held += 1
-    p.writes += write
-    return row
+def _next_arrival(p: Record) -> int:
+    """Tick at which the next waiting access arrives, as far as is known at `now`."""
+    if p.staged == _stageable(p):
+        return FOREVER
+    return max(p.now, _array(p.tick, (p.waiting,), np.int64)[p.staged])
 
 
 @inlined
-def _next_arrival(p: Record) -> int:
-    """Tick at which the next waiting access arrives, as far as is known at `now`."""
-    if p.staged == p.waiting:
-        return FOREVER
-    if p.window > 0 and p.accesses_held + p.done - p.settled >= p.window:
-        return FOREVER
-    return max(p.now, _array(p.tick, (p.waiting,), np.int64)[p.staged])
+def _stageable(p: Record) -> int:
+    """Number of the waiting accesses that may be staged by `now`, those that were included."""
+    if p.window == 0:
+        return p.waiting  # type: ignore[no-any-return]
+    under_way = p.accesses_held + p.done - p.settled
+    return min(p.waiting, p.staged + max(0, p.window - under_way))
 
 
 @simulation
@@ -304,24 +296,35 @@ def _stage(p: Record, states: Any, lanes: Int, marks: Int, to: int) -> int:
     """Cut waiting accesses before tick `to` into runs, a share for each channel. _MORE when there
     are more, WANTS_ROOM when tables are full, otherwise DONE."""
     a = _array(p.accesses, (p.access_rows, ACCESS_FIELDS), np.int64)
-    addresses, sizes = (
-        _array(p.address, (p.waiting,), np.int64), _array(p.size, (p.waiting,), np.int64)
-    )  # fmt: skip
-    most = p.untaken + _AT_ONCE * p.channels
-    tick = _next_arrival(p)
-    while tick < to:
+    ticks, tags = _array(p.tick, (p.waiting,), np.int64), _array(p.tag, (p.waiting,), np.int64)
+    addresses = _array(p.address, (p.waiting,), np.int64)
+    sizes = _array(p.size, (p.waiting,), np.int64)
+    writes = _array(p.write, (p.waiting,), np.uint8)
+    now, one, most = p.now, p.channels == 1, p.untaken + _AT_ONCE * p.channels
+    pieces = 3  # runs at most
+    for at in range(p.staged, _stageable(p)):
+        tick = max(now, ticks[at])
+        if tick >= to:
+            return DONE
         if p.untaken >= most:
             return _MORE
-        at = p.staged
-        address, size = addresses[at], sizes[at]
-        write = _array(p.write, (p.waiting,), np.uint8)[at]
-        pieces = 3 if p.channels == 1 else min(p.channels, size // p.interleave + 2) + 2
+        size, write = sizes[at], writes[at]
+        if not one:
+            pieces = min(p.channels, size // p.interleave + 2) + 2
         if p.accesses_held == p.access_rows or p.runs_held + pieces > p.run_rows:
             return WANTS_ROOM
-        row = _new_access(p, a, marks, _array(p.tag, (p.waiting,), np.int64)[at], write)
-        a[row, A_LEFT] = _put_pieces(p, states, lanes, tick, address, size, write, row)
-        p.staged += 1
-        tick = _next_arrival(p)
+        row = p.access_free
+        if row >= 0:
+            p.access_free = a[row, A_NEXT]
+        else:
+            row = p.access_used
+            p.access_used += 1
+        a[row, A_TAG], a[row, A_WRITE], a[row, A_END], a[row, A_SEEN] = tags[at], write, 0, 0
+        marks[row, 0], marks[row, 1] = 0, 0
+        p.accesses_held += 1
+        p.writes += write
+        a[row, A_LEFT] = _put_pieces(p, states, lanes, tick, addresses[at], size, write, row)
+        p.staged = at + 1
     return DONE
 
 

@@ -142,7 +142,8 @@ class Channels:
         port = np.zeros(1, kernel.PORT)
         for name, value in {
             "channels": self.channels, "interleave": self._interleave or self.capacity_bytes,
-            "hash": self._hash, "burst": self.burst_bytes, "capacity": self.capacity_bytes,
+            "hash": self._hash, "burst": self.burst_bytes,
+            "burst_bits": self.burst_bytes.bit_length() - 1, "capacity": self.capacity_bytes,
             "lookahead": int(self.constants["data_end"][0].min()), "window": self._window,
             "access_rows": rows, "access_free": -1, "run_rows": rows, "run_free": -1, "keeps": kept,
         }.items():  # fmt: skip
