@@ -18,8 +18,8 @@ def main(device: str = "lpddr5-6400-x16", *changes: str) -> None:
         memory = bankwise.open_device(device, set=changes)
         place = np.random.default_rng(1)
         events = [(0, core) for core in range(cores)]  # tick at which a core goes on
-        begun, waits = [0] * cores, []
-        while len(waits) < 1_000:
+        begun, waits = [0] * cores, list[float]()
+        while len(waits) < 500:
             until = events[0][0] if events else memory.now + 1_000_000
             tags, ticks = memory.next_completions(until)
             for core, tick in zip(tags.tolist(), ticks.tolist(), strict=True):

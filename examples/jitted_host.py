@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 import bankwise
-from hwmodel.kernel.port import TO_COMPLETION, entry
+from hwmodel.kernel.completion import TO_COMPLETION, entry
 
 run = entry().ctypes
 

@@ -14,6 +14,7 @@ from llvmlite import binding as llvm
 
 from hwmodel.kernel import port as kernel
 from hwmodel.kernel.channel_state import CHANNEL
+from hwmodel.kernel.completion import entry
 from hwmodel.kernel.jit import source_digest
 from hwmodel.kernel.timing import CONSTANTS
 from hwmodel.measure.channels import Channels
@@ -84,7 +85,7 @@ def image(channels: Channels) -> bytes:
 
 def object_code() -> bytes:
     """The simulation as a relocatable ELF (or the system's) object with one symbol."""
-    function = kernel.entry()
+    function = entry()
     native = function.native_name.removeprefix("cfunc.")
     text = str(function._library._get_module_for_linking())
     module = llvm.parse_assembly(text + _ENTRY.replace("NATIVE", native))

@@ -8,9 +8,8 @@ same commands and figures, however they are split into calls.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +18,17 @@ from hwmodel.kernel import port as kernel
 from hwmodel.kernel.address import CHANNEL_HASHES
 from hwmodel.kernel.channel import SLICE
 from hwmodel.kernel.channel_state import idle_channels
+from hwmodel.kernel.completion import entry
 from hwmodel.kernel.timing import Int, lower
+from hwmodel.measure.accesses import (
+    NO_COMPLETIONS,
+    NO_WAITING,
+    Completions,
+    Lent,
+    Snapshot,
+    Waiting,
+    checked,
+)
 from hwmodel.measure.open_loop import LOG_LINES, OpenLoop, command_log
 from hwmodel.measure.replay import figures
 from hwmodel.measure.trace import MOST_TICKS
@@ -28,53 +37,6 @@ from hwmodel.specs.device import Device
 
 _ROWS = 512
 """Accesses and runs for which a channel has room at first."""
-_NONE = np.zeros(0, np.int64)
-
-
-class Completions(NamedTuple):
-    """Completed accesses by tick, int64 (n,); the order of those of one tick is not defined."""
-
-    tag: Int
-    tick: Int
-
-
-class _Waiting(NamedTuple):
-    """Accesses that have not begun, (n,): int64, `write` uint8."""
-
-    tick: Int
-    address: Int
-    size: Int
-    write: NDArray[np.uint8]
-    tag: Int
-
-
-class Lent(NamedTuple):
-    """A port for jitted code: what `call(address, to, how)` reads and writes."""
-
-    call: Any
-    """`hwmodel.kernel.port.run` as a C function; jitted code may call it as a global."""
-    address: int
-    port: NDArray[np.void]
-    """(1,) of `hwmodel.kernel.port.PORT`."""
-    waiting: _Waiting
-    """(n,) each; the host fills rows and sets `waiting`, with `staged`, `done`, `settled` 0."""
-    done: Completions
-    """(n,) each; of these `done` are written, those up to `now` first."""
-
-
-_NO_WAITING = _Waiting(_NONE, _NONE, _NONE, np.zeros(0, np.uint8), _NONE)
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """All that changes in `Channels`; may be pickled."""
-
-    constants: NDArray[np.void]
-    tables: dict[str, NDArray[Any]]
-    waiting: _Waiting
-    held: Completions
-    kept: tuple[Int, ...]
-    submitted: int
 
 
 class _Counts(OpenLoop):
@@ -126,8 +88,8 @@ class Channels:
         self._window, self._interleave = outstanding or 0, 0 if a is None else a.interleave
         self._hash = 0 if a is None else CHANNEL_HASHES[a.channel_hash]
         self._tables = self.idle_tables()
-        self._waiting, self._held = _NO_WAITING, Completions(_NONE, _NONE)
-        self._batches: list[_Waiting] = []
+        self._waiting, self._held = NO_WAITING, NO_COMPLETIONS
+        self._batches: list[Waiting] = []
         self._kept: list[Int] = []
         self._submitted = 0
         self._last, self._rising = 0, True
@@ -187,52 +149,17 @@ class Channels:
         """
         given = {
             "tick": tick, "address": address, "size": self.burst_bytes if size is None else size,
-            "write": write, "tag": 0 if tag is None else tag,
+            "write": write, **({} if tag is None else {"tag": tag}),
         }  # fmt: skip
-        arrays = {name: _whole(name, value) for name, value in given.items()}
-        lengths = {name: len(array) for name, array in arrays.items() if array.ndim}
-        if len(set(lengths.values())) > 1:
-            shown = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise ValueError(f"arrays are of unequal length: {shown}")
-        count = max(lengths.values()) if lengths else 1
-        if tag is None:
-            arrays["tag"] = np.arange(self._submitted, self._submitted + count)
-        arrays["write"] = (arrays["write"] != 0).astype(np.uint8)
-        batch = _Waiting(
-            **{
-                name: array.copy() if array.ndim else np.full(count, array)
-                for name, array in arrays.items()
-            }
-        )
-        if count:
-            self._check(batch)
-            rising = batch.tick[0] >= self._last and bool((batch.tick[1:] >= batch.tick[:-1]).all())
-            self._rising = self._rising and rising
-            self._last = int(batch.tick.max())
+        batch = checked(given, self._submitted, self.now, self.capacity_bytes)
+        ticks = batch.tick
+        if len(ticks):
+            rising = np.ndim(tick) == 0 or bool((ticks[1:] >= ticks[:-1]).all())
+            self._rising = self._rising and rising and bool(ticks[0] >= self._last)
+            self._last = int(ticks[-1] if rising else ticks.max())
             self._batches.append(batch)
-            self._submitted += count
+            self._submitted += len(ticks)
         return batch.tag.copy()
-
-    def _check(self, batch: _Waiting) -> None:
-        """Raises ValueError for accesses that cannot be."""
-        tick, address, size, now = batch.tick, batch.address, batch.size, self.now
-        if tick.min() < now:
-            at = int(np.argmax(tick < now))
-            raise ValueError(f"tick {tick[at]} at index {at} is before now, which is {now}")
-        if tick.max() > MOST_TICKS:
-            at = int(np.argmax(tick))
-            raise ValueError(f"tick {tick[at]} at index {at} is beyond {MOST_TICKS}")
-        if size.min() < 1:
-            at = int(np.argmax(size < 1))
-            raise ValueError(f"size {size[at]} at index {at}; expected at least 1 B")
-        if address.min() < 0 or address.max() + size.max() > self.capacity_bytes:
-            outside = (address < 0) | (address > self.capacity_bytes - size)
-            if outside.any():
-                at = int(np.argmax(outside))
-                raise ValueError(
-                    f"{size[at]} B from address {int(address[at]):#x} on, at index {at}, lie"
-                    f" outside the {self.capacity_bytes} B of the memory"
-                )
 
     def advance(self, to: int) -> Completions:
         """Simulate up to tick `to`. Returns what has completed by then and was not returned before.
@@ -282,7 +209,7 @@ class Channels:
 
     def _run_port(self, to: int, how: int) -> None:
         """Back in Python every SLICE ticks of a channel, which then sees a signal."""
-        port, run = self._tables["port"], kernel.entry().ctypes
+        port, run = self._tables["port"], entry().ctypes
         while True:
             until = min(to, int(port["now"][0]) + SLICE // self.channels)
             why = run(_address(port), until, how)
@@ -317,19 +244,19 @@ class Channels:
     def _queue(self) -> None:
         """Put what was submitted among the accesses that wait, by tick."""
         port = self._tables["port"]
-        rest = _Waiting(*(part[int(port["staged"][0]) :] for part in self._waiting))
+        rest = Waiting(*(part[int(port["staged"][0]) :] for part in self._waiting))
         parts = [rest, *self._batches] if len(rest.tick) else self._batches
         if len(parts) > 1:
-            rest = _Waiting(*map(np.concatenate, zip(*parts, strict=True)))
+            rest = Waiting(*map(np.concatenate, zip(*parts, strict=True)))
         elif parts:
             rest = parts[0]
         if not self._rising:
             order = np.argsort(rest.tick, kind="stable")
-            rest = _Waiting(*(part[order] for part in rest))
+            rest = Waiting(*(part[order] for part in rest))
         self._batches, self._rising = [], True
         self._wait(rest)
 
-    def _wait(self, accesses: _Waiting) -> None:
+    def _wait(self, accesses: Waiting) -> None:
         port = self._tables["port"]
         self._waiting = accesses
         self._point(**accesses._asdict())
@@ -370,13 +297,13 @@ class Channels:
         if self.outstanding:
             raise ValueError(f"{self.outstanding} accesses are under way; drain first")
         row = np.zeros(room, np.int64)
-        self._wait(_Waiting(*(row.astype(part.dtype) for part in _NO_WAITING)))
+        self._wait(Waiting(*(row.astype(part.dtype) for part in NO_WAITING)))
         done, port = Completions(row.copy(), row.copy()), self._tables["port"]
         self._point(
             **self._tables, constants=self.constants, done_tag=done.tag, done_tick=done.tick
         )
         port["waiting"] = 0
-        return Lent(kernel.entry().ctypes, _address(port), port, self._waiting, done)
+        return Lent(entry().ctypes, _address(port), port, self._waiting, done)
 
     def statistics(self) -> dict[str, Any]:
         """Counts, bandwidth, latency of reads and energy from tick 0 to `now`, or to the last data
@@ -432,15 +359,3 @@ _GROWN = {"access_rows": ("accesses", "marks"), "run_rows": ("runs",)}
 
 def _address(array: NDArray[Any]) -> int:
     return int(array.__array_interface__["data"][0])
-
-
-def _whole(name: str, value: ArrayLike) -> NDArray[Any]:
-    """Numbers as int64, shape (n,) or (). Raises ValueError for others."""
-    array = np.asarray(value)
-    if array.size == 0 and array.ndim == 1:
-        return _NONE
-    if array.ndim > 1 or array.dtype.kind not in "iub":
-        raise ValueError(f"{name}: expected whole numbers of 64 bits, one or a row of them")
-    if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"{name}: {array.max()} does not fit into 64 bits with a sign")
-    return array if name == "write" else array.astype(np.int64, copy=False)
