@@ -31,6 +31,7 @@ lint: $(DEV)
 warm: $(DEV)
 	@$(BIN)/bankwise bandwidth mlu370-x4 --pattern sequential > /dev/null
 	@$(BIN)/bankwise bandwidth lpddr5-6400-x16 --pattern sequential > /dev/null
+	@$(BIN)/python -c 'from hwmodel.kernel.completion import entry; entry()'
 	@rm -rf .venv/warm
 	@$(BIN)/bankwise run smoke --out .venv/warm > /dev/null \
 		--set "policy=[paged, {name: paged, free_list: lifo}, {name: paged, free_list: sorted}]"

@@ -113,8 +113,7 @@ def _check(tick: Int, address: Int, size: Int, now: int, capacity: int) -> None:
             at, start = _first(outside, address)
             length = _first(outside, size)[1]
             raise ValueError(
-                f"{length} B from address {start:#x} on{at}, lie outside the {capacity} B of the"
-                " memory"
+                f"{length} B from address {start:#x}{at} lie outside the {capacity} B of the memory"
             )
 
 

@@ -182,8 +182,8 @@ class Channels:
         return self._simulate(2 * MOST_TICKS, kernel.TO_END)
 
     def _tick(self, to: int) -> int:
-        if not self.now <= to <= MOST_TICKS:
-            expected = f"expected {self.now}, which is now, to {MOST_TICKS}"
+        if int(to) != to or not self.now <= to <= MOST_TICKS:
+            expected = f"expected a whole number from {self.now}, which is now, to {MOST_TICKS}"
             raise ValueError(f"cannot advance to tick {to}; {expected}")
         return int(to)
 

@@ -108,10 +108,10 @@ def test_any_split_gives_the_completions_of_one_batch_and_the_figures_of_replay(
     name: str, gap: float
 ) -> None:
     device = load_device(name)
-    accesses = stream(device, 800, gap)
+    accesses = stream(device, 400, gap)
     whole = driven(Channels(device), accesses, [])
     assert whole[1] == replayed(device, accesses)
-    assert sorted(tag for _, tag in whole[0]) == list(range(800))
+    assert sorted(tag for _, tag in whole[0]) == list(range(400))
     last = int(accesses[0][-1])
     for stops in ([last // 2], list(range(0, last, 97 + last // 50)), [1, 2, last // 3, last]):
         assert driven(Channels(device), accesses, stops) == whole
@@ -119,14 +119,14 @@ def test_any_split_gives_the_completions_of_one_batch_and_the_figures_of_replay(
 
 
 def test_a_busy_channel_holds_no_other_back() -> None:
-    """8,000 accesses of which seven in eight lie in one channel, long before they can be served."""
+    """4,000 accesses of which seven in eight lie in one channel, long before they can be served."""
     device = load_device("mlu370-x4")
     block, count = device.accelerator.interleave, device.channels  # type: ignore[union-attr]
-    number = np.arange(8_000)
+    number = np.arange(4_000)
     address = np.where(number % 8 == 0, number * block, number * count * block)
-    accesses = number // 100, address, np.full(8_000, 64), np.zeros(8_000, bool)
+    accesses = number // 100, address, np.full(4_000, 64), np.zeros(4_000, bool)
     whole = driven(Channels(device), accesses, [])
-    assert driven(Channels(device), accesses, [50, 79]) == whole
+    assert driven(Channels(device), accesses, [20, 39]) == whole
     assert whole[1] == replayed(device, accesses)
 
 
@@ -157,21 +157,22 @@ def test_a_read_that_a_waiting_write_answers_completes_a_tick_after_it_is_taken(
     assert channels.statistics()["forwarded_requests"] == 1
 
 
-@pytest.mark.parametrize("name", [LPDDR5, "mlu370-x4"])
-@pytest.mark.parametrize("outstanding", [1, 7, 300])
+@pytest.mark.parametrize(
+    ("name", "outstanding"), [(LPDDR5, 1), (LPDDR5, 300), ("mlu370-x4", 7), ("mlu370-x4", 100)]
+)
 def test_a_closed_loop_is_that_of_a_host_that_waits_for_each_completion(
     name: str, outstanding: int
 ) -> None:
     device = load_device(name)
-    _, address, size, write = stream(device, 400, 0)
+    _, address, size, write = stream(device, 200, 0)
     closed = Channels(device, outstanding=outstanding)
     closed.submit(0, address, size, write)
-    cut = joined([closed.advance(100), closed.advance(1_000), closed.drain()])
-    host, found, begun = Channels(device), [], outstanding
+    cut = joined([closed.advance(100), closed.advance(500), closed.drain()])
+    host, found, begun = Channels(device), [], min(outstanding, 200)
     host.submit(0, address[:begun], size[:begun], write[:begun])
-    while len(joined(found)) < 400:
+    while len(joined(found)) < 200:
         found.append(host.next_completions(host.now + 1_000_000))
-        end = min(400, begun + len(found[-1].tag))
+        end = min(200, begun + len(found[-1].tag))
         part = slice(begun, end)
         host.submit(np.full(end - begun, host.now), address[part], size[part], write[part])
         begun = end
@@ -245,7 +246,7 @@ def test_the_log_of_commands_is_that_of_replay(tmp_path: Path) -> None:
         ({"tick": [10, 9]}, "tick 9 at index 1 is before now, which is 10"),
         ({"tick": 1 << 43}, "beyond 4398046511104"),
         ({"size": [32, -1]}, "size -1 at index 1; expected at least 1 B"),
-        ({"address": [-32, 0]}, "32 B from address -0x20 on, at index 0, lie outside"),
+        ({"address": [-32, 0]}, "32 B from address -0x20 at index 0 lie outside the"),
         ({"address": [0, 1 << 30]}, "lie outside the 1073741824 B"),
         ({"address": 0, "size": 1 << 62}, "lie outside"),
         ({"tag": [1]}, "arrays are of unequal length: address 2, tag 1"),
@@ -267,7 +268,7 @@ def test_a_mistake_is_told_in_a_line_and_submits_nothing(given: Any, message: st
 def test_time_does_not_go_back_and_nobody_waits_for_nothing() -> None:
     channels = Channels(load_device(LPDDR5))
     channels.advance(10)
-    with pytest.raises(ValueError, match="cannot advance to tick 9; expected 10, which is now"):
+    with pytest.raises(ValueError, match="tick 9; expected a whole number from 10, which is now"):
         channels.advance(9)
     with pytest.raises(ValueError, match="outstanding is 0; expected at least 1"):
         bankwise.open_device(LPDDR5, outstanding=0)
