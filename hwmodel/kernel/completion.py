@@ -39,6 +39,7 @@ from hwmodel.kernel.port import (
     LOG_LINES,
     MORE,
     PORT,
+    SERVED_LINE,
     TO_COMPLETION,
     TO_END,
     TO_INPUT,
@@ -74,10 +75,11 @@ def _finish(p: Record, a: Int, row: int) -> None:
 def _served(p: Record, c: Record, s: Record, channel: int, log: Int, marked: int) -> None:
     """Book the bursts whose commands a channel has logged; `marked`: 1 if `marks` has them."""
     a = array_at(p.accesses, (p.access_rows, ACCESS_FIELDS), np.int64)
+    last = log.shape[1] - 1
     for i in range(s.logged):
         command = log[i, 1]
         if command >= RD and command <= MWRA:
-            row = log[i, 5]
+            row = log[i, last]
             read = command <= RDA
             if not read or a[row, A_WRITE] == 0:  # not the read before a partial write
                 end = log[i, 0] + (c.data_end[0] if read else c.data_end[1])
@@ -131,7 +133,7 @@ def _serve(
         fill_inbox(p, s, lanes[channel])
         s.stream_closed = ends if lanes[channel, L_FIRST] < 0 else 0
         head = s.head
-        marked = p.writes > 0  # otherwise no write can answer a read
+        marked = p.writes > 0 and c.forwarding == 1  # otherwise no write answers a read
         outcome = advance(c, s, to, log, marks if marked else no_marks)
         p.untaken -= s.head - head
         _served(p, c, s, channel, log, 1 if marked else 0)
@@ -152,7 +154,7 @@ def _run_to(p: Record, to: int, ends: int) -> int:
     states = array_at(p.states, (p.channels,), CHANNEL)
     lanes = array_at(p.lanes, (p.channels, LANE_FIELDS), np.int64)
     marks = array_at(p.marks, (p.access_rows, 2), np.int64)
-    log = array_at(p.log, (LOG_LINES, LINE), np.int64)
+    log = array_at(p.log, (LOG_LINES, LINE if p.keeps > 0 else SERVED_LINE), np.int64)
     more = MORE
     while more == MORE:
         more = stage(p, states, lanes, marks, to)

@@ -57,7 +57,7 @@ ARRAYS = {
     "accesses": "rows by the A_ names",
     "marks": "two a row of `accesses`: bytes of reads that were answered",
     "runs": "rows by the R_ names",
-    "log": "LOG_LINES lines: tick, command, bank, row, column, row of `accesses`",
+    "log": "LOG_LINES lines, whose last field is a row of `accesses`",
     "kept": "lines of the log, with the channel in place of the access",
     "tick": "of waiting accesses: tick of arrival, rising",
     "address": "of waiting accesses: byte address",
@@ -77,8 +77,8 @@ R_TICK, R_FIRST, R_BURSTS, R_KIND, R_ACCESS, R_NEXT = range(6)
 RUN_FIELDS = 6
 L_FIRST, L_LAST, L_FORWARDED, L_HALF = range(4)
 LANE_FIELDS = 4
-LINE = 6
-"""Fields of a line of `log` and `kept`."""
+LINE, SERVED_LINE = 6, 3
+"""Fields of a line of `kept`, and of `log` where commands are kept; of `log` otherwise."""
 intrinsic = cast(Any, extending.intrinsic)
 
 
