@@ -328,7 +328,7 @@ def agreement(found: list[Row]) -> dict[str, Any]:
     hits = [row.theirs.hits / row.ours.hits for row in found]
     return {
         "streams": len(found),
-        "writes": sum(row.writes for row in found) / sum(row.bursts for row in found),
+        "writes": round(sum(row.writes for row in found) / sum(row.bursts for row in found), 6),
         "cycles": round(sum(cycles) / len(cycles), 6),
         "cycles, at most": round(max(abs(ratio - 1) for ratio in cycles), 6),
         "row hits, at most": round(max(abs(ratio - 1) for ratio in hits), 6),
@@ -359,10 +359,13 @@ def compared(peers: list[Peer]) -> dict[str, Any]:
                 agree[f"{peer.name}, {place}, {name}"] = line = agreement(found)
                 print(f"{peer.name}, {place}, {name}: {line}", file=sys.stderr)
                 if name == "decode":
-                    label = f"{place}, as {peer.name}"
-                    shares[f"{label}: bankwise"] = bandwidth(peer, place, found, "ours")
-                    shares[f"{label}: {peer.name}"] = bandwidth(peer, place, found, "theirs")
-                    shares[f"{label}: no --mapper"] = bandwidth(peer, place, found, "unmapped")
+                    lines = {
+                        f"bankwise set as {peer.name}": "ours",
+                        peer.name: "theirs",
+                        f"{peer.name} without --mapper": "unmapped",
+                    }
+                    for label, which in lines.items():
+                        shares[f"{place}, {label}"] = bandwidth(peer, place, found, which)
     versions = {peer.name: peer.version for peer in peers}
     return {"versions": versions, "bursts": MOST, "agreement": agree, "bandwidth": shares}
 
