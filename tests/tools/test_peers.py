@@ -40,7 +40,7 @@ def test_a_peer_needs_as_many_cycles_and_has_as_many_row_hits(
 
 
 @pytest.mark.long
-def test_addresses_decide_which_allocator_a_peer_finds_faster() -> None:
+def test_addresses_by_another_map_cost_odma_its_advantage() -> None:
     ramulator = peer("Ramulator")
     found = list(peers.rows(ramulator, "LPDDR5", "decode", ["paged", "odma"], 1))
     change = {
@@ -48,7 +48,7 @@ def test_addresses_decide_which_allocator_a_peer_finds_faster() -> None:
         for which in ("ours", "theirs", "unmapped")
     }
     assert change["theirs"] == pytest.approx(change["ours"], abs=0.003)
-    assert change["unmapped"] < 1 < change["theirs"]
+    assert change["theirs"] > 1.005 > change["unmapped"]
 
 
 def test_dramsim3_is_described_from_our_memory() -> None:
