@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from configparser import ConfigParser
+from pathlib import Path
 
 import pytest
 
@@ -31,18 +32,18 @@ def peer(name: str) -> peers.Peer:
     ],
 )
 def test_a_peer_needs_as_many_cycles_and_has_as_many_row_hits(
-    name: str, place: str, traffic: str, within: float
+    name: str, place: str, traffic: str, within: float, tmp_path: Path
 ) -> None:
-    for row in peers.rows(peer(name), place, traffic, ["odma"], 1):
+    for row in peers.rows(peer(name), place, traffic, tmp_path, ["odma"], 1):
         assert row.bursts > 100_000 and (row.writes > row.bursts / 4) == (traffic == "prefill")
         assert row.theirs.cycles == pytest.approx(row.ours.cycles, rel=within)
         assert row.theirs.hits == pytest.approx(row.ours.hits, rel=0.006)
 
 
 @pytest.mark.long
-def test_addresses_by_another_map_cost_odma_its_advantage() -> None:
+def test_addresses_by_another_map_cost_odma_its_advantage(tmp_path: Path) -> None:
     ramulator = peer("Ramulator")
-    found = list(peers.rows(ramulator, "LPDDR5", "decode", ["paged", "odma"], 1))
+    found = list(peers.rows(ramulator, "LPDDR5", "decode", tmp_path, ["paged", "odma"], 1))
     change = {
         which: peers.bandwidth(ramulator, "LPDDR5", found, which)["odma over paged"]
         for which in ("ours", "theirs", "unmapped")
