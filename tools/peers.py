@@ -3,12 +3,9 @@ shows.
 
     BANKWISE_RAMULATOR=DIR BANKWISE_DRAMSIM3=FILE python -m tools.peers
 
-DIR: the folder `python` of Ramulator 2.1, built for this Python; FILE: `dramsim3main`. Without one
-of them its rows are left out and the file is not written; about 6 minutes on two quiet cores.
-
-Each stream is exported three times: by our map, which ours reads; for the peer's mapper, and by our
-map for a peer that does not know it. Cycles are those until the peer's front end has handed over
-the last access (Ramulator ends there), or until the last data (DRAMsim3); ours likewise.
+DIR: the folder `python` of Ramulator 2.1, built for this Python; FILE: `dramsim3main`. Cycles are
+those until the last access is accepted (Ramulator ends there) or the last data (DRAMsim3); ours
+likewise. About ten minutes on two quiet cores.
 """
 
 from __future__ import annotations
@@ -223,15 +220,16 @@ class DRAMsim3(Peer):
             command = [str(self.built), str(settings), "-c", str(cycles), "-o", str(folder)]
             called([*command, "-t", str(trace)])
             found = json.loads((folder / "dramsim3.json").read_text(encoding="utf-8"))["0"]
-            return {name: sum(found[f"num_{kind}_{name}"] for kind in ("read", "write")) for name
-                    in ("cmds", "row_hits")}  # fmt: skip
+            return {
+                name: found[f"num_read_{name}"] + found[f"num_write_{name}"]
+                for name in ("cmds", "row_hits")
+            }
 
         # it simulates as many cycles as it is told: the fewest that serve all
         limit = 4 * MOST
         total = after(limit)
         last = bisect_left(range(limit), total["cmds"], key=lambda cycles: after(cycles)["cmds"])
-        memory = self.device(place).memory
-        data = float(memory.clocks("RL + nBL"))
+        data = float(self.device(place).memory.clocks("RL + nBL"))
         return Found(last + data, total["row_hits"] / total["cmds"])
 
 
@@ -314,13 +312,6 @@ def rows(
             )  # fmt: skip
 
 
-def share_of_peak(peer: Peer, place: str, bursts: int, cycles: float) -> float:
-    """Of the data bus."""
-    memory = peer.device(place).memory
-    ns = cycles * float(memory.clock.tCK)
-    return bursts * memory.organisation.burst_bytes / ns / memory.peak_gbps
-
-
 def agreement(found: list[Row]) -> dict[str, Any]:
     """A line of the table: theirs over ours."""
     cycles = [row.theirs.cycles / row.ours.cycles for row in found]
@@ -336,11 +327,12 @@ def agreement(found: list[Row]) -> dict[str, Any]:
 
 def bandwidth(peer: Peer, place: str, found: list[Row], which: str) -> dict[str, Any]:
     """A line of the table: each policy's share of the peak, and their order."""
-    shares = {}
+    memory, shares = peer.device(place).memory, {}
     for policy in dict.fromkeys(row.policy for row in found):
         mine = [row for row in found if row.policy == policy]
         cycles = sum(getattr(row, which).cycles for row in mine)
-        shares[policy] = share_of_peak(peer, place, sum(row.bursts for row in mine), cycles)
+        moved = sum(row.bursts for row in mine) * memory.organisation.burst_bytes
+        shares[policy] = moved / (cycles * float(memory.clock.tCK)) / memory.peak_gbps
     order = " > ".join(sorted(shares, key=lambda policy: -shares[policy]))
     numbers = {policy: round(share, 6) for policy, share in shares.items()}
     return {**numbers, "odma over paged": round(shares["odma"] / shares["paged"], 6),
