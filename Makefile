@@ -21,7 +21,7 @@ test: $(DEV)
 test-long: $(DEV)
 	@echo "make test-long: about 25 minutes on two quiet cores"
 	$(MAKE) --no-print-directory --jobs 2 lint warm
-	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
+	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q -rs -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 lint: $(DEV)
 	$(BIN)/python -m ruff check .

@@ -158,21 +158,30 @@ def bandwidth(device: str | Path, pattern: str | Iterable[str] = (), *, set: Set
 
 def replay(
     device: str | Path, trace: str | Path, *, channel: bool = False,
-    commands: str | Path | None = None, at_once: bool = False, set: Set = None,
+    commands: str | Path | None = None, at_once: bool = False, explain: bool = False,
+    set: Set = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Simulate a trace of addresses on a device: the figures of `bankwise replay --json`.
 
     trace: lines `R 0x1f40`, those of other simulators, or .npz (docs/export.md). channel: addresses
     are those of one channel, and only that is simulated. commands: where every DRAM command is
-    written as CSV. at_once: leave out the times of the trace, if it has any. Raises
-    DescriptionError for a trace that cannot be read, or an address outside.
+    written as CSV. at_once: leave out the times of the trace, if it has any. explain: add
+    `explanation`, why it is below the peak (docs/low-bandwidth.md). Raises DescriptionError for a
+    trace that cannot be read, or an address outside.
     """
     from hwmodel.measure.replay import replay as play
     from hwmodel.specs.device import load_device
+    from sweeps.ask.low_bandwidth import explain as why
 
-    loaded = load_device(str(device), _assignments(set))
-    written = _path(commands)
-    return play(loaded, Path(trace), single_channel=channel, commands=written, at_once=at_once)
+    overrides, file = _assignments(set), Path(trace)
+    loaded = load_device(str(device), overrides)
+    found = play(loaded, file, single_channel=channel, commands=_path(commands), at_once=at_once)
+    if explain:
+        found["explanation"] = why(
+            loaded, str(device), overrides, file, found["requests"],
+            single_channel=channel, at_once=at_once,
+        )  # fmt: skip
+    return found
 
 
 def open_device(

@@ -93,6 +93,8 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
             arrival = s.inbox[RUN_TICK, s.head & (INBOX - 1)]
             if arrival > s.now:
                 event = min(event, arrival)
+            elif c.late_entry == 1 and s.left == s.now:
+                event = min(event, s.now + 1)
         if event <= tick:
             s.now = min(event, until)
             continue

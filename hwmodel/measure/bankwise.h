@@ -14,7 +14,9 @@
 #define BANKWISE_KERNEL INT64_C(@KERNEL@)
 enum { BANKWISE_TO_TICK, BANKWISE_TO_COMPLETION, BANKWISE_TO_END };
 
-/* Word of a channel's state at which a count of it stands, for bankwise_count. */
+/* Word of a channel's state at which a count of it stands, for bankwise_count. Of `latencies`
+ * (served requests) and `latency_sum` (their ticks from entry to the end of data) that of reads;
+ * that of writes is the next word. */
 enum {
 @COUNTS@
     BANKWISE_channel_words = @CHANNEL_WORDS@

@@ -19,9 +19,9 @@ from hwmodel.kernel.jit import source_digest
 from hwmodel.kernel.timing import CONSTANTS
 from hwmodel.measure.channels import Channels
 
-_COUNTS = ("end", "hits", "misses", "conflicts", "bytes", "requests", "forwarded", "rmw_reads",
-           "reads", "latency_sum", "latency_max")  # fmt: skip
-"""Counts of a channel that a C program may read."""
+_COUNTS = ("hits", "misses", "conflicts", "bytes", "requests", "forwarded", "rmw_reads",
+           "latencies", "latency_sum")  # fmt: skip
+"""Counts of a channel that a C program may read; the last two of reads, then of writes."""
 _ENTRY = """
 define i64 @bankwise_run(i64 %port, i64 %to, i64 %how) {
   %result = alloca i64
