@@ -19,7 +19,7 @@ def main(device: str = "lpddr5-6400-x16", *changes: str) -> None:
         place = np.random.default_rng(1)
         events = [(0, core) for core in range(cores)]  # tick at which a core goes on
         begun, waits = [0] * cores, list[float]()
-        while len(waits) < 500:
+        while len(waits) < 300:
             until = events[0][0] if events else memory.now + 1_000_000
             tags, ticks = memory.next_completions(until)
             for core, tick in zip(tags.tolist(), ticks.tolist(), strict=True):

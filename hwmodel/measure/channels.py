@@ -93,7 +93,7 @@ class Channels:
         self._kept: list[Int] = []
         self._submitted = 0
         self._last, self._rising = 0, True
-        """Tick of the last access, and whether those in `_batches` follow by tick."""
+        """Latest tick submitted, and whether those in `_batches` follow by tick."""
 
     def idle_tables(self) -> dict[str, NDArray[Any]]:
         """All that changes, at tick 0; arrays by their names in `hwmodel.kernel.port`."""
@@ -156,7 +156,7 @@ class Channels:
         if len(ticks):
             rising = np.ndim(tick) == 0 or bool((ticks[1:] >= ticks[:-1]).all())
             self._rising = self._rising and rising and bool(ticks[0] >= self._last)
-            self._last = int(ticks[-1] if rising else ticks.max())
+            self._last = max(self._last, int(ticks[-1] if rising else ticks.max()))
             self._batches.append(batch)
             self._submitted += len(ticks)
         return batch.tag.copy()
@@ -351,7 +351,7 @@ class Channels:
         self._tables = {name: table.copy() for name, table in snapshot.tables.items()}
         self._waiting, self._held, self._batches = snapshot.waiting, snapshot.held, []
         self._kept, self._submitted = list(snapshot.kept), snapshot.submitted
-        self._last, self._rising = MOST_TICKS, True  # sort what comes next
+        self._last, self._rising = int(snapshot.waiting.tick.max(initial=0)), True
 
 
 _GROWN = {"access_rows": ("accesses", "marks"), "run_rows": ("runs",)}
