@@ -20,7 +20,7 @@ def pause(
     each: Annotated[int, typer.Option(min=1, help="Tokens that each of them holds.")] = 1024,
     seconds: Annotated[str, typer.Option(metavar="S,S,...", help="Pauses.")] = SECONDS,
     pages: Annotated[
-        str, typer.Option(metavar="KIND[:KIND]", help="Block ids of the card's and the host's pool.")
+        str, typer.Option(metavar="KIND[:KIND]", help="Block ids of card and host.")
     ] = "aged:fresh",
     json: Json = False,
     overrides: Set = None,

@@ -43,9 +43,8 @@ def show(question: Question, found: Answer) -> None:
         f" saturated at {found.cost.saturation:,}"
     )
     hidden = ", ".join(f"{tokens:,} {name}" for name, tokens in found.hidden.items())
-    print(
-        f"over {question.link.name} a copy takes {told['copy_ms']:.1f} ms; a step hides {hidden} tokens"
-    )
+    copy = f"over {question.link.name} a copy takes {told['copy_ms']:.1f} ms"
+    print(f"{copy}; tokens that hide behind a step: {hidden}")
     print(f"keeping wastes as much as dropping at {found.even_s:.2g} s\n")
     columns = ["pause s", "keep GB s", "drop", "swap, waited for", "swap, hidden", "least waste"]
     rows = [
