@@ -282,7 +282,7 @@ def _windows(memory: MemorySpec, levels: list[str]) -> tuple[list[list[int]], li
     return rows, delays
 
 
-def _address_fields(memory: MemorySpec) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
+def _address_fields(memory: MemorySpec) -> tuple[list[list[int]], ...]:
     """Bit moves from a burst index to (column, flat bank, row), the parts from the first on whose
     values are no power of two, and the XOR hashes."""
     bits = memory.field_bits()

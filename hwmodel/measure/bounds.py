@@ -150,7 +150,9 @@ def least_cycles(
     if bank_commands is None:
         kinds = (("ACT", "ACT2"), ("RD", "RDA"), ("WR", "WRA"), ("MWR", "MWRA"))
         totals = [sum(np.asarray(commands.get(name, 0)) for name in names) for names in kinds]
-        bank_commands = np.repeat(np.stack(totals, -1)[..., None, :] / o.bank_numbers, o.bank_numbers, -2)
+        bank_commands = np.repeat(
+            np.stack(totals, -1)[..., None, :] / o.bank_numbers, o.bank_numbers, -2
+        )
     limits = _bus_limits(memory, commands)
     read, write = beats(memory.data.read, memory), beats(memory.data.write, memory)
     data = np.array([0, read, write, write])

@@ -83,7 +83,9 @@ class MemorySpec(Strict):
     def peak_gbps(self) -> float:
         """Data-bus peak of the whole channel, GB/s of data."""
         o = self.organisation
-        wires = o.width_bits * o.pseudochannels / 8 * self.clock.beats_per_ck / float(self.clock.tCK)
+        wires = (
+            o.width_bits * o.pseudochannels / 8 * self.clock.beats_per_ck / float(self.clock.tCK)
+        )
         return wires * o.burst_bytes / o.wire_bytes
 
     def clocks(self, expression: str) -> Fraction:
@@ -200,7 +202,9 @@ class MemorySpec(Strict):
         result, below = [], 0
         for name, bits in self.resolved_address_map():
             if name in odd and bits != (odd[name] - 1).bit_length():
-                raise ValueError(f"address_map: {odd[name]} {name}s take one part; they cannot split")
+                raise ValueError(
+                    f"address_map: {odd[name]} {name}s take one part; they cannot split"
+                )
             if name in odd and below < LEAST_BELOW_ODD:
                 raise ValueError(
                     f"address_map: {odd[name]} {name}s, no power of two, need {LEAST_BELOW_ODD} or"
@@ -256,7 +260,9 @@ def _check(memory: MemorySpec) -> None:
     memory.address_sizes()
     for i, entry in enumerate(memory.bank_hash):
         if entry.field == "stack" and memory.organisation.stacks & (memory.organisation.stacks - 1):
-            raise ValueError(f"bank_hash[{i}]: {memory.organisation.stacks} stacks cannot be hashed")
+            raise ValueError(
+                f"bank_hash[{i}]: {memory.organisation.stacks} stacks cannot be hashed"
+            )
 
 
 def _commands(memory: MemorySpec) -> None:
