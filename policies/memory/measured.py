@@ -110,6 +110,8 @@ class MeasuredCell(Strict):
     input: the description was made of it."""
     agrees: bool = False
     """The model was found to agree, and must go on doing so."""
+    sets: str = ""
+    """The mechanism that was chosen with this figure in view: an agreement is counted apart."""
     cause: str = ""
     """Why the model is refuted, as far as is known."""
     note: str = ""

@@ -78,9 +78,12 @@ def compared(
 
 
 def summary(found: Iterable[Compared]) -> str:
-    """How many cells have which verdict."""
-    counts = Counter(item.verdict for item in found)
-    parts = (f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict))
+    """How many cells have which verdict, and how many are within that set a mechanism."""
+    listed = list(found)
+    counts = Counter(item.verdict for item in listed)
+    apart = sum(bool(item.cell.sets) and item.verdict == "within" for item in listed)
+    parts = [f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict)]
+    parts[0] += f" ({apart} of which set a mechanism)" if apart else ""
     return f"{counts.total()} cells: " + ", ".join(parts)
 
 
@@ -91,7 +94,8 @@ def grid(found: list[Compared]) -> Grid:
         [
             item.cell.what, str(item.cell.prediction or "–"), str(item.cell.measured),
             _model(item), f"{item.error:+.1%}", f"±{item.tolerance / item.cell.measured.value:.1%}",
-            item.verdict + ", LOST" * item.lost, f"{item.cell.source} ({item.cell.confidence})",
+            item.verdict + " (sets the mechanism)" * bool(item.cell.sets) + ", LOST" * item.lost,
+            f"{item.cell.source} ({item.cell.confidence})",
         ]
         for item in found
     ]  # fmt: skip
@@ -129,7 +133,8 @@ def record(spec: MeasurementSpec | ServerSpec, found: list[Compared]) -> dict[st
             "prediction": item.cell.prediction and item.cell.prediction.value,
             "derate": item.derate, "error": item.error, "tolerance": item.tolerance,
             "verdict": item.verdict,
-            "agrees": item.cell.agrees, "share_of_peak": item.share, "source": item.cell.source,
+            "agrees": item.cell.agrees, "sets": item.cell.sets, "share_of_peak": item.share,
+            "source": item.cell.source,
             "confidence": item.cell.confidence, "cause": item.cell.cause, "note": item.cell.note,
         }
         for item in found

@@ -22,6 +22,13 @@ def test_the_table_and_the_record_agree() -> None:
     assert list(causes(FOUND)) == [cell["what"] for cell in cells if cell["cause"]]
 
 
+def test_agreements_that_set_a_mechanism_are_counted_apart() -> None:
+    setting = CELLS[0].model_copy(update={"sets": "collected writes"})
+    found = [Compared(cell, cell.measured.value, 1.0) for cell in (setting, CELLS[1])]
+    assert summary(found).startswith("2 cells: 2 within (1 of which set a mechanism), 0 refuted")
+    assert grid(found).rows[0][6] == "within (sets the mechanism)"
+
+
 def test_a_derated_figure_stands_beside_the_simulated_one() -> None:
     half = Compared(CELLS[0], CELLS[0].measured.value, 1.0, derate=0.5)
     table = grid([half, FOUND[1]])
