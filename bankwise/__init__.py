@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bankwise.compared import Compared
     from bankwise.result import Result
     from hwmodel.description.description import DescriptionError
+    from hwmodel.measure.channels import Channels
     from hwmodel.oracle.audit import Violated
     from hwmodel.specs.device import Device
     from sweeps.cli.new_device import new_device
@@ -32,11 +33,12 @@ if TYPE_CHECKING:
 Set = Mapping[str, Any] | Iterable[str] | None
 
 __all__ = [
-    "DescriptionError", "audit", "bandwidth", "compare", "load", "new_device", "replay", "report",
-    "run", "simulate", "study",
+    "Channels", "DescriptionError", "audit", "bandwidth", "compare", "load", "new_device",
+    "open_device", "replay", "report", "run", "simulate", "study", "write_c_host",
 ]  # fmt: skip
 _ELSEWHERE = {
-    "DescriptionError": "hwmodel.description.description", "new_device": "sweeps.cli.new_device",
+    "Channels": "hwmodel.measure.channels", "DescriptionError": "hwmodel.description.description",
+    "new_device": "sweeps.cli.new_device",
 }  # fmt: skip
 
 
@@ -156,21 +158,66 @@ def bandwidth(device: str | Path, pattern: str | Iterable[str] = (), *, set: Set
 
 def replay(
     device: str | Path, trace: str | Path, *, channel: bool = False,
-    commands: str | Path | None = None, at_once: bool = False, set: Set = None,
+    commands: str | Path | None = None, at_once: bool = False, explain: bool = False,
+    set: Set = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Simulate a trace of addresses on a device: the figures of `bankwise replay --json`.
 
     trace: lines `R 0x1f40`, those of other simulators, or .npz (docs/export.md). channel: addresses
     are those of one channel, and only that is simulated. commands: where every DRAM command is
-    written as CSV. at_once: leave out the times of the trace, if it has any. Raises
-    DescriptionError for a trace that cannot be read, or an address outside.
+    written as CSV. at_once: leave out the times of the trace, if it has any. explain: add
+    `explanation`, why it is below the peak (docs/low-bandwidth.md). Raises DescriptionError for a
+    trace that cannot be read, or an address outside.
     """
     from hwmodel.measure.replay import replay as play
     from hwmodel.specs.device import load_device
+    from sweeps.ask.low_bandwidth import explain as why
 
-    loaded = load_device(str(device), _assignments(set))
-    written = _path(commands)
-    return play(loaded, Path(trace), single_channel=channel, commands=written, at_once=at_once)
+    overrides, file = _assignments(set), Path(trace)
+    loaded = load_device(str(device), overrides)
+    found = play(loaded, file, single_channel=channel, commands=_path(commands), at_once=at_once)
+    if explain:
+        found["explanation"] = why(
+            loaded, str(device), overrides, file, found["requests"],
+            single_channel=channel, at_once=at_once,
+        )  # fmt: skip
+    return found
+
+
+def open_device(
+    device: str | Path, *, channel: bool = False, outstanding: int | None = None,
+    keep_commands: bool = False, set: Set = None,
+) -> Channels:  # fmt: skip
+    """A device, or one channel of a memory, to be driven by calls: `submit`, `advance`,
+    `statistics` and so on (docs/channel-api.md).
+
+    device: a shipped name or a path; of a memory, one channel. channel: one channel of a device.
+    outstanding: accesses under way at most (closed loop); None: each arrives at its tick.
+    keep_commands: for `Channels.commands`. Raises DescriptionError, and ValueError for
+    `outstanding` below 1.
+    """
+    from hwmodel.measure.channels import Channels
+    from hwmodel.specs.device import load_device
+
+    return Channels(
+        load_device(str(device), _assignments(set)), single_channel=channel,
+        outstanding=outstanding, keep_commands=keep_commands,
+    )  # fmt: skip
+
+
+def write_c_host(
+    device: str | Path, folder: str | Path, *, channel: bool = False,
+    outstanding: int | None = None, set: Set = None,
+) -> list[Path]:  # fmt: skip
+    """What a C program needs to drive a device: `bankwise.h`, `bankwise.o`, `NAME.image`
+    (docs/channel-api.md). device, channel, outstanding: as for `open_device`.
+
+    Returns the three files. Raises as `open_device`, and OSError where they cannot be written.
+    """
+    from hwmodel.measure import c_host
+
+    opened = open_device(device, channel=channel, outstanding=outstanding, set=set)
+    return c_host.write_c_host(opened, folder)
 
 
 def audit(device: str | Path, commands: str | Path, *, set: Set = None) -> list[Violated]:

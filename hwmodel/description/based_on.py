@@ -1,8 +1,8 @@
 """`based_on: NAME`: what a description leaves out comes from another one of its kind.
 
-A memory takes everything that it does not say itself; values keep their sources and places.
-Mappings are merged key by key, `null` leaves out what the base has, anything else is replaced as a
-whole. `constraint_changes` edits the constraints row by row.
+A memory or a link takes everything that it does not say itself; values keep their sources and
+places. Mappings are merged key by key, `null` leaves out what the base has, anything else is
+replaced as a whole. `constraint_changes` edits the constraints row by row.
 
 An accelerator borrows what no data sheet states, as assumed values: interleave, hash,
 controller, derate, how DMA engines work, how attention is spread, efficiencies and overheads, and
@@ -22,7 +22,7 @@ from hwmodel.description.library import find
 from hwmodel.description.yaml_reader import load
 
 _OWN = ("kind", "name", "summary")
-"""Keys of a memory that are never inherited."""
+"""Keys of a memory or a link that are never inherited."""
 _BORROWED: tuple[KeyPath, ...] = (
     ("interleave",), ("channel_hash",), ("controller", "*"), ("work", "*"), ("derate",),
     *(("dma", key) for key in ("window", "request", "minimum_access", "descriptor_cost", "strided",
@@ -36,7 +36,7 @@ _STATED = ("memory_side_cache",)
 
 
 def complete(document: Document, derived: tuple[Path, ...] = ()) -> None:
-    """Fill a memory or an accelerator from its base, in place; other kinds are left alone.
+    """Fill a memory, a link or an accelerator from its base, in place; others are left alone.
 
     `derived`: files that are based on this one, to find circles. Raises DescriptionError where
     `based_on` names no description of the same kind, or leads back to one of `derived`.
@@ -49,6 +49,9 @@ def complete(document: Document, derived: tuple[Path, ...] = ()) -> None:
         _change_rows(document)
         if base is not None:
             del document.data["based_on"]
+    elif kind == "link" and (base := _base(document, "links", derived)) is not None:
+        _merge(document, base, ())
+        del document.data["based_on"]
     elif kind == "accelerator" and (base := _base(document, "accelerators", derived)) is not None:
         _borrow(document, base)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from hwmodel.description.description import DescriptionError, nearest
 
 FOLDERS = (
-    "memories", "accelerators", "models", "formats", "workloads", "predictors", "measurements",
-    "servers", "sweeps", "studies",
+    "memories", "accelerators", "links", "models", "formats", "workloads", "predictors",
+    "measurements", "servers", "transfers", "sweeps", "studies",
 )  # fmt: skip
 _PACKAGED = Path(__file__).parents[1] / "library"
 LIBRARY = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "yaml"

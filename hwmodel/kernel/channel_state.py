@@ -59,15 +59,13 @@ _SCALARS = {
     "forwarded": "reads answered by a waiting write",
     "rmw_reads": "reads served before partial writes",
     "masked": "waiting writes that take MWR or MWRA",
-    "reads": "reads served whose latency counts",
-    "latency_sum": "ticks from entry to the end of data, of those reads together",
-    "latency_max": "ticks of the slowest of them",
     "head": "runs of the inbox taken so far",
     "tail": "runs put into the inbox so far",
     "released": "runs taken that engines know of, where the inbox is finite",
     "offset": "bursts of the head run that were taken",
     "stream_closed": "1: nothing follows what is in the inbox",
     "stalled": "1: the head has arrived and finds no room, until a queue changes",
+    "left": "tick at which a request left a queue last, or NEVER",
     "pairs": "banks between their ACT1 and ACT2",
     "logged": "lines of the log written so far",
     "next_due": "tick at which refreshes are looked at again",
@@ -142,7 +140,12 @@ CHANNEL = np.dtype(
         ("slot", np.int64, (MAX_SLOTS, SLOT_FIELDS)),  # queue entries by the Q_ names
         ("writes", np.int64, (WRITE_KEYS,)),  # waiting writes that fill their burst, by hash
         ("free", np.int64, (MAX_PCS, MAX_REQUESTS)),  # free slots
-        ("latency", np.int64, (LATENCY_BINS,)),  # reads by latency in ticks, `latency_bin`
+        # of served reads and writes: their number, and ticks from entry to the end of data, as
+        # the sum, the longest, and by `latency_bin`
+        ("latencies", np.int64, (2,)),
+        ("latency_sum", np.int64, (2,)),
+        ("latency_max", np.int64, (2,)),
+        ("latency", np.int64, (2, LATENCY_BINS)),
         ("inbox", np.int64, (RUN_FIELDS, INBOX)),  # a ring of runs by the RUN_ names
     ]
 )
@@ -161,7 +164,7 @@ def idle_channels(
     says."""
     state = np.zeros(channels, CHANNEL)
     c = constants[0]
-    state["high"] = -1
+    state["high"], state["left"] = -1, NEVER
     for name in ("ready", "floor", "ring", "dq", "sync_until"):
         state[name] = NEVER
     unset = ["open_row", "first", "last", "hit", "active", "pair_bank"]

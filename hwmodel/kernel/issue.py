@@ -85,15 +85,14 @@ def _data(
         s.rmw_reads += 1
     else:
         s.requests += 1
-        if kind == 0:
-            wait = end - s.slot[slot, Q_TIME]
-            s.latency[wait if wait < EXACT_LATENCIES else latency_bin(wait)] += 1
-            s.latency_sum += wait
-            s.latency_max = max(s.latency_max, wait)
-            s.reads += 1
-            if completions.shape[1] > 1:
-                done = (end + s.response) & (completions.shape[1] - 1)  # a ring, 2 ** n ticks
-                completions[s.slot[slot, Q_TAG], done] += c.burst_bytes
+        wait = end - s.slot[slot, Q_TIME]
+        s.latency[kind, wait if wait < EXACT_LATENCIES else latency_bin(wait)] += 1
+        s.latency_sum[kind] += wait
+        s.latency_max[kind] = max(s.latency_max[kind], wait)
+        s.latencies[kind] += 1
+        if kind == 0 and completions.shape[1] > 1:
+            done = (end + s.response) & (completions.shape[1] - 1)  # a ring, 2 ** n ticks
+            completions[s.slot[slot, Q_TAG], done] += c.burst_bytes
     if c.sync == 1:
         rank = c.rank_of[bank]
         s.sync_until[rank] = max(s.sync_until[rank], tick + c.hold[1 + kind])
@@ -139,7 +138,9 @@ def _serve(
             s.reserved[pc] -= 1
             s.bank_reserved[bank] -= 1
         s.stalled = 0  # there is room, or the write answers the read at the head
+        entered = s.slot[slot, Q_TIME]
         link(c, s, pc, 1, bank, bit, slot)
+        s.slot[slot, Q_TIME] = entered
         return
     s.free[pc, s.free_count[pc]] = slot
     s.free_count[pc] += 1

@@ -70,7 +70,7 @@ def _count(c: Record, s: Record, pc: int, queue: int, bank: int, change: int) ->
     s.waiting[pc, queue] += change
     s.queued[queue, bank] += change
     if change < 0:
-        s.stalled = 0
+        s.stalled, s.left = 0, s.now
     if c.queue_per_bank == 1 and queue == 1:
         # the write queues on each side of the watermarks
         held = s.queued[1, bank] - (1 if change > 0 else 0)  # the smaller of before and after
@@ -149,6 +149,10 @@ def _full(c: Record, s: Record, pc: int, queue: int, bank: int) -> bool:
     """Whether a queue for requests to the bank has no room."""
     if c.queue_per_bank == 1:
         held = s.queued[queue, bank] + (s.bank_reserved[bank] if queue == 1 else 0)
+    elif c.joint_queue == 1:
+        held = s.waiting[0, queue] + s.waiting[1, queue]
+        if queue == 1:
+            held += s.reserved[0] + s.reserved[1]
     else:
         held = s.waiting[pc, queue] + (s.reserved[pc] if queue == 1 else 0)
     return held >= c.queue[queue]
@@ -242,6 +246,8 @@ def _admit(
 @inlined
 def enter(c: Record, s: Record, completions: Int) -> None:
     """Let arrived requests into the queues, in order, while there is room."""
+    if c.late_entry == 1 and s.left == s.now:
+        return
     while s.stalled == 0 and s.head != s.tail:
         place = s.head & (INBOX - 1)
         if s.inbox[RUN_TICK, place] > s.now:
@@ -286,6 +292,9 @@ def set_modes(c: Record, s: Record) -> None:
     """Serve reads or writes: watermarks of the (fullest) write queue."""
     for pc in range(c.pcs):
         reads, writes, mode = s.waiting[pc, 0], s.waiting[pc, 1], s.mode[pc]
+        if c.joint_queue == 1:
+            reads += s.waiting[1 - pc, 0]
+            writes += s.waiting[1 - pc, 1]
         if writes == 0 and mode == 0:
             continue
         if c.queue_per_bank == 1:

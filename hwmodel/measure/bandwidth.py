@@ -58,20 +58,41 @@ _TILE = 4096
 """Bytes an engine takes at once of a sequential run."""
 
 
-def measure_patterns(device: Device, patterns: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """Measure these patterns, all where none is named. Raises DescriptionError for an unknown
-    one."""
+def extent_pattern(extent: int, write_share: float) -> tuple[str, Pattern]:
+    """(name, pattern) of extents of `extent` bytes at random, a share of them written; the name is
+    that of the shipped pattern where one is the same."""
+    size = f"{extent >> 10}KiB" if extent % 1024 == 0 else f"{extent}B"
+    written = f"_w{100 * write_share:g}" if write_share else ""
+    summary = f"{size} extents at random, {write_share:.0%} of them written"
+    return f"random_{size}{written}", Pattern(summary, extent, write_share)
+
+
+def measure_patterns(
+    device: Device, patterns: Iterable[str] = (), extent: int | None = None,
+    write_share: float = 0.0,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Measure these patterns, all where none is named; then extents of so many bytes, a multiple of
+    a burst, at random, a share of them written. Raises DescriptionError for an unknown one."""
     asked = list(patterns)
     for name in asked:
         if name not in PATTERNS:
             raise DescriptionError(f"no pattern {name!r}; {nearest(name, list(PATTERNS))}")
-    return [measure(device, name) for name in asked or PATTERNS]
+    specs = dict(PATTERNS)
+    names = asked or list(PATTERNS)
+    if extent is not None:
+        own, spec = extent_pattern(extent, write_share)
+        specs[own] = spec
+        names += [own] if own not in names else []
+    return [_measure(device, name, specs[name]) for name in names]
 
 
 def measure(device: Device, pattern: str) -> dict[str, Any]:
     """The figures of one pattern by the names of the CLI contract. Raises KeyError for an
     unknown one."""
-    spec = PATTERNS[pattern]
+    return _measure(device, pattern, PATTERNS[pattern])
+
+
+def _measure(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
     if device.accelerator is None:
         return _on_channel(device, pattern, spec)
     return _on_system(device, pattern, spec)

@@ -20,7 +20,7 @@ from hwmodel.kernel.channel_state import (
     OCTAVE_BITS,
     idle_channels,
 )
-from hwmodel.kernel.kernel_names import LOG_FULL, REACHED
+from hwmodel.kernel.kernel_names import LOG_FULL, REACHED, READ
 from hwmodel.kernel.timing import lower
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.specs.commands import COMMANDS, MASKED_WRITES, RANK_COMMANDS
@@ -175,23 +175,24 @@ class OpenLoop:
         still_open = np.where(since >= 0, self.end_tick - since, 0)
         return self.memory.tick_clock.ns_of_ticks(int((ticks + still_open).sum()))
 
-    def latency_ns(self) -> dict[str, float] | None:
-        """Read latency from entry into the queue to the end of its data; None without reads.
+    def latency_ns(self, kind: int = READ) -> dict[str, float] | None:
+        """Latency of reads, or of writes, from entry into the queue to the end of its data; None
+        without any. That of a partial write which is read first begins at the entry of its read.
 
         Quantiles are exact below EXACT_LATENCIES ticks, and at most 1 / 128 too high above.
         """
-        reads = self.total("reads")
-        if not reads:
+        served = int(self.states["latencies"][:, kind].sum())
+        if not served:
             return None
         tick_ns = self.memory.tick_clock.ns_of_ticks(1)
-        bins = np.cumsum(self.states["latency"].sum(axis=0))
-        longest = int(self.states["latency_max"].max())
+        bins = np.cumsum(self.states["latency"][:, kind].sum(axis=0))
+        longest = int(self.states["latency_max"][:, kind].max())
 
         def quantile(share: float) -> float:
-            at = int(np.searchsorted(bins, share * reads))
+            at = int(np.searchsorted(bins, share * served))
             return min(longest_in_bin(at), longest) * tick_ns
 
-        mean = self.total("latency_sum") / reads * tick_ns
+        mean = int(self.states["latency_sum"][:, kind].sum()) / served * tick_ns
         return {
             "mean": mean,
             "p50": quantile(0.5),

@@ -183,12 +183,13 @@ def _curves(devices: dict[Condition, Device], sizes: list[int], replications: in
     return [_curve(condition, sizes, replications, measured) for condition in devices]
 
 
-def check_extent(memory: MemorySpec, extent: int | Fraction) -> None:
-    """Raise ValueError where extents of so many bytes cannot be simulated."""
-    burst = memory.organisation.burst_bytes
-    if extent < burst or extent % burst or extent > LARGEST_EXTENT:
+def check_extent(memory: MemorySpec, extent: int | Fraction, largest: int | None = None) -> None:
+    """Raise ValueError where extents of so many bytes cannot be simulated; `largest`, in bytes:
+    `LARGEST_EXTENT` where it is not given."""
+    burst, most = memory.organisation.burst_bytes, largest or LARGEST_EXTENT
+    if extent < burst or extent % burst or extent > most:
         raise ValueError(
-            f"expected a multiple of a burst, {burst} B, up to {LARGEST_EXTENT >> 10} KiB; "
+            f"expected a multiple of a burst, {burst} B, up to {most >> 10} KiB; "
             f"got {float(extent):,.10g} B"
         )
 

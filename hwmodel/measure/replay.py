@@ -16,9 +16,10 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.address import to_channel
+from hwmodel.kernel.kernel_names import WRITE
 from hwmodel.measure.bounds import least_cycles
 from hwmodel.measure.energy import energy_figures, energy_parts
-from hwmodel.measure.open_loop import Int, OpenLoop
+from hwmodel.measure.open_loop import Int, LogSink, OpenLoop
 from hwmodel.measure.trace import Chunk, read_trace
 from hwmodel.oracle.command_log import CommandLog, csv_columns, write_csv
 from hwmodel.specs.commands import COMMANDS
@@ -28,17 +29,18 @@ from hwmodel.specs.memory_spec import MemorySpec
 
 def replay(
     device: Device, trace: Path, *, single_channel: bool = False, commands: Path | None = None,
-    at_once: bool = False,
+    at_once: bool = False, log: LogSink | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Simulate `trace` and return the figures of the CLI contract.
 
     `single_channel`: addresses are local to one channel. `commands`: write the command log there
-    (CSV). `at_once`: leave out the trace's times; `timed` says whether they counted. Raises
-    DescriptionError for an unreadable trace or an address outside the memory.
+    (CSV). `log` takes the commands as well. `at_once`: leave out the trace's times; `timed` says
+    whether they counted. Raises DescriptionError for an unreadable trace or an address outside the
+    memory.
     """
     channels = 1 if single_channel else device.channels
     if commands is None:
-        run = OpenLoop(device.memory, channels)
+        run = OpenLoop(device.memory, channels, log)
         timed = _feed(run, device, trace, single_channel, at_once)
     else:
         partial = commands.with_name(commands.name + ".partial")
@@ -46,10 +48,11 @@ def replay(
             with partial.open("w", encoding="utf-8", newline="") as file:
                 file.write(",".join(csv_columns(device.memory, channels > 1)) + "\n")
 
-                def sink(channel: int, log: CommandLog) -> None:
-                    write_csv(
-                        file, device.memory, log, channel if channels > 1 else None, header=False
-                    )
+                def sink(channel: int, lines: CommandLog) -> None:
+                    number = channel if channels > 1 else None
+                    write_csv(file, device.memory, lines, number, header=False)
+                    if log is not None:
+                        log(channel, lines)
 
                 run = OpenLoop(device.memory, channels, sink)
                 timed = _feed(run, device, trace, single_channel, at_once)
@@ -135,6 +138,7 @@ def figures(
         "row_conflicts": run.total("conflicts"),
         "commands": run.commands,
         "latency_ns": run.latency_ns(),
+        "write_latency_ns": run.latency_ns(WRITE),
         "threads": run.threads,
         "wall_s": run.wall_s,
         **energy_figures(device, parts),

@@ -38,13 +38,16 @@ class Channel(Refresh):
         self.log: list[Issued] = []
         self.end_tick = 0
         self.figures = {"hit": 0, "miss": 0, "conflict": 0}
-        self.latencies: list[int] = []
+        self.latencies: dict[bool, list[int]] = {False: [], True: []}
+        self.left = -1
         self.forwarded = self.rmw_reads = self.seq = 0
 
     # --- Requests and queues ------------------------------------------------------------
 
     def enter(self, stream: list[Request], entered: int) -> int:
         """Requests and queues. What has arrived and finds room enters; returns how many did."""
+        if self.controller.queue_reuse == "next_tick" and self.left == self.now:
+            return entered
         while entered < len(stream) and stream[entered].arrival <= self.now:
             head = stream[entered]
             if not head.write and self.controller.write_forwarding and self._will_be_filled(head):
@@ -65,13 +68,15 @@ class Channel(Refresh):
 
     def _take(self, head: Request) -> bool:
         """Requests and queues, Partial writes. Put the head into its queue; False without room."""
-        port, shared = self.ports[head.place[0]], self.controller.queues == "shared"
+        shared, where = self.controller.queues == "shared", self._sharing(head.place[0])
+        port = self.ports[head.place[0]]
         first_reads = head.partial and self.controller.partial_write == "read_modify_write"
         needs_reads = first_reads or not head.write or shared
         needs_writes = head.write and not shared
-        if needs_reads and self._held(port.reads, head) >= self.controller.read_queue:
+        reads = sum(self._held(other.reads, head) for other in where)
+        if needs_reads and reads >= self.controller.read_queue:
             return False
-        places = self._held(port.writes, head) + self._held(port.promised, head)
+        places = sum(self._held(other.writes + other.promised, head) for other in where)
         if needs_writes and places >= self.controller.write_queue:
             return False
         head.reads_first = first_reads
@@ -84,25 +89,35 @@ class Channel(Refresh):
 
     def _held(self, queue: list[Request], head: Request) -> int:
         """Requests in the queue that the head would enter: a pseudo-channel's, or its bank's."""
-        if self.controller.queue_scope == "channel":
+        if self.controller.queue_scope != "bank":
             return len(queue)
         return sum(request.place == head.place for request in queue)
 
+    def _sharing(self, pseudochannel: int) -> list[Port]:
+        """Requests and queues. The pseudo-channels that have queues and mode together with this."""
+        if self.controller.queue_scope == "both_pseudochannels":
+            return self.ports
+        return [self.ports[pseudochannel]]
+
     def _join(self, queue: list[Request], request: Request) -> None:
-        request.seq, request.entered = self.seq, self.now
+        request.seq = self.seq
+        if request.entered < 0:
+            request.entered = self.now
         self.seq += 1
         queue.append(request)
 
     def choose_modes(self) -> None:
         """Mode. Each pseudo-channel turns between reads and writes by its watermarks."""
         c = self.controller
-        for port in self.ports:
-            reads = len(port.reads)
-            fullest = max((self._held(port.writes, write) for write in port.writes), default=0)
+        for number, port in enumerate(self.ports):
+            where = self._sharing(number)
+            reads = sum(len(other.reads) for other in where)
+            writes = [write for other in where for write in other.writes]
+            fullest = max((self._held(writes, write) for write in writes), default=0)
             if not port.writing:
-                if fullest > c.write_drain_high * c.write_queue or (reads == 0 and port.writes):
+                if fullest > c.write_drain_high * c.write_queue or (reads == 0 and writes):
                     port.writing = True
-            elif (fullest < c.write_drain_low * c.write_queue and reads) or not port.writes:
+            elif (fullest < c.write_drain_low * c.write_queue and reads) or not writes:
                 port.writing = False
 
     # --- Candidates ---------------------------------------------------------------------
@@ -232,6 +247,7 @@ class Channel(Refresh):
         if self.controller.activation_buffer:
             port.queue.remove(request)
             port.buffer.append(request)
+            self.left = self.now
         if command == "ACT1":
             port.pair = Pair(request, self.now + self.lowered.max_gap)
         else:
@@ -268,6 +284,8 @@ class Channel(Refresh):
         end = max(b for _, b in beats)
         self.end_tick = max(self.end_tick, end)
         self._keep_sync(request.place[:2], kind_of(command))
+        if request not in port.buffer:
+            self.left = self.now
         for queue in (port.reads, port.writes, port.buffer):
             if request in queue:
                 queue.remove(request)
@@ -281,8 +299,7 @@ class Channel(Refresh):
         if request.reads_first:
             self._now_write(port, request)
             return False
-        if not request.write:
-            self.latencies.append(end - request.entered)
+        self.latencies[request.write].append(end - request.entered)
         return True
 
     def _now_write(self, port: Port, request: Request) -> None:
@@ -369,7 +386,9 @@ def simulate(
     return ReferenceResult(
         commands=model.log, end_tick=model.end_tick, row_hits=figures["hit"],
         row_misses=figures["miss"], row_conflicts=figures["conflict"],
-        read_latency_ticks=model.latencies, forwarded=model.forwarded, rmw_reads=model.rmw_reads,
+        read_latency_ticks=model.latencies[False],
+        write_latency_ticks=model.latencies[True], forwarded=model.forwarded,
+        rmw_reads=model.rmw_reads,
     )  # fmt: skip
 
 

@@ -25,7 +25,8 @@ class Issued:
 
 @dataclass(frozen=True)
 class ReferenceResult:
-    """What the channel did. `end_tick`: end of the last beat; latencies in order of service;
+    """What the channel did. `end_tick`: end of the last beat; latencies in order of service, those
+    of partial writes that are read first from the entry of that read;
     `forwarded`: reads answered by a waiting write; `rmw_reads`: reads for partial writes."""
 
     commands: list[Issued]
@@ -34,6 +35,7 @@ class ReferenceResult:
     row_misses: int
     row_conflicts: int
     read_latency_ticks: list[int]
+    write_latency_ticks: list[int]
     forwarded: int
     rmw_reads: int
 

@@ -24,8 +24,12 @@ class Controller(Strict):
     """The memory controller of one channel; see docs/controller.md."""
 
     scheduler: Literal["frfcfs", "frfcfs_oldest_ready", "fcfs"] = "frfcfs"
-    queue_scope: Literal["channel", "bank"] = "channel"
-    """Whether a pseudo-channel or each of its banks has a read and a write queue."""
+    queue_scope: Literal["channel", "bank", "both_pseudochannels"] = "channel"
+    """What has a read and a write queue: a pseudo-channel, each of its banks, or both
+    pseudo-channels together."""
+    queue_reuse: Literal["same_tick", "next_tick"] = "same_tick"
+    """When a place in a queue may be taken again: in the tick in which a command freed it, or one
+    later."""
     queues: Literal["separate", "shared"] = "separate"
     """Whether reads and writes wait apart and take turns, or in one queue of `read_queue`."""
     read_queue: Annotated[int, Field(ge=1, le=MAX_QUEUE)] = 32

@@ -45,6 +45,8 @@ UNITS = {
 """Kind of a cell -> the units it may have; % of the device's peak, x the other set-up's."""
 SERVER_UNITS = ("s", "ms", "tokens/s", "preemptions", "x")
 """Units of what a whole server was measured to do."""
+TRANSFER_UNITS = ("descriptors", "KiB")
+"""More units, of transfers."""
 Verdict = Literal["within", "refuted", "lower limit", "input"]
 Settings = dict[str, Any]
 """Dotted path -> value, as `--set` has them."""
@@ -63,7 +65,9 @@ class Figure(NamedTuple):
 
 def _figure(value: object) -> object:
     units = "|".join(
-        dict.fromkeys(unit for known in (*UNITS.values(), SERVER_UNITS) for unit in known)
+        unit
+        for known in (*UNITS.values(), SERVER_UNITS, TRANSFER_UNITS)
+        for unit in dict.fromkeys(known)
     )
     match = re.fullmatch(rf"\s*([0-9]+(?:\.[0-9]+)?)\s*({units})\s*", str(value))
     if match is None or not float(match[1]):

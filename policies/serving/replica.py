@@ -24,6 +24,7 @@ from policies.memory.fidelity import Memory
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watch
+from policies.transfers.moves import Moves
 
 MOST_ROUNDS = 1 << 14
 """Steps advanced together at most, so that their times stay a small array."""
@@ -34,7 +35,7 @@ class Replica:
 
     def __init__(
         self, engine: Engine, steps: StepModel, memory: Memory, metrics: Metrics,
-        together: bool = True, recorder: Recorder | None = None,
+        together: bool = True, recorder: Recorder | None = None, moves: Moves | None = None,
     ) -> None:  # fmt: skip
         self.engine = engine
         self.memory = memory
@@ -45,6 +46,7 @@ class Replica:
         self._maps = allocator if isinstance(allocator, Maps) else None
         self._steps = steps
         self._together = together
+        self.moves = moves
         self._watch = None if recorder is None else Watch(recorder, engine)
         self.more = False
         """Whether requests will come that `arrive` has not announced: those of a closed loop."""
@@ -171,6 +173,8 @@ class Replica:
         for request in prefilled:
             if np.isnan(self.metrics.first_s[request]):
                 self.metrics.first_s[request] = self.now_s
+                if self.moves is not None and self.metrics.ended >= self.metrics.warmup:
+                    self.moves.sent(request, self.engine.allocator.units(request))
         if ended and self.metrics.end(ended, self.now_s):
             self.memory.mark()
         if self._watch:

@@ -42,6 +42,7 @@ from policies.serving.cluster import ClusterSpec, Lockstep, Manager, Node, mean_
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder
 from policies.serving.replica import Replica
+from policies.transfers.moves import Moves, MovesSpec
 
 __all__ = ["ServingResult", "ServingSpec", "load_model", "serve"]
 
@@ -86,6 +87,9 @@ class ServingSpec(Strict):
     are placed; none: each expert is split."""
     expert_exchange: Exchange = "all_reduce"
     """With `expert_parallel`."""
+    moves: MovesSpec | None = None
+    """What moving each request's KV would take once its prompt is computed; the run does not wait
+    for it. None: nothing is counted."""
     free: list[Free] = []
     """What takes no time: the reading of the weights, all FLOPs, copies of KV within the memory.
     Counterfactuals, not realisable; all else stays, capacity included."""
@@ -310,6 +314,8 @@ def _figures(
         figures["policy"] = mean_of([report_of(each) for each in allocators], served)
         figures["memory"] = mean_of(reports, served)
         figures["node"] = node.report(stream.outputs)
+    if replicas[0].moves is not None:
+        figures["moves"] = replicas[0].moves.figures()
     if stream.inference is not None:
         figures["predictor"] = stream.inference.figures(stream.came.arrival_s, stream.came_warmup)
     transfers, cards = replicas[0].memory.transfers(), spec.tensor_parallel
@@ -441,7 +447,8 @@ def build_replica(
         spec.memory.phases == "together", layout.groups, layout.sparse,
     )  # fmt: skip
     memory = memory_model(spec.memory, device, local, layout, seed, simulate, routing, allocator)
-    return Replica(engine, steps, memory, metrics, spec.advance_together, recorder)
+    moves = None if spec.moves is None else Moves(spec.moves, local, layout)
+    return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves)
 
 
 def _require_modelled(

@@ -1,10 +1,11 @@
 """`bankwise bandwidth --estimate` (extents anywhere, by a closed form), `--plausible` (least to
-most over plausible variants) and `--refresh`: as JSON and as tables."""
+most over plausible variants) and `--refresh`: as JSON and as tables. Which options go together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
@@ -14,12 +15,65 @@ from hwmodel.measure.estimate import ERRORS, estimate, unknown, untested
 from hwmodel.measure.refresh_cost import Choice, Cost
 from hwmodel.specs.device import Device, load_device, load_variants
 from sweeps.plan.variant import AS_DESCRIBED
+from sweeps.report.chart import Chart
+from sweeps.report.drawing import FORMS
 from sweeps.report.formats import size_text
 from sweeps.report.screen import print_table
+from sweeps.run.store import write_atomically
 from sweeps.run.version import version
 
 _SIZES = [64 << i for i in range(16)]
 """64 B to 2 MiB."""
+_PATTERNS = "--pattern"
+"""What is measured where nothing else is asked for."""
+_WITH = {
+    "--plausible": (_PATTERNS,), "--align": ("--estimate",), "--quick": ("--racm",),
+    "--extent": (_PATTERNS, "--racm", "--estimate", "--latency"),
+    "--writes": (_PATTERNS, "--latency"), "--threshold": ("--racm",),
+    "--html": ("--racm", "--latency"), "--chart": ("--latency",),
+}  # fmt: skip
+"""Option -> what it goes with."""
+
+
+def check_options(kinds: Sequence[str], asked: Sequence[str]) -> None:
+    """Raise DescriptionError where options of `bandwidth` do not go together: `kinds`, which say
+    what is measured, and `asked`, which say how."""
+    if len(kinds) > 1:
+        raise DescriptionError(f"does not go with {kinds[0]}", kinds[1])
+    kind = kinds[0] if kinds else _PATTERNS
+    for option in asked:
+        if kind not in (goes := _WITH[option]):
+            needs = f"needs {' or '.join(goes)}"
+            raise DescriptionError(
+                f"does not go with {kind}" if _PATTERNS in goes else needs, option
+            )
+    if kind == _PATTERNS and "--writes" in asked and "--extent" not in asked:
+        raise DescriptionError("needs --extent or --latency", "--writes")
+    for one, other in (("--extent", "--plausible"), ("--html", "--quick")):
+        if one in asked and other in asked:
+            raise DescriptionError(f"does not go with {other}", one)
+
+
+def write_share(text: str) -> float:
+    """The share of a percentage, `25` or `25%`. Raises DescriptionError for what is none."""
+    try:
+        percent = float(text.removesuffix("%"))
+    except ValueError:
+        percent = -1.0
+    if not 0 <= percent <= 100:
+        raise DescriptionError(f"expected a percentage, 0 to 100; got {text}", "--writes")
+    return percent / 100
+
+
+def check_picture(file: Path | None) -> None:
+    """Raise DescriptionError for a name that no picture has."""
+    if file is not None and file.suffix not in FORMS:
+        raise DescriptionError(f"expected a name that ends in {', '.join(FORMS)}", file)
+
+
+def draw(charts: Sequence[Chart], file: Path) -> None:
+    """Write charts under one another as a picture, by the ending of its name."""
+    write_atomically(file, FORMS[file.suffix](charts, ()))
 
 
 def estimated(device: Device, extent: str | None, align: str | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from hwmodel.specs.transformer import load_model
 from policies.allocators.registry import POLICIES
 from sweeps.report.screen import print_table
 
-OTHERS = ("models", "formats", "workloads", "predictors", "sweeps", "studies")
+OTHERS = ("links", "models", "formats", "workloads", "predictors", "sweeps", "studies")
 
 SMALL = ("llama-3.2-3b", "q4_k_m")
 """A small model in a small format: what on-chip memory is held against."""

@@ -10,6 +10,7 @@ from hwmodel.description.description import DescriptionError, Document, Strict, 
 from hwmodel.description.library import FOLDERS, LIBRARY, find, names
 from hwmodel.description.yaml_reader import load, override
 from hwmodel.specs.device import load_device
+from hwmodel.specs.link import load_link
 from hwmodel.specs.number_format import NumberFormat
 from hwmodel.specs.plausible import described_plausible
 from hwmodel.specs.transformer import load_model
@@ -18,14 +19,15 @@ from policies.predictors.confusion import ConfusionTable
 from policies.requests.requests import load_trace
 from policies.requests.workload import WorkloadSpec, workload_document
 from policies.serving.measured_server import load_server
+from policies.transfers.measured_transfers import load_transfers
 from sweeps.plan.place import shortened
 from sweeps.plan.sweep import load_sweep
 from sweeps.run.provenance import resolve
 from sweeps.study.study_spec import load_study
 
 KINDS = [
-    "memory", "accelerator", "model", "format", "workload", "measurement", "server", "predictor",
-    "sweep", "study",
+    "memory", "accelerator", "link", "model", "format", "workload", "measurement", "server",
+    "transfers", "predictor", "sweep", "study",
 ]  # fmt: skip
 TRACES = (".csv", ".gz")
 """Endings of trace files, which are checked too."""
@@ -92,12 +94,16 @@ def _check(file: str, overrides: list[str]) -> str:
     match kind := str(document.data.get("kind")):
         case "memory" | "accelerator":
             load_device(path, overrides)
+        case "link":
+            load_link(path, overrides)
         case "model":
             load_model(path, overrides)
         case "format":
             _build(document, NumberFormat, overrides)
         case "measurement":
             load_measurements(path)
+        case "transfers":
+            load_transfers(path)
         case "server":
             load_server(path)
         case "workload":

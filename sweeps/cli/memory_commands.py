@@ -9,6 +9,21 @@ import typer
 
 from sweeps.cli.options import FOUND, Device, Json, Set
 
+Timeline = Annotated[
+    Path | None,
+    typer.Option(
+        "--timeline", metavar="FILE",
+        help="Draw the commands by bank over time: .svg, .png, .pdf or .html.",
+    ),
+]  # fmt: skip
+Window = Annotated[
+    str | None,
+    typer.Option(
+        "--clocks", metavar="A:B",
+        help="With --timeline: from clock A to B; a few hundred after warm-up by default.",
+    ),
+]  # fmt: skip
+
 
 def devices(
     names: Annotated[
@@ -60,11 +75,22 @@ def bandwidth(
             "--estimate", help="Random extents by a closed form, at once, instead of simulating."
         ),
     ] = False,
+    latency: Annotated[
+        bool,
+        typer.Option("--latency", help="Read latency against bandwidth over offered loads."),
+    ] = False,
     extent: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="With --racm: the extent to judge; 16KiB by default. With --estimate: this alone.",
+            help="Contiguous bytes at a random multiple of their number: a pattern more. With "
+            "--racm, --estimate, --latency: these alone.",
+        ),
+    ] = None,
+    writes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT", help="With --extent or --latency: of the extents, how many write."
         ),
     ] = None,
     align: Annotated[
@@ -81,40 +107,45 @@ def bandwidth(
         bool, typer.Option("--quick", help="With --racm: that extent as described, nothing else.")
     ] = False,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="With --racm: write its page.")
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="With --racm or --latency: write its page."),
+    ] = None,
+    chart: Annotated[
+        Path | None,
+        typer.Option(
+            "--chart", metavar="FILE", help="With --latency: draw it as .svg, .png or .pdf."
+        ),
     ] = None,
     json: Json = False,
     overrides: Set = None,
 ) -> None:
     """Simulated bandwidth and closed-form bound of a device, by access pattern."""
-    from hwmodel.description.description import DescriptionError
     from hwmodel.measure.bandwidth import measure_patterns
     from hwmodel.measure.refresh_cost import refresh_table
     from hwmodel.specs.device import load_device
     from sweeps.cli import bandwidth_tables as tables
+    from sweeps.report.racm_report import extent_bytes
     from sweeps.report.screen import print_json, show_bandwidth
 
-    asked = {"--extent": extent, "--threshold": threshold, "--html": html}
     kinds = {
         "--pattern": bool(pattern), "--racm": racm, "--refresh": refresh, "--estimate": estimate,
+        "--latency": latency,
     }  # fmt: skip
-    given = [option for option, on in kinds.items() if on]
-    if len(given) > 1:
-        raise DescriptionError(f"does not go with {given[0]}", given[1])
-    if plausible and (racm or refresh or estimate):
-        raise DescriptionError(f"does not go with {given[0]}", "--plausible")
-    if align is not None and not estimate:
-        raise DescriptionError("needs --estimate", "--align")
+    asked = {
+        "--plausible": plausible, "--align": align, "--quick": quick, "--extent": extent,
+        "--writes": writes, "--threshold": threshold, "--html": html, "--chart": chart,
+    }  # fmt: skip
+    tables.check_options(
+        [option for option, on in kinds.items() if on],
+        [option for option, value in asked.items() if value not in (None, False)],
+    )
+    share = None if writes is None else tables.write_share(writes)
     if racm:
-        if quick and html is not None:
-            raise DescriptionError("does not go with --quick", "--html")
         _racm(device, overrides or [], extent, threshold, quick, html, json)
         return
-    if quick:
-        raise DescriptionError("needs --racm", "--quick")
-    for option, value in asked.items():
-        if value is not None and not (estimate and option == "--extent"):
-            raise DescriptionError("needs --racm", option)
+    if latency:
+        _latency(device, overrides or [], extent, share, html, chart, json)
+        return
     loaded = load_device(device, overrides or [])
     if estimate:
         estimates = tables.estimated(loaded, extent, align)
@@ -129,8 +160,33 @@ def bandwidth(
         ranges = tables.ranges(device, overrides or [], pattern or ())
         print_json(ranges) if json else tables.show_ranges(ranges)
     else:
-        found = measure_patterns(loaded, pattern or ())
+        size = None if extent is None else extent_bytes(loaded, extent)
+        found = measure_patterns(loaded, pattern or (), size, share or 0.0)
         print_json(found) if json else show_bandwidth(loaded, found)
+
+
+def _latency(
+    device: str, overrides: list[str], extent: str | None, writes: float | None,
+    html: Path | None, chart: Path | None, json: bool,
+) -> None:  # fmt: skip
+    from sweeps.cli.bandwidth_tables import check_picture, draw
+    from sweeps.report.latency_report import charts, latency, page_section, record
+    from sweeps.report.page import page
+    from sweeps.report.screen import print_json, print_section
+
+    check_picture(chart)
+    found = latency(device, overrides, extent, writes)
+    if json:
+        print_json(record(found))
+    else:
+        print_section(page_section(found))
+    if html is not None:
+        html.write_text(page([page_section(found, drawn=True)]), encoding="utf-8")
+    if chart is not None:
+        draw(charts(found), chart)
+    for file in (html, chart):
+        if file is not None and not json:
+            print(f"wrote {file}")
 
 
 def _racm(
@@ -175,22 +231,50 @@ def replay(
     at_once: Annotated[
         bool, typer.Option("--at-once", help="Leave out the times of the trace, if it has any.")
     ] = False,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Why it is below the peak, and the change that helps most."),
+    ] = False,
+    timeline: Timeline = None,
+    clocks: Window = None,
     json: Json = False,
     overrides: Set = None,
 ) -> None:
-    """Simulate an address trace on a device."""
+    """Simulate an address trace on a device.
+
+    --explain takes causes of low bandwidth away, one after another, and simulates again
+    (docs/low-bandwidth.md).
+    """
     from hwmodel.measure.replay import replay as play
     from hwmodel.specs.device import load_device
+    from sweeps.ask.low_bandwidth import explain as causes
+    from sweeps.cli import low_bandwidth_table, timeline_file
+    from sweeps.report.command_timeline import Kept
     from sweeps.report.screen import print_json, show_replay
 
+    window = timeline_file.asked(timeline, clocks)
     loaded = load_device(device, overrides or [])
-    found = play(loaded, trace, single_channel=channel, commands=commands, at_once=at_once)
+    kept = None if timeline is None else Kept(loaded.memory, window)
+    found = play(
+        loaded, trace, single_channel=channel, commands=commands, at_once=at_once, log=kept
+    )
+    if timeline is not None and kept is not None:
+        timeline_file.write(timeline, loaded, kept.logs(), window)
+    if explain:
+        count = found["requests"]
+        found["explanation"] = causes(
+            loaded, device, overrides or [], trace, count, single_channel=channel, at_once=at_once
+        )
     if json:
         print_json(found)
-    else:
-        show_replay(loaded, found)
-        if found["timed"]:
-            print("accesses arrive at the times of the trace; without them: --at-once")
+        return
+    show_replay(loaded, found)
+    if found["timed"]:
+        print("accesses arrive at the times of the trace; without them: --at-once")
+    if timeline is not None:
+        print(f"wrote {timeline}")
+    if explain:
+        low_bandwidth_table.show_low_bandwidth(found["explanation"])
 
 
 def kv_read(
@@ -228,14 +312,25 @@ def audit(
     commands: Annotated[
         Path, typer.Argument(metavar="COMMANDS.csv", help="A log written by `replay --commands`.")
     ],
+    timeline: Timeline = None,
+    clocks: Window = None,
     overrides: Set = None,
 ) -> None:
     """Check a DRAM command log against every timing rule.
 
     Exit code 0: no violation; 1: violations found; 2: the input cannot be read.
     """
+    from hwmodel.oracle.command_log import read_csv
     from hwmodel.specs.device import load_device
+    from sweeps.cli import timeline_file
     from sweeps.report.screen import show_audit
 
-    if show_audit(load_device(device, overrides or []), commands):
+    window = timeline_file.asked(timeline, clocks)
+    loaded = load_device(device, overrides or [])
+    if timeline is not None:
+        timeline_file.write(timeline, loaded, read_csv(loaded.memory, commands), window)
+    violations = show_audit(loaded, commands)
+    if timeline is not None:
+        print(f"wrote {timeline}")
+    if violations:
         raise typer.Exit(FOUND)

@@ -21,6 +21,7 @@ from pydantic_core import core_schema
 
 from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.specs.accelerator import AcceleratorSpec
+from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.memory_spec import MemorySpec
 from hwmodel.specs.number_format import NumberFormat
 from hwmodel.specs.transformer import TransformerSpec
@@ -28,6 +29,7 @@ from policies.memory.measured import MeasurementSpec
 from policies.predictors.confusion import ConfusionTable
 from policies.requests.workload import WorkloadSpec
 from policies.serving.measured_server import ServerSpec
+from policies.transfers.measured_transfers import TransferSpec
 from sweeps.plan.experiment import ExperimentSpec
 from sweeps.plan.kinds import sweep_specs
 from sweeps.plan.measures import MEASURES, SERVING
@@ -39,9 +41,11 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ALL = "bankwise"
 """Name of the schema that has every kind in it."""
 _SPECS: dict[str, type[BaseModel]] = {
-    "memory": MemorySpec, "accelerator": AcceleratorSpec, "model": TransformerSpec,
+    "memory": MemorySpec, "accelerator": AcceleratorSpec, "link": LinkSpec,
+    "model": TransformerSpec,
     "format": NumberFormat, "workload": WorkloadSpec, "predictor": ConfusionTable,
-    "measurement": MeasurementSpec, "server": ServerSpec, "sweep": SweepSpec, "study": StudySpec,
+    "measurement": MeasurementSpec, "server": ServerSpec, "transfers": TransferSpec,
+    "sweep": SweepSpec, "study": StudySpec,
 }  # fmt: skip
 DESCRIPTIONS = tuple(_SPECS)
 _OURS = ("hwmodel", "policies", "sweeps")

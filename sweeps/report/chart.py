@@ -277,7 +277,40 @@ class Heat:
         ]
 
 
-Chart = Heat | Lines | Curves | Bars | Tornado | Stacks | Patches | Regions
+class Span(NamedTuple):
+    """A stretch of a row of a timeline: its kind, and more words for the pointer."""
+
+    row: str
+    start: float
+    end: float
+    kind: str
+    told: str = ""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Rows over one axis with coloured stretches in them; those of a `pale` kind lie behind."""
+
+    title: str
+    x: Axis
+    names: list[str]
+    """The rows, from the top."""
+    spans: list[Span]
+    kinds: dict[str, str]
+    """Kind -> its colour, in the legend's order."""
+    pale: frozenset[str] = frozenset()
+    ends: tuple[float, float] = (0.0, 1.0)
+    """Of the axis."""
+    note: str = ""
+
+    def columns(self) -> list[str]:
+        return ["row", f"from {self.x.label}", f"until {self.x.label}", "kind", "what"]
+
+    def rows(self) -> list[Cells]:
+        return [list(span) for span in self.spans]
+
+
+Chart = Heat | Lines | Curves | Bars | Tornado | Stacks | Patches | Regions | Timeline
 
 
 def to_csv(chart: Chart) -> str:

@@ -10,11 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sweeps.report.chart import Chart
+from sweeps.report.chart import Chart, Timeline
 from sweeps.report.vega import LIGHT, Spec, legend_columns, spec
 
 VEGA_LITE = "6.4"
-_WIDTH = 640
+_WIDTH, _WIDE = 640, 1080
+"""Pixels of a chart, and of one with much along its axis."""
 _LETTERS = 100
 """Of a line of a note under a title."""
 
@@ -58,7 +59,8 @@ def still(charts: Sequence[Chart], compared: Sequence[str], titled: bool = True)
 
 
 def _sized(chart: Chart, compared: Sequence[str], titled: bool) -> Spec:
-    found = spec(chart, compared) | {"width": _WIDTH}
+    wide = isinstance(chart, Timeline)
+    found = spec(chart, compared) | {"width": _WIDE if wide else _WIDTH}
     if titled:
         lines = textwrap.wrap(chart.title, _LETTERS)
         found["title"] = {"text": lines, "subtitle": textwrap.wrap(chart.note, _LETTERS + 20)}

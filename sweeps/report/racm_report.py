@@ -126,18 +126,14 @@ def racm(
     """Simulate the curves of a device; `quick`: the one extent as described, the same figure as in
     the curves. Raises DescriptionError for an extent or a threshold that makes no sense."""
     device = load_device(name, overrides)
-    try:
-        size = parse_quantity(extent, "size")
-        check_extent(device.memory, size)
-    except ValueError as error:
-        raise DescriptionError(str(error), "--extent") from None
+    size = extent_bytes(device, extent)
     if not 0 < threshold <= 1:
         raise DescriptionError(f"expected more than 0, at most 1; got {threshold:g}", "--threshold")
     if quick:
-        found = described_curves(device, [int(size)])[::-1]  # the device before its channel
-        return Racm(device, int(size), threshold, found, quick=True)
-    sizes = extent_sizes(device.memory, int(size))
-    result = Racm(device, int(size), threshold, curves(name, overrides, extents=sizes))
+        found = described_curves(device, [size])[::-1]  # the device before its channel
+        return Racm(device, size, threshold, found, quick=True)
+    sizes = extent_sizes(device.memory, size)
+    result = Racm(device, size, threshold, curves(name, overrides, extents=sizes))
     variants = load_variants(name, overrides)
     result.left_out.update(variants.left_out)
     for variant, other in variants.devices.items():
@@ -145,10 +141,21 @@ def racm(
             result.left_out[variant] = "it divides out of alpha"
             continue
         try:
-            result.plausible[variant] = described_curves(other, [int(size)])
+            result.plausible[variant] = described_curves(other, [size])
         except ValueError as error:
             result.left_out[variant] = str(error)
     return result
+
+
+def extent_bytes(device: Device, text: str, largest: int | None = None) -> int:
+    """Bytes of an extent to simulate, up to `largest`. Raises DescriptionError for what is no size,
+    no multiple of a burst, or larger."""
+    try:
+        size = parse_quantity(text, "size")
+        check_extent(device.memory, size, largest)
+    except ValueError as error:
+        raise DescriptionError(str(error), "--extent") from None
+    return int(size)
 
 
 def alpha_of(point: Point) -> Interval:

@@ -188,6 +188,7 @@ def show_replay(device: Device, found: dict[str, Any]) -> None:
         f"{found['row_conflicts']:,} conflicts",
         "commands": _pairs(found["commands"]),
         "latency ns": _pairs(found["latency_ns"]),
+        "of writes ns": _pairs(found["write_latency_ns"]),
         "energy": f"{found['energy_nj']:,.1f} nJ, confidence {letter},"
         f" {_CONFIDENCE.get(letter, 'set here')}",
         "energy nJ": _pairs(found["energy"]),

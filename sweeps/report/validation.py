@@ -32,6 +32,11 @@ from policies.serving.measured_server import (
     load_server,
 )
 from policies.serving.server_timeseries import read_timeseries, running_and_waiting
+from policies.transfers.measured_transfers import (
+    TransferSpec,
+    compare_transfers,
+    load_transfers,
+)
 from sweeps.analyse.statistics import Interval
 from sweeps.report.chart import Axis, Bar, Lines, Series, Tornado
 from sweeps.report.drawing import svg
@@ -43,26 +48,28 @@ Found = dict[str, list[Compared]]
 """Name of the measurements -> its cells."""
 
 
-Source = MeasurementSpec | Server
+Source = MeasurementSpec | Server | TransferSpec
 """What cells are read from."""
+Spec = MeasurementSpec | ServerSpec | TransferSpec
 
 
 def sources() -> list[str]:
-    """Names of all that ships."""
+    """Names of what ships on devices and servers; transfers are asked for by name."""
     return names("measurements") + names("servers")
 
 
 def loaded(name_or_path: str) -> Source:
-    """Measurements, or a measured server, by name or file. Raises DescriptionError."""
+    """Measurements, a measured server or transfers, by name or file. Raises DescriptionError."""
     path = Path(name_or_path)
-    if name_or_path in names("servers") or (
-        path.is_file() and load(path).data.get("kind") == "server"
-    ):
+    kind = load(path).data.get("kind") if path.is_file() else None
+    if name_or_path in names("servers") or kind == "server":
         return load_server(name_or_path)
+    if name_or_path in names("transfers") or kind == "transfers":
+        return load_transfers(name_or_path)
     return load_measurements(name_or_path)
 
 
-def spec_of(source: Source) -> MeasurementSpec | ServerSpec:
+def spec_of(source: Source) -> Spec:
     """The description."""
     return source.spec if isinstance(source, Server) else source
 
@@ -74,6 +81,8 @@ def compared(
     Raises DescriptionError; Skipped where a data file is absent."""
     if isinstance(source, Server):
         return compare_server(source, candidate, overrides or ())
+    if isinstance(source, TransferSpec):
+        return compare_transfers(source)
     return compare(source, candidate, overrides)
 
 
@@ -119,12 +128,12 @@ def causes(found: list[Compared]) -> dict[str, str]:
     return {cell.what: cell.cause for cell in refuted}
 
 
-def tolerances(spec: MeasurementSpec | ServerSpec) -> dict[str, str]:
+def tolerances(spec: Spec) -> dict[str, str]:
     """Name -> how much, and why."""
     return {name: f"{item.within}: {item.reason}" for name, item in spec.tolerances.items()}
 
 
-def record(spec: MeasurementSpec | ServerSpec, found: list[Compared]) -> dict[str, Any]:
+def record(spec: Spec, found: list[Compared]) -> dict[str, Any]:
     """The same in JSON's types; figures in each cell's `unit`."""
     cells = [
         {
@@ -191,7 +200,7 @@ def _section(source: Source, found: list[Compared]) -> Section:
         if spec.counterfactuals:
             why = "What an error may be due to: one input is changed at a time."
             blocks.append(_candidates("Counterfactuals", why, source, spec.counterfactuals, found))
-    elif spec.candidates:
+    elif isinstance(spec, MeasurementSpec) and spec.candidates:
         why = "Chosen after the comparison: what could explain it, not a test of it."
         blocks.append(_candidates("Candidates", why, source, spec.candidates, found))
     return Section(spec.name, blocks)

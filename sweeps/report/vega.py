@@ -19,10 +19,12 @@ from sweeps.report.chart import (
     Patches,
     Regions,
     Stacks,
+    Timeline,
     Tornado,
 )
 from sweeps.report.encoding import Spec
 from sweeps.report.row_forms import bars, regions, stacks, tornado
+from sweeps.report.timeline_form import timeline
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 CONTROLS = "controls"
@@ -48,6 +50,8 @@ def spec(chart: Chart, compared: Sequence[str] = (), live: bool = False) -> Spec
             found = regions(chart, compared)
         case Heat():
             found = heat(chart)
+        case Timeline():
+            found = timeline(chart)
     if live:
         found = _switched(found)
     told = f"{chart.title}. {chart.note}".strip()
@@ -72,6 +76,8 @@ def _keys(chart: Chart) -> Iterable[str]:
             return chart.owners
         case Heat():
             return chart.lines
+        case Timeline():
+            return chart.kinds
     return ()
 
 

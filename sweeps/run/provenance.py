@@ -28,7 +28,7 @@ def provenance(run: Planned, resolved: dict[str, Any], argv: list[str]) -> dict[
     experiments = [point.experiment for point in run.points]
     return {
         "version": version(),
-        **_commit(),
+        **commit(),
         "command": argv,
         "inputs": {
             run.spec.kind: {"name": run.spec.name, "sha256": run.document.digest},
@@ -97,7 +97,7 @@ def _library(name: str) -> str | None:
         return None
 
 
-def _commit() -> dict[str, Any]:
+def commit() -> dict[str, Any]:
     """Commit and dirty flag of the clone this runs from; nothing where it is installed."""
     if not (_ROOT / ".git").exists():
         return {"commit": None, "dirty": None}

@@ -307,7 +307,8 @@ def _controller(draw: st.DrawFn, made: Document) -> None:
     )
     value = {
         "scheduler": scheduler,
-        "queue_scope": draw(st.sampled_from(["channel", "channel", "bank"])),
+        "queue_scope": draw(st.sampled_from(["channel", "bank", "both_pseudochannels"])),
+        "queue_reuse": draw(st.sampled_from(["same_tick", "same_tick", "next_tick"])),
         "queues": draw(st.sampled_from(["separate", "separate", "shared"])),
         "write_forwarding": draw(st.booleans()),
         "partial_write": draw(st.sampled_from(["masked", "read_modify_write"])),

@@ -25,6 +25,8 @@ class ChannelResult:
     """Reads answered from a waiting write."""
     rmw_reads: int
     """Reads made for partial writes."""
+    latency_ticks: tuple[int, int]
+    """Sum over reads, and over writes, from entry to the end of data."""
 
 
 def simulate_channel(
@@ -54,4 +56,5 @@ def simulate_channel(
         run.total("conflicts"),
         run.total("forwarded"),
         run.total("rmw_reads"),
+        tuple(run.states["latency_sum"].sum(axis=0).tolist()),
     )

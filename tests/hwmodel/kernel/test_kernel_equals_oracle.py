@@ -66,6 +66,8 @@ def assert_equal(case: Case) -> Any:
     counts = (kernel.row_hits, kernel.row_misses, kernel.row_conflicts)
     assert counts == (oracle.row_hits, oracle.row_misses, oracle.row_conflicts)
     assert (kernel.forwarded, kernel.rmw_reads) == (oracle.forwarded, oracle.rmw_reads)
+    latencies = (sum(oracle.read_latency_ticks), sum(oracle.write_latency_ticks))
+    assert kernel.latency_ticks == latencies
     return kernel
 
 

@@ -5,7 +5,8 @@ Ticks are worked out by hand from docs/scheduling.md and the toy memory's timing
 
 from __future__ import annotations
 
-from hwmodel.oracle.reference import simulate
+from hwmodel.oracle.reference import decode, simulate
+from tests.hwmodel.memories import spec
 from tests.hwmodel.oracle.toy import (
     MASKED,
     MASKED_APART,
@@ -226,3 +227,49 @@ def test_a_second_urgent_refresh_holds_back_activations() -> None:
     assert after.startswith(
         "10 ACT b0, 40 RD b0.c0, 43 PRE b0, 47 REFPB b0, 48 REFPB b1, 49 REFPB b2, 50 REFPB b3"
     )
+
+
+def test_a_place_is_taken_again_in_the_tick_that_freed_it_or_one_later() -> None:
+    requests = [read(0, 1), read(0, 1, 1)]
+    for when, second in (("same_tick", 7 + 8 - 5), ("next_tick", 7 + 8 - 6)):
+        memory = toy(controller__read_queue=1, controller__queue_reuse=when)
+        assert simulate(memory, requests).read_latency_ticks == [5 + 8, second]
+
+
+def test_a_write_that_is_read_first_waits_from_the_entry_of_its_read() -> None:
+    memory = toy(controller__partial_write="read_modify_write")
+    # 0 ACT, 5 RD, 11 WR: its data end at 11 + 3 + 2
+    assert simulate(memory, [partial(0, 1)]).write_latency_ticks == [16]
+    assert simulate(toy(), [write(0, 1)]).write_latency_ticks == [5 + 3 + 2]
+
+
+def test_both_pseudochannels_may_share_their_queues_and_mode() -> None:
+    """Two places: of three reads the third, in the other pseudo-channel, waits for one of them; and
+    writes of both count together against the watermark."""
+
+    def at(pseudochannel: int, row: int) -> int:
+        places = (address for address in range(0, 1 << 28, 32))
+        wanted = (pseudochannel, 0, 0, 0, 0)
+        return next(a for a in places if decode(joint, a) == (wanted, row, 0))
+
+    common = {"controller__refresh": "none", "controller__row_hit_limit": 0}
+    joint, apart = (
+        spec("hbm2-2.0", controller__queue_scope=scope, controller__read_queue=2, **common)
+        for scope in ("both_pseudochannels", "channel")
+    )
+    reads = [(0, at(0, 0), 0), (0, at(0, 1), 0), (0, at(1, 0), 0)]
+    first = {
+        memory.controller.queue_scope: next(
+            c.tick for c in simulate(memory, reads).commands if c.pseudochannel == 1
+        )
+        for memory in (joint, apart)
+    }
+    served = next(c.tick for c in simulate(joint, reads).commands if c.command == "RD")
+    assert first["both_pseudochannels"] >= served > first["channel"]
+
+    writes = [(0, at(0, 0), 1), (0, at(1, 0), 1), (0, at(0, 1), 0), (0, at(1, 1), 0)]
+    half = {"controller__write_queue": 2, "controller__write_drain_high": 0.5}
+    for scope, kind in (("both_pseudochannels", "WR"), ("channel", "RD")):
+        memory = spec("hbm2-2.0", controller__queue_scope=scope, **half, **common)
+        columns = [c for c in simulate(memory, writes).commands if c.column >= 0]
+        assert columns[0].command == kind

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.allocators.free_list import FREE_LISTS
+from policies.allocators.free_list import FREE_LISTS, Runs
 from tests.rotation import LONG
 
 
@@ -22,7 +22,10 @@ def test_each_order_by_hand() -> None:
         free.push(np.array([2, 0]))
         found[name] = free.pop(3).tolist()
     queue = [3, 2, 0]
-    assert found == {"fifo": queue, "lifo": [0, 2, 3], "split": queue, "sorted": [0, 2, 3]}
+    assert found == {
+        "fifo": queue, "lifo": [0, 2, 3], "split": queue, "sorted": [0, 2, 3],
+        "staged": [3, 0, 2], "runs": [2, 3, 0],
+    }  # fmt: skip
 
 
 def test_only_the_split_queue_uses_up_first_what_nobody_can_find_again() -> None:
@@ -36,6 +39,7 @@ def test_only_the_split_queue_uses_up_first_what_nobody_can_find_again() -> None
     assert found == {
         "fifo": [5, 4, 3, 1, 2, 0], "split": [2, 0, 4, 5, 3, 1],
         "lifo": [0, 2, 1, 3, 4, 5], "sorted": [0, 1, 2, 3, 4, 5],
+        "staged": [5, 0, 1, 2, 3, 4], "runs": [0, 1, 2, 3, 4, 5],
     }  # fmt: skip
 
 
@@ -48,9 +52,23 @@ def test_what_was_taken_from_the_middle_is_not_handed_out() -> None:
         assert free.is_free(np.arange(5)).tolist() == [True, False, True, False, True]
         found[name] = free.pop(2).tolist()
         free.push(np.array([3]))
-        assert free.pop(2).tolist() == ([4, 3] if name in ("fifo", "split") else [3, 4])
+        lines = ("fifo", "split", "staged")
+        assert free.pop(2).tolist() == ([4, 3] if name in lines else [3, 4])
         assert not free.is_free(np.arange(5))[[0, 2, 3, 4]].any()
     assert set(map(tuple, found.values())) == {(0, 2)}
+
+
+def from_runs(order: list[int], wanted: int) -> int:
+    """The next block of `runs`: of the shortest run of free blocks that has all that are wanted,
+    else of the longest; the lowest of equals."""
+    runs: list[list[int]] = []
+    for block in sorted(order):
+        if runs and runs[-1][-1] == block - 1:
+            runs[-1].append(block)
+        else:
+            runs.append([block])
+    enough = [run for run in runs if len(run) >= wanted]
+    return min(enough, key=len)[0] if enough else max(runs, key=len)[0]
 
 
 NEXT: dict[str, Callable[[list[int]], int]] = {
@@ -61,7 +79,7 @@ NEXT: dict[str, Callable[[list[int]], int]] = {
 }
 
 
-@pytest.mark.parametrize("name", FREE_LISTS)
+@pytest.mark.parametrize("name", NEXT)
 @settings(max_examples=1000 if LONG else 40)
 @given(data=st.data(), blocks=st.sampled_from([1, 3, 9, 40, 600]))
 def test_equals_a_plain_list(name: str, data: st.DataObject, blocks: int) -> None:
@@ -91,3 +109,23 @@ def test_equals_a_plain_list(name: str, data: st.DataObject, blocks: int) -> Non
             held += expected
         assert free.free == len(order)
         assert np.flatnonzero(free.is_free(np.arange(blocks))).tolist() == sorted(order)
+
+
+@settings(max_examples=1000 if LONG else 40)
+@given(data=st.data(), blocks=st.sampled_from([1, 3, 9, 40, 600]))
+def test_runs_are_the_shortest_that_are_long_enough(data: st.DataObject, blocks: int) -> None:
+    free, order = Runs(blocks), list(range(blocks))
+    for _ in range(data.draw(st.integers(1, 20))):
+        count, expected = data.draw(st.integers(0, len(order))), []
+        while len(expected) < count:
+            first = from_runs(order, count - len(expected))
+            while first in order and len(expected) < count:
+                expected.append(first)
+                order.remove(first)
+                first += 1
+        assert free.pop(count).tolist() == expected
+        held = [block for block in range(blocks) if block not in order]
+        back = data.draw(st.lists(st.sampled_from(held), unique=True)) if held else []
+        free.push(np.array(back, np.int64))
+        order += back
+        assert free.free == len(order)

@@ -247,7 +247,7 @@ def test_a_mistake_in_what_racm_is_asked_is_told_at_once(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--extent", "16KiB"], ["--threshold", "0.7"], ["--html", "racm.html"], ["--quick"]],
+    [["--threshold", "0.7"], ["--quick"]],
 )
 def test_what_only_racm_reads_is_refused_without_it(arguments: list[str]) -> None:
     done = bankwise("bandwidth", MEMORY, *arguments)
@@ -335,7 +335,7 @@ def test_an_estimate_needs_no_simulation_and_says_its_error() -> None:
         (("--estimate", "--racm"), "--estimate: does not go with --racm"),
         (("--estimate", "--extent", "16kib"), "--extent: unit 'kib' is not a size"),
         (("--estimate", "--extent", "64GiB"), "--extent: expected up to the memory's"),
-        (("--extent", "1KiB"), "--extent: needs --racm"),
+        (("--extent", "1KiB", "--refresh"), "--extent: does not go with --refresh"),
         (("--align", "64B"), "--align: needs --estimate"),
         (("--estimate", "--align", "96B"), "--align: expected a power of two up to 2 MiB"),
         (("--estimate", "--align", "64"), "--align: expected a size with its unit"),

@@ -25,8 +25,10 @@ from sweeps.report.chart import (
     Region,
     Regions,
     Series,
+    Span,
     Spot,
     Stacks,
+    Timeline,
     Tornado,
 )
 from sweeps.report.drawing import FORMS, VEGA_LITE, still, svg
@@ -57,6 +59,12 @@ LINES = Lines(
     [Series("static", [0, 1, 2], [3, 4, 5], [2, 3, 4], [4, 5, 6]), Series("paged", [0, 1], [1, 9])],
 )  # fmt: skip
 CHARTS: dict[str, Chart] = {
+    "timeline": Timeline(
+        "commands", Axis("clocks"), ["bus", "bank 0"],
+        [Span("bank 0", 2, 9, "row open"), Span("bank 0", 3, 4, "RD", "column 5"),
+         Span("bus", 7, 19, "RD"), Span("bus", 30, 34, "RD")],
+        {"RD": COLOURS[2], "WR": COLOURS[1], "row open": "#cde"}, frozenset({"row open"}), (3, 13),
+    ),
     "bars": RATES,
     "bars without intervals": Bars("Importance, %", [Bar("a", ONE), Bar("b", ONE)]),
     "waterfall": CAUSES,
@@ -136,6 +144,8 @@ def test_what_is_drawn_is_what_the_record_holds() -> None:
         ("weights", 0, 60), ("KV", 60, 100), ("weights", 0, 100),
     ]  # fmt: skip
     assert {"static", "paged (analytic)", "400.0", "1,200"} <= set(texts(svg([RATES])))
+    spans = [(row["name"], row["start"], row["end"]) for row in data(spec(CHARTS["timeline"]))]
+    assert spans == [("bank 0", "3", "9"), ("bank 0", "3", "4"), ("bus", "7", "13")]
 
 
 def test_a_waterfalls_bars_begin_where_the_one_before_ended() -> None:

@@ -1,0 +1,164 @@
+"""Published transfers of KV as data, each held against pieces and links (`policies.memory.measured`
+has what a cell is)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hwmodel.description.description import DescriptionError, KeyPath, Strict, nearest
+from hwmodel.description.library import find
+from hwmodel.description.units import PositiveBytes
+from hwmodel.description.yaml_reader import load
+from hwmodel.specs.kv_order import LAYOUTS, Dims
+from hwmodel.specs.link import load_link
+from hwmodel.specs.transformer import load_model
+from policies.memory.measured import Compared, MeasuredCell, Tolerance
+from policies.requests.requests import IntArray
+from policies.transfers.pieces import KNOWN_LAYOUTS, pages
+from policies.transfers.transfer import Index, Moved, Server, transfer
+
+Count = Annotated[int, Field(ge=1)]
+UNITS = {
+    "descriptors": "descriptors", "piece": "KiB", "posting": "ms", "time": "ms", "rate": "GB/s",
+}  # fmt: skip
+"""Figure of a cell -> its unit."""
+
+
+class Batch(Strict):
+    """So many pieces of one size."""
+
+    size: PositiveBytes
+    count: Count
+
+
+class Request(Strict):
+    """KV of one request between two servers alike."""
+
+    model: str
+    tokens: Count
+    block: Count = 16
+    layout: str = "layer_kv_token"
+    pages: tuple[str, str] = ("fresh", "fresh")
+    """Of the source and the target."""
+    cards: Count = 1
+    index_layers: Annotated[int, Field(ge=0)] = 0
+    index_bytes: Annotated[int, Field(ge=0)] = 0
+    """Of indexers beside the KV, a token."""
+
+
+class TransferCell(MeasuredCell):
+    """A figure of a transfer, of a batch of pieces or of a request."""
+
+    link: str
+    figure: Literal["descriptors", "piece", "posting", "time", "rate"]
+    """`piece`: the mean size; `time` and `rate` of the whole transfer."""
+    batch: Batch | None = None
+    request: Request | None = None
+    both_ways: bool = False
+
+    @property
+    def kind(self) -> str:
+        return "transfer"
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> TransferCell:
+        if (self.batch is None) == (self.request is None):
+            raise ValueError("expected either batch or request")
+        if self.over is not None:
+            raise ValueError("over: a transfer stands alone")
+        self.in_units((UNITS[self.figure],))
+        return self
+
+
+class TransferSpec(Strict):
+    """Published transfers."""
+
+    kind: Literal["transfers"]
+    name: str
+    summary: str
+    sources: dict[str, str]
+    tolerances: dict[str, Tolerance]
+    cells: list[TransferCell]
+
+    @property
+    def device(self) -> str:
+        """Each cell has a link of its own."""
+        return "links"
+
+
+def load_transfers(name_or_path: str) -> TransferSpec:
+    """Shipped transfers by name, or a YAML file. Raises DescriptionError, also for names of links,
+    models, layouts, pages, tolerances and sources that are not known."""
+    document = load(find("transfers", name_or_path))
+    spec = document.build(TransferSpec)
+    for i, cell in enumerate(spec.cells):
+        for key, given in (("tolerance", spec.tolerances), ("source", spec.sources)):
+            if (name := getattr(cell, key)) not in given:
+                hint = nearest(name, list(given))
+                raise document.error(f"no {key} {name!r}; {hint}", ("cells", i, key))
+        checks: dict[KeyPath, Callable[[], object]] = {("link",): partial(load_link, cell.link)}
+        if (asked := cell.request) is not None:
+            checks[("request", "model")] = partial(load_model, asked.model)
+            checks[("request", "pages")] = partial(_tables, asked)
+            checks[("request", "layout")] = partial(_dims, asked.layout)
+        for path, check in checks.items():
+            try:
+                check()
+            except DescriptionError as error:
+                raise document.error(error.message, ("cells", i, *path)) from None
+    return spec
+
+
+def _dims(name: str) -> Dims:
+    if name not in KNOWN_LAYOUTS:
+        raise DescriptionError(f"unknown layout {name!r}; {nearest(name, list(LAYOUTS))}")
+    return KNOWN_LAYOUTS[name]
+
+
+def _tables(asked: Request) -> list[IntArray]:
+    """Block ids of either end."""
+    blocks = -(-asked.tokens // asked.block)
+    return [pages(kind, blocks, seed) for seed, kind in enumerate(asked.pages)]
+
+
+def compare_transfers(spec: TransferSpec) -> list[Compared]:
+    """Every cell beside the model, in the file's order."""
+    return [
+        Compared(cell, _modelled(cell), spec.tolerances[cell.tolerance].around(cell.measured))
+        for cell in spec.cells
+    ]
+
+
+def _modelled(cell: TransferCell) -> float:
+    link = load_link(cell.link)
+    if cell.batch is not None:
+        sizes, counts = np.array([cell.batch.size]), np.array([cell.batch.count])
+        moved, descriptors = cell.batch.size * cell.batch.count, cell.batch.count
+        cost = link.cost(sizes, counts, cell.both_ways)
+    else:
+        found = _moved(cell)
+        moved, descriptors, cost = found.pieces.bytes, found.pieces.descriptors, found.cost
+    figures = {
+        "descriptors": float(descriptors),
+        "piece": moved / descriptors / 1024,
+        "posting": cost.posting_ns / 1e6,
+        "time": cost.total_ns / 1e6,
+        "rate": moved / cost.total_ns,
+    }
+    return figures[cell.figure]
+
+
+def _moved(cell: TransferCell) -> Moved:
+    asked = cell.request
+    assert asked is not None
+    near, far = (
+        Server(_dims(asked.layout), asked.block, table, asked.cards) for table in _tables(asked)
+    )
+    index = Index(asked.index_layers, asked.index_bytes) if asked.index_layers else None
+    model = load_model(asked.model)
+    return transfer(load_link(cell.link), model, asked.tokens, near, far, index, cell.both_ways)

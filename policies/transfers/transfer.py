@@ -1,0 +1,131 @@
+"""A transfer of a request's KV from the cards of one server to those of another, or to a host.
+
+Tensor-parallel ranks move the heads that they share, each over a link of its own; where several
+hold the same heads, as with a latent, they take turns as sources. The transfer ends with the
+busiest rank. A model's chosen-token indexers, if any, are regions of their own beside the KV.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.kv_order import Dims
+from hwmodel.specs.link import Cost, LinkSpec
+from hwmodel.specs.transformer import TransformerSpec
+from policies.requests.requests import IntArray
+from policies.transfers.pieces import End, Pieces, pieces
+
+
+@dataclass(frozen=True)
+class Server:
+    """One end: how its cards keep KV. `table` (blocks,) int64: block ids in token order, the same
+    on each card."""
+
+    dims: Dims
+    block: int
+    table: IntArray
+    cards: int = 1
+
+
+@dataclass(frozen=True)
+class Index:
+    """Layers that keep an index for choosing tokens, and its bytes a token."""
+
+    layers: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What the busiest rank moves, and what that takes."""
+
+    pieces: Pieces
+    cost: Cost
+    ranks: int
+    """Ranks that post."""
+
+    @property
+    def gbps(self) -> float:
+        """GB/s of a rank over the whole transfer."""
+        return self.pieces.bytes / self.cost.total_ns
+
+
+def _split(model: TransformerSpec, cards: int) -> tuple[int, int]:
+    """(KV heads of a card, cards that hold the same ones)."""
+    heads = model.kv_heads
+    if heads % cards and cards % heads:
+        raise DescriptionError(f"{cards} cards cannot split {model.name}: {heads} KV heads")
+    return max(heads // cards, 1), max(cards // heads, 1)
+
+
+def _together(one: Pieces, other: Pieces) -> Pieces:
+    """The descriptors of both."""
+    sizes, which = np.unique(np.concatenate((one.sizes, other.sizes)), return_inverse=True)
+    counts = np.zeros(len(sizes), np.int64)
+    np.add.at(counts, which, np.concatenate((one.counts, other.counts)))
+    return Pieces(sizes, counts, one.regions + other.regions, max(one.runs, other.runs))
+
+
+def transfer(
+    link: LinkSpec, model: TransformerSpec, tokens: int, source: Server, target: Server,
+    index: Index | None = None, both_ways: bool = False,
+) -> Moved:  # fmt: skip
+    """Move the first `tokens` tokens of a request. Whole blocks move; a target with more cards than
+    KV heads gets each head as often as it holds it.
+
+    index: of all cards, whole on each. both_ways: as much goes the other way at the same time.
+    Raises DescriptionError where the cards do not divide the heads, a table is too short, the
+    model's layers have windows, or its format keeps something beside the numbers of a head.
+    """
+    if model.window is not None:
+        raise DescriptionError(f"{model.name}: layers with windows have block tables of their own")
+    if model.kv_layer_bytes != model.attention.halves * model.kv_half_bytes:
+        raise DescriptionError(f"{model.name}: format {model.kv} keeps scales apart")
+    by_rank: dict[int, list[Pieces]] = {}
+    (held, copies), (wanted, again) = _split(model, source.cards), _split(model, target.cards)
+    move = _mover(link, tokens, source, target)
+    for rank in range(target.cards):
+        first = rank // again * wanted
+        for sender in range(source.cards // copies):
+            low = max(first, sender * held)
+            shared = min(first + wanted, (sender + 1) * held) - low
+            if shared <= 0:
+                continue
+            found = move(
+                (held, low - sender * held), (wanted, low - first), shared, model.layers,
+                model.attention.halves, model.kv_head_bytes,
+            )  # fmt: skip
+            by_rank.setdefault(sender * copies + rank % copies, []).append(found)
+        if index is not None:
+            found = move((1, 0), (1, 0), 1, index.layers, 1, index.bytes)
+            by_rank.setdefault(rank % source.cards, []).append(found)
+    sent = [reduce(_together, found) for found in by_rank.values()]
+    costs = [link.cost(each.sizes, each.counts, both_ways) for each in sent]
+    slowest = max(range(len(sent)), key=lambda rank: costs[rank].total_ns)
+    return Moved(sent[slowest], costs[slowest], len(sent))
+
+
+def _mover(
+    link: LinkSpec, tokens: int, source: Server, target: Server
+) -> Callable[..., Pieces]:  # fmt: skip
+    """The pieces between two ranks, each (heads it holds, first of them that moves)."""
+
+    def move(
+        near: tuple[int, int], far: tuple[int, int], heads: int, layers: int, halves: int,
+        head_bytes: int,
+    ) -> Pieces:  # fmt: skip
+        ends = (
+            End(server.dims, server.block, server.table, *rank)
+            for server, rank in ((source, near), (target, far))
+        )
+        return pieces(
+            *ends, tokens=tokens, heads=heads, layers=layers, halves=halves,
+            head_bytes=head_bytes, merges=link.merges, largest=link.largest,
+        )  # fmt: skip
+
+    return move

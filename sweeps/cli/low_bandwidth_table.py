@@ -1,0 +1,123 @@
+"""Why a trace is below the peak, on the terminal: a waterfall of causes, then the changes tried."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sweeps.report.screen import print_table
+
+_SEEN = 0.0005
+"""Of the peak; a cause that is below it in any order is only named."""
+_BAR = 40
+"""Letters of a bar as long as the peak."""
+_NEXT = 4
+"""Changes shown after the best."""
+_ORDER = """
+A cause is what simulation gains without it and those above it; shares depend on the order.
+first, last: the gain without it alone, and after all others, GB/s."""
+
+
+def show_low_bandwidth(found: dict[str, Any]) -> None:
+    """Print what `sweeps.ask.low_bandwidth.explain` found."""
+    window, peak = found["window"], found["peak_gbps"]
+    print(f"\nwhy {found['achieved_gbps']:,.2f} and not {peak:,.2f} GB/s")
+    if window["accesses"] < window["of"]:
+        first = window["first"]
+        print(f"of accesses {first + 1:,} to {first + window['accesses']:,} of {window['of']:,}")
+    for line in _load(found["load"]):
+        print(line)
+    print()
+    _waterfall(found)
+    print()
+    _changes(found)
+
+
+def _load(load: dict[str, Any] | None) -> list[str]:
+    if load is None:
+        return []
+    offered, served = load["offered_gbps"], load["at_once_gbps"]
+    if load["limits"]:
+        return [f"the load limits, not the memory: accesses arrive at {offered:,.2f} GB/s, and at"
+                f" once the memory would serve {served:,.2f} GB/s"]  # fmt: skip
+    return [f"the memory limits: accesses arrive at {offered:,.2f} GB/s, and at once it serves"
+            f" {served:,.2f} GB/s",
+            "times that were recorded behind a memory hold its stalls; without them: --at-once",
+    ]  # fmt: skip
+
+
+def _waterfall(found: dict[str, Any]) -> None:
+    peak = found["peak_gbps"]
+    seen = [cause for cause in found["causes"] if _shown(cause, peak)]
+    rows, at = [["peak", f"{peak:,.2f}", "100.0", "", "", _bar(0, 1)]], 1.0
+    for cause in seen:
+        rows.append(_row(cause["cause"], cause["gbps"], peak, at, cause))
+        at -= cause["gbps"] / peak
+    # causes too small to be shown
+    rest = peak * at - found["not_explained_gbps"] - found["achieved_gbps"]
+    left = found["not_explained_gbps"] + rest
+    rows.append(_row("not explained", left, peak, at))
+    share = found["achieved_gbps"] / peak
+    rows.append(["achieved", f"{found['achieved_gbps']:,.2f}", f"{100 * share:.1f}", "", "",
+                 _bar(0, share)])  # fmt: skip
+    print_table(["", "GB/s", "%", "first", "last", " "], rows, "<>>>><")
+    print(_ORDER)
+    none = [cause["cause"] for cause in found["causes"] if cause not in seen]
+    if none:
+        print(f"nothing in any order: {', '.join(none)}")
+
+
+def _shown(cause: dict[str, Any], peak: float) -> bool:
+    names = ("gbps", "first_gbps", "last_gbps")
+    return any(abs(cause[name]) >= _SEEN * peak for name in names)
+
+
+def _row(
+    name: str, gbps: float, peak: float, at: float, cause: dict[str, Any] | None = None
+) -> list[str]:
+    """A step of the waterfall, from `at` of the peak down."""
+    share = gbps / peak
+    ends = ["", ""]
+    if cause is not None:
+        ends = [f"{cause['first_gbps']:,.2f}", f"{cause['last_gbps']:,.2f}"]
+    return [name, f"{-gbps:+,.2f}", f"{-100 * share:+.1f}", *ends, _bar(at - share, at)]
+
+
+def _bar(low: float, high: float) -> str:
+    """A bar between two shares of the peak, in either order."""
+    low, high = sorted((low, high))
+    first, last = round(_BAR * low), round(_BAR * high)
+    return " " * first + "#" * (last - first)
+
+
+def _changes(found: dict[str, Any]) -> None:
+    changes, refused = found["changes"], found["refused"]
+    print(f"{len(changes)} changes tried, {len(refused)} not possible here")
+    if not changes:
+        return
+    if not found["helps"]:
+        print("none helps beyond noise")
+        return
+    best, *others = changes
+    print(f"the change that helps most: {_settings(best)}\n  {_gain(best)}")
+    ties = [each for each in others if each["ties"]]
+    for each in ties:
+        print(f"within noise of it: {_settings(each)}\n  {_gain(each)}")
+    for each in [each for each in others if not each["ties"]][:_NEXT]:
+        print(f"then: {_settings(each)}\n  {_gain(each)}")
+    if best["interval"] is None:
+        print("the trace is too short to tell what is noise")
+
+
+def _settings(change: dict[str, Any]) -> str:
+    """As the command line takes them."""
+    return " ".join(
+        f"--set '{each}'" if set(each) & set("[]{} ") else f"--set {each}" for each in change["set"]
+    )
+
+
+def _gain(change: dict[str, Any]) -> str:
+    text = f"{change['gbps']:,.2f} GB/s, {100 * change['gain']:+.1f} %"
+    if change["interval"] is None:
+        return text
+    low, high = change["interval"]
+    return f"{text} ({100 * low:+.1f} to {100 * high:+.1f})"

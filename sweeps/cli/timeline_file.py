@@ -1,0 +1,36 @@
+"""A timeline of commands as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.oracle.command_log import CommandLog
+from hwmodel.specs.device import Device
+from sweeps.cli.picture import Picture, Placed
+from sweeps.report.command_timeline import Clocks, clocks, timeline
+from sweeps.report.drawing import FORMS
+
+_ENDINGS = (*FORMS, ".html")
+
+
+def asked(file: Path | None, window: str | None) -> Clocks | None:
+    """The window that is asked for, None for the default. Raises DescriptionError for a file of
+    another kind, a folder that is not there, and a window without a file."""
+    if file is None:
+        if window is not None:
+            raise DescriptionError("needs --timeline", "--clocks")
+        return None
+    if file.suffix not in _ENDINGS:
+        raise DescriptionError(f"expected a name that ends in {', '.join(_ENDINGS)}", file)
+    if not file.parent.is_dir():
+        raise DescriptionError("no such folder", file.parent)
+    return None if window is None else clocks(window)
+
+
+def write(
+    file: Path, device: Device, logs: list[tuple[int, CommandLog]], window: Clocks | None
+) -> None:
+    """Draw logs by channel into `file`. Raises DescriptionError where nothing is in the window."""
+    chart = timeline(device.memory, device.name, logs, window)
+    Picture("timeline", [Placed(device.name, chart)]).save(file)

@@ -1,0 +1,93 @@
+"""Does `bandwidth` show latency under load, and extents and mixes of the user's own?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hwmodel.measure import load_latency
+from tests.sweeps.cli.test_memory_commands import MEMORY, bankwise, found
+
+TIMES = {"wall_s", "threads"}
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short runs."""
+    monkeypatch.setattr(load_latency, "BYTES", 1 << 16)
+    monkeypatch.setattr(load_latency, "DEPENDENT", 100)
+    monkeypatch.setattr(load_latency, "ACCESSES", 400)
+    monkeypatch.setattr("hwmodel.measure.bandwidth.CHANNEL_BYTES", 1 << 18)
+
+
+def test_latency_has_a_curve_an_extent_and_mix_with_its_knee() -> None:
+    done = found("bandwidth", MEMORY, "--latency")
+    mixes = [(curve["extent_bytes"], curve["write_share"]) for curve in done["curves"]]
+    assert mixes == [(64, 0), (64, 0.25), (64, 0.5), (512, 0), (4096, 0)]
+    assert done["seed"] == load_latency.SEED and done["knee_factor"] == 2
+    for curve in done["curves"]:
+        assert curve["unloaded"]["offered"] is None
+        for load in (curve["unloaded"], *curve["loads"]):
+            assert set(load["read_latency_ns"]) == {"mean", "p50", "p90", "p99", "max"}
+            assert load["bandwidth_gbps"] < 1.05 * curve["saturated_gbps"]
+        assert 0 < curve["knee_gbps"] < curve["saturated_gbps"] < done["peak_gbps"]
+    shares = [curve["write_share"] for curve in
+              found("bandwidth", MEMORY, "--latency", "--extent", "1KiB")["curves"]]  # fmt: skip
+    assert shares == [0, 0.25, 0.5]
+
+
+def test_latency_is_printed_and_drawn(tmp_path: Path) -> None:
+    page, picture = tmp_path / "latency.html", tmp_path / "latency.svg"
+    asked = ("bandwidth", MEMORY, "--latency", "--extent", "512B", "--writes", "25")
+    done = bankwise(*asked, "--html", page, "--chart", picture)
+    assert (done.code, done.err) == (0, "")
+    assert "512 B, 25 % written" in done.out and "one by one" in done.out
+    assert f"wrote {page}\nwrote {picture}\n" in done.out
+    assert "the knee is at" in page.read_text() and page.read_text().count("<figure") == 1
+    assert all(name in picture.read_text() for name in ("mean", "p50", "p99", "twice unloaded"))
+
+
+def test_an_extent_and_a_mix_are_a_pattern_next_to_the_others() -> None:
+    asked = ("bandwidth", MEMORY, "--pattern", "sequential", "--extent", "512B")
+    sequential, own = found(*asked, "--writes", "25")
+    assert (sequential["pattern"], own["pattern"]) == ("sequential", "random_512B_w25")
+    written = own["commands"]["WR"] / (own["commands"]["WR"] + own["commands"]["RD"])
+    assert written == pytest.approx(0.25, abs=0.05)
+    every = found("bandwidth", MEMORY, "--extent", "512B", "--writes", "25%")
+    assert every[-1]["cycles"] == own["cycles"]
+
+
+def test_an_extent_that_a_shipped_pattern_has_is_that_pattern() -> None:
+    plain = found("bandwidth", MEMORY)
+    again = found("bandwidth", MEMORY, "--extent", "512B")
+    for item in (*plain, *again):
+        for name in TIMES:
+            del item[name]
+    assert again == plain
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--extent 512X", "--extent: unit 'X' is not a size; expected one of B, "),
+        ("--extent 512B --writes 140", "--writes: expected a percentage, 0 to 100; got 140"),
+        ("--extent 100B", "--extent: expected a multiple of a burst, 32 B, up to 1024 KiB; got 1"),
+        ("--extent 64GiB", "--extent: expected a multiple of a burst, 32 B, up to 1024 KiB; got 6"),
+        ("--extent 1KiB --plausible", "--extent: does not go with --plausible"),
+        ("--writes 25", "--writes: needs --extent or --latency"),
+        ("--writes 25 --racm", "--writes: does not go with --racm"),
+        ("--latency --extent 1MiB", "--extent: expected a multiple of a burst, 32 B, up to 64 KiB"),
+        ("--latency --writes 100", "--writes: expected below 100 %"),
+        ("--latency --writes many", "--writes: expected a percentage, 0 to 100; got many"),
+        ("--latency --racm", "--latency: does not go with --racm"),
+        ("--latency --chart x.jpg", "x.jpg: expected a name that ends in .svg, .png, .pdf"),
+        ("--latency --threshold 0.5", "--threshold: needs --racm"),
+        ("--chart x.svg", "--chart: needs --latency"),
+        ("--html x.html", "--html: needs --racm or --latency"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(arguments: str, said: str) -> None:
+    done = bankwise("bandwidth", MEMORY, *arguments.split())
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(said) and done.err.count("\n") == 1

@@ -1,0 +1,40 @@
+"""`bankwise restore` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.sweeps.cli.test_command_line import bankwise
+
+ASKED = ("restore", "a100-80gb", "llama-2-7b", "--link", "nvme-pcie4")
+
+
+def test_ways_by_context(tmp_path: Path) -> None:
+    found = json.loads(bankwise(*ASKED, "--json", cwd=tmp_path).stdout)
+    assert [each["tokens"] for each in found["contexts"]] == [1024, 4096]  # as far as they fit
+    ways = found["contexts"][1]["ways"]
+    assert list(ways) == ["recompute", "fetch KV", "fetch KV, whole blocks", "HCache"]
+    assert found["contexts"][1]["fastest"] == min(ways, key=lambda name: ways[name]["ms"])
+    assert found["hidden_over_kv_bytes"] == 0.5
+    shown = bankwise(*ASKED, cwd=tmp_path).stdout
+    assert "hidden over kv bytes: 0.5" in shown and "HCache *" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--contexts", "1k"), "--contexts: expected numbers, as 1024,4096"),
+        (("--contexts", "9999"), "9,999 tokens are more than the 4,096 of llama-2-7b"),
+        (("--link", "nvme"), "no shipped link 'nvme'; did you mean 'nvme-4x'?"),
+        (("--pages", "old"), "expected fresh, aged, descending"),
+    ],
+)
+def test_a_mistake_is_answered_in_a_line(
+    options: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    found = bankwise(*ASKED, *options, cwd=tmp_path)
+    assert found.returncode == 2
+    assert said in found.stderr and "Traceback" not in found.stderr
