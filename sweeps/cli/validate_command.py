@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from hwmodel.description.description import DescriptionError
 from sweeps.cli.options import FOUND, Json, Set
 
 
@@ -14,6 +15,9 @@ def validate(
         str | None,
         typer.Argument(help="Shipped measurements or server, or a YAML file; all by default."),
     ] = None,
+    candidates: Annotated[
+        bool, typer.Option(help="With --json: each cell's figure under every candidate too.")
+    ] = False,
     json: Json = False,
     overrides: Set = None,
 ) -> None:
@@ -24,6 +28,8 @@ def validate(
     Exit code 0: done, also where a cell is refuted; 1: a cell marked `agrees` is refuted; 2:
     invalid input.
     """
+    if candidates and not json:
+        raise DescriptionError("--candidates: stands with --json")
     from policies.serving.measured_server import Skipped
     from sweeps.report import validation
     from sweeps.report.screen import print_json, print_table
@@ -41,7 +47,11 @@ def validate(
             continue
         every += found
         if json:
-            records.append(validation.record(spec, found))
+            others = {
+                other: validation.compared(source, other, overrides)
+                for other in (validation.alternatives(spec) if candidates else ())
+            }
+            records.append(validation.record(spec, found, others if candidates else None))
             continue
         table = validation.grid(found)
         print(f"{spec.name}: {spec.summary}\n")
