@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -19,9 +20,9 @@ from sweeps.cli.model_commands import app as model_app
 from sweeps.cli.model_commands import kv_formats, models
 from sweeps.cli.options import (
     AT_FAULT,
-    DONE,
     FOUND,
     INTERRUPTED,
+    RUNS,
     Cluster,
     Html,
     Jobs,
@@ -206,7 +207,7 @@ app.command(rich_help_panel=RUN)(export)
 
 @app.command(rich_help_panel=LOOK)
 def report(
-    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...")],
+    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN...", help=RUNS)],
     html: Html = None,
     markdown: Markdown = None,
     json: Json = False,
@@ -224,8 +225,8 @@ def report(
 
 @app.command(rich_help_panel=LOOK)
 def compare(
-    run_a: Annotated[Path, typer.Argument(metavar="RUN_A")],
-    run_b: Annotated[Path, typer.Argument(metavar="RUN_B")],
+    run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help=RUNS)],
+    run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help=RUNS)],
     html: Html = None,
     markdown: Markdown = None,
     json: Json = False,
@@ -259,13 +260,25 @@ def _failure(error: Exception) -> str | None:
     return None
 
 
+class _Pipe(io.FileIO):
+    """Standard output that outlasts its reader, as `head`: what was asked for is finished, and its
+    files are written."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data) or 0
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            return len(data)
+
+
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point of `bankwise`; always leaves by SystemExit."""
+    if sys.stdout is sys.__stdout__ and not sys.stdout.isatty():
+        buffer = io.BufferedWriter(_Pipe(1, "w", closefd=False))
+        sys.stdout = io.TextIOWrapper(buffer, sys.stdout.encoding, sys.stdout.errors)
     try:
         app(args=arguments)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(DONE)
     except KeyboardInterrupt:
         print("stopped by Ctrl-C", file=sys.stderr)
         sys.exit(INTERRUPTED)

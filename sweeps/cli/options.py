@@ -10,6 +10,8 @@ import typer
 DONE, FOUND, AT_FAULT, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: done; violations or failures were found; the input is at fault; Ctrl-C."""
 
+RUNS = "A run directory, or NAME for the last runs/NAME-N."
+
 Device = Annotated[str, typer.Argument(help="A shipped accelerator or memory, or a YAML file.")]
 Set = Annotated[
     list[str] | None,
