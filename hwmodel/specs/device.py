@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -27,7 +28,7 @@ from hwmodel.description.description import (
 )
 from hwmodel.description.library import elsewhere, find, names
 from hwmodel.description.yaml_reader import load, parse_assignment
-from hwmodel.specs.accelerator import AcceleratorSpec, Dma, GivenMemory, Paging
+from hwmodel.specs.accelerator import GIVEN, AcceleratorSpec, Dma, GivenMemory, Paging
 from hwmodel.specs.memory_spec import MemorySpec
 from hwmodel.specs.plausible import Override, Variant, take_variants
 from hwmodel.specs.published import DESCRIBED_WITHIN
@@ -37,6 +38,7 @@ _MEMORY_KEYS = set(MemorySpec.model_fields) - {
 }  # fmt: skip
 _FIRST = (("based_on",), ("constraint_changes",), ("density",))
 """Overrides of a memory that say what its description is, before others change it."""
+_LONGEST_CHAIN = 20
 _TIMING_ALIASES = {
     "tCL": "RL", "nCL": "RL", "tCWL": "WL", "nCWL": "WL", "tRPpb": "tRP", "nRPpb": "tRP",
     "tRCpb": "tRC", "nRCpb": "tRC", "tCCD": "tCCD_S", "nCCD": "tCCD_S", "tCCD_S": "tCCD",
@@ -233,6 +235,9 @@ def _find_device(name_or_path: str) -> Path:
 
 
 def _accelerator(document: Document, overrides: list[Override]) -> Device:
+    for path, value, _ in overrides:
+        if path == ("memory",) and value != document.data.get("memory"):
+            _swap_memory(document, str(value))
     for path, value, mark in overrides:
         if path[0] not in _MEMORY_KEYS:
             document.put(path, value, mark)
@@ -247,8 +252,8 @@ def _accelerator(document: Document, overrides: list[Override]) -> Device:
     memory = memory_document.build(MemorySpec)
     if accelerator.capacity > (held := _held(accelerator, memory)):
         raise document.error(
-            f"{accelerator.capacity} B is more than the {held} B that"
-            f" {accelerator.channels} channels of {memory.name} hold",
+            f"{accelerator.capacity / 2**30:,.6g} GiB is more than the {held / 2**30:,.6g} GiB that"
+            f" {accelerator.channels} channels of {memory.name} hold; expected no more",
             ("capacity",),
         )
     if accelerator.interleave % memory.organisation.burst_bytes:
@@ -300,6 +305,37 @@ def _overlaid(accelerator: Document) -> list[Override]:
         mark = accelerator.mark(("memory_set", name))
         overrides.append((tuple(name.split(".")), value, mark))
     return overrides
+
+
+def _swap_memory(accelerator: Document, name: str) -> None:
+    """Leave out what the file says of the memory that it names and not of another: clock and
+    timings; of one that is not derived from the same, also its die, ranks and address map."""
+    data = accelerator.data
+    own, other = _chain(str(data.get("memory")), accelerator), _chain(name, accelerator)
+    stated = data.get("memory_set")
+    if not isinstance(stated, dict) or data.get("memory") == GIVEN or not other:
+        return  # the mistake is answered where it is read
+    alike = bool(own) and own[-1].file == other[-1].file
+    densities = next((d.data["densities"] for d in other if "densities" in d.data), None) or {}
+    data["memory_set"] = {
+        key: value
+        for key, value in stated.items()
+        if alike
+        and not key.startswith(("clock.", "timing."))
+        and (key != "density" or value in densities)
+    }
+    if not alike:
+        data.pop("address_map", None)
+
+
+def _chain(name: str, beside: Document) -> list[Document]:
+    """A memory and those that it is based on; empty where there is no such memory."""
+    found: list[Document] = []
+    with suppress(DescriptionError):
+        while name and len(found) < _LONGEST_CHAIN:
+            found.append(load(find("memories", name, (found or [beside])[-1].file)))
+            name = str(found[-1].data.get("based_on") or "")
+    return found
 
 
 def _override(memory: Document, overrides: list[Override]) -> None:

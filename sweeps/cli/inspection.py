@@ -50,16 +50,22 @@ def inspect(targets: list[str], overrides: list[str], assumed: bool = False) -> 
         else:
             print(f"{shortened(file)}: {kind}, no mistakes")
             if assumed and not file.endswith(TRACES):
-                _print_assumed(file)
+                _print_assumed(file, overrides if kind in ("memory", "accelerator") else [])
     return bad
 
 
-def _print_assumed(file: str) -> None:
+def _print_assumed(file: str, overrides: list[str]) -> None:
+    """The numbers of a file, of an accelerator those of its memory as well."""
     document = load(file)
     complete(document)
     for path, provenance in document.assumed().items():
         note = f"  ({provenance.note})" if provenance.note else ""
         print(f"  assumed: {path} = {provenance.value}{note}")
+    if document.data.get("kind") == "accelerator":
+        found = load_device(str(Path(file).resolve()), overrides).assumed
+        for path, value in found.items():
+            if path.startswith("memory:"):
+                print(f"  assumed: {path} = {value}")
     for line in described_plausible(document):
         print(f"  plausible: {line}")
 

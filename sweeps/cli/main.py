@@ -268,15 +268,15 @@ class _Pipe(io.FileIO):
         try:
             return super().write(data) or 0
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             return len(data)
 
 
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point of `bankwise`; always leaves by SystemExit."""
-    if sys.stdout is sys.__stdout__ and not sys.stdout.isatty():
-        buffer = io.BufferedWriter(_Pipe(1, "w", closefd=False))
-        sys.stdout = io.TextIOWrapper(buffer, sys.stdout.encoding, sys.stdout.errors)
+    if (out := sys.__stdout__) is not None and sys.stdout is out and not out.isatty():
+        buffer = io.BufferedWriter(_Pipe(out.fileno(), "w", closefd=False))
+        sys.stdout = io.TextIOWrapper(buffer, out.encoding, out.errors)
     try:
         app(args=arguments)
     except KeyboardInterrupt:
