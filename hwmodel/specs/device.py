@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,22 +22,23 @@ from hwmodel.description.description import (
     Document,
     KeyPath,
     Mark,
+    Mistakes,
     dotted,
     nearest,
 )
 from hwmodel.description.library import elsewhere, find, names
 from hwmodel.description.yaml_reader import load, parse_assignment
-from hwmodel.specs.accelerator import GIVEN, AcceleratorSpec, Dma, GivenMemory, Paging
+from hwmodel.specs.accelerator import AcceleratorSpec, Dma, GivenMemory, Paging
 from hwmodel.specs.memory_spec import MemorySpec
 from hwmodel.specs.plausible import Override, Variant, take_variants
 from hwmodel.specs.published import DESCRIBED_WITHIN
+from hwmodel.specs.swapped_memory import memory_of, swap_memory
 
 _MEMORY_KEYS = set(MemorySpec.model_fields) - {
     "kind", "name", "summary", "sources", "based_on", "plausible",
 }  # fmt: skip
 _FIRST = (("based_on",), ("constraint_changes",), ("density",))
 """Overrides of a memory that say what its description is, before others change it."""
-_LONGEST_CHAIN = 20
 _TIMING_ALIASES = {
     "tCL": "RL", "nCL": "RL", "tCWL": "WL", "nCWL": "WL", "tRPpb": "tRP", "nRPpb": "tRP",
     "tRCpb": "tRC", "nRCpb": "tRC", "tCCD": "tCCD_S", "nCCD": "tCCD_S", "tCCD_S": "tCCD",
@@ -134,13 +134,18 @@ def load_device(name_or_path: str, overrides: Iterable[str] = ()) -> Device:
     `name_or_path`: a shipped accelerator or memory, or a YAML file of either kind. As described,
     without overrides, its plausible variants are checked as well.
     """
-    document = load(_find_device(name_or_path))
-    given = _parsed(overrides)
-    device = _resolved(document, given)
-    if not given:
-        _check_published(document, device)
-    if device.plausible and not given:
-        _check_variants(document.file, document.digest)
+    document, given, mistakes = load(_find_device(name_or_path)), _parsed(overrides), Mistakes()
+    device = None
+    with mistakes.met():
+        device = _resolved(document, given)
+    if device is not None and not given:
+        with mistakes.met():
+            _check_published(document, device)
+    if not given and not any(each.path.startswith("plausible") for each in mistakes):
+        with mistakes.met():
+            _check_variants(document.file, document.digest)
+    mistakes.answer()
+    assert device is not None
     return device
 
 
@@ -202,8 +207,18 @@ def load_variants(name_or_path: str, overrides: Iterable[str] = ()) -> Variants:
 
 @cache
 def _check_variants(file: str, digest: str) -> None:
-    """Check the variants of a file of this content once."""
-    load_variants(file)
+    """Check the variants of a file of this content once; where it is at fault itself, its own."""
+    try:
+        variants = _resolved(load(file), []).plausible
+    except DescriptionError:
+        document = load(file)
+        complete(document)
+        variants = take_variants(document)
+    mistakes = Mistakes()
+    for variant in variants.values():
+        with mistakes.met():
+            _resolved(load(file), variant.overrides)
+    mistakes.answer()
 
 
 def _parsed(overrides: Iterable[str]) -> list[Override]:
@@ -237,29 +252,29 @@ def _find_device(name_or_path: str) -> Path:
 def _accelerator(document: Document, overrides: list[Override]) -> Device:
     for path, value, _ in overrides:
         if path == ("memory",) and value != document.data.get("memory"):
-            _swap_memory(document, str(value))
+            swap_memory(document, str(value))
     for path, value, mark in overrides:
         if path[0] not in _MEMORY_KEYS:
             document.put(path, value, mark)
     complete(document)
-    accelerator = document.build(AcceleratorSpec)
-    if accelerator.given is not None:
+    mistakes, accelerator, memory = Mistakes(), None, None
+    with mistakes.met():
+        accelerator = document.build(AcceleratorSpec)
+    if accelerator is not None and accelerator.given is not None:
         return _given(document, accelerator, overrides)
     _forget_published(document)
-    memory_document = load(find("memories", accelerator.memory, document.file))
-    of_memory = [override for override in overrides if override[0][0] in _MEMORY_KEYS]
-    _override(memory_document, _overlaid(document) + of_memory)
-    memory = memory_document.build(MemorySpec)
-    if accelerator.capacity > (held := _held(accelerator, memory)):
-        raise document.error(
-            f"{accelerator.capacity / 2**30:,.6g} GiB is more than the {held / 2**30:,.6g} GiB that"
-            f" {accelerator.channels} channels of {memory.name} hold; expected no more",
-            ("capacity",),
-        )
-    if accelerator.interleave % memory.organisation.burst_bytes:
-        raise document.error("must be a multiple of a burst", ("interleave",))
-    if accelerator.dma.request % memory.organisation.burst_bytes:
-        raise document.error("must be a multiple of a burst", ("dma", "request"))
+    with mistakes.met():
+        memory_document = memory_of(document)
+        of_memory = [override for override in overrides if override[0][0] in _MEMORY_KEYS]
+        with mistakes.met():
+            _override(memory_document, _overlaid(document) + of_memory)
+        memory = memory_document.build(MemorySpec)
+    if accelerator is not None and memory is not None:
+        for mistake in _unfit(document, accelerator, memory):
+            with mistakes.met():
+                raise mistake
+    mistakes.answer()
+    assert accelerator
     plausible = take_variants(memory_document) | take_variants(document)
     assumed = _assumed(document, "") | _assumed(memory_document, "memory:")
     config = {"accelerator": document.data, "memory": memory_document.data}
@@ -267,6 +282,22 @@ def _accelerator(document: Document, overrides: list[Override]) -> Device:
         accelerator.name, memory, accelerator, assumed, config, _confidence(memory_document),
         plausible,
     )  # fmt: skip
+
+
+def _unfit(
+    document: Document, accelerator: AcceleratorSpec, memory: MemorySpec
+) -> Iterator[DescriptionError]:
+    """Where accelerator and memory do not go together."""
+    if accelerator.capacity > (held := _held(accelerator, memory)):
+        yield document.error(
+            f"{accelerator.capacity / 2**30:,.6g} GiB is more than the {held / 2**30:,.6g} GiB that"
+            f" {accelerator.channels} channels of {memory.name} hold; expected no more",
+            ("capacity",),
+        )
+    sizes = {("interleave",): accelerator.interleave, ("dma", "request"): accelerator.dma.request}
+    for path, size in sizes.items():
+        if size % memory.organisation.burst_bytes:
+            yield document.error("must be a multiple of a burst", path)
 
 
 def _given(document: Document, accelerator: AcceleratorSpec, overrides: list[Override]) -> Device:
@@ -307,37 +338,6 @@ def _overlaid(accelerator: Document) -> list[Override]:
     return overrides
 
 
-def _swap_memory(accelerator: Document, name: str) -> None:
-    """Leave out what the file says of the memory that it names and not of another: clock and
-    timings; of one that is not derived from the same, also its die, ranks and address map."""
-    data = accelerator.data
-    own, other = _chain(str(data.get("memory")), accelerator), _chain(name, accelerator)
-    stated = data.get("memory_set")
-    if not isinstance(stated, dict) or data.get("memory") == GIVEN or not other:
-        return  # the mistake is answered where it is read
-    alike = bool(own) and own[-1].file == other[-1].file
-    densities = next((d.data["densities"] for d in other if "densities" in d.data), None) or {}
-    data["memory_set"] = {
-        key: value
-        for key, value in stated.items()
-        if alike
-        and not key.startswith(("clock.", "timing."))
-        and (key != "density" or value in densities)
-    }
-    if not alike:
-        data.pop("address_map", None)
-
-
-def _chain(name: str, beside: Document) -> list[Document]:
-    """A memory and those that it is based on; empty where there is no such memory."""
-    found: list[Document] = []
-    with suppress(DescriptionError):
-        while name and len(found) < _LONGEST_CHAIN:
-            found.append(load(find("memories", name, (found or [beside])[-1].file)))
-            name = str(found[-1].data.get("based_on") or "")
-    return found
-
-
 def _override(memory: Document, overrides: list[Override]) -> None:
     """Complete a memory and lay `overrides` over it."""
     for path, value, mark in overrides:
@@ -345,9 +345,12 @@ def _override(memory: Document, overrides: list[Override]) -> None:
             memory.put(path, value, mark)
     complete(memory)
     choose_density(memory)
+    mistakes = Mistakes()
     for path, value, mark in overrides:
-        if path not in _FIRST:
-            memory.put(_canonical(path, memory, mark), value, mark)
+        with mistakes.met():
+            if path not in _FIRST:
+                memory.put(_canonical(path, memory, mark), value, mark)
+    mistakes.answer()
 
 
 def choose_density(memory: Document) -> None:
