@@ -467,7 +467,10 @@ def paper(found: list[DatasetResult]) -> Iterator[str]:
     ]
     if gains:
         yield f"At the centre odma changes the throughput of static by {listed(gains)}."
-    if cells := [cell.meets(each.paper) for each in found for cell in each.cells]:
+    cells = [cell.meets(each.paper) for each in found for cell in each.cells]
+    if cells and not any(cell.told for each in found for cell in each.cells):
+        yield "One replication cannot tell which of the paper's figures are met: run three or more."
+    elif cells:
         met = sum(len(names) == len(found[0].paper) for names in cells)
         yield f"All figures together are met at {met} of {len(cells)} length shapes and limits."
     if gains:

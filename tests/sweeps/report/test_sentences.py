@@ -24,6 +24,7 @@ from sweeps.plan.paper_findings import DatasetResult, MapCell, Placement
 from sweeps.plan.parameter import Parameter
 from sweeps.plan.what_if import Changes, Sensitivity
 from sweeps.report import sentences
+from sweeps.report.answer_page import regions
 from sweeps.report.formats import (
     counted,
     effect,
@@ -254,6 +255,20 @@ def test_the_map_of_an_answer_in_counts() -> None:
     assert list(sentences.answer(unmoved))[-1] == (
         "Changing 1 disputed assumption (Holm over 1) never changes the winner to another policy."
     )
+
+
+def test_is_a_lead_that_is_not_significant_the_palest_of_the_map() -> None:
+    sure, none = Interval(0.5, 0.4, 0.6, 3), Interval(0.5, -0.1, 1.1, 3)
+    one = Interval(0.5, -math.inf, math.inf, 1)
+    drawn = {}
+    for name, right in (("sure", sure), ("none", none), ("one", one)):
+        row = replace(cell(0.5, None), name=name, found={0.1: sure, 1.0: right})
+        found = AnswerMap("card", "m", "paged", ["odma"], [row], 3, 3, {}, {})
+        (drawn[name],) = regions(found).cases.values()
+    assert all(each.sure for each in drawn["sure"])
+    # from 0.4 to -0.1 over a decade in 24 steps: below zero in the last fifth
+    assert [each.sure for each in drawn["none"]] == [True] * 19 + [False] * 5
+    assert not any(each.sure for each in drawn["one"])
 
 
 def test_a_study() -> None:
