@@ -21,7 +21,7 @@ test: $(DEV)
 test-long: $(DEV)
 	@echo "make test-long: about 25 minutes on two quiet cores"
 	$(MAKE) --no-print-directory --jobs 2 lint warm
-	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
+	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q -rs -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 lint: $(DEV)
 	$(BIN)/python -m ruff check .
@@ -31,6 +31,7 @@ lint: $(DEV)
 warm: $(DEV)
 	@$(BIN)/bankwise bandwidth mlu370-x4 --pattern sequential > /dev/null
 	@$(BIN)/bankwise bandwidth lpddr5-6400-x16 --pattern sequential > /dev/null
+	@$(BIN)/python -c 'from hwmodel.kernel.completion import entry; entry()'
 	@rm -rf .venv/warm
 	@$(BIN)/bankwise run smoke --out .venv/warm > /dev/null \
 		--set "policy=[paged, {name: paged, free_list: lifo}, {name: paged, free_list: sorted}]"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bankwise.compared import Compared
     from bankwise.result import Result
     from hwmodel.description.description import DescriptionError
+    from hwmodel.measure.channels import Channels
     from hwmodel.oracle.audit import Violated
     from hwmodel.specs.device import Device
     from sweeps.cli.new_device import new_device
@@ -32,11 +33,12 @@ if TYPE_CHECKING:
 Set = Mapping[str, Any] | Iterable[str] | None
 
 __all__ = [
-    "DescriptionError", "audit", "bandwidth", "compare", "load", "new_device", "replay", "report",
-    "run", "simulate", "study",
+    "Channels", "DescriptionError", "audit", "bandwidth", "compare", "load", "new_device",
+    "open_device", "replay", "report", "run", "simulate", "study", "write_c_host",
 ]  # fmt: skip
 _ELSEWHERE = {
-    "DescriptionError": "hwmodel.description.description", "new_device": "sweeps.cli.new_device",
+    "Channels": "hwmodel.measure.channels", "DescriptionError": "hwmodel.description.description",
+    "new_device": "sweeps.cli.new_device",
 }  # fmt: skip
 
 
@@ -180,6 +182,42 @@ def replay(
             single_channel=channel, at_once=at_once,
         )  # fmt: skip
     return found
+
+
+def open_device(
+    device: str | Path, *, channel: bool = False, outstanding: int | None = None,
+    keep_commands: bool = False, set: Set = None,
+) -> Channels:  # fmt: skip
+    """A device, or one channel of a memory, to be driven by calls: `submit`, `advance`,
+    `statistics` and so on (docs/channel-api.md).
+
+    device: a shipped name or a path; of a memory, one channel. channel: one channel of a device.
+    outstanding: accesses under way at most (closed loop); None: each arrives at its tick.
+    keep_commands: for `Channels.commands`. Raises DescriptionError, and ValueError for
+    `outstanding` below 1.
+    """
+    from hwmodel.measure.channels import Channels
+    from hwmodel.specs.device import load_device
+
+    return Channels(
+        load_device(str(device), _assignments(set)), single_channel=channel,
+        outstanding=outstanding, keep_commands=keep_commands,
+    )  # fmt: skip
+
+
+def write_c_host(
+    device: str | Path, folder: str | Path, *, channel: bool = False,
+    outstanding: int | None = None, set: Set = None,
+) -> list[Path]:  # fmt: skip
+    """What a C program needs to drive a device: `bankwise.h`, `bankwise.o`, `NAME.image`
+    (docs/channel-api.md). device, channel, outstanding: as for `open_device`.
+
+    Returns the three files. Raises as `open_device`, and OSError where they cannot be written.
+    """
+    from hwmodel.measure import c_host
+
+    opened = open_device(device, channel=channel, outstanding=outstanding, set=set)
+    return c_host.write_c_host(opened, folder)
 
 
 def audit(device: str | Path, commands: str | Path, *, set: Set = None) -> list[Violated]:

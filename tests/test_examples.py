@@ -17,6 +17,8 @@ PRINTED = {
     "which_allocator": (("rtx-4090", *FEW), r"^which-allocator: .*\nstatic .*\npaged .* tok/s"),
     "own_allocator": (FEW, r"paged: \d+ tok/s, \d+ preempted\nroom: \d+ tok/s, \d+ preempted"),
     "what_if": ((*FEW, "serving.memory.max_probes=1"), r"as described .* \+0\.0%\n.*\nHBM2E .*\+"),
+    "event_loop": ((), r" 1 cores +\d.* GB/s, +\d.* ns a read\n 4 cores .*\n16 cores .*read\n"),
+    "jitted_host": ((), r"^\d+\.\d ns a hop\n$"),
     "replay_trace": ((), r"of 12\.80 GB/s\nrow hits: .*%\n[\d,]+ commands, 0 violations"),
 }  # fmt: skip
 """Example -> its arguments, which make it quick, and what it then prints."""

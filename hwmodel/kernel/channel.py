@@ -15,6 +15,7 @@ from hwmodel.kernel.channel_state import (
     INBOX,
     Q_COLUMN,
     Q_ROW,
+    Q_TAG,
     RUN_BURSTS,
     RUN_FIRST,
     RUN_KIND,
@@ -50,6 +51,8 @@ def _write_log(s: Record, line: Int, tick: int, command: int, bank: int, slot: i
         line[3] = s.slot[slot, Q_ROW]
     elif command >= RD and command <= MWRA:
         line[3], line[4] = s.slot[slot, Q_ROW], s.slot[slot, Q_COLUMN]
+        if line.shape[0] > 5:
+            line[5] = s.slot[slot, Q_TAG]
 
 
 @inlined
@@ -66,8 +69,10 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
     """Run the channel up to (not including) tick `until`.
 
     `completions` (engines, ring size) collects bytes returned to each engine by tick modulo the
-    ring; shape (1, 1) where none waits. Returns REACHED, WANTS_INPUT (inbox empty and the stream
-    not closed), LOG_FULL or DRAINED.
+    ring; shape (1, 1) where none waits. `log` (n, 5) takes tick, command, bank, row, column; (n, 6)
+    in its last column, of column commands, the row of `completions`; (n, 3) tick, command and that
+    row, of column commands alone. Returns REACHED, WANTS_INPUT (inbox empty and the stream not
+    closed), LOG_FULL or DRAINED.
     """
     while True:
         if s.now >= until:
@@ -99,8 +104,13 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
         if log.shape[0] > 0:
             if s.logged >= log.shape[0]:
                 return LOG_FULL
-            _write_log(s, log[s.logged], tick, command, bank, slot)
-            s.logged += 1
+            if log.shape[1] > 3:
+                _write_log(s, log[s.logged], tick, command, bank, slot)
+                s.logged += 1
+            elif command >= RD and command <= MWRA:
+                log[s.logged, 0], log[s.logged, 1] = tick, command
+                log[s.logged, 2] = s.slot[slot, Q_TAG]
+                s.logged += 1
         s.now = tick
         apply(c, s, command, key & ((1 << CLASS_BITS) - 1), bank, slot, completions)
 

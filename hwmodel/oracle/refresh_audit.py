@@ -13,7 +13,6 @@ from fractions import Fraction
 import numpy as np
 
 from hwmodel.oracle.command_log import CODE, CommandLog, Ints
-from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 
 MOST_POSTPONED = 8
@@ -52,11 +51,7 @@ def closing_ticks(memory: MemorySpec) -> int:
     o = memory.organisation
     banks = o.banks // (o.pseudochannels * o.ranks)
     steps = min(c.activation_buffer, banks) + 3
-    columns = set(COLUMN_COMMANDS)
-    if any(
-        row.scope == "channel" and columns & set(row.after) and columns & set(row.before)
-        for row in memory.constraints
-    ):
+    if memory.joins_columns:
         steps += (o.pseudochannels - 1) * memory.requests_held
     return steps * (max(delays) + max(bursts) + slots)
 

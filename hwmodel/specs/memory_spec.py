@@ -120,7 +120,8 @@ class MemorySpec(Strict):
 
     def postpone_margin_ticks(self) -> int:
         """Ticks that postponing leaves to close banks: an eighth of tREFI, or what closing takes at
-        worst if that is longer (docs/scheduling.md: postponing)."""
+        worst if that is longer (docs/scheduling.md: postponing). Where a row keeps column commands
+        of both pseudo-channels apart, older requests of the other one go between."""
         o, refreshes = self.organisation, {"REFAB", "REFPB"}
         rows = [row for row in self.constraints if not refreshes & set(row.after)]
         longest = max((self.ticks(row.delay) for row in rows), default=0)
@@ -130,8 +131,19 @@ class MemorySpec(Strict):
             for _, end in kind.segments
         )
         slots = max(self.tick_clock.ticks(Fraction(str(c.slots))) for c in self.commands.values())
-        buffered = min(self.controller.activation_buffer, o.banks // o.count("rank"))
-        return max(self.refresh_ticks() // 8, (buffered + 3) * (longest + burst + slots))
+        steps = min(self.controller.activation_buffer, o.banks // o.count("rank")) + 3
+        if self.joins_columns:
+            steps += (o.pseudochannels - 1) * self.requests_held
+        return max(self.refresh_ticks() // 8, steps * (longest + burst + slots))
+
+    @property
+    def joins_columns(self) -> bool:
+        """Whether a row keeps column commands of all pseudo-channels apart."""
+        columns = set(COLUMN_COMMANDS)
+        return any(
+            row.scope == "channel" and columns & set(row.after) and columns & set(row.before)
+            for row in self.constraints
+        )
 
     @property
     def requests_held(self) -> int:

@@ -31,6 +31,7 @@ from sweeps.cli.options import (
     Out,
     Set,
 )
+from sweeps.cli.pause_command import pause
 from sweeps.cli.predictor_command import app as predictor_app
 from sweeps.cli.restore_command import restore
 from sweeps.cli.schedule_command import schedule_check
@@ -71,6 +72,7 @@ app.command(rich_help_panel=ASK)(fit)
 app.command(rich_help_panel=ASK)(size)
 app.command(rich_help_panel=ASK)(transfer)
 app.command(rich_help_panel=ASK)(restore)
+app.command(rich_help_panel=ASK)(pause)
 app.command(rich_help_panel=ASK)(devices)
 app.command(rich_help_panel=ASK)(models)
 app.command("kv-formats", rich_help_panel=ASK)(kv_formats)

@@ -2,7 +2,8 @@
 
 Every choice of every option of every policy is served once, each in the next of some ways: model,
 formats, engine, workload, layout. Figures, and a checksum of all that was asked of the memory, are
-held against `records.json`. A change that is meant to move them writes the file anew:
+held against `records.json`. A case keeps its place in that file, and so its way; new cases come
+last. A change that is meant to move them writes the file anew:
 
     python -m tests.policies.test_records
 """
@@ -52,7 +53,8 @@ WAYS: list[tuple[TransformerSpec, str, str, dict[str, Any]]] = [
     (MODEL, "plain", "split", {"memory": TOGETHER, "attention": KEPT}),
     (WINDOWS, "plain", "head_major", {"memory": TOGETHER, "engine": "v0"}),
 ]  # fmt: skip
-CASES = cases()
+PLACES = {name: at for at, name in enumerate(json.loads(RECORDS.read_text()))}
+CASES = sorted(cases(), key=lambda case: PLACES.get(case[0], len(PLACES)))
 
 
 class Noted(FakeMemory):

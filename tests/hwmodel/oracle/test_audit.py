@@ -648,3 +648,5 @@ def test_a_refresh_may_wait_for_older_requests_of_the_other_pseudochannel() -> N
     steps = min(apart.controller.activation_buffer, apart.organisation.banks // 2) + 3
     one = closing_ticks(apart) // steps
     assert closing_ticks(joined) == (steps + apart.requests_held) * one
+    margins = [memory.postpone_margin_ticks() for memory in (apart, joined)]
+    assert margins[0] == apart.refresh_ticks() // 8 < margins[1] <= closing_ticks(joined)

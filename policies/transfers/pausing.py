@@ -1,0 +1,94 @@
+"""What a request that pauses (for a tool, or a human) costs: keep its KV, drop it, or swap it.
+
+InferCept (arXiv 2402.01869) counts waste: memory that does nothing, times how long, here in token
+seconds. A step with q tokens to compute takes a q + k (profiled there, from `StepModel` here).
+
+- keep: pause x context;
+- drop: the context comes back in n chunks of c tokens, up to the step that the cores saturate, and
+  a last one; while it does, its own part and what its tokens delay the others by are waste:
+  f_s c n (n + 1) / 2 + a c n others + (f_last context + a last others), f_s = a saturation + k;
+- swap: free for what hides behind the forward steps; a copy that steps wait for holds up all:
+  2 x copy x (context + others).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+Way = Literal["keep", "drop", "swap"]
+
+
+class StepCost(NamedTuple):
+    """Time of a step with q tokens to compute: `token_s` q + `fixed_s`, at least as long as
+    reading the weights takes, which is reached at `saturation` tokens."""
+
+    token_s: float
+    fixed_s: float
+    saturation: int
+
+    def seconds(self, tokens: float) -> float:
+        return self.token_s * tokens + self.fixed_s
+
+
+class Batch(NamedTuple):
+    """What runs beside: requests that decode, and the tokens that they hold together."""
+
+    running: int
+    tokens: int
+
+
+class Pause(NamedTuple):
+    """Waste of a pause in token seconds; `swap` of a copy that steps wait for, `hidden` of one that
+    hides: 0, or None where the pause is too short for it."""
+
+    seconds: float
+    keep: float
+    drop: float
+    swap: float
+    hidden: float | None
+
+    @property
+    def least(self) -> Way:
+        """The way of least waste; swaps hide where they can."""
+        swap = self.swap if self.hidden is None else self.hidden
+        ways: dict[Way, float] = {"keep": self.keep, "drop": self.drop, "swap": swap}
+        return min(ways, key=lambda way: ways[way])
+
+
+def drop_waste(context: int, cost: StepCost, batch: Batch) -> float:
+    """Token seconds that recomputing `context` tokens costs, in chunks."""
+    chunk = max(cost.saturation - batch.running, 1)
+    whole = math.ceil(context / chunk) - 1
+    last = context - whole * chunk
+    own = cost.seconds(cost.saturation) * chunk * whole * (whole + 1) / 2
+    own += cost.seconds(batch.running + last) * context
+    return own + cost.token_s * context * batch.tokens
+
+
+def budget(step_s: float, copy_s: dict[int, float]) -> int:
+    """Most tokens whose copy hides behind a step. copy_s: seconds of copies by their tokens,
+    growing."""
+    return max((tokens for tokens, seconds in copy_s.items() if seconds <= step_s), default=0)
+
+
+def paused(
+    seconds: float, context: int, cost: StepCost, batch: Batch, copy_s: float, hidden_tokens: int
+) -> Pause:
+    """A pause of so many seconds. copy_s: of the whole context, one way; hidden_tokens: what hides
+    behind each step."""
+    hidden = None
+    if hidden_tokens:
+        steps = 2 * math.ceil(context / hidden_tokens)  # out, and back
+        if steps * cost.seconds(batch.running) <= seconds:
+            hidden = 0.0
+    return Pause(
+        seconds, seconds * context, drop_waste(context, cost, batch),
+        2 * copy_s * (context + batch.tokens), hidden,
+    )  # fmt: skip
+
+
+def break_even_s(context: int, cost: StepCost, batch: Batch) -> float:
+    """The pause at which keeping wastes as much as dropping. A pause of unknown length, taken to
+    last as long as it already has, is kept up to half of it."""
+    return drop_waste(context, cost, batch) / context

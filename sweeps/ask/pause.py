@@ -1,0 +1,109 @@
+"""Keep, drop or swap the KV of a request that pauses: `bankwise pause`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import Device
+from hwmodel.specs.kv_order import LAYOUTS, Dims
+from hwmodel.specs.link import LinkSpec
+from hwmodel.specs.transformer import TransformerSpec
+from policies.engines.engine import Chunk, Step
+from policies.memory.step import Efficiency, StepModel
+from policies.transfers.pausing import Batch, Pause, StepCost, break_even_s, budget, paused
+from policies.transfers.pieces import pages
+from policies.transfers.transfer import Server, transfer
+from sweeps.ask.rates import closed_form_share
+
+BLOCKS = [2**n for n in range(11)]
+"""Blocks of a copy that may hide behind a step."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request of `context` tokens pauses beside a batch. `kinds`: pages of card and host."""
+
+    device: Device
+    model: TransformerSpec
+    link: LinkSpec
+    context: int
+    batch: Batch
+    block: int
+    kinds: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`hidden`: tokens a step that hide, in the card's layout and with whole blocks."""
+
+    cost: StepCost
+    copy_s: float
+    hidden: dict[str, int]
+    even_s: float
+    pauses: list[Pause]
+
+
+def pause(question: Question, seconds: list[float]) -> Answer:
+    """The waste of each pause. Raises DescriptionError where the KV does not fit beside the
+    weights, or the model has windows."""
+    device, model, batch = question.device, question.model, question.batch
+    held = batch.tokens + question.context
+    needed = model.weight_bytes + held * model.kv_token_bytes
+    if needed > device.capacity_bytes:
+        raise DescriptionError(
+            f"{model.name} with {held:,} tokens takes {needed / 2**30:,.1f} GiB; {device.name} has"
+            f" {device.capacity_bytes / 2**30:,.1f}"
+        )
+    if model.window is not None:
+        raise DescriptionError(f"{model.name}: layers with windows are not copied")
+    cost = step_cost(device, model, batch)
+    step_s = cost.seconds(batch.running)
+    orders = {
+        "as it lies": device.paging.kv_layout,
+        "whole blocks": LAYOUTS["block_layer_kv_token"],
+    }
+    hidden = {}
+    for name, dims in orders.items():
+        copies = {n * question.block: _copy_s(question, dims, n * question.block) for n in BLOCKS}
+        hidden[name] = budget(step_s, copies)
+    copy_s = _copy_s(question, device.paging.kv_layout, question.context)
+    found = [
+        paused(each, question.context, cost, batch, copy_s, hidden["as it lies"])
+        for each in seconds
+    ]  # fmt: skip
+    return Answer(cost, copy_s, hidden, break_even_s(question.context, cost, batch), found)
+
+
+def _copy_s(question: Question, dims: Dims, tokens: int) -> float:
+    blocks = -(-tokens // question.block)
+    near, far = (
+        Server(dims, question.block, pages(kind, blocks, seed))
+        for seed, kind in enumerate(question.kinds)
+    )
+    moved = transfer(question.link, question.model, tokens, near, far)
+    return moved.cost.total_ns / 1e9
+
+
+def step_cost(device: Device, model: TransformerSpec, batch: Batch) -> StepCost:
+    """The line through the times of a step in which the batch decodes: alone, and with a chunk that
+    takes the tokens computed to where the cores, not the weights, bound it."""
+    assert device.accelerator is not None
+    steps, share = StepModel(device, model), closed_form_share(device)
+    compute = device.accelerator.compute
+    rate = compute.peak(model.weights) * compute.prefill_efficiency
+    weights_s = model.step_weight_bytes / (device.peak_gbps * 1e9 * share)
+    saturation = max(int(weights_s * rate / model.layer_flops), batch.running + 1)
+
+    def seconds(chunk: int) -> float:
+        chunks = [Chunk(batch.running, 0, chunk, False)] if chunk else []
+        step = Step(np.arange(batch.running), batch.tokens, chunks, [], 0, "token_budget")
+        return float(steps.times(step, 1, Efficiency(*[share] * 4)).total_s[0])
+
+    # beyond saturation each token costs its compute
+    first, further = saturation - batch.running, 4 * saturation
+    token_s = (seconds(first + further) - seconds(first)) / further
+    fixed_s = seconds(0) - token_s * batch.running
+    return StepCost(token_s, fixed_s, saturation)

@@ -1,0 +1,36 @@
+"""`bankwise pause` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.sweeps.cli.test_command_line import bankwise
+
+ASKED = ("pause", "a100-80gb", "llama-2-7b", "--link", "pcie4-a30-batched")
+
+
+def test_waste_by_pause(tmp_path: Path) -> None:
+    found = json.loads(bankwise(*ASKED, "--seconds", "0.01,100", "--json", cwd=tmp_path).stdout)
+    assert [pause["least"] for pause in found["pauses"]] == ["keep", "swap"]
+    hidden = found["hidden_tokens_a_step"]
+    assert 0 < hidden["as it lies"] <= hidden["whole blocks"]
+    assert "keeping wastes as much as dropping at" in bankwise(*ASKED, cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--seconds", "-1"), "--seconds: expected seconds above 0, as 0.1,0.5"),
+        (("--pages", "old"), "expected fresh, aged, descending"),
+        (("--running", "500"), "GiB; a100-80gb has 80.0"),
+    ],
+)
+def test_a_mistake_is_answered_in_a_line(
+    options: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    found = bankwise(*ASKED, *options, cwd=tmp_path)
+    assert found.returncode == 2
+    assert said in found.stderr and "Traceback" not in found.stderr
