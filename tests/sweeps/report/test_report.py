@@ -232,8 +232,9 @@ def test_a_sweep_of_kv_reads_says_who_reads_fastest(tmp_path: Path) -> None:
 
 def test_does_no_band_go_where_nothing_can_lie() -> None:
     def group(load: float, *values: float) -> Group:
-        rows = [Row(name, "", {r: {"slo.attainment": v} for r, v in enumerate(values, 1)},
-                    overrides={"requests": load}) for name in ("paged", "odma")]  # fmt: skip
+        found = {r: {"slo.attainment": v, THROUGHPUT: 9.0} for r, v in enumerate(values, 1)}
+        at = {"requests": load}
+        rows = [Row(name, "", found, overrides=at) for name in ("paged", "odma")]
         return Group(str(load), rows, {"requests": load}, OBJECTIVES["attainment"])
 
     config = {**CONFIG, "axes": {"requests": [1, 2], "serving.policy": ["paged", "odma"]}}

@@ -155,6 +155,13 @@ def test_what_groups_say_together() -> None:
     changes = "undecided: the winner changes with device (x: a wins; y: b wins)."
     assert along(False, WON, other) == [changes]
     assert along(True, open_, open_) == along(False, WON, open_) == []
+    pairs = [[WON, WON], [WON, WON], [WON, other], [WON, open_]]
+    many = [Dependence("", "device", "policy", list(zip("xy", each, strict=True)), True)
+            for each in pairs]  # fmt: skip
+    assert sentences.dependences(many) == (
+        "Along device, of 4 combinations of the rest: a serves the most for every value in 2; the"
+        " winner changes in 1; one or more are undecided in 1."
+    )
     here = Turned("card", {"without": WON, "with": other}, "seed=2")
     assert sentences.turned(here).startswith("card: undecided: the winner changes with seed=2 (wi")
     there = Turned("card", {"run-1": WON, "run-2": open_})
