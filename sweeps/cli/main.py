@@ -37,6 +37,7 @@ from sweeps.cli.restore_command import restore
 from sweeps.cli.schedule_command import schedule_check
 from sweeps.cli.size_command import size
 from sweeps.cli.transfer_command import transfer
+from sweeps.cli.tune_command import tune
 from sweeps.cli.validate_command import validate
 
 app = typer.Typer(
@@ -70,6 +71,7 @@ def _main(
 
 app.command(rich_help_panel=ASK)(fit)
 app.command(rich_help_panel=ASK)(size)
+app.command(rich_help_panel=ASK)(tune)
 app.command(rich_help_panel=ASK)(transfer)
 app.command(rich_help_panel=ASK)(restore)
 app.command(rich_help_panel=ASK)(pause)
