@@ -18,6 +18,9 @@ def validate(
     candidates: Annotated[
         bool, typer.Option(help="With --json: each cell's figure under every candidate too.")
     ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="Compare NAME with this device, not with its own.")
+    ] = None,
     json: Json = False,
     overrides: Set = None,
 ) -> None:
@@ -34,8 +37,11 @@ def validate(
     from sweeps.report import validation
     from sweeps.report.screen import print_json, print_table
 
+    if device is not None and name is None:
+        raise DescriptionError("stands with the NAME of measurements", "--device")
     every, records = [], []
-    for source in [validation.loaded(each) for each in ([name] if name else validation.sources())]:
+    asked = [name] if name else validation.sources()
+    for source in [validation.loaded(each, device) for each in asked]:
         spec = validation.spec_of(source)
         try:
             found = validation.compared(source, overrides=overrides)
