@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from hwmodel.description.description import DescriptionError
 from sweeps.cli.options import FOUND, Json, Set
 
 
@@ -31,12 +30,13 @@ def validate(
     Exit code 0: done, also where a cell is refuted; 1: a cell marked `agrees` is refuted; 2:
     invalid input.
     """
-    if candidates and not json:
-        raise DescriptionError("--candidates: stands with --json")
+    from hwmodel.description.description import DescriptionError
     from policies.serving.measured_server import Skipped
     from sweeps.report import validation
     from sweeps.report.screen import print_json, print_table
 
+    if candidates and not json:
+        raise DescriptionError("stands with --json", "--candidates")
     if device is not None and name is None:
         raise DescriptionError("stands with the NAME of measurements", "--device")
     every, records = [], []
