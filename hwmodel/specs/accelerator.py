@@ -36,7 +36,7 @@ _SIMULATED = ("channels", "interleave", "dma")
 """Keys that a simulated memory needs."""
 _SIMULATED_TOO = (
     "memory_set", "channel_hash", "controller", "address_map", "derate", "dies", "inbox",
-    "translation", "memory_side_cache",
+    "translation", "memory_side_cache", "request_interval",
 )  # fmt: skip
 """Keys that it may have besides."""
 
@@ -265,6 +265,9 @@ class AcceleratorSpec(Strict):
     inbox: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Requests on their way to a channel or waiting before its queues, at most; while it has so
     many, engines whose next request goes there stall. None: no limit."""
+    request_interval: Annotated[Nanoseconds, Field(ge=0)] = 0.0
+    """Least time between two requests that the endpoint of a channel takes, whatever their size. 0:
+    it takes them as they come."""
     translation: Translation | None = None
     """From virtual to physical addresses. None: it costs nothing, and all addresses are physical.
     """
