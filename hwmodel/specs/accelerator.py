@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -196,6 +198,21 @@ class GivenMemory(Strict):
     """Peak."""
     efficiency: Share
     """Share of the peak that every phase of a step reaches, unless `serving.memory` gives it."""
+    weights: Share | None = None
+    """The same of the weights alone. None: as every phase."""
+
+    @property
+    def of_weights(self) -> float:
+        """Share of the peak at which weights are read."""
+        return self.efficiency if self.weights is None else self.weights
+
+
+class SizedRate(Strict):
+    """A rate that was measured with messages of one size."""
+
+    size: PositiveBytes
+    rate: Annotated[BytesPerSecond, Field(gt=0)]
+    """Bytes that are reduced, of each card, over the time that it takes."""
 
 
 class Link(Strict):
@@ -205,12 +222,36 @@ class Link(Strict):
     """What a card sends to its neighbours, one way."""
     latency: Nanoseconds
     """Of one message."""
+    all_reduce: Annotated[list[SizedRate], Field(min_length=2)] | None = None
+    """What all-reduces of some sizes were measured at, by size. None: the ring's messages over
+    `bandwidth` and `latency`."""
+
+    @model_validator(mode="after")
+    def _rising(self) -> Link:
+        sizes = [each.size for each in self.all_reduce or ()]
+        if sizes != sorted(set(sizes)):
+            raise ValueError("all_reduce: sizes must rise")
+        return self
 
     def all_reduce_s(self, cards: int, size_bytes: float) -> float:
-        """Seconds of a ring all-reduce: 2 (N - 1) messages of size / N (Patarasuk and Yuan
-        2009)."""
+        """Seconds of an all-reduce. By the rates measured where there are any, between two sizes in
+        proportion to the logarithms, beyond them as at the last; else of a ring: 2 (N - 1) messages
+        of size / N (Patarasuk and Yuan 2009)."""
+        if self.all_reduce is not None:
+            return size_bytes / self._reduced(self.all_reduce, size_bytes)
         messages = 2 * (cards - 1)
         return messages * (size_bytes / cards / self.bandwidth + self.latency * 1e-9)
+
+    @staticmethod
+    def _reduced(measured: list[SizedRate], size_bytes: float) -> float:
+        """Bytes a second of an all-reduce of a size."""
+        if size_bytes <= measured[0].size:
+            return measured[0].rate
+        for low, high in pairwise(measured):
+            if size_bytes < high.size:
+                share = math.log(size_bytes / low.size) / math.log(high.size / low.size)
+                return low.rate + share * (high.rate - low.rate)
+        return measured[-1].rate
 
     def exchange_s(self, size_bytes: float) -> float:
         """Seconds until the card that gets most has its `size_bytes` from the others, which all

@@ -62,7 +62,10 @@ def efficiency_of(
         except NotKept:
             pass
     source: Source = "bound" if device.given is None else "given"
-    return source, Efficiency(*[closed_form_share(device)] * 4)
+    shares = Efficiency(*[closed_form_share(device)] * 4)
+    if device.given is not None:
+        shares = shares._replace(weights=device.given.of_weights)
+    return source, shares
 
 
 def closed_form_share(device: Device) -> float:
