@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     ModelWrapValidatorHandler,
@@ -44,6 +45,7 @@ _SIMULATED_TOO = (
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
+Sized = TypeVar("Sized", "SizedShare", "SizedRate")
 
 
 def _overlap(value: object) -> object:
@@ -191,20 +193,11 @@ class Host(Strict):
     """One way."""
 
 
-class GivenMemory(Strict):
-    """A memory whose timings are not known well enough to simulate it."""
+class SizedShare(Strict):
+    """A share that was measured with reads of one size."""
 
-    bandwidth: Annotated[BytesPerSecond, Field(gt=0)]
-    """Peak."""
-    efficiency: Share
-    """Share of the peak that every phase of a step reaches, unless `serving.memory` gives it."""
-    weights: Share | None = None
-    """The same of the weights alone. None: as every phase."""
-
-    @property
-    def of_weights(self) -> float:
-        """Share of the peak at which weights are read."""
-        return self.efficiency if self.weights is None else self.weights
+    size: PositiveBytes
+    share: Share
 
 
 class SizedRate(Strict):
@@ -215,6 +208,42 @@ class SizedRate(Strict):
     """Bytes that are reduced, of each card, over the time that it takes."""
 
 
+def _rising(points: list[Sized]) -> list[Sized]:
+    sizes = [each.size for each in points]
+    if not sizes or sizes != sorted(set(sizes)):
+        raise ValueError("expected sizes that rise")
+    return points
+
+
+def by_size(points: list[tuple[int, float]], size_bytes: float) -> float:
+    """A value measured at rising sizes: between two in proportion to the logarithms of the sizes,
+    beyond them as at the last."""
+    for (low, at_low), (high, at_high) in pairwise(points):
+        if size_bytes < high:
+            share = math.log(max(size_bytes, low) / low) / math.log(high / low)
+            return at_low + share * (at_high - at_low)
+    return points[-1][1]
+
+
+class GivenMemory(Strict):
+    """A memory whose timings are not known well enough to simulate it."""
+
+    bandwidth: Annotated[BytesPerSecond, Field(gt=0)]
+    """Peak."""
+    efficiency: Share
+    """Share of the peak that every phase of a step reaches, unless `serving.memory` gives it."""
+    weights: Share | None = None
+    """The same of the weights alone. None: as every phase."""
+    attention: Annotated[list[SizedShare], AfterValidator(_rising)] | None = None
+    """The same of the KV that decode attention reads, by the bytes of a layer, between two sizes in
+    proportion to their logarithms. None: as every phase."""
+
+    @property
+    def of_weights(self) -> float:
+        """Share of the peak at which weights are read."""
+        return self.efficiency if self.weights is None else self.weights
+
+
 class Link(Strict):
     """The links between the cards of one server."""
 
@@ -222,36 +251,19 @@ class Link(Strict):
     """What a card sends to its neighbours, one way."""
     latency: Nanoseconds
     """Of one message."""
-    all_reduce: Annotated[list[SizedRate], Field(min_length=2)] | None = None
+    all_reduce: Annotated[list[SizedRate], AfterValidator(_rising)] | None = None
     """What all-reduces of some sizes were measured at, by size. None: the ring's messages over
     `bandwidth` and `latency`."""
-
-    @model_validator(mode="after")
-    def _rising(self) -> Link:
-        sizes = [each.size for each in self.all_reduce or ()]
-        if sizes != sorted(set(sizes)):
-            raise ValueError("all_reduce: sizes must rise")
-        return self
 
     def all_reduce_s(self, cards: int, size_bytes: float) -> float:
         """Seconds of an all-reduce. By the rates measured where there are any, between two sizes in
         proportion to the logarithms, beyond them as at the last; else of a ring: 2 (N - 1) messages
         of size / N (Patarasuk and Yuan 2009)."""
         if self.all_reduce is not None:
-            return size_bytes / self._reduced(self.all_reduce, size_bytes)
+            points = [(each.size, each.rate) for each in self.all_reduce]
+            return size_bytes / by_size(points, size_bytes)
         messages = 2 * (cards - 1)
         return messages * (size_bytes / cards / self.bandwidth + self.latency * 1e-9)
-
-    @staticmethod
-    def _reduced(measured: list[SizedRate], size_bytes: float) -> float:
-        """Bytes a second of an all-reduce of a size."""
-        if size_bytes <= measured[0].size:
-            return measured[0].rate
-        for low, high in pairwise(measured):
-            if size_bytes < high.size:
-                share = math.log(size_bytes / low.size) / math.log(high.size / low.size)
-                return low.rate + share * (high.rate - low.rate)
-        return measured[-1].rate
 
     def exchange_s(self, size_bytes: float) -> float:
         """Seconds until the card that gets most has its `size_bytes` from the others, which all
