@@ -16,7 +16,14 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from hwmodel.description.description import DescriptionError, Document, KeyPath, Strict, nearest
+from hwmodel.description.description import (
+    DescriptionError,
+    Document,
+    KeyPath,
+    Mark,
+    Strict,
+    nearest,
+)
 from hwmodel.description.library import find
 from hwmodel.description.units import Nanoseconds, PositiveBytes
 from hwmodel.description.written import text
@@ -183,8 +190,8 @@ class MeasurementSpec(Strict):
     name: str
     summary: str
     sources: dict[str, str]
-    device: str
-    """Of every cell whose set-up names no other."""
+    device: str = ""
+    """Of every cell whose set-up names no other. None: it is named where the file is read."""
     model: str | None = None
     """Of decode and prefill."""
     set: Settings = {}
@@ -235,11 +242,15 @@ class Compared:
         return self.cell.agrees and self.verdict == "refuted"
 
 
-def load_measurements(name_or_path: str) -> MeasurementSpec:
-    """Shipped measurements by name, or a YAML file. Raises DescriptionError, also for names that
-    are not in the file and for set-ups that are no device."""
+def load_measurements(name_or_path: str, beside: str | None = None) -> MeasurementSpec:
+    """Shipped measurements by name, or a YAML file; of the device `beside` where given. Raises
+    DescriptionError, also for names that are not in the file and for set-ups that are no device."""
     document = load(find("measurements", name_or_path))
+    if beside is not None:
+        document.put(("device",), beside, Mark(f"--device {beside}"))
     spec = document.build(MeasurementSpec)
+    if not spec.device:
+        raise document.error("names none; --device names what to compare with", ("device",))
     for i, cell in enumerate(spec.cells):
         place: KeyPath = ("cells", i)
         _known(document, (*place, "tolerance"), cell.tolerance, spec.tolerances)

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from hwmodel.description.description import DescriptionError
 from sweeps.cli.options import FOUND, Json, Set
 
 
@@ -18,6 +17,9 @@ def validate(
     candidates: Annotated[
         bool, typer.Option(help="With --json: each cell's figure under every candidate too.")
     ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="Compare NAME with this device, not with its own.")
+    ] = None,
     json: Json = False,
     overrides: Set = None,
 ) -> None:
@@ -28,14 +30,18 @@ def validate(
     Exit code 0: done, also where a cell is refuted; 1: a cell marked `agrees` is refuted; 2:
     invalid input.
     """
-    if candidates and not json:
-        raise DescriptionError("--candidates: stands with --json")
+    from hwmodel.description.description import DescriptionError
     from policies.serving.measured_server import Skipped
     from sweeps.report import validation
     from sweeps.report.screen import print_json, print_table
 
+    if candidates and not json:
+        raise DescriptionError("stands with --json", "--candidates")
+    if device is not None and name is None:
+        raise DescriptionError("stands with the NAME of measurements", "--device")
     every, records = [], []
-    for source in [validation.loaded(each) for each in ([name] if name else validation.sources())]:
+    asked = [name] if name else validation.sources()
+    for source in [validation.loaded(each, device) for each in asked]:
         spec = validation.spec_of(source)
         try:
             found = validation.compared(source, overrides=overrides)

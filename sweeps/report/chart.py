@@ -208,12 +208,13 @@ class Patches:
 
 
 class Region(NamedTuple):
-    """Who leads from `low` to `high`, and by which share."""
+    """Who leads from `low` to `high`, by which share, and whether significantly."""
 
     low: float
     high: float
     owner: int
     lead: float
+    sure: bool = True
 
 
 @dataclass(frozen=True)

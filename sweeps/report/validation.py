@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, get_args
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
 from hwmodel.description.yaml_reader import load
 from policies.memory.measured import (
@@ -74,15 +75,23 @@ def sources() -> list[str]:
     return names("measurements") + names("servers")
 
 
-def loaded(name_or_path: str) -> Source:
-    """Measurements, a measured server or transfers, by name or file. Raises DescriptionError."""
+def loaded(name_or_path: str, device: str | None = None) -> Source:
+    """Measurements, a measured server or transfers, by name or file; measurements of `device` where
+    it is given. Raises DescriptionError."""
     path = Path(name_or_path)
     kind = load(path).data.get("kind") if path.is_file() else None
     if name_or_path in names("servers") or kind == "server":
+        _no_device(device, name_or_path)
         return load_server(name_or_path)
     if name_or_path in names("transfers") or kind == "transfers":
+        _no_device(device, name_or_path)
         return load_transfers(name_or_path)
-    return load_measurements(name_or_path)
+    return load_measurements(name_or_path, device)
+
+
+def _no_device(device: str | None, name: str) -> None:
+    if device is not None:
+        raise DescriptionError(f"{name} states its own; expected measurements", "--device")
 
 
 def spec_of(source: Source) -> Spec:
