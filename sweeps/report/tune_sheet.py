@@ -68,9 +68,12 @@ def sheet(tuned: Tuned) -> Section:
         why = each.says if not choice.why else f"{each.says}: {choice.why}"
         rows.append([choice.name, _rate(choice), _rate(choice, choice.cards), told, why])
     columns = ["setting", "requests/s", "a card", "worth a card", ""]
+    if all(row[1] == row[2] for row in rows):
+        columns = [*columns[:2], "worth", ""]
+        rows = [row[:2] + row[3:] for row in rows]
     return Section(f"{asked.model} on {asked.device}", [
         Say(" ".join([_question(tuned), _answer(tuned)]), "lead"),
-        Grid("", columns, rows, sides="<>>><"),
+        Grid("", columns, rows, sides="<" + ">" * (len(columns) - 2) + "<"),
         Say(_idle(tuned), "verdict"),
         Grid("", ["", "to start it so"], [[name, line] for name, line in flags(tuned).items()],
              text=True, sides="<"),
