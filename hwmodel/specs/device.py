@@ -39,6 +39,7 @@ _MEMORY_KEYS = set(MemorySpec.model_fields) - {
 }  # fmt: skip
 _FIRST = (("based_on",), ("constraint_changes",), ("density",))
 """Overrides of a memory that say what its description is, before others change it."""
+_WRITE_QUEUE: KeyPath = ("controller", "write_queue")
 _TIMING_ALIASES = {
     "tCL": "RL", "nCL": "RL", "tCWL": "WL", "nCWL": "WL", "tRPpb": "tRP", "nRPpb": "tRP",
     "tRCpb": "tRC", "nRCpb": "tRC", "tCCD": "tCCD_S", "nCCD": "tCCD_S", "tCCD_S": "tCCD",
@@ -266,9 +267,13 @@ def _accelerator(document: Document, overrides: list[Override]) -> Device:
     with mistakes.met():
         memory_document = memory_of(document)
         of_memory = [override for override in overrides if override[0][0] in _MEMORY_KEYS]
+        overlaid = _overlaid(document) + of_memory
         with mistakes.met():
-            _override(memory_document, _overlaid(document) + of_memory)
-        memory = memory_document.build(MemorySpec)
+            _override(memory_document, overlaid)
+        if accelerator is not None:
+            memory = _behind_cache(memory_document, document, accelerator, overlaid)
+        else:
+            memory = memory_document.build(MemorySpec)
     if accelerator is not None and memory is not None:
         for mistake in _unfit(document, accelerator, memory):
             with mistakes.met():
@@ -336,6 +341,24 @@ def _overlaid(accelerator: Document) -> list[Override]:
         mark = accelerator.mark(("memory_set", name))
         overrides.append((tuple(name.split(".")), value, mark))
     return overrides
+
+
+def _behind_cache(
+    memory: Document, document: Document, accelerator: AcceleratorSpec, overlaid: list[Override]
+) -> MemorySpec:
+    """The memory, its write queues as long as a memory-side cache collects writes, unless one of
+    `overlaid` states their length."""
+    described = memory.build(MemorySpec)
+    cache = accelerator.memory_side_cache
+    stated = any(path in (("controller",), _WRITE_QUEUE) for path, _, _ in overlaid)
+    if cache is None or cache.policy == "write_through" or stated:
+        return described
+    try:
+        entries = cache.write_queue(described)
+    except ValueError as error:
+        raise document.error(str(error), ("memory_side_cache", "collected")) from None
+    memory.put(_WRITE_QUEUE, entries, document.mark(("memory_side_cache",)))
+    return memory.build(MemorySpec)
 
 
 def _override(memory: Document, overrides: list[Override]) -> None:

@@ -16,6 +16,7 @@ from sweeps.cli.explain_command import explain
 from sweeps.cli.export_command import export
 from sweeps.cli.fit_command import fit
 from sweeps.cli.groups import ASK, DESCRIBE, LOOK, RUN, TRUST, Grouped
+from sweeps.cli.measure_command import measure
 from sweeps.cli.memory_commands import audit, bandwidth, devices, kv_read, replay
 from sweeps.cli.model_commands import app as model_app
 from sweeps.cli.model_commands import kv_formats, models
@@ -246,6 +247,7 @@ app.command(rich_help_panel=LOOK)(explain)
 app.command(rich_help_panel=TRUST)(audit)
 app.command(rich_help_panel=TRUST)(validate)
 app.command(rich_help_panel=TRUST)(calibrate)
+app.command(rich_help_panel=TRUST)(measure)
 app.command("schedule-check", rich_help_panel=TRUST)(schedule_check)
 
 

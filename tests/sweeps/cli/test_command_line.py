@@ -66,11 +66,11 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
 
 
 GROUPS = {
-    "Ask": "fit size transfer restore pause devices models kv-formats",
+    "Ask": "fit size tune transfer restore pause devices models kv-formats",
     "Describe": "check schema device model predictor",
     "Run": "run study bandwidth replay kv-read export",
     "Look": "report compare explain",
-    "Trust": "audit validate schedule-check",
+    "Trust": "audit validate calibrate measure schedule-check",
 }
 
 
