@@ -42,7 +42,7 @@ def benchmark(gbps: float = 200.0) -> Benchmark:
 
 def test_measurements_are_read_back_by_validate(tmp_path: Path) -> None:
     device = device_to_compare("mlu370-x4")
-    files = write(tmp_path / "new", benchmark(), device, "mlu370-x4")
+    files = write(tmp_path, benchmark(), device, "mlu370-x4")
     spec = load_measurements(str(files[0]))
     assert spec.device == "mlu370-x4"
     assert [str(cell.measured) for cell in spec.cells][:2] == ["200 GB/s", "10 GB/s"]

@@ -17,7 +17,8 @@ from tests.sweeps.cli.test_command_line import bankwise, refusal
         (["--threads", "4096"], "a core each; got 4096"),
         (["--device", "ddr5-4800-x32"], "is one channel of a memory"),
         (["--device", "mlu370"], "did you mean 'mlu370-x4'?"),
-        (["--out", "."], "--out .: exists; name another folder"),
+        (["--out", "/proc"], "--out /proc: exists and is not empty; name another folder"),
+        (["--out", "/proc/mine"], "/proc/mine: No such file or directory"),
     ],
 )
 def test_a_mistake_is_refused_before_anything_is_measured(
