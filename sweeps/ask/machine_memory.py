@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 from hwmodel.benchmark.access_points import RUN, AccessPoint
-from hwmodel.benchmark.cpu_benchmark import Benchmark, Measured
 from hwmodel.benchmark.median import Median, median
+from hwmodel.benchmark.rounds import Benchmark, Measured
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import find
 from hwmodel.description.yaml_writer import to_yaml

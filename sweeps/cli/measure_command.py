@@ -32,7 +32,7 @@ def measure(
     """
     import sys
 
-    from hwmodel.benchmark import cpu_benchmark
+    from hwmodel.benchmark import cpu_benchmark, rounds
     from hwmodel.benchmark.machine import read_machine
     from hwmodel.description.description import DescriptionError
     from sweeps.ask.machine_memory import device_to_compare, write
@@ -52,7 +52,7 @@ def measure(
         if sys.stderr.isatty():
             print(f"\r{text}\x1b[K", end="", file=sys.stderr)
 
-    found = cpu_benchmark.measure_cpu(machine, many, cpu_benchmark.effort(quick), size, told)
+    found = cpu_benchmark.measure_cpu(machine, many, rounds.effort(quick), size, told)
     told("")
     if json:
         print_json(record(found))

@@ -10,9 +10,9 @@ import pytest
 
 import yaml
 from hwmodel.benchmark.access_points import AccessPoint
-from hwmodel.benchmark.cpu_benchmark import Benchmark, Effort, Measured, MeasuredLatency
 from hwmodel.benchmark.machine import Machine
 from hwmodel.benchmark.median import Median, median
+from hwmodel.benchmark.rounds import Benchmark, Effort, Measured, MeasuredLatency
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from policies.memory.measured import load_measurements

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hwmodel.benchmark import cpu_benchmark
+from hwmodel.benchmark import cpu_benchmark, rounds
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 
 
@@ -38,9 +38,9 @@ def test_validate_takes_a_device_with_measurements_only(tmp_path: Path) -> None:
 def test_what_was_measured_is_printed_and_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    points = cpu_benchmark.effort(quick=True).points
-    short = cpu_benchmark.Effort((points[0], *points[-2:]), 2, 1e-4)
-    monkeypatch.setattr(cpu_benchmark, "effort", lambda quick: short)
+    points = rounds.effort(quick=True).points
+    short = rounds.Effort((points[0], *points[-2:]), 2, 1e-4)
+    monkeypatch.setattr(rounds, "effort", lambda quick: short)
     monkeypatch.setattr(cpu_benchmark, "buffer_size", lambda machine: 4 << 20)
     done = bankwise("measure", "--threads", "1", "--json", cwd=tmp_path)
     told = json.loads(done.stdout)
