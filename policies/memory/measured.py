@@ -55,6 +55,9 @@ SERVER_UNITS = ("s", "ms", "tokens/s", "preemptions", "x")
 TRANSFER_UNITS = ("descriptors", "KiB")
 """More units, of transfers."""
 Verdict = Literal["within", "refuted", "lower limit", "input"]
+Group = Literal["kernels and software", "missing mechanism", "assumed parameters", "not comparable"]
+"""Of causes: in the program that was measured, in what the model lacks, in a number that no source
+has, or in the figure, which is of something else than the model's."""
 Settings = dict[str, Any]
 """Dotted path -> value, as `--set` has them."""
 
@@ -121,12 +124,18 @@ class MeasuredCell(Strict):
     input: the description was made of it."""
     agrees: bool = False
     """The model was found to agree, and must go on doing so."""
+    sets: str = ""
+    """The mechanism that was chosen with this figure in view: an agreement is counted apart."""
     cause: str = ""
     """Why the model is refuted, as far as is known."""
+    group: Group | None = None
+    """Where that cause lies; with `cause` alone."""
     note: str = ""
 
     @model_validator(mode="after")
     def _divided_by(self) -> Self:
+        if self.group is not None and not self.cause:
+            raise ValueError("group: stands with a cause, and only there")
         if (self.measured.unit == "x") != (self.over is not None):
             raise ValueError("over: stands with a figure in x, and only there")
         return self
