@@ -26,6 +26,10 @@ class FreeList(ABC):
     def pop(self, count: int) -> IntArray:
         """Take the next `count` blocks (needs count <= free), in the order of handing out."""
 
+    def pop_apart(self, count: int) -> IntArray:
+        """Take `count` blocks, each asked for on its own."""
+        return self.pop(count)
+
     @abstractmethod
     def push(self, blocks: IntArray, unhashed: int = 0) -> None:
         """Free `blocks`, in this order; the first `unhashed` of them can never be found again."""
@@ -191,6 +195,9 @@ class Runs(Sorted):
         taken: IntArray = _pop_runs(self._is_free, self._in_row, self.blocks, count)
         self.free -= count
         return taken
+
+    def pop_apart(self, count: int) -> IntArray:
+        return np.concatenate([np.zeros(0, np.int64), *(self.pop(1) for _ in range(count))])
 
 
 FREE_LISTS: dict[str, type[FreeList]] = {

@@ -31,6 +31,10 @@ MEMORIES = {
     "HBM2E-3.2 PC BL4": "hbm2e-3.2",
     "HBM3-6.4 PC BL8": "hbm3-6.4",
 }
+SETTINGS = {
+    "HBM2E-3.2 PC BL4": ["timing.tRRD_S=4ns", "timing.tRRD_L=6ns", "timing.tFAW=16ns"],
+}
+"""What the collected forms were made of where the description has other values."""
 OURS = {"banks": "banks", "faw": "tFAW", "rrd": "tRRD", "dq": "data bus", "ca": "ca"}
 DIFFERENT = {
     # 32 banks in two stack ids here, 16 of one there
@@ -49,7 +53,8 @@ PATTERNS = ["sequential", "random", "pages", "one bank", "one row", "mixed", "pa
 def test_closed_forms_are_the_collected_ones(case: str) -> None:
     kind, _, times = case.rsplit(" ", 2)
     fact = BOUNDS[case]
-    memory = load_device(MEMORIES[kind], ["controller.refresh=none"]).memory
+    settings = ["controller.refresh=none", *SETTINGS.get(kind, [])]
+    memory = load_device(MEMORIES[kind], settings).memory
     pattern = {"x1": "random_1_burst", "x2": "random_2_bursts"}[times]
     found, each = read_bound(memory, pattern), memory.organisation.pseudochannels
     assert found.gbps / each == pytest.approx(fact["bound_gbps"], rel=1e-3)
@@ -82,7 +87,7 @@ def stream(memory: MemorySpec, pattern: str, count: int = 4000) -> tuple[np.ndar
 def bound(run: OpenLoop) -> float:
     state = run.states[0]
     commands = dict(zip(COMMANDS, state["commands"].tolist(), strict=True))
-    banks = run.memory.organisation.banks
+    banks = run.memory.organisation.bank_numbers
     even = least_cycles(run.memory, commands)[0]
     found = least_cycles(run.memory, commands, state["bank_commands"][:banks])[0]
     assert found >= even * (1 - 1e-12), "what the busiest bank asks for is no less than the mean"
@@ -99,7 +104,7 @@ def test_no_run_of_a_shipped_memory_beats_its_own_bound(name: str, pattern: str)
     cycles = run.end_tick / memory.clock.ticks_per_ck
     assert cycles >= bound(run)
     if pattern == "one bank":
-        assert bound(run) > 0.75 * cycles, "the cycles of the one bank are most of what binds"
+        assert bound(run) > 0.7 * cycles, "the cycles of the one bank are most of what binds"
     if pattern == "parts of a burst" and memory.masked_writes:
         assert bound(run) > 0.75 * cycles, "the distance of masked writes is most of what binds"
 

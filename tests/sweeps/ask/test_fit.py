@@ -31,7 +31,8 @@ def found(device: str, model: str, asked: Question = SHORT) -> Fit:
 def served(answer: Fit, count: int, policy: str = "paged") -> dict[str, Any]:
     """Metrics of `count` requests of the question at once, memory as efficient as the answer's."""
     asked = answer.question
-    memory = FidelitySpec(efficiency=answer.efficiency.weights)
+    even = None if answer.device.given else answer.efficiency.weights
+    memory = FidelitySpec(efficiency=even)
     own = {"memory": memory, "policy": POLICIES[policy].Options(name=policy)}
     spec = asked.spec(answer.model).model_copy(update=own)
     each = np.ones(count, np.int64)
@@ -98,6 +99,11 @@ def test_a_misfit_says_with_what_it_fits() -> None:
     lost = fit(small, load_model("llama-2-70b"), Question())
     assert isinstance(lost, Misfit) and lost.change is None
     assert "no link" in sheet(lost).blocks[0].text  # type: ignore[union-attr]
+    for weights, change in ((None, {"weights": "w4a16", "cards": 1}), ("w4a16", {"cards": 1})):
+        question = Question(cards=2, weights=weights)  # it has no link, but one card holds w4a16
+        apart = fit(small, load_model("qwen3-30b-a3b"), question)
+        assert isinstance(apart, Misfit) and apart.change == change
+        assert "describes no link, which 2 cards need; --set 'link=" in apart.why
 
 
 def test_what_was_simulated_is_kept(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
