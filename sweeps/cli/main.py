@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sweeps.cli.calibrate_command import calibrate
 from sweeps.cli.device_command import app as device_app
 from sweeps.cli.explain_command import explain
 from sweeps.cli.export_command import export
@@ -245,6 +246,7 @@ def compare(
 app.command(rich_help_panel=LOOK)(explain)
 app.command(rich_help_panel=TRUST)(audit)
 app.command(rich_help_panel=TRUST)(validate)
+app.command(rich_help_panel=TRUST)(calibrate)
 app.command(rich_help_panel=TRUST)(measure)
 app.command("schedule-check", rich_help_panel=TRUST)(schedule_check)
 

@@ -70,7 +70,7 @@ GROUPS = {
     "Describe": "check schema device model predictor",
     "Run": "run study bandwidth replay kv-read export",
     "Look": "report compare explain",
-    "Trust": "audit validate measure schedule-check",
+    "Trust": "audit validate calibrate measure schedule-check",
 }
 
 
