@@ -55,7 +55,7 @@ def show(found: Benchmark) -> None:
         [
             each.point.name, f"{each.gbps.value:.4g}", _ends(each.gbps),
             "–" if each.half is None else f"{each.half.value:.4g}",
-            "threads" if each.requester_bound else "memory",
+            "–" if machine.busy else "threads" if each.requester_bound else "memory",
         ]
         for each in found.measured
     ]  # fmt: skip
