@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 from hwmodel.benchmark.access_points import RUN, AccessPoint
-from hwmodel.benchmark.cpu_benchmark import Benchmark, Measured
 from hwmodel.benchmark.median import Median, median
+from hwmodel.benchmark.rounds import Benchmark, Measured
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import find
 from hwmodel.description.yaml_writer import to_yaml
@@ -97,10 +97,9 @@ def overlay(found: Benchmark, device: Device, name: str, date: datetime.date) ->
 
 
 def write(folder: Path, found: Benchmark, device: Device | None, name: str) -> list[Path]:
-    """The files, in a folder that is made. Raises DescriptionError where the device is slower than
+    """The files, in a folder that is there. Raises DescriptionError where the device is slower than
     what was measured; the measurements are then there."""
     date = datetime.date.today()
-    folder.mkdir(parents=True, exist_ok=True)
     simulated = name if device is not None and device.given is None else ""
     if simulated.endswith((".yaml", ".yml")):
         simulated = str(Path(simulated).resolve())

@@ -12,11 +12,11 @@ from hwmodel.specs.kv_order import LAYOUTS, Dims
 from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
 from policies.engines.engine import Chunk, Step
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
 from policies.transfers.pausing import Batch, Pause, StepCost, break_even_s, budget, paused
 from policies.transfers.pieces import pages
 from policies.transfers.transfer import Server, transfer
-from sweeps.ask.rates import closed_form_share
+from sweeps.ask.rates import closed_form
 
 BLOCKS = [2**n for n in range(11)]
 """Blocks of a copy that may hide behind a step."""
@@ -91,16 +91,16 @@ def step_cost(device: Device, model: TransformerSpec, batch: Batch) -> StepCost:
     """The line through the times of a step in which the batch decodes: alone, and with a chunk that
     takes the tokens computed to where the cores, not the weights, bound it."""
     assert device.accelerator is not None
-    steps, share = StepModel(device, model), closed_form_share(device)
+    steps, efficiency = StepModel(device, model), closed_form(device)
     compute = device.accelerator.compute
     rate = compute.peak(model.weights) * compute.prefill_efficiency
-    weights_s = model.step_weight_bytes / (device.peak_gbps * 1e9 * share)
+    weights_s = model.step_weight_bytes / (device.peak_gbps * 1e9 * efficiency.weights)
     saturation = max(int(weights_s * rate / model.layer_flops), batch.running + 1)
 
     def seconds(chunk: int) -> float:
         chunks = [Chunk(batch.running, 0, chunk, False)] if chunk else []
         step = Step(np.arange(batch.running), batch.tokens, chunks, [], 0, "token_budget")
-        return float(steps.times(step, 1, Efficiency(*[share] * 4)).total_s[0])
+        return float(steps.times(step, 1, efficiency).total_s[0])
 
     # beyond saturation each token costs its compute
     first, further = saturation - batch.running, 4 * saturation

@@ -18,7 +18,7 @@ def measure(
         typer.Option(help="A shipped accelerator or a YAML file to compare with and to overlay."),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="A new folder for the files.")
+        Path, typer.Option("--out", metavar="DIR", help="A new or empty folder for the files.")
     ] = FOLDER,
     quick: Annotated[
         bool, typer.Option("--quick", help="Half of the patterns, half of the rounds.")
@@ -32,7 +32,7 @@ def measure(
     """
     import sys
 
-    from hwmodel.benchmark import cpu_benchmark
+    from hwmodel.benchmark import cpu_benchmark, rounds
     from hwmodel.benchmark.machine import read_machine
     from hwmodel.description.description import DescriptionError
     from sweeps.ask.machine_memory import device_to_compare, write
@@ -40,18 +40,19 @@ def measure(
     from sweeps.report.measure_sheet import record, show
     from sweeps.report.screen import print_json, print_table
 
-    if out.exists():
-        raise DescriptionError("exists; name another folder", f"--out {out}")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DescriptionError("exists and is not empty; name another folder", f"--out {out}")
     described = None if device is None else device_to_compare(device)
     machine = read_machine()
     many = cpu_benchmark.thread_count(machine, threads)
     size = cpu_benchmark.buffer_size(machine)
+    out.mkdir(parents=True, exist_ok=True)
 
     def told(text: str) -> None:
         if sys.stderr.isatty():
             print(f"\r{text}\x1b[K", end="", file=sys.stderr)
 
-    found = cpu_benchmark.measure_cpu(machine, many, cpu_benchmark.effort(quick), size, told)
+    found = cpu_benchmark.measure_cpu(machine, many, rounds.effort(quick), size, told)
     told("")
     if json:
         print_json(record(found))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hwmodel.benchmark.access_points import told
-from hwmodel.benchmark.cpu_benchmark import Benchmark
 from hwmodel.benchmark.median import Median
+from hwmodel.benchmark.rounds import Benchmark
 from sweeps.ask.machine_memory import block_ratios
 from sweeps.report.screen import print_table
 
