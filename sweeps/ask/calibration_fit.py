@@ -151,7 +151,8 @@ class StepFit:
         if self._part.experts is not None:
             routing = Routing(self._part.experts, self._spec.routing, 0)
         model = StepModel(
-            device, self._part, self._spec.tensor_parallel, values["indirection"], routing,
+            device, self._part, self._spec.tensor_parallel,
+            values["indirection"] or self._spec.policy.kernel_cost, routing,
             groups=self._groups,
         )  # fmt: skip
         efficiency = Efficiency(*[values["efficiency"]] * 4)

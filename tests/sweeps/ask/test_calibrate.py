@@ -76,6 +76,13 @@ def test_links_of_several_cards_are_told_from_their_memory(tmp_path: Path) -> No
     assert link[1].mean == pytest.approx(8.0, rel=0.02)
 
 
+def test_a_policy_without_block_tables_has_no_indirection(tmp_path: Path) -> None:
+    server = made(tmp_path, "given.efficiency=0.7", "serving.policy={name: static}")
+    found = calibrate(server).found
+    assert "indirection" not in {*found.found, *(each.name for each in found.untold)}
+    assert found.found["efficiency"].mean == pytest.approx(0.7, rel=0.02)
+
+
 def test_too_short_a_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DescriptionError, match="6 stretches of steps; expected 20 or more"):
         calibrate(made(tmp_path, "given.efficiency=0.7", count=12))
