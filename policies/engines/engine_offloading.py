@@ -1,0 +1,174 @@
+"""v1 over a tiered KV cache (`policies.transfers.tiers`), as with vLLM's `OffloadingConnector`.
+
+A request whose KV comes from a tier has its memory from its admission on, runs when all of it is
+there (vLLM: `WAITING_FOR_REMOTE_KVS`), and others run meanwhile; layer by layer it runs at once. A
+request that ended keeps its memory until what is stored of it has left. One whose text is on its
+way to another is passed over. If a loaded request has no room for its first chunk, it gives its
+memory back and waits in front of the line; what was loaded may still be found.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any, Protocol
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from policies.allocators.allocator import Allocator, Demand
+from policies.engines.engine import Chunk, Step
+from policies.engines.engine_v1 import EngineV1, EngineV1Spec
+from policies.predictors.prediction import Predictions
+from policies.requests.requests import IntArray, Requests
+
+
+class Offload(Protocol):
+    """What the engine asks of the tiers; see `policies.transfers.tiers.Tiers`."""
+
+    def busy(self, request: int, demand: Demand, total: int) -> bool: ...
+    def plan(self, request: int, demand: Demand, cached: int, limit: int) -> Any: ...
+    def admitted(self, request: int, demand: Demand, cached: int, total: int) -> None: ...
+    def load(self, request: int, plan: Any) -> None: ...
+    def store(self, request: int, demand: Demand, tokens: int, ended: bool = False) -> bool: ...
+    def drop(self, request: int) -> None: ...
+    def loaded(self) -> list[int]: ...
+    def stored(self) -> list[int]: ...
+    def forget(self, request: int) -> None: ...
+
+
+class OffloadingEngine(EngineV1):
+    """`layerwise`: requests run while their KV comes."""
+
+    def __init__(
+        self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
+        predicted: Predictions, tiers: Offload, layerwise: bool = False,
+    ) -> None:  # fmt: skip
+        """Raises DescriptionError for what is not modelled with tiers."""
+        super().__init__(spec, allocator, requests, output_tokens, predicted)
+        if spec.async_scheduling or spec.batching != "any" or spec.packing != "arrival":
+            raise DescriptionError(
+                "serving.tiers: needs engine.async_scheduling: false, batching: any, packing: "
+                "arrival"
+            )
+        if self._several:
+            raise DescriptionError(
+                "serving.tiers: several samples in a request are not modelled; engine.like makes "
+                "a request of each"
+            )
+        self._tiers, self._layerwise = tiers, layerwise
+        self.loading: dict[int, int] = {}
+        """Requests that hold memory for what is on its way, and the tokens they did not compute."""
+        self._back: deque[int] = deque()  # of these, those whose KV is there
+        self.leaving: list[int] = []
+        """Requests that ended and hold memory for what is being stored."""
+
+    @property
+    def busy(self) -> bool:
+        return super().busy or bool(self._back)
+
+    @property
+    def holding(self) -> bool:
+        return bool(self.loading or self.leaving)
+
+    @property
+    def holders(self) -> IntArray:
+        """Requests that hold memory and do not run."""
+        return np.array([*self.loading, *self.leaving], np.int64)
+
+    def admits_arrivals(self, step: Step) -> bool:
+        return super().admits_arrivals(step) or bool(self.loading)  # may be passed over
+
+    def landed(self) -> None:
+        """What has arrived by now may be used."""
+        self._back.extend(request for request in self._tiers.loaded() if request in self.loading)
+        gone = set(self._tiers.stored()).intersection(self.leaving)
+        if gone:
+            self.leaving = [request for request in self.leaving if request not in gone]
+            self._gone(sorted(gone))
+
+    def complete(self, step: Step, rounds: int) -> tuple[list[int], list[int]]:
+        prefilled, ended = super().complete(step, rounds)
+        for request in prefilled:
+            if self.left[request]:
+                self._tiers.store(request, self._demand(request), int(self.prompt[request]))
+        return prefilled, ended
+
+    def retire(self) -> None:
+        ended, self.ending = self.ending, []
+        gone: list[int] = []
+        for request in ended:
+            stored = int(self.allocator.stored[request])
+            kept = self._tiers.store(request, self._demand(request), stored, True)
+            (self.leaving if kept else gone).append(request)
+        self._gone(gone)
+
+    def _gone(self, requests: list[int]) -> None:
+        self.ending = requests
+        super().retire()
+        for request in requests:
+            self._tiers.forget(request)
+
+    def _preempt(self, request: int) -> None:
+        self._tiers.drop(request)
+        super()._preempt(request)
+
+    def _candidates(self, begun: bool) -> Iterable[int]:
+        for place, request in enumerate(islice(self.waiting, self._cap)):
+            if not self._tiers.busy(request, self._demand(request), self._total(request)):
+                return (place,)
+        return ()
+
+    def _admit(self, chunks: list[Chunk], budget: int) -> str:
+        while self._back and budget and not self._partial:
+            if self._sequences(self.running) >= self._cap:
+                break
+            request = self._back.popleft()
+            cached = self.loading.pop(request)
+            start, total = int(self.allocator.stored[request]), self._total(request)
+            tokens = min(total - start, budget)
+            if not self.allocator.grow(request, tokens):
+                self._release(request)
+                self.waiting.appendleft(request)
+                continue
+            budget -= tokens
+            self._cached_tokens += cached
+            self._partial = start + tokens < total
+            chunks.append(Chunk(request, start, tokens, not self._partial))
+            self.running = np.append(self.running, request)
+        return super()._admit(chunks, budget)
+
+    def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
+        total, demand = self._total(request), self._demand(request)
+        limit = self._findable(request, total)
+        assert self._caching is not None
+        cached = self._caching.cached(request, limit, demand)
+        plan = self._tiers.plan(request, demand, cached, limit)
+        if plan is None:
+            found = super()._try(request, sequences, budget)
+            if found[1] is not None:
+                self._tiers.admitted(request, demand, cached, total)
+            return found
+        if sequences + 1 > self._cap:
+            return "sequence_cap", None
+        if not budget or self._partial:
+            return "token_budget", None
+        tokens = self._first_chunk(total - plan.end, budget) if self._layerwise else 0
+        if not self._reserve_loaded(request, demand, total, plan.end + tokens):
+            return "kv_memory", None
+        self._tiers.load(request, plan)
+        self._tiers.admitted(request, demand, cached, total)
+        if not self._layerwise:
+            self.waiting.remove(request)
+            self.loading[request] = plan.end
+            return "offered_load", None
+        self._cached_tokens += plan.end
+        self._partial = plan.end + tokens < total
+        return "offered_load", Chunk(request, plan.end, tokens, not self._partial)
+
+    def _reserve_loaded(self, request: int, demand: Demand, total: int, stored: int) -> bool:
+        growing = self._on_demand
+        whole = self.spec.admit_on == "input"
+        fits = not whole or growing is None or growing.fits(total, request, demand)
+        return fits and self.allocator.reserve(request, demand, stored)
