@@ -34,6 +34,8 @@ class Offload(Protocol):
     def store(self, request: int, demand: Demand, tokens: int, ended: bool = False) -> bool: ...
     def drop(self, request: int) -> None: ...
     def loaded(self) -> list[int]: ...
+    def failed(self) -> list[int]: ...
+    def computed(self, request: int) -> None: ...
     def stored(self) -> list[int]: ...
     def forget(self, request: int) -> None: ...
 
@@ -58,9 +60,11 @@ class OffloadingEngine(EngineV1):
                 "a request of each"
             )
         self._tiers, self._layerwise = tiers, layerwise
-        self.loading: dict[int, int] = {}
-        """Requests that hold memory for what is on its way, and the tokens they did not compute."""
-        self._back: deque[int] = deque()  # of these, those whose KV is there
+        self.loading: dict[int, tuple[int, int]] = {}
+        """Requests that hold memory for tokens that are on their way: from, to."""
+        self._back: deque[int] = deque()  # of these, those that wait no more
+        self._again: dict[int, int] = {}
+        """Requests whose KV has not come, and the tokens that they have."""
         self.leaving: list[int] = []
         """Requests that ended and hold memory for what is being stored."""
 
@@ -83,6 +87,9 @@ class OffloadingEngine(EngineV1):
     def landed(self) -> None:
         """What has arrived by now may be used."""
         self._back.extend(request for request in self._tiers.loaded() if request in self.loading)
+        for request in self._tiers.failed():
+            self._again[request] = self.loading[request][0]
+            self._back.append(request)
         gone = set(self._tiers.stored()).intersection(self.leaving)
         if gone:
             self.leaving = [request for request in self.leaving if request not in gone]
@@ -114,6 +121,32 @@ class OffloadingEngine(EngineV1):
         self._tiers.drop(request)
         super()._preempt(request)
 
+    def _release(self, request: int) -> int:
+        if request not in self._again:
+            return super()._release(request)
+        assert self._caching is not None
+        self._tiers.computed(request)
+        return self._caching.release_known(request, self._again.pop(request))
+
+    def _continue(self, chunks: list[Chunk], budget: int) -> int:
+        request = int(self.running[-1])
+        return self._compute_again(request, chunks, budget) or super()._continue(chunks, budget)
+
+    def _compute_again(self, request: int, chunks: list[Chunk], budget: int) -> int:
+        """The next chunk of what should have come; its tokens, 0 if nothing should have."""
+        start = self._again.get(request, -1)
+        if start < 0:
+            return 0
+        stored = int(self.allocator.stored[request])
+        tokens = min(stored - start, budget)
+        self._again[request] += tokens
+        if start + tokens == stored:
+            del self._again[request]
+            self._tiers.computed(request)
+        self._partial = True
+        chunks.append(Chunk(request, start, tokens, False))
+        return tokens
+
     def _candidates(self, begun: bool) -> Iterable[int]:
         for place, request in enumerate(islice(self.waiting, self._cap)):
             if not self._tiers.busy(request, self._demand(request), self._total(request)):
@@ -125,7 +158,12 @@ class OffloadingEngine(EngineV1):
             if self._sequences(self.running) >= self._cap:
                 break
             request = self._back.popleft()
-            cached = self.loading.pop(request)
+            cached, end = self.loading.pop(request)
+            if request in self._again:
+                self._cached_tokens += cached
+                self.running = np.append(self.running, request)
+                budget -= self._compute_again(request, chunks, budget)
+                continue
             start, total = int(self.allocator.stored[request]), self._total(request)
             tokens = min(total - start, budget)
             if not self.allocator.grow(request, tokens):
@@ -133,7 +171,7 @@ class OffloadingEngine(EngineV1):
                 self.waiting.appendleft(request)
                 continue
             budget -= tokens
-            self._cached_tokens += cached
+            self._cached_tokens += end
             self._partial = start + tokens < total
             chunks.append(Chunk(request, start, tokens, not self._partial))
             self.running = np.append(self.running, request)
@@ -161,7 +199,7 @@ class OffloadingEngine(EngineV1):
         self._tiers.admitted(request, demand, cached, total)
         if not self._layerwise:
             self.waiting.remove(request)
-            self.loading[request] = plan.end
+            self.loading[request] = plan.start, plan.end
             return "offered_load", None
         self._cached_tokens += plan.end
         self._partial = plan.end + tokens < total

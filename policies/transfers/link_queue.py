@@ -69,6 +69,17 @@ class LinkQueue:
             self._now[job.direction] = None
             self._begin(job.direction)
 
+    def clear(self) -> list[Job]:
+        """Drop all that has not arrived: these."""
+        jobs = [job for job in self._now if job is not None]
+        jobs += [job for line in self._lines for _, _, job in line if not job.dropped]
+        for line in self._lines:
+            line.clear()
+        self._now = [None, None]
+        for job in jobs:
+            job.dropped = True
+        return jobs
+
     def wait_s(self, direction: int) -> float:
         """How long what is under way or waits in a direction takes, at today's rates."""
         job = self._now[direction]

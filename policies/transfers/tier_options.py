@@ -42,6 +42,9 @@ class HostSpec(Strict):
     """Order of dimensions in the host. None: the device's."""
     dram: HostMemory | Literal["card"] | None = None
     """`card`: the card's own, which moves every byte twice. None: never limits."""
+    fails_at_s: list[Annotated[float, Field(gt=0)]] = []
+    """Times at which it loses all content, what is under way included; requests that wait for it
+    compute their tokens (vLLM's `kv_load_failure_policy: recompute`). The drive keeps its own."""
 
 
 class DriveSpec(Strict):
@@ -71,4 +74,6 @@ class TiersSpec(Strict):
     def _reads_by_layer(self) -> TiersSpec:
         if self.layerwise and self.ssd is not None:
             raise ValueError("layerwise: not with ssd, whose blocks come to the host whole")
+        if self.layerwise and self.host.fails_at_s:
+            raise ValueError("layerwise: not with host.fails_at_s")
         return self

@@ -119,9 +119,12 @@ class Tiers:
         self._stores: dict[int, set[Job]] = {}
         self._loads: dict[int, Job] = {}
         self._coming: Counter[BlockKey] = Counter()
+        self._missing: dict[int, tuple[BlockKey, ...]] = {}
         self._declined: dict[int, int] = {}
         """Tokens of requests that are sooner recomputed."""
+        self._fails = sorted(spec.host.fails_at_s)
         self._loaded: list[int] = []
+        self._failed: list[int] = []
         self._stored: list[int] = []
         self.efficiency = Efficiency()
         """That of the last step."""
@@ -135,13 +138,16 @@ class Tiers:
             queues = (self._queue, self._drive_queue)
             for job in [job for queue in queues for job in queue.until(due_s)]:
                 self._arrived(job)
+            if self._fails and self._fails[0] <= due_s:
+                del self._fails[0]
+                self._fail()
         for queue in (self._queue, self._drive_queue):
             queue.until(now_s)
 
     @property
     def due_s(self) -> float:
-        """When the next transfer arrives; inf where none is under way."""
-        return min(self._queue.due_s, self._drive_queue.due_s)
+        """When the next transfer arrives, or the host fails; inf where neither will."""
+        return min(self._queue.due_s, self._drive_queue.due_s, *self._fails[:1])
 
     def stalls(self, times: StepTimes, efficiency: Efficiency) -> FloatArray:
         """Seconds that each of these steps, which begin now, takes longer: their DRAM gives less
@@ -286,6 +292,17 @@ class Tiers:
         found, self._loaded = self._loaded, []
         return found
 
+    def failed(self) -> list[int]:
+        """Requests whose KV will not come, since the last call; others wait for what they would
+        have found of it until `computed`."""
+        found, self._failed = self._failed, []
+        return found
+
+    def computed(self, request: int) -> None:
+        """Such a request has computed it, or has lost its memory."""
+        self._coming.subtract(self._missing.pop(request))
+        self._coming = +self._coming
+
     def stored(self) -> list[int]:
         """Requests whose stores are all done since the last call."""
         found, self._stored = self._stored, []
@@ -380,6 +397,24 @@ class Tiers:
                 del self._stores[what.request]
                 self._stored.append(what.request)
             self._write(what.keys)
+
+    def _fail(self) -> None:
+        """The host loses all that it has."""
+        jobs = self._queue.clear() + self._drive_queue.clear()
+        self._counted.dropped += len(jobs)
+        self._host.clear()
+        for job in jobs:
+            if job.what.request < 0 and self._drive is not None:
+                self._drive.lost(job.what.keys)
+            elif isinstance(job.what, Load) and job.what.rest is not None and self._drive:
+                self._drive.leave(job.what.keys)
+        for request, job in self._loads.items():
+            last = job.what.rest or job
+            self._missing[request] = last.what.keys
+            self._failed.append(request)
+        self._loads.clear()
+        self._stored += self._stores
+        self._stores.clear()
 
     def _write(self, stored: Sequence[BlockKey]) -> None:
         """Write to the drive what the host has stored and the drive has not."""

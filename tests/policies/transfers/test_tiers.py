@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from unittest import mock
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.link import load_link
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
+from policies.transfers.link_queue import Job, LinkQueue
 from policies.transfers.transfer import Server, transfer
 from tests.policies.serving.test_sessions import talks
 from tests.policies.small import MODEL, WINDOWS, run
@@ -35,6 +39,13 @@ AGAIN = Requests(
     np.array([160, 0, 160]), tree=np.array([[-1, 0]]),
 )  # fmt: skip
 """A prompt of 160 tokens, another that overwrites it, and one that goes on from the first."""
+
+
+def slow(folder: Path) -> dict[str, Any]:
+    """A host behind a link that takes a tenth of a second."""
+    link = folder / "slow.yaml"
+    link.write_text("kind: link\nname: slow\nbased_on: nvme-pcie4\nlatency: 100ms\n")
+    return {"link": str(link)}
 
 
 def test_what_the_device_lost_is_loaded_over_the_link_from_real_blocks() -> None:
@@ -86,12 +97,10 @@ def test_hits_are_whole_blocks_of_the_tier() -> None:
 
 
 def test_sooner_recomputes_where_the_link_is_slower_than_the_cores(tmp_path: Path) -> None:
-    link = tmp_path / "slow.yaml"
-    link.write_text("kind: link\nname: slow\nbased_on: nvme-pcie4\nlatency: 100ms\n")
-    host = {"link": str(link)}
-    slow = served(AGAIN, tiers=tiers(host, load="sooner")).metrics
-    assert slow["tiers"]["recomputed_tokens"] == 160
-    assert "load" not in slow["tiers"]
+    host = slow(tmp_path)
+    found = served(AGAIN, tiers=tiers(host, load="sooner")).metrics
+    assert found["tiers"]["recomputed_tokens"] == 160
+    assert "load" not in found["tiers"]
     assert served(AGAIN, tiers=tiers(host)).metrics["tiers"]["load"]["transfers"] == 1
 
 
@@ -111,6 +120,67 @@ def test_a_full_host_gives_up_blocks_and_a_drive_keeps_them() -> None:
     assert kept["tiers"]["read"]["bytes"] == 160 * MODEL.kv_token_bytes
     pinned = served(AGAIN, tiers=tiers({**room, "eviction_policy": "pinned"})).metrics
     assert pinned["cached_tokens"] == 160
+
+
+class Watched(LinkQueue):
+    """Keeps what was put and what arrived."""
+
+    seen: ClassVar[list[LinkQueue]] = []
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.all: list[Job] = []
+        self.arrived: list[Job] = []
+        Watched.seen.append(self)
+
+    def put(self, job: Job) -> None:
+        self.all.append(job)
+        super().put(job)
+
+    def until(self, now_s: float) -> list[Job]:
+        came = super().until(now_s)
+        self.arrived += came
+        return came
+
+
+@given(
+    fails=st.lists(st.floats(1e-4, 0.1), max_size=4),
+    slots=st.sampled_from((832, 1024)),
+    room=st.sampled_from(("64KiB", "4MiB")),
+    prompts=st.booleans(),
+    policy=st.sampled_from(({"name": "paged"}, {"name": "radix", "page": 8})),
+)
+@settings(max_examples=6)
+def test_every_transfer_arrives_once_or_is_dropped_whatever_is_preempted_or_fails(
+    fails: list[float], slots: int, room: str, prompts: bool, policy: dict[str, Any]
+) -> None:
+    stream = talks(30, 10)
+    host = {"cpu_bytes_to_use": room, "fails_at_s": fails, "offload_prompt_only": prompts}
+    Watched.seen.clear()
+    with mock.patch("policies.transfers.tiers.LinkQueue", Watched):
+        found = served(stream, slots, policy=policy, tiers=tiers(host, ssd={"bytes": "2MiB"}))
+    assert found.metrics["finished"] == len(stream)
+    for queue in Watched.seen:
+        assert isinstance(queue, Watched)
+        ids = [id(job) for job in queue.arrived]
+        assert len(set(ids)) == len(ids)
+        assert not any(job.dropped for job in queue.arrived)
+        moved = sum((1 - job.left) * job.bytes for job in queue.all)
+        assert queue.moved_bytes == pytest.approx(moved)
+    # what is computed and what is found make up what was asked for
+    computed = found.metrics["prefill_tokens"] + found.metrics["cached_tokens"]
+    assert computed >= int(stream.prompt_tokens.sum())
+
+
+def test_what_does_not_come_is_computed(tmp_path: Path) -> None:
+    failing = tiers({**slow(tmp_path), "fails_at_s": [2.05]})
+    found = served(AGAIN, tiers=failing)
+    assert found.metrics["cached_tokens"] == 0
+    assert found.metrics["prefill_tokens"] == 160 + 496 + 200
+    assert found.metrics["tiers"]["dropped"] == 1
+    lone = served(AGAIN)
+    spent = found.finish_s[2] - lone.finish_s[2]
+    assert spent == pytest.approx(0.05, rel=0.05)
 
 
 WAYS = {
