@@ -2,15 +2,16 @@
 
 A request whose KV comes from a tier has its memory from its admission on, runs when all of it is
 there (vLLM: `WAITING_FOR_REMOTE_KVS`), and others run meanwhile; layer by layer it runs at once. A
-request that ended keeps its memory until what is stored of it has left. One whose text is on its
-way to another is passed over. If a loaded request has no room for its first chunk, it gives its
-memory back and waits in front of the line; what was loaded may still be found.
+request that ended keeps its memory until what is stored of it has left, or while its session pauses
+and its KV is kept. Passed over is one whose text is on its way to another, or whose session's last
+turn is still being stored. If a loaded request has no room for its first chunk, it gives its memory
+back and waits in front of the line; what was loaded may still be found.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Protocol
 
@@ -33,6 +34,11 @@ class Offload(Protocol):
     def load(self, request: int, plan: Any) -> None: ...
     def store(self, request: int, demand: Demand, tokens: int, ended: bool = False) -> bool: ...
     def drop(self, request: int) -> None: ...
+    def pauses(
+        self, request: int, demand: Demand, tokens: int, pause_s: float, running: int, held: int
+    ) -> str | None: ...
+    def resumed(self, request: int) -> None: ...
+    def overdue(self) -> Mapping[int, str]: ...
     def loaded(self) -> list[int]: ...
     def failed(self) -> list[int]: ...
     def computed(self, request: int) -> None: ...
@@ -63,10 +69,16 @@ class OffloadingEngine(EngineV1):
         self.loading: dict[int, tuple[int, int]] = {}
         """Requests that hold memory for tokens that are on their way: from, to."""
         self._back: deque[int] = deque()  # of these, those that wait no more
+        self._dropped: set[int] = set()  # requests of which nothing is to be found again
         self._again: dict[int, int] = {}
         """Requests whose KV has not come, and the tokens that they have."""
         self.leaving: list[int] = []
         """Requests that ended and hold memory for what is being stored."""
+        self.kept: dict[int, int] = {}
+        """Of sessions that pause, those whose last turn holds its memory."""
+        before = requests.turn_before
+        self._pause_s = np.full(len(requests), np.nan)
+        self._pause_s[before[before >= 0]] = requests.think_s[before >= 0]
 
     @property
     def busy(self) -> bool:
@@ -74,12 +86,12 @@ class OffloadingEngine(EngineV1):
 
     @property
     def holding(self) -> bool:
-        return bool(self.loading or self.leaving)
+        return bool(self.loading or self.leaving or self.kept)
 
     @property
     def holders(self) -> IntArray:
         """Requests that hold memory and do not run."""
-        return np.array([*self.loading, *self.leaving], np.int64)
+        return np.array([*self.loading, *self.leaving, *self.kept.values()], np.int64)
 
     def admits_arrivals(self, step: Step) -> bool:
         return super().admits_arrivals(step) or bool(self.loading)  # may be passed over
@@ -90,6 +102,10 @@ class OffloadingEngine(EngineV1):
         for request in self._tiers.failed():
             self._again[request] = self.loading[request][0]
             self._back.append(request)
+        for request, way in self._tiers.overdue().items():
+            del self.kept[int(self._sessions[request])]
+            if not self._stays(request, way):
+                self._gone([request])
         gone = set(self._tiers.stored()).intersection(self.leaving)
         if gone:
             self.leaving = [request for request in self.leaving if request not in gone]
@@ -104,12 +120,37 @@ class OffloadingEngine(EngineV1):
 
     def retire(self) -> None:
         ended, self.ending = self.ending, []
-        gone: list[int] = []
-        for request in ended:
-            stored = int(self.allocator.stored[request])
-            kept = self._tiers.store(request, self._demand(request), stored, True)
-            (self.leaving if kept else gone).append(request)
-        self._gone(gone)
+        self._gone([request for request in ended if not self._stays(request, self._way(request))])
+
+    def _way(self, request: int) -> str | None:
+        """What becomes of the memory of a request that has ended."""
+        return self._tiers.pauses(
+            request, self._demand(request), int(self.allocator.stored[request]),
+            float(self._pause_s[request]), len(self.running),
+            int(self.allocator.stored[self.running].sum()),
+        )  # fmt: skip
+
+    def _stays(self, request: int, way: str | None) -> bool:
+        """Whether it holds its memory for now."""
+        if way == "keep":
+            self.kept[int(self._sessions[request])] = request
+            return True
+        if way == "drop":
+            self._dropped.add(request)
+        if way in ("drop", "end"):
+            return False
+        stored = int(self.allocator.stored[request])
+        if self._tiers.store(request, self._demand(request), stored, True):
+            self.leaving.append(request)
+            return True
+        return False
+
+    def _go_on(self, session: int) -> None:
+        """A session that was kept has its next turn, or has to give its memory up."""
+        request = self.kept.pop(session, -1)
+        if request >= 0:
+            self._tiers.resumed(request)
+            self._gone([request])
 
     def _gone(self, requests: list[int]) -> None:
         self.ending = requests
@@ -122,9 +163,12 @@ class OffloadingEngine(EngineV1):
         super()._preempt(request)
 
     def _release(self, request: int) -> int:
+        assert self._caching is not None
+        if request in self._dropped:
+            self._dropped.remove(request)
+            return self._caching.discard(request)
         if request not in self._again:
             return super()._release(request)
-        assert self._caching is not None
         self._tiers.computed(request)
         return self._caching.release_known(request, self._again.pop(request))
 
@@ -148,7 +192,10 @@ class OffloadingEngine(EngineV1):
         return tokens
 
     def _candidates(self, begun: bool) -> Iterable[int]:
+        storing = set(self._sessions[self.leaving].tolist()) - {-1}
         for place, request in enumerate(islice(self.waiting, self._cap)):
+            if int(self._sessions[request]) in storing:
+                continue
             if not self._tiers.busy(request, self._demand(request), self._total(request)):
                 return (place,)
         return ()
@@ -175,9 +222,18 @@ class OffloadingEngine(EngineV1):
             self._partial = start + tokens < total
             chunks.append(Chunk(request, start, tokens, not self._partial))
             self.running = np.append(self.running, request)
-        return super()._admit(chunks, budget)
+        limit = super()._admit(chunks, budget)
+        while limit == "kv_memory" and self.kept and not len(self.running):
+            self._go_on(next(iter(self.kept)))  # nothing runs: the longest kept gives way
+            limit = super()._admit(chunks, budget)
+        return limit
 
     def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
+        if sequences + 1 > self._cap:
+            return "sequence_cap", None
+        if not budget or self._partial:
+            return "token_budget", None
+        self._go_on(int(self._sessions[request]))
         total, demand = self._total(request), self._demand(request)
         limit = self._findable(request, total)
         assert self._caching is not None
@@ -188,10 +244,6 @@ class OffloadingEngine(EngineV1):
             if found[1] is not None:
                 self._tiers.admitted(request, demand, cached, total)
             return found
-        if sequences + 1 > self._cap:
-            return "sequence_cap", None
-        if not budget or self._partial:
-            return "token_budget", None
         tokens = self._first_chunk(total - plan.end, budget) if self._layerwise else 0
         if not self._reserve_loaded(request, demand, total, plan.end + tokens):
             return "kv_memory", None

@@ -127,18 +127,21 @@ class Replica:
             step = self.engine.schedule()
             if self._watch:
                 self._watch.scheduled(begin_s, step)
-            if not step.empty or not (self.engine.ending or self.engine.holding):
+            if not step.empty or (step.preempted and not self.engine.ending):
                 return step
-            self.metrics.sums.preemptions += step.preempted
             if self.engine.ending:
+                self.metrics.sums.preemptions += step.preempted
                 self.engine.complete(step, 1)
-            else:
+            elif self.engine.holding:
                 self._idle()
                 begin_s = self.now_s
+            else:
+                return step
 
     def _idle(self) -> None:
         """Nothing runs until the next event."""
         event_s = self._event_s
+        assert event_s < math.inf, "requests wait, and nothing will come"
         if event_s > self.now_s:
             self.engine.retire()
         self.metrics.idle(event_s - self.now_s)

@@ -462,7 +462,7 @@ def build_replica(
     engine: Engine
     tiers = None
     if spec.tiers is not None and isinstance(spec.engine, EngineV1Spec):
-        tiers = Tiers(spec.tiers, local, allocator, steps, spec.tensor_parallel)
+        tiers = Tiers(spec.tiers, device, local, allocator, steps, spec.tensor_parallel)
         engine = OffloadingEngine(
             spec.engine, allocator, requests, outputs, predicted, tiers, spec.tiers.layerwise
         )

@@ -11,6 +11,7 @@ from hwmodel.description.units import PositiveBytes
 from hwmodel.specs.kv_order import KvOrder
 
 Count = Annotated[int, Field(ge=1)]
+PauseChoice = Literal["keep", "drop", "swap", "least"]
 EvictionName = Literal["lru", "arc", "priority", "pinned"]
 
 
@@ -56,6 +57,17 @@ class DriveSpec(Strict):
     eviction_policy: EvictionName = "lru"
 
 
+class PausesSpec(Strict):
+    """What becomes of a session's KV until its next turn (`policies.transfers.pauses`). It is
+    stored then, and at no other time."""
+
+    policy: PauseChoice = "least"
+    """`keep`: its memory; `drop`: to be computed again; `swap`: to the tier; `least`: what wastes
+    least (InferCept)."""
+    known: bool = False
+    """least: whether the length of a pause is known when it begins."""
+
+
 class TiersSpec(Strict):
     """Tiers below the device's memory, and when they are used."""
 
@@ -67,6 +79,10 @@ class TiersSpec(Strict):
     layerwise: bool = False
     """Layers come one by one: a step begins at once, and each layer waits for its own KV (SGLang's
     HiCache). False: a request waits for all of its KV, and others run meanwhile (vLLM)."""
+    pauses: PausesSpec | None = None
+    """None: prompts are stored when they are computed, and memory is free when a turn ends."""
+    synchronous: bool = False
+    """Steps wait for all transfers, as vLLM's swapping had it before v1."""
     contention: bool = True
     """Whether transfers take their bytes from the bandwidth of the card's DRAM."""
 

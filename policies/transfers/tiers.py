@@ -22,12 +22,12 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.specs.device import load_device
+from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.kv_order import Dims
 from hwmodel.specs.link import LinkSpec, load_link
 from hwmodel.specs.transformer import TransformerSpec
@@ -39,6 +39,8 @@ from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.link_queue import IN, OUT, Job, LinkQueue
+from policies.transfers.pauses import Pauses, Way
+from policies.transfers.pausing import Batch, step_cost
 from policies.transfers.restoring import recompute
 from policies.transfers.tier_figures import TierFigures
 from policies.transfers.tier_options import HostMemory, TiersSpec
@@ -75,8 +77,8 @@ class Tiers:
     """The tiers of one replica; see the module. `model`: the shard of a card, of `cards`."""
 
     def __init__(
-        self, spec: TiersSpec, model: TransformerSpec, allocator: Allocator, steps: StepModel,
-        cards: int = 1,
+        self, spec: TiersSpec, device: Device, model: TransformerSpec, allocator: Allocator,
+        steps: StepModel, cards: int = 1,
     ) -> None:  # fmt: skip
         """Raises DescriptionError for a policy without blocks that are found again, for KV that
         `transfer` refuses, and for tiers that hold no block."""
@@ -123,11 +125,18 @@ class Tiers:
         self._declined: dict[int, int] = {}
         """Tokens of requests that are sooner recomputed."""
         self._fails = sorted(spec.host.fails_at_s)
+        self._over: dict[int, Way] = {}
         self._loaded: list[int] = []
         self._failed: list[int] = []
         self._stored: list[int] = []
         self.efficiency = Efficiency()
         """That of the last step."""
+        self._pauses: Pauses | None = None
+        if spec.pauses is not None:
+            self._pauses = Pauses(
+                spec.pauses.policy, spec.pauses.known,
+                lambda batch: step_cost(device, model, steps, self.efficiency, batch),
+            )  # fmt: skip
         self.mark()
 
     # what the replica asks
@@ -141,13 +150,16 @@ class Tiers:
             if self._fails and self._fails[0] <= due_s:
                 del self._fails[0]
                 self._fail()
+            if self._pauses is not None:
+                self._over |= self._pauses.over(due_s)
         for queue in (self._queue, self._drive_queue):
             queue.until(now_s)
 
     @property
     def due_s(self) -> float:
-        """When the next transfer arrives, or the host fails; inf where neither will."""
-        return min(self._queue.due_s, self._drive_queue.due_s, *self._fails[:1])
+        """When the next transfer arrives, the host fails, or a pause is too long; inf: never."""
+        due_s = min(self._queue.due_s, self._drive_queue.due_s, *self._fails[:1])
+        return due_s if self._pauses is None else min(due_s, self._pauses.due_s)
 
     def stalls(self, times: StepTimes, efficiency: Efficiency) -> FloatArray:
         """Seconds that each of these steps, which begin now, takes longer: their DRAM gives less
@@ -163,6 +175,8 @@ class Tiers:
                 )
             fixed = times.overhead_s + times.swap_s + times.all_reduce_s
             waits += np.maximum(times.total_s - times.compute_s - fixed, 0.0) * taken / left
+        if self._spec.synchronous:
+            waits[0] += max(self._queue.wait_s(IN), self._queue.wait_s(OUT))
         if self._spec.layerwise and self._loads:
             step_s = float(times.total_s[0] + waits[0])
             layers = self._model.layers
@@ -258,10 +272,40 @@ class Tiers:
         self._loads[request] = read
         self._drive_queue.put(read)
 
+    def pauses(
+        self, request: int, demand: Demand, tokens: int, pause_s: float, running: int, held: int
+    ) -> Way | Literal["end"] | None:  # fmt: skip
+        """What to do with what a request has stored, whose session pauses for so long (nan: is
+        over) beside `running` requests with `held` tokens; None: as without pauses."""
+        if self._pauses is None:
+            return None
+        if math.isnan(pause_s):
+            return "end"
+        keys = self._keys_of(request, demand, tokens)
+        out = sum(key not in self._host for key in keys)
+        swap_s = self._queue.wait_s(OUT) + self._estimate_s(self._link, out)
+        swap_s += self._queue.wait_s(IN) + self._estimate_s(self._link, len(keys))
+        now_s, batch = self._queue.now_s, Batch(running, held)
+        return self._pauses.begins(request, now_s, pause_s, tokens, batch, swap_s)
+
+    def resumed(self, request: int) -> None:
+        """The session of a request that is kept goes on."""
+        if self._pauses is not None:
+            self._pauses.ends(request)
+            self._over.pop(request, None)
+
+    def overdue(self) -> dict[int, Way]:
+        """Requests that are kept no longer, since the last call, and what to do with them."""
+        found, self._over = self._over, {}
+        return found
+
     def store(self, request: int, demand: Demand, tokens: int, ended: bool = False) -> bool:
         """Put the transfer of what the host has not of the first `tokens` of a resident request;
-        whether it has to keep its memory for this, or an earlier one."""
-        if self._spec.host.offload_prompt_only:
+        whether it has to keep its memory for this, or an earlier one. With pauses only for a swap:
+        whole, when it has ended."""
+        if self._pauses is not None and not ended:
+            return False
+        if self._spec.host.offload_prompt_only and self._pauses is None:
             tokens = min(tokens, demand.prompt)
         keys = self._keys_of(request, demand, tokens)
         least = self._spec.host.store_threshold
@@ -314,7 +358,8 @@ class Tiers:
 
     def figures(self) -> dict[str, Any]:
         """See `TierFigures.figures`; blocks that the host gave up."""
-        return {**self._counted.figures(), "evicted_blocks": self._host.evicted}
+        found = {**self._counted.figures(), "evicted_blocks": self._host.evicted}
+        return found if self._pauses is None else {**found, "pauses": self._pauses.ways}
 
     # its own
 
@@ -351,19 +396,23 @@ class Tiers:
             direction, priority, found.bytes, found.descriptors, alone.cost, both.cost, what
         )  # fmt: skip
 
+    def _estimate_s(
+        self, link: LinkSpec, blocks: int, near_block: int | None = None, dims: Dims | None = None
+    ) -> float:  # fmt: skip
+        """Seconds to move so many blocks whose ids are not known yet: none lie together."""
+        if not blocks:
+            return 0.0
+        small = near_block or self._near_block
+        near = Server(dims or self._near, small, np.arange(blocks * self.block // small) * 2)
+        far = Server(self._far, self.block, np.arange(blocks) * 2)
+        return transfer(link, self._model, blocks * self.block, far, near).cost.total_ns / 1e9
+
     def _sooner(self, plan: Plan) -> bool:
         """Whether a load ends before a lone prefill of the same tokens would."""
-        blocks = len(plan.keys)
-        factor = self.block // self._near_block  # ids are not known yet: none lie together
-        near = Server(self._near, self._near_block, np.arange(blocks * factor) * 2)
-        far = Server(self._far, self.block, np.arange(blocks) * 2)
-        moved = transfer(self._link, self._model, blocks * self.block, far, near)
-        load_s = self._queue.wait_s(IN) + moved.cost.total_ns / 1e9
+        load_s = self._queue.wait_s(IN) + self._estimate_s(self._link, len(plan.keys))
         if plan.cold:
-            cold = len(plan.cold)
-            pool = Server(self._far, self.block, np.arange(cold) * 2)
-            read = transfer(self._drive_link, self._model, cold * self.block, pool, pool)
-            load_s += self._drive_queue.wait_s(IN) + read.cost.total_ns / 1e9
+            read_s = self._estimate_s(self._drive_link, len(plan.cold), self.block, self._far)
+            load_s += self._drive_queue.wait_s(IN) + read_s
         return load_s < recompute(self._steps, plan.end, self.efficiency, plan.start).total_s
 
     def _arrived(self, job: Job) -> None:
