@@ -49,7 +49,7 @@ figures: $(RUN)
 # Request logs of measured servers are third-party data and do not ship; without them their cells are skipped.
 validation: export BANKWISE_DATA ?= ../shared/data
 validation: $(DEV)
-	$(BIN)/python -m sweeps.report.validation docs/results
+	$(BIN)/python -m sweeps.report.validation docs
 
 PHYSICS := kv-extent kv-dma kv-interleave kv-streams kv-memory kv-share kv-camping
 

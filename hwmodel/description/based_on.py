@@ -5,9 +5,9 @@ places. Mappings are merged key by key, `null` leaves out what the base has, any
 replaced as a whole. `constraint_changes` edits the constraints row by row.
 
 An accelerator borrows what no data sheet states, as assumed values: interleave, hash,
-controller, derate, how DMA engines work, how attention is spread, efficiencies and overheads; with
-the same memory, set alike, also address map and plausible variants, and with `memory: given`
-nothing of a simulated one. `null` leaves out here too.
+controller, derate, how DMA engines work, how attention is spread, efficiencies and overheads, and
+what a cache that it states collects; with the same memory, set alike, also address map and
+plausible variants, and with `memory: given` nothing of a simulated one. `null` leaves out here too.
 Never borrowed are facts that every data sheet has: memory, channels, capacity, engines, peaks,
 links.
 """
@@ -29,7 +29,10 @@ _BORROWED: tuple[KeyPath, ...] = (
                                "gather", "port_bandwidth", "request_latency", "response_latency")),
     *(("compute", key) for key in ("prefill_efficiency", "decode_efficiency", "overlap",
                                    "step_overhead", "layer_overhead")),
+    ("memory_side_cache", "policy"), ("memory_side_cache", "collected"),
 )  # fmt: skip
+_STATED = ("memory_side_cache",)
+"""Groups that are not borrowed as a whole: whether there is one is a fact."""
 
 
 def complete(document: Document, derived: tuple[Path, ...] = ()) -> None:
@@ -146,7 +149,8 @@ def _borrow(accelerator: Document, base: Document) -> None:
         if given and path[0] not in ("work", "compute"):
             continue
         group = accelerator.get(path[:1])
-        fits = len(path) == 1 or group is None or isinstance(group, dict)
+        fits = len(path) == 1 or isinstance(group, dict)
+        fits = fits or (group is None and path[0] not in _STATED)
         holder = accelerator.get(path[:-1])
         if isinstance(holder, dict) and path[-1] in holder:
             if holder[path[-1]] is None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
@@ -76,6 +78,11 @@ class DescriptionError(Exception):
         place = "" if self.file is None else self.file + (f":{line}" if line else "") + ": "
         super().__init__(place + (f"{self.path}: " if self.path else "") + self.message)
 
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Where it is; of one that has no line, all of it."""
+        return (self.file, self.line, self.path) if self.line else (str(self),)
+
 
 class DescriptionErrors(DescriptionError):
     """Several mistakes of one document; `str()` has a line for each."""
@@ -85,6 +92,24 @@ class DescriptionErrors(DescriptionError):
         super().__init__(first.message, first.file, first.line, first.path)
         self.errors = errors
         self.args = ("\n".join(str(error) for error in errors),)
+
+
+class Mistakes(list[DescriptionError]):
+    """Mistakes that are met one after another, to be answered together; one of each place."""
+
+    @contextmanager
+    def met(self) -> Iterator[None]:
+        """Keep the mistakes that are raised inside, and go on."""
+        try:
+            yield
+        except DescriptionError as error:
+            known = {each.place for each in self}
+            self += [each for each in getattr(error, "errors", [error]) if each.place not in known]
+
+    def answer(self) -> None:
+        """Raise them, where there are any."""
+        if self:
+            raise self[0] if len(self) == 1 else DescriptionErrors(list(self))
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from hwmodel.description.units import (
 from hwmodel.description.written import Also, KeysOf
 from hwmodel.specs.controller import Controller
 from hwmodel.specs.kv_order import LAYOUTS, KvOrder
+from hwmodel.specs.memory_side_cache import MemorySideCache
 from hwmodel.specs.number_format import ComputeType, number_format
 from hwmodel.specs.plausible import Plausible
 from hwmodel.specs.published import Bus, OnChip
@@ -35,7 +36,7 @@ _SIMULATED = ("channels", "interleave", "dma")
 """Keys that a simulated memory needs."""
 _SIMULATED_TOO = (
     "memory_set", "channel_hash", "controller", "address_map", "derate", "dies", "inbox",
-    "translation",
+    "translation", "memory_side_cache",
 )  # fmt: skip
 """Keys that it may have besides."""
 
@@ -267,6 +268,8 @@ class AcceleratorSpec(Strict):
     translation: Translation | None = None
     """From virtual to physical addresses. None: it costs nothing, and all addresses are physical.
     """
+    memory_side_cache: MemorySideCache | None = None
+    """None: writes go to the controller as they are issued."""
     compute: Compute
     power: Annotated[Milliwatts, Field(gt=0)] | None = None
     """The most that the whole board draws (TDP)."""
@@ -277,9 +280,18 @@ class AcceleratorSpec(Strict):
     bus: Bus | None = None
     """What is published of the memory's interface: checked, and no part of the model."""
     on_chip: OnChip | None = None
-    """What lies before the memory: remarked on, and no part of the model."""
+    """What lies before the memory beside a `memory_side_cache`: remarked on, no part of the model.
+    """
     plausible: dict[str, Plausible] = {}
     """Name -> what it may be instead, where its vendor publishes nothing."""
+
+    @property
+    def before_memory(self) -> OnChip | None:
+        """What is remarked on: `on_chip`, or else the cache."""
+        if self.on_chip is not None or self.memory_side_cache is None:
+            return self.on_chip
+        size = self.memory_side_cache.size
+        return OnChip.model_construct(size=size, managed_by="hardware")
 
     @model_validator(mode="wrap")
     @classmethod

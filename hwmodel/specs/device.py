@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from hwmodel.description.description import (
     Document,
     KeyPath,
     Mark,
+    Mistakes,
     dotted,
     nearest,
 )
@@ -31,12 +32,14 @@ from hwmodel.specs.accelerator import AcceleratorSpec, Dma, GivenMemory, Paging
 from hwmodel.specs.memory_spec import MemorySpec
 from hwmodel.specs.plausible import Override, Variant, take_variants
 from hwmodel.specs.published import DESCRIBED_WITHIN
+from hwmodel.specs.swapped_memory import memory_of, swap_memory
 
 _MEMORY_KEYS = set(MemorySpec.model_fields) - {
     "kind", "name", "summary", "sources", "based_on", "plausible",
 }  # fmt: skip
 _FIRST = (("based_on",), ("constraint_changes",), ("density",))
 """Overrides of a memory that say what its description is, before others change it."""
+_WRITE_QUEUE: KeyPath = ("controller", "write_queue")
 _TIMING_ALIASES = {
     "tCL": "RL", "nCL": "RL", "tCWL": "WL", "nCWL": "WL", "tRPpb": "tRP", "nRPpb": "tRP",
     "tRCpb": "tRC", "nRCpb": "tRC", "tCCD": "tCCD_S", "nCCD": "tCCD_S", "tCCD_S": "tCCD",
@@ -132,13 +135,18 @@ def load_device(name_or_path: str, overrides: Iterable[str] = ()) -> Device:
     `name_or_path`: a shipped accelerator or memory, or a YAML file of either kind. As described,
     without overrides, its plausible variants are checked as well.
     """
-    document = load(_find_device(name_or_path))
-    given = _parsed(overrides)
-    device = _resolved(document, given)
-    if not given:
-        _check_published(document, device)
-    if device.plausible and not given:
-        _check_variants(document.file, document.digest)
+    document, given, mistakes = load(_find_device(name_or_path)), _parsed(overrides), Mistakes()
+    device = None
+    with mistakes.met():
+        device = _resolved(document, given)
+    if device is not None and not given:
+        with mistakes.met():
+            _check_published(document, device)
+    if not given and not any(each.path.startswith("plausible") for each in mistakes):
+        with mistakes.met():
+            _check_variants(document.file, document.digest)
+    mistakes.answer()
+    assert device is not None
     return device
 
 
@@ -200,8 +208,18 @@ def load_variants(name_or_path: str, overrides: Iterable[str] = ()) -> Variants:
 
 @cache
 def _check_variants(file: str, digest: str) -> None:
-    """Check the variants of a file of this content once."""
-    load_variants(file)
+    """Check the variants of a file of this content once; where it is at fault itself, its own."""
+    try:
+        variants = _resolved(load(file), []).plausible
+    except DescriptionError:
+        document = load(file)
+        complete(document)
+        variants = take_variants(document)
+    mistakes = Mistakes()
+    for variant in variants.values():
+        with mistakes.met():
+            _resolved(load(file), variant.overrides)
+    mistakes.answer()
 
 
 def _parsed(overrides: Iterable[str]) -> list[Override]:
@@ -233,28 +251,35 @@ def _find_device(name_or_path: str) -> Path:
 
 
 def _accelerator(document: Document, overrides: list[Override]) -> Device:
+    for path, value, _ in overrides:
+        if path == ("memory",) and value != document.data.get("memory"):
+            swap_memory(document, str(value))
     for path, value, mark in overrides:
         if path[0] not in _MEMORY_KEYS:
             document.put(path, value, mark)
     complete(document)
-    accelerator = document.build(AcceleratorSpec)
-    if accelerator.given is not None:
+    mistakes, accelerator, memory = Mistakes(), None, None
+    with mistakes.met():
+        accelerator = document.build(AcceleratorSpec)
+    if accelerator is not None and accelerator.given is not None:
         return _given(document, accelerator, overrides)
     _forget_published(document)
-    memory_document = load(find("memories", accelerator.memory, document.file))
-    of_memory = [override for override in overrides if override[0][0] in _MEMORY_KEYS]
-    _override(memory_document, _overlaid(document) + of_memory)
-    memory = memory_document.build(MemorySpec)
-    if accelerator.capacity > (held := _held(accelerator, memory)):
-        raise document.error(
-            f"{accelerator.capacity} B is more than the {held} B that"
-            f" {accelerator.channels} channels of {memory.name} hold",
-            ("capacity",),
-        )
-    if accelerator.interleave % memory.organisation.burst_bytes:
-        raise document.error("must be a multiple of a burst", ("interleave",))
-    if accelerator.dma.request % memory.organisation.burst_bytes:
-        raise document.error("must be a multiple of a burst", ("dma", "request"))
+    with mistakes.met():
+        memory_document = memory_of(document)
+        of_memory = [override for override in overrides if override[0][0] in _MEMORY_KEYS]
+        overlaid = _overlaid(document) + of_memory
+        with mistakes.met():
+            _override(memory_document, overlaid)
+        if accelerator is not None:
+            memory = _behind_cache(memory_document, document, accelerator, overlaid)
+        else:
+            memory = memory_document.build(MemorySpec)
+    if accelerator is not None and memory is not None:
+        for mistake in _unfit(document, accelerator, memory):
+            with mistakes.met():
+                raise mistake
+    mistakes.answer()
+    assert accelerator
     plausible = take_variants(memory_document) | take_variants(document)
     assumed = _assumed(document, "") | _assumed(memory_document, "memory:")
     config = {"accelerator": document.data, "memory": memory_document.data}
@@ -262,6 +287,22 @@ def _accelerator(document: Document, overrides: list[Override]) -> Device:
         accelerator.name, memory, accelerator, assumed, config, _confidence(memory_document),
         plausible,
     )  # fmt: skip
+
+
+def _unfit(
+    document: Document, accelerator: AcceleratorSpec, memory: MemorySpec
+) -> Iterator[DescriptionError]:
+    """Where accelerator and memory do not go together."""
+    if accelerator.capacity > (held := _held(accelerator, memory)):
+        yield document.error(
+            f"{accelerator.capacity / 2**30:,.6g} GiB is more than the {held / 2**30:,.6g} GiB that"
+            f" {accelerator.channels} channels of {memory.name} hold; expected no more",
+            ("capacity",),
+        )
+    sizes = {("interleave",): accelerator.interleave, ("dma", "request"): accelerator.dma.request}
+    for path, size in sizes.items():
+        if size % memory.organisation.burst_bytes:
+            yield document.error("must be a multiple of a burst", path)
 
 
 def _given(document: Document, accelerator: AcceleratorSpec, overrides: list[Override]) -> Device:
@@ -302,6 +343,24 @@ def _overlaid(accelerator: Document) -> list[Override]:
     return overrides
 
 
+def _behind_cache(
+    memory: Document, document: Document, accelerator: AcceleratorSpec, overlaid: list[Override]
+) -> MemorySpec:
+    """The memory, its write queues as long as a memory-side cache collects writes, unless one of
+    `overlaid` states their length."""
+    described = memory.build(MemorySpec)
+    cache = accelerator.memory_side_cache
+    stated = any(path in (("controller",), _WRITE_QUEUE) for path, _, _ in overlaid)
+    if cache is None or cache.policy == "write_through" or stated:
+        return described
+    try:
+        entries = cache.write_queue(described)
+    except ValueError as error:
+        raise document.error(str(error), ("memory_side_cache", "collected")) from None
+    memory.put(_WRITE_QUEUE, entries, document.mark(("memory_side_cache",)))
+    return memory.build(MemorySpec)
+
+
 def _override(memory: Document, overrides: list[Override]) -> None:
     """Complete a memory and lay `overrides` over it."""
     for path, value, mark in overrides:
@@ -309,9 +368,12 @@ def _override(memory: Document, overrides: list[Override]) -> None:
             memory.put(path, value, mark)
     complete(memory)
     choose_density(memory)
+    mistakes = Mistakes()
     for path, value, mark in overrides:
-        if path not in _FIRST:
-            memory.put(_canonical(path, memory, mark), value, mark)
+        with mistakes.met():
+            if path not in _FIRST:
+                memory.put(_canonical(path, memory, mark), value, mark)
+    mistakes.answer()
 
 
 def choose_density(memory: Document) -> None:

@@ -8,11 +8,12 @@ user to judge.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hwmodel.description.description import DescriptionError, Document, nearest
+from hwmodel.description.description import DescriptionError, Document
 from hwmodel.specs.transformer import TransformerSpec
 
 _DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
@@ -42,6 +43,11 @@ _REASONS = {
 }
 IGNORED = {field: why for why, fields in _REASONS.items() for field in fields.split()}
 """Why a field says nothing about bytes or FLOPs."""
+_OTHER_LAYERS = re.compile(
+    r"mamba|ssm|rwkv|lru|recurrent|(^|_)conv(_|$)|state_size|linear_|delta|hybrid|layers?_types?"
+    r"|block_type|attn_layer|attention_chunk|expert|moe|kv_lora|^sliding_window$"
+)
+"""Fields that give layers other KV or parameters, where a family does not take them."""
 
 
 class Imported(NamedTuple):
@@ -294,30 +300,43 @@ FAMILIES: dict[str, Callable[[_Config], dict[str, Any]]] = {
 
 
 def import_config(file: Path, name: str | None = None) -> Imported:
-    """The model of a config.json, named `name` or by its `_name_or_path`.
+    """The model of a config.json, named `name`, by its `_name_or_path` or by its folder.
 
     Raises DescriptionError for a file that is no config.json, an architecture that is not known, a
-    field with a value that is not, and where there is no name.
+    field with a value that is not, and layers with other KV or parameters than the family's.
     """
     fields = _read(file)
     kind = str(fields.get("model_type"))
     if kind not in FAMILIES:
-        hint = nearest(kind, list(FAMILIES))
-        raise DescriptionError(f"{kind!r} is not imported; {hint}", file, None, "model_type")
+        known = ", ".join(sorted(FAMILIES))  # one that is spelt alike is another architecture
+        why = f"{kind!r} is not imported; known: {known}"
+        raise DescriptionError(why, file, None, "model_type")
     text = fields.pop("text_config", {})
     if not isinstance(text, dict):
         raise DescriptionError("expected an object", file, None, "text_config")
     config = _Config({**fields, **text}, file)
     name = name or Path(str(fields.get("_name_or_path") or "")).name.lower()
-    if not name:
+    if not (name := name or file.resolve().parent.name.lower()):
         raise DescriptionError("has no _name_or_path; give --name", file)
     found = FAMILIES[kind](config)
+    _refuse_other_layers(config, kind)
     found |= _formats(config)
     description = {"kind": "model", "name": name, **found}
     spec = Document(description, str(file)).build(TransformerSpec)
     ignored = {field: IGNORED[field] for field in config.left if field in IGNORED}
     unknown = {field: value for field, value in config.left.items() if field not in IGNORED}
     return Imported(description, spec, kind, config.understood, ignored, unknown)
+
+
+def _refuse_other_layers(config: _Config, kind: str) -> None:
+    """Refuse a hybrid, whatever it is called."""
+    for field, value in config.left.items():
+        full = field == "layer_types" and isinstance(value, list) and not (
+            {str(each) for each in value} - {"full_attention"}
+        )  # fmt: skip
+        if value and field not in IGNORED and not full and _OTHER_LAYERS.search(field):
+            why = f"changes KV or parameters of layers, in a way that no {kind} has; not imported"
+            raise config.error(field, why)
 
 
 def _read(file: Path) -> dict[str, Any]:

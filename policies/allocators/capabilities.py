@@ -123,6 +123,21 @@ class Caches(Remembers):
         return True
 
 
+class Batches(ABC):
+    """Hands out the slots of all prefills of a step at once, and takes back those of all requests
+    that end in one together. `advance` may make room for a decode step as a whole, so it is so many
+    times itself by one round, and not `grow` of each request."""
+
+    @abstractmethod
+    def settle_prefills(self) -> None:
+        """All prefills of the step are known: choose the slots that `reserve` and `grow` have
+        promised them."""
+
+    @abstractmethod
+    def release_together(self, begins: bool) -> None:
+        """What is released from here on, up to the call with False, is freed as one group."""
+
+
 class Classifies(ABC):
     """Has classes of predicted length."""
 

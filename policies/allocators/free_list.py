@@ -26,6 +26,10 @@ class FreeList(ABC):
     def pop(self, count: int) -> IntArray:
         """Take the next `count` blocks (needs count <= free), in the order of handing out."""
 
+    def pop_apart(self, count: int) -> IntArray:
+        """Take `count` blocks, each asked for on its own."""
+        return self.pop(count)
+
     @abstractmethod
     def push(self, blocks: IntArray, unhashed: int = 0) -> None:
         """Free `blocks`, in this order; the first `unhashed` of them can never be found again."""
@@ -155,23 +159,24 @@ class Sorted(FreeList):
 
 
 class Staged(Queue):
-    """Freed blocks wait until those at hand run out; then they are handed out in ascending order
-    (SGLang with `need_sort`, `merge_and_sort_free`)."""
+    """Freed blocks wait until those at hand are too few for what is asked; then all that are free
+    are sorted (SGLang with `need_sort`, `merge_and_sort_free`)."""
 
     def __init__(self, blocks: int) -> None:
         self._ready = blocks
         super().__init__(blocks)
 
+    def have_ready(self, count: int) -> None:
+        """Sort all free blocks if fewer than `count` are at hand."""
+        if count > self._ready < self.free:
+            self._compact()
+            self._ready = self.free
+            self._lay(np.sort(self._log[self._head : self._tail]))
+
     def pop(self, count: int) -> IntArray:
-        ready = min(count, self._ready)
-        first = super().pop(ready)
-        self._ready -= ready
-        if ready == count:
-            return first
-        self._compact()
-        self._ready = self.free
-        self._lay(np.sort(self._log[self._head : self._tail]))
-        return np.concatenate((first, self.pop(count - ready)))
+        self.have_ready(count)
+        self._ready -= count
+        return super().pop(count)
 
     def take(self, blocks: IntArray) -> None:
         self._ready -= int((self._place[blocks] < self._edge).sum())
@@ -190,6 +195,9 @@ class Runs(Sorted):
         taken: IntArray = _pop_runs(self._is_free, self._in_row, self.blocks, count)
         self.free -= count
         return taken
+
+    def pop_apart(self, count: int) -> IntArray:
+        return np.concatenate([np.zeros(0, np.int64), *(self.pop(1) for _ in range(count))])
 
 
 FREE_LISTS: dict[str, type[FreeList]] = {

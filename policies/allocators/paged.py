@@ -336,7 +336,7 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
             rounds -= 1
         rows = self._all_rows(requests)
         wanted = self._tables.wanted(rows, rounds)
-        self._tables.advance(rows, rounds, self._list.pop(wanted), self.stored, self.reserved)
+        self._tables.advance(rows, rounds, self._list.pop_apart(wanted), self.stored, self.reserved)
         self.reserved_total += wanted * self.block
 
     def grown(self, requests: IntArray, rounds: int) -> IntArray:

@@ -55,6 +55,11 @@ class PagedGroupsAllocator(BlockAllocator):
         self._ahead = limits.ahead * (options.window_rules == "0.33")
         self._last = np.zeros(requests, np.int64)
 
+    @property
+    def unshared(self) -> str:
+        caches = self.options.prefix_caching
+        return "prefix caching is not modelled with sliding windows" if caches else ""
+
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
     ) -> IntArray:

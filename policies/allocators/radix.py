@@ -3,17 +3,19 @@ et al. 2024; `mem_cache/allocator/token.py`, `paged.py`, `radix_cache.py`, `comm
 
 A request finds the longest prefix in the tree, page by page, and locks it. What its prefill stores
 goes into the tree, what it has generated when it ends; of pages whose text is there already its own
-are freed. Free pages come from the head of the free list, of a decode step one for each request in
-turn. When the list is empty, leaves without locks are evicted whole, by last access, and freed in
-token order.
+are freed; of requests that end in one step those are one group. Free pages come from the head of
+the free list, of a decode step one for each request in turn, of the prefills of a step for one
+after another, once all of them have locked what they found. Before a step takes pages, leaves
+without locks are evicted whole, by last access, and freed in token order, until as many pages are
+free as it has tokens; with larger pages as its prefills have, and one more for each request.
 
 A request that is preempted (SGLang: retracted) frees what it generated, here as the first leaf to
 be evicted. Assumed: what is stored in a step is found by the next admission of that step (SGLang
 puts it into the tree when it is computed, and keeps back waiting requests with a prefix in common);
-waiting requests do not refresh what they would find; eviction begins when the list is empty, not
-when it has less than a step needs. Samples within a request (engine v0) share its prompt's full
-pages, and their outputs are not kept. The scheduler is the engine's: no `new_token_ratio`, no
-order by longest prefix, and the last request is preempted, not the one with the fewest outputs.
+waiting requests do not refresh what they would find. Samples within a request (engine v0) share its
+prompt's full pages, and their outputs are not kept. The scheduler is the engine's: no
+`new_token_ratio`, no order by longest prefix, and the last request is preempted, not the one with
+the fewest outputs.
 """
 
 from __future__ import annotations
@@ -26,12 +28,13 @@ from pydantic import Field
 
 from hwmodel.specs.kv_order import LAYOUTS
 from policies.allocators.allocator import Demand, Limits, PolicyOptions
+from policies.allocators.capabilities import Batches
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_list import FreeList, Queue, SplitQueue, Staged
-from policies.allocators.kv_layout import KvLayout
+from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING
 from policies.allocators.paged import PagedAllocator
-from policies.allocators.radix_tree import NO_PAGES, Node, RadixTree, text_of
+from policies.allocators.radix_tree import NO_PAGES, Node, RadixTree, common_end, text_of
 from policies.requests.requests import IntArray
 
 LISTS: dict[str, type[FreeList]] = {"queue": Queue, "stack": SplitQueue, "staged": Staged}
@@ -46,8 +49,8 @@ class RadixOptions(PolicyOptions):
     free_list: Literal["by_page", "queue", "stack", "staged"] = "by_page"
     """Where freed pages go: to the tail (`queue`: SGLang with pages of one token), to the head
     (`stack`: with larger ones, the pages freed together in token order), or aside until the rest is
-    used up, and then all are sorted (`staged`: `need_sort`, with prefill and decode disaggregated).
-    """
+    too little for a step, and then all are sorted (`staged`: `need_sort`, with prefill and decode
+    disaggregated)."""
     prefix_caching: bool = True
     """False: no tree; pages are free when their request leaves (`disable_radix_cache`)."""
     watermark: ClassVar[float] = 0.0
@@ -66,7 +69,7 @@ class RadixOptions(PolicyOptions):
         return "apart"  # SGLang has nothing else
 
 
-class RadixAllocator(PagedAllocator):
+class RadixAllocator(PagedAllocator, Batches):
     """`_nodes[request]`: the node up to which a resident locks the tree."""
 
     Options = RadixOptions
@@ -88,6 +91,8 @@ class RadixAllocator(PagedAllocator):
         self._nodes: dict[int, Node] = {}
         self._left: dict[int, Node] = {}
         """The leaf of what a request has left in the tree, until it has ended."""
+        self._promised: list[tuple[int, int, int]] = []
+        """Prefills whose pages are not chosen yet: request, tokens it had stored, tokens more."""
         self._pages = self._extents = self._alone = 0
         """Full pages of the prompts of requests that have left, the runs of neighbouring pages
         among them, and the runs of one page."""
@@ -102,8 +107,69 @@ class RadixAllocator(PagedAllocator):
     def loses_ends_first(self) -> bool:
         return False  # a leaf is lost whole
 
+    def grow(self, request: int, tokens: int) -> bool:
+        self._require(request)
+        demand, before = self._demands[request], int(self.stored[request])
+        if demand.samples > 1 or before >= demand.prompt + demand.generated:
+            self.settle_prefills()
+            return super().grow(request, tokens)
+        slots = self._blocks(demand, before + tokens) * self.block - int(self.reserved[request])
+        if slots > self.free_slots:
+            return False
+        self._list.free -= slots // self.block
+        self.reserved[request] += slots
+        self.reserved_total += slots
+        self.stored[request] += tokens
+        self._promised.append((request, before, tokens))
+        return True
+
+    def settle_prefills(self) -> None:
+        promised, self._promised = self._promised, []
+        if not promised:
+            return
+        rows = self._first_row[[request for request, _, _ in promised]]
+        ends = np.array([before + tokens for _, before, tokens in promised])
+        wanted = -(-ends // self.block) - self._tables.count[rows]
+        self._list.free += int(wanted.sum())
+        self._list.prepare_prefills(sum(tokens for _, _, tokens in promised), len(promised))
+        for row, end, pages in zip(rows.tolist(), ends, wanted.tolist(), strict=True):
+            self._tables.hand_out(row, self._list.pop(pages))
+            self._tables.tokens[row] = end
+        for request, before, _ in promised:
+            self._publish(request, self._demands[request], before)
+
+    def release_together(self, begins: bool) -> None:
+        self.settle_prefills()
+        self._list.group(begins)
+
+    def headroom(self, requests: IntArray, limit: int) -> int:
+        self.settle_prefills()
+        return super().headroom(requests, limit)
+
+    def advance(self, requests: IntArray, rounds: int) -> None:
+        self.settle_prefills()
+        if rounds and self._forks_among(requests):
+            super().advance(requests, 1)
+            rounds -= 1
+        rows = self._all_rows(requests)
+        if self._list.ample(self._tables.wanted(rows, rounds), len(rows)):
+            super().advance(requests, rounds)
+            return
+        for _ in range(rounds):
+            self._list.prepare(len(rows))
+            super().advance(requests, 1)
+
+    def units(self, request: int) -> Units:
+        self.settle_prefills()
+        return super().units(request)
+
+    def extent_count(self, requests: IntArray) -> int:
+        self.settle_prefills()
+        return super().extent_count(requests)
+
     def release_known(self, request: int, tokens: int) -> int:
         self._require(request)
+        self.settle_prefills()
         demand, node = self._demands[request], self._nodes.pop(request, self._tree.root)
         first, *others = self._rows(request)
         known = int(self._tables.tokens[first]) - int(self.stored[request]) + tokens
@@ -154,7 +220,15 @@ class RadixAllocator(PagedAllocator):
         demand = demand or self._demands.get(request)
         if demand is None:
             return NO_PAGES
-        return self._tree.find(text_of(request, demand), limit // self.block)
+        key, pages = text_of(request, demand), limit // self.block
+        found = self._tree.find(key, pages)
+        for other, before, tokens in self._promised:
+            end = min(limit, before + tokens)
+            shared = common_end(text_of(other, self._demands[other]), key, 0, end)
+            if shared // self.block > len(found):
+                self.settle_prefills()
+                return self._tree.find(key, pages)
+        return found
 
     def _hold(self, request: int, cached: IntArray) -> None:
         key = text_of(request, self._demands[request])
@@ -206,22 +280,50 @@ class _Pool(FreeList):
         super().__init__(pages.blocks)
         self._pages, self._tree = pages, tree
         self._held = np.zeros(pages.blocks, np.bool_)
+        self._group: list[IntArray] | None = None
 
-    def pop(self, count: int) -> IntArray:
-        taken, left = [], count
-        while left > self._pages.free:
-            left -= self._pages.free
-            taken.append(self._pages.pop(self._pages.free))
+    def ample(self, pages: int, requests: int) -> bool:
+        """Whether so many pages that decode steps of so many requests take are the same together
+        and step by step."""
+        if type(self._pages) is Queue:
+            return True  # what is evicted follows what is free
+        return not isinstance(self._pages, Staged) and self._pages.free >= pages + requests
+
+    def prepare(self, pages: int, at_hand: int = 0) -> None:
+        """A step is about to take up to so many pages. `at_hand`: for how many none is sorted."""
+        while self._pages.free < min(pages, self.free):
             evicted = self._tree.evict()
             self._pages.push(evicted, len(evicted))
-        pages = np.concatenate((*taken, self._pages.pop(left)))
+        if isinstance(self._pages, Staged):
+            self._pages.have_ready(at_hand or pages)
+
+    def prepare_prefills(self, tokens: int, requests: int) -> None:
+        """Prefills of so many tokens together are about to take pages."""
+        if (page := self._tree.page) == 1:
+            self.prepare(tokens)
+        else:
+            self.prepare(-(-tokens // page) + requests, tokens // page + requests + 1)
+
+    def pop(self, count: int) -> IntArray:
+        self.prepare(count)
+        pages = self._pages.pop(count)
         self.take(pages)
         return pages
 
     def push(self, blocks: IntArray, unhashed: int = 0) -> None:
         """Free these pages, whose content nothing can find."""
-        self._pages.push(blocks, len(blocks))
+        if self._group is None:
+            self._pages.push(blocks, len(blocks))
+        else:
+            self._group.append(blocks)
         self.leave(blocks)
+
+    def group(self, begins: bool) -> None:
+        """What is pushed from here on, up to the call with False, is pushed at once."""
+        group, self._group = self._group, [] if begins else None
+        if group:
+            pages = np.concatenate(group)
+            self._pages.push(pages, len(pages))
 
     def leave(self, blocks: IntArray) -> int:
         """These pages of the tree are held no more; how many."""

@@ -133,7 +133,9 @@ class RadixTree:
             if child is None:
                 return
             last = min(child.end, end)
-            alike = _alike(child.key, key, child.start * self.page, last * self.page) // self.page
+            alike = (
+                common_end(child.key, key, child.start * self.page, last * self.page) // self.page
+            )
             count, whole = alike - child.start, child.end
             yield child, count
             if alike < whole:
@@ -174,7 +176,7 @@ def _part(key: Key, start: int, end: int) -> Key:
     return (*key[before:last], (key[last][0], end))
 
 
-def _alike(one: Key, other: Key, start: int, end: int) -> int:
+def common_end(one: Key, other: Key, start: int, end: int) -> int:
     """The first position from `start` to `end` where the owners differ, else `end`."""
     for mine, its in zip(_part(one, start, end), _part(other, start, end), strict=False):
         if mine[0] == its[0]:

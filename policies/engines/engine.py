@@ -19,6 +19,7 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import DescriptionError, Strict
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import (
+    Batches,
     Caches,
     Classifies,
     Contiguous,
@@ -218,6 +219,7 @@ class Engine(ABC):
         self._contiguous = allocator if isinstance(allocator, Contiguous) else None
         self._migrating = allocator if isinstance(allocator, Migrates) else None
         self._caching = allocator if isinstance(allocator, Caches) else None
+        self._batching = allocator if isinstance(allocator, Batches) else None
         self._copying = allocator if isinstance(allocator, CopiesOnWrite) else None
         self._remembering = allocator if isinstance(allocator, Remembers) else None
         self._classifying = allocator if isinstance(allocator, Classifies) else None
@@ -318,6 +320,8 @@ class Engine(ABC):
             return
         if self._late:
             self.running = self.running[self.left[self.running] > 0]
+        if self._batching is not None:
+            self._batching.release_together(True)
         for request in ended:
             if self.allocator.resident[request]:
                 runs = self.allocator.extent_count(np.array([request]))
@@ -331,6 +335,8 @@ class Engine(ABC):
                 self._remembering.finished(
                     request, int(self.prompt[request]), int(self.output[request])
                 )
+        if self._batching is not None:
+            self._batching.release_together(False)
         self.changes += len(ended)
 
     def _release(self, request: int) -> int:
@@ -394,6 +400,8 @@ class Engine(ABC):
         limit: str, swapped: int = 0,
     ) -> Step:  # fmt: skip
         """The scheduled step; every decoding request has room for its next tokens."""
+        if self._batching is not None:
+            self._batching.settle_prefills()
         if self._contiguous is not None and (moves := self._contiguous.moves()):
             migrations = [*migrations, *moves]
         self.changes += len(chunks) + len(migrations) + preempted + (swapped > 0)

@@ -164,6 +164,12 @@ class EngineV1(Engine):
     def _has_batch(self, begun: bool) -> bool:
         return begun or len(self.running) > 0
 
+    def retire(self) -> None:
+        """See `Engine.retire`."""
+        if not self._stops and self.ending:  # they did not decode once more: all is known
+            self._under_way = np.setdiff1d(self._under_way, self.ending, assume_unique=True)
+        super().retire()
+
     def _release(self, request: int) -> int:
         # the last token of a decode under way is the output of a step not yet seen
         if not self._late or self._caching is None or request not in self._under_way:

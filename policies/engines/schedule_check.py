@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic import Strict as Exactly
 
 from hwmodel.description.description import DescriptionError, Document, Strict, nearest
@@ -87,6 +87,17 @@ _Pair = Annotated[tuple[int, int], _JSON]
 _Tables = list[Annotated[tuple[int, list[int]], _JSON]]
 
 
+class Further(BaseModel):
+    """Of `bankwise`, which may hold notes besides: columns of requests that vLLM has no names for,
+    and further options of its scheduler. `session`: -1 or that of which the request is a turn;
+    `tree`: of each prefix id the one that it begins with (-1: none) and how many tokens of it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+    session: list[int] | None = None
+    tree: list[_Pair] | None = None
+
+
 class Scheduled(NamedTuple):
     """What one step did, and the state that it left."""
 
@@ -114,14 +125,22 @@ class Case(Strict):
     trace: Trace
     steps: list[Scheduled]
     tables: dict[str, _Tables] = {}
-    bankwise: dict[str, Any] = {}
-    """Notes of whoever made the file, not read."""
+    bankwise: Further = Further()
 
     def requests(self) -> Requests:
         """Raises ValueError where columns are not those of requests."""
         columns = (getattr(self.trace, name) for name in Trace.model_fields)
         arrival, *rest = (None if each is None else np.array(each, np.int64) for each in columns)
-        return Requests(arrival.astype(np.float64), *rest)  # type: ignore[union-attr, arg-type]
+        made = Requests(arrival.astype(np.float64), *rest)  # type: ignore[union-attr, arg-type]
+        further = self.bankwise
+        tree = None if further.tree is None else np.array(further.tree, np.int64)
+        if further.session is None:
+            return replace(made, tree=tree)
+        session = np.array(further.session, np.int64)
+        # arrivals say when turns are sent; 0: after the one before
+        first = np.isin(np.arange(len(session)), np.unique(session, return_index=True)[1])
+        think = np.where(first | (session < 0), np.nan, 0.0)
+        return replace(made, session=session, think_s=think, tree=tree)
 
 
 class Difference(NamedTuple):

@@ -8,6 +8,7 @@
 | watermark while idle | - | - | - | no | `KVCacheManager.allocate_slots` |
 | asynchronous scheduling | no | yes | yes | yes | `VllmConfig.__post_init__` |
 | largest device class | 70 GiB | 70 GiB | 70 GiB | 160 GiB | `EngineArgs.get_batch_defaults` |
+| small in spite of 70 GiB | A100 | A100 | A100 | A100, GB10 | the same |
 
 The null block and the block found among duplicates (`BlockPool`) are the same in all of them. 0.11
 to 0.23 have no watermark; with one given, they follow the rule of 0.33 (assumed).
@@ -32,11 +33,13 @@ class DeviceClass(NamedTuple):
 
 
 class Version(NamedTuple):
-    """Defaults of a version: of the engine, of `paged`, and by device class, largest first."""
+    """Defaults of a version: of the engine, of `paged`, and by device class, largest first; words
+    in the names of devices below the largest class that have those of the smallest."""
 
     engine: dict[str, Any]
     paged: dict[str, Any]
     classes: tuple[DeviceClass, ...]
+    small: tuple[str, ...] = ("a100",)
 
 
 _SMALL = DeviceClass(0, 256, {"server": 2048, "offline": 8192})
@@ -50,12 +53,19 @@ VERSIONS: dict[str, Version] = {
     "0.11": Version(_SYNCHRONOUS, {**_PAGED, "window_rules": "0.11"}, (_LARGE, _SMALL)),
     "0.19": Version(_ASYNCHRONOUS, {**_PAGED, "window_rules": "0.19"}, (_LARGE, _SMALL)),
     "0.23": Version(_ASYNCHRONOUS, {**_PAGED, "window_rules": "0.23"}, (_LARGE, _SMALL)),
-    "0.33": Version(_ASYNCHRONOUS, {**_PAGED, "free_list": "split"}, (_LARGEST, _LARGE, _SMALL)),
+    "0.33": Version(
+        _ASYNCHRONOUS,
+        {**_PAGED, "free_list": "split"},
+        (_LARGEST, _LARGE, _SMALL),
+        ("a100", "gb10"),
+    ),
 }
 
 
 def device_class(version: str, capacity_bytes: int, device: str) -> DeviceClass:
-    """The class of a device of a card's memory. An A100 is in the small one up to 160 GiB, as in
-    vLLM; 0.33 has a GB10 there too, which is not modelled."""
-    chosen = next(each for each in VERSIONS[version].classes if capacity_bytes >= each.least_bytes)
-    return _SMALL if chosen is _LARGE and "a100" in device.lower() else chosen
+    """The class of a device of a card's memory. An A100 is in the small one up to 160 GiB, and in
+    0.33 a GB10 (DGX Spark), as in vLLM."""
+    own = VERSIONS[version]
+    chosen = next(each for each in own.classes if capacity_bytes >= each.least_bytes)
+    small = any(name in device.lower() for name in own.small)
+    return _SMALL if chosen is _LARGE and small else chosen

@@ -16,7 +16,14 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from hwmodel.description.description import DescriptionError, Document, KeyPath, Strict, nearest
+from hwmodel.description.description import (
+    DescriptionError,
+    Document,
+    KeyPath,
+    Mark,
+    Strict,
+    nearest,
+)
 from hwmodel.description.library import find
 from hwmodel.description.units import Nanoseconds, PositiveBytes
 from hwmodel.description.written import text
@@ -48,6 +55,9 @@ SERVER_UNITS = ("s", "ms", "tokens/s", "preemptions", "x")
 TRANSFER_UNITS = ("descriptors", "KiB")
 """More units, of transfers."""
 Verdict = Literal["within", "refuted", "lower limit", "input"]
+Group = Literal["kernels and software", "missing mechanism", "assumed parameters", "not comparable"]
+"""Of causes: in the program that was measured, in what the model lacks, in a number that no source
+has, or in the figure, which is of something else than the model's."""
 Settings = dict[str, Any]
 """Dotted path -> value, as `--set` has them."""
 
@@ -114,12 +124,18 @@ class MeasuredCell(Strict):
     input: the description was made of it."""
     agrees: bool = False
     """The model was found to agree, and must go on doing so."""
+    sets: str = ""
+    """The mechanism that was chosen with this figure in view: an agreement is counted apart."""
     cause: str = ""
     """Why the model is refuted, as far as is known."""
+    group: Group | None = None
+    """Where that cause lies; with `cause` alone."""
     note: str = ""
 
     @model_validator(mode="after")
     def _divided_by(self) -> Self:
+        if self.group is not None and not self.cause:
+            raise ValueError("group: stands with a cause, and only there")
         if (self.measured.unit == "x") != (self.over is not None):
             raise ValueError("over: stands with a figure in x, and only there")
         return self
@@ -174,8 +190,8 @@ class MeasurementSpec(Strict):
     name: str
     summary: str
     sources: dict[str, str]
-    device: str
-    """Of every cell whose set-up names no other."""
+    device: str = ""
+    """Of every cell whose set-up names no other. None: it is named where the file is read."""
     model: str | None = None
     """Of decode and prefill."""
     set: Settings = {}
@@ -226,11 +242,15 @@ class Compared:
         return self.cell.agrees and self.verdict == "refuted"
 
 
-def load_measurements(name_or_path: str) -> MeasurementSpec:
-    """Shipped measurements by name, or a YAML file. Raises DescriptionError, also for names that
-    are not in the file and for set-ups that are no device."""
+def load_measurements(name_or_path: str, beside: str | None = None) -> MeasurementSpec:
+    """Shipped measurements by name, or a YAML file; of the device `beside` where given. Raises
+    DescriptionError, also for names that are not in the file and for set-ups that are no device."""
     document = load(find("measurements", name_or_path))
+    if beside is not None:
+        document.put(("device",), beside, Mark(f"--device {beside}"))
     spec = document.build(MeasurementSpec)
+    if not spec.device:
+        raise document.error("names none; --device names what to compare with", ("device",))
     for i, cell in enumerate(spec.cells):
         place: KeyPath = ("cells", i)
         _known(document, (*place, "tolerance"), cell.tolerance, spec.tolerances)

@@ -163,8 +163,11 @@ class Lockstep(Node):
         if now_s >= until_s:
             return False
         cards = [card for card, each in enumerate(self.replicas) if each.next_s <= now_s]
-        chosen = [self.replicas[card] for card in cards]
-        begun = [replica.begin(until_s) for replica in chosen]
+        began = {card: self.replicas[card].begin(until_s) for card in cards}
+        cards = [card for card in cards if not self.replicas[card].idles(began[card][0])]
+        if not cards:
+            return True
+        chosen, begun = [self.replicas[card] for card in cards], [began[card] for card in cards]
         decoded = sum(step.tokens for step, _ in begun)
         chunked = sum(step.batched for step, _ in begun) - decoded
         steps = [

@@ -147,9 +147,10 @@ class Metrics:
         """Nothing ran for this long."""
         self.sums.limit_s["idle"] += seconds
 
-    def saturated(self, now: float) -> None:
-        """Requests wait or are still to arrive: the steady part reaches at least to `now`."""
-        self.close = (now, self.sums.output_tokens)
+    def saturated(self, now: float, tokens: int = 0) -> None:
+        """Requests wait or are still to arrive: the steady part reaches at least to `now`, with so
+        many output tokens more than `sums` has."""
+        self.close = (now, self.sums.output_tokens + tokens)
 
     def steps(
         self, step: Step, times: StepTimes, allocator: Allocator, running: IntArray, begin_s: float,

@@ -84,6 +84,8 @@ class Replica:
         until_s: the load goes on there; inf if all requests to come were announced by `arrive`.
         """
         step, fitting = self.begin(until_s)
+        if self.idles(step):
+            return []
         times = self.times(step, *self.observe(step))
         return self.end(step, fitting, *self.cut(step, times, until_s))
 
@@ -101,6 +103,11 @@ class Replica:
         step = self._schedule(begin_s)
         return step, self.engine.fitting(step)
 
+    def idles(self, step: Step) -> bool:
+        """Whether nothing is computed, since all that ran had ended and found no room to decode
+        once more (asynchronous scheduling)."""
+        return step.empty and not self.engine.busy
+
     def end(self, step: Step, fitting: int, times: StepTimes, end_s: float) -> list[int]:
         """Steps like this are done, the last at `end_s`: the requests that ended with them."""
         engine, begin_s = self.engine, self.now_s
@@ -109,6 +116,10 @@ class Replica:
         if self._maps is not None:
             self._maps.charged()
         self.memory.passed(rounds, times)
+        if rounds > 1 and self.lasts_s is not None and begin_s <= self.lasts_s:
+            begins_s = np.cumsum([begin_s, *times.total_s[:-1]])
+            last = int(np.searchsorted(begins_s, self.lasts_s, "right")) - 1
+            self.metrics.saturated(float(begins_s[last]), last * step.tokens)
         self.now_s = end_s
         self.metrics.steps(
             step, times, engine.allocator, engine.running, begin_s, reserved, fitting,

@@ -43,6 +43,13 @@ class Interval:
         width = self.high - self.low
         return self.low >= 0 and (self.count >= FEW or width <= self.mean)
 
+    def within(self, least: float, most: float = math.inf) -> Interval:
+        """The interval cut to where its mean can lie: no time is below zero, no share above one. Of
+        one value as it is."""
+        if not math.isfinite(self.half):
+            return self
+        return self.mapped(lambda value: min(max(value, least), most))
+
     def mapped(self, rising: Callable[[float], float]) -> Interval:
         """The interval of a rising function of what this one bounds."""
         return Interval(rising(self.mean), rising(self.low), rising(self.high), self.count)

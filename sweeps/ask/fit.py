@@ -164,6 +164,11 @@ def fit(
 
 
 def _fit(device: Device, model: TransformerSpec, question: Question, simulate: bool | None) -> Fit:
+    if question.cards > 1 and not linked(device):
+        raise DescriptionError(
+            f"{device.name} describes no link, which {question.cards} cards need;"
+            " --set 'link={bandwidth: 32GB/s, latency: 10us}' describes one"
+        )
     spec = question.spec(model).on_device(device, model)
     part = model_of_a_card(spec, model)
     routing = None if part.experts is None else Routing(part.experts, spec.routing, 0)
@@ -201,11 +206,17 @@ def _fit(device: Device, model: TransformerSpec, question: Question, simulate: b
     )  # fmt: skip
 
 
+def linked(device: Device) -> bool:
+    """Whether it describes a link to other cards."""
+    return device.accelerator is not None and device.accelerator.link is not None
+
+
 def _changes(
     device: Device, model: TransformerSpec, question: Question
 ) -> Iterator[dict[str, Any]]:
-    """What would make it fit: narrower weights, more cards, or both."""
-    cards = [n for n in CARDS if n > question.cards]
+    """What would make it fit: narrower weights, more cards, or both; one card without a link."""
+    alone = question.cards > 1 and not linked(device)
+    cards = [1] if alone else [n for n in CARDS if n > question.cards]
     own = model.stored_as(question.weights, None)
     narrower: list[dict[str, Any]] = [
         {"weights": name}

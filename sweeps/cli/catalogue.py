@@ -72,9 +72,9 @@ def _published(device: Device) -> dict[str, Any]:
     found: dict[str, Any] = {"published_gbps": None, "on_chip": None}
     if spec is not None and spec.bus is not None:
         found["published_gbps"] = spec.bus.peak / 1e9
-    if spec is not None and spec.on_chip is not None:
+    if spec is not None and (before := spec.before_memory) is not None:
         step = load_model(name).stored_as(weights, None).step_weight_bytes
-        found["on_chip"] = spec.on_chip.remark(f"{name} in {weights}", step)
+        found["on_chip"] = before.remark(f"{name} in {weights}", step)
     return found
 
 

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from sweeps.cli.options import FOUND, Jobs, Json
+from sweeps.cli.options import FOUND, RUNS, Jobs, Json
 
 
 def explain(
     run: Annotated[
         str,
-        typer.Argument(metavar="RUN", help="A run directory, or NAME for the last runs/NAME-N."),
+        typer.Argument(metavar="RUN", help=RUNS),
     ],
     point: Annotated[
         str,
@@ -43,11 +43,9 @@ def explain(
     from sweeps.run.explained_run import explain_run
     from sweeps.run.explanation import record
     from sweeps.run.progress import Progress
-    from sweeps.run.store import RunDirectory, default_directory
+    from sweeps.run.store import RunDirectory, last_run
 
-    path = Path(run)
-    if not path.exists() and (last := default_directory(run, resume=True)).exists():
-        path = last
+    path = last_run(Path(run))
     done = explain_run(path, point, worker_count(jobs), Progress())
     if json:
         print_json(record(done.found, {"failures": done.failures}))

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from hwmodel.description.based_on import complete
-from hwmodel.description.description import DescriptionError, Document, Strict, nearest
+from hwmodel.description.description import (
+    DescriptionError,
+    Document,
+    Mistakes,
+    Strict,
+    nearest,
+)
 from hwmodel.description.library import FOLDERS, LIBRARY, find, names
 from hwmodel.description.yaml_reader import load, override
 from hwmodel.specs.device import load_device
@@ -20,7 +28,8 @@ from policies.requests.requests import load_trace
 from policies.requests.workload import WorkloadSpec, workload_document
 from policies.serving.measured_server import load_server
 from policies.transfers.measured_transfers import load_transfers
-from sweeps.plan.place import shortened
+from sweeps.plan.experiment import assignments
+from sweeps.plan.place import in_sweep, shortened
 from sweeps.plan.sweep import load_sweep
 from sweeps.run.provenance import resolve
 from sweeps.study.study_spec import load_study
@@ -31,6 +40,15 @@ KINDS = [
 ]  # fmt: skip
 TRACES = (".csv", ".gz")
 """Endings of trace files, which are checked too."""
+_NAMED: dict[str, tuple[str, Callable[[str, list[str]], Any]]] = {
+    "device": ("accelerators", load_device),
+    "model": ("models", load_model),
+    "workload": (
+        "workloads",
+        lambda file, given: _build(workload_document(file), WorkloadSpec, given),
+    ),
+}
+"""Of a sweep's keys: the folder of the library, and how what it names is read."""
 FILES = (".yaml", ".yml", *TRACES)
 
 
@@ -50,16 +68,22 @@ def inspect(targets: list[str], overrides: list[str], assumed: bool = False) -> 
         else:
             print(f"{shortened(file)}: {kind}, no mistakes")
             if assumed and not file.endswith(TRACES):
-                _print_assumed(file)
+                _print_assumed(file, overrides if kind in ("memory", "accelerator") else [])
     return bad
 
 
-def _print_assumed(file: str) -> None:
+def _print_assumed(file: str, overrides: list[str]) -> None:
+    """The numbers of a file, of an accelerator those of its memory as well."""
     document = load(file)
     complete(document)
     for path, provenance in document.assumed().items():
         note = f"  ({provenance.note})" if provenance.note else ""
         print(f"  assumed: {path} = {provenance.value}{note}")
+    if document.data.get("kind") == "accelerator":
+        found = load_device(str(Path(file).resolve()), overrides).assumed
+        for path, value in found.items():
+            if path.startswith("memory:"):
+                print(f"  assumed: {path} = {value}")
     for line in described_plausible(document):
         print(f"  plausible: {line}")
 
@@ -110,14 +134,35 @@ def _check(file: str, overrides: list[str]) -> str:
             _build(workload_document(path), WorkloadSpec, overrides)
         case "predictor":
             _build(document, ConfusionTable, overrides)
-        case "sweep":
-            resolve(load_sweep(path, overrides))
-        case "study":
-            resolve(load_study(path, overrides))
+        case "sweep" | "study":
+            mistakes = Mistakes()
+            with mistakes.met():
+                read = load_sweep if kind == "sweep" else load_study
+                resolve(read(path, overrides))
+            if mistakes:
+                _meet_named(document, mistakes)
+            mistakes.answer()
         case _:
             given = document.data.get("kind")
             raise document.error(f"unknown kind {given!r}; {nearest(kind, KINDS)}", ("kind",))
     return kind
+
+
+def _meet_named(document: Document, mistakes: Mistakes) -> None:
+    """The mistakes of what a sweep at fault names in its base, or along an axis."""
+    for key, (folder, read) in _NAMED.items():
+        along = document.get(("axes", key))
+        settings = document.get(("base", f"{key}_set"))
+        for name in [document.get(("base", key)), *(along if isinstance(along, list) else [])]:
+            if isinstance(name, str) and not name.endswith(TRACES):
+                with mistakes.met():
+                    try:
+                        file = str(find(folder, name, document.file).absolute())
+                        read(file, assignments(settings if isinstance(settings, dict) else {}))
+                    except DescriptionError as error:
+                        if error.file is None:
+                            raise document.error(error.message, ("base", key)) from None
+                        raise in_sweep(error, document, key, []) from None
 
 
 def _build(document: Document, spec: type[Strict], overrides: list[str]) -> None:

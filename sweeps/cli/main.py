@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -14,14 +15,15 @@ from sweeps.cli.explain_command import explain
 from sweeps.cli.export_command import export
 from sweeps.cli.fit_command import fit
 from sweeps.cli.groups import ASK, DESCRIBE, LOOK, RUN, TRUST, Grouped
+from sweeps.cli.measure_command import measure
 from sweeps.cli.memory_commands import audit, bandwidth, devices, kv_read, replay
 from sweeps.cli.model_commands import app as model_app
 from sweeps.cli.model_commands import kv_formats, models
 from sweeps.cli.options import (
     AT_FAULT,
-    DONE,
     FOUND,
     INTERRUPTED,
+    RUNS,
     Cluster,
     Html,
     Jobs,
@@ -36,6 +38,7 @@ from sweeps.cli.restore_command import restore
 from sweeps.cli.schedule_command import schedule_check
 from sweeps.cli.size_command import size
 from sweeps.cli.transfer_command import transfer
+from sweeps.cli.tune_command import tune
 from sweeps.cli.validate_command import validate
 
 app = typer.Typer(
@@ -69,6 +72,7 @@ def _main(
 
 app.command(rich_help_panel=ASK)(fit)
 app.command(rich_help_panel=ASK)(size)
+app.command(rich_help_panel=ASK)(tune)
 app.command(rich_help_panel=ASK)(transfer)
 app.command(rich_help_panel=ASK)(restore)
 app.command(rich_help_panel=ASK)(pause)
@@ -208,7 +212,7 @@ app.command(rich_help_panel=RUN)(export)
 
 @app.command(rich_help_panel=LOOK)
 def report(
-    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...")],
+    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN...", help=RUNS)],
     html: Html = None,
     markdown: Markdown = None,
     json: Json = False,
@@ -226,8 +230,8 @@ def report(
 
 @app.command(rich_help_panel=LOOK)
 def compare(
-    run_a: Annotated[Path, typer.Argument(metavar="RUN_A")],
-    run_b: Annotated[Path, typer.Argument(metavar="RUN_B")],
+    run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help=RUNS)],
+    run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help=RUNS)],
     html: Html = None,
     markdown: Markdown = None,
     json: Json = False,
@@ -241,6 +245,7 @@ def compare(
 app.command(rich_help_panel=LOOK)(explain)
 app.command(rich_help_panel=TRUST)(audit)
 app.command(rich_help_panel=TRUST)(validate)
+app.command(rich_help_panel=TRUST)(measure)
 app.command("schedule-check", rich_help_panel=TRUST)(schedule_check)
 
 
@@ -261,13 +266,25 @@ def _failure(error: Exception) -> str | None:
     return None
 
 
+class _Pipe(io.FileIO):
+    """Standard output that outlasts its reader, as `head`: what was asked for is finished, and its
+    files are written."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data) or 0
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            return len(data)
+
+
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point of `bankwise`; always leaves by SystemExit."""
+    if (out := sys.__stdout__) is not None and sys.stdout is out and not out.isatty():
+        buffer = io.BufferedWriter(_Pipe(out.fileno(), "w", closefd=False))
+        sys.stdout = io.TextIOWrapper(buffer, out.encoding, out.errors)
     try:
         app(args=arguments)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(DONE)
     except KeyboardInterrupt:
         print("stopped by Ctrl-C", file=sys.stderr)
         sys.exit(INTERRUPTED)

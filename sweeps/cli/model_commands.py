@@ -64,7 +64,8 @@ def _model() -> None:
 def import_(
     config: Annotated[Path, typer.Argument(metavar="config.json", help="Of Hugging Face's hub.")],
     name: Annotated[
-        str | None, typer.Option("--name", help="Of the model; its _name_or_path by default.")
+        str | None,
+        typer.Option("--name", help="Of the model; its _name_or_path, or its folder, by default."),
     ] = None,
     out: Annotated[
         Path | None,

@@ -65,15 +65,10 @@ def new_device(
         raise DescriptionError("exists; give another name, or remove it", file)
     if (sixteen := flops.get("fp16", flops.get("bf16"))) is None:
         raise DescriptionError(f"expected fp16=... or bf16=...; got {', '.join(flops)}", "--flops")
-    for option, number in (("--width", width), ("--engines", engines)):
-        if number < 1:
-            raise DescriptionError(f"expected 1 or more; got {number}", option)
+    given = {"memory": memory, "rate": rate, "width": width, "capacity": capacity}
+    _refuse(given | {"engines": engines, "flops": None})
     mts = _rate(rate)
-    try:
-        size = int(parse_quantity(capacity, "size"))
-    except ValueError as error:
-        raise DescriptionError(str(error), "--capacity") from None
-    described, note = _memory(memory, mts, width, size)
+    described, note = _memory(memory, mts, width, int(parse_quantity(capacity, "size")))
     peak = mts * width / 8000
     # a GPU on LPDDR, or on HBM
     nearest_base = "jetson-agx-orin" if re.match("(lp)?ddr", memory.lower()) else "a100-80gb"
@@ -103,6 +98,28 @@ def new_device(
     return Written(file, device, [note, *_checked(device, mts, width)])
 
 
+def _refuse(given: Mapping[str, Any]) -> None:
+    """Raise DescriptionError where what is given so far, of ASKED, is at fault; the rest is None.
+
+    Peaks are looked at where they are one text."""
+    for key in ("width", "engines"):
+        if given[key] is not None and given[key] < 1:
+            raise DescriptionError(f"expected 1 or more; got {given[key]}", f"--{key}")
+    mts = None if given["rate"] is None else _rate(given["rate"])
+    size = None
+    for key, kind in (("capacity", "size"), ("flops", "compute")):
+        try:
+            if isinstance(given[key], str):
+                found = parse_quantity(given[key].rpartition("=")[2], kind)
+                size = int(found) if key == "capacity" else size
+        except ValueError as error:
+            raise DescriptionError(str(error), f"--{key}") from None
+    if given["memory"] is not None:
+        _shipped(given["memory"])
+        if mts is not None and given["width"] is not None:  # a capacity of 0 always fits
+            _memory(given["memory"], mts, given["width"], size or 0)
+
+
 def _rate(text: str) -> float:
     """MT/s."""
     match = _RATE.match(str(text).strip())
@@ -111,12 +128,18 @@ def _rate(text: str) -> float:
     return float(match[1]) * (1 if match[2] in (None, "MT/s") else 1000)
 
 
-def _memory(asked: str, mts: float, width: int, capacity: int) -> tuple[list[str], str]:
-    """The lines that describe it, by the nearest shipped memory of the kind at this rate or as a
-    given bandwidth; and a note on which."""
+def _shipped(asked: str) -> list[str]:
+    """The memories that ship. Raises DescriptionError where `asked` is none and no kind."""
     shipped = [name for name in names("memories") if not name.startswith(("ramulator", "dramsys"))]
     if asked not in shipped and not _KIND.fullmatch(asked.lower()):
         raise DescriptionError(f"no such memory {asked!r}; {nearest(asked, shipped)}", "--memory")
+    return shipped
+
+
+def _memory(asked: str, mts: float, width: int, capacity: int) -> tuple[list[str], str]:
+    """The lines that describe it, by the nearest shipped memory of the kind at this rate or as a
+    given bandwidth; and a note on which."""
+    shipped = _shipped(asked)
     fitting = [name for name in shipped if name == asked or name.split("-")[0] == asked.lower()]
     found = {name: load_device(name).memory for name in sorted(fitting, key=len)}
     off = {name: mts / _own_rate(memory) for name, memory in found.items()}
@@ -221,13 +244,26 @@ def _checked(device: Device, mts: float, width: int) -> Iterator[str]:
 
 
 def asked(given: dict[str, Any]) -> dict[str, Any]:
-    """What is missing of ASKED, from the terminal. Raises DescriptionError where there is none."""
+    """What is missing of ASKED, from the terminal, where each answer is looked at as it comes.
+
+    Raises DescriptionError where there is no terminal, or what is given is at fault."""
     import typer
 
     missing = [key for key in ASKED if given[key] in (None, [])]
     if missing and not sys.stdin.isatty():
         options = ", ".join(f"--{key}" for key in missing)
         raise DescriptionError(f"needs {options} (asked for on a terminal)", "device new")
+    if missing:
+        _refuse(given)
     whole = ("width", "engines")
-    answers = {key: typer.prompt(ASKED[key], type=int if key in whole else str) for key in missing}
-    return given | answers
+    for key in missing:
+        while True:
+            answer = typer.prompt(ASKED[key], type=int if key in whole else str)
+            try:
+                _refuse({**given, "flops": None, key: answer})
+            except DescriptionError as error:
+                print(error, file=sys.stderr)
+                continue
+            break
+        given = given | {key: answer}
+    return given

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from policies.requests.slo import Slo
+
 DONE, FOUND, AT_FAULT, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: done; violations or failures were found; the input is at fault; Ctrl-C."""
+
+RUNS = "A run directory, or NAME for the last runs/NAME-N."
 
 Device = Annotated[str, typer.Argument(help="A shipped accelerator or memory, or a YAML file.")]
 Set = Annotated[
@@ -30,3 +35,13 @@ Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write
 Markdown = Annotated[
     Path | None, typer.Option("--markdown", metavar="FILE", help="Write Markdown to FILE.")
 ]
+
+
+def slo_of(text: str) -> Slo:
+    """`ttft=2s,tpot=100ms,attainment=0.95`. Raises DescriptionError."""
+    from hwmodel.description.description import Document
+    from hwmodel.description.yaml_reader import parse_assignment
+    from policies.requests.slo import Slo
+
+    pairs = (parse_assignment(part) for part in text.split(","))
+    return Document({str(path[0]): value for path, value in pairs}, "--slo").build(Slo)

@@ -15,7 +15,7 @@ from sweeps.report.drawing import FORMS
 from sweeps.report.gallery import MAKERS
 from sweeps.report.overview import compared
 from sweeps.report.section import Grid, Listing, Say, Section
-from sweeps.report.shown import Shown
+from sweeps.report.shown import Shown, save
 from sweeps.run.store import to_csv, write_atomically
 
 
@@ -52,7 +52,7 @@ class Picture(Shown):
         its charts under one another. Raises DescriptionError for other names."""
         path = Path(file)
         if path.suffix not in FORMS:
-            return super().save(path)
+            return save(self.sections(), path, FORMS)
         several = len(self.charts) > 1
         charts = [
             replace(chart, title=f"{group}: {chart.title}") if several else chart

@@ -16,7 +16,7 @@ from sweeps.report.page import page
 from sweeps.report.presenters import presenter_of, read_table, sentences
 from sweeps.report.screen import print_json, print_table
 from sweeps.report.section import Section, as_json
-from sweeps.run.store import RunDirectory, write_atomically
+from sweeps.run.store import RunDirectory, last_run, write_atomically
 
 
 def report(
@@ -60,7 +60,7 @@ def compare(
     first: Path, second: Path, html: Path | None, markdown_file: Path | None, json: bool
 ) -> list[Path]:
     """Print what differs between two runs, and write it where asked. Raises DescriptionError."""
-    found = comparison.compare(first, second)
+    found = comparison.compare(last_run(first), last_run(second))
     if json:
         print_json(comparison.record(found))
     else:
@@ -82,7 +82,7 @@ def write(sections: list[Section], html: Path | None, markdown_file: Path | None
 
 def _read(directories: list[Path]) -> list[Table]:
     found, errors = [], []
-    for directory in directories:
+    for directory in map(last_run, directories):
         try:
             found.append(read_table(RunDirectory(directory)))
         except DescriptionError as error:

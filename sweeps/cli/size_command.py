@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweeps.cli.options import Jobs, Json
+from sweeps.cli.options import Jobs, Json, slo_of
 
 if TYPE_CHECKING:
     from sweeps.ask.sizing import Asked, Target
@@ -73,10 +73,8 @@ def _target(
     model: str, workload: str, slo: str | None, rate: float | None, tokens_per_s: float | None,
     cards: int,
 ) -> Target:  # fmt: skip
-    from hwmodel.description.description import DescriptionError, Document
-    from hwmodel.description.yaml_reader import parse_assignment
+    from hwmodel.description.description import DescriptionError
     from hwmodel.specs.transformer import load_model
-    from policies.requests.slo import Slo
     from policies.requests.workload import WorkloadSpec, workload_document
     from sweeps.ask.sizing import Target, mean_output
 
@@ -87,8 +85,7 @@ def _target(
             raise DescriptionError(f"expected more than 0; got {value:g}", option)
     objective = None
     if slo is not None:
-        pairs = (parse_assignment(part) for part in slo.split(","))
-        objective = Document({str(path[0]): value for path, value in pairs}, "--slo").build(Slo)
+        objective = slo_of(slo)
     elif rate is not None:
         raise DescriptionError("needs --slo", "--rate")
     spec = workload_document(workload).build(WorkloadSpec)

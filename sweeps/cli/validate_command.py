@@ -14,6 +14,12 @@ def validate(
         str | None,
         typer.Argument(help="Shipped measurements or server, or a YAML file; all by default."),
     ] = None,
+    candidates: Annotated[
+        bool, typer.Option(help="With --json: each cell's figure under every candidate too.")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="Compare NAME with this device, not with its own.")
+    ] = None,
     json: Json = False,
     overrides: Set = None,
 ) -> None:
@@ -24,12 +30,18 @@ def validate(
     Exit code 0: done, also where a cell is refuted; 1: a cell marked `agrees` is refuted; 2:
     invalid input.
     """
+    from hwmodel.description.description import DescriptionError
     from policies.serving.measured_server import Skipped
     from sweeps.report import validation
     from sweeps.report.screen import print_json, print_table
 
+    if candidates and not json:
+        raise DescriptionError("stands with --json", "--candidates")
+    if device is not None and name is None:
+        raise DescriptionError("stands with the NAME of measurements", "--device")
     every, records = [], []
-    for source in [validation.loaded(each) for each in ([name] if name else validation.sources())]:
+    asked = [name] if name else validation.sources()
+    for source in [validation.loaded(each, device) for each in asked]:
         spec = validation.spec_of(source)
         try:
             found = validation.compared(source, overrides=overrides)
@@ -41,7 +53,11 @@ def validate(
             continue
         every += found
         if json:
-            records.append(validation.record(spec, found))
+            others = {
+                other: validation.compared(source, other, overrides)
+                for other in (validation.alternatives(spec) if candidates else ())
+            }
+            records.append(validation.record(spec, found, others if candidates else None))
             continue
         table = validation.grid(found)
         print(f"{spec.name}: {spec.summary}\n")

@@ -10,7 +10,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from hwmodel.description.description import DescriptionError, Document, KeyPath, Mark, nearest
+from hwmodel.description.description import (
+    DescriptionError,
+    Document,
+    KeyPath,
+    Mark,
+    Mistakes,
+    nearest,
+)
 from hwmodel.description.library import find
 from hwmodel.specs.accelerator import AcceleratorSpec
 from hwmodel.specs.memory_spec import MemorySpec
@@ -96,7 +103,7 @@ def lay_out(
 ) -> list[Point]:
     """The points of a layer: it crossed with the axes, numbered from `first` on."""
     points: list[Point] = []
-    experiment = spec.experiment
+    experiment, mistakes = spec.experiment, Mistakes()
     for chosen in itertools.product(*(range(len(values)) for values in spec.axes.values())):
         overrides = dict(layer.head)
         changes: list[Change] = []
@@ -111,8 +118,10 @@ def lay_out(
             changes += [*layer.changes, *layer.own.get(competitor, ())]
         if control:
             changes += spec.variants[control].changes(document, control)
-        built = experiment_with(document, experiment, changes)
-        points.append(Point(first + len(points), overrides, control, built))
+        with mistakes.met():
+            built = experiment_with(document, experiment, changes)
+            points.append(Point(first + len(points), overrides, control, built))
+    mistakes.answer()
     return points
 
 

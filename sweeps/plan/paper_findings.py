@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Group, Row, Table
 
-Place = Literal["inside", "edge", "outside"]
+Place = Literal["inside", "edge", "outside", "not told by one replication"]
 """Where a figure of the paper may lie, as to the band of means over assumptions; at its edge where
 an interval of one of these holds it."""
 
@@ -38,6 +39,11 @@ class MapCell:
     limit: int
     figures: dict[str, Interval | None]
     """By metric."""
+
+    @property
+    def told(self) -> bool:
+        """Whether there are replications enough for an interval."""
+        return any(found is not None and found.count > 1 for found in self.figures.values())
 
     def meets(self, paper: dict[str, float]) -> list[str]:
         """The metrics whose 95 % interval holds the paper's figure, or whose mean is it to a whole
@@ -95,6 +101,11 @@ class Case:
     def name(self) -> str:
         return str(self.assumption["name"])
 
+    def interval(self, metric: str) -> Interval | None:
+        """Cut to where it can lie: all are shares, but a gain."""
+        found, most = self.row.interval(metric), math.inf if metric == GAIN else 1.0
+        return None if found is None else found.within(-1.0 if metric == GAIN else 0.0, most)
+
     def mean(self, metric: str) -> float:
         return self.row.mean(metric) or 0.0
 
@@ -141,7 +152,7 @@ def dataset_result(
         dataset["name"], paper[GAIN],
         [placement(paper[key], metric, words, grid)
          for metric, (key, words) in PAPER_FIGURES.items()],
-        [MapCell(sigma, limit, {metric: case.row.interval(metric) for metric in PAPER_FIGURES})
+        [MapCell(sigma, limit, {metric: case.interval(metric) for metric in PAPER_FIGURES})
          for sigma, limit, case in cells],
         {metric: paper[key] for metric, (key, _) in PAPER_FIGURES.items()},
     )  # fmt: skip
@@ -160,13 +171,15 @@ def placement(paper: float, metric: str, words: str, grid: list[Case]) -> Placem
     """Where a figure of the paper lies; the first of the grid is the centre."""
     means, centre = {case.name: case.mean(metric) for case in grid}, grid[0]
     low, high = min(means.values()), max(means.values())
-    intervals = (case.row.interval(metric) for case in grid)
+    intervals = [case.row.interval(metric) for case in grid]
     touched = any(i and i.count > 1 and i.low <= paper <= i.high for i in intervals)
-    place: Place = "inside" if low <= paper <= high else "edge" if touched else "outside"
+    told = any(i and i.count > 1 for i in intervals)
+    place: Place = "outside" if told else "not told by one replication"
+    place = "inside" if low <= paper <= high else "edge" if touched else place
     moved = {case.name: means[case.name] - means[centre.name]
              for case in grid if len(case.apart(centre)) == 1}  # fmt: skip
     most = max(moved.items(), key=lambda item: abs(item[1]), default=None)
-    interval = centre.row.interval(metric)
+    interval = centre.interval(metric)
     return Placement(words, paper, interval, low, high, len(grid), place, most)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hwmodel.description.description import DescriptionError, Document, Mark, nearest
+from hwmodel.description.description import DescriptionError, Document, Mark, Mistakes, nearest
 from hwmodel.description.library import find
 from hwmodel.description.yaml_reader import load, parse_assignment
 from hwmodel.description.yaml_writer import plain
@@ -129,9 +129,12 @@ def _assign(document: Document, assignment: str) -> None:
 
 def _points(spec: SweepSpec, document: Document) -> list[Point]:
     points: list[Point] = []
+    mistakes = Mistakes()
     for control in ("", *spec.with_role("control")):
         for layer in spec.layers(document):
-            points += lay_out(spec, document, layer, len(points), control)
+            with mistakes.met():
+                points += lay_out(spec, document, layer, len(points), control)
+    mistakes.answer()
     return [*points, *_references(spec, document, points)]
 
 

@@ -33,7 +33,8 @@ def regions(found: AnswerMap) -> Regions:
         "KV bandwidth, scattered over contiguous", owners, cases,
         {cell.name: cell.tied for cell in found.cells if cell.tied is not None},
         f"Colour: {found.scattered} or the best contiguous policy, whichever is better; shade:"
-        " by how much, interpolated between simulated ratios; line: tie with its"
+        " by how much, interpolated between simulated ratios, palest where that is not"
+        " significant by itself; line: tie with its"
         f" {100 * LEVEL:.0f} % interval. As described the ratio is 1. n = {found.replications}.",
     )  # fmt: skip
 
@@ -50,8 +51,21 @@ def _regions(cell: AnswerCell, owners: list[str]) -> list[Region]:
             low, high = (a * (b / a) ** (step / steps) for step in (k, k + 1))
             lead = before + (after - before) * (k + 0.5) / steps
             owner = owners[0] if lead > 0 else cell.best_contiguous
-            made.append(Region(low, high, owners.index(owner), math.expm1(abs(lead))))
+            sure = _sure(cell, math.sqrt(low * high))
+            made.append(Region(low, high, owners.index(owner), math.expm1(abs(lead)), sure))
     return made
+
+
+def _sure(cell: AnswerCell, ratio: float) -> bool:
+    """Whether the lead there is significant, by the intervals at the simulated ratios beside it."""
+    if cell.tied is not None and cell.tied.low <= ratio <= cell.tied.high:
+        return False
+    a, b = next(ends for ends in itertools.pairwise(cell.found) if ends[0] <= ratio <= ends[1])
+    part = math.log(ratio / a) / math.log(b / a)
+    before, after = cell.found[a], cell.found[b]
+    low = before.low + (after.low - before.low) * part  # nan of one replication
+    high = before.high + (after.high - before.high) * part
+    return low > 0 or high < 0
 
 
 def _rows(found: AnswerMap) -> list[list[str]]:

@@ -208,12 +208,13 @@ class Patches:
 
 
 class Region(NamedTuple):
-    """Who leads from `low` to `high`, and by which share."""
+    """Who leads from `low` to `high`, by which share, and whether significantly."""
 
     low: float
     high: float
     owner: int
     lead: float
+    sure: bool = True
 
 
 @dataclass(frozen=True)
@@ -310,7 +311,36 @@ class Timeline:
         return [list(span) for span in self.spans]
 
 
-Chart = Heat | Lines | Curves | Bars | Tornado | Stacks | Patches | Regions | Timeline
+class Dot(NamedTuple):
+    """A relative error (0.5: half as much again), what kind it is of, and how far it may be."""
+
+    value: float
+    kind: str
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Relative errors as dots in named rows, on both sides of none, to scale in logarithms."""
+
+    title: str
+    groups: dict[str, dict[str, list[Dot]]]
+    """Heading -> row -> its dots."""
+    note: str = ""
+
+    def columns(self) -> list[str]:
+        return ["group", "name", "kind", self.title, "tolerance"]
+
+    def rows(self) -> list[Cells]:
+        return [
+            [group, name, dot.kind, 100 * dot.value, 100 * dot.tolerance]
+            for group, named in self.groups.items()
+            for name, dots in named.items()
+            for dot in dots
+        ]
+
+
+Chart = Heat | Lines | Curves | Bars | Tornado | Stacks | Patches | Regions | Timeline | Dots
 
 
 def to_csv(chart: Chart) -> str:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sweeps.report.chart import Chart, Timeline
+from sweeps.report.chart import Chart, Dots, Timeline
 from sweeps.report.vega import LIGHT, Spec, legend_columns, spec
 
 VEGA_LITE = "6.4"
@@ -59,7 +59,7 @@ def still(charts: Sequence[Chart], compared: Sequence[str], titled: bool = True)
 
 
 def _sized(chart: Chart, compared: Sequence[str], titled: bool) -> Spec:
-    wide = isinstance(chart, Timeline)
+    wide = isinstance(chart, Timeline | Dots)
     found = spec(chart, compared) | {"width": _WIDE if wide else _WIDTH}
     if titled:
         lines = textwrap.wrap(chart.title, _LETTERS)

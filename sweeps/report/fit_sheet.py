@@ -9,7 +9,7 @@ from math import inf
 from textwrap import shorten
 from typing import Any
 
-from sweeps.ask.fit import CARDS, NARROWER, Fit, Misfit
+from sweeps.ask.fit import CARDS, NARROWER, Fit, Misfit, linked
 from sweeps.report.chart import Stacks
 from sweeps.report.section import Block, Grid, Say, Section
 
@@ -63,8 +63,9 @@ def sheet(found: Fit | Misfit) -> Section:
     title = f"{model.name} on {device.name}" + f" x {asked.cards}" * (asked.cards > 1)
     title += f", experts {asked.expert_parallel}" * (asked.expert_parallel != "none")
     if isinstance(found, Misfit):
-        linked = device.accelerator is not None and device.accelerator.link is not None
-        cards = f"up to {CARDS[-1]} cards" if linked else "more cards (no link is described)"
+        cards = f"up to {CARDS[-1]} cards"
+        if not linked(device):
+            cards = "one card" if asked.cards > 1 else "more cards (no link is described)"
         change = f"Neither {' nor '.join(NARROWER)} weights nor {cards} would do."
         change = f"It fits with {change_text(found.change)}." if found.change else change
         return Section(title, [Say(f"{title}: does not fit, {found.why}. {change}", "verdict")])

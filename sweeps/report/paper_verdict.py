@@ -44,7 +44,7 @@ def map_grid(table: Table) -> Grid:
     heads = ["data set", "log-sd", "limit", *(words for _, words in PAPER_FIGURES.values()), "met"]
     rows = [
         [each.name, f"{cell.sigma:g}", str(cell.limit), *map(_tenths, cell.figures.values()),
-         str(len(cell.meets(each.paper)))]
+         str(len(cell.meets(each.paper))) if cell.told else NONE]
         for each in dataset_results(table) for cell in each.cells
     ]  # fmt: skip
     return Grid("Length shapes and limits", heads, rows)
@@ -73,7 +73,7 @@ def paper_rows(table: Table) -> tuple[list[str], list[list[str]]]:
         name = str(given(table, group, "dataset").get("name", group.title))
         for case in _cases(table, group):
             batches = [f"{case.mean(f'batch.{each}'):.0f}" for each in ("static", "odma")]
-            figures = [_tenths(case.row.interval(metric)) for metric in metrics]
+            figures = [_tenths(case.interval(metric)) for metric in metrics]
             rows.append([name, case.name, *figures, *batches])
     return heads, rows
 
@@ -89,11 +89,11 @@ def paper_charts(table: Table) -> Iterator[Chart]:
         for metric, (key, words) in PAPER_FIGURES.items():
             shift = 1.0 if metric == GAIN else 0.0  # a gain as a ratio: bars begin at zero
             bars = [Bar(case.name, _percents(found, shift)) for case in cases
-                    if (found := case.row.interval(metric)) is not None]  # fmt: skip
+                    if (found := case.interval(metric)) is not None]  # fmt: skip
             title = f"{name}: {words}, %" + (" of static's" if metric == GAIN else "")
             yield Bars(title, bars, f"The paper: {100 * (paper[key] + shift):g} %.")
         known = [(load, _percents(gain, 1.0)) for load, case in _by_load(cases)
-                 if (gain := case.row.interval(GAIN)) is not None]  # fmt: skip
+                 if (gain := case.interval(GAIN)) is not None]  # fmt: skip
         yield from _map_charts(table, cases, dataset)
         if len(known) > 1:
             series = band("centre", [load for load, _ in known], [ratio for _, ratio in known])
@@ -113,7 +113,7 @@ def _map_charts(table: Table, cases: list[Case], dataset: dict[str, Any]) -> Ite
         series = []
         for limit in sorted({limit for _, limit, _ in cells}):
             row = [(s, f) for s, its, case in cells
-                   if its == limit and (f := case.row.interval(metric)) is not None]  # fmt: skip
+                   if its == limit and (f := case.interval(metric)) is not None]  # fmt: skip
             found = [_percents(interval, 0.0) for _, interval in row]
             series.append(band(f"limit {limit}", [sigma for sigma, _ in row], found))
         paper = 100 * dataset["paper"][key]

@@ -25,6 +25,8 @@ from sweeps.run.store import RunDirectory
 _ASKED = (*DESCRIBED, "load", "slo", "requests")
 """Along axes that begin so another winner is a finding. Any other is an assumption: there another
 winner leaves the answer undecided."""
+_MANY = 12
+"""Sentences on single combinations above which they are counted instead, axis by axis."""
 FEW = 6
 """Groups that have a sentence each at most."""
 
@@ -49,6 +51,11 @@ class Presenter:
         verdicts = judge_all(table.groups)
         every = dependences(table, verdicts, _ASKED)
         told = [text for each in every for text in sentences.dependence(each)]
+        if len(told) > _MANY:
+            counted = [sentences.outcomes(verdicts, "combination")]
+            axes = dict.fromkeys(each.axis for each in every)
+            along_ = ([each for each in every if each.axis == axis] for axis in axes)
+            told = [*counted, *map(sentences.dependences, along_)]
         told += [sentences.turned(each) for each in turned(table, verdicts)]
         if not told and len(verdicts) > 1:
             told = [sentences.outcomes(verdicts, "combination")]

@@ -20,6 +20,8 @@ _BAR, _THICK, _LINE = 20, 15, 11
 _TOLD = 0.09
 """A part of a bar has its number from this share of the width on."""
 _PALE = 0.4
+_UNSURE = 0.12
+"""Shade of a lead that is not significant."""
 _LEADS = (0.05, 0.2, 0.6)
 """Where the shade of a lead changes."""
 _SHADES = (0.3, 0.55, 0.8, 1.0)
@@ -172,10 +174,11 @@ def regions(chart: Regions, compared: Sequence[str]) -> Spec:
         tie = chart.ties.get(name)
         ends = (None,) * 3 if tie is None else (tie.mean, tie.low, tie.high)
         rows += [
-            (name, chart.owners[one.owner], one.low, one.high, one.lead, *(ends if i == 0 else ()))
+            (name, chart.owners[one.owner], one.low, one.high, one.lead, "pale" * (not one.sure),
+             *(ends if i == 0 else ()))
             for i, one in enumerate(regions)
-        ]
-    rows = [(*row, *(None,) * (8 - len(row))) for row in rows]
+        ]  # fmt: skip
+    rows = [(*row, *(None,) * (9 - len(row))) for row in rows]
     used = {row[1] for row in rows}
     known = colours(compared, chart.owners)
     domain = {name: known[name] for name in chart.owners if name in used}
@@ -189,13 +192,14 @@ def regions(chart: Regions, compared: Sequence[str]) -> Spec:
     ties = {"transform": [{"filter": "isValid(datum.tie)"}]}
     at = tooltip(("name", "case"), ("tie", "tie at"), ("low", "interval from"), ("high", "to"))
     return {
-        "data": inline("name of from until lead tie low high", rows, "name of"),
+        "data": inline("name of from until lead pale tie low high", rows, "name of pale"),
         "height": height,
         "encoding": {"y": y},
         "layer": [
             {"mark": {"type": "rect", "height": _THICK},
              "encoding": {"x": x, "x2": {"field": "until"}, "color": colour_of(domain),
-                          "opacity": {"field": "lead", "type": "quantitative", "scale": leads,
+                          "opacity": {"condition": {"test": "datum.pale", "value": _UNSURE},
+                                      "field": "lead", "type": "quantitative", "scale": leads,
                                       "legend": {"title": "leads by", "format": ".0%"}},
                           "tooltip": told}},
             _whiskers(x, min(row[2] for row in rows), max(row[3] for row in rows)),

@@ -238,6 +238,23 @@ def dependence(found: Dependence) -> Iterator[str]:
         yield f"{where}undecided: the winner changes with {found.axis} ({told})."
 
 
+def dependences(found: Sequence[Dependence]) -> str:
+    """How often the winner is one along an axis, over the combinations of the others."""
+    axis, best = found[0].axis, found[0].outcomes[0][1].objective.wins
+    same: Counter[str] = Counter()
+    changes = 0
+    for each in found:
+        if len(each.winners) > 1:
+            changes += 1
+        elif each.winners and all(verdict.outcome == "won" for _, verdict in each.outcomes):
+            same[each.winners[0]] += 1
+    told = [f"{who} {best} for every value in {n}" for who, n in same.most_common()]
+    told += [f"the winner changes in {changes}"] * bool(changes)
+    rest = len(found) - same.total() - changes
+    told += [f"one or more are undecided in {rest}"] * bool(rest)
+    return f"Along {axis}, of {counted(len(found), 'combination')} of the rest: {'; '.join(told)}."
+
+
 def _lead(found: Verdict) -> str:
     if found.outcome != "won":
         return short(found)
@@ -467,7 +484,10 @@ def paper(found: list[DatasetResult]) -> Iterator[str]:
     ]
     if gains:
         yield f"At the centre odma changes the throughput of static by {listed(gains)}."
-    if cells := [cell.meets(each.paper) for each in found for cell in each.cells]:
+    cells = [cell.meets(each.paper) for each in found for cell in each.cells]
+    if cells and not any(cell.told for each in found for cell in each.cells):
+        yield "One replication cannot tell which of the paper's figures are met: run three or more."
+    elif cells:
         met = sum(len(names) == len(found[0].paper) for names in cells)
         yield f"All figures together are met at {met} of {len(cells)} length shapes and limits."
     if gains:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 
 from hwmodel.description.description import DescriptionError
@@ -33,11 +34,13 @@ class Shown(ABC):
         return save(self.sections(), Path(file))
 
 
-def save(sections: list[Section], path: Path) -> Path:
-    """Write sections as a page (.html) or Markdown (.md). Raises DescriptionError for others."""
+def save(sections: list[Section], path: Path, others: Iterable[str] = ()) -> Path:
+    """Write sections as a page (.html) or Markdown (.md). others: what else would have been
+    written. Raises DescriptionError for other names."""
     forms = {".html": page, ".md": markdown}
     if path.suffix not in forms:
-        raise DescriptionError(f"expected a name that ends in {' or '.join(forms)}", path)
+        known = ", ".join([*others, *forms])
+        raise DescriptionError(f"expected a name that ends in one of {known}", path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, forms[path.suffix](sections))
     return path

@@ -56,7 +56,8 @@ def _series(groups: list[Group], axis: _Numbers, drawn: Objective) -> Iterator[S
     for row in (row for group in groups for row in group.main()):
         place, found = axis.of(row), row.interval(drawn.metric)
         if place is not None and found is not None:
-            scaled = found.mapped(lambda value: drawn.scale * value)
+            ends = found.within(0.0, 1.0 if drawn.unit == "%" else math.inf)
+            scaled = ends.mapped(lambda value: drawn.scale * value)
             points.setdefault(row.name, []).append((place, scaled))
     for name, several in points.items():
         several.sort(key=lambda point: point[0])

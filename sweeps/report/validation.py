@@ -1,18 +1,23 @@
 """The models' figures beside measured ones: the tables of `bankwise validate`, and the page.
 
-    python -m sweeps.report.validation DIR   # writes validation.md and validation.svg there
+    python -m sweeps.report.validation docs   # results/validation.md and .svg, and the figures
 
 Every number on the page is computed by that run, or is a published one with its source.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any, get_args
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
 from hwmodel.description.yaml_reader import load
 from policies.memory.measured import (
@@ -37,11 +42,11 @@ from policies.transfers.measured_transfers import (
     compare_transfers,
     load_transfers,
 )
-from sweeps.analyse.statistics import Interval
-from sweeps.report.chart import Axis, Bar, Lines, Series, Tornado
+from sweeps.report.chart import Axis, Dot, Dots, Lines, Series
 from sweeps.report.drawing import svg
 from sweeps.report.markdown import markdown
 from sweeps.report.section import Block, Grid, Listing, Say, Section
+from sweeps.run.provenance import commit
 from sweeps.run.store import write_atomically
 
 Found = dict[str, list[Compared]]
@@ -53,20 +58,40 @@ Source = MeasurementSpec | Server | TransferSpec
 Spec = MeasurementSpec | ServerSpec | TransferSpec
 
 
+_INTRO = (
+    "Rebuilt by `make validation`; `bankwise validate [NAME]` prints the same tables. Every model"
+    " figure is of that run; measured ones have their source beside them. Predictions, where there"
+    " are any, were committed before the comparison. `within`: inside the tolerance; `lower limit`:"
+    " the requester bound the measurement and the model is not below it; `input`: the description"
+    " was made of it; `sets the mechanism`: chosen with this figure in view. `of peak`: the share"
+    " of the memory's bandwidth (decode) or of the FLOPs (prefill) that the measured time comes to,"
+    " by what the model must move and compute. Bandwidths are what reaches the requester; `without"
+    " derate` is what the simulated DRAM gives."
+)
+
+
 def sources() -> list[str]:
     """Names of what ships on devices and servers; transfers are asked for by name."""
     return names("measurements") + names("servers")
 
 
-def loaded(name_or_path: str) -> Source:
-    """Measurements, a measured server or transfers, by name or file. Raises DescriptionError."""
+def loaded(name_or_path: str, device: str | None = None) -> Source:
+    """Measurements, a measured server or transfers, by name or file; measurements of `device` where
+    it is given. Raises DescriptionError."""
     path = Path(name_or_path)
     kind = load(path).data.get("kind") if path.is_file() else None
     if name_or_path in names("servers") or kind == "server":
+        _no_device(device, name_or_path)
         return load_server(name_or_path)
     if name_or_path in names("transfers") or kind == "transfers":
+        _no_device(device, name_or_path)
         return load_transfers(name_or_path)
-    return load_measurements(name_or_path)
+    return load_measurements(name_or_path, device)
+
+
+def _no_device(device: str | None, name: str) -> None:
+    if device is not None:
+        raise DescriptionError(f"{name} states its own; expected measurements", "--device")
 
 
 def spec_of(source: Source) -> Spec:
@@ -87,9 +112,12 @@ def compared(
 
 
 def summary(found: Iterable[Compared]) -> str:
-    """How many cells have which verdict."""
-    counts = Counter(item.verdict for item in found)
-    parts = (f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict))
+    """How many cells have which verdict, and how many are within that set a mechanism."""
+    listed = list(found)
+    counts = Counter(item.verdict for item in listed)
+    apart = sum(bool(item.cell.sets) and item.verdict == "within" for item in listed)
+    parts = [f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict)]
+    parts[0] += f" ({apart} of which set a mechanism)" if apart else ""
     return f"{counts.total()} cells: " + ", ".join(parts)
 
 
@@ -100,7 +128,8 @@ def grid(found: list[Compared]) -> Grid:
         [
             item.cell.what, str(item.cell.prediction or "–"), str(item.cell.measured),
             _model(item), f"{item.error:+.1%}", f"±{item.tolerance / item.cell.measured.value:.1%}",
-            item.verdict + ", LOST" * item.lost, f"{item.cell.source} ({item.cell.confidence})",
+            item.verdict + " (sets the mechanism)" * bool(item.cell.sets) + ", LOST" * item.lost,
+            f"{item.cell.source} ({item.cell.confidence})",
         ]
         for item in found
     ]  # fmt: skip
@@ -129,8 +158,18 @@ def tolerances(spec: Spec) -> dict[str, str]:
     return {name: f"{item.within}: {item.reason}" for name, item in spec.tolerances.items()}
 
 
-def record(spec: Spec, found: list[Compared]) -> dict[str, Any]:
-    """The same in JSON's types; figures in each cell's `unit`."""
+def alternatives(spec: Spec) -> dict[str, Settings]:
+    """Other descriptions that are held against the same cells, by name."""
+    if isinstance(spec, MeasurementSpec):
+        return spec.candidates
+    return spec.counterfactuals if isinstance(spec, ServerSpec) else {}
+
+
+def record(
+    spec: Spec, found: list[Compared], others: Mapping[str, list[Compared]] | None = None
+) -> dict[str, Any]:
+    """The same in JSON's types; figures in each cell's `unit`. Of candidates the settings, and
+    with `others` each cell's figure under them."""
     cells = [
         {
             "what": item.cell.what, "kind": item.cell.kind, "unit": item.cell.measured.unit,
@@ -138,26 +177,94 @@ def record(spec: Spec, found: list[Compared]) -> dict[str, Any]:
             "prediction": item.cell.prediction and item.cell.prediction.value,
             "derate": item.derate, "error": item.error, "tolerance": item.tolerance,
             "verdict": item.verdict,
-            "agrees": item.cell.agrees, "share_of_peak": item.share, "source": item.cell.source,
-            "confidence": item.cell.confidence, "cause": item.cell.cause, "note": item.cell.note,
+            "agrees": item.cell.agrees, "sets": item.cell.sets, "share_of_peak": item.share,
+            "source": item.cell.source,
+            "confidence": item.cell.confidence, "group": item.cell.group, "cause": item.cell.cause,
+            "note": item.cell.note,
         }
         for item in found
     ]  # fmt: skip
-    return {"name": spec.name, "device": spec.device, "sources": spec.sources, "cells": cells}
+    candidates: dict[str, Any] = {}
+    for name, settings in alternatives(spec).items():
+        candidates[name] = {"set": settings}
+        if others is not None:
+            candidates[name]["cells"] = [
+                {"what": item.cell.what, "model": item.model, "error": item.error,
+                 "verdict": item.verdict}
+                for item in others[name]
+            ]  # fmt: skip
+    return {
+        "name": spec.name, "device": spec.device, "sources": spec.sources, "cells": cells,
+        "candidates": candidates,
+    }  # fmt: skip
 
 
-def errors(found: Found) -> Tornado:
-    """Relative errors; a whisker is the tolerance, and reaches none where the model is within."""
-    bars = []
-    for name, items in found.items():
-        for item in items:
-            measured = item.cell.measured.value
-            low = item.model / (measured + item.tolerance) - 1
-            high = item.model / max(measured - item.tolerance, 1e-9) - 1
-            aside = item.verdict in ("lower limit", "input")
-            bars.append(Bar(f"{name}: {item.cell.what}", Interval(item.error, low, high, 1), aside))
-    title = "Model over measured, less 1; whiskers: tolerance; grey: lower limits and inputs"
-    return Tornado(title, bars)
+def picture(found: Found) -> Dots:
+    """Relative errors of what is two-sided: agreements in a row a kind, the rest by name, under
+    the group of their causes, the widest first."""
+    agree: dict[str, list[Dot]] = {}
+    refuted: dict[str, dict[str, list[Dot]]] = {}
+    for name, item in _two_sided(found):
+        tolerance = item.tolerance / item.cell.measured.value
+        dot = Dot(item.error, item.cell.kind, tolerance)
+        if item.verdict == "within":
+            agree.setdefault(item.cell.kind, []).append(dot)
+        else:
+            rows = refuted.setdefault(item.cell.group or "no cause known", {})
+            rows.setdefault(f"{name}: {item.cell.what}", []).append(dot)
+    inside = {f"{kind} ({len(dots)})": dots for kind, dots in agree.items()}
+    groups = {"within tolerance": inside} if inside else {}
+    for group, rows in sorted(refuted.items(), key=lambda pair: -len(pair[1])):
+        groups[group] = dict(sorted(rows.items(), key=lambda row: -max(map(_far, row[1]))))
+    note = (
+        "Grey: tolerance. Lower limits and inputs are not drawn. Below, what is refuted by cause."
+    )
+    return Dots("Model over measured, less 1, %", groups, note)
+
+
+def left(found: Found) -> dict[str, dict[str, Any]]:
+    """What to doubt first: group of causes -> how much of what is refuted lies there."""
+    groups: dict[str, list[tuple[str, Compared]]] = {}
+    for name, item in _two_sided(found):
+        if item.verdict == "refuted":
+            groups.setdefault(item.cell.group or "no cause known", []).append((name, item))
+    table = {}
+    for group, items in sorted(groups.items(), key=lambda pair: -len(pair[1])):
+        gaps = [abs(math.log1p(item.error)) for _, item in items]
+        name, worst = items[gaps.index(max(gaps))]
+        table[group] = {
+            "refuted": len(items),
+            "median error": round(1 + math.expm1(median(gaps)), 4),
+            "widest": f"{name}: {worst.cell.what} ({worst.error:+.0%})",
+        }
+    return table
+
+
+def figures(found: Found) -> dict[str, Any]:
+    """The values of `docs/figures/validation.json`."""
+    sided = [item for _, item in _two_sided(found)]
+    within = [item for item in sided if item.verdict == "within"]
+    by_source = {
+        name: {"cells": len(items), "agree": counts["within"], "refuted": counts["refuted"],
+               "lower limit": counts["lower limit"], "input": counts["input"]}
+        for name, items in found.items()
+        for counts in [Counter(item.verdict for item in items)]
+    }  # fmt: skip
+    return {
+        "cells": sum(map(len, found.values())), "two-sided": len(sided), "agree": len(within),
+        "set a mechanism": sum(bool(item.cell.sets) for item in within),
+        "left": left(found), "sources": by_source,
+    }  # fmt: skip
+
+
+def _two_sided(found: Found) -> Iterable[tuple[str, Compared]]:
+    """What agrees or is refuted, with the name of its measurements."""
+    pairs = ((name, item) for name, items in found.items() for item in items)
+    return [pair for pair in pairs if pair[1].verdict in ("within", "refuted")]
+
+
+def _far(dot: Dot) -> float:
+    return abs(math.log1p(dot.value))
 
 
 def over_time(server: Server) -> Lines:
@@ -191,13 +298,11 @@ def _section(source: Source, found: list[Compared]) -> Section:
         "Sources": spec.sources,
     }
     blocks += [Listing(title, items) for title, items in listed.items() if items]
+    title, why = "Candidates", "Chosen after the comparison: what could explain it, not a test."
     if isinstance(spec, ServerSpec):
-        if spec.counterfactuals:
-            why = "What an error may be due to: one input is changed at a time."
-            blocks.append(_candidates("Counterfactuals", why, source, spec.counterfactuals, found))
-    elif isinstance(spec, MeasurementSpec) and spec.candidates:
-        why = "Chosen after the comparison: what could explain it, not a test of it."
-        blocks.append(_candidates("Candidates", why, source, spec.candidates, found))
+        title, why = "Counterfactuals", "What an error may be due to: one input changed at a time."
+    if others := alternatives(spec):
+        blocks.append(_candidates(title, why, source, others, found))
     return Section(spec.name, blocks)
 
 
@@ -225,9 +330,10 @@ def _text(value: Any) -> str:
     return f"[{', '.join(map(_text, value))}]" if isinstance(value, list) else str(value)
 
 
-def main(folder: Path) -> None:
-    """Compare all that ships and write the page and its picture."""
+def main(docs: Path) -> None:
+    """Compare all that ships and write the page, its picture and its figures."""
     read = {name: loaded(name) for name in sources()}
+    folder = docs / "results"
     found: Found = {}
     for name, source in read.items():
         try:
@@ -237,21 +343,35 @@ def main(folder: Path) -> None:
         except Skipped:
             found[name] = []
     total = summary(item for items in found.values() for item in items)
-    intro = (
-        "Rebuilt by `make validation`; `bankwise validate [NAME]` prints the same tables. Every"
-        " model figure is of that run; measured ones have their source beside them. Predictions,"
-        " where there are any, were committed before the comparison. `within`: inside the"
-        " tolerance; `lower limit`: the requester bound the measurement and the model is not"
-        " below it; `input`: the description was made of it. `of peak`: the share of the"
-        " memory's bandwidth (decode) or of the FLOPs (prefill) that the measured time comes to,"
-        " by what the model must move and compute. Bandwidths are what reaches the requester;"
-        " `without derate` is what the simulated DRAM gives."
+    rows = [
+        [group, str(row["refuted"]), f"{row['median error'] - 1:.0%}", row["widest"]]
+        for group, row in left(found).items()
+    ]
+    page = Section(
+        "Validation",
+        [
+            Say(_INTRO),
+            Say(f"{total}."),
+            Say("![Errors of all cells that are two-sided](validation.svg)"),
+            Grid("What to doubt first:", ["cause", "refuted", "median error", "widest"], rows),
+            *(_section(source, found[name]) for name, source in read.items()),
+        ],
     )
-    sections = [_section(source, found[name]) for name, source in read.items()]
-    picture = Say("![Errors of all cells](validation.svg)")
-    page = Section("Validation", [Say(intro), Say(f"{total}."), picture, *sections])
-    write_atomically(folder / "validation.svg", svg([errors(found)]))
+    write_atomically(folder / "validation.svg", svg([picture(found)]))
     write_atomically(folder / "validation.md", markdown([page]))
+    _record_figures(docs / "figures/validation.json", found)
+
+
+def _record_figures(file: Path, found: Found) -> None:
+    made = commit()
+    head = {
+        "command": "make validation",
+        "commit": made["commit"],
+        "date": datetime.now(UTC).date().isoformat(),
+        **({"dirty": True} if made["dirty"] else {}),
+    }
+    text = json.dumps({**head, "values": figures(found)}, indent=2, ensure_ascii=False)
+    write_atomically(file, f"{text}\n")
 
 
 if __name__ == "__main__":

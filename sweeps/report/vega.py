@@ -14,6 +14,7 @@ from sweeps.report.chart import (
     Bars,
     Chart,
     Curves,
+    Dots,
     Heat,
     Lines,
     Patches,
@@ -22,6 +23,7 @@ from sweeps.report.chart import (
     Timeline,
     Tornado,
 )
+from sweeps.report.dots_form import dots, kinds
 from sweeps.report.encoding import Spec
 from sweeps.report.row_forms import bars, regions, stacks, tornado
 from sweeps.report.timeline_form import timeline
@@ -52,6 +54,8 @@ def spec(chart: Chart, compared: Sequence[str] = (), live: bool = False) -> Spec
             found = heat(chart)
         case Timeline():
             found = timeline(chart)
+        case Dots():
+            found = dots(chart)
     if live:
         found = _switched(found)
     told = f"{chart.title}. {chart.note}".strip()
@@ -78,6 +82,8 @@ def _keys(chart: Chart) -> Iterable[str]:
             return chart.lines
         case Timeline():
             return chart.kinds
+        case Dots():
+            return kinds(chart)
     return ()
 
 

@@ -129,7 +129,9 @@ def _experiment(sweep: Sweep, row: Row) -> ExperimentSpec:
 
 def _pairs(table: Table, sweep: Sweep, point: str) -> list[Pair]:
     """The pairs that `point` names: in each of its groups the best against each other competitor,
-    or against the one that is named; or two that are named. Raises DescriptionError."""
+    or against the one that is named, unless it is the best; or two that are named.
+
+    Raises DescriptionError."""
     asked = [part.strip() for part in point.split(",") if part.strip()]
     competitors = list(dict.fromkeys(row.name for group in table.groups for row in group.main()))
     places = {named(*item) for group in table.groups for item in group.others.items()}
@@ -154,7 +156,8 @@ def _of_group(group: Group, sweep: Sweep, wanted: list[str]) -> Iterator[Pair]:
         return
     best = max(rows, key=lambda name: rows[name].mean(THROUGHPUT) or 0.0)
     first = wanted[0] if len(wanted) == 2 else best
-    for other in [wanted[-1]] if wanted else [name for name in rows if name != first]:
+    alone = not set(wanted) - {best}  # nothing is named, or what leads: against each other one
+    for other in [name for name in rows if name != first] if alone else [wanted[-1]]:
         ours, theirs = rows[first], rows[other]
         rates = {**theirs.rates, **ours.rates}
         if rates != {**ours.rates, **theirs.rates}:

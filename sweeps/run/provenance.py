@@ -10,9 +10,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from hwmodel.description.description import DescriptionError
+from hwmodel.description.description import DescriptionError, Mistakes
 from sweeps.analyse.rows import differences
-from sweeps.plan.experiment import Described, device_of
+from sweeps.plan.experiment import Described, Source, device_of
 from sweeps.plan.place import in_sweep
 from sweeps.plan.sweep_spec import Planned
 from sweeps.run.version import version
@@ -50,16 +50,29 @@ def provenance(run: Planned, resolved: dict[str, Any], argv: list[str]) -> dict[
 def resolve(run: Planned) -> dict[str, Any]:
     """What each device, model and workload means now. Raises DescriptionError."""
     found: dict[str, Any] = {"devices": {}, "models": {}, "workloads": {}}
+    mistakes = Mistakes()
     for point in run.points:
-        for source in point.experiment.sources():
-            known = found.setdefault(source.folder, {})
-            if source.name not in known:
-                try:
-                    known[source.name] = source.read()
-                except DescriptionError as error:
-                    places = run.spec.overrides(run.document.data)
-                    raise in_sweep(error, run.document, source.key, places) from None
+        try:
+            for source in point.experiment.sources():
+                known = found.setdefault(source.folder, {})
+                if source.name not in known:
+                    with mistakes.met():
+                        known[source.name] = {}
+                        known[source.name] = _read(source, run)
+        except DescriptionError:  # a model that is at fault, which was met, has no formats to name
+            if not mistakes:
+                raise
+    mistakes.answer()
     return found
+
+
+def _read(source: Source, run: Planned) -> dict[str, Any]:
+    """What it means. Raises DescriptionError, placed where the run's description gives it."""
+    try:
+        return source.read()
+    except DescriptionError as error:
+        places = run.spec.overrides(run.document.data)
+        raise in_sweep(error, run.document, source.key, places) from None
 
 
 def refuse_changes(recorded: dict[str, Any], resolved: dict[str, Any], file: str) -> None:

@@ -168,6 +168,12 @@ def default_directory(name: str, resume: bool) -> Path:
     return Path("runs") / f"{name}-{number if resume and number else number + 1}"
 
 
+def last_run(given: Path) -> Path:
+    """A run directory, or the last `runs/<name>-<n>` of the name that is given instead."""
+    last = default_directory(str(given), resume=True)
+    return last if not given.exists() and last.exists() else given
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Replace what is in `path`, whole or not at all; text is written as UTF-8."""
     draft = path.with_name(path.name + ".part")

@@ -181,7 +181,7 @@ def test_the_stated_peaks_of_the_two_accelerators() -> None:
         ("mlu370-x4", "timing.tRCDD=3ns", "did you mean 'tRCD'"),
         ("mlu370-x4", "timing.tRCD=-3ns", "cannot be negative"),
         ("mlu370-x4", "timing.tRCD=3", "such as 3nCK or 18ns"),
-        ("mlu370-x4", "capacity=99GiB", "more than the 25769803776 B"),
+        ("mlu370-x4", "capacity=99GiB", "more than the 24 GiB that 24 channels"),
         ("mlu370-x4", "memory=hbm3", "no shipped memory 'hbm3'"),
         ("mlu370-x4", "interleave=96B", "must be a power of two"),
         ("mlu370-x4", "channel_hash=xor", "xor needs a power of two"),
@@ -237,3 +237,28 @@ def test_threads_may_read_expressions_at_the_same_time() -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(read, range(40)))
     assert found == [sum(max(first + i, i + 5) for i in range(300)) for first in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("device", "swap", "mts"),
+    [  # a die of the same family stays; a clock never; of another family nothing
+        ("jetson-agx-orin", ["memory=lpddr5-6400-x16-8b"], 6400),
+        ("jetson-agx-orin", ["memory=hbm2e-3.2", "capacity=32GiB"], 3200),
+        ("grace-cpu", ["memory=lpddr5-6400-x16"], 6400),
+        ("dgx-spark-gb10", ["memory=hbm3-6.4", "capacity=16GiB"], 6400),
+        ("a100-80gb", ["memory=hbm2-2.0", "capacity=40GiB"], 2000),
+        ("a100-80gb", ["memory=hbm2-2.0", "memory_set={density: 16Gb}"], 2000),
+        ("a100-80gb", ["memory=hbm2e-3.2"], 3186),
+    ],
+)
+def test_does_another_memory_bring_its_own_die_and_clock(
+    device: str, swap: list[str], mts: float
+) -> None:
+    memory = load_device(device, swap).memory
+    rate = 1000 * memory.clock.beats_per_ck / float(memory.clock.tCK)
+    assert rate == pytest.approx(mts, rel=1e-3)
+
+
+def test_what_another_memory_cannot_hold_is_said() -> None:
+    with pytest.raises(DescriptionError, match="64 GiB is more than the 32 GiB that 16 channels"):
+        load_device("jetson-agx-orin", ["memory=hbm2e-3.2"])

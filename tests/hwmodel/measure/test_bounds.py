@@ -31,6 +31,10 @@ MEMORIES = {
     "HBM2E-3.2 PC BL4": "hbm2e-3.2",
     "HBM3-6.4 PC BL8": "hbm3-6.4",
 }
+SETTINGS = {
+    "HBM2E-3.2 PC BL4": ["timing.tRRD_S=4ns", "timing.tRRD_L=6ns", "timing.tFAW=16ns"],
+}
+"""What the collected forms were made of where the description has other values."""
 OURS = {"banks": "banks", "faw": "tFAW", "rrd": "tRRD", "dq": "data bus", "ca": "ca"}
 DIFFERENT = {
     # 32 banks in two stack ids here, 16 of one there
@@ -49,7 +53,8 @@ PATTERNS = ["sequential", "random", "pages", "one bank", "one row", "mixed", "pa
 def test_closed_forms_are_the_collected_ones(case: str) -> None:
     kind, _, times = case.rsplit(" ", 2)
     fact = BOUNDS[case]
-    memory = load_device(MEMORIES[kind], ["controller.refresh=none"]).memory
+    settings = ["controller.refresh=none", *SETTINGS.get(kind, [])]
+    memory = load_device(MEMORIES[kind], settings).memory
     pattern = {"x1": "random_1_burst", "x2": "random_2_bursts"}[times]
     found, each = read_bound(memory, pattern), memory.organisation.pseudochannels
     assert found.gbps / each == pytest.approx(fact["bound_gbps"], rel=1e-3)

@@ -160,7 +160,7 @@ LLAMA = CONFIGS["llama-2-7b"]
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({**LLAMA, "model_type": "lama"}, "model_type: 'lama' is not imported; .*'llama'"),
+        ({**LLAMA, "model_type": "mamba"}, "model_type: 'mamba' is not imported; known: deepseek"),
         ({"architectures": ["X"]}, "model_type: 'None' is not imported; known: deepseek_v2,"),
         ([1], "expected a JSON object"),
         ({**LLAMA, "hidden_size": "4096"}, "hidden_size: expected a whole number; got '4096'"),
@@ -182,9 +182,29 @@ def test_what_is_not_known_is_refused(fields: Any, message: str, tmp_path: Path)
     assert str(refused.value).startswith(str(tmp_path))
 
 
-def test_a_name_is_needed_and_taken_from_the_path(tmp_path: Path) -> None:
-    with pytest.raises(DescriptionError, match="has no _name_or_path; give --name"):
-        imported(tmp_path, LLAMA, None)
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"mamba_d_state": 128}, {"ssm_cfg": {"layer": "Mamba2"}}, {"attn_layer_period": 8},
+        {"layer_types": ["mamba", "full_attention"] * 16}, {"layers_block_type": ["mamba"] * 32},
+        {"linear_num_key_heads": 16}, {"conv_kernel": 4}, {"num_local_experts": 8},
+        {"sliding_window": 4096}, {"attention_chunk_size": 8192},
+    ],
+)  # fmt: skip
+def test_is_a_hybrid_refused_that_calls_itself_llama(field: dict[str, Any], tmp_path: Path) -> None:
+    (name,) = field
+    with pytest.raises(DescriptionError, match=f"{name}: changes KV or parameters of layers"):
+        imported(tmp_path, {**LLAMA, **field})
+
+
+def test_are_layers_as_they_are_in_every_llama_no_hybrid(tmp_path: Path) -> None:
+    plain = {"layer_types": ["full_attention"] * 32, "sliding_window": None, "num_experts": 0}
+    assert imported(tmp_path, {**LLAMA, **plain}).spec == imported(tmp_path, LLAMA).spec
+
+
+def test_a_name_is_taken_from_the_path_or_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "Mine-7B").mkdir()
+    assert imported(tmp_path / "Mine-7B", LLAMA, None).spec.name == "mine-7b"
     fields = {**LLAMA, "_name_or_path": "meta-llama/Llama-2-7b-hf"}
     assert imported(tmp_path, fields, None).spec.name == "llama-2-7b-hf"
     (tmp_path / "config.json").write_text("{,}")

@@ -22,8 +22,9 @@ BUS = next(line for line in CARD.splitlines() if line.startswith("bus:"))
         ("width: {value: 256", "width: {value: 254", "the device as described has 204.8"),
         ("channels: {value: 16", "channels: {value: 17", "rate x width is 204.8 GB/s"),
         ("capacity: {value: 64GiB", "capacity: {value: 32GiB", "no more than half of the"),
-        ("capacity: {value: 64GiB", "capacity: {value: 65GiB", "more than the 68719476736 B"),
-        ("managed_by: hardware", "managed_by: magic", "'hardware' or 'software'"),
+        ("capacity: {value: 64GiB", "capacity: {value: 65GiB", "more than the 64 GiB that 16"),
+        ("memory_side_cache: {size:", "on_chip: {managed_by: magic, size:",
+             "'hardware' or 'software'"),
         ("6400MT/s", "6400", "a data rate with its unit, such as 6400MT/s"),
     ],
 )  # fmt: skip

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.capabilities import (
+    Batches,
     Caches,
     Classifies,
     Contiguous,
@@ -120,7 +121,12 @@ class Life:
 
 
 def _round(allocator: Allocator, order: list[int]) -> bool:
-    """Grow each by a token of each sample, in order; whether all could."""
+    """Grow each by a token of each sample, in order; whether all could. Allocators that prepare a
+    step as a whole are given it whole."""
+    requests = np.array(order, np.int64)
+    if isinstance(allocator, Batches) and allocator.headroom(requests, 1):
+        allocator.advance(requests, 1)
+        return True
     grown = [allocator.grow(request, int(allocator.width[request])) for request in order]
     return all(grown)
 

@@ -84,9 +84,11 @@ def test_what_is_held_is_not_evicted_and_the_oldest_leaf_is() -> None:
     assert allocator.reserve(3, turn(8, 1), 8)  # finds 6, so session 2 is now the oldest
     ended(allocator, 3)
     assert allocator.reserve(4, turn(3, 4), 3)
+    allocator.settle_prefills()
     assert [allocator.cached(8, 6, turn(9, s)) for s in (0, 1, 2)] == [6, 6, 0]
     assert not allocator.reserve(5, turn(15, 5), 15)
     assert allocator.reserve(5, turn(11, 5), 11)
+    allocator.settle_prefills()
     assert [allocator.cached(8, 6, turn(9, s)) for s in (0, 1, 2)] == [6, 0, 0]
 
 
@@ -98,11 +100,65 @@ def test_a_preempted_request_loses_its_outputs_first() -> None:
     allocator.release(1)
     assert allocator.cached(1, 99) == 12
     assert allocator.reserve(2, turn(3, 2), 3)
+    allocator.settle_prefills()
     assert (allocator.cached(1, 99), allocator.cached(0, 99, turn(9, 0))) == (6, 6)
 
 
+def test_what_a_step_lacks_is_evicted_before_it_takes_pages() -> None:
+    allocator = radix(24, page=4)
+    assert allocator.reserve(0, turn(8, 0), 8)  # pages 0 and 1 stay in the tree
+    ended(allocator, 0)
+    assert allocator.reserve(1, turn(8, 1), 8) and places(allocator, 1) == [2, 3]
+    # 4 pages for its tokens and one more for the request: what is evicted lies at the head
+    assert allocator.reserve(2, turn(13, 2), 13)
+    assert places(allocator, 2) == [0, 1, 4, 5]
+    assert allocator.cached(8, 8, turn(9, 0)) == 0
+
+
+def test_a_decode_step_asks_for_a_page_of_each_request() -> None:
+    allocator = radix(20, page=4)
+    assert allocator.reserve(0, turn(8, 0), 8)
+    ended(allocator, 0)
+    assert allocator.reserve(1, turn(5, 1), 5) and allocator.reserve(2, turn(1, 2), 1)
+    assert allocator.cached(8, 8, turn(9, 0)) == 8
+    allocator.advance(np.array([1, 2]), 1)  # needs no page, and none is free
+    assert allocator.cached(8, 8, turn(9, 0)) == 0
+
+
+def test_prefills_of_a_step_lock_what_they_find_before_any_takes_pages() -> None:
+    allocator = radix(20)
+    assert allocator.reserve(0, turn(6, 0), 6)
+    ended(allocator, 0)
+    assert allocator.reserve(1, turn(6, 1), 6)
+    ended(allocator, 1)
+    assert allocator.reserve(2, turn(9, 2), 9)  # alone it would evict session 0
+    assert allocator.reserve(3, turn(8, 0), 8)
+    assert places(allocator, 3)[:6] == [0, 1, 2, 3, 4, 5]
+    assert allocator.cached(8, 9, turn(9, 1)) == 0
+
+
+def test_requests_that_end_in_one_step_are_freed_as_one_group() -> None:
+    allocator = radix(64, page=4, prefix_caching=False)
+    for request in (0, 1):
+        assert allocator.reserve(request, SOME, 8)
+    allocator.release_together(True)
+    for request in (0, 1):
+        ended(allocator, request)
+    allocator.release_together(False)
+    assert allocator.reserve(2, SOME._replace(prompt=16), 16)
+    assert places(allocator, 2) == [0, 1, 2, 3]
+
+
+def test_all_that_is_free_is_sorted_when_a_step_needs_more_than_is_at_hand() -> None:
+    allocator = radix(12, prefix_caching=False, free_list="staged")
+    assert allocator.reserve(0, SOME, 4) and allocator.reserve(1, SOME, 4)
+    allocator.release(0)
+    assert allocator.reserve(2, SOME._replace(prompt=6), 6)  # 8 to 11 are at hand
+    assert places(allocator, 2) == [0, 1, 2, 3, 8, 9]
+
+
 @given(data=st.data(), blocks=st.sampled_from([1, 5, 40]))
-def test_staged_pages_are_sorted_when_the_others_are_used_up(
+def test_all_free_pages_are_sorted_when_those_at_hand_are_too_few(
     data: st.DataObject, blocks: int
 ) -> None:
     free = Staged(blocks)
@@ -121,7 +177,7 @@ def test_staged_pages_are_sorted_when_the_others_are_used_up(
         elif action == "pop":
             count = data.draw(st.integers(0, len(ready + staged)))
             if count > len(ready):
-                ready, staged = ready + sorted(staged), []
+                ready, staged = sorted(ready + staged), []
             assert free.pop(count).tolist() == ready[:count]
             held, ready = held + ready[:count], ready[count:]
         assert free.free == len(ready + staged)

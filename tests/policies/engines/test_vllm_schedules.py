@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gzip
 import json
 from pathlib import Path
@@ -12,11 +13,13 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from policies.engines.schedule_check import Case, check, read_cases
-from tests.rotation import shared
+from tests.rotation import long, shared
 
 FOLDER = Path(__file__).parents[2] / "reference"
 FILES = ("vllm_schedules.json.gz", "vllm_schedules_drawn.json.gz")
 WINDOWS = "vllm_window_schedules.json.gz"
+FURTHER = Path(__file__).parents[4] / "shared" / "reference" / "vllm_reference_2.json.gz"
+"""Schedules that do not ship: sessions, priorities, limits of prefills."""
 EXAMPLE: dict[str, Any] = {
     "name": "two", "vllm": "0.33.0",
     "config": {
@@ -45,6 +48,30 @@ def test_every_step_is_that_of_vllm(case: Case) -> None:
     found = check(case)
     assert found.difference is None, str(found.difference)
     assert found.steps == found.agreeing == len(case.steps)
+
+
+@functools.cache
+def further() -> list[dict[str, Any]]:
+    """Cases of FURTHER; skips the test where it is not there."""
+    if not FURTHER.is_file():
+        pytest.skip(f"{FURTHER.name} is not here")
+    return list(json.loads(gzip.decompress(FURTHER.read_bytes()))["cases"])
+
+
+def differences(folder: Path, *names: str) -> list[str]:
+    """Of the cases of FURTHER whose names begin so; there are some."""
+    chosen = [case for case in further() if case["name"].startswith(names)]
+    found = [check(case) for case in read_cases(written(folder, *chosen))]
+    return [f"{each.name}: {each.difference}" for each in found if each.difference]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("idle-end", "no-idle-end", "sessions-async-s2", "sessions-tree-s1r0/0.33"),
+     *long(("sessions", "sess-"))],
+)  # fmt: skip
+def test_turns_of_sessions_find_what_vllm_finds(tmp_path: Path, names: tuple[str, ...]) -> None:
+    assert differences(tmp_path, *names) == []
 
 
 def written(folder: Path, *cases: Any, name: str = "cases.json") -> Path:

@@ -13,7 +13,7 @@ from policies.engines.engine_v1 import EngineV1Spec
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingSpec
 from sweeps.plan.defaults import with_defaults
-from tests.policies.small import mixed, run, spec
+from tests.policies.small import EXPERTS, mixed, run, spec
 
 GIB = 1 << 30
 
@@ -40,6 +40,9 @@ def test_like_sets_engine_and_policy_and_explicit_keys_beat_it() -> None:
         ("0.11", 24, "mlu370-x4", "server", 256, 2048),
         ("0.23", 80, "h100", "server", 1024, 8192), ("0.23", 80, "h100", "offline", 1024, 16384),
         ("0.23", 80, "a100-80gb", "offline", 256, 8192),
+        ("0.33", 128, "dgx-spark-gb10", "server", 256, 2048),
+        ("0.33", 128, "dgx-spark-gb10", "offline", 256, 8192),
+        ("0.23", 128, "dgx-spark-gb10", "server", 1024, 8192),
         ("0.23", 192, "b200", "server", 1024, 8192), ("0.33", 192, "b200", "server", 1024, 16384),
     ],
 )  # fmt: skip
@@ -83,6 +86,26 @@ def test_asynchronous_steps_are_the_same_alone_and_together(ends: str) -> None:
     assert figures["finished"] == 120 and figures["preemptions"] > 0
     made = figures["output_tokens_per_s"] * figures["steady_s"]
     assert made <= stream.output_tokens.sum() + 1  # the tokens of overruns are none
+
+
+@pytest.mark.parametrize("policy", ["oracle", "static", "odma", "paged"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"cluster": {"cards": 2}},
+     {"cluster": {"cards": 2}, "shape": EXPERTS, "expert_parallel": "linear"}],
+)  # fmt: skip
+def test_whoever_ends_before_an_idle_gap_needs_no_slot_more(
+    policy: str, changes: dict[str, Any]
+) -> None:
+    stream = mixed(12, rate=0.02)
+    engine = {"like": "0.33", "ends": "stop", "max_model_len": 1024}
+    one, many = (
+        run(2048, stream, policy={"name": policy}, engine=engine, advance_together=together,
+            **changes)
+        for together in (False, True)
+    )  # fmt: skip
+    assert many.metrics["finished"] == 12
+    assert (one.finish_s == many.finish_s).all()
 
 
 def test_a_request_alone_may_take_what_the_watermark_spares() -> None:

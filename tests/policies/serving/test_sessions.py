@@ -13,7 +13,7 @@ from policies.allocators.registry import POLICIES
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from tests.policies.requests.test_sessions import OPENINGS, spec
-from tests.policies.small import MODEL, run
+from tests.policies.small import MODEL, WINDOWS, requests, run
 from tests.policies.small import spec as serving
 from tests.rotation import rotated
 
@@ -132,6 +132,30 @@ def test_answers_are_found_again_in_whole_blocks() -> None:
     assert nothing["cached_tokens"] == nothing["migrated_tokens"] == 0
 
 
+@pytest.mark.parametrize("ends", ["stop", "length"])
+@pytest.mark.parametrize("pause_s", [0.0, 0.1])
+def test_asynchronous_scheduling_forgets_no_block_of_an_answer(ends: str, pause_s: float) -> None:
+    stream = replace(
+        two_turns(), output_tokens=np.array([25, 2]), think_s=np.array([np.nan, pause_s])
+    )  # 64 tokens are stored: 4 whole blocks
+    engine = {"name": "v1", "async_scheduling": True, "ends": ends}
+    assert run(1024, stream, engine=engine).metrics["cached_tokens"] == 64
+
+
+@pytest.mark.parametrize("arrivals", ["closed", "poisson"])
+def test_the_steady_part_is_the_same_alone_and_together(arrivals: str) -> None:
+    law = {**OPENINGS, "pause_s": 0.5}
+    process = {"process": arrivals, **({"clients": 6} if arrivals == "closed" else {})}
+    rate = None if arrivals == "closed" else 20.0
+    stream = generate(spec(process, **law), 80, rate, 1)
+    one, many = (
+        run(4096, stream, engine={"max_model_len": 1024}, advance_together=together).metrics
+        for together in (False, True)
+    )
+    for figure in ("steady_s", "output_tokens_per_s"):
+        assert many[figure] == one[figure]
+
+
 def test_copies_of_prefixes_are_simulated_at_their_own_places() -> None:
     policy, memory = {"name": "static", **COPIES}, {"fidelity": "sampled"}
     found = run(1024, two_turns(), policy=policy, memory=memory).metrics
@@ -159,6 +183,24 @@ def test_v0_finds_turns_with_prefix_caching_on() -> None:
     policy = {"name": "paged", "prefix_caching": True, "free_list": "fifo"}
     found = run(PLENTY, stream, policy=policy, engine={"name": "v0"}).metrics
     assert found["cached_tokens"] == found_at_most(stream, 16)
+
+
+def test_windows_that_find_no_turn_say_so() -> None:
+    found = run(4096, two_turns(), shape=WINDOWS).metrics
+    assert found["cached_tokens"] == 0
+    (warning,) = found["warnings"]
+    assert warning == (
+        "paged on small-windows finds nothing that prompts repeat: prefix caching is not modelled "
+        "with sliding windows"
+    )
+    off = {"name": "paged", "prefix_caching": False}
+    for quiet in (
+        run(4096, two_turns(), shape=WINDOWS, policy=off),
+        run(4096, two_turns(), shape=WINDOWS, policy={"name": "radix"}),
+        run(4096, two_turns()),
+        run(4096, requests([0.0, 0.1], 40, 3), shape=WINDOWS),
+    ):
+        assert "warnings" not in quiet.metrics
 
 
 def test_mistakes_are_answered_in_a_line() -> None:

@@ -66,11 +66,11 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
 
 
 GROUPS = {
-    "Ask": "fit size transfer restore pause devices models kv-formats",
+    "Ask": "fit size tune transfer restore pause devices models kv-formats",
     "Describe": "check schema device model predictor",
     "Run": "run study bandwidth replay kv-read export",
     "Look": "report compare explain",
-    "Trust": "audit validate schedule-check",
+    "Trust": "audit validate measure schedule-check",
 }
 
 
@@ -271,13 +271,24 @@ def test_audit_exits_with_1_on_violations(tmp_path: Path) -> None:
     assert "tRCD" in done.stdout and "violations" in done.stdout
 
 
-def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
-    command = f"'{sys.executable}' -m sweeps.cli.main check | head -n 1; exit ${{PIPESTATUS[0]}}"
+def test_does_a_command_finish_whose_reader_leaves(tmp_path: Path) -> None:
+    made(tmp_path / "runs/made-1")
+    command = f"'{sys.executable}' -m sweeps.cli.main report made | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", command], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True,
     )  # fmt: skip
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "runs/made-1/report.html").is_file()
+    assert (tmp_path / "runs/made-1/report.md").is_file()
+
+
+def test_is_the_last_run_of_a_name_reported_and_compared(tmp_path: Path) -> None:
+    made(tmp_path / "runs/made-1", odma=140)
+    made(tmp_path / "runs/made-2")
+    assert "wrote runs/made-2/report.html" in bankwise("report", "made", cwd=tmp_path).stdout
+    assert not (tmp_path / "runs/made-1/report.html").exists()
+    assert "bit for bit" in bankwise("compare", "made", "runs/made-2", cwd=tmp_path).stdout
 
 
 def test_the_module_runs_as_a_program(tmp_path: Path) -> None:

@@ -169,3 +169,61 @@ def test_resuming_with_other_settings_or_running_over_a_run(tmp_path: Path) -> N
         "mine: cannot resume: base.requests is 5 there and 6 here; use another --out"
     ]
     assert mistakes(tmp_path, *again, "requests=5")[0].startswith("mine: already contains a run")
+
+
+def test_does_a_check_name_every_mistake_of_a_card_and_of_its_memory_at_once(
+    tmp_path: Path,
+) -> None:
+    text = CARD
+    for old, new in (
+        ("window: {value: 16KiB", "windw: {value: 16KiB"),
+        ("engines: {value: 32", "engines: {value: 0"),
+        ("scheduler: {value: frfcfs", "scheduler: {value: frfcf"),
+        ("channel_hash: none", "channel_hsh: none"),
+        ("bank_hash: []", "timing.tRDC: 18ns"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "card.yaml").write_text(text)
+    found = mistakes(tmp_path, "check", "card.yaml")
+    words = ("dma.windw", "dma.engines", "controller.scheduler", "channel_hsh", "timing.tRDC")
+    assert all(sum(word in line for line in found) == 1 for word in words) and len(found) == 5
+    (tmp_path / "card.yaml").write_text(
+        text.replace("memory: lpddr5-6400-x16\n", "memory: lpddr6\n")
+    )
+    found = mistakes(tmp_path, "check", "card.yaml")
+    assert any("card.yaml:12: memory: no shipped memory 'lpddr6'" in line for line in found)
+
+
+SEVEN = """\
+kind: sweep
+name: seven
+summary: mistakes of every stage
+question: why?
+base:
+  device: mlu370-x4
+  device_set: {dma.windw: 16KiB}
+  model: qwen3-9b
+  workload: r1-reasonin
+  serving:
+    memory: {fidelity: sampeld}
+  requests: 10
+  replications: 0
+axes:
+  serving.kv_layout: [layer_kv_token, stat]
+  serving.policy: [static, pagd]
+compare: serving.policy
+"""
+
+
+def test_does_a_check_name_every_mistake_of_a_sweep_at_once(tmp_path: Path) -> None:
+    (tmp_path / "seven.yaml").write_text(SEVEN)
+    found = mistakes(tmp_path, "check", "seven.yaml")
+    lines = {13, 11, 16, 15, 7, 8, 9}
+    assert {int(line.split(":")[1]) for line in found} == lines and len(found) == 7
+    (tmp_path / "seven.yaml").write_text(
+        SEVEN.replace("qwen3-9b", "qwen3-8b").replace("r1-reasonin\n", "r1-reasoning\n")
+        .replace("sampeld", "sampled").replace("s: 0", "s: 3").replace("pagd", "paged")
+    )  # fmt: skip
+    found = mistakes(tmp_path, "check", "seven.yaml")
+    assert {int(line.split(":")[1]) for line in found} == {7, 15} and len(found) == 2

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import bankwise as api
+from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from sweeps.cli import new_device
 from tests.sweeps.cli.test_command_line import bankwise
@@ -39,6 +40,8 @@ def test_a_card_is_written_checked_and_usable(tmp_path: Path) -> None:
     typed = {"capacity", "dma.engines", "compute.fp16", "compute.int8", "channels"}
     assert not typed & device.assumed.keys()
     assert {"interleave", "dma.window", "compute.bf16", "derate"} <= device.assumed.keys()
+    listed = bankwise("check", "nx.yaml", "--assumed", cwd=tmp_path).stdout
+    assert f"{listed.count('assumed:')} numbers are assumed" in done.stdout
     assert "nx" in bankwise("fit", "nx.yaml", "llama-3.2-3b", cwd=tmp_path).stdout
 
 
@@ -92,9 +95,24 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
     assert found == "card.yaml: exists; give another name, or remove it"
 
 
-def test_a_terminal_is_asked_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_each_answer_at_a_terminal_looked_at_as_it_comes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(new_device.sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    answers = {"data rate": ["fast", "6400MT/s"], "capacity": ["9TiB", "16GiB"], "cores": [8]}
     questions = []
-    monkeypatch.setattr("typer.prompt", lambda text, type: questions.append(text) or "9")
-    found = new_device.asked({**NX, "rate": None, "width": None})
-    assert (found["rate"], found["capacity"], len(questions)) == ("9", "16GiB", 2)
+
+    def prompt(text: str, type: type) -> Any:
+        questions.append(text)
+        return next(left for word, left in answers.items() if word in text).pop(0)
+
+    monkeypatch.setattr("typer.prompt", prompt)
+    asked = {**NX, "width": 128, "rate": None, "capacity": None, "engines": None}
+    found = new_device.asked(asked)
+    assert (found["rate"], found["capacity"], found["engines"]) == ("6400MT/s", "16GiB", 8)
+    assert len(questions) == 5  # two again, and before what comes next
+    assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "--rate", "--capacity",
+    ]  # fmt: skip
+    with pytest.raises(DescriptionError, match="--width: expected 1 or more"):
+        new_device.asked({**asked, "width": 0})

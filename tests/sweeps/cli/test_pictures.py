@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hwmodel.description.description import DescriptionError
 from sweeps.cli.picture import pictures
 from sweeps.report.presenters import read_table
 from sweeps.run.store import RunDirectory
@@ -28,3 +29,5 @@ def test_every_figure_is_drawn(make: Callable[[Path], Path], name: str, tmp_path
         drawn = picture.save(tmp_path / f"{each}.svg").read_text()
         assert len(MARK.findall(drawn)) >= len(picture.charts), each
     assert found[name].save(tmp_path / "deep/er.pdf").read_bytes().startswith(b"%PDF")
+    with pytest.raises(DescriptionError, match=r"of \.svg, \.png, \.pdf, \.html, \.md"):
+        found[name].save(tmp_path / "a.bmp")

@@ -55,6 +55,22 @@ def test_json_has_every_cell(capsys: pytest.CaptureFixture[str], mine: Path) -> 
     assert near["model"] == far["model"] and near["agrees"] is True
 
 
+def test_candidates_keep_their_settings_and_on_demand_their_figures(
+    capsys: pytest.CaptureFixture[str], mine: Path
+) -> None:
+    mine.write_text(
+        FILE.replace("tolerances:", "candidates: {slow: {clock.tCK: 2ns}}\ntolerances:")
+    )
+    _, out, _ = run(capsys, str(mine), "--json")
+    assert json.loads(out)[0]["candidates"] == {"slow": {"set": {"clock.tCK": "2ns"}}}
+    _, out, _ = run(capsys, str(mine), "--json", "--candidates")
+    found = json.loads(out)[0]
+    slow, shipped = found["candidates"]["slow"]["cells"][0], found["cells"][0]
+    assert slow["model"] < 0.6 * shipped["model"]
+    code, _, err = run(capsys, str(mine), "--candidates")
+    assert code == 2 and "--candidates: stands with --json" in err
+
+
 def test_mistakes_exit_with_2(capsys: pytest.CaptureFixture[str], mine: Path) -> None:
     code, _, err = run(capsys, "u280-hbm-channel")
     assert code == 2 and "did you mean 'u280-hbm2-channel'?" in err

@@ -6,6 +6,7 @@ import json
 import math
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,12 @@ from sweeps.plan.experiment import ExperimentSpec
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.explanation_page import chart
 from sweeps.report.sentences import explanation
+from sweeps.run import explained_run
 from sweeps.run.explanation import Known, Pair, explain, read, record
+from sweeps.run.reading import read_sweep
+from sweeps.run.store import RunDirectory
 from tests.sweeps.cli.test_command_line import bankwise, refusal
+from tests.sweeps.made import made
 
 SETTINGS = (
     "policy=[static, oracle]", "serving.engine.max_tokens=2000", "serving.kv_tokens=8000",
@@ -88,6 +93,17 @@ def test_explanations_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert read(tmp_path) == [why]
     file.write_text("{")
     assert read(tmp_path) == []
+
+
+def test_is_what_leads_explained_against_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = read_sweep(RunDirectory(made(tmp_path / "run", odma=130)))
+    monkeypatch.setattr(explained_run, "_experiment", lambda sweep, row: row.name)
+    sweep: Any = None
+    for asked in ("odma", "paged", ""):
+        found = explained_run._pairs(table, sweep, asked)
+        assert [pair.names for pair in found] == [("odma", "paged")] * 2
 
 
 def test_a_gap_of_reservations_alone_is_found(tmp_path: Path) -> None:

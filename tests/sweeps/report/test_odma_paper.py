@@ -14,8 +14,16 @@ from sweeps.analyse.table import Row
 from sweeps.plan import odma_paper
 from sweeps.plan.experiment import Task, seed_of
 from sweeps.plan.odma_paper import EVALUATION_SEED, OdmaPaperSpec, measure, solve
-from sweeps.plan.paper_findings import Case, DatasetResult, MapCell, dataset_results, placement
+from sweeps.plan.paper_findings import (
+    GAIN,
+    Case,
+    DatasetResult,
+    MapCell,
+    dataset_results,
+    placement,
+)
 from sweeps.plan.sweep import load_sweep
+from sweeps.report import sentences
 from sweeps.report.presenters import read_table
 from sweeps.run.store import RunDirectory
 from tests.sweeps.cli.test_command_line import bankwise
@@ -160,4 +168,21 @@ def test_the_paper_lies_inside_at_the_edge_or_outside() -> None:
     # 0.80 with t(1) = 12.7 on a deviation of 0.01 over sqrt 2 has an interval of 0.127
     assert place(0.85, grid) == "edge"
     assert place(0.95, grid) == "outside"
-    assert place(0.85, [case("one", [0.8])]) == "outside"
+    assert place(0.85, [case("one", [0.8])]) == "not told by one replication"
+    high = [case("high", [0.95, 0.99])]  # its interval ends at 1.22 before it is cut
+    centre = placement(0.9, "accuracy", "accuracy", high).centre
+    assert centre is not None and centre.high == 1.0
+
+
+def test_does_one_replication_say_that_it_cannot_tell() -> None:
+    def met(values: list[float]) -> list[str]:
+        row = Row("odma", "", {r: {GAIN: v} for r, v in enumerate(values, 1)})
+        case = Case({"name": "centre"}, row)
+        placed = placement(0.23, GAIN, "gain", [case])
+        cell = MapCell(0.4, 2048, {GAIN: case.interval(GAIN)})
+        return list(sentences.paper([DatasetResult("a", 0.23, [placed], [cell], {GAIN: 0.23})]))
+
+    assert "All figures together are met at 1 of 1 length" in met([0.22, 0.23, 0.24])[1]
+    assert met([0.23])[1] == (
+        "One replication cannot tell which of the paper's figures are met: run three or more."
+    )

@@ -11,14 +11,15 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.figures import FIGURES, PREEMPTIONS_EACH, THROUGHPUT
-from sweeps.analyse.objective import SERVED
-from sweeps.analyse.table import Table, headings
+from sweeps.analyse.objective import OBJECTIVES, SERVED
+from sweeps.analyse.table import Group, Row, Table, headings
 from sweeps.cli.reporting import report
 from sweeps.report.chart import Stacks
 from sweeps.report.contents import contents
 from sweeps.report.gallery import charts, phases, throughput
 from sweeps.report.markdown import markdown
 from sweeps.report.presenters import read_table
+from sweeps.report.trend import trends
 from sweeps.report.vega import spec
 from sweeps.run.store import RunDirectory
 from tests.sweeps.made import CONFIG, PROVENANCE, made
@@ -227,3 +228,19 @@ def test_a_sweep_of_kv_reads_says_who_reads_fastest(tmp_path: Path) -> None:
     assert "Reading KV takes 20 % of a step" in text
     assert "**KV read, GB/s against device_set.dma.window**" in text
     assert "TTFT" not in text and "> no curves" not in text
+
+
+def test_does_no_band_go_where_nothing_can_lie() -> None:
+    def group(load: float, *values: float) -> Group:
+        found = {r: {"slo.attainment": v, THROUGHPUT: 9.0} for r, v in enumerate(values, 1)}
+        at = {"requests": load}
+        rows = [Row(name, "", found, overrides=at) for name in ("paged", "odma")]
+        return Group(str(load), rows, {"requests": load}, OBJECTIVES["attainment"])
+
+    config = {**CONFIG, "axes": {"requests": [1, 2], "serving.policy": ["paged", "odma"]}}
+    groups = [group(1, 0.02, 0.0, 0.4), group(2, 0.9, 1.0, 0.98)]
+    table = Table("made", "", groups, 1, 1, config, {})
+    (chart,) = [each for each in trends(table) if "attainment" in each.title.lower()]
+    for series in chart.series:
+        assert min(series.low) == 0.0 and max(series.high) == 100.0
+        assert series.high[0] < 100 and series.low[1] > 0

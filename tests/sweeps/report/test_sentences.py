@@ -24,6 +24,7 @@ from sweeps.plan.paper_findings import DatasetResult, MapCell, Placement
 from sweeps.plan.parameter import Parameter
 from sweeps.plan.what_if import Changes, Sensitivity
 from sweeps.report import sentences
+from sweeps.report.answer_page import regions
 from sweeps.report.formats import (
     counted,
     effect,
@@ -154,6 +155,13 @@ def test_what_groups_say_together() -> None:
     changes = "undecided: the winner changes with device (x: a wins; y: b wins)."
     assert along(False, WON, other) == [changes]
     assert along(True, open_, open_) == along(False, WON, open_) == []
+    pairs = [[WON, WON], [WON, WON], [WON, other], [WON, open_]]
+    many = [Dependence("", "device", "policy", list(zip("xy", each, strict=True)), True)
+            for each in pairs]  # fmt: skip
+    assert sentences.dependences(many) == (
+        "Along device, of 4 combinations of the rest: a serves the most for every value in 2; the"
+        " winner changes in 1; one or more are undecided in 1."
+    )
     here = Turned("card", {"without": WON, "with": other}, "seed=2")
     assert sentences.turned(here).startswith("card: undecided: the winner changes with seed=2 (wi")
     there = Turned("card", {"run-1": WON, "run-2": open_})
@@ -254,6 +262,20 @@ def test_the_map_of_an_answer_in_counts() -> None:
     assert list(sentences.answer(unmoved))[-1] == (
         "Changing 1 disputed assumption (Holm over 1) never changes the winner to another policy."
     )
+
+
+def test_is_a_lead_that_is_not_significant_the_palest_of_the_map() -> None:
+    sure, none = Interval(0.5, 0.4, 0.6, 3), Interval(0.5, -0.1, 1.1, 3)
+    one = Interval(0.5, -math.inf, math.inf, 1)
+    drawn = {}
+    for name, right in (("sure", sure), ("none", none), ("one", one)):
+        row = replace(cell(0.5, None), name=name, found={0.1: sure, 1.0: right})
+        found = AnswerMap("card", "m", "paged", ["odma"], [row], 3, 3, {}, {})
+        (drawn[name],) = regions(found).cases.values()
+    assert all(each.sure for each in drawn["sure"])
+    # from 0.4 to -0.1 over a decade in 24 steps: below zero in the last fifth
+    assert [each.sure for each in drawn["none"]] == [True] * 19 + [False] * 5
+    assert not any(each.sure for each in drawn["one"])
 
 
 def test_a_study() -> None:

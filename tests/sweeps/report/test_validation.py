@@ -6,7 +6,18 @@ from xml.etree import ElementTree
 
 from policies.memory.measured import Compared, load_measurements
 from sweeps.report.drawing import svg
-from sweeps.report.validation import causes, errors, grid, record, summary
+from sweeps.report.validation import (
+    causes,
+    figures,
+    grid,
+    left,
+    loaded,
+    picture,
+    record,
+    sources,
+    spec_of,
+    summary,
+)
 
 CELLS = load_measurements("u280-hbm2-channel").cells[:4]
 FOUND = [Compared(cell, cell.measured.value * 1.05, cell.measured.value * 0.03) for cell in CELLS]
@@ -22,6 +33,13 @@ def test_the_table_and_the_record_agree() -> None:
     assert list(causes(FOUND)) == [cell["what"] for cell in cells if cell["cause"]]
 
 
+def test_agreements_that_set_a_mechanism_are_counted_apart() -> None:
+    setting = CELLS[0].model_copy(update={"sets": "collected writes"})
+    found = [Compared(cell, cell.measured.value, 1.0) for cell in (setting, CELLS[1])]
+    assert summary(found).startswith("2 cells: 2 within (1 of which set a mechanism), 0 refuted")
+    assert grid(found).rows[0][6] == "within (sets the mechanism)"
+
+
 def test_a_derated_figure_stands_beside_the_simulated_one() -> None:
     half = Compared(CELLS[0], CELLS[0].measured.value, 1.0, derate=0.5)
     table = grid([half, FOUND[1]])
@@ -29,13 +47,42 @@ def test_a_derated_figure_stands_beside_the_simulated_one() -> None:
     assert [row[-1] for row in table.rows] == ["26.54 GB/s (+100.0%)", "–"]
 
 
-def test_whiskers_reach_none_where_the_model_is_within() -> None:
+def test_the_picture_has_agreements_by_kind_and_the_rest_by_name_under_their_group() -> None:
     near = Compared(CELLS[0], CELLS[0].measured.value * 1.02, CELLS[0].measured.value * 0.03)
-    far, inside = errors({"u280": [FOUND[0], near]}).bars
-    assert far.value.low > 0 > inside.value.low
-
-
-def test_the_picture_names_every_cell_and_its_error() -> None:
-    root = ElementTree.fromstring(svg([errors({"u280": FOUND})]))
+    grouped = CELLS[1].model_copy(update={"cause": "x", "group": "missing mechanism"})
+    far = Compared(grouped, grouped.measured.value * 1.5, 1.0)
+    drawn = picture({"u280": [near, FOUND[2], far]})
+    rows = {group: list(named) for group, named in drawn.groups.items()}
+    assert rows == {
+        "within tolerance": ["bandwidth (1)"],
+        "no cause known": [f"u280: {CELLS[2].what}"],
+        "missing mechanism": [f"u280: {grouped.what}"],
+    }
+    root = ElementTree.fromstring(svg([drawn]))
     texts = ["".join(node.itertext()) for node in root.iter() if node.tag.endswith("text")]
-    assert texts.count("+5.0 %") == len(FOUND)
+    assert "+50 %" in texts and "+2.0 %" in texts
+
+
+def test_what_to_doubt_first_is_counted_by_cause() -> None:
+    fast, slow = (c.model_copy(update={"cause": "x", "group": "not comparable"}) for c in CELLS[:2])
+    found = {"u280": [Compared(fast, 2 * fast.measured.value, 0.1),
+                      Compared(slow, slow.measured.value / 4, 0.1)]}  # fmt: skip
+    row = left(found)["not comparable"]
+    assert row["refuted"] == 2 and row["widest"] == f"u280: {slow.what} (-75%)"
+    assert row["median error"] == round(2**1.5, 4)
+    assert figures(found)["two-sided"] == 2
+
+
+def test_every_cause_that_ships_says_where_it_lies() -> None:
+    for name in sources():
+        for cell in spec_of(loaded(name)).cells:
+            assert bool(cell.cause) == bool(cell.group), f"{name}: {cell.what}"
+
+
+def test_the_record_keeps_candidates_and_their_figures() -> None:
+    spec = load_measurements("u280-hbm2-channel")
+    bare = record(spec, FOUND)["candidates"]
+    assert bare == {name: {"set": settings} for name, settings in spec.candidates.items()}
+    others = dict.fromkeys(spec.candidates, FOUND)
+    for item in record(spec, FOUND, others)["candidates"].values():
+        assert [cell["error"] for cell in item["cells"]] == [found.error for found in FOUND]

@@ -1,0 +1,53 @@
+"""Does `bankwise measure` refuse in one line what it cannot do, and write what it found?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hwmodel.benchmark import cpu_benchmark
+from tests.sweeps.cli.test_command_line import bankwise, refusal
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--threads", "4096"], "a core each; got 4096"),
+        (["--device", "ddr5-4800-x32"], "is one channel of a memory"),
+        (["--device", "mlu370"], "did you mean 'mlu370-x4'?"),
+        (["--out", "."], "--out .: exists; name another folder"),
+    ],
+)
+def test_a_mistake_is_refused_before_anything_is_measured(
+    arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    assert said in refusal("measure", *arguments, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_validate_takes_a_device_with_measurements_only(tmp_path: Path) -> None:
+    text = refusal("validate", "--device", "mlu370-x4", cwd=tmp_path)
+    assert text == "--device: stands with the NAME of measurements"
+    text = refusal("validate", "vllm-gb200-watermark", "--device", "l4", cwd=tmp_path)
+    assert text.startswith("--device: vllm-gb200-watermark states its own")
+
+
+def test_what_was_measured_is_printed_and_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = cpu_benchmark.effort(quick=True).points
+    short = cpu_benchmark.Effort((points[0], *points[-2:]), 2, 1e-4)
+    monkeypatch.setattr(cpu_benchmark, "effort", lambda quick: short)
+    monkeypatch.setattr(cpu_benchmark, "buffer_size", lambda machine: 4 << 20)
+    done = bankwise("measure", "--threads", "1", "--json", cwd=tmp_path)
+    told = json.loads(done.stdout)
+    assert done.returncode == 0 and done.stderr == "wrote measured/measurements.yaml\n"
+    first = told["bandwidth"][0]
+    assert first["pattern"] == "reads in order" and first["threads_bind"]
+    assert len(told["blocks_over_run"]) == 1
+    shown = bankwise("measure", "--threads", "1", "--out", "again", cwd=tmp_path)
+    assert "reads in order" in shown.stdout and "CPUs only" in shown.stdout
+    text = refusal("validate", "again/measurements.yaml", cwd=tmp_path)
+    assert text.endswith("device: names none; --device names what to compare with")
