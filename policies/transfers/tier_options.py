@@ -73,9 +73,9 @@ class TiersSpec(Strict):
 
     host: HostSpec
     ssd: DriveSpec | None = None
-    load: Literal["always", "sooner"] = "always"
-    """Whether KV that a tier has is loaded in any case (vLLM), or recomputed where the model of a
-    lone prefill says that this is sooner."""
+    load: Literal["always", "sooner", "never"] = "always"
+    """Whether KV that a tier has is loaded in any case (vLLM), recomputed where the model of a lone
+    prefill says that this is sooner, or recomputed in any case (a control)."""
     layerwise: bool = False
     """Layers come one by one: a step begins at once, and each layer waits for its own KV (SGLang's
     HiCache). False: a request waits for all of its KV, and others run meanwhile (vLLM)."""

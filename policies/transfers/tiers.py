@@ -228,7 +228,8 @@ class Tiers:
         self._declined.pop(request, None)
         if cold and self._host.victims(cold, keys) is None:
             return None
-        if self._spec.load == "sooner" and not self._sooner(plan):
+        load = self._spec.load
+        if load == "never" or (load == "sooner" and not self._sooner(plan)):
             self._declined[request] = end - start
             return None
         return plan

@@ -101,6 +101,8 @@ def test_sooner_recomputes_where_the_link_is_slower_than_the_cores(tmp_path: Pat
     found = served(AGAIN, tiers=tiers(host, load="sooner")).metrics
     assert found["tiers"]["recomputed_tokens"] == 160
     assert "load" not in found["tiers"]
+    never = served(AGAIN, tiers=tiers(load="never")).metrics["tiers"]
+    assert (never["recomputed_tokens"], "load" in never) == (160, False)
     assert served(AGAIN, tiers=tiers(host)).metrics["tiers"]["load"]["transfers"] == 1
 
 
