@@ -112,6 +112,10 @@ class Caches(Remembers):
     def release(self, request: int) -> int:
         """See `Allocator.release`."""
 
+    def discard(self, request: int) -> int:
+        """As `release`; what it stored cannot be found again, but what others have in common."""
+        return self.release_known(request, 0)
+
     @property
     def loses_ends_first(self) -> bool:
         """Whether cached tokens are overwritten from the last on, one for each free slot handed

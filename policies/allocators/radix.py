@@ -33,10 +33,9 @@ from policies.allocators.free_list import FreeList, Queue, SplitQueue, Staged
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING
 from policies.allocators.paged import PagedAllocator
-from policies.allocators.radix_tree import NO_PAGES, Key, Node, RadixTree
+from policies.allocators.radix_tree import NO_PAGES, Node, RadixTree, text_of
 from policies.requests.requests import IntArray
 
-NO_END = 1 << 62
 LISTS: dict[str, type[FreeList]] = {"queue": Queue, "stack": SplitQueue, "staged": Staged}
 
 
@@ -194,7 +193,7 @@ class RadixAllocator(PagedAllocator, Batches):
         known = int(self._tables.tokens[first]) - int(self.stored[request]) + tokens
         known = min(known, demand.prompt) if others else known
         full = known // self.block if self.options.prefix_caching else 0
-        held, key = self._tables.blocks(first), self._key(request, demand)
+        held, key = self._tables.blocks(first), text_of(request, demand)
         last = [node, *self._tree.descend(key, full, node)][-1]
         there = held[node.end : last.end]
         if full > last.end:
@@ -240,10 +239,10 @@ class RadixAllocator(PagedAllocator, Batches):
         if demand is None:
             return NO_PAGES
         self._settle_decodes()  # before what is found is locked
-        return self._tree.find(self._key(request, demand), limit // self.block)
+        return self._tree.find(text_of(request, demand), limit // self.block)
 
     def _hold(self, request: int, cached: IntArray) -> None:
-        key = self._key(request, self._demands[request])
+        key = text_of(request, self._demands[request])
         self._lock(request, self._tree.descend(key, len(cached)))
         row = int(self._first_row[request])
         self._tables.append(row, cached)
@@ -258,7 +257,7 @@ class RadixAllocator(PagedAllocator, Batches):
         rows, node = self._rows(request), self._nodes.get(request, self._tree.root)
         held = self._tables.blocks(rows[0])
         full = min(int(self._tables.tokens[rows[0]]), prefill) // self.block
-        key = self._key(request, demand)
+        key = text_of(request, demand)
         known = self._tree.find(key, full, node)
         if len(known):
             own = held[node.end : node.end + len(known)].copy()
@@ -280,17 +279,6 @@ class RadixAllocator(PagedAllocator, Batches):
         self.reserved_total += len(fresh) * self.block
         self._nodes[request] = path[-1]
         self._tree.touch(path[-1])
-
-    def _key(self, request: int, demand: Demand) -> Key:
-        """Whose text a request is: of the prefixes that it begins with, of a prompt that samples
-        have in common, of its session, or its own."""
-        shared = [(("prefix", key), tokens) for key, tokens in demand.above]
-        if demand.prefix_id >= 0:
-            shared.append((("prefix", demand.prefix_id), demand.prefix_tokens))
-        if demand.parent >= 0:
-            shared.append((("prompt", demand.parent), demand.prompt))
-        own = ("session", demand.session) if demand.session >= 0 else ("own", request)
-        return (*((owner, min(end, demand.prompt)) for owner, end in shared), (own, NO_END))
 
 
 class _Pool(FreeList):

@@ -234,6 +234,16 @@ class Engine(ABC):
         """Whether a request has arrived and has not ended."""
         return self.waits or len(self.running) > 0
 
+    @property
+    def holding(self) -> bool:
+        """Whether requests that do not run hold memory, and will give it back."""
+        return False
+
+    @property
+    def holders(self) -> IntArray:
+        """Requests that hold memory and neither run nor have just ended, int64 (n,)."""
+        return np.zeros(0, np.int64)
+
     def admits_arrivals(self, step: Step) -> bool:
         """Whether a request that arrives in a step like this could be admitted to the next one."""
         overtakes = step.limit == "batching" or self.spec.packing != "arrival"
@@ -449,7 +459,8 @@ class Engine(ABC):
                     sequences += chunk.samples
                     budget -= chunk.tokens
                     break
-                if limit == "kv_memory" and not len(self.running) and not admitted:
+                idle = not len(self.running) and not admitted and not self.holding
+                if limit == "kv_memory" and idle:
                     raise self._never_fits(request)
             if limit != "offered_load":
                 break

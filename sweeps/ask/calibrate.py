@@ -27,7 +27,7 @@ from policies.serving.measured_server import Server, ServerSpec
 from policies.serving.serving import kv_region, model_of_a_card
 from policies.serving.step_windows import Window, of_requests, read_counters
 from sweeps.analyse.statistics import Interval
-from sweeps.ask.calibration_fit import NUMBERS, Calibration, StepFit, Untold, fitted
+from sweeps.ask.calibration_fit import NUMBERS, Calibration, StepFit, Untold, fitted, with_numbers
 from sweeps.ask.rates import closed_form_share
 
 PART = 0.5
@@ -102,20 +102,42 @@ def server_of(log: Path, device: str, model: str, overrides: Iterable[str]) -> S
 
 
 def settings_of(server: Server, values: Mapping[str, float]) -> dict[str, Any]:
-    """The numbers as the settings of a server: an efficiency of simulated memory is its derate."""
-    device, _ = server.case({})
+    """The numbers as the settings of a server: an efficiency of simulated memory is its derate,
+    and what is described by size goes with the one number."""
+    device, spec = server.case({})
+    changed = with_numbers(device, spec, StepFit(device, spec, []).described() | dict(values))
+    accelerator = changed.accelerator
+    assert accelerator is not None
     paths = {each.name: (each.path, each.unit) for each in NUMBERS}
     found: dict[str, Any] = {}
     for name, value in values.items():
         path, unit = paths[name]
-        if name == "efficiency":
-            path = "given.efficiency"
-            if device.given is None:
-                path, value = "derate", min(value / closed_form_share(device) * device.derate, 1.0)
-        if path.startswith("serving.policy") and not server.document.get(("serving", "policy")):
-            found["serving.policy.name"] = server.spec.serving.policy.name
-        found[path] = f"{value:.4g}{unit}" if unit else float(f"{value:.4g}")
+        if name == "indirection" and not server.document.get(("serving", "policy")):
+            found["serving.policy.name"] = spec.policy.name
+        if name != "efficiency":
+            found[path] = f"{value:.4g}{unit}" if unit else _digits(value)
+        elif device.given is None:
+            derate = value / closed_form_share(device) * device.derate
+            found["derate"] = _digits(min(derate, 1.0))
+        elif (given := accelerator.given) is not None:
+            found["given.efficiency"] = _digits(value)
+            if device.given.weights is not None:
+                found["given.weights"] = _digits(given.of_weights)
+            if given.attention is not None:
+                found["given.attention"] = [
+                    {"size": f"{each.size}B", "share": _digits(each.share)}
+                    for each in given.attention
+                ]
+        if name == "link" and accelerator.link and accelerator.link.all_reduce is not None:
+            found["link.all_reduce"] = [
+                {"size": f"{each.size}B", "rate": f"{each.rate / 1e9:.4g}GB/s"}
+                for each in accelerator.link.all_reduce
+            ]
     return found
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def calibrate(server: Server, part: float = PART) -> Calibrated:
@@ -124,6 +146,8 @@ def calibrate(server: Server, part: float = PART) -> Calibrated:
     if (log := server.log()) is None:
         raise DescriptionError("has no log to calibrate on", server.document.file)
     device, spec = server.case({})
+    if any((spec.memory.efficiency, spec.memory.weights, spec.memory.attention)):
+        raise DescriptionError("serving.memory gives an efficiency; without it one can be found")
     text = read_text(log)
     times = read_request_log(log) if LoggedRequests.known(text) else None
     if times is None:

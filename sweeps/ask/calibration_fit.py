@@ -92,6 +92,34 @@ WORDS = {
 }  # fmt: skip
 
 
+def with_numbers(device: Device, spec: ServingSpec, values: Mapping[str, float]) -> Device:
+    """The device under these numbers. Shares and rates by size go with the one number."""
+    assert device.accelerator is not None
+    accelerator = device.accelerator
+    compute = accelerator.compute.model_copy(update={
+        "prefill_efficiency": values["prefill"], "step_overhead": values["overhead"] * 1000,
+    })  # fmt: skip
+    update: dict[str, Any] = {"compute": compute}
+    if (given := accelerator.given) is not None:
+        times = values["efficiency"] / given.efficiency
+        sized = given.attention and [
+            each.model_copy(update={"share": min(times * each.share, 1.0)})
+            for each in given.attention
+        ]
+        shares = {"efficiency": values["efficiency"], "attention": sized,
+                  "weights": min(times * given.of_weights, 1.0)}  # fmt: skip
+        update["given"] = given.model_copy(update=shares)
+    if (link := accelerator.link) is not None and values["link"]:
+        times = values["link"] / _link_gbps(device, spec)
+        rates = link.all_reduce and [
+            each.model_copy(update={"rate": times * each.rate}) for each in link.all_reduce
+        ]
+        update["link"] = link.model_copy(update={
+            "bandwidth": values["link"] * 1e9, "all_reduce": rates,
+        })  # fmt: skip
+    return replace(device, accelerator=accelerator.model_copy(update=update))
+
+
 class Untold(NamedTuple):
     """A number that is left as described: the one it is not told from (none: the log says nothing
     of it), and what it would be instead of that one."""
@@ -136,25 +164,18 @@ class StepFit:
 
     def steps(self, values: Mapping[str, float]) -> FloatArray:
         """Seconds, float64 (stretches,)."""
-        assert self._device.accelerator is not None
-        accelerator = self._device.accelerator
-        compute = accelerator.compute.model_copy(update={
-            "prefill_efficiency": values["prefill"], "step_overhead": values["overhead"] * 1000,
-        })  # fmt: skip
-        update: dict[str, Any] = {"compute": compute}
-        if values["link"]:
-            assert accelerator.link is not None
-            bandwidth = {"bandwidth": values["link"] * 1e9}
-            update["link"] = accelerator.link.model_copy(update=bandwidth)
-        device = replace(self._device, accelerator=accelerator.model_copy(update=update))
+        device = with_numbers(self._device, self._spec, values)
         routing = None
         if self._part.experts is not None:
             routing = Routing(self._part.experts, self._spec.routing, 0)
         model = StepModel(
-            device, self._part, self._spec.tensor_parallel, values["indirection"], routing,
+            device, self._part, self._spec.tensor_parallel,
+            values["indirection"] or self._spec.policy.kernel_cost, routing,
             groups=self._groups,
         )  # fmt: skip
         efficiency = Efficiency(*[values["efficiency"]] * 4)
+        if device.given is not None:
+            efficiency = efficiency._replace(weights=device.given.of_weights)
         return np.array([self._mean(model, efficiency, each) for each in self._windows])
 
     def error(self, values: Mapping[str, float]) -> float:

@@ -138,6 +138,9 @@ def run(
         bool,
         typer.Option("--resume", help="Continue an interrupted run; finished points are kept."),
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how many points there are, and CPU minutes.")
+    ] = False,
     overrides: Set = None,
 ) -> None:
     """Run a sweep and write its results to a run directory.
@@ -154,6 +157,13 @@ def run(
 
     workers = worker_count(jobs, cluster)
     loaded = load_sweep(sweep, overrides or [])
+    if dry_run:
+        from sweeps.run.dry_run import dry_run as estimate
+
+        found = estimate(loaded)
+        print(f"{found.points} points, {found.results} results, about {found.minutes:.1f} CPU"
+              f" minutes, by {found.timed} of them in one replication")  # fmt: skip
+        return
     done = run_sweep(loaded, out, resume, workers, Progress(), cluster)
     path = done.directory.path
     if done.records:

@@ -10,16 +10,16 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from policies.serving.measured_server import Server, Skipped, compare_server, load_server
-from sweeps.ask.calibrate import Calibrated, calibrate, server_of
+from sweeps.ask.calibrate import Calibrated, calibrate, server_of, settings_of
 from sweeps.report.calibration_sheet import overlay, record, sheet
 from sweeps.report.section import Say
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
-KV = "serving.kv_tokens=30000"
+SHARED = ["serving.kv_tokens=30000", "given.weights=null", "given.attention=null"]
 
 
 def made(folder: Path, *overrides: str, device: str = "rtx-4090", count: int = 80) -> Server:
-    """A server as described, and the log of one that has these other numbers."""
+    """A server, and the log of one in which the first of the overrides is another."""
     log = folder / "log.jsonl"
     random = np.random.default_rng(1)
     rows = [{"input_toks": int(prompt), "output_toks": int(output), "queued_ts": when,
@@ -29,12 +29,12 @@ def made(folder: Path, *overrides: str, device: str = "rtx-4090", count: int = 8
                                             np.cumsum(random.exponential(0.25, count)).tolist(),
                                             strict=True)]  # fmt: skip
     log.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    served = server_of(log, device, "llama-3.1-8b", [KV, *overrides]).serve({}).result
+    served = server_of(log, device, "llama-3.1-8b", [*SHARED, *overrides]).serve({}).result
     for row, first, last in zip(rows, served.first_token_s, served.finish_s, strict=True):
         row |= {"first_token_ts": float(first) + rows[0]["queued_ts"],
                 "last_token_ts": float(last) + rows[0]["queued_ts"]}  # fmt: skip
     log.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return server_of(log, device, "llama-3.1-8b", [KV, *overrides[1:]])
+    return server_of(log, device, "llama-3.1-8b", [*SHARED, *overrides[1:]])
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +76,31 @@ def test_links_of_several_cards_are_told_from_their_memory(tmp_path: Path) -> No
     assert link[1].mean == pytest.approx(8.0, rel=0.02)
 
 
+def test_a_policy_without_block_tables_has_no_indirection(tmp_path: Path) -> None:
+    server = made(tmp_path, "given.efficiency=0.7", "serving.policy={name: static}")
+    found = calibrate(server).found
+    assert "indirection" not in {*found.found, *(each.name for each in found.untold)}
+    assert found.found["efficiency"].mean == pytest.approx(0.7, rel=0.02)
+
+
+def test_what_is_described_by_size_goes_with_the_one_number(tmp_path: Path) -> None:
+    made(tmp_path, "given.efficiency=0.7", count=12)
+    server = server_of(tmp_path / "log.jsonl", "rtx-4090", "llama-3.1-8b", [])
+    found = settings_of(server, {"efficiency": 0.425, "overhead": 700.0})
+    assert found["given.weights"] == pytest.approx(0.43)
+    assert found["given.attention"][0] == {"size": "8388608B", "share": 0.165}
+    assert found["compute.step_overhead"] == "700us"
+    device, _ = server.case(found)
+    assert device.given is not None and device.given.of_weights == pytest.approx(0.43)
+
+
 def test_too_short_a_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DescriptionError, match="6 stretches of steps; expected 20 or more"):
         calibrate(made(tmp_path, "given.efficiency=0.7", count=12))
 
 
 @pytest.mark.long
-def test_a_measured_run_is_met_on_the_part_that_was_not_fitted(
+def test_a_measured_run_has_the_efficiency_of_its_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("BANKWISE_DATA", str(DATA))
@@ -92,5 +110,7 @@ def test_a_measured_run_is_met_on_the_part_that_was_not_fitted(
         pytest.skip(error.message)
     for each in found.validated:
         before, after = (abs(value / each.measured - 1) for value in (each.before, each.after))
-        assert after < 0.015 < before
+        assert before < 0.015 and after < 0.015
     assert list(found.found.found) == ["efficiency"]
+    efficiency = found.found.found["efficiency"]
+    assert efficiency.low < found.described["efficiency"] < efficiency.high

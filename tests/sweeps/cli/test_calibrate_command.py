@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweeps.ask.test_calibrate import made
+from tests.sweeps.ask.test_calibrate import SHARED, made
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 
 PAIR = ("--device", "rtx-4090", "--model", "llama-3.1-8b")
@@ -28,8 +28,8 @@ def test_a_mistake_is_answered_in_a_line(arguments: list[str], why: str, tmp_pat
 
 def test_a_log_becomes_a_server(tmp_path: Path) -> None:
     made(tmp_path, "given.efficiency=0.7", count=60)
-    done = bankwise("calibrate", "log.jsonl", *PAIR, "--set", "serving.kv_tokens=30000",
-                    "--out", "mine.yaml", cwd=tmp_path)  # fmt: skip
+    sets = [part for each in SHARED for part in ("--set", each)]
+    done = bankwise("calibrate", "log.jsonl", *PAIR, *sets, "--out", "mine.yaml", cwd=tmp_path)
     assert done.returncode == 0 and "efficiency of memory" in done.stdout
     assert "In other commands: --set given.efficiency=0.7" in done.stdout
     assert "log-calibrated" in (tmp_path / "mine.yaml").read_text()

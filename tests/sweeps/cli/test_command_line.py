@@ -248,6 +248,12 @@ def test_run_and_report_print_sentences_and_a_table(tmp_path: Path) -> None:
     assert "<html" in (tmp_path / "all.html").read_text()
 
 
+def test_a_dry_run_says_how_long_a_run_would_take_and_writes_nothing(tmp_path: Path) -> None:
+    done = bankwise("run", "smoke", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0 and not list(tmp_path.iterdir())
+    assert re.match(r"2 points, 4 results, about 0\.\d CPU minutes, by 2 of them", done.stdout)
+
+
 def test_report_refuses_what_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     assert "is not a run directory" in refusal("report", tmp_path, cwd=tmp_path)
