@@ -71,6 +71,12 @@ class Benchmark:
     measured: tuple[Measured, ...]
     latencies: tuple[MeasuredLatency, ...]
 
+    @property
+    def how(self) -> str:
+        """Threads and buffer in words."""
+        huge = "" if self.huge_share is None else f", {self.huge_share:.0%} of it in huge pages"
+        return f"{self.threads:,} threads, a buffer of {self.buffer_bytes / 2**20:,.0f} MiB{huge}"
+
     def of(self, kind: str, size: int) -> Measured | None:
         """The plain reads of a kind and size."""
         plain = (each for each in self.measured if each.point.mix == (1, 0))

@@ -293,6 +293,12 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
         self._unforked.discard(request)
         return self._dismiss(request)
 
+    def discard(self, request: int) -> int:
+        session = self._demands[request].session
+        held = self.release_known(request, 0)
+        self._cache.drop(("session", session))
+        return held
+
     def finished(self, request: int, prompt: int, output: int) -> None:
         self._cache.drop(("own", request))
         self._demands.pop(request, None)

@@ -10,9 +10,8 @@ without locks are evicted whole, by last access, and freed in token order, until
 free as it has tokens; with larger pages as its prefills have, and one more for each request.
 
 A request that is preempted (SGLang: retracted) frees what it generated, here as the first leaf to
-be evicted. Assumed: what is stored in a step is found by the next admission of that step (SGLang
-puts it into the tree when it is computed, and keeps back waiting requests with a prefix in common);
-waiting requests do not refresh what they would find. Samples within a request (engine v0) share its
+be evicted. What a step computes is found from the next step on. Assumed: waiting requests do not
+refresh what they would find. Samples within a request (engine v0) share its
 prompt's full pages, and their outputs are not kept. The scheduler is the engine's: no
 `new_token_ratio`, no order by longest prefix, and the last request is preempted, not the one with
 the fewest outputs.
@@ -34,10 +33,9 @@ from policies.allocators.free_list import FreeList, Queue, SplitQueue, Staged
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING
 from policies.allocators.paged import PagedAllocator
-from policies.allocators.radix_tree import NO_PAGES, Key, Node, RadixTree, common_end
+from policies.allocators.radix_tree import NO_PAGES, Node, RadixTree, text_of
 from policies.requests.requests import IntArray
 
-NO_END = 1 << 62
 LISTS: dict[str, type[FreeList]] = {"queue": Queue, "stack": SplitQueue, "staged": Staged}
 
 
@@ -94,6 +92,8 @@ class RadixAllocator(PagedAllocator, Batches):
         """The leaf of what a request has left in the tree, until it has ended."""
         self._promised: list[tuple[int, int, int]] = []
         """Prefills whose pages are not chosen yet: request, tokens it had stored, tokens more."""
+        self._decoding: IntArray = NO_PAGES
+        """Requests that decode a token whose pages are not chosen yet."""
         self._pages = self._extents = self._alone = 0
         """Full pages of the prompts of requests that have left, the runs of neighbouring pages
         among them, and the runs of one page."""
@@ -112,26 +112,37 @@ class RadixAllocator(PagedAllocator, Batches):
         self._require(request)
         demand, before = self._demands[request], int(self.stored[request])
         if demand.samples > 1 or before >= demand.prompt + demand.generated:
-            self.settle_prefills()
+            self.settle_step()
             return super().grow(request, tokens)
         slots = self._blocks(demand, before + tokens) * self.block - int(self.reserved[request])
         if slots > self.free_slots:
             return False
-        self._list.free -= slots // self.block
+        self._list.promise(slots // self.block)
         self.reserved[request] += slots
         self.reserved_total += slots
         self.stored[request] += tokens
         self._promised.append((request, before, tokens))
         return True
 
-    def settle_prefills(self) -> None:
+    def settle_step(self) -> None:
+        self._settle_decodes()
         promised, self._promised = self._promised, []
-        if not promised:
-            return
+        if promised:
+            self._settle_prefills(promised)
+
+    def _settle_decodes(self) -> None:
+        requests, self._decoding = self._decoding, NO_PAGES
+        if len(requests):
+            rows = self._all_rows(requests)
+            self._list.promise(-self._tables.wanted(rows, 1))
+            self._list.prepare(len(rows))
+            super().advance(requests, 1)
+
+    def _settle_prefills(self, promised: list[tuple[int, int, int]]) -> None:
         rows = self._first_row[[request for request, _, _ in promised]]
         ends = np.array([before + tokens for _, before, tokens in promised])
         wanted = -(-ends // self.block) - self._tables.count[rows]
-        self._list.free += int(wanted.sum())
+        self._list.promise(-int(wanted.sum()))
         self._list.prepare_prefills(sum(tokens for _, _, tokens in promised), len(promised))
         for row, end, pages in zip(rows.tolist(), ends, wanted.tolist(), strict=True):
             self._tables.hand_out(row, self._list.pop(pages))
@@ -140,15 +151,20 @@ class RadixAllocator(PagedAllocator, Batches):
             self._publish(request, self._demands[request], before)
 
     def release_together(self, begins: bool) -> None:
-        self.settle_prefills()
+        self.settle_step()
         self._list.group(begins)
 
     def headroom(self, requests: IntArray, limit: int) -> int:
-        self.settle_prefills()
+        self.settle_step()
         return super().headroom(requests, limit)
 
+    def advance_later(self, requests: IntArray) -> None:
+        self.settle_step()
+        self._list.promise(self._tables.wanted(self._all_rows(requests), 1))
+        self._decoding = requests
+
     def advance(self, requests: IntArray, rounds: int) -> None:
-        self.settle_prefills()
+        self.settle_step()
         if rounds and self._forks_among(requests):
             super().advance(requests, 1)
             rounds -= 1
@@ -161,22 +177,23 @@ class RadixAllocator(PagedAllocator, Batches):
             super().advance(requests, 1)
 
     def units(self, request: int) -> Units:
-        self.settle_prefills()
+        self.settle_step()
         return super().units(request)
 
     def extent_count(self, requests: IntArray) -> int:
-        self.settle_prefills()
+        self.settle_step()
         return super().extent_count(requests)
 
     def release_known(self, request: int, tokens: int) -> int:
         self._require(request)
-        self.settle_prefills()
+        if self._promised or (self._decoding == request).any():
+            self.settle_step()
         demand, node = self._demands[request], self._nodes.pop(request, self._tree.root)
         first, *others = self._rows(request)
         known = int(self._tables.tokens[first]) - int(self.stored[request]) + tokens
         known = min(known, demand.prompt) if others else known
         full = known // self.block if self.options.prefix_caching else 0
-        held, key = self._tables.blocks(first), self._key(request, demand)
+        held, key = self._tables.blocks(first), text_of(request, demand)
         last = [node, *self._tree.descend(key, full, node)][-1]
         there = held[node.end : last.end]
         if full > last.end:
@@ -221,18 +238,11 @@ class RadixAllocator(PagedAllocator, Batches):
         demand = demand or self._demands.get(request)
         if demand is None:
             return NO_PAGES
-        key, pages = self._key(request, demand), limit // self.block
-        found = self._tree.find(key, pages)
-        for other, before, tokens in self._promised:
-            end = min(limit, before + tokens)
-            shared = common_end(self._key(other, self._demands[other]), key, 0, end)
-            if shared // self.block > len(found):
-                self.settle_prefills()
-                return self._tree.find(key, pages)
-        return found
+        self._settle_decodes()  # before what is found is locked
+        return self._tree.find(text_of(request, demand), limit // self.block)
 
     def _hold(self, request: int, cached: IntArray) -> None:
-        key = self._key(request, self._demands[request])
+        key = text_of(request, self._demands[request])
         self._lock(request, self._tree.descend(key, len(cached)))
         row = int(self._first_row[request])
         self._tables.append(row, cached)
@@ -247,11 +257,9 @@ class RadixAllocator(PagedAllocator, Batches):
         rows, node = self._rows(request), self._nodes.get(request, self._tree.root)
         held = self._tables.blocks(rows[0])
         full = min(int(self._tables.tokens[rows[0]]), prefill) // self.block
-        key = self._key(request, demand)
+        key = text_of(request, demand)
         known = self._tree.find(key, full, node)
         if len(known):
-            if node.end * self.block < before:
-                return  # a page that is partly stored would move; no engine prefills two at a time
             own = held[node.end : node.end + len(known)].copy()
             for row in rows:
                 self._tables.replace(row, node.end, known)
@@ -272,17 +280,6 @@ class RadixAllocator(PagedAllocator, Batches):
         self._nodes[request] = path[-1]
         self._tree.touch(path[-1])
 
-    def _key(self, request: int, demand: Demand) -> Key:
-        """Whose text a request is: of the prefixes that it begins with, of a prompt that samples
-        have in common, of its session, or its own."""
-        shared = [(("prefix", key), tokens) for key, tokens in demand.above]
-        if demand.prefix_id >= 0:
-            shared.append((("prefix", demand.prefix_id), demand.prefix_tokens))
-        if demand.parent >= 0:
-            shared.append((("prompt", demand.parent), demand.prompt))
-        own = ("session", demand.session) if demand.session >= 0 else ("own", request)
-        return (*((owner, min(end, demand.prompt)) for owner, end in shared), (own, NO_END))
-
 
 class _Pool(FreeList):
     """A free list, and behind it the pages of the tree that no request holds: `free` counts both.
@@ -293,6 +290,12 @@ class _Pool(FreeList):
         self._pages, self._tree = pages, tree
         self._held = np.zeros(pages.blocks, np.bool_)
         self._group: list[IntArray] | None = None
+        self._promised = 0
+
+    def promise(self, pages: int) -> None:
+        """So many pages are spoken for, though not chosen yet; below 0: they are chosen now."""
+        self.free -= pages
+        self._promised += pages
 
     def ample(self, pages: int, requests: int) -> bool:
         """Whether so many pages that decode steps of so many requests take are the same together
@@ -303,7 +306,7 @@ class _Pool(FreeList):
 
     def prepare(self, pages: int, at_hand: int = 0) -> None:
         """A step is about to take up to so many pages. `at_hand`: for how many none is sorted."""
-        while self._pages.free < min(pages, self.free):
+        while self._pages.free < min(pages, self.free + self._promised):
             evicted = self._tree.evict()
             self._pages.push(evicted, len(evicted))
         if isinstance(self._pages, Staged):

@@ -15,12 +15,26 @@ from operator import itemgetter
 
 import numpy as np
 
+from policies.allocators.allocator import Demand
 from policies.requests.requests import IntArray
 
+NO_END = 1 << 62
 Key = tuple[tuple[Hashable, int], ...]
 """Owners of a text's parts, each other than the one before, and where these end, in tokens. Two
 texts are alike up to the first position where their owners differ."""
 NO_PAGES = np.zeros(0, np.int64)
+
+
+def text_of(request: int, demand: Demand) -> Key:
+    """Whose text a request is: of the prefixes that it begins with, of a prompt that samples have
+    in common, of its session, or its own."""
+    shared = [(("prefix", key), tokens) for key, tokens in demand.above]
+    if demand.prefix_id >= 0:
+        shared.append((("prefix", demand.prefix_id), demand.prefix_tokens))
+    if demand.parent >= 0:
+        shared.append((("prompt", demand.parent), demand.prompt))
+    own = ("session", demand.session) if demand.session >= 0 else ("own", request)
+    return (*((owner, min(end, demand.prompt)) for owner, end in shared), (own, NO_END))
 
 
 @dataclass(eq=False, slots=True)

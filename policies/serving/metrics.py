@@ -154,13 +154,13 @@ class Metrics:
 
     def steps(
         self, step: Step, times: StepTimes, allocator: Allocator, running: IntArray, begin_s: float,
-        reserved: int, fitting: int = 0,
+        reserved: int, fitting: int = 0, holders: IntArray | None = None,
     ) -> None:  # fmt: skip
         """Add consecutive equal steps, from `begin_s` on; `reserved` slots in the first of them,
-        `allocator` as it is at the end of the last; `fitting`: see `Engine.fitting`."""
+        `allocator` as it is at the end of the last; `fitting`, `holders`: see `Engine`."""
         sums, rounds, batch = self.sums, len(times.total_s), step.tokens
         total = _total(times.total_s)
-        stored = self._stored(step, allocator, running, rounds)
+        stored = self._stored(step, allocator, running, rounds, holders)
         sums.seconds += total
         sums.steps += rounds
         sums.weight_bytes += times.weight_bytes * rounds
@@ -184,7 +184,10 @@ class Metrics:
             )
         )  # fmt: skip
 
-    def _stored(self, step: Step, allocator: Allocator, running: IntArray, rounds: int) -> int:
+    def _stored(
+        self, step: Step, allocator: Allocator, running: IntArray, rounds: int,
+        holders: IntArray | None,
+    ) -> int:  # fmt: skip
         """Slots that hold a token in the first of the steps; shared ones once."""
         layout = allocator.layout
         if layout.groups is None and len(step.decode) == len(running):  # all, before they grew
@@ -192,8 +195,12 @@ class Metrics:
         else:
             stored = int(layout.slots_of(allocator.stored[running]).sum())
             stored -= step.tokens * (rounds - 1)
+        others = () if holders is None else holders
+        if len(others):
+            stored += int(layout.slots_of(allocator.stored[others]).sum())
         if self._shares:
             held = int(allocator.reserved[running].sum())
+            held += int(allocator.reserved[others].sum()) if len(others) else 0
             stored -= max(held - allocator.reserved_total, 0)
         return stored
 

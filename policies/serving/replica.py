@@ -20,11 +20,13 @@ import numpy as np
 
 from policies.allocators.capabilities import Learns, Maps
 from policies.engines.engine import Engine, Step
+from policies.engines.engine_offloading import OffloadingEngine
 from policies.memory.fidelity import Memory
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watch
 from policies.transfers.moves import Moves
+from policies.transfers.tiers import Tiers
 
 MOST_ROUNDS = 1 << 14
 """Steps advanced together at most, so that their times stay a small array."""
@@ -36,6 +38,7 @@ class Replica:
     def __init__(
         self, engine: Engine, steps: StepModel, memory: Memory, metrics: Metrics,
         together: bool = True, recorder: Recorder | None = None, moves: Moves | None = None,
+        tiers: Tiers | None = None,
     ) -> None:  # fmt: skip
         self.engine = engine
         self.memory = memory
@@ -47,6 +50,8 @@ class Replica:
         self._steps = steps
         self._together = together
         self.moves = moves
+        self.tiers = tiers
+        self._offloading = engine if isinstance(engine, OffloadingEngine) else None
         self._watch = None if recorder is None else Watch(recorder, engine)
         self.more = False
         """Whether requests will come that `arrive` has not announced: those of a closed loop."""
@@ -59,7 +64,13 @@ class Replica:
         """When its next step begins; inf where it has nothing to do."""
         if self.engine.busy:
             return self.now_s
-        return max(self._to_come[0][0], self.now_s) if self._to_come else math.inf
+        return max(self._event_s, self.now_s)
+
+    @property
+    def _event_s(self) -> float:
+        """When a request comes or a transfer arrives next; inf if none is known."""
+        due_s = math.inf if self.tiers is None else self.tiers.due_s
+        return min(self._to_come[0][0], due_s) if self._to_come else due_s
 
     def arrive(self, requests: Iterable[int], at_s: Iterable[float]) -> None:
         """These requests join the line at these times, none before `now_s`."""
@@ -81,13 +92,8 @@ class Replica:
     def begin(self, until_s: float) -> tuple[Step, int]:
         """(the step that begins at `next_s`, `Engine.fitting` of it); `until_s` as in `advance`."""
         self._join()
-        if not self.engine.busy:
-            arrival_s = self._to_come[0][0]
-            if arrival_s > self.now_s:
-                self.engine.retire()
-            self.metrics.idle(arrival_s - self.now_s)
-            self.now_s = arrival_s
-            self._join()
+        while not self.engine.busy:
+            self._idle()
         begin_s = self.now_s
         lasts = bool(self.engine.waits or self._to_come or self.more or until_s < math.inf)
         if lasts if self.lasts_s is None else begin_s <= self.lasts_s:
@@ -116,10 +122,13 @@ class Replica:
             self.metrics.saturated(float(begins_s[last]), last * step.tokens)
         self.now_s = end_s
         self.metrics.steps(
-            step, times, engine.allocator, engine.running, begin_s, reserved, fitting
-        )
+            step, times, engine.allocator, engine.running, begin_s, reserved, fitting,
+            engine.holders,
+        )  # fmt: skip
         if self._watch:
             self._watch.stepped(begin_s, step, times)
+        if self.tiers is not None:
+            self.tiers.passed(end_s, times)
         return self._complete(step, rounds)
 
     def _schedule(self, begin_s: float) -> Step:
@@ -129,15 +138,34 @@ class Replica:
             step = self.engine.schedule()
             if self._watch:
                 self._watch.scheduled(begin_s, step)
-            if not self.engine.ending or not step.empty:
+            if not step.empty or (step.preempted and not self.engine.ending):
                 return step
-            self.metrics.sums.preemptions += step.preempted
-            self.engine.complete(step, 1)
+            if self.engine.ending:
+                self.metrics.sums.preemptions += step.preempted
+                self.engine.complete(step, 1)
+            elif self.engine.holding:
+                self._idle()
+                begin_s = self.now_s
+            else:
+                return step
+
+    def _idle(self) -> None:
+        """Nothing runs until the next event."""
+        event_s = self._event_s
+        assert event_s < math.inf, "requests wait, and nothing will come"
+        if event_s > self.now_s:
+            self.engine.retire()
+        self.metrics.idle(event_s - self.now_s)
+        self.now_s = event_s
+        self._join()
 
     def _join(self) -> None:
-        """Requests that have arrived join the line."""
+        """Requests that have arrived join the line, and transfers are over."""
         while self._to_come and self._to_come[0][0] <= self.now_s:
             self.engine.waiting.append(heapq.heappop(self._to_come)[1])
+        if self.tiers is not None and self._offloading is not None:
+            self.tiers.clock(self.now_s)
+            self._offloading.landed()
 
     def wait(self, until_s: float) -> None:
         """Nothing runs until then."""
@@ -156,6 +184,8 @@ class Replica:
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
         """Times of so many equal steps."""
         times = self._steps.times(step, rounds, efficiency)
+        if self.tiers is not None:
+            return times.delayed(self.tiers.stalls(times, efficiency))
         if self._maps is None:
             return times
         return times.delayed(self._maps.stalls(step.decode, times.total_s))
@@ -169,6 +199,8 @@ class Replica:
         ends[0], ends[1:] = self.now_s, times.total_s
         ends.cumsum(out=ends)
         event_s = until_s if self._learns is None else min(self._learns.due_s, until_s)
+        if self.tiers is not None:
+            event_s = min(event_s, self.tiers.due_s)
         if self._to_come and self.engine.admits_arrivals(step):
             event_s = min(event_s, self._to_come[0][0])
         if event_s < ends[rounds]:
@@ -188,6 +220,8 @@ class Replica:
                     self.moves.sent(request, self.engine.allocator.units(request))
         if ended and self.metrics.end(ended, self.now_s):
             self.memory.mark()
+            if self.tiers is not None:
+                self.tiers.mark()
         if self._watch:
             self._watch.completed(self.now_s, prefilled, ended)
         return ended

@@ -24,7 +24,8 @@ from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import PolicySpec, build
-from policies.engines.engine import EngineOptions
+from policies.engines.engine import Engine, EngineOptions
+from policies.engines.engine_offloading import OffloadingEngine
 from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import ENGINES, EngineChoice
@@ -43,6 +44,8 @@ from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder
 from policies.serving.replica import Replica
 from policies.transfers.moves import Moves, MovesSpec
+from policies.transfers.tier_options import TiersSpec
+from policies.transfers.tiers import Tiers
 
 __all__ = ["ServingResult", "ServingSpec", "load_model", "serve"]
 
@@ -90,6 +93,8 @@ class ServingSpec(Strict):
     moves: MovesSpec | None = None
     """What moving each request's KV would take once its prompt is computed; the run does not wait
     for it. None: nothing is counted."""
+    tiers: TiersSpec | None = None
+    """Memories below the device's, which keep KV that it loses (docs/offload.md). None: none."""
     free: list[Free] = []
     """What takes no time: the reading of the weights, all FLOPs, copies of KV within the memory.
     Counterfactuals, not realisable; all else stays, capacity included."""
@@ -115,6 +120,12 @@ class ServingSpec(Strict):
         if own and policy.get("name") == "paged":
             return {**data, "policy": {**own, **policy}}
         return data
+
+    @model_validator(mode="after")
+    def _tiers_of_a_card(self) -> ServingSpec:
+        if self.tiers is not None and (self.engine.name != "v1" or self.cluster.cards > 1):
+            raise ValueError("tiers: needs engine v1, and cluster.cards 1")
+        return self
 
     def on_device(self, device: Device, model: TransformerSpec) -> ServingSpec:
         """The description with what engine and policy take from the device."""
@@ -321,6 +332,8 @@ def _figures(
         figures["node"] = node.report(stream.outputs)
     if replicas[0].moves is not None:
         figures["moves"] = replicas[0].moves.figures()
+    if replicas[0].tiers is not None:
+        figures["tiers"] = replicas[0].tiers.figures()
     if stream.inference is not None:
         figures["predictor"] = stream.inference.figures(stream.came.arrival_s, stream.came_warmup)
     transfers, cards = replicas[0].memory.transfers(), spec.tensor_parallel
@@ -444,7 +457,6 @@ def build_replica(
         spec.engine.ahead,
     )
     allocator = build(layout, len(requests), limits, spec.policy)
-    engine = ENGINES[spec.engine.name].engine(spec.engine, allocator, requests, outputs, predicted)
     if routing is None and local.experts is not None:
         routing = Routing(local.experts, spec.routing, seed)
     steps = StepModel(
@@ -453,8 +465,18 @@ def build_replica(
         even=bool(spec.memory.efficiency or spec.memory.attention),
     )  # fmt: skip
     memory = memory_model(spec.memory, device, local, layout, seed, simulate, routing, allocator)
+    engine: Engine
+    tiers = None
+    if spec.tiers is not None and isinstance(spec.engine, EngineV1Spec):
+        tiers = Tiers(spec.tiers, device, local, allocator, steps, spec.tensor_parallel)
+        engine = OffloadingEngine(
+            spec.engine, allocator, requests, outputs, predicted, tiers, spec.tiers.layerwise
+        )
+    else:
+        kind = ENGINES[spec.engine.name].engine
+        engine = kind(spec.engine, allocator, requests, outputs, predicted)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
-    return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves)
+    return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
 
 
 def _require_modelled(

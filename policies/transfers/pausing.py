@@ -16,6 +16,13 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
+import numpy as np
+
+from hwmodel.specs.device import Device
+from hwmodel.specs.transformer import TransformerSpec
+from policies.engines.engine import Chunk, Step
+from policies.memory.step import Efficiency, StepModel
+
 Way = Literal["keep", "drop", "swap"]
 
 
@@ -54,6 +61,29 @@ class Pause(NamedTuple):
         swap = self.swap if self.hidden is None else self.hidden
         ways: dict[Way, float] = {"keep": self.keep, "drop": self.drop, "swap": swap}
         return min(ways, key=lambda way: ways[way])
+
+
+def step_cost(
+    device: Device, model: TransformerSpec, steps: StepModel, efficiency: Efficiency, batch: Batch
+) -> StepCost:  # fmt: skip
+    """The line through the times of a step in which the batch decodes: alone, and with a chunk that
+    takes the tokens computed to where the cores, not the weights, bound it."""
+    assert device.accelerator is not None
+    compute = device.accelerator.compute
+    rate = compute.peak(model.weights) * compute.prefill_efficiency
+    weights_s = model.step_weight_bytes / (device.peak_gbps * 1e9 * efficiency.weights)
+    saturation = max(int(weights_s * rate / model.layer_flops), batch.running + 1)
+
+    def seconds(chunk: int) -> float:
+        chunks = [Chunk(batch.running, 0, chunk, False)] if chunk else []
+        step = Step(np.arange(batch.running), batch.tokens, chunks, [], 0, "token_budget")
+        return float(steps.times(step, 1, efficiency).total_s[0])
+
+    # beyond saturation each token costs its compute
+    first, further = saturation - batch.running, 4 * saturation
+    token_s = (seconds(first + further) - seconds(first)) / further
+    fixed_s = seconds(0) - token_s * batch.running
+    return StepCost(token_s, fixed_s, saturation)
 
 
 def drop_waste(context: int, cost: StepCost, batch: Batch) -> float:

@@ -82,10 +82,11 @@ class Pieces(NamedTuple):
 
 def pieces(
     source: End, target: End, *, tokens: int, heads: int, layers: int, halves: int,
-    head_bytes: int, merges: Merging = "none", largest: int | None = None,
+    head_bytes: int, merges: Merging = "none", largest: int | None = None, skip: int = 0,
 ) -> Pieces:  # fmt: skip
     """The descriptors that move `tokens` tokens (rounded up to the smaller block, as whole blocks
-    are sent) of `heads` KV heads and all layers from one end to the other.
+    are sent) of `heads` KV heads and all layers from one end to the other, but for the first
+    `skip`, a multiple of the smaller block.
 
     halves: K and V, or 1 of a latent. head_bytes: of K (or V) of one token and head. merges and
     largest as of a link. Raises DescriptionError where a table is too short.
@@ -105,7 +106,7 @@ def pieces(
                 break  # the next dimension begins behind it
     regions = math.prod(left.values())
     places = [
-        _places(end, strides, chunks, step)
+        _places(end, strides, range(skip // step, chunks), step)
         for end, strides in ((source, near), (target, far))
     ]  # fmt: skip
     lengths = _runs(places[0], places[1], piece, merges) * piece
@@ -116,9 +117,9 @@ def pieces(
     return Pieces(sizes.astype(np.int64), counts * regions, regions, len(lengths))
 
 
-def _places(end: End, strides: dict[Dim, int], chunks: int, step: int) -> IntArray:
+def _places(end: End, strides: dict[Dim, int], chunks: range, step: int) -> IntArray:
     """Address, in a region, of each chunk of `step` tokens."""
-    token = np.arange(chunks, dtype=np.int64) * step
+    token = np.arange(chunks.start, chunks.stop, dtype=np.int64) * step
     number = token // end.block
     if number[-1] >= len(end.table):
         raise DescriptionError(

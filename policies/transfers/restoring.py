@@ -70,10 +70,12 @@ def flops_ratio(model: TransformerSpec) -> float:
     return model.layer_flops / (model.layers * projection_flops(model))
 
 
-def recompute(steps: StepModel, tokens: int, efficiency: Efficiency) -> Restored:
-    """A prefill of the context, in chunks."""
+def recompute(
+    steps: StepModel, tokens: int, efficiency: Efficiency, first: int = 0
+) -> Restored:  # fmt: skip
+    """A prefill of the context behind its `first` tokens, in chunks."""
     seconds = 0.0
-    for start in range(0, tokens, BUDGET):
+    for start in range(first, tokens, BUDGET):
         size = min(BUDGET, tokens - start)
         chunk = Chunk(0, start, size, False)
         step = Step(np.zeros(0, np.int64), 0, [chunk], [], 0, "token_budget")

@@ -73,10 +73,10 @@ def _together(one: Pieces, other: Pieces) -> Pieces:
 
 def transfer(
     link: LinkSpec, model: TransformerSpec, tokens: int, source: Server, target: Server,
-    index: Index | None = None, both_ways: bool = False,
+    index: Index | None = None, both_ways: bool = False, skip: int = 0,
 ) -> Moved:  # fmt: skip
-    """Move the first `tokens` tokens of a request. Whole blocks move; a target with more cards than
-    KV heads gets each head as often as it holds it.
+    """Move the first `tokens` tokens of a request, but for the first `skip`. Whole blocks move; a
+    target with more cards than KV heads gets each head as often as it holds it.
 
     index: of all cards, whole on each. both_ways: as much goes the other way at the same time.
     Raises DescriptionError where the cards do not divide the heads, a table is too short, the
@@ -88,7 +88,7 @@ def transfer(
         raise DescriptionError(f"{model.name}: format {model.kv} keeps scales apart")
     by_rank: dict[int, list[Pieces]] = {}
     (held, copies), (wanted, again) = _split(model, source.cards), _split(model, target.cards)
-    move = _mover(link, tokens, source, target)
+    move = _mover(link, tokens, source, target, skip)
     for rank in range(target.cards):
         first = rank // again * wanted
         for sender in range(source.cards // copies):
@@ -111,7 +111,7 @@ def transfer(
 
 
 def _mover(
-    link: LinkSpec, tokens: int, source: Server, target: Server
+    link: LinkSpec, tokens: int, source: Server, target: Server, skip: int
 ) -> Callable[..., Pieces]:  # fmt: skip
     """The pieces between two ranks, each (heads it holds, first of them that moves)."""
 
@@ -125,7 +125,7 @@ def _mover(
         )
         return pieces(
             *ends, tokens=tokens, heads=heads, layers=layers, halves=halves,
-            head_bytes=head_bytes, merges=link.merges, largest=link.largest,
+            head_bytes=head_bytes, merges=link.merges, largest=link.largest, skip=skip,
         )  # fmt: skip
 
     return move

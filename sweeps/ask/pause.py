@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.kv_order import LAYOUTS, Dims
 from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
-from policies.engines.engine import Chunk, Step
 from policies.memory.step import StepModel
-from policies.transfers.pausing import Batch, Pause, StepCost, break_even_s, budget, paused
+from policies.transfers.pausing import (
+    Batch,
+    Pause,
+    StepCost,
+    break_even_s,
+    budget,
+    paused,
+    step_cost,
+)
 from policies.transfers.pieces import pages
 from policies.transfers.transfer import Server, transfer
 from sweeps.ask.rates import closed_form
@@ -59,7 +64,7 @@ def pause(question: Question, seconds: list[float]) -> Answer:
         )
     if model.window is not None:
         raise DescriptionError(f"{model.name}: layers with windows are not copied")
-    cost = step_cost(device, model, batch)
+    cost = step_cost(device, model, StepModel(device, model), closed_form(device), batch)
     step_s = cost.seconds(batch.running)
     orders = {
         "as it lies": device.paging.kv_layout,
@@ -85,25 +90,3 @@ def _copy_s(question: Question, dims: Dims, tokens: int) -> float:
     )
     moved = transfer(question.link, question.model, tokens, near, far)
     return moved.cost.total_ns / 1e9
-
-
-def step_cost(device: Device, model: TransformerSpec, batch: Batch) -> StepCost:
-    """The line through the times of a step in which the batch decodes: alone, and with a chunk that
-    takes the tokens computed to where the cores, not the weights, bound it."""
-    assert device.accelerator is not None
-    steps, efficiency = StepModel(device, model), closed_form(device)
-    compute = device.accelerator.compute
-    rate = compute.peak(model.weights) * compute.prefill_efficiency
-    weights_s = model.step_weight_bytes / (device.peak_gbps * 1e9 * efficiency.weights)
-    saturation = max(int(weights_s * rate / model.layer_flops), batch.running + 1)
-
-    def seconds(chunk: int) -> float:
-        chunks = [Chunk(batch.running, 0, chunk, False)] if chunk else []
-        step = Step(np.arange(batch.running), batch.tokens, chunks, [], 0, "token_budget")
-        return float(steps.times(step, 1, efficiency).total_s[0])
-
-    # beyond saturation each token costs its compute
-    first, further = saturation - batch.running, 4 * saturation
-    token_s = (seconds(first + further) - seconds(first)) / further
-    fixed_s = seconds(0) - token_s * batch.running
-    return StepCost(token_s, fixed_s, saturation)

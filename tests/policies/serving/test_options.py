@@ -370,9 +370,9 @@ def test_no_option_is_left_out() -> None:
         "policy.paged.idle_watermark", "policy.paged.window_rules", "engine.usage",
         "predictor.model",
     }  # fmt: skip
-    # `model` is resolved by the caller, `advance_together` must not move anything, `moves` is in
-    # transfers/test_moves.py
+    # `model` is resolved by the caller, `advance_together` must not move anything; `moves` and
+    # `tiers` in tests/policies/transfers
     assert set(ServingSpec.model_fields) - set(parts) - known == {
         "model", "policy", "advance_together", "routing", "free", "expert_parallel",
-        "expert_exchange", "moves",
+        "expert_exchange", "moves", "tiers",
     }  # fmt: skip

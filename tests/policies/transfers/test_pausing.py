@@ -6,6 +6,7 @@ import pytest
 
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
+from policies.memory.step import Efficiency, StepModel
 from policies.transfers.pausing import (
     Batch,
     Pause,
@@ -14,8 +15,8 @@ from policies.transfers.pausing import (
     budget,
     drop_waste,
     paused,
+    step_cost,
 )
-from sweeps.ask.pause import step_cost
 
 GPT_J = StepCost(0.0463e-3, 10e-3, 384)
 """6B on an A100: the profile in InferCept's repository."""
@@ -60,7 +61,8 @@ def test_what_hides_behind_a_step() -> None:
 
 def test_a_step_is_a_line_in_what_it_computes() -> None:
     device, model = load_device("a100-80gb"), load_model("llama-2-7b")
-    cost = step_cost(device, model, Batch(16, 16 * 512))
+    steps = StepModel(device, model)
+    cost = step_cost(device, model, steps, Efficiency(), Batch(16, 16 * 512))
     assert device.accelerator is not None
     compute = device.accelerator.compute
     rate = compute.peak(model.weights) * compute.prefill_efficiency

@@ -17,6 +17,7 @@ from tests.sweeps.cli.test_command_line import bankwise, refusal
         (["--threads", "4096"], "a core each; got 4096"),
         (["--device", "ddr5-4800-x32"], "is one channel of a memory"),
         (["--device", "mlu370"], "did you mean 'mlu370-x4'?"),
+        (["--gpu", "--threads", "2"], "--threads: of CPUs; a GPU is filled"),
         (["--out", "/proc"], "--out /proc: exists and is not empty; name another folder"),
         (["--out", "/proc/mine"], "/proc/mine: No such file or directory"),
     ],
@@ -49,6 +50,6 @@ def test_what_was_measured_is_printed_and_written(
     assert first["pattern"] == "reads in order" and first["threads_bind"]
     assert len(told["blocks_over_run"]) == 1
     shown = bankwise("measure", "--threads", "1", "--out", "again", cwd=tmp_path)
-    assert "reads in order" in shown.stdout and "CPUs only" in shown.stdout
+    assert "reads in order" in shown.stdout and "NVIDIA GPUs: --gpu" in shown.stdout
     text = refusal("validate", "again/measurements.yaml", cwd=tmp_path)
     assert text.endswith("device: names none; --device names what to compare with")

@@ -1,0 +1,264 @@
+"""v1 over a tiered KV cache (`policies.transfers.tiers`), as with vLLM's `OffloadingConnector`.
+
+A request whose KV comes from a tier has its memory from its admission on, runs when all of it is
+there (vLLM: `WAITING_FOR_REMOTE_KVS`), and others run meanwhile; layer by layer it runs at once. A
+request that ended keeps its memory until what is stored of it has left, or while its session pauses
+and its KV is kept. Passed over is one whose text is on its way to another, or whose session's last
+turn is still being stored. If a loaded request has no room for its first chunk, it gives its memory
+back and waits in front of the line; what was loaded may still be found.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any, Protocol
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from policies.allocators.allocator import Allocator, Demand
+from policies.engines.engine import Chunk, Step
+from policies.engines.engine_v1 import EngineV1, EngineV1Spec
+from policies.predictors.prediction import Predictions
+from policies.requests.requests import IntArray, Requests
+
+
+class Offload(Protocol):
+    """What the engine asks of the tiers; see `policies.transfers.tiers.Tiers`."""
+
+    def busy(self, request: int, demand: Demand, total: int) -> bool: ...
+    def plan(self, request: int, demand: Demand, cached: int, limit: int) -> Any: ...
+    def admitted(self, request: int, demand: Demand, cached: int, total: int) -> None: ...
+    def load(self, request: int, plan: Any) -> None: ...
+    def store(self, request: int, demand: Demand, tokens: int, ended: bool = False) -> bool: ...
+    def drop(self, request: int) -> None: ...
+    def pauses(
+        self, request: int, demand: Demand, tokens: int, pause_s: float, running: int, held: int
+    ) -> str | None: ...
+    def resumed(self, request: int) -> None: ...
+    def overdue(self) -> Mapping[int, str]: ...
+    def loaded(self) -> list[int]: ...
+    def failed(self) -> list[int]: ...
+    def computed(self, request: int) -> None: ...
+    def stored(self) -> list[int]: ...
+    def forget(self, request: int) -> None: ...
+
+
+class OffloadingEngine(EngineV1):
+    """`layerwise`: requests run while their KV comes."""
+
+    def __init__(
+        self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
+        predicted: Predictions, tiers: Offload, layerwise: bool = False,
+    ) -> None:  # fmt: skip
+        """Raises DescriptionError for what is not modelled with tiers."""
+        super().__init__(spec, allocator, requests, output_tokens, predicted)
+        if spec.async_scheduling or spec.batching != "any" or spec.packing != "arrival":
+            raise DescriptionError(
+                "serving.tiers: needs engine.async_scheduling: false, batching: any, packing: "
+                "arrival"
+            )
+        if self._several:
+            raise DescriptionError(
+                "serving.tiers: several samples in a request are not modelled; engine.like makes "
+                "a request of each"
+            )
+        self._tiers, self._layerwise = tiers, layerwise
+        self.loading: dict[int, tuple[int, int]] = {}
+        """Requests that hold memory for tokens that are on their way: from, to."""
+        self._back: deque[int] = deque()  # of these, those that wait no more
+        self._dropped: set[int] = set()  # requests of which nothing is to be found again
+        self._again: dict[int, int] = {}
+        """Requests whose KV has not come, and the tokens that they have."""
+        self.leaving: list[int] = []
+        """Requests that ended and hold memory for what is being stored."""
+        self.kept: dict[int, int] = {}
+        """Of sessions that pause, those whose last turn holds its memory."""
+        before = requests.turn_before
+        self._pause_s = np.full(len(requests), np.nan)
+        self._pause_s[before[before >= 0]] = requests.think_s[before >= 0]
+
+    @property
+    def busy(self) -> bool:
+        return super().busy or bool(self._back)
+
+    @property
+    def holding(self) -> bool:
+        return bool(self.loading or self.leaving or self.kept)
+
+    @property
+    def holders(self) -> IntArray:
+        """Requests that hold memory and do not run."""
+        return np.array([*self.loading, *self.leaving, *self.kept.values()], np.int64)
+
+    def admits_arrivals(self, step: Step) -> bool:
+        return super().admits_arrivals(step) or bool(self.loading)  # may be passed over
+
+    def landed(self) -> None:
+        """What has arrived by now may be used."""
+        self._back.extend(request for request in self._tiers.loaded() if request in self.loading)
+        for request in self._tiers.failed():
+            self._again[request] = self.loading[request][0]
+            self._back.append(request)
+        for request, way in self._tiers.overdue().items():
+            del self.kept[int(self._sessions[request])]
+            if not self._stays(request, way):
+                self._gone([request])
+        gone = set(self._tiers.stored()).intersection(self.leaving)
+        if gone:
+            self.leaving = [request for request in self.leaving if request not in gone]
+            self._gone(sorted(gone))
+
+    def complete(self, step: Step, rounds: int) -> tuple[list[int], list[int]]:
+        prefilled, ended = super().complete(step, rounds)
+        for request in prefilled:
+            if self.left[request]:
+                self._tiers.store(request, self._demand(request), int(self.prompt[request]))
+        return prefilled, ended
+
+    def retire(self) -> None:
+        ended, self.ending = self.ending, []
+        self._gone([request for request in ended if not self._stays(request, self._way(request))])
+
+    def _way(self, request: int) -> str | None:
+        """What becomes of the memory of a request that has ended."""
+        return self._tiers.pauses(
+            request, self._demand(request), int(self.allocator.stored[request]),
+            float(self._pause_s[request]), len(self.running),
+            int(self.allocator.stored[self.running].sum()),
+        )  # fmt: skip
+
+    def _stays(self, request: int, way: str | None) -> bool:
+        """Whether it holds its memory for now."""
+        if way == "keep":
+            self.kept[int(self._sessions[request])] = request
+            return True
+        if way == "drop":
+            self._dropped.add(request)
+        if way in ("drop", "end"):
+            return False
+        stored = int(self.allocator.stored[request])
+        if self._tiers.store(request, self._demand(request), stored, True):
+            self.leaving.append(request)
+            return True
+        return False
+
+    def _go_on(self, session: int) -> None:
+        """A session that was kept has its next turn, or has to give its memory up."""
+        request = self.kept.pop(session, -1)
+        if request >= 0:
+            self._tiers.resumed(request)
+            self._gone([request])
+
+    def _gone(self, requests: list[int]) -> None:
+        self.ending = requests
+        super().retire()
+        for request in requests:
+            self._tiers.forget(request)
+
+    def _preempt(self, request: int) -> None:
+        self._tiers.drop(request)
+        super()._preempt(request)
+
+    def _release(self, request: int) -> int:
+        assert self._caching is not None
+        if request in self._dropped:
+            self._dropped.remove(request)
+            return self._caching.discard(request)
+        if request not in self._again:
+            return super()._release(request)
+        self._tiers.computed(request)
+        return self._caching.release_known(request, self._again.pop(request))
+
+    def _continue(self, chunks: list[Chunk], budget: int) -> int:
+        request = int(self.running[-1])
+        return self._compute_again(request, chunks, budget) or super()._continue(chunks, budget)
+
+    def _compute_again(self, request: int, chunks: list[Chunk], budget: int) -> int:
+        """The next chunk of what should have come; its tokens, 0 if nothing should have."""
+        start = self._again.get(request, -1)
+        if start < 0:
+            return 0
+        stored = int(self.allocator.stored[request])
+        tokens = min(stored - start, budget)
+        self._again[request] += tokens
+        if start + tokens == stored:
+            del self._again[request]
+            self._tiers.computed(request)
+        self._partial = True
+        chunks.append(Chunk(request, start, tokens, False))
+        return tokens
+
+    def _candidates(self, begun: bool) -> Iterable[int]:
+        storing = set(self._sessions[self.leaving].tolist()) - {-1}
+        for place, request in enumerate(islice(self.waiting, self._cap)):
+            if int(self._sessions[request]) in storing:
+                continue
+            if not self._tiers.busy(request, self._demand(request), self._total(request)):
+                return (place,)
+        return ()
+
+    def _admit(self, chunks: list[Chunk], budget: int) -> str:
+        while self._back and budget and not self._partial:
+            if self._sequences(self.running) >= self._cap:
+                break
+            request = self._back.popleft()
+            cached, end = self.loading.pop(request)
+            if request in self._again:
+                self._cached_tokens += cached
+                self.running = np.append(self.running, request)
+                budget -= self._compute_again(request, chunks, budget)
+                continue
+            start, total = int(self.allocator.stored[request]), self._total(request)
+            tokens = min(total - start, budget)
+            if not self.allocator.grow(request, tokens):
+                self._release(request)
+                self.waiting.appendleft(request)
+                continue
+            budget -= tokens
+            self._cached_tokens += end
+            self._partial = start + tokens < total
+            chunks.append(Chunk(request, start, tokens, not self._partial))
+            self.running = np.append(self.running, request)
+        limit = super()._admit(chunks, budget)
+        while limit == "kv_memory" and self.kept and not len(self.running):
+            self._go_on(next(iter(self.kept)))  # nothing runs: the longest kept gives way
+            limit = super()._admit(chunks, budget)
+        return limit
+
+    def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
+        if sequences + 1 > self._cap:
+            return "sequence_cap", None
+        if not budget or self._partial:
+            return "token_budget", None
+        self._go_on(int(self._sessions[request]))
+        total, demand = self._total(request), self._demand(request)
+        limit = self._findable(request, total)
+        assert self._caching is not None
+        cached = self._caching.cached(request, limit, demand)
+        plan = self._tiers.plan(request, demand, cached, limit)
+        if plan is None:
+            found = super()._try(request, sequences, budget)
+            if found[1] is not None:
+                self._tiers.admitted(request, demand, cached, total)
+            return found
+        tokens = self._first_chunk(total - plan.end, budget) if self._layerwise else 0
+        if not self._reserve_loaded(request, demand, total, plan.end + tokens):
+            return "kv_memory", None
+        self._tiers.load(request, plan)
+        self._tiers.admitted(request, demand, cached, total)
+        if not self._layerwise:
+            self.waiting.remove(request)
+            self.loading[request] = plan.start, plan.end
+            return "offered_load", None
+        self._cached_tokens += plan.end
+        self._partial = plan.end + tokens < total
+        return "offered_load", Chunk(request, plan.end, tokens, not self._partial)
+
+    def _reserve_loaded(self, request: int, demand: Demand, total: int, stored: int) -> bool:
+        growing = self._on_demand
+        whole = self.spec.admit_on == "input"
+        fits = not whole or growing is None or growing.fits(total, request, demand)
+        return fits and self.allocator.reserve(request, demand, stored)

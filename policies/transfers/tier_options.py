@@ -1,0 +1,95 @@
+"""What a serving description says of the tiers below the device's memory."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from hwmodel.description.description import Strict
+from hwmodel.description.units import PositiveBytes
+from hwmodel.specs.kv_order import KvOrder
+
+Count = Annotated[int, Field(ge=1)]
+PauseChoice = Literal["keep", "drop", "swap", "least"]
+EvictionName = Literal["lru", "arc", "priority", "pinned"]
+
+
+class HostMemory(Strict):
+    """The DRAM behind a link: a described memory."""
+
+    memory: str
+    """A shipped memory, or a file."""
+    channels: Count
+
+
+class HostSpec(Strict):
+    """The host's memory; options of vLLM's `OffloadingConnector` have its names
+    (`CPUOffloadingSpec`) and defaults."""
+
+    link: str
+    """A shipped link, or a file."""
+    cpu_bytes_to_use: PositiveBytes
+    """Of all cards of the replica together."""
+    block_size: Count | None = None
+    """Tokens of a block, a multiple of the device's. None: the device's."""
+    eviction_policy: EvictionName = "lru"
+    """See `policies.transfers.eviction`; vLLM has the first two."""
+    store_threshold: Annotated[int, Field(ge=0)] = 0
+    """Blocks that fewer requests have asked for are not stored."""
+    offload_prompt_only: bool = True
+    """Whether blocks of outputs are not stored."""
+    kv_layout: KvOrder | None = None
+    """Order of dimensions in the host. None: the device's."""
+    dram: HostMemory | Literal["card"] | None = None
+    """`card`: the card's own, which moves every byte twice. None: never limits."""
+    fails_at_s: list[Annotated[float, Field(gt=0)]] = []
+    """Times at which it loses all content, what is under way included; requests that wait for it
+    compute their tokens (vLLM's `kv_load_failure_policy: recompute`). The drive keeps its own."""
+
+
+class DriveSpec(Strict):
+    """A drive below the host: a rate. What the host stores is written to it as well, and what only
+    it has goes to the host first (vLLM's secondary tiers)."""
+
+    link: str = "nvme-pcie4"
+    bytes: PositiveBytes
+    eviction_policy: EvictionName = "lru"
+
+
+class PausesSpec(Strict):
+    """What becomes of a session's KV until its next turn (`policies.transfers.pauses`). It is
+    stored then, and at no other time."""
+
+    policy: PauseChoice = "least"
+    """`keep`: its memory; `drop`: to be computed again; `swap`: to the tier; `least`: what wastes
+    least (InferCept)."""
+    known: bool = False
+    """least: whether the length of a pause is known when it begins."""
+
+
+class TiersSpec(Strict):
+    """Tiers below the device's memory, and when they are used."""
+
+    host: HostSpec
+    ssd: DriveSpec | None = None
+    load: Literal["always", "sooner", "never"] = "always"
+    """Whether KV that a tier has is loaded in any case (vLLM), recomputed where the model of a lone
+    prefill says that this is sooner, or recomputed in any case (a control)."""
+    layerwise: bool = False
+    """Layers come one by one: a step begins at once, and each layer waits for its own KV (SGLang's
+    HiCache). False: a request waits for all of its KV, and others run meanwhile (vLLM)."""
+    pauses: PausesSpec | None = None
+    """None: prompts are stored when they are computed, and memory is free when a turn ends."""
+    synchronous: bool = False
+    """Steps wait for all transfers, as vLLM's swapping had it before v1."""
+    contention: bool = True
+    """Whether transfers take their bytes from the bandwidth of the card's DRAM."""
+
+    @model_validator(mode="after")
+    def _reads_by_layer(self) -> TiersSpec:
+        if self.layerwise and self.ssd is not None:
+            raise ValueError("layerwise: not with ssd, whose blocks come to the host whole")
+        if self.layerwise and self.host.fails_at_s:
+            raise ValueError("layerwise: not with host.fails_at_s")
+        return self

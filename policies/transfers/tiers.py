@@ -1,0 +1,495 @@
+"""A tiered KV cache: blocks of prompts go to the host, and to a drive, and come back when a request
+begins with them and the device has lost them.
+
+The reference design is vLLM's `OffloadingConnector`. Full blocks of a prompt are stored when its
+prefill is done, those that the tier has not; a request that is admitted finds what the device has,
+then what the host has behind it, in whole blocks of the tier. What is on its way to one request
+another waits for. Transfers go over the link from the real block ids of both ends
+(`policies.transfers.transfer`), one at a time in each direction
+(`policies.transfers.link_queue`); stores of a request that has ended, whose memory waits for them,
+go first. Deviations: vLLM stores each chunk of a prefill as it is computed; a block that is being
+stored does not count as found here.
+
+Contention for the card's DRAM is a share: while so many bytes a second move over the link, the part
+of a step that DRAM bounds has as much less bandwidth. The host's DRAM limits the rate of both
+directions together. A drive takes nothing from the card.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.kv_order import Dims
+from hwmodel.specs.link import LinkSpec, load_link
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.allocator import Allocator, Demand
+from policies.allocators.capabilities import Caches
+from policies.allocators.paged import BlockAllocator
+from policies.allocators.radix_tree import text_of
+from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.requests.requests import FloatArray, IntArray
+from policies.transfers.eviction import BlockKey
+from policies.transfers.link_queue import IN, OUT, Job, LinkQueue
+from policies.transfers.pauses import Pauses, Way
+from policies.transfers.pausing import Batch, step_cost
+from policies.transfers.restoring import recompute
+from policies.transfers.tier_figures import TierFigures
+from policies.transfers.tier_options import HostMemory, TiersSpec
+from policies.transfers.tier_pool import TierPool
+from policies.transfers.transfer import Server, transfer
+
+
+class Store(NamedTuple):
+    """Blocks on their way to the host, or from it to the drive (request -1)."""
+
+    request: int
+    keys: tuple[BlockKey, ...]
+
+
+class Load(NamedTuple):
+    """Blocks on their way to a request, or to the host first (`rest`: how it goes on)."""
+
+    request: int
+    keys: tuple[BlockKey, ...]
+    rest: Job | None = None
+
+
+class Plan(NamedTuple):
+    """What a request would load: tokens `start` to `end`, in these blocks, of which some are on the
+    drive only."""
+
+    start: int
+    end: int
+    keys: tuple[BlockKey, ...]
+    cold: tuple[BlockKey, ...]
+
+
+class Tiers:
+    """The tiers of one replica; see the module. `model`: the shard of a card, of `cards`."""
+
+    def __init__(
+        self, spec: TiersSpec, device: Device, model: TransformerSpec, allocator: Allocator,
+        steps: StepModel, cards: int = 1,
+    ) -> None:  # fmt: skip
+        """Raises DescriptionError for a policy without blocks that are found again, for KV that
+        `transfer` refuses, and for tiers that hold no block."""
+        layout = allocator.layout
+        if layout.groups is not None or layout.apart is not None or layout.sparse is not None:
+            raise DescriptionError(
+                f"serving.tiers: {model.name} has windows, scales apart or an index of tokens"
+            )
+        if not isinstance(allocator, BlockAllocator) or not isinstance(allocator, Caches):
+            raise DescriptionError(
+                f"serving.tiers: policy {allocator.options.name} has no blocks that are found again"
+            )
+        self._spec, self._model, self._allocator, self._steps = spec, model, allocator, steps
+        self._near_block = allocator.block
+        self.block = spec.host.block_size or allocator.block
+        if self.block % allocator.block:
+            raise DescriptionError(
+                f"serving.tiers.host.block_size: expected a multiple of {allocator.block}, the "
+                f"device's block; got {self.block}"
+            )
+        self._near: Dims = layout.dims
+        self._far: Dims = spec.host.kv_layout or layout.dims
+        self._link = load_link(spec.host.link)
+        size = self.block * layout.token_bytes * cards
+        self._host = TierPool(
+            _blocks("host.cpu_bytes_to_use", spec.host.cpu_bytes_to_use, size),
+            spec.host.eviction_policy,
+        )
+        self._queue = LinkQueue(_far_bandwidth(spec.host.dram))
+        self._drive: TierPool | None = None
+        self._drive_queue = LinkQueue()
+        if spec.ssd is not None:
+            self._drive = TierPool(
+                _blocks("ssd.bytes", spec.ssd.bytes, size), spec.ssd.eviction_policy
+            )
+            self._drive_link = load_link(spec.ssd.link)
+        self._block_bytes = size // cards
+        self._keys: dict[int, list[BlockKey]] = {}
+        self._asked: Counter[BlockKey] = Counter()
+        self._stores: dict[int, set[Job]] = {}
+        self._loads: dict[int, Job] = {}
+        self._coming: Counter[BlockKey] = Counter()
+        self._missing: dict[int, tuple[BlockKey, ...]] = {}
+        self._declined: dict[int, int] = {}
+        """Tokens of requests that are sooner recomputed."""
+        self._fails = sorted(spec.host.fails_at_s)
+        self._over: dict[int, Way] = {}
+        self._loaded: list[int] = []
+        self._failed: list[int] = []
+        self._stored: list[int] = []
+        self.efficiency = Efficiency()
+        """That of the last step."""
+        self._pauses: Pauses | None = None
+        if spec.pauses is not None:
+            self._pauses = Pauses(
+                spec.pauses.policy, spec.pauses.known,
+                lambda batch: step_cost(device, model, steps, self.efficiency, batch),
+            )  # fmt: skip
+        self.mark()
+
+    # what the replica asks
+
+    def clock(self, now_s: float) -> None:
+        """It is `now_s`; it never goes back."""
+        while (due_s := self.due_s) <= now_s:
+            queues = (self._queue, self._drive_queue)
+            for job in [job for queue in queues for job in queue.until(due_s)]:
+                self._arrived(job)
+            if self._fails and self._fails[0] <= due_s:
+                del self._fails[0]
+                self._fail()
+            if self._pauses is not None:
+                self._over |= self._pauses.over(due_s)
+        for queue in (self._queue, self._drive_queue):
+            queue.until(now_s)
+
+    @property
+    def due_s(self) -> float:
+        """When the next transfer arrives, the host fails, or a pause is too long; inf: never."""
+        due_s = min(self._queue.due_s, self._drive_queue.due_s, *self._fails[:1])
+        return due_s if self._pauses is None else min(due_s, self._pauses.due_s)
+
+    def stalls(self, times: StepTimes, efficiency: Efficiency) -> FloatArray:
+        """Seconds that each of these steps, which begin now, takes longer: their DRAM gives less
+        while the link is busy, and layers wait for their KV. float64 (steps,)."""
+        self.efficiency = efficiency
+        waits = np.zeros(len(times.total_s))
+        if self._spec.contention and (rate := self._queue.rate()):
+            taken = rate * (2 if self._spec.host.dram == "card" else 1)
+            left = self._steps.bandwidth * efficiency.attention - taken
+            if left <= 0:
+                raise DescriptionError(
+                    f"serving.tiers: {self._link.name} moves more than the card's DRAM gives"
+                )
+            fixed = times.overhead_s + times.swap_s + times.all_reduce_s
+            waits += np.maximum(times.total_s - times.compute_s - fixed, 0.0) * taken / left
+        if self._spec.synchronous:
+            waits[0] += max(self._queue.wait_s(IN), self._queue.wait_s(OUT))
+        if self._spec.layerwise and self._loads:
+            step_s = float(times.total_s[0] + waits[0])
+            layers = self._model.layers
+            before = self._queue.wait_s(IN)
+            last = list(self._loads.values())[-1]
+            own = last.left * last.alone.total_ns / 1e9
+            first = max(before - own, 0.0)
+            longest = max(first + own / layers + step_s, first + own + step_s / layers)
+            waits[0] += max(longest - step_s, 0.0)
+        return waits
+
+    def passed(self, end_s: float, times: StepTimes) -> None:
+        """Steps with such times ended then."""
+        if times.stall_s is not None:
+            self._counted.stalled_s += float(times.stall_s.sum())
+        self.clock(end_s)
+
+    def mark(self) -> None:
+        """The warm-up is over: what was counted before does not count."""
+        self._counted = TierFigures()
+        self._host.evicted = 0
+
+    # what the engine asks
+
+    def busy(self, request: int, demand: Demand, total: int) -> bool:
+        """Whether a text that begins like a request's is on its way to another."""
+        if not self._coming:
+            return False
+        keys = self._keys_of(request, demand, total)
+        return any(key in self._coming for key in keys)
+
+    def plan(self, request: int, demand: Demand, cached: int, limit: int) -> Plan | None:
+        """What to load behind the first `cached` tokens of a request, up to token `limit`; None:
+        nothing."""
+        first = cached // self.block
+        keys = self._keys_of(request, demand, limit)
+        found: list[BlockKey] = []
+        cold: list[BlockKey] = []
+        for key in keys[first:]:
+            if not self._host.ready(key):
+                if self._drive is None or not self._drive.ready(key) or key in self._host:
+                    break
+                cold.append(key)
+            found.append(key)
+        start, end = cached, (first + len(found)) * self.block
+        if end - start < self.block:
+            return None
+        plan = Plan(start, end, tuple(found), tuple(cold))
+        self._declined.pop(request, None)
+        if cold and self._host.victims(cold, keys) is None:
+            return None
+        load = self._spec.load
+        if load == "never" or (load == "sooner" and not self._sooner(plan)):
+            self._declined[request] = end - start
+            return None
+        return plan
+
+    def admitted(self, request: int, demand: Demand, cached: int, total: int) -> None:
+        """A request has its memory, `cached` of its `total` tokens found on the device."""
+        keys = self._keys_of(request, demand, total)
+        self._counted.recomputed += self._declined.pop(request, 0)
+        self._counted.tokens["asked"] += total
+        self._counted.tokens["device"] += cached
+        if self._spec.host.store_threshold:
+            self._asked.update(keys)
+        self._host.asked(keys)
+        if self._drive is not None:
+            self._drive.asked(keys)
+
+    def load(self, request: int, plan: Plan) -> None:
+        """Put the transfer of what was planned, to the blocks that the request has now."""
+        fits = self._host.put(plan.cold, plan.keys)
+        assert fits, "the plan says so"
+        cold = set(plan.cold)
+        self._host.use([key for key in plan.keys if key not in cold])
+        self._counted.tokens["host"] += plan.end - plan.start - len(plan.cold) * self.block
+        self._counted.tokens["ssd"] += len(plan.cold) * self.block
+        self._coming.update(plan.keys)
+        first = plan.start // self.block * self.block
+        near = self._table(request, first, plan.end)
+        ends = self._end(self._host, plan.keys), Server(self._near, self._near_block, near)
+        job = self._job(
+            IN, 0, self._link, ends, plan.end - first, Load(request, plan.keys), plan.start - first
+        )
+        if not plan.cold:
+            self._loads[request] = job
+            self._queue.put(job)
+            return
+        assert self._drive is not None
+        self._drive.use(plan.cold)
+        ends = self._end(self._drive, plan.cold), self._end(self._host, plan.cold)
+        size = len(plan.cold) * self.block
+        read = self._job(IN, 0, self._drive_link, ends, size, Load(request, plan.cold, job))
+        self._loads[request] = read
+        self._drive_queue.put(read)
+
+    def pauses(
+        self, request: int, demand: Demand, tokens: int, pause_s: float, running: int, held: int
+    ) -> Way | Literal["end"] | None:  # fmt: skip
+        """What to do with what a request has stored, whose session pauses for so long (nan: is
+        over) beside `running` requests with `held` tokens; None: as without pauses."""
+        if self._pauses is None:
+            return None
+        if math.isnan(pause_s):
+            return "end"
+        keys = self._keys_of(request, demand, tokens)
+        out = sum(key not in self._host for key in keys)
+        swap_s = self._queue.wait_s(OUT) + self._estimate_s(self._link, out)
+        swap_s += self._queue.wait_s(IN) + self._estimate_s(self._link, len(keys))
+        now_s, batch = self._queue.now_s, Batch(running, held)
+        return self._pauses.begins(request, now_s, pause_s, tokens, batch, swap_s)
+
+    def resumed(self, request: int) -> None:
+        """The session of a request that is kept goes on."""
+        if self._pauses is not None:
+            self._pauses.ends(request)
+            self._over.pop(request, None)
+
+    def overdue(self) -> dict[int, Way]:
+        """Requests that are kept no longer, since the last call, and what to do with them."""
+        found, self._over = self._over, {}
+        return found
+
+    def store(self, request: int, demand: Demand, tokens: int, ended: bool = False) -> bool:
+        """Put the transfer of what the host has not of the first `tokens` of a resident request;
+        whether it has to keep its memory for this, or an earlier one. With pauses only for a swap:
+        whole, when it has ended."""
+        if self._pauses is not None and not ended:
+            return False
+        if self._spec.host.offload_prompt_only and self._pauses is None:
+            tokens = min(tokens, demand.prompt)
+        keys = self._keys_of(request, demand, tokens)
+        least = self._spec.host.store_threshold
+        places = [
+            at for at, key in enumerate(keys)
+            if key not in self._host and (not least or self._asked[key] >= least)
+        ]  # fmt: skip
+        chosen = tuple(keys[at] for at in places)
+        if chosen and self._host.put(chosen, keys):
+            self._host.asked(keys)  # the first block goes last
+            table = self._table(request, 0, tokens).reshape(-1, self.block // self._near_block)
+            near = Server(self._near, self._near_block, table[places].ravel())
+            ends, size = (near, self._end(self._host, chosen)), len(chosen) * self.block
+            job = self._job(OUT, 1 - ended, self._link, ends, size, Store(request, chosen))
+            self._stores.setdefault(request, set()).add(job)
+            self._queue.put(job)
+        return bool(self._stores.get(request))
+
+    def drop(self, request: int) -> None:
+        """A request loses its memory: what was to be stored of it will not come."""
+        for job in self._stores.pop(request, ()):
+            self._queue.drop(job)
+            self._host.lost(job.what.keys)
+            self._counted.dropped += 1
+
+    def loaded(self) -> list[int]:
+        """Requests whose KV has come since the last call, in order."""
+        found, self._loaded = self._loaded, []
+        return found
+
+    def failed(self) -> list[int]:
+        """Requests whose KV will not come, since the last call; others wait for what they would
+        have found of it until `computed`."""
+        found, self._failed = self._failed, []
+        return found
+
+    def computed(self, request: int) -> None:
+        """Such a request has computed it, or has lost its memory."""
+        self._coming.subtract(self._missing.pop(request))
+        self._coming = +self._coming
+
+    def stored(self) -> list[int]:
+        """Requests whose stores are all done since the last call."""
+        found, self._stored = self._stored, []
+        return found
+
+    def forget(self, request: int) -> None:
+        """A request has ended."""
+        self._keys.pop(request, None)
+
+    def figures(self) -> dict[str, Any]:
+        """See `TierFigures.figures`; blocks that the host gave up."""
+        found = {**self._counted.figures(), "evicted_blocks": self._host.evicted}
+        return found if self._pauses is None else {**found, "pauses": self._pauses.ways}
+
+    # its own
+
+    def _keys_of(self, request: int, demand: Demand, tokens: int) -> list[BlockKey]:
+        """Keys of the full blocks of the first `tokens` of a request."""
+        count = tokens // self.block
+        known = self._keys.get(request, [])
+        if len(known) < count:
+            text = text_of(request, demand)
+            lasts = range(self.block - 1, count * self.block, self.block)
+            ends = (text[bisect_right(text, at, key=itemgetter(1))][0] for at in lasts)
+            known = self._keys[request] = list(zip(ends, range(count), strict=True))
+        return known[:count]
+
+    def _table(self, request: int, first: int, end: int) -> IntArray:
+        """Block ids on the device of these tokens of a request."""
+        start = self._allocator.units(request).start // self._near_block
+        return start[first // self._near_block : end // self.block * self.block // self._near_block]
+
+    def _end(self, pool: TierPool, keys: Sequence[BlockKey]) -> Server:
+        """Where a tier has these blocks."""
+        return Server(self._far, self.block, np.array(pool.ids(keys), np.int64))
+
+    def _job(
+        self, direction: int, priority: int, link: LinkSpec, ends: tuple[Server, Server],
+        tokens: int, what: Any, skip: int = 0,
+    ) -> Job:  # fmt: skip
+        """A transfer of `tokens` tokens between the first and the second of `ends`."""
+        alone = both = transfer(link, self._model, tokens, *ends, skip=skip)
+        if link.both_ways is not None:
+            both = transfer(link, self._model, tokens, *ends, both_ways=True, skip=skip)
+        found = alone.pieces
+        return Job(
+            direction, priority, found.bytes, found.descriptors, alone.cost, both.cost, what
+        )  # fmt: skip
+
+    def _estimate_s(
+        self, link: LinkSpec, blocks: int, near_block: int | None = None, dims: Dims | None = None
+    ) -> float:  # fmt: skip
+        """Seconds to move so many blocks whose ids are not known yet: none lie together."""
+        if not blocks:
+            return 0.0
+        small = near_block or self._near_block
+        near = Server(dims or self._near, small, np.arange(blocks * self.block // small) * 2)
+        far = Server(self._far, self.block, np.arange(blocks) * 2)
+        return transfer(link, self._model, blocks * self.block, far, near).cost.total_ns / 1e9
+
+    def _sooner(self, plan: Plan) -> bool:
+        """Whether a load ends before a lone prefill of the same tokens would."""
+        load_s = self._queue.wait_s(IN) + self._estimate_s(self._link, len(plan.keys))
+        if plan.cold:
+            read_s = self._estimate_s(self._drive_link, len(plan.cold), self.block, self._far)
+            load_s += self._drive_queue.wait_s(IN) + read_s
+        return load_s < recompute(self._steps, plan.end, self.efficiency, plan.start).total_s
+
+    def _arrived(self, job: Job) -> None:
+        what, counted = job.what, self._counted
+        if isinstance(what, Load):
+            counted.arrived("load" if what.rest is None else "read", job, self._queue.now_s)
+            if what.rest is not None:
+                assert self._drive is not None
+                self._drive.leave(what.keys)
+                self._host.came(what.keys)
+                self._host.use(what.keys)
+                self._loads[what.request] = what.rest
+                self._queue.put(what.rest)
+                return
+            self._host.leave(what.keys)
+            self._coming.subtract(what.keys)
+            self._coming = +self._coming
+            del self._loads[what.request]
+            self._loaded.append(what.request)
+        elif what.request < 0:
+            counted.arrived("write", job, self._queue.now_s)
+            assert self._drive is not None
+            self._drive.came(what.keys)
+            self._host.leave(what.keys)
+        else:
+            counted.arrived("store", job, self._queue.now_s)
+            self._host.came(what.keys)
+            left = self._stores[what.request]
+            left.remove(job)
+            if not left:
+                del self._stores[what.request]
+                self._stored.append(what.request)
+            self._write(what.keys)
+
+    def _fail(self) -> None:
+        """The host loses all that it has."""
+        jobs = self._queue.clear() + self._drive_queue.clear()
+        self._counted.dropped += len(jobs)
+        self._host.clear()
+        for job in jobs:
+            if job.what.request < 0 and self._drive is not None:
+                self._drive.lost(job.what.keys)
+            elif isinstance(job.what, Load) and job.what.rest is not None and self._drive:
+                self._drive.leave(job.what.keys)
+        for request, job in self._loads.items():
+            last = job.what.rest or job
+            self._missing[request] = last.what.keys
+            self._failed.append(request)
+        self._loads.clear()
+        self._stored += self._stores
+        self._stores.clear()
+
+    def _write(self, stored: Sequence[BlockKey]) -> None:
+        """Write to the drive what the host has stored and the drive has not."""
+        drive = self._drive
+        if drive is None:
+            return
+        keys = tuple(key for key in stored if key not in drive)
+        if not keys or not drive.put(keys, keys):
+            return
+        self._host.use(keys)
+        ends, size = (self._end(self._host, keys), self._end(drive, keys)), len(keys) * self.block
+        self._drive_queue.put(self._job(OUT, 1, self._drive_link, ends, size, Store(-1, keys)))
+
+
+def _blocks(name: str, room: int, size: int) -> int:
+    """Blocks of `size` bytes in `room`. Raises DescriptionError if there is none."""
+    if room < size:
+        raise DescriptionError(
+            f"serving.tiers.{name}: expected room for a block, {size:,} bytes; got {room:,}"
+        )
+    return room // size
+
+
+def _far_bandwidth(dram: HostMemory | str | None) -> float:
+    """Bytes a second of the host's DRAM; inf where it is not described."""
+    if not isinstance(dram, HostMemory):
+        return math.inf
+    return load_device(dram.memory).peak_gbps * 1e9 * dram.channels

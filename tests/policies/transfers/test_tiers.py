@@ -1,0 +1,254 @@
+"""Does KV that the device has lost come back from the host, when its blocks have moved?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.link import load_link
+from policies.requests.requests import Requests
+from policies.serving.serving import ServingResult
+from policies.transfers.link_queue import Job, LinkQueue
+from policies.transfers.transfer import Server, transfer
+from tests.policies.serving.test_sessions import talks
+from tests.policies.small import MODEL, WINDOWS, run
+from tests.policies.small import spec as serving
+from tests.rotation import rotated
+
+LINK = "pcie5-h100-batched"
+ENGINE = {"name": "v1", "max_model_len": 1024}
+
+
+def tiers(host: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    return {"host": {"link": LINK, "cpu_bytes_to_use": "4MiB", **(host or {})}, **changes}
+
+
+def served(stream: Requests, slots: int = 512, **changes: Any) -> ServingResult:
+    return run(slots, stream, **{"engine": ENGINE, **changes})
+
+
+AGAIN = Requests(
+    np.arange(3) * 1.0, np.array([160, 496, 200]), np.full(3, 2), np.array([0, -1, 0]),
+    np.array([160, 0, 160]), tree=np.array([[-1, 0]]),
+)  # fmt: skip
+"""A prompt of 160 tokens, another that overwrites it, and one that goes on from the first."""
+
+
+def slow(folder: Path) -> dict[str, Any]:
+    """A host behind a link that takes a tenth of a second."""
+    link = folder / "slow.yaml"
+    link.write_text("kind: link\nname: slow\nbased_on: nvme-pcie4\nlatency: 100ms\n")
+    return {"link": str(link)}
+
+
+def test_what_the_device_lost_is_loaded_over_the_link_from_real_blocks() -> None:
+    metrics = served(AGAIN, tiers=tiers()).metrics
+    found = metrics["tiers"]
+    assert metrics["prefill_tokens"] == 160 + 496 + 40
+    assert metrics["cached_tokens"] == 160
+    assert found["host_share"] * found["asked_tokens"] == pytest.approx(160)
+    ids = np.arange(10)
+    dims = ("layer", "kv", "unit", "token", "head")
+    end = Server(dims, 16, ids)
+    moved = transfer(load_link(LINK), MODEL, 160, end, end)
+    assert found["load"]["bytes"] == 160 * MODEL.kv_token_bytes == moved.pieces.bytes
+    assert found["load"]["descriptors"] == moved.pieces.descriptors
+    assert found["load"]["ms"]["mean"] == pytest.approx(moved.cost.total_ns / 1e6)
+
+
+def test_the_first_token_waits_for_the_load_and_no_more() -> None:
+    """A prefill of 40 tokens behind 160, with the load before it."""
+    result = served(AGAIN, tiers=tiers())
+    load_s = result.metrics["tiers"]["load"]["ms"]["mean"] / 1e3
+    there = served(AGAIN, slots=1 << 14)  # nothing is lost
+    first = [each.first_token_s[2] - each.arrival_s[2] for each in (result, there)]
+    assert first[0] - first[1] == pytest.approx(load_s, rel=1e-6)
+
+
+def test_layer_by_layer_only_the_first_layer_s_load_shows() -> None:
+    """Two layers: the load of the first, then whichever takes longer, then the last layer."""
+    whole = served(AGAIN, tiers=tiers())
+    by_layer = served(AGAIN, tiers=tiers(layerwise=True))
+    there = served(AGAIN, slots=1 << 14)
+    load_s = whole.metrics["tiers"]["load"]["ms"]["mean"] / 1e3
+    step_s = there.first_token_s[2] - there.arrival_s[2]
+    expected = max(load_s / 2 + step_s, load_s + step_s / 2)
+    assert by_layer.first_token_s[2] - 2.0 == pytest.approx(expected, rel=1e-3)
+    assert by_layer.first_token_s[2] < whole.first_token_s[2]
+
+
+def test_nothing_is_loaded_that_the_device_has() -> None:
+    metrics = served(AGAIN, slots=1 << 14, tiers=tiers()).metrics
+    assert "load" not in metrics["tiers"]
+    assert metrics["tiers"]["store"]["transfers"] == 3
+
+
+def test_hits_are_whole_blocks_of_the_tier() -> None:
+    found = served(AGAIN, tiers=tiers({"block_size": 64})).metrics
+    assert found["cached_tokens"] == 128
+    assert found["tiers"]["store"]["bytes"] > 0
+
+
+def test_sooner_recomputes_where_the_link_is_slower_than_the_cores(tmp_path: Path) -> None:
+    host = slow(tmp_path)
+    found = served(AGAIN, tiers=tiers(host, load="sooner")).metrics
+    assert found["tiers"]["recomputed_tokens"] == 160
+    assert "load" not in found["tiers"]
+    never = served(AGAIN, tiers=tiers(load="never")).metrics["tiers"]
+    assert (never["recomputed_tokens"], "load" in never) == (160, False)
+    assert served(AGAIN, tiers=tiers(host)).metrics["tiers"]["load"]["transfers"] == 1
+
+
+def test_blocks_asked_for_once_are_not_stored_below_a_threshold() -> None:
+    found = served(AGAIN, tiers=tiers({"store_threshold": 2})).metrics["tiers"]
+    assert found["store"]["transfers"] == 1  # the prefix, when it came the second time
+    assert found["store"]["bytes"] == 160 * MODEL.kv_token_bytes
+
+
+def test_a_full_host_gives_up_blocks_and_a_drive_keeps_them() -> None:
+    room = {"cpu_bytes_to_use": "124KiB"}  # 31 blocks, those of the second prompt
+    lost = served(AGAIN, tiers=tiers(room)).metrics
+    assert (lost["cached_tokens"], lost["tiers"]["evicted_blocks"]) == (0, 22)
+    kept = served(AGAIN, tiers=tiers(room, ssd={"bytes": "1MiB"})).metrics
+    assert kept["cached_tokens"] == 160
+    assert kept["tiers"]["ssd_share"] == pytest.approx(160 / 856)
+    assert kept["tiers"]["read"]["bytes"] == 160 * MODEL.kv_token_bytes
+    pinned = served(AGAIN, tiers=tiers({**room, "eviction_policy": "pinned"})).metrics
+    assert pinned["cached_tokens"] == 160
+
+
+class Watched(LinkQueue):
+    """Keeps what was put and what arrived."""
+
+    seen: ClassVar[list[LinkQueue]] = []
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.all: list[Job] = []
+        self.arrived: list[Job] = []
+        Watched.seen.append(self)
+
+    def put(self, job: Job) -> None:
+        self.all.append(job)
+        super().put(job)
+
+    def until(self, now_s: float) -> list[Job]:
+        came = super().until(now_s)
+        self.arrived += came
+        return came
+
+
+@given(
+    fails=st.lists(st.floats(1e-4, 0.1), max_size=4),
+    slots=st.sampled_from((832, 1024)),
+    room=st.sampled_from(("64KiB", "4MiB")),
+    prompts=st.booleans(),
+    policy=st.sampled_from(({"name": "paged"}, {"name": "radix", "page": 8})),
+)
+@settings(max_examples=6)
+def test_every_transfer_arrives_once_or_is_dropped_whatever_is_preempted_or_fails(
+    fails: list[float], slots: int, room: str, prompts: bool, policy: dict[str, Any]
+) -> None:
+    stream = talks(30, 10)
+    host = {"cpu_bytes_to_use": room, "fails_at_s": fails, "offload_prompt_only": prompts}
+    Watched.seen.clear()
+    with mock.patch("policies.transfers.tiers.LinkQueue", Watched):
+        found = served(stream, slots, policy=policy, tiers=tiers(host, ssd={"bytes": "2MiB"}))
+    assert found.metrics["finished"] == len(stream)
+    for queue in Watched.seen:
+        assert isinstance(queue, Watched)
+        ids = [id(job) for job in queue.arrived]
+        assert len(set(ids)) == len(ids)
+        assert not any(job.dropped for job in queue.arrived)
+        moved = sum((1 - job.left) * job.bytes for job in queue.all)
+        assert queue.moved_bytes == pytest.approx(moved)
+    # what is computed and what is found make up what was asked for
+    computed = found.metrics["prefill_tokens"] + found.metrics["cached_tokens"]
+    assert computed >= int(stream.prompt_tokens.sum())
+
+
+def test_what_does_not_come_is_computed(tmp_path: Path) -> None:
+    failing = tiers({**slow(tmp_path), "fails_at_s": [2.05]})
+    found = served(AGAIN, tiers=failing)
+    assert found.metrics["cached_tokens"] == 0
+    assert found.metrics["prefill_tokens"] == 160 + 496 + 200
+    assert found.metrics["tiers"]["dropped"] == 1
+    lone = served(AGAIN)
+    spent = found.finish_s[2] - lone.finish_s[2]
+    assert spent == pytest.approx(0.05, rel=0.05)
+
+
+WAYS = {
+    "whole": tiers(),
+    "sooner": tiers(load="sooner"),
+    "layers": tiers(layerwise=True),
+    "outputs": tiers({"offload_prompt_only": False}),
+    "drive": tiers({"cpu_bytes_to_use": "256KiB"}, ssd={"bytes": "64MiB"}),
+    "arc": tiers({"block_size": 64, "eviction_policy": "arc", "cpu_bytes_to_use": "128KiB"}),
+}
+
+
+POLICIES = [{"name": "paged"}, {"name": "radix", "page": 8}]
+
+
+@pytest.mark.parametrize(("way", "policy"), rotated(list(WAYS), POLICIES))
+def test_every_request_ends_and_steps_advanced_together_are_as_one_by_one(
+    way: str, policy: dict[str, Any]
+) -> None:
+    stream, options = talks(40, 10), {"policy": policy, "slots": 1024}
+    found = served(stream, tiers=WAYS[way], **options)
+    assert found.metrics["finished"] == len(stream)
+    slow = served(stream, tiers=WAYS[way], **options, advance_together=False)
+    assert (slow.finish_s == found.finish_s).all()
+    load = found.metrics["tiers"]["load"]
+    assert load["transfers"] > 0
+    without = served(stream, **options).metrics
+    assert found.metrics["prefill_tokens"] < without["prefill_tokens"]
+
+
+def test_steps_beside_a_transfer_are_slower_by_its_share_of_the_dram() -> None:
+    stream = talks(40, 10)
+    options = {"policy": {"name": "paged"}, "slots": 1024}
+    shared, apart, twice = (
+        served(stream, tiers=way, **options).metrics["tiers"]["stalled_s"]
+        for way in (tiers(), tiers(contention=False), tiers({"dram": "card"}))
+    )
+    assert apart == 0 < shared < twice
+
+
+def test_the_host_s_dram_limits_the_link() -> None:
+    dram = {"memory": "ddr5-4800-x32", "channels": 1}
+    with_it, without = (
+        served(AGAIN, tiers=tiers(host)).metrics["tiers"]["load"]["gbps"]
+        for host in ({"dram": dram, "link": "pcie5-h100-kernel"}, {"link": "pcie5-h100-kernel"})
+    )
+    assert with_it <= without  # a lone load asks for less than a channel gives
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"policy": {"name": "static"}}, "policy static has no blocks"),
+        ({"tiers": tiers({"block_size": 24})}, "a multiple of 16"),
+        ({"tiers": tiers({"cpu_bytes_to_use": "1KiB"})}, "cpu_bytes_to_use: expected room"),
+        ({"engine": {"name": "v1", "async_scheduling": True}}, "async_scheduling: false"),
+        ({"tiers": tiers({"link": "no-such-link"})}, "no-such-link"),
+        ({"shape": WINDOWS}, "windows"),
+    ],
+)
+def test_what_is_not_modelled_is_refused(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(DescriptionError, match=named):
+        served(AGAIN, **{"tiers": tiers(), **changes})
+
+
+def test_tiers_are_of_one_card_under_engine_v1() -> None:
+    for other in ({"engine": {"name": "v0"}}, {"cluster": {"cards": 2}}):
+        with pytest.raises(ValueError, match="needs engine v1"):
+            serving(tiers=tiers(), **other)
