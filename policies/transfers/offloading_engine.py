@@ -11,9 +11,8 @@ back and waits in front of the line; what was loaded may still be found.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import islice
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,27 +22,7 @@ from policies.engines.engine import Chunk, Step
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
-
-
-class Offload(Protocol):
-    """What the engine asks of the tiers; see `policies.transfers.tiers.Tiers`."""
-
-    def busy(self, request: int, demand: Demand, total: int) -> bool: ...
-    def plan(self, request: int, demand: Demand, cached: int, limit: int) -> Any: ...
-    def admitted(self, request: int, demand: Demand, cached: int, total: int) -> None: ...
-    def load(self, request: int, plan: Any) -> None: ...
-    def store(self, request: int, demand: Demand, tokens: int, ended: bool = False) -> bool: ...
-    def drop(self, request: int) -> None: ...
-    def pauses(
-        self, request: int, demand: Demand, tokens: int, pause_s: float, running: int, held: int
-    ) -> str | None: ...
-    def resumed(self, request: int) -> None: ...
-    def overdue(self) -> Mapping[int, str]: ...
-    def loaded(self) -> list[int]: ...
-    def failed(self) -> list[int]: ...
-    def computed(self, request: int) -> None: ...
-    def stored(self) -> list[int]: ...
-    def forget(self, request: int) -> None: ...
+from policies.transfers.tiers import Tiers
 
 
 class OffloadingEngine(EngineV1):
@@ -51,7 +30,7 @@ class OffloadingEngine(EngineV1):
 
     def __init__(
         self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
-        predicted: Predictions, tiers: Offload, layerwise: bool = False,
+        predicted: Predictions, tiers: Tiers, layerwise: bool = False,
     ) -> None:  # fmt: skip
         """Raises DescriptionError for what is not modelled with tiers."""
         super().__init__(spec, allocator, requests, output_tokens, predicted)
