@@ -5,7 +5,8 @@ there (vLLM: `WAITING_FOR_REMOTE_KVS`), and others run meanwhile; layer by layer
 request that ended keeps its memory until what is stored of it has left, or while its session pauses
 and its KV is kept. Passed over is one whose text is on its way to another, or whose session's last
 turn is still being stored. If a loaded request has no room for its first chunk, it gives its memory
-back and waits in front of the line; what was loaded may still be found.
+back and waits in front of the line; what was loaded may still be found. Turns whose KV is kept go
+first (InferCept: by the arrival of the session).
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class OffloadingEngine(EngineV1):
         return np.array([*self.loading, *self.leaving, *self.kept.values()], np.int64)
 
     def admits_arrivals(self, step: Step) -> bool:
-        return super().admits_arrivals(step) or bool(self.loading)  # may be passed over
+        return super().admits_arrivals(step) or self.holding  # others may be passed over
 
     def landed(self) -> None:
         """What has arrived by now may be used."""
@@ -171,6 +172,9 @@ class OffloadingEngine(EngineV1):
         return tokens
 
     def _candidates(self, begun: bool) -> Iterable[int]:
+        for place, request in enumerate(self.waiting if self.kept else ()):
+            if int(self._sessions[request]) in self.kept:
+                return (place,)  # its memory is held for it
         storing = set(self._sessions[self.leaving].tolist()) - {-1}
         for place, request in enumerate(islice(self.waiting, self._cap)):
             if int(self._sessions[request]) in storing:
