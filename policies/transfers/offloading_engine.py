@@ -131,6 +131,7 @@ class OffloadingEngine(EngineV1):
         if request >= 0:
             self._tiers.resumed(request)
             self._gone([request])
+            self._relenting = True  # who is tried next is another
 
     def _gone(self, requests: list[int]) -> None:
         self.ending = requests
