@@ -10,15 +10,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 
 from hwmodel.benchmark import cpu_kernels as kernels
-from hwmodel.benchmark.access_points import LINE, WORD, AccessPoint, access_points
+from hwmodel.benchmark.access_points import LINE, WORD, AccessPoint
 from hwmodel.benchmark.cpu_kernels import Words
 from hwmodel.benchmark.machine import Machine
-from hwmodel.benchmark.median import Median, median
+from hwmodel.benchmark.median import median
+from hwmodel.benchmark.rounds import Benchmark, Effort, MeasuredLatency, measure_rounds
 from hwmodel.description.description import DescriptionError
 
 SEED = 20261123
@@ -28,78 +28,9 @@ NEAR = 4
 """Less than this many times the cache would measure the cache."""
 UNKNOWN_CACHE = 64 << 20
 """Where the machine does not tell."""
-WARM_BYTES = 4 << 20
-"""A thread moves in the pass that warms up and sets how long the others are."""
-GAIN = 1.25
-"""Bandwidth of all threads over that of half of them, above which the threads, not the memory,
-are what binds (assumed; a memory at its limit gives 1)."""
 LARGEST_CYCLE = 1 << 30
 """Bytes of the largest window of dependent reads: its cycle is written at random."""
 Work = Callable[[], object]
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much is measured."""
-
-    points: tuple[AccessPoint, ...]
-    rounds: int
-    pass_s: float
-    """Of one pass, about."""
-
-
-def effort(quick: bool = False) -> Effort:
-    """All patterns, or about half of them with fewer and shorter passes."""
-    return Effort(tuple(access_points(quick)), 6 if quick else 15, 0.01 if quick else 0.02)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """GB/s of a pattern: bytes of its extents over the time from the first thread's start to the
-    last one's end."""
-
-    point: AccessPoint
-    gbps: Median
-    half: Median | None
-    """With half the threads; None where there is one."""
-    each: tuple[float, ...]
-    """A value a round."""
-
-    @property
-    def requester_bound(self) -> bool:
-        """Whether the threads bind rather than the memory: it is not known of one thread."""
-        return self.half is None or self.gbps.value > GAIN * self.half.value
-
-
-@dataclass(frozen=True)
-class MeasuredLatency:
-    """ns of a dependent read of one thread, of a line anywhere in `window` bytes."""
-
-    window: int
-    ns: Median
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """All that was measured, and how."""
-
-    machine: Machine
-    threads: int
-    buffer_bytes: int
-    huge_share: float | None
-    """Of the buffer behind huge pages; None where the machine does not tell."""
-    effort: Effort
-    measured: tuple[Measured, ...]
-    latencies: tuple[MeasuredLatency, ...]
-
-    def of(self, kind: str, size: int) -> Measured | None:
-        """The plain reads of a kind and size."""
-        plain = (each for each in self.measured if each.point.mix == (1, 0))
-        return next((m for m in plain if (m.point.kind, m.point.size) == (kind, size)), None)
-
-    @property
-    def in_order(self) -> Measured:
-        return self.measured[0]
 
 
 def buffer_size(machine: Machine) -> int:
@@ -165,13 +96,27 @@ class Threads:
         self._pool.shutdown()
 
 
+def listed(point: AccessPoint, words: int, cache_bytes: int) -> Words:
+    """First words of the extents of a list in a buffer of `words`: enough to leave the caches far
+    behind."""
+    rng = np.random.Generator(np.random.PCG64([SEED, point.size]))
+    size = point.size // WORD
+    slots = words // size
+    many = min(slots, max(8 * cache_bytes // point.size, 1024))
+    if point.kind == "list":
+        return np.asarray(rng.integers(0, slots, many) * size, np.int64)
+    half = slots // 2  # K in the lower half of the buffer, V in the upper one
+    place = np.arange(half) if point.kind == "run" else rng.permutation(half)
+    place = place[: max(many // 2, 1)] * size
+    return np.stack([place, place + half * size], axis=1).ravel().astype(np.int64)
+
+
 class Patterns:
     """The work of threads on the words of one buffer, by pattern. A pass goes on where the one
     before ended, so that no cache holds what it reads."""
 
     def __init__(self, data: Words, threads: int, cache_bytes: int) -> None:
         self.data, self.threads, self.cache_bytes = data, threads, cache_bytes
-        self._rng = np.random.Generator(np.random.PCG64(SEED))
         self._listed: dict[tuple[str, int], Words] = {}
         self._passes = 0
         self._done: dict[tuple[AccessPoint, int], int] = {}
@@ -183,21 +128,11 @@ class Patterns:
         return first, (words - LINE // WORD) // arrays * WORD // LINE * LINE // WORD
 
     def starts(self, point: AccessPoint) -> Words:
-        """First words of the extents of a list: enough to leave the caches far behind."""
+        """See `listed`."""
         key = (point.kind, point.size)
-        if key in self._listed:
-            return self._listed[key]
-        size = point.size // WORD
-        slots = len(self.data) // size
-        many = min(slots, max(8 * self.cache_bytes // point.size, 1024))
-        if point.kind == "list":
-            found = self._rng.integers(0, slots, many) * size
-        else:  # K in the lower half of the buffer, V in the upper one
-            half = slots // 2
-            place = np.arange(half) if point.kind == "run" else self._rng.permutation(half)
-            place = place[: max(many // 2, 1)] * size
-            found = np.stack([place, place + half * size], axis=1).ravel()
-        return self._listed.setdefault(key, found.astype(np.int64))
+        if key not in self._listed:
+            self._listed[key] = listed(point, len(self.data), self.cache_bytes)
+        return self._listed[key]
 
     def works(self, point: AccessPoint, extents: int, threads: int) -> list[Work]:
         """A pass of so many extents in each of the first `threads` threads."""
@@ -232,6 +167,20 @@ class Patterns:
         return lambda: kernels.read_walk(data, first, part, size, stride, begin, extents)
 
 
+class CpuRunner:
+    """A worker is a thread; a pass may be of any length."""
+
+    def __init__(self, pool: Threads, patterns: Patterns) -> None:
+        self._pool, self._patterns = pool, patterns
+        self.workers = patterns.threads
+
+    def seconds(self, point: AccessPoint, extents: int, workers: int) -> float:
+        return self._pool.seconds(self._patterns.works(point, extents, workers))
+
+    def most(self, point: AccessPoint, workers: int) -> int:
+        return 1 << 40
+
+
 def measure_cpu(
     machine: Machine, threads: int, asked: Effort, size: int, done: Callable[[str], None] = print
 ) -> Benchmark:
@@ -243,7 +192,7 @@ def measure_cpu(
     try:
         pool.seconds([_touch(data, *patterns.part(thread)) for thread in range(threads)])
         huge = _huge_share(size)
-        measured = _rounds(pool, patterns, asked, done)
+        measured = measure_rounds(CpuRunner(pool, patterns), asked, done)
         latencies = _latencies(pool, data, asked, patterns.cache_bytes)
     finally:
         pool.close()
@@ -252,43 +201,6 @@ def measure_cpu(
 
 def _touch(data: Words, first: int, part: int) -> Work:
     return lambda: kernels.write_walk(data, first, part, 0, part)
-
-
-def _rounds(
-    pool: Threads, patterns: Patterns, asked: Effort, done: Callable[[str], None]
-) -> tuple[Measured, ...]:
-    counts: dict[int, dict[AccessPoint, int]] = {
-        threads: {} for threads in {patterns.threads, max(patterns.threads // 2, 1)}
-    }
-    values: dict[tuple[AccessPoint, int], list[float]] = {}
-
-    def gbps(point: AccessPoint, extents: int, threads: int) -> float:
-        seconds = pool.seconds(patterns.works(point, extents, threads))
-        return point.moved(extents * threads) / seconds / 1e9
-
-    for threads, count in counts.items():
-        for point in asked.points:
-            first = max(WARM_BYTES // point.moved(1), 1)
-            gbps(point, max(first // 64, 1), threads)  # compiles, and maps what a list needs
-            rate = max(gbps(point, first, threads) for _ in range(2)) * 1e9 / threads
-            count[point] = max(round(rate * asked.pass_s / point.moved(1)), 1)
-    done("warmed up")
-    for i in range(asked.rounds):
-        for threads, count in counts.items():
-            if threads == patterns.threads or i % 2 == 0:
-                for point in asked.points:
-                    found = gbps(point, count[point], threads)
-                    values.setdefault((point, threads), []).append(found)
-        done(f"round {i + 1} of {asked.rounds}")
-    return tuple(_measured(point, values, patterns.threads) for point in asked.points)
-
-
-def _measured(
-    point: AccessPoint, values: dict[tuple[AccessPoint, int], list[float]], threads: int
-) -> Measured:
-    each = values[point, threads]
-    half = None if threads == 1 else median(values[point, threads // 2])
-    return Measured(point, median(each), half, tuple(each))
 
 
 def _latencies(

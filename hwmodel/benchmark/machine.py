@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Machine:
-    """The cores that this process may use, and the memory behind them."""
+    """The cores that this process may use, or those of a GPU, and the memory behind them."""
 
     cpu: str
     """As /proc/cpuinfo names it."""
@@ -29,6 +29,11 @@ class Machine:
     load: float | None = None
     """Processes that ran or waited over the last minute, in the mean."""
 
+    unit: str = "cores"
+    """What `cores` are."""
+    clocks: str = ""
+    """What the driver of a GPU says of them."""
+
     @property
     def busy(self) -> bool:
         """Whether other processes take a part of what is measured: a quarter of a core or more."""
@@ -39,8 +44,9 @@ class Machine:
         """In a line, without the share of it that was measured."""
         cache = "unknown" if self.cache_bytes is None else f"{self.cache_bytes / 2**20:g} MiB"
         parts = [
-            self.cpu, f"{len(self.cores)} cores", f"last-level cache {cache}",
-            f"governor {self.governor or 'not readable'}", "a virtual machine" * self.virtual,
+            self.cpu, f"{len(self.cores)} {self.unit}", f"last-level cache {cache}",
+            self.clocks or f"governor {self.governor or 'not readable'}",
+            "a virtual machine" * self.virtual,
         ]  # fmt: skip
         return ", ".join(filter(None, parts))
 

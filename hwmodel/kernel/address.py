@@ -55,6 +55,10 @@ def decode(memory: MemorySpec, local: Int) -> tuple[Int, Int, Int]:
     column, bank, row = np.zeros_like(burst), np.zeros_like(burst), np.zeros_like(burst)
     for right, mask, left, destination in c["fields"][: c["n_fields"]]:
         (column, bank, row)[destination][...] |= ((burst >> right) & mask) << left
+    rest = burst >> c["odd_from"]
+    for values, left, destination in c["odd"][: c["n_odd"]]:
+        rest, part = np.divmod(rest, values)
+        (column, bank, row)[destination][...] |= part << left
     for row_bit, mask, left in c["hashes"][: c["n_hashes"]]:
         bank ^= ((row >> row_bit) & mask) << left
     return bank, row, column
@@ -68,6 +72,10 @@ def encode(memory: MemorySpec, bank: Int, row: Int, column: Int) -> Int:
     for row_bit, mask, left in c["hashes"][: c["n_hashes"]]:
         bank ^= ((row >> row_bit) & mask) << left
     burst = np.zeros_like(bank)
+    for values, left, destination in c["odd"][: c["n_odd"]][::-1]:
+        mask = (1 << (int(values) - 1).bit_length()) - 1
+        burst = burst * values + (((column, bank, row)[destination] >> left) & mask)
+    burst <<= c["odd_from"]
     for right, mask, left, destination in c["fields"][: c["n_fields"]]:
         burst |= (((column, bank, row)[destination] >> left) & mask) << right
     return burst * memory.organisation.burst_bytes

@@ -62,6 +62,7 @@ _SCALARS = {
     "head": "runs of the inbox taken so far",
     "tail": "runs put into the inbox so far",
     "released": "runs taken that engines know of, where the inbox is finite",
+    "endpoint_free": "1/1024 ticks at which another request may reach it, where they are spaced",
     "offset": "bursts of the head run that were taken",
     "stream_closed": "1: nothing follows what is in the inbox",
     "stalled": "1: the head has arrived and finds no room, until a queue changes",

@@ -15,13 +15,14 @@ request to a channel of another die takes `crossing_latency` longer each way, an
 into a die (read by its engines, written to its channels) pass one after the other at
 `crossing_bandwidth`. Where it has a finite `inbox`, an engine stalls while so many requests to the
 channel of its next one are under way or wait there; it knows of one that the queues took
-`response_latency` later.
+`response_latency` later. Where it has a `request_interval`, requests reach a channel no faster than
+one in that time, in the order in which they were issued.
 
 Simulation alternates engines and channels in rounds of request + response latency: nothing that
 happens in one round can be felt on the other side before the next (conservative lookahead), so
 each side runs on its own and the result is that of one global event queue, with ties at a channel
-broken by engine number. Engines that share crossings or inboxes go through a round together, tick
-by tick; crossings only add latency, so that rounds stay as long.
+broken by engine number. Engines that share crossings, inboxes or endpoints go through a round
+together, tick by tick; crossings only add latency, so that rounds stay as long.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ _SYSTEM_SCALARS = {
     "crossing_latency": "ticks from a die to another",
     "crossing_byte_time": "1/FRACTION ticks a byte into a die",
     "inbox": "requests to a channel at most; 0: no limit",
+    "request_interval": "1/FRACTION ticks between requests that reach a channel; 0: any",
     "now": "tick up to which engines have run",
     "stop": "tick at which the simulation ends",
     "warm": "tick at which the measured window begins",
@@ -258,7 +260,12 @@ def _run_engine(
             else:
                 row_of_engine += 2 * p.engines
                 there = _cross(p, crossings, die, tick, piece)
-        _push(p, s, there + p.request_latency, local, piece, kind, row_of_engine)
+        there += p.request_latency
+        if p.request_interval > 0:
+            begin = max(s.endpoint_free, there * FRACTION)
+            s.endpoint_free = begin + p.request_interval
+            there = (begin + FRACTION - 1) // FRACTION
+        _push(p, s, there, local, piece, kind, row_of_engine)
         e.in_flight += moved
         e.offset += piece
         e.ready = max(e.ready, tick * FRACTION) + piece * p.byte_time
@@ -300,7 +307,7 @@ def run_system(
     while p.now < p.stop:
         until = p.now + p.round
         busy = False
-        if p.dies > 1 or p.inbox > 0:
+        if p.dies > 1 or p.inbox > 0 or p.request_interval > 0:
             for tick in range(p.now, until):
                 if p.dies > 1:
                     _bring_back(p, tick, crossings, completions)
@@ -423,6 +430,7 @@ def _system(device: Device, warm: int, stop: int) -> NDArray[np.void]:
         "stop": stop, "warm": warm, "warm_bytes": -1 if warm else 0,
         "round": request + response_ticks(device),
         "engines": a.dma.engines, "dies": 1, "inbox": a.inbox or 0,
+        "request_interval": round(a.request_interval / tick_ns * FRACTION),
     }  # fmt: skip
     if a.dies is not None:
         values["dies"] = a.dies.count

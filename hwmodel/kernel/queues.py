@@ -198,6 +198,17 @@ def _decode_high(c: Record, s: Record, high: int) -> None:
             s.high_bank |= bits
         else:
             s.high_row |= bits
+    rest = burst >> c.odd_from
+    for f in range(c.n_odd):
+        bits = rest % c.odd[f, 0] << c.odd[f, 1]
+        rest //= c.odd[f, 0]
+        where = c.odd[f, 2]
+        if where == 0:
+            s.high_column |= bits
+        elif where == 1:
+            s.high_bank |= bits
+        else:
+            s.high_row |= bits
     for h in range(c.n_hashes):
         s.high_bank ^= ((s.high_row >> c.hashes[h, 0]) & c.hashes[h, 1]) << c.hashes[h, 2]
 

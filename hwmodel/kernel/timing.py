@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hwmodel.specs.commands import (
     COLUMN_COMMANDS,
     COMMANDS,
+    LEAST_BELOW_ODD,
     LEVELS,
     MAX_WINDOWS,
     RANK_COMMANDS,
@@ -37,7 +38,7 @@ REFRESH_NONE, REFRESH_ALL_BANK, REFRESH_PER_BANK = 0, 1, 2
 PAGE_OPEN, PAGE_CLOSED, PAGE_TIMEOUT, PAGE_ADAPTIVE = 0, 1, 2, 3
 
 MAX_BANKS, MAX_PCS, MAX_RANKS, MAX_LEVELS = 128, 2, 16, 6
-LOW_BITS = 8
+LOW_BITS = LEAST_BELOW_ODD
 """Of a burst index, whose place is looked up in a table; that of the bits above is kept from the
 last burst, for neighbours have them in common."""
 MAX_RULES = MAX_LEVELS * N_COMMANDS
@@ -85,6 +86,8 @@ _SCALARS = {
     "counted": "commands that a window counts, a bit mask",
     "one_bus": "1: all commands of the channel share a bus",
     "n_fields": "bit moves from a burst index to a place",
+    "odd_from": "bits of a burst index below the first part whose values are no power of two",
+    "n_odd": "parts from there on",
     "n_hashes": "hashes of rows into banks",
 }
 """Scalars of CONSTANTS: unit and meaning."""
@@ -118,6 +121,7 @@ CONSTANTS = np.dtype(
         ("window", np.int64, (MAX_WINDOWS, 4)),  # level, N, counted, waiting (bit masks)
         ("window_delay", np.int64, (MAX_WINDOWS, LANES)),  # to each waiting command, or NEVER
         ("fields", np.int64, (MAX_FIELDS, 4)),  # right shift, mask, left shift, destination
+        ("odd", np.int64, (MAX_FIELDS, 3)),  # values, left shift, destination
         ("low", np.int64, (1 << LOW_BITS, 3)),  # column, hashed bank, row of the lowest burst bits
         ("hashes", np.int64, (MAX_HASHES, 3)),  # row bit, mask, left shift into the flat bank
     ]
@@ -190,17 +194,17 @@ def _reach(memory: MemorySpec, levels: list[str]) -> tuple[Int, Int]:
     (2 MAX_LEVELS, banks), and the instance of each level that a bank is in, shape (levels,
     banks)."""
     o = memory.organisation
-    bank, per_pc = np.arange(o.banks), o.banks // o.pseudochannels
+    bank, per_pc = np.arange(o.bank_numbers), o.bank_numbers // o.pseudochannels
     every = {o.count(level) for level in LEVELS}
-    reach = np.zeros((2 * MAX_LEVELS, o.banks), np.int64)
-    instance = np.zeros((len(levels), o.banks), np.int64)
+    reach = np.zeros((2 * MAX_LEVELS, o.bank_numbers), np.int64)
+    instance = np.zeros((len(levels), o.bank_numbers), np.int64)
     for i, count in enumerate(o.count(level) for level in levels):
-        instance[i] = bank // (o.banks // count)
+        instance[i] = bank // (o.bank_numbers // count)
         if count <= o.pseudochannels:
             continue
         parents = max(other for other in every if other < count)
         own = instance[i][:, None] == instance[i]
-        parent = bank // (o.banks // parents)
+        parent = bank // (o.bank_numbers // parents)
         siblings = (parent[:, None] == parent) & ~own
         for scope, inside in ((i, own), (MAX_LEVELS + i, siblings)):
             bits = np.uint64(1) << (bank % per_pc).astype(np.uint64)
@@ -278,23 +282,29 @@ def _windows(memory: MemorySpec, levels: list[str]) -> tuple[list[list[int]], li
     return rows, delays
 
 
-def _address_fields(memory: MemorySpec) -> tuple[list[list[int]], list[list[int]]]:
-    """Bit moves from a burst index to (column, flat bank, row), and the XOR hashes."""
+def _address_fields(memory: MemorySpec) -> tuple[list[list[int]], ...]:
+    """Bit moves from a burst index to (column, flat bank, row), the parts from the first on whose
+    values are no power of two, and the XOR hashes."""
     bits = memory.field_bits()
     place, at = {}, 0
     for name in ("bank", "bankgroup", "stack", "rank", "pseudochannel"):
         place[name] = at
         at += bits[name]
     taken = dict.fromkeys(bits, 0)
-    fields, shift = [], 0
-    for name, width in memory.resolved_address_map():
+    fields: list[list[int]] = []
+    odd: list[list[int]] = []
+    shift = 0
+    for name, width, values in memory.address_sizes():
         destination = {"column": 0, "row": 2}.get(name, 1)
         left = taken[name] + (place[name] if destination == 1 else 0)
-        fields.append([shift, (1 << width) - 1, left, destination])
+        if odd or values != 1 << width:
+            odd.append([values, left, destination])
+        else:
+            fields.append([shift, (1 << width) - 1, left, destination])
         taken[name] += width
         shift += width
     hashes = [[h.row_bit, (1 << bits[h.field]) - 1, place[h.field]] for h in memory.bank_hash]
-    return fields, hashes
+    return fields, odd, hashes
 
 
 _lowered: dict[int, tuple[MemorySpec, NDArray[np.void]]] = {}
@@ -321,11 +331,11 @@ def _lower(memory: MemorySpec) -> NDArray[np.void]:
     o = memory.organisation
     _lower_rows(memory, levels, r)
     reach, instance = _reach(memory, levels)
-    r["reach"][:, : o.banks] = reach
-    r["instance"][: len(levels), : o.banks] = instance
-    bank = np.arange(o.banks)
-    r["pc_of"][: o.banks] = bank // (o.banks // o.pseudochannels)
-    r["rank_of"][: o.banks] = bank // (o.banks // (o.pseudochannels * o.ranks))
+    r["reach"][:, : o.bank_numbers] = reach
+    r["instance"][: len(levels), : o.bank_numbers] = instance
+    bank = np.arange(o.bank_numbers)
+    r["pc_of"][: o.bank_numbers] = bank // (o.bank_numbers // o.pseudochannels)
+    r["rank_of"][: o.bank_numbers] = bank // (o.bank_numbers // (o.pseudochannels * o.ranks))
     buses = list(memory.buses)
     for name, command in memory.commands.items():
         shared = memory.buses[command.bus].scope == "channel"
@@ -340,10 +350,11 @@ def _lower(memory: MemorySpec) -> NDArray[np.void]:
         r["hold"] = [memory.ticks(e) for e in (hold.CAS, hold.RD, hold.WR)]
     sets = memory.refresh_sets()
     r["sets"][: len(sets), : len(sets[0])] = sets
-    for name, rows in zip(("fields", "hashes"), _address_fields(memory), strict=True):
+    for name, rows in zip(("fields", "odd", "hashes"), _address_fields(memory), strict=True):
         r["n_" + name] = len(rows)
         if rows:
             r[name][: len(rows)] = rows
+    r["odd_from"] = sum(int(mask).bit_length() for _, mask, _, _ in r["fields"][: r["n_fields"]])
     low = np.arange(1 << LOW_BITS)
     for right, mask, left, where in r["fields"][: r["n_fields"]]:
         r["low"][:, where] |= ((low >> right) & mask) << left
@@ -403,8 +414,8 @@ def _scalars(memory: MemorySpec, r: np.void) -> None:
     r["data_end"] = r["segments"].max(axis=(1, 2))
     values = {
         "pcs": o.pseudochannels, "ranks": o.pseudochannels * o.ranks,
-        "banks_per_pc": o.banks // o.pseudochannels,
-        "banks_per_rank": o.banks // (o.pseudochannels * o.ranks),
+        "banks_per_pc": o.bank_numbers // o.pseudochannels,
+        "banks_per_rank": o.bank_numbers // (o.pseudochannels * o.ranks),
         "first": COMMANDS.index("ACT1" if memory.activate.steps == 2 else "ACT"),
         "steps": memory.activate.steps, "lazy": memory.activate.second == "lazy",
         "max_gap": memory.ticks(memory.activate.max_gap) if memory.activate.max_gap else 0,

@@ -150,7 +150,9 @@ def least_cycles(
     if bank_commands is None:
         kinds = (("ACT", "ACT2"), ("RD", "RDA"), ("WR", "WRA"), ("MWR", "MWRA"))
         totals = [sum(np.asarray(commands.get(name, 0)) for name in names) for names in kinds]
-        bank_commands = np.repeat(np.stack(totals, -1)[..., None, :] / o.banks, o.banks, -2)
+        bank_commands = np.repeat(
+            np.stack(totals, -1)[..., None, :] / o.bank_numbers, o.bank_numbers, -2
+        )
     limits = _bus_limits(memory, commands)
     read, write = beats(memory.data.read, memory), beats(memory.data.write, memory)
     data = np.array([0, read, write, write])
@@ -169,7 +171,7 @@ def beats(slots: DataSlots, memory: MemorySpec) -> int:
 
 def _each(memory: MemorySpec, bank_commands: Counts, level: str) -> NDArray[np.float64]:
     """Counts (instances, 4) in every instance of a level, of all channels."""
-    instances = bank_commands.size // (4 * memory.organisation.banks)
+    instances = bank_commands.size // (4 * memory.organisation.bank_numbers)
     shape = (instances * memory.organisation.count(level), -1, 4)
     return bank_commands.reshape(shape).sum(axis=1, dtype=np.float64)
 

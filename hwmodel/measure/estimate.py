@@ -124,6 +124,7 @@ def unknown(device: Device) -> str | None:
         "row_hit_limit below 16": 0 < c.row_hit_limit < 16,
         "dies": a is not None and a.dies is not None,
         "inbox": a is not None and a.inbox is not None,
+        "request_interval": a is not None and a.request_interval > 0,
         "translation": a is not None and a.translation is not None,
     }
     return next((name for name, there in has.items() if there), None)

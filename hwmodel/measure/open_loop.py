@@ -42,7 +42,7 @@ def command_log(memory: MemorySpec, lines: Int) -> CommandLog:
     tick, command, flat, row, column = (np.ascontiguousarray(part) for part in lines.T)
     rest, bank = np.divmod(flat, o.banks_per_group)
     rest, group = np.divmod(rest, o.bankgroups)
-    rest, stack = np.divmod(rest, o.stacks)
+    rest, stack = np.divmod(rest, o.stack_numbers)
     pseudochannel, rank = np.divmod(rest, o.ranks)
     whole = np.isin(command, [COMMANDS.index(name) for name in RANK_COMMANDS])
     for part in (stack, group, bank):

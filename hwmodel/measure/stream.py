@@ -53,6 +53,7 @@ def rotating(memory: MemorySpec, per_row: int, count: int) -> Int:
     if memory.bank_hash:
         raise ValueError(f"{memory.name} hashes its banks; they cannot be made to rotate")
     sizes = {name: 1 << bits for name, bits in memory.field_bits().items()}
+    sizes |= {"stack": memory.organisation.stacks, "row": memory.organisation.rows}
     sizes["column"] = per_row
     rest, place = np.arange(count, dtype=np.int64), {}
     for name in ("pseudochannel", "column", "bankgroup", "bank", "stack", "rank", "row"):
@@ -62,11 +63,11 @@ def rotating(memory: MemorySpec, per_row: int, count: int) -> Int:
 
 def local_address(memory: MemorySpec, place: dict[str, Int]) -> Int:
     """Local addresses of places given by field, each shape (n,); without bank hashes."""
-    shift = memory.organisation.burst_bytes.bit_length() - 1
+    unit = memory.organisation.burst_bytes
     taken = dict.fromkeys(place, 0)
     address = np.zeros_like(place["row"])
-    for name, bits in memory.resolved_address_map():
-        address |= ((place[name] >> taken[name]) & ((1 << bits) - 1)) << shift
+    for name, bits, values in memory.address_sizes():
+        address += ((place[name] >> taken[name]) & ((1 << bits) - 1)) * unit
         taken[name] += bits
-        shift += bits
+        unit *= values
     return address

@@ -238,7 +238,7 @@ def _spread_over_channels(case: Case) -> Case:
 def _apart(memory: MemorySpec, stream: Stream, channel: Int) -> Stream:
     """Accesses in other channels: rows of a bank stay different rows where they meet."""
     o, sources = memory.organisation, int(stream.channel.max()) + 1
-    bank = channel * o.banks + stream.bank
+    bank = channel * o.bank_numbers + stream.bank
     keys = (bank * sources + stream.channel) * o.rows + stream.row
     rows, which = np.unique(keys, return_inverse=True)
     first = np.diff(rows // (sources * o.rows), prepend=-1) != 0
@@ -251,7 +251,7 @@ def _spread_over_banks(case: Case) -> Case:
     """Each channel's rows, in the order of their first use, go round its pseudo-channels, bank
     groups, banks, stacks and ranks."""
     o, stream = case.memory.organisation, case.stream
-    key = (stream.channel * o.banks + stream.bank) * o.rows + stream.row
+    key = (stream.channel * o.bank_numbers + stream.bank) * o.rows + stream.row
     _, first, which = np.unique(key, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     turn = np.empty_like(order)
@@ -261,11 +261,11 @@ def _spread_over_banks(case: Case) -> Case:
         turn[own] = np.arange(len(own))
     rest, bank = turn, np.zeros_like(turn)
     sizes = {
-        "pseudochannel": (o.pseudochannels, o.banks // o.pseudochannels),
+        "pseudochannel": (o.pseudochannels, o.bank_numbers // o.pseudochannels),
         "bankgroup": (o.bankgroups, o.banks_per_group),
         "bank": (o.banks_per_group, 1),
         "stack": (o.stacks, o.bankgroups * o.banks_per_group),
-        "rank": (o.ranks, o.stacks * o.bankgroups * o.banks_per_group),
+        "rank": (o.ranks, o.stack_numbers * o.bankgroups * o.banks_per_group),
     }
     for size, weight in sizes.values():
         rest, place = np.divmod(rest, size)

@@ -327,10 +327,10 @@ def decode(memory: MemorySpec, address: int) -> tuple[Place, int, int]:
     rest = address // memory.organisation.burst_bytes
     fields = dict.fromkeys(FIELDS, 0)
     taken = dict.fromkeys(fields, 0)
-    for name, bits in memory.resolved_address_map():
-        fields[name] |= (rest & ((1 << bits) - 1)) << taken[name]
+    for name, bits, values in memory.address_sizes():
+        fields[name] |= rest % values << taken[name]
         taken[name] += bits
-        rest >>= bits
+        rest //= values
     for entry in memory.bank_hash:
         mask = (1 << memory.field_bits()[entry.field]) - 1
         fields[entry.field] ^= (fields["row"] >> entry.row_bit) & mask

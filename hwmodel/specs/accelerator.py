@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+import math
+from itertools import pairwise
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     ModelWrapValidatorHandler,
@@ -36,12 +39,13 @@ _SIMULATED = ("channels", "interleave", "dma")
 """Keys that a simulated memory needs."""
 _SIMULATED_TOO = (
     "memory_set", "channel_hash", "controller", "address_map", "derate", "dies", "inbox",
-    "translation", "memory_side_cache",
+    "translation", "memory_side_cache", "request_interval",
 )  # fmt: skip
 """Keys that it may have besides."""
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
+Sized = TypeVar("Sized", "SizedShare", "SizedRate")
 
 
 def _overlap(value: object) -> object:
@@ -189,6 +193,38 @@ class Host(Strict):
     """One way."""
 
 
+class SizedShare(Strict):
+    """A share that was measured with reads of one size."""
+
+    size: PositiveBytes
+    share: Share
+
+
+class SizedRate(Strict):
+    """A rate that was measured with messages of one size."""
+
+    size: PositiveBytes
+    rate: Annotated[BytesPerSecond, Field(gt=0)]
+    """Bytes that are reduced, of each card, over the time that it takes."""
+
+
+def _rising(points: list[Sized]) -> list[Sized]:
+    sizes = [each.size for each in points]
+    if not sizes or sizes != sorted(set(sizes)):
+        raise ValueError("expected sizes that rise")
+    return points
+
+
+def by_size(points: list[tuple[int, float]], size_bytes: float) -> float:
+    """A value measured at rising sizes: between two in proportion to the logarithms of the sizes,
+    beyond them as at the last."""
+    for (low, at_low), (high, at_high) in pairwise(points):
+        if size_bytes < high:
+            share = math.log(max(size_bytes, low) / low) / math.log(high / low)
+            return at_low + share * (at_high - at_low)
+    return points[-1][1]
+
+
 class GivenMemory(Strict):
     """A memory whose timings are not known well enough to simulate it."""
 
@@ -196,6 +232,16 @@ class GivenMemory(Strict):
     """Peak."""
     efficiency: Share
     """Share of the peak that every phase of a step reaches, unless `serving.memory` gives it."""
+    weights: Share | None = None
+    """The same of the weights alone. None: as every phase."""
+    attention: Annotated[list[SizedShare], AfterValidator(_rising)] | None = None
+    """The same of the KV that decode attention reads, by the bytes of a layer, between two sizes in
+    proportion to their logarithms. None: as every phase."""
+
+    @property
+    def of_weights(self) -> float:
+        """Share of the peak at which weights are read."""
+        return self.efficiency if self.weights is None else self.weights
 
 
 class Link(Strict):
@@ -205,10 +251,17 @@ class Link(Strict):
     """What a card sends to its neighbours, one way."""
     latency: Nanoseconds
     """Of one message."""
+    all_reduce: Annotated[list[SizedRate], AfterValidator(_rising)] | None = None
+    """What all-reduces of some sizes were measured at, by size. None: the ring's messages over
+    `bandwidth` and `latency`."""
 
     def all_reduce_s(self, cards: int, size_bytes: float) -> float:
-        """Seconds of a ring all-reduce: 2 (N - 1) messages of size / N (Patarasuk and Yuan
-        2009)."""
+        """Seconds of an all-reduce. By the rates measured where there are any, between two sizes in
+        proportion to the logarithms, beyond them as at the last; else of a ring: 2 (N - 1) messages
+        of size / N (Patarasuk and Yuan 2009)."""
+        if self.all_reduce is not None:
+            points = [(each.size, each.rate) for each in self.all_reduce]
+            return size_bytes / by_size(points, size_bytes)
         messages = 2 * (cards - 1)
         return messages * (size_bytes / cards / self.bandwidth + self.latency * 1e-9)
 
@@ -265,6 +318,9 @@ class AcceleratorSpec(Strict):
     inbox: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Requests on their way to a channel or waiting before its queues, at most; while it has so
     many, engines whose next request goes there stall. None: no limit."""
+    request_interval: Annotated[Nanoseconds, Field(ge=0)] = 0.0
+    """Least time between two requests that the endpoint of a channel takes, whatever their size. 0:
+    it takes them as they come."""
     translation: Translation | None = None
     """From virtual to physical addresses. None: it costs nothing, and all addresses are physical.
     """

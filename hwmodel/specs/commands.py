@@ -10,6 +10,8 @@ MAX_WINDOW, MAX_WINDOWS, MAX_WINDOW_INSTANCES = 32, 4, 32
 """Largest activation windows that the kernel's fixed arrays hold."""
 MAX_TICKS, MAX_CAPACITY = 2**40, 2**44
 """Longest delay in ticks, and largest channel in bytes: sums of many stay within 64 bits."""
+LEAST_BELOW_ODD = 8
+"""Bits of a burst index that a table decodes: below a part whose values are no power of two."""
 COMMANDS = (
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
     "PRE", "PREA", "REFPB", "REFAB", "CAS",

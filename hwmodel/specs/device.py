@@ -157,6 +157,9 @@ def _check_published(document: Document, device: Device) -> None:
     if spec is None:
         return
     own = device.peak_gbps * 1e9
+    if device.described is not None:
+        o = device.described.organisation
+        own *= o.wire_bytes / o.burst_bytes
     if spec.bus is not None and abs(own / spec.bus.computed - 1) > DESCRIBED_WITHIN:
         raise document.error(
             f"rate x width is {spec.bus.computed / 1e9:,.6g} GB/s, the device as described has"

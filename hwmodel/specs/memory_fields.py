@@ -78,7 +78,10 @@ CommandList = Annotated[list[CommandName], BeforeValidator(_listed), TEXT_TOO]
 
 
 class Organisation(Strict):
-    """How many of each level, and the size of a row and a burst."""
+    """How many of each level, and the size of a row and a burst.
+
+    Sizes are powers of two, but for `rows` (dies of 12 or 24 Gb) and `stacks` (12-high stacks).
+    """
 
     pseudochannels: Positive = 1
     ranks: Positive = 1
@@ -89,16 +92,34 @@ class Organisation(Strict):
     row_bytes: PositiveBytes
     width_bits: Positive
     burst_length: Positive
+    payload_bytes: PositiveBytes | None = None
+    """Data in a burst where its wires carry more: of LPDDR6's 36 B, 4 are metadata or checks."""
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes that a burst takes on DQ."""
+        return self.width_bits * self.burst_length // 8
 
     @property
     def burst_bytes(self) -> int:
-        return self.width_bits * self.burst_length // 8
+        """Bytes of data that a burst moves; addresses count these."""
+        return self.payload_bytes or self.wire_bytes
 
     @property
     def banks(self) -> int:
         """Banks of the whole channel."""
         per_stack = self.bankgroups * self.banks_per_group
         return self.pseudochannels * self.ranks * self.stacks * per_stack
+
+    @property
+    def stack_numbers(self) -> int:
+        """Numbers of stacks: the next power of two. Those from `stacks` on are of none."""
+        return 1 << (self.stacks - 1).bit_length()
+
+    @property
+    def bank_numbers(self) -> int:
+        """Numbers of banks of the whole channel; with three stacks a quarter is of no bank."""
+        return self.banks // self.stacks * self.stack_numbers
 
     @property
     def columns(self) -> int:
@@ -111,9 +132,10 @@ class Organisation(Strict):
         return self.banks * self.rows * self.row_bytes
 
     def count(self, level: str) -> int:
-        """Instances of `level` in a channel."""
+        """Numbers of instances of `level` in a channel."""
         sizes = (
-            1, self.pseudochannels, self.ranks, self.stacks, self.bankgroups, self.banks_per_group,
+            1, self.pseudochannels, self.ranks, self.stack_numbers, self.bankgroups,
+            self.banks_per_group,
         )  # fmt: skip
         total = 1
         for name, size in zip(LEVELS, sizes, strict=True):
@@ -126,11 +148,19 @@ class Organisation(Strict):
     def _sizes(self) -> Organisation:
         if self.width_bits * self.burst_length % 8:
             raise ValueError("width_bits x burst_length is not a whole number of bytes")
+        if self.payload_bytes and self.payload_bytes > self.wire_bytes:
+            raise ValueError(
+                f"payload_bytes: {self.payload_bytes} B are more than the {self.wire_bytes} B that"
+                " a burst has on DQ"
+            )
         if self.burst_bytes & (self.burst_bytes - 1):
-            raise ValueError(f"a burst of {self.burst_bytes} B is not a power of two")
+            raise ValueError(
+                f"a burst of {self.burst_bytes} B is not a power of two; payload_bytes says what of"
+                " it is data"
+            )
         if self.row_bytes % self.burst_bytes:
             raise ValueError("row_bytes is not a multiple of a burst")
-        for name in ("pseudochannels", "ranks", "stacks", "bankgroups", "banks_per_group", "rows"):
+        for name in ("pseudochannels", "ranks", "bankgroups", "banks_per_group"):
             value = getattr(self, name)
             if value & (value - 1):
                 raise ValueError(f"{name} must be a power of two; got {value}")
@@ -138,7 +168,7 @@ class Organisation(Strict):
             raise ValueError("bursts a row must be a power of two")
         if self.capacity_bytes > MAX_CAPACITY:
             raise ValueError(f"more than {MAX_CAPACITY} B a channel")
-        if self.banks // self.pseudochannels > 64:
+        if self.bank_numbers // self.pseudochannels > 64:
             raise ValueError("more than 64 banks a pseudo-channel")
         if self.pseudochannels > 2:
             raise ValueError("more than 2 pseudo-channels a channel")

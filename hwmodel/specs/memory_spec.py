@@ -16,6 +16,7 @@ from hwmodel.description.units import Clock
 from hwmodel.specs.commands import (
     COLUMN_COMMANDS,
     COMMANDS,
+    LEAST_BELOW_ODD,
     LEVELS,
     MASKED_WRITES,
     MAX_REQUESTS,
@@ -80,9 +81,12 @@ class MemorySpec(Strict):
 
     @property
     def peak_gbps(self) -> float:
-        """Data-bus peak of the whole channel, GB/s."""
-        bits = self.organisation.width_bits * self.organisation.pseudochannels
-        return bits / 8 * self.clock.beats_per_ck / float(self.clock.tCK)
+        """Data-bus peak of the whole channel, GB/s of data."""
+        o = self.organisation
+        wires = (
+            o.width_bits * o.pseudochannels / 8 * self.clock.beats_per_ck / float(self.clock.tCK)
+        )
+        return wires * o.burst_bytes / o.wire_bytes
 
     def clocks(self, expression: str) -> Fraction:
         """Value of a timing expression in clocks (names rounded up to ticks first, but not inside
@@ -131,7 +135,7 @@ class MemorySpec(Strict):
             for _, end in kind.segments
         )
         slots = max(self.tick_clock.ticks(Fraction(str(c.slots))) for c in self.commands.values())
-        steps = min(self.controller.activation_buffer, o.banks // o.count("rank")) + 3
+        steps = min(self.controller.activation_buffer, o.bank_numbers // o.count("rank")) + 3
         if self.joins_columns:
             steps += (o.pseudochannels - 1) * self.requests_held
         return max(self.refresh_ticks() // 8, steps * (longest + burst + slots))
@@ -187,7 +191,28 @@ class MemorySpec(Strict):
         sizes = (
             o.columns, o.banks_per_group, o.bankgroups, o.stacks, o.ranks, o.pseudochannels, o.rows,
         )  # fmt: skip
-        return {name: size.bit_length() - 1 for name, size in zip(FIELDS, sizes, strict=True)}
+        return {name: (size - 1).bit_length() for name, size in zip(FIELDS, sizes, strict=True)}
+
+    def address_sizes(self) -> list[tuple[str, int, int]]:
+        """(field, bits, values) from the least significant part above the burst: an address is
+        read part by part, each taken modulo its values, a power of two but for `rows` and
+        `stacks` that are none. Raises ValueError."""
+        o = self.organisation
+        odd = {name: n for name, n in (("row", o.rows), ("stack", o.stacks)) if n & (n - 1)}
+        result, below = [], 0
+        for name, bits in self.resolved_address_map():
+            if name in odd and bits != (odd[name] - 1).bit_length():
+                raise ValueError(
+                    f"address_map: {odd[name]} {name}s take one part; they cannot split"
+                )
+            if name in odd and below < LEAST_BELOW_ODD:
+                raise ValueError(
+                    f"address_map: {odd[name]} {name}s, no power of two, need {LEAST_BELOW_ODD} or"
+                    f" more bits of other fields below; there are {below}"
+                )
+            result.append((name, bits, odd.get(name, 1 << bits)))
+            below += bits
+        return result
 
     def resolved_address_map(self) -> list[tuple[str, int]]:
         """(field, bits) from the least significant bit above the burst. Raises ValueError."""
@@ -232,7 +257,12 @@ def _check(memory: MemorySpec) -> None:
     _two_steps_cannot_deadlock(memory)
     if memory.sync and _sync_hold_too_short(memory):
         raise ValueError("sync.hold.CAS: is over before the column command may follow")
-    memory.resolved_address_map()
+    memory.address_sizes()
+    for i, entry in enumerate(memory.bank_hash):
+        if entry.field == "stack" and memory.organisation.stacks & (memory.organisation.stacks - 1):
+            raise ValueError(
+                f"bank_hash[{i}]: {memory.organisation.stacks} stacks cannot be hashed"
+            )
 
 
 def _commands(memory: MemorySpec) -> None:

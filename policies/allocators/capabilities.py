@@ -129,14 +129,20 @@ class Caches(Remembers):
 
 
 class Batches(ABC):
-    """Hands out the slots of all prefills of a step at once, and takes back those of all requests
-    that end in one together. `advance` may make room for a decode step as a whole, so it is so many
-    times itself by one round, and not `grow` of each request."""
+    """Hands out the slots of a step at once, when nothing more is preempted for it: of its decodes,
+    then of its prefills. Takes back those of all requests that end in one together. `advance` may
+    make room for a decode step as a whole, so it is so many times itself by one round, and not
+    `grow` of each request."""
 
     @abstractmethod
-    def settle_prefills(self) -> None:
-        """All prefills of the step are known: choose the slots that `reserve` and `grow` have
-        promised them."""
+    def advance_later(self, requests: IntArray) -> None:
+        """As `advance` by one round, when `settle_step` is called; until then `stored` is as it
+        was."""
+
+    @abstractmethod
+    def settle_step(self) -> None:
+        """The step is known: choose the slots that `advance_later`, `reserve` and `grow` have
+        promised."""
 
     @abstractmethod
     def release_together(self, begins: bool) -> None:

@@ -10,9 +10,8 @@ without locks are evicted whole, by last access, and freed in token order, until
 free as it has tokens; with larger pages as its prefills have, and one more for each request.
 
 A request that is preempted (SGLang: retracted) frees what it generated, here as the first leaf to
-be evicted. Assumed: what is stored in a step is found by the next admission of that step (SGLang
-puts it into the tree when it is computed, and keeps back waiting requests with a prefix in common);
-waiting requests do not refresh what they would find. Samples within a request (engine v0) share its
+be evicted. What a step computes is found from the next step on. Assumed: waiting requests do not
+refresh what they would find. Samples within a request (engine v0) share its
 prompt's full pages, and their outputs are not kept. The scheduler is the engine's: no
 `new_token_ratio`, no order by longest prefix, and the last request is preempted, not the one with
 the fewest outputs.
@@ -34,7 +33,7 @@ from policies.allocators.free_list import FreeList, Queue, SplitQueue, Staged
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING
 from policies.allocators.paged import PagedAllocator
-from policies.allocators.radix_tree import NO_PAGES, Node, RadixTree, common_end, text_of
+from policies.allocators.radix_tree import NO_PAGES, Node, RadixTree, text_of
 from policies.requests.requests import IntArray
 
 LISTS: dict[str, type[FreeList]] = {"queue": Queue, "stack": SplitQueue, "staged": Staged}
@@ -93,6 +92,8 @@ class RadixAllocator(PagedAllocator, Batches):
         """The leaf of what a request has left in the tree, until it has ended."""
         self._promised: list[tuple[int, int, int]] = []
         """Prefills whose pages are not chosen yet: request, tokens it had stored, tokens more."""
+        self._decoding: IntArray = NO_PAGES
+        """Requests that decode a token whose pages are not chosen yet."""
         self._pages = self._extents = self._alone = 0
         """Full pages of the prompts of requests that have left, the runs of neighbouring pages
         among them, and the runs of one page."""
@@ -115,26 +116,37 @@ class RadixAllocator(PagedAllocator, Batches):
         self._require(request)
         demand, before = self._demands[request], int(self.stored[request])
         if demand.samples > 1 or before >= demand.prompt + demand.generated:
-            self.settle_prefills()
+            self.settle_step()
             return super().grow(request, tokens)
         slots = self._blocks(demand, before + tokens) * self.block - int(self.reserved[request])
         if slots > self.free_slots:
             return False
-        self._list.free -= slots // self.block
+        self._list.promise(slots // self.block)
         self.reserved[request] += slots
         self.reserved_total += slots
         self.stored[request] += tokens
         self._promised.append((request, before, tokens))
         return True
 
-    def settle_prefills(self) -> None:
+    def settle_step(self) -> None:
+        self._settle_decodes()
         promised, self._promised = self._promised, []
-        if not promised:
-            return
+        if promised:
+            self._settle_prefills(promised)
+
+    def _settle_decodes(self) -> None:
+        requests, self._decoding = self._decoding, NO_PAGES
+        if len(requests):
+            rows = self._all_rows(requests)
+            self._list.promise(-self._tables.wanted(rows, 1))
+            self._list.prepare(len(rows))
+            super().advance(requests, 1)
+
+    def _settle_prefills(self, promised: list[tuple[int, int, int]]) -> None:
         rows = self._first_row[[request for request, _, _ in promised]]
         ends = np.array([before + tokens for _, before, tokens in promised])
         wanted = -(-ends // self.block) - self._tables.count[rows]
-        self._list.free += int(wanted.sum())
+        self._list.promise(-int(wanted.sum()))
         self._list.prepare_prefills(sum(tokens for _, _, tokens in promised), len(promised))
         for row, end, pages in zip(rows.tolist(), ends, wanted.tolist(), strict=True):
             self._tables.hand_out(row, self._list.pop(pages))
@@ -143,15 +155,20 @@ class RadixAllocator(PagedAllocator, Batches):
             self._publish(request, self._demands[request], before)
 
     def release_together(self, begins: bool) -> None:
-        self.settle_prefills()
+        self.settle_step()
         self._list.group(begins)
 
     def headroom(self, requests: IntArray, limit: int) -> int:
-        self.settle_prefills()
+        self.settle_step()
         return super().headroom(requests, limit)
 
+    def advance_later(self, requests: IntArray) -> None:
+        self.settle_step()
+        self._list.promise(self._tables.wanted(self._all_rows(requests), 1))
+        self._decoding = requests
+
     def advance(self, requests: IntArray, rounds: int) -> None:
-        self.settle_prefills()
+        self.settle_step()
         if rounds and self._forks_among(requests):
             super().advance(requests, 1)
             rounds -= 1
@@ -164,16 +181,17 @@ class RadixAllocator(PagedAllocator, Batches):
             super().advance(requests, 1)
 
     def units(self, request: int) -> Units:
-        self.settle_prefills()
+        self.settle_step()
         return super().units(request)
 
     def extent_count(self, requests: IntArray) -> int:
-        self.settle_prefills()
+        self.settle_step()
         return super().extent_count(requests)
 
     def release_known(self, request: int, tokens: int) -> int:
         self._require(request)
-        self.settle_prefills()
+        if self._promised or (self._decoding == request).any():
+            self.settle_step()
         demand, node = self._demands[request], self._nodes.pop(request, self._tree.root)
         first, *others = self._rows(request)
         known = int(self._tables.tokens[first]) - int(self.stored[request]) + tokens
@@ -224,15 +242,8 @@ class RadixAllocator(PagedAllocator, Batches):
         demand = demand or self._demands.get(request)
         if demand is None:
             return NO_PAGES
-        key, pages = text_of(request, demand), limit // self.block
-        found = self._tree.find(key, pages)
-        for other, before, tokens in self._promised:
-            end = min(limit, before + tokens)
-            shared = common_end(text_of(other, self._demands[other]), key, 0, end)
-            if shared // self.block > len(found):
-                self.settle_prefills()
-                return self._tree.find(key, pages)
-        return found
+        self._settle_decodes()  # before what is found is locked
+        return self._tree.find(text_of(request, demand), limit // self.block)
 
     def _hold(self, request: int, cached: IntArray) -> None:
         key = text_of(request, self._demands[request])
@@ -253,8 +264,6 @@ class RadixAllocator(PagedAllocator, Batches):
         key = text_of(request, demand)
         known = self._tree.find(key, full, node)
         if len(known):
-            if node.end * self.block < before:
-                return  # a page that is partly stored would move; no engine prefills two at a time
             own = held[node.end : node.end + len(known)].copy()
             for row in rows:
                 self._tables.replace(row, node.end, known)
@@ -285,6 +294,12 @@ class _Pool(FreeList):
         self._pages, self._tree = pages, tree
         self._held = np.zeros(pages.blocks, np.bool_)
         self._group: list[IntArray] | None = None
+        self._promised = 0
+
+    def promise(self, pages: int) -> None:
+        """So many pages are spoken for, though not chosen yet; below 0: they are chosen now."""
+        self.free -= pages
+        self._promised += pages
 
     def ample(self, pages: int, requests: int) -> bool:
         """Whether so many pages that decode steps of so many requests take are the same together
@@ -295,7 +310,7 @@ class _Pool(FreeList):
 
     def prepare(self, pages: int, at_hand: int = 0) -> None:
         """A step is about to take up to so many pages. `at_hand`: for how many none is sorted."""
-        while self._pages.free < min(pages, self.free):
+        while self._pages.free < min(pages, self.free + self._promised):
             evicted = self._tree.evict()
             self._pages.push(evicted, len(evicted))
         if isinstance(self._pages, Staged):

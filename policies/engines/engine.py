@@ -349,6 +349,8 @@ class Engine(ABC):
 
     def _decode(self) -> tuple[IntArray, list[Migration]]:
         """Reserve one more token for every decoding request."""
+        if self._batching is not None:
+            return self._retract(self._batching), []
         decode = self._decoding()
         if self.allocator.headroom(decode, 1):
             self.allocator.advance(decode, 1)
@@ -381,6 +383,16 @@ class Engine(ABC):
         self.running = np.array(running, np.int64)
         return np.array(growing, np.int64), migrations
 
+    def _retract(self, batching: Batches) -> IntArray:
+        """Preempt the last ones until the others have room for a token; those."""
+        while len(decode := self._decoding()) and not self.allocator.headroom(decode, 1):
+            victim, self._partial = int(self.running[-1]), False
+            self.running = self.running[:-1]
+            self._preempt(victim)
+        if len(decode):
+            batching.advance_later(decode)
+        return decode
+
     def _grow_those_that_fit(self, growing: list[int]) -> int:
         """Reserve a token for as many of the first of `growing` as have room; how many."""
         decode = np.array(growing, np.int64)
@@ -401,7 +413,7 @@ class Engine(ABC):
     ) -> Step:  # fmt: skip
         """The scheduled step; every decoding request has room for its next tokens."""
         if self._batching is not None:
-            self._batching.settle_prefills()
+            self._batching.settle_step()
         if self._contiguous is not None and (moves := self._contiguous.moves()):
             migrations = [*migrations, *moves]
         self.changes += len(chunks) + len(migrations) + preempted + (swapped > 0)

@@ -14,12 +14,14 @@ this hides, and that a request which arrives during a step is seen a step later.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections import deque
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from policies.allocators.allocator import Allocator, Demand
+from policies.allocators.capabilities import Migration
 from policies.engines.engine import Chunk, Count, Engine, EngineOptions, Step
 from policies.engines.vllm_version import VERSIONS, Usage, VersionName, device_class
 from policies.predictors.prediction import Predictions
@@ -47,6 +49,12 @@ class EngineV1Spec(EngineOptions):
     """How outputs end under asynchronous scheduling: by a token that is not foreseen, so that each
     sample decodes one step too many (assumed: as most do that people chat with), or at a length
     that is known."""
+    long_prefill_token_threshold: Annotated[int, Field(ge=0)] = 0
+    """Tokens that a step prefills of one request at most, so that others join it; in 0.33 only
+    while there are others (vLLM's PR 57951). 0: as many as the budget leaves (the default)."""
+    prefill_schedule_interval: Count = 1
+    """Steps from one with a prefill to the next, while requests decode and the last prefill left
+    none in line. 1: no matter (the default). vLLM's `Scheduler.schedule`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -95,13 +103,27 @@ class EngineV1(Engine):
 
     def __init__(
         self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
-        predicted: Predictions,
+        predicted: Predictions, priority: IntArray | None = None,
     ) -> None:  # fmt: skip
+        """priority: int64 (n,), of each request; those of smaller ones go first and are preempted
+        last, whatever the order of arrival (vLLM's `policy: priority`)."""
         super().__init__(spec, allocator, requests, output_tokens, predicted)
         self._late = spec.async_scheduling
         self._stops = spec.ends == "stop"
         self._under_way: IntArray = np.zeros(0, np.int64)
         """Requests that decode in the last step scheduled."""
+        self._recent = spec.like is not None and VERSIONS[spec.like].others_first
+        self._priority = priority
+        options = spec.long_prefill_token_threshold > 0 or spec.prefill_schedule_interval > 1
+        self._in_turn = options or priority is not None
+        """Whether several requests may be in their prefill, among those that decode."""
+        self._filling: set[int] = set()
+        """Then: running requests that are in their prefill."""
+        self._threshold = spec.long_prefill_token_threshold
+        self._since = spec.prefill_schedule_interval
+        """Steps since the last one with a prefill."""
+        self._line = False
+        """Whether it left requests in line."""
 
     @property
     def busy(self) -> bool:
@@ -111,14 +133,22 @@ class EngineV1(Engine):
     def schedule(self) -> Step:
         before = self.preemptions
         self._cached_tokens, self._relenting = 0, False
-        decode, migrations = self._decode()
-        budget = self.budget - self._sequences(decode)
         chunks: list[Chunk] = []
-        if self._partial and budget:
-            budget -= self._continue(chunks, budget)
+        defers = False
+        if self._in_turn:
+            defers = self._defers()
+            decode, migrations, budget = self._run_in_turn(chunks, defers)
+        else:
+            decode, migrations = self._decode()
+            budget = self.budget - self._sequences(decode)
+            if self._partial and budget:
+                budget -= self._continue(chunks, budget)
         limit = "kv_memory"
         if self.preemptions == before:
-            limit = self._admit(chunks, budget)
+            limit = "token_budget" if defers else self._admit(chunks, budget)
+            self._line = self._line if defers else bool(self.waiting)
+        if chunks:
+            self._since = 0
         step = self._step(decode, chunks, migrations, self.preemptions - before, limit)
         self._under_way = decode
         if not self.ending:
@@ -133,7 +163,86 @@ class EngineV1(Engine):
         return self.spec.token_budget(self.allocator.limits.max_model_len)
 
     def _first_chunk(self, rest: int, budget: int) -> int:
-        return min(rest, budget)
+        return min(rest, budget, self._threshold or rest)
+
+    def rounds(self, step: Step, limit: int) -> int:
+        between = self.waiting and self.spec.prefill_schedule_interval > 1
+        return 1 if self._filling or between else super().rounds(step, limit)
+
+    def _rank(self, request: int) -> tuple[int, int]:
+        return (0 if self._priority is None else int(self._priority[request]), request)
+
+    def _defers(self) -> bool:
+        """Whether a step has no prefills; sets the threshold of the step."""
+        lone = self._recent and len(self.running) + len(self.waiting) < 2
+        self._threshold = 0 if lone else self.spec.long_prefill_token_threshold
+        self._since += 1
+        early = self._since < self.spec.prefill_schedule_interval and not self._line
+        return early and len(self._filling) < len(self.running)
+
+    def _run_in_turn(
+        self, chunks: list[Chunk], defers: bool
+    ) -> tuple[IntArray, list[Migration], int]:
+        """Schedule running requests one after another, prefills among decodes: (those that decode,
+        migrations, the budget that is left). Prefills go to `chunks`, unless the step defers."""
+        running: list[int] = self.running.tolist()
+        skipped = set() if self._stops else set(self.ending)
+        skipped |= self._filling if defers else set()
+        tokens: dict[int, int] = {}
+        migrations: list[Migration] = []
+        at, budget = 0, self.budget
+        while at < len(running) and budget > 0:
+            request = running[at]
+            at += 1
+            if request in skipped:
+                continue
+            wanted = int(self.samples[request])
+            if request in self._filling:
+                rest = self._total(request) - int(self.allocator.stored[request])
+                wanted = self._first_chunk(rest, budget)
+            while request in running and not self.allocator.grow(request, wanted):
+                if self._migrating is not None and (moved := self._migrating.migrate(request)):
+                    migrations.append(moved)
+                    self.reserved_ever[request] += moved.left
+                    continue
+                victim = self._victim(running, request)
+                # vLLM goes back a place only for one that it has scheduled
+                at -= victim in tokens or victim == request
+                running.remove(victim)
+                budget += tokens.pop(victim, 0)
+                self._preempt(victim)
+            if request in running:
+                tokens[request] = wanted
+                budget -= wanted
+            elif not self._recent:
+                break
+        self.running = np.array(running, np.int64)
+        for request in [each for each in tokens if each in self._filling]:
+            count = tokens.pop(request)
+            end, samples = int(self.allocator.stored[request]), int(self.samples[request])
+            last = end == self._total(request)
+            chunks.append(Chunk(request, end - count, count, last, samples))
+            if last:
+                self._filling.remove(request)
+        return np.array(list(tokens), np.int64), migrations, budget
+
+    def _victim(self, running: list[int], request: int) -> int:
+        """Who is preempted where a running request has no room."""
+        if self._priority is not None:
+            return max(running, key=self._rank)
+        return running[-1] if self.allocator.preempts == "last" else request
+
+    def _admit(self, chunks: list[Chunk], budget: int) -> str:
+        if self._priority is not None:
+            self.waiting = deque(sorted(self.waiting, key=self._rank))
+        return super()._admit(chunks, budget)
+
+    def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
+        limit, chunk = super()._try(request, sequences, budget)
+        if self._in_turn and self._partial:
+            self._filling.add(request)
+            self._partial = False
+        return limit, chunk
 
     def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
         whole = self.spec.admit_on == "input"
@@ -179,6 +288,7 @@ class EngineV1(Engine):
 
     def _preempt(self, request: int) -> None:
         self._release(request)
+        self._filling.discard(request)
         self.reserved_ever[request] = 0
         self.waiting.appendleft(request)
         self.preemptions += 1

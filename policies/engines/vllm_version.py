@@ -8,6 +8,7 @@
 | watermark while idle | - | - | - | no | `KVCacheManager.allocate_slots` |
 | asynchronous scheduling | no | yes | yes | yes | `VllmConfig.__post_init__` |
 | largest device class | 70 GiB | 70 GiB | 70 GiB | 160 GiB | `EngineArgs.get_batch_defaults` |
+| thresholds for others | - | no | no | yes | `Scheduler.schedule` |
 | small in spite of 70 GiB | A100 | A100 | A100 | A100, GB10 | the same |
 
 The null block and the block found among duplicates (`BlockPool`) are the same in all of them. 0.11
@@ -40,6 +41,9 @@ class Version(NamedTuple):
     paged: dict[str, Any]
     classes: tuple[DeviceClass, ...]
     small: tuple[str, ...] = ("a100",)
+    others_first: bool = False
+    """Whether a lone request is prefilled without a threshold, and a request that preempts itself
+    leaves the step to those behind it (with priorities)."""
 
 
 _SMALL = DeviceClass(0, 256, {"server": 2048, "offline": 8192})
@@ -58,6 +62,7 @@ VERSIONS: dict[str, Version] = {
         {**_PAGED, "free_list": "split"},
         (_LARGEST, _LARGE, _SMALL),
         ("a100", "gb10"),
+        others_first=True,
     ),
 }
 

@@ -151,7 +151,7 @@ def prefill_time(device: Device, model: TransformerSpec, item: Prefill) -> StepT
 
 def _weights(device: Device, model: TransformerSpec, tokens: int) -> float:
     if device.given is not None:
-        return device.given.efficiency
+        return device.given.of_weights
     return weights_efficiency(device, model, FidelitySpec(), simulate_once, tokens)
 
 

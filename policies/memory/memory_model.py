@@ -32,8 +32,10 @@ def memory_model(
     """
     if spec.fidelity != "analytic":
         return _simulated(spec, device, model, layout, seed, simulate, routing, allocator)
-    even = spec.efficiency or (device.given.efficiency if device.given else None)
-    given = _given(spec)
+    even, given = spec.efficiency, _given(spec)
+    if even is None and device.given is not None:
+        even = device.given.efficiency
+        given = (spec.weights or device.given.of_weights, *given[1:])
     if even is not None or None not in given:
         even = even or 1.0
         return Memory(Efficiency(*(even if share is None else share for share in given)))

@@ -124,17 +124,23 @@ class StepModel:
     free: what takes no time (`ServingSpec.free`).
     together: phases of DRAM are one, but for copies (`FidelitySpec.phases`).
     groups: of a model with sliding windows, what its layers read.
-    sparse: what decoding reads of all."""
+    sparse: what decoding reads of all.
+    even: decode attention reads at the efficiency handed in, also where a given memory has shares
+    by size."""
 
     def __init__(
         self, device: Device, model: TransformerSpec, cards: int = 1, slowdown: float = 1.0,
         routing: Routing | None = None, free: Sequence[Free] = (), together: bool = False,
-        groups: KvGroups | None = None, sparse: Sparse | None = None,
+        groups: KvGroups | None = None, sparse: Sparse | None = None, even: bool = False,
     ) -> None:  # fmt: skip
         if device.accelerator is None:
             raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
         assert groups is not None or model.window is None, "kv_layout says so first"
         self._groups, self._sparse = groups, sparse
+        self._shares: tuple[FloatArray, FloatArray] | None = None
+        if (given := device.given) is not None and given.attention is not None and not even:
+            points = np.array([(each.size, each.share) for each in given.attention], np.float64)
+            self._shares = np.log(points[:, 0]), points[:, 1]
         compute, self._link = device.accelerator.compute, device.accelerator.link
         self._apart = model.experts if isinstance(model.experts, CardExperts) else None
         if self._link is None and (cards > 1 or self._apart is not None):
@@ -218,7 +224,7 @@ class StepModel:
         moved_bytes = context * (self._repeats * self._kv_bytes) + decode * self._kv_bytes
         if self._index_bytes:
             moved_bytes = moved_bytes + (indexed + decode) * self._index_bytes
-        memory_s = moved_bytes / (self.bandwidth * efficiency.attention)
+        memory_s = moved_bytes / (self.bandwidth * self._kv_share(moved_bytes, efficiency))
         more, less = (max, min) if alone else (np.maximum, np.minimum)
         attention_s: Any = more(attended, memory_s)
         if self._left:
@@ -272,6 +278,13 @@ class StepModel:
             copy_s, swap_s, all_reduce_s, self._mean_weight_bytes(step, weight_bytes),
             chunk_memory_s,
         )  # fmt: skip
+
+    def _kv_share(self, moved_bytes: Any, efficiency: Efficiency) -> Any:
+        """Share of the peak at which decode attention moves so many bytes of all layers."""
+        if self._shares is None:
+            return efficiency.attention
+        found = np.interp(np.log(np.maximum(moved_bytes, 1) / self._layers), *self._shares)
+        return found if np.ndim(moved_bytes) else float(found)
 
     def weight_bytes(self, step: Step) -> int:
         """Weights that a step reads; of experts the mean over draws."""

@@ -8,7 +8,8 @@
   types are kept; failures, whose response (and often request) has no tokens, are dropped;
 - Mooncake: JSON lines with `timestamp` (ms), `input_length`, `output_length` and, where known,
   `hash_ids`, one for each 512 tokens of the prompt (github.com/kvcache-ai/Mooncake). Requests whose
-  ids begin alike share that part of their prompts; `shared_chains` says what is kept of it.
+  ids begin alike share that part of their prompts; `shared_chains` says what is kept of it;
+- logs of servers and their benchmarks (`policies.requests.logged_requests`), times from zero.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError
+from policies.requests.logged_requests import LoggedRequests
 
 MOONCAKE_BLOCK_TOKENS = 512
 """Tokens of the prompt that a hash id stands for (Mooncake's README)."""
@@ -80,9 +82,14 @@ def read_trace(path: Path, max_tokens: int) -> Columns:
     length is above `max_tokens`.
     """
     text = read_text(path)
-    rows = _JsonLines(text) if text.lstrip().startswith("{") else _Csv(text)
+    rows: _Csv | _JsonLines | _Logged
+    if text.lstrip().startswith("{"):
+        logged = LoggedRequests.known(text)
+        rows = _Logged(text, max_tokens) if logged else _JsonLines(text)
+    else:
+        rows = _Csv(text)
     try:
-        return rows.read(max_tokens)
+        return rows.columns() if isinstance(rows, _Logged) else rows.read(max_tokens)
     except csv.Error as error:
         raise DescriptionError(f"not a CSV row: {error}", path, rows.line) from None
     except ValueError as error:
@@ -329,6 +336,17 @@ class _JsonLines:
         if not isinstance(chain, list) or not all(type(part) is int for part in chain):
             raise ValueError("hash_ids: expected a list of whole numbers")
         return chain
+
+
+class _Logged(LoggedRequests):
+    """A log of a server, as the requests that came to it."""
+
+    def columns(self) -> Columns:
+        """Raises ValueError about the line being read."""
+        prompts, outputs, queued, _, _ = np.array(self.read()).T
+        return Columns(
+            queued - queued[0], prompts.astype(np.int64), outputs.astype(np.int64), dropped=0
+        )
 
 
 Ints = NDArray[np.int64]

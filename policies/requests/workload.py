@@ -23,7 +23,7 @@ from policies.requests.sessions import LognormalLength, Sessions
 
 Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-TRACE_SUFFIXES = (".csv", ".jsonl", ".gz")
+TRACE_SUFFIXES = (".csv", ".json", ".jsonl", ".gz")
 
 
 class ConstantLengths(Strict):
@@ -181,7 +181,7 @@ def workload_document(
     """The document of a shipped workload by name, a user's own or a trace file by path. Its paths
     are made absolute, and the parts of a splice replace their names.
 
-    A trace file (.csv, .jsonl, .gz) gives a workload of its own lengths and times; without times,
+    A trace file (TRACE_SUFFIXES) gives a workload of its own lengths and times; without times,
     Poisson arrivals. Raises DescriptionError when a file is missing or does not read.
     """
     if name_or_path.endswith(TRACE_SUFFIXES):
@@ -241,9 +241,12 @@ def _trace_document(name_or_path: str, relative_to: str | Path | None) -> Docume
         path = Path(relative_to).parent / name_or_path
     trace = load_trace(path.absolute() if path.exists() else name_or_path)
     times = "trace" if trace.arrival_s is not None else "poisson"
+    name = path.name
+    for suffix in reversed(TRACE_SUFFIXES):
+        name = name.removesuffix(suffix)
     data = {
         "kind": "workload",
-        "name": path.name.removesuffix(".gz").removesuffix(".csv").removesuffix(".jsonl"),
+        "name": name,
         "summary": f"the trace {path.name}, {len(trace)} requests",
         "lengths": {"trace": str(trace.path)},
         "arrivals": {"process": times},

@@ -139,7 +139,11 @@ class Server:
 
     def times(self) -> RequestTimes | None:
         """The log; None where there is a workload instead. Raises Skipped if it is not here."""
-        return None if self.spec.log is None else read_request_log(self._file("log"))
+        return None if (file := self.log()) is None else read_request_log(file)
+
+    def log(self) -> Path | None:
+        """The file of the log, where there is one. Raises Skipped if it is not here."""
+        return None if self.spec.log is None else self._file("log")
 
     def timeseries(self) -> Path | None:
         """The file, where there is one. Raises Skipped if it is not here."""

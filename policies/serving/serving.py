@@ -462,6 +462,7 @@ def build_replica(
     steps = StepModel(
         device, local, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
         spec.memory.phases == "together", layout.groups, layout.sparse,
+        even=bool(spec.memory.efficiency or spec.memory.attention),
     )  # fmt: skip
     memory = memory_model(spec.memory, device, local, layout, seed, simulate, routing, allocator)
     engine: Engine

@@ -124,7 +124,7 @@ class Fit:
         peak = stored if getattr(self.device.accelerator.compute, stored) is not None else "fp16"
         rests = {
             "memory": ("channels", "memory:clock.tCK", "given.bandwidth", "given.efficiency",
-                       "derate"),
+                       "given.weights", "derate"),
             "compute": (f"compute.{peak}", f"compute.{phase}_efficiency"),
             "overhead": ("compute.step_overhead", "compute.layer_overhead"),
             "links": ("link.bandwidth", "link.latency"),

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 from hwmodel.benchmark.access_points import RUN, AccessPoint
-from hwmodel.benchmark.cpu_benchmark import Benchmark, Measured
 from hwmodel.benchmark.median import Median, median
+from hwmodel.benchmark.rounds import Benchmark, Measured
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import find
 from hwmodel.description.yaml_writer import to_yaml
@@ -38,18 +38,16 @@ def device_to_compare(name: str) -> Device:
 def measurements(found: Benchmark, device: str, date: datetime.date) -> dict[str, Any]:
     """The file of kind `measurement`, of `device`, or of none that is named ("")."""
     machine = found.machine
-    used = f"{found.threads} threads, a buffer of {found.buffer_bytes / 2**20:,.0f} MiB"
-    huge = "unknown" if found.huge_share is None else f"{found.huge_share:.0%}"
     busy = f"; others ran, load {machine.load:g}" if machine.busy else ""
     shared = machine.busy or machine.virtual  # by others, who take a part of what there is
-    cells = [*(_cell(each, shared) for each in found.measured), *_latency_cells(found)]
+    cells = [*(_cell(each, shared) for each in found.measured), *_latency_cells(found, shared)]
     used_tolerances = {cell["tolerance"] for cell in cells}
     return {
         "kind": "measurement", "name": "this-machine",
-        "summary": f"memory of {machine.cpu}, {used}",
+        "summary": f"memory of {machine.cpu}, {found.threads:,} threads",
         "sources": {
-            "measured": f"bankwise measure on {date.isoformat()}: {machine.told}; {used}, {huge} of"
-            f" it in huge pages; medians of {found.effort.rounds} rounds{busy}"
+            "measured": f"bankwise measure on {date.isoformat()}: {machine.told}; {found.how};"
+            f" medians of {found.effort.rounds} rounds{busy}"
         },
         **({"device": device} if device else {}),
         "tolerances": {
@@ -97,10 +95,9 @@ def overlay(found: Benchmark, device: Device, name: str, date: datetime.date) ->
 
 
 def write(folder: Path, found: Benchmark, device: Device | None, name: str) -> list[Path]:
-    """The files, in a folder that is made. Raises DescriptionError where the device is slower than
+    """The files, in a folder that is there. Raises DescriptionError where the device is slower than
     what was measured; the measurements are then there."""
     date = datetime.date.today()
-    folder.mkdir(parents=True, exist_ok=True)
     simulated = name if device is not None and device.given is None else ""
     if simulated.endswith((".yaml", ".yml")):
         simulated = str(Path(simulated).resolve())
@@ -145,12 +142,13 @@ def _cell(found: Measured, shared: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _latency_cells(found: Benchmark) -> Iterator[dict[str, Any]]:
+def _latency_cells(found: Benchmark, shared: bool) -> Iterator[dict[str, Any]]:
     for each in found.latencies:
         yield {
             "what": f"dependent reads in {each.window / 2**20:.0f} MiB",
             "latency": {"window": f"{each.window}B"}, "measured": f"{each.ns.value:.4g}ns",
             "tolerance": _tolerance(each.ns), "source": "measured",
+            **({"stands": "lower_limit"} if shared else {}),
             "note": f"{each.ns.low:.4g} to {each.ns.high:.4g}; caches and page walks are in it",
         }  # fmt: skip
 

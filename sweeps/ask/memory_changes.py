@@ -67,7 +67,7 @@ def _hashes(memory: MemorySpec) -> str:
     """Every level of banks XORed with bits of the row, bank groups with the lowest."""
     bits, at, found = memory.field_bits(), 0, []
     for name in ("bankgroup", "bank", "stack", "rank"):
-        if bits[name]:
+        if bits[name] and not (name == "stack" and memory.organisation.stacks & 1):
             found.append(f"{{field: {name}, row_bit: {at}}}")
             at += bits[name]
     return f"[{', '.join(found)}]"

@@ -9,7 +9,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.kv_order import LAYOUTS, Dims
 from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
 from policies.transfers.pausing import (
     Batch,
     Pause,
@@ -21,7 +21,7 @@ from policies.transfers.pausing import (
 )
 from policies.transfers.pieces import pages
 from policies.transfers.transfer import Server, transfer
-from sweeps.ask.rates import closed_form_share
+from sweeps.ask.rates import closed_form
 
 BLOCKS = [2**n for n in range(11)]
 """Blocks of a copy that may hide behind a step."""
@@ -64,8 +64,7 @@ def pause(question: Question, seconds: list[float]) -> Answer:
         )
     if model.window is not None:
         raise DescriptionError(f"{model.name}: layers with windows are not copied")
-    share = closed_form_share(device)
-    cost = step_cost(device, model, StepModel(device, model), Efficiency(*[share] * 4), batch)
+    cost = step_cost(device, model, StepModel(device, model), closed_form(device), batch)
     step_s = cost.seconds(batch.running)
     orders = {
         "as it lies": device.paging.kv_layout,

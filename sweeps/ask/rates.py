@@ -62,7 +62,13 @@ def efficiency_of(
         except NotKept:
             pass
     source: Source = "bound" if device.given is None else "given"
-    return source, Efficiency(*[closed_form_share(device)] * 4)
+    return source, closed_form(device)
+
+
+def closed_form(device: Device) -> Efficiency:
+    """`closed_form_share` of each phase; of the weights their own where one is given."""
+    shares = Efficiency(*[closed_form_share(device)] * 4)
+    return shares if device.given is None else shares._replace(weights=device.given.of_weights)
 
 
 def closed_form_share(device: Device) -> float:

@@ -12,7 +12,7 @@ from policies.memory.step import Efficiency, StepModel
 from policies.transfers.pieces import KNOWN_LAYOUTS, pages
 from policies.transfers.restoring import Restored, fetch, hcache, recompute
 from policies.transfers.transfer import Server
-from sweeps.ask.rates import closed_form_share
+from sweeps.ask.rates import closed_form
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def restore(question: Question, contexts: list[int]) -> list[Answer]:
     if model.window is not None:
         raise DescriptionError(f"{model.name}: layers with windows are not restored")
     steps = StepModel(device, model)
-    efficiency = Efficiency(*[closed_form_share(device)] * 4)
+    efficiency = closed_form(device)
     return [_answer(question, steps, efficiency, tokens) for tokens in contexts]
 
 

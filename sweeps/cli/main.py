@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sweeps.cli.calibrate_command import calibrate
 from sweeps.cli.device_command import app as device_app
 from sweeps.cli.explain_command import explain
 from sweeps.cli.export_command import export
@@ -135,6 +136,9 @@ def run(
         bool,
         typer.Option("--resume", help="Continue an interrupted run; finished points are kept."),
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how many points there are, and CPU minutes.")
+    ] = False,
     overrides: Set = None,
 ) -> None:
     """Run a sweep and write its results to a run directory.
@@ -151,6 +155,13 @@ def run(
 
     workers = worker_count(jobs, cluster)
     loaded = load_sweep(sweep, overrides or [])
+    if dry_run:
+        from sweeps.run.dry_run import dry_run as estimate
+
+        found = estimate(loaded)
+        print(f"{found.points} points, {found.results} results, about {found.minutes:.1f} CPU"
+              f" minutes, by {found.timed} of them in one replication")  # fmt: skip
+        return
     done = run_sweep(loaded, out, resume, workers, Progress(), cluster)
     path = done.directory.path
     if done.records:
@@ -245,6 +256,7 @@ def compare(
 app.command(rich_help_panel=LOOK)(explain)
 app.command(rich_help_panel=TRUST)(audit)
 app.command(rich_help_panel=TRUST)(validate)
+app.command(rich_help_panel=TRUST)(calibrate)
 app.command(rich_help_panel=TRUST)(measure)
 app.command("schedule-check", rich_help_panel=TRUST)(schedule_check)
 

@@ -200,10 +200,14 @@ def _size(name: str, memory: MemorySpec, needed: int) -> dict[str, str]:
     )  # fmt: skip
 
 
+_CACHE_SIZE = ("memory_side_cache", "size")
+
+
 def _merged(base: Any, stated: dict[str, Any], simulated: bool) -> dict[str, Any]:
-    """What is stated, and what the base has that is borrowed."""
+    """What is stated, and what the base has that is borrowed; a cache with its size, which moves
+    no result."""
     merged: dict[str, Any] = {}
-    for path in borrowed(base):
+    for path in [_CACHE_SIZE, *borrowed(base)]:
         value = base.get(path)
         if value is None or not (simulated or path[0] in ("work", "compute")):
             continue

@@ -62,11 +62,12 @@ def tune(
     )  # fmt: skip
     found = tuning.choices(asked)
     _refuse_misfit(asked, found[0])
-    tries = len(found) * asked.replications
+    again = min(len(asked.factors()), 2) + 1
+    tries = (len(found) + again) * asked.replications
     seconds = tries * tuning.goodput_s(found[0].experiment)
     names = ", ".join(each.name for each in found[1:])
-    print(f"{tries} goodputs, about {seconds / 60:.1f} CPU minutes, then some more to confirm the"
-          f" best; tried: {names}", file=sys.stderr)  # fmt: skip
+    print(f"at most {tries} goodputs, about {seconds / 60:.1f} CPU minutes; tried: {names}",
+          file=sys.stderr)  # fmt: skip
     if dry_run:
         return
     tuned = tuning.tune(asked, found, workers, Progress())

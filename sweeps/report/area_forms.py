@@ -190,7 +190,8 @@ def heat(chart: Heat) -> Spec:
     ]
     names, places = list(chart.cells), list(chart.columns_of)
     x = _places("left", places, chart.x) | {"axis": {**_middles(places), "orient": "top"}}
-    y = _places("top", names, None) | {"axis": _middles(names)}
+    room = {"minExtent": 6.6 * max(map(len, names), default=0)}  # else a long name is cut
+    y = _places("top", names, None) | {"axis": {**_middles(names), **room}}
     y["scale"]["reverse"] = True
     middle = {"x": {**x, "field": "middle"}, "y": {**y, "field": "centre"}}
     text = "datum.low < datum.high ? format(datum.low, '.0f') + '–' + format(datum.high, '.0f') :" \

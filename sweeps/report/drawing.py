@@ -10,12 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sweeps.report.chart import Chart, Dots, Timeline
+from sweeps.report.chart import Chart, Dots, Heat, Timeline
 from sweeps.report.vega import LIGHT, Spec, legend_columns, spec
 
 VEGA_LITE = "6.4"
 _WIDTH, _WIDE = 640, 1080
 """Pixels of a chart, and of one with much along its axis."""
+_MANY = 10
+"""Columns of a heat map that need the wider."""
 _LETTERS = 100
 """Of a line of a note under a title."""
 
@@ -60,6 +62,7 @@ def still(charts: Sequence[Chart], compared: Sequence[str], titled: bool = True)
 
 def _sized(chart: Chart, compared: Sequence[str], titled: bool) -> Spec:
     wide = isinstance(chart, Timeline | Dots)
+    wide = wide or (isinstance(chart, Heat) and len(chart.columns_of) > _MANY)
     found = spec(chart, compared) | {"width": _WIDE if wide else _WIDTH}
     if titled:
         lines = textwrap.wrap(chart.title, _LETTERS)

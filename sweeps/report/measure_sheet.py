@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from hwmodel.benchmark.access_points import told
-from hwmodel.benchmark.cpu_benchmark import Benchmark
 from hwmodel.benchmark.median import Median
+from hwmodel.benchmark.rounds import Benchmark
 from sweeps.ask.machine_memory import block_ratios
 from sweeps.report.screen import print_table
 
-OTHERS = "CPUs only: there is no support yet for GPUs and other accelerators."
+OTHERS = "NVIDIA GPUs: --gpu; other accelerators are not supported yet"
 
 
 def record(found: Benchmark) -> dict[str, Any]:
@@ -49,17 +49,13 @@ def show(found: Benchmark) -> None:
     """How it was measured, a line a pattern, and what to know about them."""
     machine = found.machine
     print(machine.told)
-    huge = "unknown" if found.huge_share is None else f"{found.huge_share:.0%}"
-    print(
-        f"{found.threads} threads, a buffer of {found.buffer_bytes / 2**20:,.0f} MiB, {huge} of it"
-        f" in huge pages; medians of {found.effort.rounds} rounds\n"
-    )
+    print(f"{found.how}; medians of {found.effort.rounds} rounds\n")
     columns = ["pattern", "GB/s", "interval", "half the threads", "bound by"]
     rows = [
         [
             each.point.name, f"{each.gbps.value:.4g}", _ends(each.gbps),
             "–" if each.half is None else f"{each.half.value:.4g}",
-            "threads" if each.requester_bound else "memory",
+            "–" if machine.busy else "threads" if each.requester_bound else "memory",
         ]
         for each in found.measured
     ]  # fmt: skip

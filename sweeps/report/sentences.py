@@ -438,6 +438,25 @@ def study(found: StudyGain) -> Iterator[str]:
             yield f"The search closes {percent(part, named=True)} of the gap from base to {name}."
 
 
+def settings(trial: str, rows: Sequence[Sequence[str]]) -> str:
+    """What a trial has instead of the base; rows: path, the base's value, its own."""
+    told = [f"{path} {value} (base: {own})" for path, own, value in rows]
+    return f"{trial} has {listed(told)}." if told else f"{trial} has the settings of the base."
+
+
+def objectives(found: Sequence[tuple[str, float | None, float | None]]) -> str:
+    """Every objective of the winner beside the base's."""
+    told = [
+        f"{noun} {_four(ours)}" + (f" (base: {_four(theirs)})" * (theirs is not None))
+        for noun, ours, theirs in found
+    ]
+    return f"By objective: {listed(told)}."
+
+
+def _four(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.4g}"
+
+
 def _against(found: Interval, other: str) -> str:
     text = f"{gain(found, named=True)} against {other}"
     return text if found.sign else f"{text}, not significant"

@@ -10,7 +10,7 @@ from sweeps.analyse.table import Table
 from sweeps.report import sentences
 from sweeps.report.presenter import Presenter, in_words, variant_rows
 from sweeps.report.section import Block
-from sweeps.report.study_sections import study_blocks
+from sweeps.report.study_sections import settings_rows, study_blocks
 from sweeps.run.reading import RunParts, Shape
 from sweeps.run.store import RunDirectory
 from sweeps.study.trials import Trials, finale_groups, read_trials, study_gain
@@ -62,7 +62,7 @@ class StudyPage(Presenter):
         return asked if isinstance(asked, int) else len(records)
 
     def sentences(self, table: Table) -> list[str]:
-        return _sentences(_trials(table))
+        return _sentences(table, _trials(table))
 
     def sections(self, table: Table) -> list[Block]:
         return study_blocks(table, _trials(table))
@@ -80,12 +80,18 @@ def _trials(table: Table) -> Trials:
     return table.trials
 
 
-def _sentences(trials: Trials) -> list[str]:
-    """What was gained, against whom, how sure that is, and how much of the gap it closes."""
+def _sentences(table: Table, trials: Trials) -> list[str]:
+    """What was gained, against whom, how sure that is, how much of the gap it closes; and the
+    settings that did it."""
     best = trials.best()
     if best is None:
         failed = sum(trials.values(record) is None for record in trials.records)
         return [sentences.no_trial(len(trials.records), failed)]
+    winner = trials.winner() or best
+    rows = [row for row in settings_rows(table, winner) if row[1] != row[2]]
+    found = [sentences.settings(f"Trial {winner['trial']}", rows)]
+    if len(trials.objectives) > 1:
+        found.append(sentences.objectives(trials.by_objective()))
     if not trials.contenders:
-        return [sentences.best_so_far(best["trial"], trials.first(best), trials.words)]
-    return list(sentences.study(study_gain(trials)))
+        return [sentences.best_so_far(best["trial"], trials.first(best), trials.words), *found]
+    return [*sentences.study(study_gain(trials)), *found]

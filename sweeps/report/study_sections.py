@@ -18,6 +18,7 @@ from sweeps.report.overview import rest
 from sweeps.report.section import Block, Grid, Section
 from sweeps.study.trials import (
     BASE,
+    LEAST,
     RESAMPLES,
     Trials,
     broken,
@@ -36,22 +37,24 @@ def study_blocks(table: Table, trials: Trials) -> list[Block]:
     for group in table.groups:
         shown = rest(table, charts(group))
         blocks.append(Section(group.title, [*shown, grid(table, group)]))
-    if (best := trials.best()) is not None:
-        chosen = next((r for r in trials.records if f"trial {r['trial']}" == trials.chosen), best)
-        blocks.append(Section("What it has instead of the base", [_settings(table, chosen)]))
+    if (chosen := trials.winner()) is not None:
+        rows = settings_rows(table, chosen)
+        marked = frozenset(i for i, row in enumerate(rows) if row[1] != row[2])
+        heads = ["input", BASE, f"trial {chosen['trial']}"]
+        grid_of = Grid("", heads, rows, marked=marked, text=True)
+        blocks.append(Section("What it has instead of the base", [grid_of]))
     if trials.limit is not None:
         blocks.append(Section("Reservation of outputs that stays unused", [_unused(trials.limit)]))
     search: list[Block] = list(_search(trials))
     return [*blocks, Section("The search", [*search, _trials(trials)])]
 
 
-def _settings(table: Table, best: Record) -> Grid:
-    rows = [
+def settings_rows(table: Table, best: Record) -> list[list[str]]:
+    """Input, what the base has, what a trial has."""
+    return [
         [path, _written(at(table.config["base"], *path.split("."))), _written(value)]
         for path, value in best["overrides"].items()
     ]
-    marked = frozenset(i for i, row in enumerate(rows) if row[1] != row[2])
-    return Grid("", ["input", BASE, f"trial {best['trial']}"], rows, marked=marked, text=True)
 
 
 def _unused(limit: dict[str, Any]) -> Grid:
@@ -77,6 +80,10 @@ def _search(trials: Trials) -> Iterator[Chart]:
     yield _history(trials)
     if len(trials.objectives) > 1:
         yield _front(trials)
+    if len(kept) < LEAST:
+        for name in list(dict.fromkeys(name for r in kept for name in settings(r)))[:_SLICES]:
+            yield _slice(trials, name)
+        return
     shares = importances(trials).items()
     bars = [
         Bar(name, Interval(100 * s.mean, 100 * s.low, 100 * s.high, s.count)) for name, s in shares

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sweeps.analyse.verdict import WIDE
-from sweeps.ask.server_settings import FACTORS
+from sweeps.ask.server_settings import FACTORS, settings_of
 from sweeps.ask.tuning import Choice, Tuned, Worth
 from sweeps.report.formats import NONE, gain, listed
 from sweeps.report.section import Grid, Say, Section
@@ -68,9 +68,12 @@ def sheet(tuned: Tuned) -> Section:
         why = each.says if not choice.why else f"{each.says}: {choice.why}"
         rows.append([choice.name, _rate(choice), _rate(choice, choice.cards), told, why])
     columns = ["setting", "requests/s", "a card", "worth a card", ""]
+    if all(row[1] == row[2] for row in rows):
+        columns = [*columns[:2], "worth", ""]
+        rows = [row[:2] + row[3:] for row in rows]
     return Section(f"{asked.model} on {asked.device}", [
         Say(" ".join([_question(tuned), _answer(tuned)]), "lead"),
-        Grid("", columns, rows, sides="<>>><"),
+        Grid("", columns, rows, sides="<" + ">" * (len(columns) - 2) + "<"),
         Say(_idle(tuned), "verdict"),
         Grid("", ["", "to start it so"], [[name, line] for name, line in flags(tuned).items()],
              text=True, sides="<"),
@@ -131,7 +134,21 @@ def _notes(tuned: Tuned) -> str:
     )
     cards = any("cards" in each.choice.values for each in tuned.worths) or tuned.asked.only
     link = "" if cards else f" More cards were not tried: {tuned.asked.device} describes no link."
+    edge = _at_the_edge(tuned)
+    last = f" The last value tried is the best of {listed(edge)}: --set the base to try more."
     return (
         "One setting changed at a time, on the same requests; worth is significant with Holm over"
-        f" all of them.{kv}{link} SGLang's flags are translated: the schedule simulated is vLLM's."
+        f" all of them.{last * bool(edge)}{kv}{link} SGLang's flags are translated: the schedule"
+        " simulated is vLLM's."
     )
+
+
+def _at_the_edge(tuned: Tuned) -> list[str]:
+    """Factors whose best value is the least or the most that was tried, where more could be."""
+    found = []
+    for name, value in (tuned.best.values if tuned.best is not None else {}).items():
+        tried = [w.choice.values[name] for w in tuned.worths if name in w.choice.values]
+        every = [*tried, settings_of(tuned.base.experiment)[name]]
+        if type(value) is int and name != "cards" and value in (min(every), max(every)):
+            found.append(name)
+    return found

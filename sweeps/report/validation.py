@@ -332,6 +332,7 @@ def _text(value: Any) -> str:
 
 def main(docs: Path) -> None:
     """Compare all that ships and write the page, its picture and its figures."""
+    made = commit()  # before its own pages change
     read = {name: loaded(name) for name in sources()}
     folder = docs / "results"
     found: Found = {}
@@ -359,11 +360,10 @@ def main(docs: Path) -> None:
     )
     write_atomically(folder / "validation.svg", svg([picture(found)]))
     write_atomically(folder / "validation.md", markdown([page]))
-    _record_figures(docs / "figures/validation.json", found)
+    _record_figures(docs / "figures/validation.json", made, found)
 
 
-def _record_figures(file: Path, found: Found) -> None:
-    made = commit()
+def _record_figures(file: Path, made: dict[str, Any], found: Found) -> None:
     head = {
         "command": "make validation",
         "commit": made["commit"],

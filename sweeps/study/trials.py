@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 FINALE, LIMIT = "finale.jsonl", "limit.json"
 BEST, BASE = "best", "base"
 """Names of the chosen trial and of the base experiment among what the finale compares."""
+LEAST = 50
+"""Trials below which no importances are told (assumed): the best tenth would be four or fewer."""
 RESAMPLES = 100
 _BOOTSTRAP = 0xB007
 """Seed of the resamples."""
@@ -83,6 +85,24 @@ class Trials:
         """The best trial by the first objective, the first of several."""
         kept = self.kept()
         return max(kept, key=lambda r: self.sign * self.first(r)) if kept else None
+
+    def winner(self) -> Record | None:
+        """The trial that was chosen in the finale, else the best one."""
+        named = (r for r in self.records if f"trial {r['trial']}" == self.chosen)
+        return next(named, None) or self.best()
+
+    def by_objective(self) -> list[tuple[str, float | None, float | None]]:
+        """Of each objective its words, what the winner has and what the base has, in the finale
+        where there is one."""
+        metrics = [str(each.get("metric", THROUGHPUT)) for each in self.objectives]
+        if not self.contenders:
+            won = self.winner()
+            values = (won and self.values(won)) or []
+            return [(words(m), value, None) for m, value in zip(metrics, values, strict=False)]
+        best, base = self.contenders[0], self.contender(BASE)
+        theirs = [None if base is None else base.mean(metric) for metric in metrics]
+        pairs = zip(metrics, theirs, strict=True)
+        return [(words(metric), best.mean(metric), other) for metric, other in pairs]
 
     def first(self, record: Record) -> float:
         """A trial's value of the first objective."""

@@ -98,6 +98,9 @@ def _clocks(draw: st.DrawFn, low: int, high: int, ticks_per_ck: int) -> str:
     return f"{ticks / ticks_per_ck:g}nCK"
 
 
+HASHED = ("bank", "bankgroup", "stack", "rank", "pseudochannel")
+
+
 def _organisation(draw: st.DrawFn, made: Document) -> None:
     width, burst = (
         made.get(("organisation", "width_bits")),
@@ -106,14 +109,19 @@ def _organisation(draw: st.DrawFn, made: Document) -> None:
     sizes = {
         "pseudochannels": draw(st.sampled_from([1, 2])),
         "ranks": draw(st.sampled_from([1, 2])),
-        "stacks": draw(st.sampled_from([1, 1, 2])),
+        "stacks": draw(st.sampled_from([1, 1, 2, 3])),
         "bankgroups": draw(st.sampled_from([1, 2, 4])),
         "banks_per_group": draw(st.sampled_from([1, 2, 4])),
-        "rows": draw(st.sampled_from([4, 64])),
+        "rows": draw(st.sampled_from([4, 64, 48])),
         "row_bytes": f"{draw(st.sampled_from([2, 8, 16])) * width * burst // 8}B",
     }
+    if sizes["stacks"] == 3:  # few enough places for windows
+        sizes["ranks"] = 1
     for name, size in sizes.items():
         made.put(("organisation", name), size, GENERATED)
+    if draw(st.booleans()):  # an eighth more on the wires
+        made.put(("organisation", "payload_bytes"), f"{width * burst // 8}B", GENERATED)
+        made.put(("organisation", "burst_length"), burst * 9 // 8, GENERATED)
     made.put(("clock", "ticks_per_ck"), draw(st.sampled_from([1, 1, 2])), GENERATED)
 
 
@@ -285,7 +293,7 @@ def _refresh(draw: st.DrawFn, made: Document) -> None:
     banks = o["stacks"] * o["bankgroups"] * o["banks_per_group"]
     half = banks // 2
     choices: list[Any] = ["single", [list(range(banks))]]
-    if half:
+    if banks % 2 == 0:
         choices += [[[i, i + half] for i in range(half)], [[i + 1, i] for i in range(0, banks, 2)]]
     sets = draw(st.sampled_from(choices))
     count = banks if sets == "single" else len(sets)
@@ -329,22 +337,32 @@ def _controller(draw: st.DrawFn, made: Document) -> None:
 
 
 def _address_map(draw: st.DrawFn, made: Document) -> None:
-    """Every field that has bits, in any order, columns in one run or two; and up to two hashes."""
+    """Every field that has bits, in any order, columns in one run or two; sizes that are no power
+    of two above at least 8 bits; and up to two hashes."""
     o = made.data["organisation"]
-    columns = int(o["row_bytes"][:-1]) * 8 // (o["width_bits"] * o["burst_length"])
+    burst = o["width_bits"] * o["burst_length"] // 8
+    burst = int(o.get("payload_bytes", f"{burst}B")[:-1])
+    columns = int(o["row_bytes"][:-1]) // burst
+    odd = [name for name in ("row", "stack") if o[name + "s"] & (o[name + "s"] - 1)]
+    if odd:
+        columns = max(columns, 256)
+        made.put(("organisation", "row_bytes"), f"{columns * burst}B", GENERATED)
     sizes = {
         "bank": o["banks_per_group"], "bankgroup": o["bankgroups"], "stack": o["stacks"],
         "rank": o["ranks"], "pseudochannel": o["pseudochannels"], "row": o["rows"],
     }  # fmt: skip
-    runs = [(name, size.bit_length() - 1) for name, size in sizes.items() if size > 1]
+    runs = [(name, (size - 1).bit_length()) for name, size in sizes.items() if size > 1]
     bits = columns.bit_length() - 1
     low = draw(st.integers(0, bits))
     runs += [("column", part) for part in (low, bits - low) if part]
     order = draw(st.permutations(runs))
+    order = sorted(order, key=lambda run: run[0] in odd)
     made.put(("address_map",), [f"{name}:{size}" for name, size in order], GENERATED)
     hashes = st.fixed_dictionaries(
         {
-            "field": st.sampled_from(["bank", "bankgroup", "stack", "rank", "pseudochannel"]),
+            "field": st.sampled_from(
+                [each for each in HASHED if each != "stack" or each not in odd]
+            ),
             "row_bit": st.integers(0, 3),
         }
     )

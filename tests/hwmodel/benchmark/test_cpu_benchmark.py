@@ -10,15 +10,14 @@ import pytest
 from hwmodel.benchmark.access_points import LINE, WORD, AccessPoint, access_points, told
 from hwmodel.benchmark.cpu_benchmark import (
     FAR,
-    Effort,
     Patterns,
     buffer_size,
-    effort,
     measure_cpu,
     memory,
     thread_count,
 )
 from hwmodel.benchmark.machine import Machine, read_machine
+from hwmodel.benchmark.rounds import Effort, effort
 from hwmodel.description.description import DescriptionError
 
 MACHINE = Machine("A CPU", (0, 1, 2), 1 << 20, None, False, 1 << 34, 1 << 33)

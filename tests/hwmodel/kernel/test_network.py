@@ -1,5 +1,5 @@
-"""Dies and finite inboxes: what crosses is later and shares a link, a full channel stalls engines,
-and limits that never bind change nothing."""
+"""Dies, finite inboxes and spaced requests: what crosses is later and shares a link, a full channel
+stalls engines, an endpoint takes requests one by one, and limits that never bind change nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def run(settings: list[str], descriptors: Descriptors) -> SystemResult:
     return simulate_system(load_device("mlu370-x4", [*PLAIN, *settings]), descriptors)
 
 
-@pytest.mark.parametrize("settings", [["inbox=1024"], dies("0ns", "100000GB/s")])
+@pytest.mark.parametrize(
+    "settings", [["inbox=1024"], ["request_interval=0.0001ns"], dies("0ns", "100000GB/s")]
+)
 def test_limits_that_never_bind_change_nothing(settings: list[str]) -> None:
     stream = extents(load_device("mlu370-x4"), 16 * 1024, 400, write=0.3)
     assert run(settings, stream) == run([], stream)
@@ -94,6 +96,21 @@ def test_a_full_channel_stalls_the_engines_that_come_to_it() -> None:
     limited = run(["inbox=1"], alternating)
     assert limited.gbps == pytest.approx(2 * 2.56, rel=0.05)
     assert run(["inbox=1"], both(alternating, elsewhere)).elapsed_ns == limited.elapsed_ns
+
+
+@pytest.mark.parametrize(("piece", "gbps"), [(512, 512 / 100), (128, 128 / 100)])
+def test_an_endpoint_takes_one_request_an_interval_whatever_its_size(
+    piece: int, gbps: float
+) -> None:
+    one_channel = blocks([0, 1, 2, 3], [5], 30)
+    settings = ["request_interval=100ns", f"dma.request={piece}B"]
+    assert run(settings, one_channel).gbps == pytest.approx(gbps, rel=0.03)
+
+
+def test_endpoints_do_not_wait_for_one_another() -> None:
+    spaced = ["request_interval=100ns"]
+    four = run(spaced, blocks([0, 1, 2, 3], [5, 9, 14, 20], 30))
+    assert four.gbps == pytest.approx(4 * run(spaced, blocks([0], [5], 120)).gbps, rel=0.05)
 
 
 def test_dies_share_engines_and_channels_evenly() -> None:

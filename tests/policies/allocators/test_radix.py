@@ -56,6 +56,23 @@ def test_larger_pages_are_used_again_first() -> None:
     assert places(allocator, 2) == [0, 1, 2, 4, 5]
 
 
+def test_a_step_takes_pages_when_it_has_preempted_all_that_it_must() -> None:
+    allocator = radix(64, page=4, prefix_caching=False)
+    assert allocator.reserve(0, SOME._replace(prompt=8), 8) and allocator.reserve(1, SOME, 4)
+    allocator.settle_step()
+    allocator.advance_later(np.array([0]))
+    allocator.release(1)
+    assert places(allocator, 0) == [0, 1, 2] and allocator.free_slots == 52
+
+
+def test_what_a_step_computes_is_found_from_the_next_one_on() -> None:
+    allocator = radix(64)
+    assert allocator.reserve(0, turn(10, prefix=10), 10)
+    assert allocator.cached(1, 9, turn(20, session=1, prefix=10)) == 0
+    allocator.settle_step()
+    assert allocator.cached(1, 9, turn(20, session=1, prefix=10)) == 9
+
+
 def test_a_turn_finds_every_token_of_the_last_one() -> None:
     allocator = radix(64)
     assert allocator.reserve(0, turn(10), 10) and allocator.grow(0, 7)
@@ -71,7 +88,7 @@ def test_a_page_that_is_there_already_is_freed() -> None:
     assert allocator.reserve(1, turn(10, session=1, prefix=10), 10)  # its last token is computed
     assert places(allocator, 1) == places(allocator, 0) and allocator.reserved_total == 10
     assert allocator.grow(1, 1)
-    assert places(allocator, 1)[-1] == 11  # 10 is at the end of the queue
+    assert places(allocator, 1)[-1] == 20  # 10 to 19 are at the end of the queue
 
 
 def test_what_is_held_is_not_evicted_and_the_oldest_leaf_is() -> None:
@@ -84,11 +101,11 @@ def test_what_is_held_is_not_evicted_and_the_oldest_leaf_is() -> None:
     assert allocator.reserve(3, turn(8, 1), 8)  # finds 6, so session 2 is now the oldest
     ended(allocator, 3)
     assert allocator.reserve(4, turn(3, 4), 3)
-    allocator.settle_prefills()
+    allocator.settle_step()
     assert [allocator.cached(8, 6, turn(9, s)) for s in (0, 1, 2)] == [6, 6, 0]
     assert not allocator.reserve(5, turn(15, 5), 15)
     assert allocator.reserve(5, turn(11, 5), 11)
-    allocator.settle_prefills()
+    allocator.settle_step()
     assert [allocator.cached(8, 6, turn(9, s)) for s in (0, 1, 2)] == [6, 0, 0]
 
 
@@ -100,7 +117,7 @@ def test_a_preempted_request_loses_its_outputs_first() -> None:
     allocator.release(1)
     assert allocator.cached(1, 99) == 12
     assert allocator.reserve(2, turn(3, 2), 3)
-    allocator.settle_prefills()
+    allocator.settle_step()
     assert (allocator.cached(1, 99), allocator.cached(0, 99, turn(9, 0))) == (6, 6)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from policies.engines.schedule_check import Case, check, read_cases
+from tests.policies.small import mixed, run
 from tests.rotation import long, shared
 
 FOLDER = Path(__file__).parents[2] / "reference"
@@ -72,6 +73,29 @@ def differences(folder: Path, *names: str) -> list[str]:
 )  # fmt: skip
 def test_turns_of_sessions_find_what_vllm_finds(tmp_path: Path, names: tuple[str, ...]) -> None:
     assert differences(tmp_path, *names) == []
+
+
+@pytest.mark.parametrize("name", ["threshold", "interval", "active", "priority", "partial"])
+def test_options_of_the_scheduler_do_what_they_do_in_vllm(tmp_path: Path, name: str) -> None:
+    assert differences(tmp_path, f"{name}-") == []
+
+
+def test_priorities_are_asked_for(tmp_path: Path) -> None:
+    wrong = EXAMPLE | {"bankwise": {"scheduler": {"policy": "priority"}}}
+    with pytest.raises(DescriptionError, match="one of each request"):
+        read_cases(written(tmp_path, wrong))
+
+
+def test_steps_between_prefills_are_the_same_together_and_one_by_one() -> None:
+    engine = {"prefill_schedule_interval": 5, "long_prefill_token_threshold": 24}
+    stream, policy = mixed(60), {"name": "paged", "block": 4}
+    together, singly = (
+        run(2048, stream, policy=policy, engine=engine, advance_together=each)
+        for each in (True, False)
+    )
+    plain = run(2048, stream, policy=policy)
+    assert (together.finish_s == singly.finish_s).all()
+    assert together.metrics["steps"] > plain.metrics["steps"]
 
 
 def written(folder: Path, *cases: Any, name: str = "cases.json") -> Path:

@@ -11,6 +11,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.engines.engine import Step
+from policies.memory.measured_steps import Decode, Rate, Runtime, decode_time
 from policies.memory.step import Efficiency, StepModel
 from policies.serving.serving import model_of_a_card
 from tests.policies.small import mixed, run, spec
@@ -121,6 +122,36 @@ def test_an_all_reduce_by_hand() -> None:
     assert accelerator is not None and accelerator.link is not None
     # 4 cards, 4 MB: 6 messages of 1 MB at 300 GB/s, 3 us each
     assert accelerator.link.all_reduce_s(4, 4e6) == pytest.approx(6 * (1e6 / 300e9 + 3e-6))
+
+
+def test_an_all_reduce_of_a_measured_size_takes_its_rate_and_others_one_between() -> None:
+    measured = "link.all_reduce=[{size: 1MiB, rate: 10GB/s}, {size: 16MiB, rate: 20GB/s}]"
+    accelerator = load_device("rtx-pro-6000", [measured]).accelerator
+    assert accelerator is not None and accelerator.link is not None
+    for mib, gbps in ((0.5, 10), (1, 10), (4, 15), (16, 20), (64, 20)):
+        size = mib * 2**20
+        assert accelerator.link.all_reduce_s(2, size) == pytest.approx(size / (gbps * 1e9))
+    with pytest.raises(DescriptionError, match="sizes that rise"):
+        load_device("rtx-pro-6000", [measured.replace("16MiB", "1MiB")])
+
+
+def test_a_given_memory_reads_weights_and_kv_at_shares_of_their_own() -> None:
+    shares = "given.attention=[{size: 1MiB, share: 0.2}, {size: 4MiB, share: 0.6}]"
+    free = ["compute.step_overhead=0us", "compute.layer_overhead=0us", "compute.overlap=max"]
+    settings = [*free, "given.efficiency=0.5", "given.weights=0.8", shares]
+    device = load_device("rtx-pro-6000", settings)
+    layer = LLAMA.kv_token_bytes / LLAMA.layers
+    for mib, share in ((0.25, 0.2), (2, 0.4), (64, 0.6)):
+        step = Step(np.arange(1), round(mib * 2**20 / layer) - 1, [], [], 0, "offered_load")
+        moved = mib * 2**20 * LLAMA.layers / (device.peak_gbps * 1e9)
+        efficiency = Efficiency(*[0.5] * 4)
+        found = StepModel(device, LLAMA).times(step, 2, efficiency)
+        assert found.attention_s[0] == pytest.approx(moved / share, rel=0.02)
+        even = StepModel(device, LLAMA, even=True).times(step, 1, efficiency)
+        assert even.attention_s[0] == pytest.approx(moved / 0.5, rel=0.02)
+    seconds = decode_time(device, LLAMA, Decode(batch=1, context=16), Runtime(), Rate()).ms / 1e3
+    weights = LLAMA.step_weight_bytes / (0.8 * device.peak_gbps * 1e9)
+    assert seconds == pytest.approx(weights, rel=0.03)
 
 
 def test_two_cards_are_faster_than_one_by_less_than_two() -> None:

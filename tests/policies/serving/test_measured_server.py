@@ -58,7 +58,7 @@ def test_ten_lines_compare_a_log_and_a_simulation_with_itself_agrees(tmp_path: P
     assert [item.cell.what for item in found[:2]] == ["ttft_mean", "ttft_p50"]
     assert max(abs(item.error) for item in found) < 1e-6
     assert {item.verdict for item in found} == {"within"}
-    changed = compare_server(server, overrides=["given.efficiency=0.425"])
+    changed = compare_server(server, overrides=["given.bandwidth=504GB/s"])
     assert all(item.error > 0.3 for item in changed if item.cell.figure.startswith("tpot"))
 
 

@@ -31,7 +31,8 @@ def found(device: str, model: str, asked: Question = SHORT) -> Fit:
 def served(answer: Fit, count: int, policy: str = "paged") -> dict[str, Any]:
     """Metrics of `count` requests of the question at once, memory as efficient as the answer's."""
     asked = answer.question
-    memory = FidelitySpec(efficiency=answer.efficiency.weights)
+    even = None if answer.device.given else answer.efficiency.weights
+    memory = FidelitySpec(efficiency=even)
     own = {"memory": memory, "policy": POLICIES[policy].Options(name=policy)}
     spec = asked.spec(answer.model).model_copy(update=own)
     each = np.ones(count, np.int64)

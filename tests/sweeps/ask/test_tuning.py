@@ -101,6 +101,13 @@ def test_a_table_has_a_row_a_setting() -> None:
     assert [row[0] for row in table.rows] == ["as started", "chunk 512", "caching off"]
 
 
+def test_a_best_value_that_is_the_last_tried_is_named() -> None:
+    found = worths(BASE, [FASTER, WORSE])
+    tuned = Tuned(ASKED, BASE, settings_of(BASE.experiment), found, FASTER, found[0])
+    said = [block.text for block in sheet(tuned).blocks if isinstance(block, Say)]
+    assert "The last value tried is the best of chunk" in said[-1]
+
+
 def test_what_cannot_be_tried() -> None:
     with pytest.raises(DescriptionError, match="describes no link"):
         choices(replace(ASKED, only=("cards",)))

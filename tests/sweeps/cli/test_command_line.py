@@ -70,7 +70,7 @@ GROUPS = {
     "Describe": "check schema device model predictor",
     "Run": "run study bandwidth replay kv-read export",
     "Look": "report compare explain",
-    "Trust": "audit validate measure schedule-check",
+    "Trust": "audit validate calibrate measure schedule-check",
 }
 
 
@@ -246,6 +246,12 @@ def test_run_and_report_print_sentences_and_a_table(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[0] in shown.stdout
     assert (tmp_path / "runs/smoke-1/report.md").is_file()
     assert "<html" in (tmp_path / "all.html").read_text()
+
+
+def test_a_dry_run_says_how_long_a_run_would_take_and_writes_nothing(tmp_path: Path) -> None:
+    done = bankwise("run", "smoke", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0 and not list(tmp_path.iterdir())
+    assert re.match(r"2 points, 4 results, about 0\.\d CPU minutes, by 2 of them", done.stdout)
 
 
 def test_report_refuses_what_is_no_run(tmp_path: Path) -> None:

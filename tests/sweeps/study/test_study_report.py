@@ -127,6 +127,28 @@ def test_without_a_finale_the_best_so_far_is_named(tmp_path: Path) -> None:
     )
 
 
+def test_what_won_is_said_with_the_base_beside_it(tmp_path: Path) -> None:
+    *_, settings, objectives = sentences(read_table(RunDirectory(study(tmp_path / "a"))))
+    assert settings == (
+        "Trial 17 has serving.policy.gamma 0.95 (base: 0.2), serving.policy.align 64 (base: –) and"
+        " serving.policy.order a (base: –)."
+    )
+    assert objectives == "By objective: output tokens/s 156.4 (base: 116.6) and TTFT p99 s –."
+    told = sentences(read_table(RunDirectory(study(tmp_path / "b", finale=False))))
+    assert told[-1].endswith("147.5 and TTFT p99 s 1.95.")
+
+
+@pytest.mark.parametrize(("least", "shown"), [(50, False), (10, True)])
+def test_importances_are_told_of_fifty_trials_or_more(
+    least: int, shown: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweeps.report.study_sections.LEAST", least)
+    section = contents(read_table(RunDirectory(study(tmp_path))))
+    titles = [str(getattr(block, "title", "")) for block in section.walk()]
+    assert any(title.startswith("Importance") for title in titles) is shown
+    assert any("against serving.policy.gamma" in title for title in titles)
+
+
 def test_importance_finds_the_parameter_that_matters(tmp_path: Path) -> None:
     table = read_table(RunDirectory(study(tmp_path)))
     assert isinstance(table, StudyTable)
@@ -164,7 +186,6 @@ def test_all_forms_have_its_charts(tmp_path: Path) -> None:
     text, html = markdown([section]), page([section])
     for title in (
         "History: output tokens/s", "Pareto front: TTFT p99 s against output tokens/s",
-        "Importance for output tokens/s, %",
         "output tokens/s against serving.policy.gamma", "All 20 trials",
         "What differs between the trials", "What it has instead of the base",
     ):  # fmt: skip

@@ -1,0 +1,104 @@
+"""What `bankwise calibrate` shows: numbers, what is not told, how the rest of the log agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hwmodel.description.yaml_writer import to_yaml, to_yaml_flow
+from sweeps.analyse.statistics import Interval
+from sweeps.ask.calibrate import Calibrated
+from sweeps.ask.calibration_fit import NUMBERS, WORDS, Untold
+from sweeps.report.formats import listed
+from sweeps.report.section import Block, Grid, Say, Section
+
+_UNITS = {each.name: each.unit for each in NUMBERS}
+
+
+def record(found: Calibrated) -> dict[str, Any]:
+    """In JSON's types; numbers in the units of their settings."""
+    numbers = {
+        name: {"described": found.described[name], "mean": each.mean, "low": each.low,
+               "high": each.high}
+        for name, each in found.found.found.items()
+    }  # fmt: skip
+    return {
+        "log": str(found.log), "stretches": dict(zip(("fitted", "held_out"), found.windows,
+                                                     strict=True)),
+        "numbers": numbers, "not_told": [each._asdict() for each in found.found.untold],
+        "step_error": {"before": found.found.before, "after": found.found.after},
+        "held_out": [vars(each) for each in found.validated], "settings": found.settings(),
+    }  # fmt: skip
+
+
+def overlay(found: Calibrated) -> str:
+    """The YAML of the server under what was found, with the intervals."""
+    told = [f"# {WORDS[name]}: {_interval(name, each)}, described as"
+            f" {_value(name, found.described[name])}"
+            for name, each in found.found.found.items()]  # fmt: skip
+    told += [f"# {text}" for text in _untold(found.found.untold)]
+    head = f"# bankwise calibrate, on the first {found.windows[0]} stretches of {found.log.name}"
+    return "\n".join([head, *told, to_yaml(found.overlay())])
+
+
+def sheet(found: Calibrated) -> Section:
+    """The numbers, what the log does not tell, and the part that was not fitted."""
+    numbers = [
+        [WORDS[name], _value(name, found.described[name]), _interval(name, each)]
+        for name, each in found.found.found.items()
+    ]
+    fitted, rest = found.windows
+    how = "simulated and measured alike" if found.simulated else "as the log has them"
+    lead = (
+        f"{fitted} stretches of steps of {found.log.name}, {how}: the median error of a step goes"
+        f" from {found.found.before:.1%} to {found.found.after:.1%}."
+    )
+    if not numbers:
+        lead = f"The log fixes no number: {fitted} stretches of {found.log.name} are too alike."
+    held = [
+        [each.what, *(f"{value:,.4g}" for value in (each.measured, each.before, each.after)),
+         *(_error(each.measured, value) for value in (each.before, each.after))]
+        for each in found.validated
+    ]  # fmt: skip
+    columns = ["", "measured", "as described", "calibrated", "error before", "after"]
+    if not found.simulated:
+        held, columns = [[row[0], *row[2:4]] for row in held], ["", *columns[2:4]]
+    sets = " ".join(f"--set {path}={to_yaml_flow(value)}"
+                    for path, value in found.settings().items())  # fmt: skip
+    blocks: list[Block] = [
+        Say(lead, "lead"),
+        Grid("", ["number", "described", "calibrated (95 % CI)"], numbers, sides="<>>"),
+        *map(Say, _untold(found.found.untold)),
+        Grid(f"The rest of the log, {rest} stretches that were not fitted", columns, held),
+        Say(f"In other commands: {sets}" if sets else "Nothing to set."),
+    ]
+    return Section(found.server.spec.name, [b for b in blocks if getattr(b, "rows", True)])
+
+
+def _error(measured: float, value: float) -> str:
+    return f"{value / measured - 1:+.1%}" if measured else "–"
+
+
+def _value(name: str, value: float) -> str:
+    return f"{_number(value)} {_UNITS[name]}".strip()
+
+
+def _number(value: float) -> str:
+    return f"{float(f'{value:.3g}'):,g}"
+
+
+def _interval(name: str, found: Interval) -> str:
+    unit = f" {_UNITS[name]}" if _UNITS[name] else ""
+    return f"{_number(found.mean)} ({_number(found.low)} to {_number(found.high)}){unit}"
+
+
+def _untold(left: Sequence[Untold]) -> Iterator[str]:
+    """Why numbers stay as described."""
+    for other in dict.fromkeys(each.other for each in left):
+        names = []
+        for each in (each for each in left if each.other == other):
+            would = "" if each.instead is None else f" (or {_value(each.name, each.instead)})"
+            names.append(f"{WORDS[each.name]} {_value(each.name, each.described)}{would}")
+        told = f"does not tell it from the {WORDS[other]}" if other else "says nothing of it"
+        instead = "; the number in brackets would explain the log instead of that" if other else ""
+        yield f"Left as described, as this log {told}: {listed(names)}{instead}."

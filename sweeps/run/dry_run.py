@@ -1,0 +1,47 @@
+"""What a run would take: its points, and CPU time, from a few replications that are timed."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from sweeps.plan.experiment import Task, measure
+from sweeps.plan.sweep_spec import Sweep
+from sweeps.run.capacity import rivals, wanted
+from sweeps.run.one_point import rate_of
+from sweeps.run.progress import Progress
+from sweeps.run.sweep_run import rehearse
+
+TIMED = 3
+"""Points that are timed, spread over the sweep, each in one replication (assumed)."""
+
+
+class DryRun(NamedTuple):
+    """results: points times their replications; timed: points that were timed; minutes: CPU time
+    of all, about, if they are like those."""
+
+    points: int
+    results: int
+    timed: int
+    minutes: float
+
+
+def dry_run(sweep: Sweep) -> DryRun:
+    """Points that are found on the way (break-evens, ties) are not counted. Raises
+    DescriptionError."""
+    places = {i * (len(sweep.points) - 1) // (TIMED - 1) for i in range(TIMED)}
+    chosen = [sweep.points[place] for place in sorted(places)]
+    results = sum(point.experiment.replications for point in sweep.points)
+    relative = len(wanted(sweep))
+    rehearse([point.experiment for point in chosen], Progress())
+    seconds = 0.0
+    for point in chosen:
+        start = time.process_time()
+        rate = rate_of(sweep, point, 1, {}, jobs=1)
+        load = point.experiment.offered
+        shared = load is not None and load.relative is not None
+        each = (time.process_time() - start) / (len(rivals(sweep, point, 1)) if shared else 1)
+        start = time.process_time()
+        measure(Task(point.experiment, 1, rate))
+        seconds += each * (relative or results) + (time.process_time() - start) * results
+    return DryRun(len(sweep.points), results, len(chosen), seconds / len(chosen) / 60)
