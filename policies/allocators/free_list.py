@@ -178,6 +178,12 @@ class Staged(Queue):
         self._ready -= count
         return super().pop(count)
 
+    def pop_apart(self, count: int) -> IntArray:
+        if count <= self._ready:
+            return self.pop(count)
+        at_hand = self.pop(self._ready)
+        return np.concatenate((at_hand, self.pop(count - len(at_hand))))
+
     def take(self, blocks: IntArray) -> None:
         self._ready -= int((self._place[blocks] < self._edge).sum())
         super().take(blocks)

@@ -25,7 +25,6 @@ from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import PolicySpec, build
 from policies.engines.engine import Engine, EngineOptions
-from policies.engines.engine_offloading import OffloadingEngine
 from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import ENGINES, EngineChoice
@@ -44,6 +43,7 @@ from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder
 from policies.serving.replica import Replica
 from policies.transfers.moves import Moves, MovesSpec
+from policies.transfers.offloading_engine import OffloadingEngine
 from policies.transfers.tier_options import TiersSpec
 from policies.transfers.tiers import Tiers
 
@@ -483,6 +483,11 @@ def _require_modelled(
     local: TransformerSpec, spec: ServingSpec, layout: KvLayout, requests: Requests
 ) -> None:
     several = requests.samples.max(initial=1) > 1
+    if local.state is not None:
+        raise DescriptionError(
+            f"{local.name} has {local.state.kind} layers, whose states runs do not allocate; "
+            "bankwise fit and bankwise states answer for it"
+        )
     if layout.sparse is not None and several:
         raise DescriptionError(
             f"attention {spec.attention.name}, and requests with several samples; which tokens "

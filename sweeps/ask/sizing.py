@@ -57,6 +57,11 @@ class Target(NamedTuple):
     per_s: float
     """Requests a second; without `slo` output tokens a second."""
     cards: int
+    weights: str | None = None
+    """The one format of the weights that is asked about; None: the model's own, and narrower
+    ones."""
+    kv: str | None = None
+    """Format of the KV; None: the model's own."""
 
 
 class Asked(NamedTuple):
@@ -131,7 +136,8 @@ def _served(
     all requests there at once."""
     target, requests = asked.target, _requests(asked.target, rate_per_s)
     spec = ServingSpec(
-        model=target.model.name, weights=asked.weights, tensor_parallel=target.cards,
+        model=target.model.name, weights=asked.weights or target.weights, kv=target.kv,
+        tensor_parallel=target.cards,
         memory=FidelitySpec(efficiency=1.0), policy=PagedOptions(indirection=slower),
     )  # fmt: skip
     device = _with(asked.device, bandwidth, asked.capacity)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweeps.cli.options import Jobs, Json, slo_of
+from sweeps.cli.options import Jobs, Json, Set, slo_of
 
 if TYPE_CHECKING:
     from sweeps.ask.sizing import Asked, Target
@@ -32,6 +33,15 @@ def size(
         str | None, typer.Option(help="Whose memory is varied; the cheapest that meets it.")
     ] = None,
     cards: Annotated[int, typer.Option(help="Cards that share the model.")] = 1,
+    devices: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Only these; all by default.")
+    ] = None,
+    weights: Annotated[str | None, typer.Option(help="Only this format of the weights.")] = None,
+    kv: Annotated[str | None, typer.Option(help="Format of the KV; the model's own.")] = None,
+    price: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=AMOUNT", help="Of a card; repeatable.")
+    ] = None,
+    overrides: Set = None,
     jobs: Jobs = None,
     json: Json = False,
 ) -> None:
@@ -47,15 +57,19 @@ def size(
     from sweeps.run.executor import worker_count
 
     target = _target(model, workload, slo, rate, tokens_per_s, cards)
-    base = None if device is None else load_device(device)
+    target = target._replace(weights=weights, kv=kv)
+    target.model.stored_as(weights, kv)  # says which format is none
+    base = None if device is None else load_device(device, overrides or [])
     workers = worker_count(jobs)
-    devices = [load_device(name) for name in names("accelerators")]
-    if base is not None and base.name not in {each.name for each in devices}:
-        devices.append(base)
-    loads = _answers("devices", [Asked("load", target, each) for each in devices], workers)
-    sized = Sized(target, dict(zip((each.name for each in devices), devices, strict=True)), loads)
+    wanted = devices.split(",") if devices else names("accelerators")
+    asked_of = {each.name: each for each in (load_device(n, overrides or []) for n in wanted)}
+    if base is not None:
+        asked_of.setdefault(base.name, base)
+    prices = _prices(price or [], asked_of)
+    loads = _answers("devices", [Asked("load", target, d) for d in asked_of.values()], workers)
+    sized = Sized(target, asked_of, loads, prices=prices)
     if base is None:
-        best = max(devices, key=delivered).name
+        best = max(asked_of.values(), key=delivered).name
         base = sized.devices[sized.cheapest or best]
     frontier = [
         Asked("bandwidth", target, base, weights, round(share * base.capacity_bytes))
@@ -67,6 +81,25 @@ def size(
     found = _answers(f"{base.name}, least bandwidth and gather", asked, workers)
     sized = sized._replace(base=base, asked=asked, found=found)
     print_json(record(sized)) if json else print_section(sheet(sized))
+
+
+def _prices(given: list[str], devices: Iterable[str]) -> dict[str, float]:
+    """Of a card, by device."""
+    from hwmodel.description.description import DescriptionError, nearest
+
+    found = {}
+    for each in given:
+        name, _, amount = each.partition("=")
+        if name not in (known := list(devices)):
+            raise DescriptionError(f"no device {name!r} is asked about; {nearest(name, known)}",
+                                   "--price")  # fmt: skip
+        try:
+            found[name] = float(amount)
+        except ValueError:
+            found[name] = 0.0
+        if not 0 < found[name] < float("inf"):
+            raise DescriptionError(f"expected NAME=AMOUNT, above 0; got {each!r}", "--price")
+    return found
 
 
 def _target(

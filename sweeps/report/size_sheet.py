@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from textwrap import shorten
 from typing import Any, NamedTuple
 
@@ -22,23 +23,33 @@ class Sized(NamedTuple):
     base: Device | None = None
     asked: list[Asked] = []
     found: list[Any] = []
+    prices: dict[str, float] = {}
+    """Of a card, by device; devices that have none come last."""
 
     @property
     def formats(self) -> list[str]:
-        """Of the weights: the model's own and narrower ones."""
+        """Of the weights: the one that was asked about, or the model's own and narrower ones."""
         model = self.target.model
+        if self.target.weights is not None:
+            return [self.target.weights]
         own = model.weight_bytes
         narrower = [f for f in NARROWER if model.stored_as(f, None).weight_bytes < own]
         return [model.weights, *narrower]
 
     @property
     def meeting(self) -> list[str]:
-        """Devices that meet the target, the least bandwidth x capacity first."""
+        """Devices that meet the target, the least price first, then the least bandwidth x
+        capacity."""
         loads = zip(self.devices.items(), self.loads, strict=True)
         good = [
             d for (_, d), load in loads if isinstance(load, float) and load >= self.target.per_s
         ]
-        return [d.name for d in sorted(good, key=lambda d: d.peak_gbps * d.capacity_bytes)]
+
+        def costs(device: Device) -> tuple[float, float]:
+            price = self.prices.get(device.name, math.inf)
+            return price, device.peak_gbps * device.capacity_bytes
+
+        return [device.name for device in sorted(good, key=costs)]
 
     @property
     def cheapest(self) -> str | None:
@@ -85,15 +96,21 @@ def sheet(sized: Sized) -> Section:
                *(["out tok/s"] if target.slo else []), "meets it"]  # fmt: skip
     sides = "<>>>><" if target.slo else "<>>><"
     own = delivered(base) / 1e9
-    verdict = (
-        f"Cheapest described device that meets it: {sized.cheapest} (least bandwidth x capacity; no"
-        " price is sourced)." if sized.cheapest else "No described device meets it."
-    )  # fmt: skip
+    price = sized.prices.get(sized.cheapest or "")
+    by = (
+        "least bandwidth x capacity; --price gives prices"
+        if price is None
+        else (f"{price * target.cards:,.10g} for {target.cards} x {price:,.10g}")
+    )
+    verdict = f"Cheapest device that meets it: {sized.cheapest} ({by})."
+    verdict = verdict if sized.cheapest else "None of these devices meets it."
     notes = (
         "Paged, on memory that delivers one bandwidth: of a simulated device its closed-form"
         " bound x derate, at best."
-        " –: no bandwidth does, for want of FLOPs or room. Gather: the least that scattered KV may"
-        f" be read at, as a share of contiguous KV; {LEAST_GATHER:g}: no more was asked."
+        " –: no bandwidth does, for want of FLOPs or room. Near that, bandwidth makes up for"
+        " FLOPs: a format whose products are slower then needs more of it. Gather: the least that"
+        " scattered KV may be read at, as a share of contiguous KV;"
+        f" {LEAST_GATHER:g}: no more was asked."
     )
     return Section(target.model.name, [
         Say(_wanted(target, mean), "question"),

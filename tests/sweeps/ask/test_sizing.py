@@ -81,6 +81,10 @@ def test_the_sheet_names_the_cheapest_that_meets_it() -> None:
     ]
     sized = Sized(wanted, devices, [2.0, "it has none", 3.0], CARD, asked, [3e11, None])
     assert sized.meeting == ["rtx-4090", "a100-80gb"] and mean_output(wanted) == 128
+    priced = sized._replace(prices={"a100-80gb": 100.0, "rtx-4090": 200.0})
+    assert priced.cheapest == "a100-80gb"
+    assert sized.formats == ["bf16", "int8", "w4a16"]
+    assert sized._replace(target=wanted._replace(weights="int8")).formats == ["int8"]
     texts = [
         block.text
         for block in sheet(sized).blocks

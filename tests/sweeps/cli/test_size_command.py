@@ -19,6 +19,10 @@ SLO = ["--slo", "ttft=2s,tpot=100ms"]
     (["--rate", "2", "--tokens-per-s", "10"], "--rate: needs --slo"),
     ([*SLO, "--rate", "0"], "--rate: expected more than 0; got 0"),
     ([*SLO, "--device", "rtx-4091"], "no shipped device 'rtx-4091'; did you mean 'rtx-4090'?"),
+    ([*SLO, "--devices", "rtx-4090,l41"], "no shipped device 'l41'"),
+    ([*SLO, "--devices", "l4", "--price", "l40=3"], "--price: no device 'l40' is asked about"),
+    ([*SLO, "--devices", "l4", "--price", "l4=no"], "--price: expected NAME=AMOUNT, above 0"),
+    ([*SLO, "--kv", "fp7"], "no shipped format 'fp7'"),
     ([*SLO, "--workload", "azure"], "no shipped workload 'azure'"),
 ])  # fmt: skip
 def test_mistakes_are_one_line(tmp_path: Path, arguments: list[str], line: str) -> None:
