@@ -197,7 +197,7 @@ PLANTED = {
     "a burst upon the second half of a burst": (HOLE, OPEN + "20 RD b0 r5 c1", "data: DQ overlaps"),
     "a fifth activation in the window": (
         SINGLE_STEP,
-        "0 ACT b0 r1; 7 ACT b4 r1; 14 ACT b8 r1; 21 ACT b12 r1; 25 ACT b1 r1",
+        "0 ACT b0 r1; 4 ACT b4 r1; 8 ACT b8 r1; 12 ACT b12 r1; 15 ACT b1 r1",
         "window 4",
     ),
     "a read without CAS": (LPDDR5, "0 ACT1 b0 r5; 1 ACT2 b0 r5; 16 RD b0 r5 c0", "CAS is missing"),
