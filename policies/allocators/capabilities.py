@@ -112,6 +112,11 @@ class Caches(Remembers):
     def release(self, request: int) -> int:
         """See `Allocator.release`."""
 
+    @property
+    def discards(self) -> bool:
+        """Whether `discard` leaves nothing to be found."""
+        return False
+
     def discard(self, request: int) -> int:
         """As `release`; what it stored cannot be found again, but what others have in common."""
         return self.release_known(request, 0)

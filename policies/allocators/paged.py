@@ -293,6 +293,10 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
         self._unforked.discard(request)
         return self._dismiss(request)
 
+    @property
+    def discards(self) -> bool:
+        return True
+
     def discard(self, request: int) -> int:
         session = self._demands[request].session
         held = self.release_known(request, 0)

@@ -108,6 +108,10 @@ class RadixAllocator(PagedAllocator, Batches):
     def loses_ends_first(self) -> bool:
         return False  # a leaf is lost whole
 
+    @property
+    def discards(self) -> bool:
+        return False  # the tree keeps what a prefill stored
+
     def grow(self, request: int, tokens: int) -> bool:
         self._require(request)
         demand, before = self._demands[request], int(self.stored[request])

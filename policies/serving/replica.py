@@ -20,12 +20,12 @@ import numpy as np
 
 from policies.allocators.capabilities import Learns, Maps
 from policies.engines.engine import Engine, Step
-from policies.engines.engine_offloading import OffloadingEngine
 from policies.memory.fidelity import Memory
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watch
 from policies.transfers.moves import Moves
+from policies.transfers.offloading_engine import OffloadingEngine
 from policies.transfers.tiers import Tiers
 
 MOST_ROUNDS = 1 << 14

@@ -25,7 +25,6 @@ from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import PolicySpec, build
 from policies.engines.engine import Engine, EngineOptions
-from policies.engines.engine_offloading import OffloadingEngine
 from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import ENGINES, EngineChoice
@@ -44,6 +43,7 @@ from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder
 from policies.serving.replica import Replica
 from policies.transfers.moves import Moves, MovesSpec
+from policies.transfers.offloading_engine import OffloadingEngine
 from policies.transfers.tier_options import TiersSpec
 from policies.transfers.tiers import Tiers
 

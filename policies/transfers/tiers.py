@@ -82,14 +82,18 @@ class Tiers:
     ) -> None:  # fmt: skip
         """Raises DescriptionError for a policy without blocks that are found again, for KV that
         `transfer` refuses, and for tiers that hold no block."""
-        layout = allocator.layout
+        layout, policy = allocator.layout, allocator.options.name
         if layout.groups is not None or layout.apart is not None or layout.sparse is not None:
             raise DescriptionError(
                 f"serving.tiers: {model.name} has windows, scales apart or an index of tokens"
             )
         if not isinstance(allocator, BlockAllocator) or not isinstance(allocator, Caches):
             raise DescriptionError(
-                f"serving.tiers: policy {allocator.options.name} has no blocks that are found again"
+                f"serving.tiers: policy {policy} has no blocks that are found again"
+            )
+        if spec.pauses and spec.pauses.policy in ("drop", "least") and not allocator.discards:
+            raise DescriptionError(
+                f"serving.tiers.pauses: policy {policy} forgets nothing; expected keep or swap"
             )
         self._spec, self._model, self._allocator, self._steps = spec, model, allocator, steps
         self._near_block = allocator.block
@@ -115,7 +119,6 @@ class Tiers:
                 _blocks("ssd.bytes", spec.ssd.bytes, size), spec.ssd.eviction_policy
             )
             self._drive_link = load_link(spec.ssd.link)
-        self._block_bytes = size // cards
         self._keys: dict[int, list[BlockKey]] = {}
         self._asked: Counter[BlockKey] = Counter()
         self._stores: dict[int, set[Job]] = {}

@@ -241,6 +241,7 @@ def test_the_host_s_dram_limits_the_link() -> None:
         ({"engine": {"name": "v1", "async_scheduling": True}}, "async_scheduling: false"),
         ({"tiers": tiers({"link": "no-such-link"})}, "no-such-link"),
         ({"shape": WINDOWS}, "windows"),
+        ({"policy": {"name": "radix"}, "tiers": tiers(pauses={})}, "radix forgets nothing"),
     ],
 )
 def test_what_is_not_modelled_is_refused(changes: dict[str, Any], named: str) -> None:

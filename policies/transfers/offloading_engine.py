@@ -5,15 +5,15 @@ there (vLLM: `WAITING_FOR_REMOTE_KVS`), and others run meanwhile; layer by layer
 request that ended keeps its memory until what is stored of it has left, or while its session pauses
 and its KV is kept. Passed over is one whose text is on its way to another, or whose session's last
 turn is still being stored. If a loaded request has no room for its first chunk, it gives its memory
-back and waits in front of the line; what was loaded may still be found.
+back and waits in front of the line; what was loaded may still be found. Turns whose KV is kept go
+first (InferCept: by the arrival of the session).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import islice
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,27 +23,7 @@ from policies.engines.engine import Chunk, Step
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
-
-
-class Offload(Protocol):
-    """What the engine asks of the tiers; see `policies.transfers.tiers.Tiers`."""
-
-    def busy(self, request: int, demand: Demand, total: int) -> bool: ...
-    def plan(self, request: int, demand: Demand, cached: int, limit: int) -> Any: ...
-    def admitted(self, request: int, demand: Demand, cached: int, total: int) -> None: ...
-    def load(self, request: int, plan: Any) -> None: ...
-    def store(self, request: int, demand: Demand, tokens: int, ended: bool = False) -> bool: ...
-    def drop(self, request: int) -> None: ...
-    def pauses(
-        self, request: int, demand: Demand, tokens: int, pause_s: float, running: int, held: int
-    ) -> str | None: ...
-    def resumed(self, request: int) -> None: ...
-    def overdue(self) -> Mapping[int, str]: ...
-    def loaded(self) -> list[int]: ...
-    def failed(self) -> list[int]: ...
-    def computed(self, request: int) -> None: ...
-    def stored(self) -> list[int]: ...
-    def forget(self, request: int) -> None: ...
+from policies.transfers.tiers import Tiers
 
 
 class OffloadingEngine(EngineV1):
@@ -51,7 +31,7 @@ class OffloadingEngine(EngineV1):
 
     def __init__(
         self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
-        predicted: Predictions, tiers: Offload, layerwise: bool = False,
+        predicted: Predictions, tiers: Tiers, layerwise: bool = False,
     ) -> None:  # fmt: skip
         """Raises DescriptionError for what is not modelled with tiers."""
         super().__init__(spec, allocator, requests, output_tokens, predicted)
@@ -94,7 +74,7 @@ class OffloadingEngine(EngineV1):
         return np.array([*self.loading, *self.leaving, *self.kept.values()], np.int64)
 
     def admits_arrivals(self, step: Step) -> bool:
-        return super().admits_arrivals(step) or bool(self.loading)  # may be passed over
+        return super().admits_arrivals(step) or self.holding  # others may be passed over
 
     def landed(self) -> None:
         """What has arrived by now may be used."""
@@ -151,6 +131,7 @@ class OffloadingEngine(EngineV1):
         if request >= 0:
             self._tiers.resumed(request)
             self._gone([request])
+            self._relenting = True  # who is tried next is another
 
     def _gone(self, requests: list[int]) -> None:
         self.ending = requests
@@ -192,6 +173,9 @@ class OffloadingEngine(EngineV1):
         return tokens
 
     def _candidates(self, begun: bool) -> Iterable[int]:
+        for place, request in enumerate(self.waiting if self.kept else ()):
+            if int(self._sessions[request]) in self.kept:
+                return (place,)  # its memory is held for it
         storing = set(self._sessions[self.leaving].tolist()) - {-1}
         for place, request in enumerate(islice(self.waiting, self._cap)):
             if int(self._sessions[request]) in storing:
