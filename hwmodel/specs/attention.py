@@ -74,6 +74,7 @@ class GroupedQuery(NamedTuple):
     o_bias: bool
     qk_norm: bool
     sinks: bool
+    output_gate: bool = False
 
     @property
     def halves(self) -> int:
@@ -84,7 +85,8 @@ class GroupedQuery(NamedTuple):
     def matrices(self) -> list[Matrices]:
         """Projections."""
         query, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        shapes = (query, self.hidden), (kv, self.hidden), (kv, self.hidden), (self.hidden, query)
+        asked = query * (1 + self.output_gate)
+        shapes = (asked, self.hidden), (kv, self.hidden), (kv, self.hidden), (self.hidden, query)
         return [Matrices(name, *shape) for name, shape in zip("qkvo", shapes, strict=True)]  # type: ignore[arg-type]
 
     @property

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError, Document
+from hwmodel.specs.hybrid_configs import HYBRIDS, shortest
 from hwmodel.specs.transformer import TransformerSpec
 
 _DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
@@ -23,22 +24,29 @@ _REQUIRED = object()
 _REASONS = {
     "stated by model_type": "architectures auto_map model_type",
     "rotary positions have no parameters": "rope_theta rope_scaling rope_parameters rotary_dim "
+    "mla_use_nope position_embedding_type "
     "rope_local_base_freq rope_interleave partial_rotary_factor swa_rope_theta "
     "original_max_position_embeddings initial_context_length",
     "elementwise: no matrix": "hidden_act hidden_activation activation_function swiglu_limit "
     "attn_logit_softcapping final_logit_softcapping query_pre_attn_scalar rms_norm_eps "
-    "layer_norm_eps attention_multiplier",
+    "layer_norm_eps attention_multiplier embedding_multiplier logits_scaling residual_multiplier "
+    "lm_head_multiplier mlp_multipliers key_multiplier attention_out_multiplier norm_eps "
+    "attention_in_multiplier ssm_multipliers ssm_in_multiplier ssm_out_multiplier mlp_hidden_act "
+    "mamba_hidden_act layer_norm_epsilon normalization_function",
     "routing is not simulated": "norm_topk_prob scoring_func topk_group n_group topk_method "
     "routed_scaling_factor output_router_logits router_aux_loss_coef seq_aux aux_loss_alpha "
-    "router_jitter_noise ep_size",
+    "router_jitter_noise ep_size moe_renormalize num_expert_group moe_router_activation_func "
+    "use_grouped_topk",
     "training only": "attention_dropout dropout layerdrop initializer_range init_std embd_pdrop "
     "resid_pdrop pretraining_tp activation_dropout _remove_final_layer_norm",
     "tokens are not simulated": "bos_token_id eos_token_id pad_token_id prefix unk_token_id "
     "sep_token_id cls_token_id boi_token_index eoi_token_index image_token_index "
     "mm_tokens_per_image",
     "of the software": "use_cache cache_implementation transformers_version _name_or_path "
-    "is_decoder attn_implementation _attn_implementation",
-    "multi-token prediction is not simulated": "num_nextn_predict_layers",
+    "is_decoder attn_implementation _attn_implementation mamba_chunk_size chunk_size "
+    "use_mamba_kernels use_mambapy use_associative_scan num_logits_to_keep residual_in_fp32",
+    "multi-token prediction is not simulated": "num_nextn_predict_layers mtp_num_hidden_layers "
+    "mtp_use_dedicated_embeddings mtp_layers_block_type",
     "images are not simulated": "vision_config",
 }
 IGNORED = {field: why for why, fields in _REASONS.items() for field in fields.split()}
@@ -152,12 +160,7 @@ def _window(config: _Config, spec: dict[str, Any], pattern: list[str]) -> dict[s
     if not tokens or tokens >= spec["max_position"] or "window" not in pattern:
         return spec
     layers = [pattern[layer % len(pattern)] for layer in range(spec["layers"])]
-    period = next(
-        many
-        for many in range(1, len(layers) + 1)
-        if all(kind == layers[at % many] for at, kind in enumerate(layers))
-    )
-    return {**spec, "window": {"tokens": tokens, "pattern": layers[:period]}}
+    return {**spec, "window": {"tokens": tokens, "pattern": shortest(layers)}}
 
 
 def _llama(config: _Config) -> dict[str, Any]:
@@ -290,11 +293,16 @@ def _opt(config: _Config) -> dict[str, Any]:
     return {**spec, **biases, "gated": False, "norm": "layer", "positions": positions}
 
 
+def _hybrid(made: Callable[[Any, Any], dict[str, Any]]) -> Callable[[_Config], dict[str, Any]]:
+    return lambda config: made(config, _base)
+
+
 FAMILIES: dict[str, Callable[[_Config], dict[str, Any]]] = {
     "llama": _llama, "mistral": _mistral, "phi3": _phi3, "qwen2": _qwen2, "qwen3": _qwen3,
     "mixtral": _mixtral, "qwen3_moe": _qwen3_moe, "deepseek_v2": _deepseek,
     "deepseek_v3": _deepseek_v3, "gemma2": _gemma2, "gemma3": _gemma3, "gemma3_text": _gemma3,
     "gpt_oss": _gpt_oss, "opt": _opt,
+    **{kind: _hybrid(made) for kind, made in HYBRIDS.items()},
 }  # fmt: skip
 """By `model_type`."""
 

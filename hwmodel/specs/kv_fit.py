@@ -14,7 +14,7 @@ from hwmodel.specs.transformer import TransformerSpec
 
 def kv_token_bits(model: TransformerSpec) -> float:
     """Mean bits of the KV of one token in all layers, not rounded to bytes."""
-    halves = model.layers * model.attention.halves
+    halves = model.kv_layers * model.attention.halves
     width = model.kv_heads * model.head_dim
     return halves * width * number_format(model.kv).effective_bits(model.kv_heads, model.head_dim)
 
@@ -44,5 +44,5 @@ def half_empty_bytes(model: TransformerSpec, page_bytes: int) -> int:
     own for K and V, and for the dense and the sparse part of either."""
     structure = number_format(model.kv).kv
     lists = 1 if structure is None or structure.outliers is None else 2
-    pages = model.layers * model.attention.halves * model.kv_heads * lists
+    pages = model.kv_layers * model.attention.halves * model.kv_heads * lists
     return pages * page_bytes // 2

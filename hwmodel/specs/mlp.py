@@ -37,13 +37,22 @@ class ExpertsSpec(Strict):
     """Width of the experts that every token passes through, together."""
     first_dense_layers: Annotated[int, Field(ge=0)] = 0
     """Layers before the first with experts; their MLP is as wide as `intermediate` of the model."""
+    period: Count = 1
+    """Of so many layers, from the first with experts on, one has them."""
     router_bias: bool = False
+    shared_gate: bool = False
+    """A gate on the shared experts, one number a token."""
 
     @model_validator(mode="after")
     def _enough(self) -> ExpertsSpec:
         if self.per_token > self.count:
             raise ValueError(f"per_token: at most the {self.count} experts; got {self.per_token}")
         return self
+
+    def at(self, layer: int) -> bool:
+        """Whether a layer has experts."""
+        after = layer - self.first_dense_layers
+        return after >= 0 and after % self.period == 0
 
     @property
     def held(self) -> int:
@@ -120,7 +129,7 @@ class Experts(NamedTuple):
     def always(self) -> list[Matrices]:
         """Those that every token passes through: router, shared experts."""
         shared = Dense(self.hidden, self.of.shared_intermediate, self.gated, self.bias)
-        router = Matrices("vectors", self.of.count, self.hidden)
+        router = Matrices("vectors", self.of.count + self.of.shared_gate, self.hidden)
         return [router, *(shared.matrices if self.of.shared_intermediate else [])]
 
     @property

@@ -1,9 +1,9 @@
 """The shape of a decoder-only transformer: parameters, bytes and FLOPs, from its published
 config.json.
 
-A layer is attention (`hwmodel.specs.attention`), an MLP (`hwmodel.specs.mlp`) and norms; layers may
-differ in their MLP and in their window. Around them are an embedding, a final norm and an output
-head, which may be the embedding.
+A layer is attention (`hwmodel.specs.attention`), a state (`hwmodel.specs.state`) or both, an MLP
+(`hwmodel.specs.mlp`) and norms; layers may differ in all of them and in their window. Around them
+are an embedding, a final norm and an output head, which may be the embedding.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from hwmodel.specs.number_format import (
     WeightFormat,
     number_format,
 )
+from hwmodel.specs.state import State, StateLayers
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -42,15 +43,22 @@ Count = Annotated[int, Field(ge=1)]
 class Layer(NamedTuple):
     """A kind of layer. `norms`: numbers in its norms; `window`: tokens, or None."""
 
-    attention: GroupedQuery | Latent
+    attention: GroupedQuery | Latent | None
     mlp: Dense | Experts
     norms: int
     window: int | None
+    state: State | None = None
+
+    @property
+    def mixers(self) -> list[GroupedQuery | Latent | State]:
+        """What mixes tokens: attention, a state, or both; of a bare MLP nothing."""
+        return [each for each in (self.attention, self.state) if each is not None]
 
     @property
     def matrices(self) -> list[Matrices]:
         """In their order in memory."""
-        return [*self.attention.matrices, *self.mlp.matrices]
+        own = [matrix for mixer in self.mixers for matrix in mixer.matrices]
+        return [*own, *self.mlp.matrices]
 
     @property
     def parameters(self) -> int:
@@ -67,12 +75,14 @@ class Layer(NamedTuple):
     @property
     def vectors(self) -> int:
         """Numbers in biases and norms."""
-        return self.attention.vectors + self.mlp.vectors + self.norms
+        return sum(mixer.vectors for mixer in self.mixers) + self.mlp.vectors + self.norms
 
     @property
     def flops(self) -> int:
-        """FLOPs a token in the matrices: 2 a weight (Kaplan et al. 2020, section 2.1)."""
-        return 2 * sum(each.rows * each.columns * each.active for each in self.matrices)
+        """FLOPs a token in the matrices, 2 a weight (Kaplan et al. 2020, section 2.1), and in the
+        state."""
+        matrices = 2 * sum(each.rows * each.columns * each.active for each in self.matrices)
+        return matrices + (0 if self.state is None else self.state.flops)
 
     def stored_bits(self, stored: NumberFormat, mixed: bool) -> int:
         """Bits in a format, the matrices with the formats of its `parts` or without."""
@@ -133,6 +143,8 @@ class TransformerSpec(Strict):
     """A norm of head_dim on queries and one on keys in each layer."""
     sinks: bool = False
     """A learned logit a head in the softmax's denominator."""
+    output_gate: bool = False
+    """A gate on what attention gives, from a query projection of twice the width."""
     positions: Annotated[int, Field(ge=0)] = 0
     """Rows of a learned table of positions."""
     tied_embeddings: bool
@@ -141,6 +153,8 @@ class TransformerSpec(Strict):
     experts: ExpertsSpec | None = None
     window: Window | None = None
     """Sliding-window layers; None: all attend to everything before."""
+    state: StateLayers | None = None
+    """Layers with a state of fixed size instead of KV (hybrid models)."""
     weights: WeightFormat = "fp16"
     """Format of the weights: of `yaml/formats`, or the path of one."""
     kv: KvFormat = "fp16"
@@ -154,9 +168,11 @@ class TransformerSpec(Strict):
                 if getattr(self, name) != kept:
                     got = getattr(self, name)
                     raise ValueError(f"{name}: expected {kept} with this latent; got {got}")
-            for name in ("qkv_bias", "o_bias", "qk_norm", "sinks"):
+            for name in ("qkv_bias", "o_bias", "qk_norm", "sinks", "output_gate"):
                 if getattr(self, name):
                     raise ValueError(f"{name}: expected false with latent attention")
+        if self.state is not None and (self.window is not None or not self.kv_layers):
+            raise ValueError("state: expected layers with full attention, and none with a window")
         if self.experts is not None and self.experts.first_dense_layers >= self.layers:
             raise ValueError(f"experts.first_dense_layers: fewer than the {self.layers} layers")
         try:
@@ -186,21 +202,44 @@ class TransformerSpec(Strict):
 
     @property
     def attention(self) -> GroupedQuery | Latent:
-        """Of every layer."""
+        """Of every layer that has it."""
         if self.latent is not None:
             return Latent(self.hidden, self.heads, self.latent)
         return GroupedQuery(
             self.hidden, self.heads, self.kv_heads, self.head_dim,
-            self.qkv_bias, self.o_bias, self.qk_norm, self.sinks,
+            self.qkv_bias, self.o_bias, self.qk_norm, self.sinks, self.output_gate,
         )  # fmt: skip
 
     def layer(self, index: int) -> Layer:
         """What one layer is."""
         mlp: Dense | Experts = Dense(self.hidden, self.intermediate, self.gated, self.mlp_bias)
-        if self.experts is not None and index >= self.experts.first_dense_layers:
+        if self.experts is not None and self.experts.at(index):
             mlp = Experts(self.hidden, self.experts, self.gated, self.mlp_bias)
         window = None if self.window is None else self.window.of(index)
-        return Layer(self.attention, mlp, self.layer_norms * self._norm, window)
+        norms = self.layer_norms * self._norm
+        if self.state is None:
+            return Layer(self.attention, mlp, norms, window)
+        kind = self.state.of(index)
+        attention = self.attention if kind in ("full", "both", "full_only") else None
+        state = State.made(self.hidden, self.state) if "state" in kind or kind == "both" else None
+        if kind in ("state_only", "full_only", "mlp"):
+            norms //= 2
+        if kind in ("state_only", "full_only"):
+            mlp = Dense(self.hidden, 0, self.gated, False)
+        return Layer(attention, mlp, norms, None, state)
+
+    @property
+    def kv_layers(self) -> int:
+        """Layers that keep KV."""
+        if self.state is None:
+            return self.layers
+        kinds = (self.state.of(index) for index in range(self.layers))
+        return sum(kind in ("full", "both", "full_only") for kind in kinds)
+
+    def state_bytes(self, drafts: int = 0) -> int:
+        """States of a sequence in all layers; `drafts`: speculative tokens."""
+        states = ((kind.state, many) for kind, many in self.kinds.items())
+        return sum(many * state.bytes(drafts) for state, many in states if state is not None)
 
     @property
     def kinds(self) -> dict[Layer, int]:
@@ -300,20 +339,24 @@ class TransformerSpec(Strict):
 
     @property
     def kv_token_bytes(self) -> int:
-        """K and V of one token in all layers: 2 x layers x kv_heads x head_dim x bytes; of latent
-        attention layers x (kv_lora_rank + qk_rope_head_dim) x bytes."""
-        return self.layers * self.kv_layer_bytes
+        """K and V of one token in all layers with attention: 2 x layers x kv_heads x head_dim x
+        bytes; of latent attention layers x (kv_lora_rank + qk_rope_head_dim) x bytes."""
+        return self.kv_layers * self.kv_layer_bytes
 
     def kv_held_bytes(self, context: int) -> int:
         """KV that attention still needs of a sequence of `context` tokens: all of them, in layers
         with a window the last ones."""
-        held = (many * min(context, kind.window or context) for kind, many in self.kinds.items())
+        held = (
+            many * min(context, kind.window or context)
+            for kind, many in self.kinds.items()
+            if kind.attention is not None
+        )
         return self.kv_layer_bytes * sum(held)
 
     @property
     def layer_flops(self) -> int:
-        """FLOPs a token in the layers' matrices: 2 a weight (Kaplan et al. 2020, section 2.1), of
-        the experts those it passes through."""
+        """FLOPs a token in the layers' matrices, 2 a weight (Kaplan et al. 2020, section 2.1), of
+        the experts those it passes through, and in their states."""
         return sum(many * kind.flops for kind, many in self.kinds.items())
 
     @property
@@ -323,7 +366,7 @@ class TransformerSpec(Strict):
 
     def attending(self, phase: Literal["decode", "prefill"]) -> AttentionFlops:
         """FLOPs of attention in all layers, in those with a window as long as it is not full."""
-        return AttentionFlops(*(self.layers * each for each in self.attention.flops(phase)))
+        return AttentionFlops(*(self.kv_layers * each for each in self.attention.flops(phase)))
 
     @property
     def attention_flops(self) -> int:
@@ -374,6 +417,14 @@ def shard(
             f"tensor_parallel: {cards} cards cannot split {model.name} evenly: {model.heads} heads,"
             f" {model.kv_heads} KV heads, {', '.join(map(str, filter(None, widths)))} MLP columns"
         )
+    state = model.state
+    if state is not None:
+        try:
+            state = state.split(cards)
+        except ValueError as error:
+            raise DescriptionError(
+                f"tensor_parallel: {cards} cards cannot split {model.name} evenly: {error}"
+            ) from None
     if experts is not None:
         split = ["intermediate"] * (not whole) + ["shared_intermediate"] * (not spread)
         experts = experts.model_copy(update={k: getattr(experts, k) // cards for k in split})
@@ -388,6 +439,7 @@ def shard(
             "kv_heads": max(model.kv_heads // cards, 1),
             "intermediate": model.intermediate // cards,
             "experts": experts,
+            "state": state,
             "vocabulary": -(-model.vocabulary // cards),
         }
     )

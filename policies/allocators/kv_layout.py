@@ -312,7 +312,7 @@ def kv_layout(
     Raises DescriptionError if the weights leave no room for `SLOT_ALIGN_TOKENS` tokens, or the
     device has none for `tokens`, or the model has windows and no groups.
     """
-    layers, parts = model.layers, 1
+    layers, parts = model.kv_layers, 1
     if groups is not None:
         layers, parts = groups.size, len(groups.kept)
     elif model.window is not None:

@@ -126,7 +126,7 @@ class Routing:
         tokens: experts, and pairs and tokens over their root)."""
         cards = self._cards
         assert cards is not None
-        layers = range(cards.first_dense_layers, cards.layers)
+        layers = [layer for layer in range(cards.layers) if cards.at(layer)]
         owner = np.array([self._owner(layer) for layer in layers])
         on = (owner[:, None] == np.arange(cards.cards)[:, None]).astype(np.float64)
         pairs = (on @ self._share).max(axis=1)

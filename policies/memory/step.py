@@ -23,6 +23,8 @@ attention (assumed: in the same kernel, so that memory may hide them).
 
 A kernel that looks blocks up may slow the decode attention down by a factor (`slowdown`).
 
+Layers with a state read and write it once a sequence and step, and once a chunk, beside the KV.
+
 Latent attention reads its latents once and, where a phase has it unabsorbed, makes K and V of all
 that was stored from them, in FLOPs.
 
@@ -149,7 +151,7 @@ class StepModel:
         self._cards = cards
         self._slowdown = slowdown
         self._together = together
-        self._layers = model.layers
+        self._layers, self._kv_layers = model.layers, model.kv_layers
         self._state_bytes = model.activation_bytes
         self._kv_bytes = model.kv_token_bytes
         self._index_bytes, index_flops = 0, 0
@@ -176,7 +178,8 @@ class StepModel:
         self._chunk_flops = chunk.pair * rate / other
         self._index_flops = index_flops * rate / other
         self._made_flops, self._chunk_made_flops = model.attending("decode").stored, chunk.stored
-        numbers = model.layers * model.attention.halves * model.kv_heads * model.head_dim
+        self._recurrent_bytes = 2 * model.state_bytes()
+        numbers = model.kv_layers * model.attention.halves * model.kv_heads * model.head_dim
         each = (0.0, 0.0) if "compute" in free else compute.quantising_s(model.kv)
         self._load_s, self._store_s = (numbers * seconds for seconds in each)
         self._copied_bytes = 0 if "copies" in free else 2 * (self._kv_bytes + self._index_bytes)
@@ -222,6 +225,8 @@ class StepModel:
             attended = attended + context * self._repeats * self._load_s + decode * self._store_s
         # read the context, write a token each
         moved_bytes = context * (self._repeats * self._kv_bytes) + decode * self._kv_bytes
+        if self._recurrent_bytes:  # read and written by each sequence
+            moved_bytes = moved_bytes + decode * self._recurrent_bytes
         if self._index_bytes:
             moved_bytes = moved_bytes + (indexed + decode) * self._index_bytes
         memory_s = moved_bytes / (self.bandwidth * self._kv_share(moved_bytes, efficiency))
@@ -283,7 +288,7 @@ class StepModel:
         """Share of the peak at which decode attention moves so many bytes of all layers."""
         if self._shares is None:
             return efficiency.attention
-        found = np.interp(np.log(np.maximum(moved_bytes, 1) / self._layers), *self._shares)
+        found = np.interp(np.log(np.maximum(moved_bytes, 1) / self._kv_layers), *self._shares)
         return found if np.ndim(moved_bytes) else float(found)
 
     def weight_bytes(self, step: Step) -> int:
@@ -365,6 +370,7 @@ class StepModel:
         stored = sum(chunk.start for chunk in chunks)
         tokens = sum(chunk.tokens for chunk in chunks)
         moved = (stored * self._repeats + tokens) * self._kv_bytes
+        moved += len(chunks) * self._recurrent_bytes
         scored_s = 0.0
         if (sparse := self._sparse) is not None:
             pairs = sum(sparse.pairs(chunk.start, chunk.tokens) for chunk in chunks)

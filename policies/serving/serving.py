@@ -483,6 +483,11 @@ def _require_modelled(
     local: TransformerSpec, spec: ServingSpec, layout: KvLayout, requests: Requests
 ) -> None:
     several = requests.samples.max(initial=1) > 1
+    if local.state is not None:
+        raise DescriptionError(
+            f"{local.name} has {local.state.kind} layers, whose states runs do not allocate; "
+            "bankwise fit and bankwise states answer for it"
+        )
     if layout.sparse is not None and several:
         raise DescriptionError(
             f"attention {spec.attention.name}, and requests with several samples; which tokens "

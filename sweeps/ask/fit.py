@@ -20,6 +20,7 @@ from hwmodel.specs.number_format import KvFormat, WeightFormat, number_format
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Demand, Limits
 from policies.allocators.capabilities import OnDemand
+from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES, build
 from policies.engines.engine_v1 import EngineV1Spec
@@ -86,7 +87,8 @@ class Fit:
     activations: int
     layout: KvLayout
     held: int
-    """Requests at once as paged holds them at their full length, at most as many as may run."""
+    """Requests at once as paged holds them at their full length, at most as many as may run; of
+    hybrids as vLLM's pages do."""
     efficiency: Efficiency
     source: Source
     alone: Rate
@@ -134,7 +136,16 @@ class Fit:
                 yield from paths
 
     def policies(self) -> dict[str, tuple[int, int]]:
-        """(slots of one request at its full length, requests that memory holds) of each policy."""
+        """(slots of one request at its full length, requests that memory holds) of each policy; of
+        each allocator for hybrids where the model has states."""
+        if self.part.state is not None:
+            cap = EngineV1Spec().sequence_cap
+            longest = self.question.prompt + self.question.output
+            pools = Unified(self.part), TwoPools(self.part), Compact(self.part, cap)
+            memory = self.layout.bytes
+            held = {pool.name: pool.held(memory, [longest] * cap).requests for pool in pools}
+            slots = longest + -(-self.part.state_bytes() // self.layout.token_bytes)
+            return {name: (slots, count) for name, count in held.items()}
         return {name: _held(name, self) for name in POLICIES}
 
 
@@ -154,7 +165,12 @@ class Misfit:
 def fit(
     device: Device, model: TransformerSpec, question: Question, simulate: bool | None = None
 ) -> Fit | Misfit:
-    """The sheet of a pair. simulate: do the short run, or use it if it is kept (None: neither)."""
+    """The sheet of a pair. simulate: do the short run, or use it if it is kept (None: neither).
+    Raises DescriptionError where a model with states is to be simulated."""
+    if model.state is not None:
+        if simulate:
+            raise DescriptionError(f"{model.name} has states, which runs do not allocate")
+        simulate = None
     try:
         return _fit(device, model, question, simulate)
     except DescriptionError as error:
@@ -189,9 +205,13 @@ def _fit(device: Device, model: TransformerSpec, question: Question, simulate: b
         np.array([question.prompt]), np.array([question.output])
     )
     held = min(layout.slots // int(needs[0]), spec.engine.sequence_cap)
+    if part.state is not None:
+        most = [longest] * spec.engine.sequence_cap
+        held = Unified(part).held(layout.bytes, most).requests
     if not held:
         raise DescriptionError(
             f"the weights leave {layout.slots:,} tokens of KV; a request has {longest:,}"
+            + (" and states" if part.state is not None else "")
         )
     sizes = question.prompt, question.output
     source, efficiency = efficiency_of(device, model, spec, sizes, held, simulate)

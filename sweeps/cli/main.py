@@ -38,6 +38,7 @@ from sweeps.cli.predictor_command import app as predictor_app
 from sweeps.cli.restore_command import restore
 from sweeps.cli.schedule_command import schedule_check
 from sweeps.cli.size_command import size
+from sweeps.cli.states_command import states
 from sweeps.cli.transfer_command import transfer
 from sweeps.cli.tune_command import tune
 from sweeps.cli.validate_command import validate
@@ -77,6 +78,7 @@ app.command(rich_help_panel=ASK)(tune)
 app.command(rich_help_panel=ASK)(transfer)
 app.command(rich_help_panel=ASK)(restore)
 app.command(rich_help_panel=ASK)(pause)
+app.command(rich_help_panel=ASK)(states)
 app.command(rich_help_panel=ASK)(devices)
 app.command(rich_help_panel=ASK)(models)
 app.command("kv-formats", rich_help_panel=ASK)(kv_formats)

@@ -9,6 +9,7 @@ from math import inf
 from textwrap import shorten
 from typing import Any
 
+from policies.allocators.hybrid import Unified
 from sweeps.ask.fit import CARDS, NARROWER, Fit, Misfit, linked
 from sweeps.report.chart import Stacks
 from sweeps.report.section import Block, Grid, Say, Section
@@ -71,7 +72,8 @@ def sheet(found: Fit | Misfit) -> Section:
         return Section(title, [Say(f"{title}: does not fit, {found.why}. {change}", "verdict")])
     many = f"{found.held:,} requests of {asked.prompt:,} + {asked.output:,} tokens at once"
     cap = " (max_num_seqs)" * (found.held == 256)
-    text = f"{title}: fits, with {found.layout.slots:,} tokens of KV: {many}{cap}."
+    states = " or states" * (model.state is not None)
+    text = f"{title}: fits, with {found.layout.slots:,} tokens of KV{states}: {many}{cap}."
     held = found.policies().items()
     policies = [[name, f"{slots:,}", f"{count:,}"] for name, (slots, count) in held]
     rates = [
@@ -89,10 +91,24 @@ def sheet(found: Fit | Misfit) -> Section:
         Grid("Speed", columns, rates, sides="<>>><"),
         Grid("Requests at once, by policy", ["policy", "slots each", "at once"], policies),
         Say(_bandwidth(found) + _assumed(found)),
-        Say(f"Policies: memory empty, lengths predicted exactly, answers of up to {asked.limit:,}"
-            " tokens allowed, classes of s3 and odma as before any answer was seen."),
+        Say(_policies_note(found)),
         *_pictures([found]),
     ])  # fmt: skip
+
+
+def _policies_note(found: Fit) -> str:
+    if found.part.state is None:
+        return (
+            "Policies: memory empty, lengths predicted exactly, answers of up to"
+            f" {found.question.limit:,} tokens allowed, classes of s3 and odma as before any"
+            " answer was seen."
+        )
+    pages, states = Unified(found.part), found.part.state_bytes()
+    return (
+        f"States of a request: {states / 2**20:,.1f} MiB, read and written every step. In vLLM a"
+        f" block has {pages.block:,} tokens, {pages.padding / pages.page:.1%} of a state's page is"
+        " padding. two_pools has SGLang's ratio of 0.9, compact a slot for each of 256 sequences."
+    )
 
 
 def _memory(found: Fit) -> Grid:
@@ -120,7 +136,10 @@ def rate_text(rate: float) -> str:
 def _bandwidth(found: Fit) -> str:
     peak, got = found.device.peak_gbps, found.delivered_gbps
     kv = f", KV {peak * found.efficiency.attention:,.0f}" * (found.source == "simulated")
-    return f"Memory: {got:,.0f} of {peak:,.0f} GB/s{kv} ({SOURCES[found.source]}). "
+    source = SOURCES[found.source]
+    if found.part.state is not None:
+        source = source.partition(";")[0]
+    return f"Memory: {got:,.0f} of {peak:,.0f} GB/s{kv} ({source}). "
 
 
 def _assumed(found: Fit) -> str:

@@ -107,8 +107,10 @@ def sheet(sized: Sized) -> Section:
     notes = (
         "Paged, on memory that delivers one bandwidth: of a simulated device its closed-form"
         " bound x derate, at best."
-        " –: no bandwidth does, for want of FLOPs or room. Gather: the least that scattered KV may"
-        f" be read at, as a share of contiguous KV; {LEAST_GATHER:g}: no more was asked."
+        " –: no bandwidth does, for want of FLOPs or room. Near that, bandwidth makes up for"
+        " FLOPs: a format whose products are slower then needs more of it. Gather: the least that"
+        " scattered KV may be read at, as a share of contiguous KV;"
+        f" {LEAST_GATHER:g}: no more was asked."
     )
     return Section(target.model.name, [
         Say(_wanted(target, mean), "question"),

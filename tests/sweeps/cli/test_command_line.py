@@ -66,7 +66,7 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
 
 
 GROUPS = {
-    "Ask": "fit size tune transfer restore pause devices models kv-formats",
+    "Ask": "fit size tune transfer restore pause states devices models kv-formats",
     "Describe": "check schema device model predictor",
     "Run": "run study bandwidth replay kv-read export",
     "Look": "report compare explain",

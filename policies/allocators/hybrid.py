@@ -1,0 +1,203 @@
+"""Memory of hybrid models, whose layers keep KV or a state of fixed size: three allocators' rules.
+
+`unified` (vLLM, `vllm/v1/core/kv_cache_utils.py` and `v1/kv_cache_interface.py`): one pool of
+blocks. A block has as many tokens as make the KV of a layer no smaller than a state, which is
+padded to it; layers are cut into groups of equally many, a group's missing layers are padding.
+`two_pools` (SGLang, `mem_cache/memory_pool.py`): memory is parted by a ratio into slots of states
+and pages of KV; whichever runs out first strands the other. `compact` (vLLM on TPU): a slot of
+states for each sequence that may run and one more, and blocks of KV in the rest.
+
+Requests are admitted in order until one has no room. Each is counted at its full length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from hwmodel.specs.transformer import TransformerSpec
+
+Mode = Literal["none", "align", "all"]
+"""Which states are kept for prefixes: none; the running one and that at the last block's end; one
+at each block's end (vLLM's `mamba_cache_mode`)."""
+USES = (
+    "tokens", "states", "end of the last block", "padding of states", "further states",
+    "missing layers", "stranded",
+)  # fmt: skip
+"""What memory is used for; all but the first two is waste."""
+
+
+class Held(NamedTuple):
+    """What a memory holds. `bytes`: by one of USES; they sum to the memory."""
+
+    requests: int
+    bytes: dict[str, int]
+
+    @property
+    def waste(self) -> float:
+        """Share of the memory that holds neither tokens nor the state of a running request."""
+        return 1 - (self.bytes["tokens"] + self.bytes["states"]) / sum(self.bytes.values())
+
+
+def _first(each: Sequence[int], room: int) -> int:
+    """How many of the first needs have room."""
+    count = 0
+    while count < len(each) and each[count] <= room:
+        room -= each[count]
+        count += 1
+    return count
+
+
+def _uses(memory: int, used: Counter[str]) -> dict[str, int]:
+    return {name: used[name] for name in USES[:-1]} | {"stranded": memory - used.total()}
+
+
+@dataclass(frozen=True)
+class Unified:
+    """vLLM's pages. `model`: of a card. `drafts`: speculative tokens; `align`: tokens that a block
+    is a multiple of; `chunk`: of the scan, which a block is a multiple of with mode `all`."""
+
+    model: TransformerSpec
+    mode: Mode = "none"
+    drafts: int = 0
+    align: int = 16
+    chunk: int = 256
+    name: str = field(default="unified", init=False)
+
+    @cached_property
+    def state(self) -> int:
+        """Bytes of a state of a layer: the largest."""
+        states = (kind.state for kind in self.model.kinds)
+        return max(state.bytes(self.drafts) for state in states if state is not None)
+
+    @cached_property
+    def block(self) -> int:
+        """Tokens of a block."""
+        unit = self.align if self.mode != "all" else math.lcm(self.chunk, self.align)
+        return unit * -(-self.state // (unit * self.model.kv_layer_bytes))
+
+    @property
+    def page(self) -> int:
+        """Bytes of a block in one layer."""
+        return self.block * self.model.kv_layer_bytes
+
+    @property
+    def padding(self) -> int:
+        """Bytes of a state's page that hold none of it."""
+        return self.page - self.state
+
+    @cached_property
+    def layers(self) -> tuple[int, int]:
+        """With KV, and with a state."""
+        states = sum(many for kind, many in self.model.kinds.items() if kind.state is not None)
+        return self.model.kv_layers, states
+
+    @cached_property
+    def group(self) -> int:
+        """Layers of a group."""
+        least, most = min(self.layers), max(self.layers)
+        return most if most < 1.5 * least else least
+
+    @property
+    def groups(self) -> tuple[int, int]:
+        """Of layers with KV, and with a state."""
+        full, states = self.layers
+        return -(-full // self.group), -(-states // self.group)
+
+    def pages(self, tokens: int) -> tuple[int, int]:
+        """Blocks of a request in each group with KV, and in each with a state."""
+        blocks = -(-tokens // self.block)
+        kept = {"none": 1 + self.drafts, "align": 2 + self.drafts, "all": blocks}
+        return blocks, kept[self.mode]
+
+    def blocks(self, memory: int) -> int:
+        """Of all groups, in so many bytes; one is the null block."""
+        return max(memory // (self.page * self.group) - 1, 0)
+
+    def needs(self, tokens: int) -> int:
+        """Blocks of a request of so many tokens."""
+        return sum(
+            groups * pages for groups, pages in zip(self.groups, self.pages(tokens), strict=True)
+        )
+
+    def held(self, memory: int, lengths: Sequence[int]) -> Held:
+        """See the module. memory: bytes; lengths: tokens of each request."""
+        count = _first([self.needs(tokens) for tokens in lengths], self.blocks(memory))
+        used: Counter[str] = Counter()
+        (full, states), (of_full, of_states) = self.layers, self.groups
+        each = self.model.kv_layer_bytes
+        for tokens in lengths[:count]:
+            blocks, kept = self.pages(tokens)
+            missing = (of_full * self.group - full) * blocks
+            missing += (of_states * self.group - states) * kept
+            used["tokens"] += tokens * each * full
+            used["end of the last block"] += (blocks * self.block - tokens) * each * full
+            used["states"] += self.state * states
+            used["padding of states"] += self.padding * states
+            used["further states"] += (kept - 1) * self.page * states
+            used["missing layers"] += missing * self.page
+        return Held(count, _uses(memory, used))
+
+
+@dataclass(frozen=True)
+class TwoPools:
+    """SGLang's. `ratio`: bytes of states over bytes of KV (`mamba_full_memory_ratio`); `slots` of
+    states a running request (1; 3 to 5 with a radix cache); `page`: tokens."""
+
+    model: TransformerSpec
+    ratio: float = 0.9
+    slots: int = 1
+    drafts: int = 0
+    page: int = 1
+    name: str = field(default="two_pools", init=False)
+
+    def running(self, memory: int) -> int:
+        """Requests that have states: K // R of K slots, one of which is padding."""
+        each = self.model.state_bytes()
+        budget = memory * self.ratio / (1 + self.ratio) - (1 + self.drafts) * each
+        return max(int(budget / (each * (1 + self.drafts / self.slots))), 0) // self.slots
+
+    def held(self, memory: int, lengths: Sequence[int]) -> Held:
+        """As `Unified.held`."""
+        each, states = self.model.kv_token_bytes, self.model.state_bytes()
+        pages = int(memory / (1 + self.ratio)) // (each * self.page)
+        needs = [-(-tokens // self.page) for tokens in lengths]
+        count = min(_first(needs, pages), self.running(memory))
+        used: Counter[str] = Counter()
+        used["tokens"] = sum(lengths[:count]) * each
+        used["end of the last block"] = sum(needs[:count]) * self.page * each - used["tokens"]
+        used["states"] = count * states
+        used["further states"] = count * (self.slots - 1 + self.drafts) * states
+        return Held(count, _uses(memory, used))
+
+    def even(self, lengths: Sequence[int]) -> float:
+        """The ratio at which both pools run out together."""
+        states = (self.slots + self.drafts) * self.model.state_bytes()
+        return states * len(lengths) / (sum(lengths) * self.model.kv_token_bytes)
+
+
+@dataclass(frozen=True)
+class Compact:
+    """Slots of states for `sequences` and one more; KV in blocks of `block` tokens."""
+
+    model: TransformerSpec
+    sequences: int = 256
+    block: int = 16
+    drafts: int = 0
+    name: str = field(default="compact", init=False)
+
+    def held(self, memory: int, lengths: Sequence[int]) -> Held:
+        """As `Unified.held`."""
+        each, states = self.model.kv_token_bytes, self.model.state_bytes(self.drafts)
+        left = memory - (self.sequences + 1) * states
+        needs = [-(-tokens // self.block) for tokens in lengths]
+        count = min(_first(needs, max(left, 0) // (each * self.block)), self.sequences)
+        used: Counter[str] = Counter()
+        used["tokens"] = sum(lengths[:count]) * each
+        used["end of the last block"] = sum(needs[:count]) * self.block * each - used["tokens"]
+        used["states"] = count * states
+        return Held(count, _uses(memory, used))
