@@ -35,10 +35,11 @@ class OffloadingEngine(EngineV1):
     ) -> None:  # fmt: skip
         """Raises DescriptionError for what is not modelled with tiers."""
         super().__init__(spec, allocator, requests, output_tokens, predicted)
-        if spec.async_scheduling or spec.batching != "any" or spec.packing != "arrival":
+        plain = spec.batching == "any" and spec.packing == "arrival" and not self._in_turn
+        if spec.async_scheduling or not plain:
             raise DescriptionError(
-                "serving.tiers: needs engine.async_scheduling: false, batching: any, packing: "
-                "arrival"
+                "serving.tiers: needs engine.async_scheduling: false, and neither batching, "
+                "packing, long_prefill_token_threshold nor prefill_schedule_interval"
             )
         if self._several:
             raise DescriptionError(

@@ -239,6 +239,7 @@ def test_the_host_s_dram_limits_the_link() -> None:
         ({"tiers": tiers({"block_size": 24})}, "a multiple of 16"),
         ({"tiers": tiers({"cpu_bytes_to_use": "1KiB"})}, "cpu_bytes_to_use: expected room"),
         ({"engine": {"name": "v1", "async_scheduling": True}}, "async_scheduling: false"),
+        ({"engine": {"name": "v1", "prefill_schedule_interval": 2}}, "nor prefill_schedule"),
         ({"tiers": tiers({"link": "no-such-link"})}, "no-such-link"),
         ({"shape": WINDOWS}, "windows"),
         ({"policy": {"name": "radix"}, "tiers": tiers(pauses={})}, "radix forgets nothing"),
