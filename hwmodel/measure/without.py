@@ -201,7 +201,8 @@ def _one_row_a_bank(case: Case) -> Case:
             AddressField(field="column" if name == "row" else name, bits=count)  # type: ignore[arg-type]
             for name, count in m.resolved_address_map()
         ]
-        wide = o.model_copy(update={"rows": 1, "row_bytes": o.row_bytes * o.rows})
+        rows = 1 << (o.rows - 1).bit_length()
+        wide = o.model_copy(update={"rows": 1, "row_bytes": o.row_bytes * rows})
         case = _changed(case, organisation=wide, address_map=bits, bank_hash=[])
         column = stream.row * o.columns + stream.column
         stream = stream._replace(row=np.zeros_like(stream.row), column=column)

@@ -360,6 +360,8 @@ def test_no_option_is_left_out() -> None:
     elsewhere = {f"policy.{name}.{key}" for name in runs for key in ("prefixes", "window_kv")}
     elsewhere |= {"policy.ideal.admit_on", "policy.ideal.reserve", "memory.phases"}
     elsewhere |= {"memory.again", "memory.refuse"}  # memory/test_sampling.py
+    # engines/test_vllm_schedules.py
+    elsewhere |= {"engine.prefill_schedule_interval", "engine.long_prefill_token_threshold"}
     known, elsewhere = known | {"attention"}, elsewhere | {"attention"}  # memory/test_sparse.py
     for name in ("vattention", "radix"):
         options = POLICIES[name].Options.model_fields
