@@ -106,6 +106,8 @@ def _organisation(draw: st.DrawFn, made: Document) -> None:
         made.get(("organisation", "width_bits")),
         made.get(("organisation", "burst_length")),
     )
+    payload = made.get(("organisation", "payload_bytes"))
+    data = width * burst // 8 if payload is None else int(payload[:-1])
     sizes = {
         "pseudochannels": draw(st.sampled_from([1, 2])),
         "ranks": draw(st.sampled_from([1, 2])),
@@ -113,14 +115,14 @@ def _organisation(draw: st.DrawFn, made: Document) -> None:
         "bankgroups": draw(st.sampled_from([1, 2, 4])),
         "banks_per_group": draw(st.sampled_from([1, 2, 4])),
         "rows": draw(st.sampled_from([4, 64, 48])),
-        "row_bytes": f"{draw(st.sampled_from([2, 8, 16])) * width * burst // 8}B",
+        "row_bytes": f"{draw(st.sampled_from([2, 8, 16])) * data}B",
     }
     if sizes["stacks"] == 3:  # few enough places for windows
         sizes["ranks"] = 1
     for name, size in sizes.items():
         made.put(("organisation", name), size, GENERATED)
-    if draw(st.booleans()):  # an eighth more on the wires
-        made.put(("organisation", "payload_bytes"), f"{width * burst // 8}B", GENERATED)
+    if payload is None and draw(st.booleans()):  # an eighth more on the wires
+        made.put(("organisation", "payload_bytes"), f"{data}B", GENERATED)
         made.put(("organisation", "burst_length"), burst * 9 // 8, GENERATED)
     made.put(("clock", "ticks_per_ck"), draw(st.sampled_from([1, 1, 2])), GENERATED)
 

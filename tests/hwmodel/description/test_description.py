@@ -193,7 +193,7 @@ def test_the_stated_peaks_of_the_two_accelerators() -> None:
             "address_map=[colum:6,bankgroup:2,bank:2,row]",
             "did you mean 'column'",
         ),
-        ("lpddr5-6400-x16", "organisation.rows=1000", "must be a power of two"),
+        ("lpddr5-6400-x16", "organisation.bankgroups=3", "must be a power of two"),
         ("lpddr5-6400-x16", "constraints[0].delay=tRCD + tQ", "unknown timing 'tQ'"),
         ("nowhere", "x=1", "no shipped device 'nowhere'"),
     ],

@@ -185,7 +185,9 @@ CONTROLLERS: dict[str, dict[str, Any]] = {
     "oldest ready, activation buffer": {
         "scheduler": "frfcfs_oldest_ready", "activation_buffer": 16,
     },
-    "closed pages, queues a bank": {"page_policy": "closed", "queue_scope": "bank"},
+    "closed pages, queues a bank": {
+        "page_policy": "closed", "queue_scope": "bank", "read_queue": 32, "write_queue": 32,
+    },
     "adaptive timeouts, one queue": {"page_policy": "adaptive", "queues": "shared"},
     "timeouts, partial writes read first": {
         "page_policy": "timeout", "partial_write": "read_modify_write",
