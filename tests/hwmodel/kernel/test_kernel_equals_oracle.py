@@ -8,6 +8,7 @@ reads millions of commands, of every memory, pattern and controller.
 from __future__ import annotations
 
 import os
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -154,12 +155,13 @@ PATTERNS = ["sequential", "random", "pages", "mixed"]
 
 
 @pytest.mark.parametrize(
-    ("name", "pattern", "scheduler"),
-    rotated(SHIPPED, PATTERNS, ["frfcfs", "frfcfs_oldest_ready", "fcfs"]),
+    ("name", "how"),
+    rotated(SHIPPED, [*product(PATTERNS, ["frfcfs", "frfcfs_oldest_ready", "fcfs"])]),
 )
 def test_kernel_and_oracle_issue_the_same_commands_on_shipped_memories(
-    name: str, pattern: str, scheduler: str
+    name: str, how: tuple[str, str]
 ) -> None:
+    pattern, scheduler = how
     changes = {"controller__scheduler": scheduler}
     if scheduler == "fcfs":
         changes["controller__activation_buffer"] = 0

@@ -45,7 +45,7 @@ def run(
 class TestEveryAllocator:
     def test_keeps_the_contract_in_random_lives(self, options: PolicyOptions) -> None:
         plain = LONG or options == type(options)(name=options.name)
-        run(options, EXAMPLES if plain else EXAMPLES // 2)
+        run(options, EXAMPLES if plain else EXAMPLES // 4)
 
     def test_extents_are_the_stored_bytes_inside_the_layers_half(
         self, options: PolicyOptions

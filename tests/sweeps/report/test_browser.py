@@ -19,6 +19,7 @@ from sweeps.analyse.statistics import Interval
 from sweeps.cli.reporting import compare, report
 from sweeps.run.explanation import Explanation, Part, record
 from sweeps.run.store import plain
+from tests.rotation import rotated
 from tests.sweeps.made import made
 from tests.sweeps.plan.test_break_even import run as search
 from tests.sweeps.plan.test_what_if import planted
@@ -120,9 +121,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 390])
-@pytest.mark.parametrize("name", ["report", "runs", "study", "comparison", "what-if", "break-even"])
+NAMES = ["report", "runs", "study", "comparison", "what-if", "break-even"]
+
+
+@pytest.mark.parametrize(("name", "width", "dark"), rotated(NAMES, [1400, 390], [False, True]))
 def test_nothing_is_cut_overlaps_or_fails(
     name: str, width: int, dark: bool, browser: Browser, pages: dict[str, Path]
 ) -> None:
