@@ -6,17 +6,8 @@ set -eu
 here=$(dirname "$0") model=$1 out=$2
 shift 2
 port=${PORT:-30000}
-mkdir -p "$out"
-python3 -m sglang.launch_server --model-path "$model" --port "$port" --enable-metrics "$@" > "$out/server.log" 2>&1 &
-server=$!
-trap 'kill $server 2> /dev/null || true' EXIT
-until curl -sf "http://localhost:$port/health" > /dev/null; do
-    kill -0 $server || { tail -n 20 "$out/server.log" >&2; exit 1; }
-    sleep 2
-done
-python3 "$here/scrape.py" "http://localhost:$port/metrics" > "$out/metrics.txt" &
-scraper=$!
-trap 'kill $scraper $server 2> /dev/null || true' EXIT
+. "$here/serve.sh"
+serve python3 -m sglang.launch_server --model-path "$model" --port "$port" --enable-metrics "$@"
 python3 -m sglang.bench_serving --backend sglang --port "$port" --dataset-name random --random-input-len 1000 \
     --random-output-len 300 --random-range-ratio 0.1 --num-prompts "${REQUESTS:-400}" --request-rate inf \
     --output-details --output-file "$out/bench.jsonl"

@@ -181,6 +181,17 @@ def _waiting_write(c: Record, s: Record, bank: int, row: int, column: int) -> bo
 
 
 @inlined
+def _place_high(s: Record, where: int, bits: int) -> None:
+    """Bits of the column (0), the flat bank (1) or the row (2)."""
+    if where == 0:
+        s.high_column |= bits
+    elif where == 1:
+        s.high_bank |= bits
+    else:
+        s.high_row |= bits
+
+
+@inlined
 def _decode_high(c: Record, s: Record, high: int) -> None:
     """Column, flat bank and row by the upper bits of a burst index; kept for the next burst.
 
@@ -191,24 +202,11 @@ def _decode_high(c: Record, s: Record, high: int) -> None:
     burst = high << LOW_BITS
     for f in range(c.n_fields):
         bits = ((burst >> c.fields[f, 0]) & c.fields[f, 1]) << c.fields[f, 2]
-        where = c.fields[f, 3]
-        if where == 0:
-            s.high_column |= bits
-        elif where == 1:
-            s.high_bank |= bits
-        else:
-            s.high_row |= bits
+        _place_high(s, c.fields[f, 3], bits)
     rest = burst >> c.odd_from
     for f in range(c.n_odd):
-        bits = rest % c.odd[f, 0] << c.odd[f, 1]
+        _place_high(s, c.odd[f, 2], rest % c.odd[f, 0] << c.odd[f, 1])
         rest //= c.odd[f, 0]
-        where = c.odd[f, 2]
-        if where == 0:
-            s.high_column |= bits
-        elif where == 1:
-            s.high_bank |= bits
-        else:
-            s.high_row |= bits
     for h in range(c.n_hashes):
         s.high_bank ^= ((s.high_row >> c.hashes[h, 0]) & c.hashes[h, 1]) << c.hashes[h, 2]
 

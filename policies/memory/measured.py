@@ -191,7 +191,7 @@ class MeasurementSpec(Strict):
     summary: str
     sources: dict[str, str]
     device: str = ""
-    """Of every cell whose set-up names no other. None: it is named where the file is read."""
+    """Of every cell whose set-up names no other. Empty: it is named where the file is read."""
     model: str | None = None
     """Of decode and prefill."""
     set: Settings = {}

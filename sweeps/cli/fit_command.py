@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweeps.cli.options import Html, Json, Set
+from sweeps.cli.options import Html, Json, Set, mistake
 
 if TYPE_CHECKING:
     from hwmodel.specs.device import Device
@@ -58,7 +58,7 @@ def fit(
     pair = len(devices) == len(models) == 1
     if simulate:
         if not pair:
-            raise _mistake("needs a DEVICE and a MODEL", "--simulate")
+            raise mistake("needs a DEVICE and a MODEL", "--simulate")
         devices[0].memory  # noqa: B018 - raises where it is given
     found = [answer(d, m, question, simulate if pair else None) for d in devices for m in models]
     if pair:
@@ -78,12 +78,6 @@ def fit(
             print(f"wrote {html}")
 
 
-def _mistake(text: str, option: str) -> Exception:
-    from hwmodel.description.description import DescriptionError
-
-    return DescriptionError(text, option)
-
-
 def _question(tokens: str | None, **given: Any) -> Question:
     from hwmodel.description.description import Document
     from sweeps.ask.fit import LIMIT, Question
@@ -92,7 +86,7 @@ def _question(tokens: str | None, **given: Any) -> Question:
     if tokens is not None:
         parts = tokens.split(":")
         if len(parts) != 2 or not all(part.isdecimal() for part in parts):
-            raise _mistake(f"expected PROMPT:OUTPUT, such as 1000:300; got {tokens!r}", "--tokens")
+            raise mistake(f"expected PROMPT:OUTPUT, such as 1000:300; got {tokens!r}", "--tokens")
         data |= {"prompt": int(parts[0]), "output": int(parts[1])}
     data.setdefault("limit", max(LIMIT, data.get("output", 0)))
     return Document(data, "fit").build(Question)
@@ -116,16 +110,16 @@ def _of_library(
         if kind is None and not name.endswith((".yaml", ".yml")):
             hint = nearest(name, list(shipped))
             hint += "" if hint.endswith("?") else "; bankwise devices lists them"
-            raise _mistake(f"no shipped device or model; {hint}", name)
+            raise mistake(f"no shipped device or model; {hint}", name)
         kind = kind or ("model" if load(name).data.get("kind") == "model" else "device")
         if kind in given:
-            raise _mistake(f"a second {kind}, beside {given[kind]}", name)
+            raise mistake(f"a second {kind}, beside {given[kind]}", name)
         given[kind] = name
     if overrides and "device" not in given:
-        raise _mistake("needs a DEVICE, whose description it overrides", "--set")
+        raise mistake("needs a DEVICE, whose description it overrides", "--set")
     chosen = [given["device"]] if "device" in given else names("accelerators")
     devices = [load_device(name, overrides) for name in chosen]
     if devices[0].accelerator is None:
-        raise _mistake("is a memory; a model needs an accelerator", devices[0].name)
+        raise mistake("is a memory; a model needs an accelerator", devices[0].name)
     models = [given["model"]] if "model" in given else names("models")
     return devices, [load_model(name) for name in models]

@@ -37,6 +37,21 @@ Markdown = Annotated[
 ]
 
 
+def mistake(text: str, option: str) -> Exception:
+    """A DescriptionError about an option; loads its module when there is one."""
+    from hwmodel.description.description import DescriptionError
+
+    return DescriptionError(text, option)
+
+
+def one_or_two(text: str, option: str) -> tuple[str, str]:
+    """`KIND` or `KIND:KIND`: of the first end and of the second. Raises DescriptionError."""
+    parts = text.split(":")
+    if len(parts) > 2 or not all(parts):
+        raise mistake(f"expected one value, or two with a colon between; got {text!r}", option)
+    return parts[0], parts[-1]
+
+
 def slo_of(text: str) -> Slo:
     """`ttft=2s,tpot=100ms,attainment=0.95`. Raises DescriptionError."""
     from hwmodel.description.description import Document

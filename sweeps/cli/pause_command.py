@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sweeps.cli.options import Json, Set
+from sweeps.cli.options import Json, Set, mistake, one_or_two
 
 SECONDS = "0.1,0.5,1,2,5,10,30,60"
 
@@ -37,12 +37,10 @@ def pause(
     from sweeps.ask.pause import pause as answer
     from sweeps.report.pause_sheet import record, show
 
-    card, kinds = load_device(device, overrides or []), pages.split(":")
-    if len(kinds) > 2:
-        raise _mistake(f"expected one value, or two with a colon between; got {pages!r}", "--pages")
+    card = load_device(device, overrides or [])
     question = Question(
         card, load_model(model), load_link(link), context, Batch(running, running * each),
-        card.paging.block, (kinds[0], kinds[-1]),
+        card.paging.block, one_or_two(pages, "--pages"),
     )  # fmt: skip
     found = answer(question, _numbers(seconds))
     if json:
@@ -53,17 +51,11 @@ def pause(
         show(question, found)
 
 
-def _mistake(text: str, option: str) -> Exception:
-    from hwmodel.description.description import DescriptionError
-
-    return DescriptionError(text, option)
-
-
 def _numbers(given: str) -> list[float]:
     try:
         found = [float(part) for part in given.split(",")]
     except ValueError:
         found = []
     if not found or not all(0 < each < 1e6 for each in found):
-        raise _mistake(f"expected seconds above 0, as {SECONDS}; got {given!r}", "--seconds")
+        raise mistake(f"expected seconds above 0, as {SECONDS}; got {given!r}", "--seconds")
     return found

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sweeps.cli.options import Json, Set
+from sweeps.cli.options import Json, Set, mistake, one_or_two
 
 CONTEXTS = "1024,4096,16384,32768"
 
@@ -43,12 +43,9 @@ def restore(
     from sweeps.report.restore_sheet import record, show
 
     card = load_device(device, overrides or [])
-    kinds = pages.split(":")
-    if len(kinds) > 2:
-        raise _mistake(f"expected one value, or two with a colon between; got {pages!r}", "--pages")
     shape = load_model(model).stored_as(weights, kv)
     question = Question(
-        card, shape, load_link(link), block or card.paging.block, (kinds[0], kinds[-1])
+        card, shape, load_link(link), block or card.paging.block, one_or_two(pages, "--pages")
     )  # fmt: skip
     found = answer(question, _contexts(contexts, shape.max_position))
     if json:
@@ -59,16 +56,10 @@ def restore(
         show(question, found)
 
 
-def _mistake(text: str, option: str) -> Exception:
-    from hwmodel.description.description import DescriptionError
-
-    return DescriptionError(text, option)
-
-
 def _contexts(given: str | None, longest: int) -> list[int]:
     """Of the option; by default those that the model allows."""
     parts = (given or CONTEXTS).split(",")
     if not all(part.isdecimal() and int(part) for part in parts):
-        raise _mistake(f"expected numbers, as {CONTEXTS}; got {given!r}", "--contexts")
+        raise mistake(f"expected numbers, as {CONTEXTS}; got {given!r}", "--contexts")
     found = [int(part) for part in parts]
     return found if given else [each for each in found if each <= longest] or [longest]

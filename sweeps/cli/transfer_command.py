@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweeps.cli.options import Json, Set
+from sweeps.cli.options import Json, Set, mistake, one_or_two
 
 if TYPE_CHECKING:
     from hwmodel.specs.link import LinkSpec
@@ -115,12 +115,6 @@ def _fresh(blocks: int) -> Any:
     return pages("fresh", blocks)
 
 
-def _mistake(text: str, option: str) -> Exception:
-    from hwmodel.description.description import DescriptionError
-
-    return DescriptionError(text, option)
-
-
 def _devices(source: str | None, target: str | None) -> list[tuple[int, Any]]:
     """(block, layout) of either end; the target's are the source's where it is a host or nothing
     is said."""
@@ -139,14 +133,11 @@ def _pair(option: str, given: str | None, default: list[Any], read: Any) -> list
     """The values of either end: one for both, or two apart by a colon."""
     if given is None:
         return default
-    parts = given.split(":")
-    if len(parts) > 2 or not all(parts):
-        raise _mistake(f"expected one value, or two with a colon between; got {given!r}", option)
+    parts = one_or_two(given, option)
     try:
-        found = [read(part) for part in parts]
+        return [read(part) for part in parts]
     except ValueError as error:
-        raise _mistake(str(error), option) from None
-    return found * 2 if len(found) == 1 else found
+        raise mistake(str(error), option) from None
 
 
 def _count(text: str) -> int:
@@ -182,7 +173,7 @@ def _tables(kinds: list[str], blocks: list[int], tokens: int, log: Path | None) 
             pages(kind, n, seed) for seed, (kind, n) in enumerate(zip(kinds, needed, strict=True))
         ]
     except DescriptionError as error:
-        raise _mistake(error.message, "--pages") from None
+        raise mistake(error.message, "--pages") from None
     if log is not None:
         found[0] = _logged(log, blocks[0], tokens)
     return found
@@ -194,11 +185,11 @@ def _logged(path: Path, block: int, tokens: int) -> Any:
 
     log = BlockLog(path)
     if log.header.block_size != block:
-        raise _mistake(f"blocks of {log.header.block_size}; --block says {block}", str(path))
+        raise mistake(f"blocks of {log.header.block_size}; --block says {block}", str(path))
     longest = max((each for step in log for each in step.blocks), key=len)
     if len(longest) * block < tokens:
         most = len(longest) * block
-        raise _mistake(f"its longest request has blocks for {most:,} tokens", str(path))
+        raise mistake(f"its longest request has blocks for {most:,} tokens", str(path))
     return longest
 
 
@@ -214,7 +205,7 @@ def _index(text: str | None, model: TransformerSpec) -> Index | None:
         if not times or not layers.isdecimal() or not 0 < int(layers) <= model.layers or each < 1:
             raise ValueError
     except ValueError:
-        raise _mistake(
+        raise mistake(
             f"expected LAYERSxBYTES, such as {model.layers}x132B; got {text!r}", "--index"
         ) from None
     return Index(int(layers), each)

@@ -104,7 +104,9 @@ def test_no_run_of_a_shipped_memory_beats_its_own_bound(name: str, pattern: str)
     cycles = run.end_tick / memory.clock.ticks_per_ck
     assert cycles >= bound(run)
     if pattern == "one bank":
-        assert bound(run) > 0.7 * cycles, "the cycles of the one bank are most of what binds"
+        # LPDDR6 writes 10 ns sooner after an activation than it reads, and the bound knows no kinds
+        share = 0.7 if name.startswith("lpddr6") else 0.75
+        assert bound(run) > share * cycles, "the cycles of the one bank are most of what binds"
     if pattern == "parts of a burst" and memory.masked_writes:
         assert bound(run) > 0.75 * cycles, "the distance of masked writes is most of what binds"
 

@@ -102,15 +102,27 @@ def test_what_is_no_log_is_refused(text: str, why: str, tmp_path: Path) -> None:
         read_counters(text, tmp_path / "log", 100)
 
 
-def test_the_capture_script_keeps_the_benchmark(tmp_path: Path) -> None:
-    bench = (
-        '{"input_lens": [9], "output_lens": [2], "ttfts": [0.1], "itls": [[0.1]],'
-        ' "start_times": [1.0]}'
-    )
+BENCH = '{"input_lens": [9], "output_lens": [2], "ttfts": [0.1], "itls": [[0.1]]'
+
+
+@pytest.mark.parametrize(
+    ("script", "program", "starts", "option", "written"),
+    [
+        ("vllm.sh", "vllm", "serve", "--result-dir", "bench.json"),
+        ("sglang.sh", "python3", "-m sglang.launch_server", "--output-file", "bench.jsonl"),
+    ],
+)
+def test_a_capture_script_keeps_the_benchmark(
+    script: str, program: str, starts: str, option: str, written: str, tmp_path: Path
+) -> None:
+    times = ', "start_times": [1.0]}' if program == "vllm" else "}"
     stubs = {
-        "vllm": f"""[ "$1" = serve ] && exec sleep 30
-while [ "$1" != --result-dir ]; do shift; done
-echo '{bench}' > "$2/bench.json"
+        program: f"""case "$*" in
+{starts}*) exec sleep 30;;
+*/scrape.py*) exit 0;;
+esac
+while [ "$1" != {option} ]; do shift; done
+echo '{BENCH}{times}' > "{tmp_path}/out/{written}"
 """,
         "curl": "exit 0\n",
     }
@@ -118,6 +130,6 @@ echo '{bench}' > "$2/bench.json"
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}")
         (tmp_path / name).chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    command = ["sh", str(CAPTURE / "vllm.sh"), "some/model", str(tmp_path / "out")]
+    command = ["sh", str(CAPTURE / script), "some/model", str(tmp_path / "out")]
     subprocess.run(command, env=environment, check=True, timeout=20)
-    assert len(read_request_log(tmp_path / "out/bench.json").queued_s) == 1
+    assert len(read_request_log(tmp_path / "out" / written).queued_s) == 1
