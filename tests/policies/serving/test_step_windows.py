@@ -115,11 +115,11 @@ BENCH = '{"input_lens": [9], "output_lens": [2], "ttfts": [0.1], "itls": [[0.1]]
 def test_a_capture_script_keeps_the_benchmark(
     script: str, program: str, starts: str, option: str, written: str, tmp_path: Path
 ) -> None:
-    times = ', "start_times": [1.0]}' if program == "vllm" else "}"
+    times = ', "start_times": [1.0]}' if program == "vllm" else ', "request_rate": Infinity}'
     stubs = {
         program: f"""case "$*" in
-{starts}*) exec sleep 30;;
-*/scrape.py*) exit 0;;
+"{starts}"*) exec sleep 30;;
+*scrape.py*) exit 0;;
 esac
 while [ "$1" != {option} ]; do shift; done
 echo '{BENCH}{times}' > "{tmp_path}/out/{written}"

@@ -46,13 +46,6 @@ def bankwise(*arguments: str | Path, cwd: Path) -> Done:
 
 
 def refusal(*arguments: str | Path, cwd: Path) -> str:
-    """What a command at fault says: exit code 2, and no traceback."""
-    found = bankwise(*arguments, cwd=cwd)
-    assert found.returncode == 2 and "Traceback" not in found.stderr
-    return found.stderr
-
-
-def refusal(*arguments: str | Path, cwd: Path) -> str:
     """The one line that refuses the user's input."""
     done = bankwise(*arguments, cwd=cwd)
     assert done.returncode == 2, done
