@@ -30,10 +30,11 @@ SERVER = ("--memory", "ddr5", "--rate", "4800MT/s", "--width", "768", "--capacit
 SHOWN = ("in order", "random 64 B", "random 4 KiB", "random 2 MiB")
 
 
-def answer(*words: str) -> Any:
-    """What `bankwise` answers, from its JSON."""
+def answer(*words: str, folder: str | None = None) -> Any:
+    """What `bankwise` answers in a folder, from its JSON."""
     command = [sys.executable, "-m", "sweeps.cli.main", *words, "--json"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder)
+    return json.loads(done.stdout)
 
 
 def ends(found: dict[str, float]) -> list[float]:
@@ -73,7 +74,7 @@ def measure() -> dict[str, Any]:
             [sys.executable, "-m", "sweeps.cli.main", "device", "new", "my-server", *SERVER],
             cwd=folder, check=True, capture_output=True,
         )  # fmt: skip
-        found = answer("measure", "--device", f"{folder}/my-server.yaml")
+        found = answer("measure", "--device", "my-server.yaml", folder=folder)
     three = ("median", "from", "to")
     return {
         "machine": {key: found[key] for key in ("cpu", "cores", "load", "rounds", "cache_bytes")},
@@ -87,7 +88,17 @@ def measure() -> dict[str, Any]:
 
 
 def calibrate() -> dict[str, Any]:
-    return {"answer": answer("calibrate", "vllm-0.19-rtx-4090-llama-3.1-8b")}
+    found = answer("calibrate", "vllm-0.19-rtx-4090-llama-3.1-8b")
+    three, fitted = ("mean", "low", "high"), found["numbers"]["efficiency"]
+    return {
+        "described": fitted["described"], "efficiency": [fitted[key] for key in three],
+        "instead": {each["name"]: each["instead"] for each in found["not_told"]},
+        "held out": found["stretches"]["held_out"],
+        "errors": {each["what"]: {**{key: each[key] for key in ("measured", "before", "after")},
+                                  **{f"{key} over measured": each[key] / each["measured"]
+                                     for key in ("before", "after")}}
+                   for each in found["held_out"]},
+    }  # fmt: skip
 
 
 def states() -> dict[str, Any]:
