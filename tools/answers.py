@@ -27,7 +27,8 @@ SLO = ("--workload", "sharegpt", "--slo", "ttft=2s,tpot=50ms")
 AGENTS = ("--workload", "agents", "--slo", "ttft=2s,tpot=50ms")
 SERVER = ("--memory", "ddr5", "--rate", "4800MT/s", "--width", "768", "--capacity", "192GiB",
           "--flops", "fp16=10TFLOPS", "--engines", "2")  # fmt: skip
-SHOWN = ("in order", "random 64 B", "random 4 KiB", "random 2 MiB")
+SHOWN = ("reads in order", "copy (1R:1W)", "random 64 B", "random 576 B", "random 4 KiB",
+         "random 2 MiB")  # fmt: skip
 
 
 def answer(*words: str, folder: str | None = None) -> Any:
@@ -75,12 +76,12 @@ def measure() -> dict[str, Any]:
             cwd=folder, check=True, capture_output=True,
         )  # fmt: skip
         found = answer("measure", "--device", "my-server.yaml", folder=folder)
-    three = ("median", "from", "to")
     return {
         "machine": {key: found[key] for key in ("cpu", "cores", "load", "rounds", "cache_bytes")},
-        "GB/s": {
-            each["pattern"]: dict(zip(three, (round(v, 2) for v in each["gbps"]), strict=True))
+        "rates": {
+            each["pattern"]: {"GB/s": [round(rate, 2) for rate in each["gbps"]]}
             for each in found["bandwidth"]
+            if each["pattern"] in SHOWN
         },
         "ns": {f"{each['window'] >> 20} MiB": each["ns"] for each in found["latency"]},
         "over a run": {str(each["extent"]): each["ratio"] for each in found["blocks_over_run"]},
