@@ -31,6 +31,7 @@ from sweeps.cli.options import (
     Json,
     Markdown,
     Out,
+    Plugin,
     Set,
 )
 from sweeps.cli.pause_command import pause
@@ -97,6 +98,7 @@ def check(
         bool, typer.Option("--assumed", help="Also list values without a public source.")
     ] = False,
     overrides: Set = None,
+    plugin: Plugin = None,
 ) -> None:
     """Check descriptions; report each mistake with its file and line."""
     from sweeps.cli.inspection import inspect
@@ -114,6 +116,7 @@ def schema(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write KIND.json there.")
     ] = None,
+    plugin: Plugin = None,
 ) -> None:
     """Write JSON Schemas of the descriptions, for editors."""
     from sweeps.cli.schema import schema as described
@@ -142,6 +145,7 @@ def run(
         bool, typer.Option("--dry-run", help="Only say how many points there are, and CPU minutes.")
     ] = False,
     overrides: Set = None,
+    plugin: Plugin = None,
 ) -> None:
     """Run a sweep and write its results to a run directory.
 
@@ -197,6 +201,7 @@ def study(
         str | None, typer.Option("--sampler", help="tpe, or random as a baseline.")
     ] = None,
     overrides: Set = None,
+    plugin: Plugin = None,
 ) -> None:
     """Search the space of a study and compare the best trial with its references.
 
