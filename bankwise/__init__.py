@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bankwise.answered import Answered
     from bankwise.compared import Compared
     from bankwise.result import Result
     from hwmodel.description.description import DescriptionError
     from hwmodel.measure.channels import Channels
     from hwmodel.oracle.audit import Violated
     from hwmodel.specs.device import Device
+    from policies.serving.plugins import Plugin
     from sweeps.cli.new_device import new_device
     from sweeps.plan.sweep import Given
     from sweeps.plan.sweep_spec import Sweep
@@ -33,8 +35,9 @@ if TYPE_CHECKING:
 Set = Mapping[str, Any] | Iterable[str] | None
 
 __all__ = [
-    "Channels", "DescriptionError", "audit", "bandwidth", "compare", "load", "new_device",
-    "open_device", "replay", "report", "run", "simulate", "study", "write_c_host",
+    "Channels", "DescriptionError", "audit", "bandwidth", "compare", "explain", "fit", "load",
+    "new_device", "open_device", "plugin", "replay", "report", "run", "simulate", "size", "study",
+    "write_c_host",
 ]  # fmt: skip
 _ELSEWHERE = {
     "Channels": "hwmodel.measure.channels", "DescriptionError": "hwmodel.description.description",
@@ -136,6 +139,71 @@ def compare(run_a: str | Path, run_b: str | Path) -> Compared:
     from bankwise.compared import Compared
 
     return Compared(Path(run_a), Path(run_b))
+
+
+def explain(run_dir: str | Path, point: str = "", *, jobs: int | None = None) -> Answered:
+    """Why one competitor of a run serves more than another, as `bankwise explain`: its points are
+    simulated without each cause. point: values of axes and competitors, between commas. Raises
+    DescriptionError, and `sweeps.run.explained_run.Stopped` on Ctrl-C."""
+    from bankwise.answered import Answered
+    from sweeps.report import explanation_page
+    from sweeps.report.section import Section
+    from sweeps.run.executor import worker_count
+    from sweeps.run.explained_run import explain_run
+    from sweeps.run.explanation import record
+    from sweeps.run.progress import Progress
+    from sweeps.run.store import last_run
+
+    path = last_run(Path(run_dir))
+    done = explain_run(path, point, worker_count(jobs), Progress())
+    shown = Section(f"Why, in {path.name}", list(explanation_page.sections(path)))
+    return Answered([shown], record(done.found, {"failures": done.failures}))
+
+
+def fit(device: str | Path, model: str | Path, *, set: Set = None, **question: Any) -> Answered:
+    """Whether a model fits a device, for how many requests, and how fast, as `bankwise fit`.
+
+    question: `prompt`, `output`, `limit` (tokens), `weights`, `kv` (formats), `cards`,
+    `expert_parallel`. Raises DescriptionError.
+    """
+    from bankwise.answered import Answered
+    from sweeps.cli.fit_command import pair
+    from sweeps.report.fit_sheet import record, sheet
+
+    found = pair(str(device), str(model), _assignments(set), question)
+    return Answered([sheet(found)], record(found, True))
+
+
+def size(
+    model: str | Path, workload: str | Path, *, slo: str | None = None, rate: float | None = None,
+    tokens_per_s: float | None = None, device: str | None = None, cards: int = 1,
+    devices: Iterable[str] = (), weights: str | None = None, kv: str | None = None,
+    price: Mapping[str, float] | None = None, jobs: int | None = None, set: Set = None,
+) -> Answered:  # fmt: skip
+    """Which device, bandwidth, capacity and weights meet an objective, as `bankwise size`.
+
+    slo: as `ttft=2s,tpot=100ms`; rate: requests/s; price: of a card, by device; device: whose
+    memory is varied. Raises DescriptionError, and `sweeps.run.capacity.CapacityFailed`.
+    """
+    from bankwise.answered import Answered
+    from sweeps.cli.size_command import sized
+    from sweeps.report.size_sheet import record, sheet
+
+    prices = [f"{name}={amount}" for name, amount in (price or {}).items()]
+    found = sized(
+        str(model), str(workload), slo, rate, tokens_per_s, device, cards, devices, weights, kv,
+        prices, _assignments(set), jobs,
+    )  # fmt: skip
+    return Answered([sheet(found)], record(found))
+
+
+def plugin(file: str | Path) -> Plugin:
+    """Load allocators, predictors and routers of one's own from a Python file, as `--plugin` does
+    (docs/own-allocator.md). Returns the file, its text and what it `defined`; a file that has
+    changed replaces what it was. Raises DescriptionError."""
+    from policies.serving.plugins import load_plugin
+
+    return load_plugin(file)
 
 
 def bandwidth(device: str | Path, pattern: str | Iterable[str] = (), *, set: Set = None) -> Frame:

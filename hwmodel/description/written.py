@@ -57,13 +57,14 @@ class KeysOf:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The options of one of several `kind`s, distinguished by `name`, or `default` where there is
+    """The options of one of several `kind`s, distinguished by `key`, or `default` where there is
     none; by its name alone where `short`."""
 
     kind: str
     models: Callable[[], dict[str, type[BaseModel]]]
     default: str | None = None
     short: bool = False
+    key: str = "name"
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -72,10 +73,10 @@ class Chosen:
 
     def _options(self, value: Any) -> Any:
         """`{name: paged, ...}` -> the options of that one."""
-        if not isinstance(value, dict) or ("name" not in value and self.default is None):
+        if not isinstance(value, dict) or (self.key not in value and self.default is None):
             return value
-        models, name = self.models(), value.get("name", self.default)
-        if name not in models:
+        models, name = self.models(), value.get(self.key, self.default)
+        if not isinstance(name, str) or name not in models:
             hint = {"kind": self.kind, "hint": nearest(str(name), list(models))}
             raise PydanticCustomError("unknown_choice", "unknown {kind}; {hint}", hint)
         return models[name].model_validate(value)
@@ -85,5 +86,7 @@ class Chosen:
     ) -> JsonSchemaValue:
         models = self.models()
         names: Iterable[JsonSchemaValue] = [{"enum": list(models)}] if self.short else []
-        options = [handler(model.__pydantic_core_schema__) for model in models.values()]
+        options = [
+            handler(model.__pydantic_core_schema__) for model in dict.fromkeys(models.values())
+        ]
         return {"anyOf": [*names, *options]}

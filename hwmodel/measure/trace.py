@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.description.packed import is_packed
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ, WRITE
 from hwmodel.kernel.timing import Int
 from hwmodel.measure.simulator_traces import (
@@ -36,6 +37,8 @@ from hwmodel.specs.device import Device
 
 CHUNK = 1 << 20
 """Accesses read at once."""
+MOST_NPZ = 4 << 30
+"""Bytes of the arrays of an `.npz`, which are read whole (assumed): some 2 * 10^8 accesses."""
 MOST_TICKS = 1 << 42
 """From the first access of a trace to its last: some twenty minutes."""
 
@@ -97,6 +100,7 @@ def read_trace(path: str | Path, device: Device, single_channel: bool) -> Iterat
 def _read_npz(file: Path, device: Device) -> Iterator[Chunk]:
     burst_bytes = device.memory.organisation.burst_bytes
     try:
+        _refuse_bomb(file)
         with np.load(file, allow_pickle=False) as data:
             missing = {"address", "write"} - set(data.files)
             if missing:
@@ -104,7 +108,7 @@ def _read_npz(file: Path, device: Device) -> Iterator[Chunk]:
             address, write = data["address"], data["write"]
             size = data["size"] if "size" in data.files else None
             time = data["picosecond"] if "picosecond" in data.files else None
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, zlib.error) as error:
+    except _NOT_NPZ as error:
         raise DescriptionError(f"is not an .npz file: {error}", file) from None
     if address.ndim != 1 or address.shape != write.shape or address.dtype.kind not in "ui":
         raise DescriptionError(
@@ -139,6 +143,22 @@ def _read_npz(file: Path, device: Device) -> Iterator[Chunk]:
         yield Chunk(address[part].astype(np.int64), kind.astype(np.int64), arrival)
 
 
+_NOT_NPZ = (
+    zipfile.BadZipFile, ValueError, EOFError, OSError, zlib.error, MemoryError, RuntimeError,
+    OverflowError, SyntaxError,
+)  # fmt: skip
+"""What numpy and zipfile raise at damaged files, also at those that are encrypted or packed in ways
+they do not know."""
+
+
+def _refuse_bomb(file: Path) -> None:
+    """Raise DescriptionError where the arrays have more than MOST_NPZ bytes."""
+    with zipfile.ZipFile(file) as archive:
+        if (size := sum(each.file_size for each in archive.infolist())) > MOST_NPZ:
+            why = f"unpacks to {size >> 20:,} MiB; expected at most {MOST_NPZ >> 20:,} MiB, or text"
+            raise DescriptionError(why, file)
+
+
 _TOO_LATE = f"a time is more than {MOST_TICKS:,} ticks after the first"
 
 
@@ -168,19 +188,22 @@ class _Text:
         self._levels = level_sizes(device, single_channel)
 
     def chunks(self) -> Iterator[Chunk]:
-        with self._file.open("rb") as raw:
-            zipped = raw.read(2) == b"\x1f\x8b"
         line = 0
-        with gzip.open(self._file, "rb") if zipped else self._file.open("rb") as text:
+        packed = is_packed(self._file)
+        with gzip.open(self._file, "rb") if packed else self._file.open("rb") as text:
             while True:
                 try:
-                    lines = text.readlines(CHUNK * 8)
+                    lines = (text.read(CHUNK * 8) + text.readline(CHUNK)).splitlines(keepends=True)
                 except (EOFError, OSError, zlib.error) as error:
                     raise DescriptionError(
                         f"truncated or damaged gzip: {error}", self._file, line + 1
                     ) from None
                 if not lines:
                     break
+                if (line and self._format is None) or max(map(len, lines)) > CHUNK:
+                    raise DescriptionError(
+                        "expected lines of accesses, such as 'R 0x1f40'", self._file, line + 1
+                    )
                 yield from self._accesses(lines, line)
                 line += len(lines)
         if self._format is None:

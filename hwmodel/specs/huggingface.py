@@ -352,7 +352,7 @@ def _read(file: Path) -> dict[str, Any]:
         data = json.loads(file.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise DescriptionError("not a text file", file) from None
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         raise DescriptionError(f"not JSON: {getattr(error, 'msg', error)}", file, line) from None
     if not isinstance(data, dict):
@@ -364,7 +364,7 @@ def _formats(config: _Config) -> dict[str, str]:
     """Formats of weights and KV."""
     old = config.take("torch_dtype", "weights, kv")
     dtype = config.take("dtype", "weights, kv", old) or "bfloat16"
-    if dtype not in _DTYPES:
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
         raise config.error("dtype", f"expected one of {', '.join(_DTYPES)}; got {dtype!r}")
     plain = _DTYPES[str(dtype)]
     weights = _quantised(config.left.get("quantization_config"))

@@ -7,7 +7,6 @@ step.
 
 from __future__ import annotations
 
-import gzip
 import json
 import zlib
 from collections import deque
@@ -22,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic import Strict as Exactly
 
 from hwmodel.description.description import DescriptionError, Document, Strict, nearest
+from hwmodel.description.packed import open_text
 from policies.allocators.allocator import Limits
 from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_layout import KvLayout
@@ -188,9 +188,8 @@ class Agreement(NamedTuple):
 def read_cases(path: str | Path) -> list[Case]:
     """The cases of a file. Raises DescriptionError for the first mistake in it."""
     path = Path(path)
-    opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rt", encoding="utf-8") as file:
+        with open_text(path) as file:
             data = json.load(file)
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise DescriptionError(f"damaged or unreadable: {error}", path) from None

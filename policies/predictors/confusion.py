@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import gzip
 import json
 import sys
 from collections.abc import Sequence
@@ -31,6 +30,7 @@ from pydantic import Field, ValidationError, model_validator
 import yaml
 from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.description.library import find
+from hwmodel.description.packed import open_text
 from hwmodel.description.yaml_reader import load
 from policies.predictors.prediction import BinnedPrediction, ClassPredictions
 from policies.requests.requests import FloatArray, IntArray
@@ -131,7 +131,7 @@ def load_table(name_or_path: str) -> ConfusionTable:
         return ConfusionTable.model_validate(data["calibration"])
     except OSError as error:
         raise DescriptionError(f"cannot be read: {error.strerror}", name_or_path) from None
-    except (ValueError, KeyError, TypeError, ValidationError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, ValidationError):
         why = "not a trained predictor, as `bankwise predictor train` writes it"
         raise DescriptionError(why, name_or_path) from None
 
@@ -152,9 +152,8 @@ def tabulate(
 
 def read_classes(path: Path, column: str) -> tuple[IntArray, IntArray]:
     """(output_tokens, classes), int64 (n,) each, of a CSV. Raises DescriptionError."""
-    opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rt", encoding="utf-8", newline="") as file:
+        with open_text(path, newline="") as file:
             rows = csv.DictReader(file)
             missing = {"output_tokens", column} - set(rows.fieldnames or ())
             if missing:
@@ -169,6 +168,8 @@ def read_classes(path: Path, column: str) -> tuple[IntArray, IntArray]:
         raise DescriptionError(f"cannot be read: {error}", path) from None
     if not pairs or min(map(min, pairs)) < 0:
         raise DescriptionError("expected rows with numbers of 0 or more", path)
+    if max(map(max, pairs)) >= 2**63:
+        raise DescriptionError("expected numbers below 2^63", path)
     table = np.array(pairs, np.int64)
     return table[:, 0], table[:, 1]
 

@@ -110,7 +110,7 @@ def load_model(path: str | Path) -> LengthModel:
         return restore(json.loads(Path(path).read_text(encoding="utf-8"))["model"])
     except OSError as error:
         raise DescriptionError(f"cannot be read: {error.strerror}", path) from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         why = "not a trained predictor, as `bankwise predictor train` writes it"
         raise DescriptionError(why, path) from None
 

@@ -6,12 +6,13 @@ under one seed meet the same predictions.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.description.written import Chosen
 from policies.predictors.confusion import Scale, load_table
 from policies.predictors.inference import InferenceSpec
 from policies.predictors.prediction import (
@@ -23,7 +24,8 @@ from policies.predictors.prediction import (
 )
 from policies.requests.requests import IntArray
 
-__all__ = ["Prediction", "Predictions", "Predictive", "PredictorSpec", "entropy", "predict"]
+__all__ = ["PREDICTORS", "Prediction", "Predictions", "Predictive", "PredictorSpec", "entropy",
+           "predict"]  # fmt: skip
 
 _LONGEST = 1e9
 """Predictions are cut here (tokens), so that they stay integers."""
@@ -59,6 +61,8 @@ class PredictorSpec(Strict):
 
     @model_validator(mode="after")
     def _options_of_its_kind(self) -> PredictorSpec:
+        if type(self) is not PredictorSpec:
+            return self
         every = set().union(*_OWN.values())
         for name in sorted((every - _OWN[self.kind]) & self.model_fields_set):
             if getattr(self, name) != type(self).model_fields[name].default:
@@ -88,21 +92,42 @@ class PredictorSpec(Strict):
         """Memory of each card that it takes."""
         return 0 if self.cost is None else self.cost.on_card
 
+    def predictions(self, output_tokens: IntArray, stream: np.random.Generator) -> Predictions:
+        """Predictions of requests with these true lengths, int64 (n,), by draws from `stream`. A
+        predictor of one's own overrides this."""
+        exact = output_tokens.astype(np.float64)
+        if self.kind == "oracle":
+            return LognormalPredictions(exact)
+        if self.file is not None:
+            table = load_table(self.file)
+            return table.predict(output_tokens, stream.random(len(exact)), self.scale)
+        error = self.bias + self.sigma * stream.standard_normal(len(exact))
+        longest = self.longest or _LONGEST
+        return LognormalPredictions(np.clip(exact * np.exp(error), 1.0, longest), self.sigma)
+
+
+PREDICTORS: dict[str, type[PredictorSpec]] = dict.fromkeys(_OWN, PredictorSpec)
+"""Kind -> the class that reads it."""
+_CHOSEN = Chosen("predictor", lambda: dict(PREDICTORS), default="oracle", key="kind")
+ChosenPredictor = Annotated[SerializeAsAny[PredictorSpec], _CHOSEN]
+"""Field type: a predictor of any registered kind."""
+
 
 def predict(spec: PredictorSpec, output_tokens: IntArray, seed: int) -> Predictions:
     """Predictions of requests, at least 1 token each. The n-th draw belongs to the n-th request.
 
     Lognormal error: the literature's length predictors err by about a constant factor
     (S3, Jin et al. 2023; assumed form). With bias 0 the predictive law lognormal(length, sigma) is
-    calibrated under a flat prior of ln(true). Raises DescriptionError where a file does not read.
+    calibrated under a flat prior of ln(true). Raises DescriptionError where a file does not read,
+    or a predictor of one's own returns no length for each.
     """
-    exact = output_tokens.astype(np.float64)
-    if spec.kind == "oracle":
-        return LognormalPredictions(exact)
     key = tuple(b"policies.predictor")
     stream = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
-    if spec.file is not None:
-        return load_table(spec.file).predict(output_tokens, stream.random(len(exact)), spec.scale)
-    error = spec.bias + spec.sigma * stream.standard_normal(len(exact))
-    longest = spec.longest or _LONGEST
-    return LognormalPredictions(np.clip(exact * np.exp(error), 1.0, longest), spec.sigma)
+    found = spec.predictions(output_tokens, stream)
+    length: Any = np.asarray(getattr(found, "length", None), np.float64)
+    if length.shape != output_tokens.shape or not (length >= 1).all() or np.isinf(length).any():
+        raise DescriptionError(
+            f"predictor {spec.kind}: expected `length`, at least 1 token for each of "
+            f"{len(output_tokens)} requests; got {length.size} or less than 1"
+        )
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.description.packed import open_text
 from policies.requests.requests import MAX_TOKENS, IntArray
 
 TEXTS = (("prompt",), ("instruction", "input"), ("question",), ("text",))
@@ -42,14 +42,13 @@ def read_prompts(path: str | Path) -> Prompts:
     `text`) and `output_tokens`, a number or a list of several answers'; `model` where several
     answered. Raises DescriptionError with the line of what is wrong."""
     path = Path(path)
-    opened = gzip.open if path.suffix == ".gz" else open
     texts: list[str] = []
     prompts: list[int] = []
     known: dict[str, int] = {}
     outputs: list[int] = []
     held: list[bool] = []
     try:
-        with opened(path, "rt", encoding="utf-8") as file:
+        with open_text(path) as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     text, tokens = _row(line, path, number)
@@ -68,7 +67,7 @@ def _row(line: str, path: Path, number: int) -> tuple[tuple[str, str], list[int]
     """((the model's name as a line, or nothing; the prompt), output tokens of the answers)."""
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise DescriptionError("not JSON", path, number) from None
     if not isinstance(row, dict):
         raise DescriptionError("expected an object", path, number)

@@ -30,12 +30,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.description.packed import open_whole
 from policies.requests.logged_requests import LoggedRequests
 
 MOONCAKE_BLOCK_TOKENS = 512
 """Tokens of the prompt that a hash id stands for (Mooncake's README)."""
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK_BYTES = 1 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -100,10 +100,8 @@ def read_text(path: Path) -> str:
     """The file's text, unzipped. Raises DescriptionError when it cannot be had."""
     content = bytearray()
     try:
-        with path.open("rb") as raw:
-            zipped = raw.peek(2)[:2] == _GZIP_MAGIC
-            file = gzip.GzipFile(fileobj=raw) if zipped else raw
-            while chunk := file.read1(_CHUNK_BYTES):
+        with open_whole(path) as file:
+            while chunk := file.read(_CHUNK_BYTES):
                 content += chunk
         return content.decode("utf-8-sig")
     except FileNotFoundError:

@@ -18,18 +18,80 @@ Cards that have experts in common (`Lockstep`) begin each step together and wait
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import PydanticCustomError, core_schema
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import DescriptionError, Strict, nearest
 from policies.allocators.capabilities import report_of
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.replica import Replica
 
-Placement = Literal["round_robin", "least_requests", "pressure"]
+
+class Router(ABC):
+    """Where a request goes as it arrives. One of one's own states its `name`."""
+
+    name: ClassVar[str]
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self.spec = spec
+
+    @abstractmethod
+    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
+        """The card, from 0, of `request`. count: requests on each card, int64 (cards,); tokens:
+        those they are predicted to store, float64 (cards,)."""
+
+
+class RoundRobin(Router):
+    name = "round_robin"
+    _next = -1
+
+    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
+        self._next += 1
+        return self._next % self.spec.cards
+
+
+class LeastRequests(Router):
+    name = "least_requests"
+
+    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
+        return int(np.argmin(count))
+
+
+class Pressure(Router):
+    name = "pressure"
+
+    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
+        weight = self.spec.compute_weight
+        return int(np.argmin(weight * _relative(count) + (1 - weight) * _relative(tokens)))
+
+
+ROUTERS: dict[str, type[Router]] = {
+    each.name: each for each in (RoundRobin, LeastRequests, Pressure)
+}
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A text that names a router."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self._known, handler(source))
+
+    def _known(self, value: str) -> str:
+        if value not in ROUTERS:
+            hint = {"hint": nearest(value, list(ROUTERS))}
+            raise PydanticCustomError("unknown_choice", "unknown placement; {hint}", hint)
+        return value
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> JsonSchemaValue:
+        return {"enum": list(ROUTERS)}
 
 
 class ClusterSpec(Strict):
@@ -37,7 +99,7 @@ class ClusterSpec(Strict):
 
     cards: Annotated[int, Field(ge=1, le=1024)] = 1
     """Replicas; with `tensor_parallel` each of them is several devices."""
-    placement: Placement = "round_robin"
+    placement: Annotated[str, _Known()] = "round_robin"
     """Where a request goes: in turn, to the card with the fewest requests, or to that under the
     least pressure; the first of equals."""
     compute_weight: Annotated[float, Field(ge=0, le=1)] = 0.5
@@ -58,7 +120,7 @@ class Manager:
         """Requests on each card, waiting or running."""
         self.tokens: FloatArray = np.zeros(spec.cards)
         """Tokens that those are predicted to store."""
-        self._next = 0
+        self._router = ROUTERS[spec.placement](spec)
         self._leaving: list[tuple[float, int]] = []  # ends of steps that may still be under way
 
     def place(self, request: int, now_s: float) -> int:
@@ -67,7 +129,12 @@ class Manager:
             left = heapq.heappop(self._leaving)[1]
             self.count[self.card_of[left]] -= 1
             self.tokens[self.card_of[left]] -= self._tokens[left]
-        card = self._choose()
+        card = self._router.choose(request, self.count, self.tokens)
+        if not 0 <= card < self._spec.cards:
+            raise DescriptionError(
+                f"placement {self._spec.placement}: expected a card from 0 to "
+                f"{self._spec.cards - 1}; got {card!r}"
+            )
         self.card_of[request] = card
         self.count[card] += 1
         self.tokens[card] += self._tokens[request]
@@ -77,16 +144,6 @@ class Manager:
         """These leave their cards at `at_s`, the end of a step; until then they count."""
         for request in requests:
             heapq.heappush(self._leaving, (at_s, request))
-
-    def _choose(self) -> int:
-        if self._spec.placement == "round_robin":
-            self._next += 1
-            return (self._next - 1) % self._spec.cards
-        if self._spec.placement == "least_requests":
-            return int(np.argmin(self.count))
-        weight = self._spec.compute_weight
-        pressure = weight * _relative(self.count) + (1 - weight) * _relative(self.tokens)
-        return int(np.argmin(pressure))
 
 
 class Node:

@@ -12,18 +12,18 @@ writes one from `PagedAllocator` after it has been in use, as the example of the
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TextIO
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import DescriptionError, Document, Strict, nearest
+from hwmodel.description.packed import lines_of
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS, KvOrder
 from hwmodel.specs.number_format import KvFormat
@@ -34,7 +34,6 @@ from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.memory.batch import BatchSpec, place
 from policies.requests.requests import MAX_TOKENS, IntArray
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _KEYS = ("time_s", "request", "blocks", "tokens")
 _MOST_BLOCKS = 1 << 31
 _EVERY = 16
@@ -107,17 +106,16 @@ class BlockLog:
 
     def __iter__(self) -> Iterator[LoggedStep]:
         step: list[tuple[int, dict[str, Any]]] = []
-        with _open(self.path) as file:
-            for number, item in _objects(self.path, file):
-                if number == 1:
-                    continue
-                self._check(number, item)
-                if step and item["time_s"] < step[0][1]["time_s"]:
-                    raise self._error("time_s is less than in the line before", number)
-                if step and item["time_s"] > step[0][1]["time_s"]:
-                    yield self._step(step)
-                    step = []
-                step.append((number, item))
+        for number, item in _objects(self.path):
+            if number == 1:
+                continue
+            self._check(number, item)
+            if step and item["time_s"] < step[0][1]["time_s"]:
+                raise self._error("time_s is less than in the line before", number)
+            if step and item["time_s"] > step[0][1]["time_s"]:
+                yield self._step(step)
+                step = []
+            step.append((number, item))
         if step:
             yield self._step(step)
 
@@ -178,36 +176,28 @@ def _whole(value: Any, least: int, most: int) -> bool:
 
 
 def _header(path: Path) -> BlockLogHeader:
-    with _open(path) as file:
-        for _, item in _objects(path, file):
-            document = Document(item, str(path))
-            try:
-                return document.build(BlockLogHeader)
-            except DescriptionError as error:
-                raise DescriptionError(error.message, path, 1, error.path) from None
+    for _, item in _objects(path):
+        document = Document(item, str(path))
+        try:
+            return document.build(BlockLogHeader)
+        except DescriptionError as error:
+            raise DescriptionError(error.message, path, 1, error.path) from None
     raise DescriptionError("is empty; expected a header line", path, 1)
 
 
-def _open(path: Path) -> TextIO:
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == _GZIP_MAGIC
-        return gzip.open(path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8")
-    except OSError as error:
-        raise DescriptionError(f"cannot be read: {error.strerror}", path) from None
-
-
-def _objects(path: Path, file: TextIO) -> Iterator[tuple[int, dict[str, Any]]]:
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Numbered objects of the lines that are not empty."""
     number = 0
     try:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(lines_of(path), 1):
             if line.strip():
                 data = json.loads(line)
                 if not isinstance(data, dict):
                     raise DescriptionError("not a JSON object", path, number)
                 yield number, data
-    except (ValueError, EOFError, OSError, zlib.error) as error:
+    except (ValueError, EOFError, OSError, RecursionError, zlib.error) as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise DescriptionError(f"cannot be read: {error.strerror}", path) from None
         text = f"not JSON: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
         raise DescriptionError(text, path, number + (not isinstance(error, ValueError))) from None
 

@@ -35,7 +35,7 @@ from policies.memory.routing import Routing, RoutingSpec
 from policies.memory.step import Free, StepModel
 from policies.predictors.inference import Inference, infer
 from policies.predictors.prediction import Predictions, RepeatedPredictions
-from policies.predictors.predictor import PredictorSpec, predict
+from policies.predictors.predictor import ChosenPredictor, PredictorSpec, predict
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
 from policies.serving.cluster import ClusterSpec, Lockstep, Manager, Node, mean_of
@@ -59,7 +59,7 @@ class ServingSpec(Strict):
     engine: EngineChoice = EngineV1Spec()
     """With v0, `paged` has its defaults of that time (`policies.engines.engine_v0.PAGED_V0`); with
     v1 and `like`, those of that version (`policies.engines.vllm_version`)."""
-    predictor: PredictorSpec = PredictorSpec()
+    predictor: ChosenPredictor = PredictorSpec()
     memory: FidelitySpec = FidelitySpec()
     kv_layout: KvOrder | None = None
     """None: the one that the policy's authors describe, else that of the card's software

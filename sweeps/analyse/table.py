@@ -242,17 +242,18 @@ class Table:
     def origin(self) -> dict[str, str]:
         """The provenance a reader wants to see, in words."""
         known = self.provenance
-        commit = known.get("commit")
+        commit = str(known.get("commit") or "")
         if commit and known.get("dirty"):
             commit += " (with changes that are not committed)"
         libraries = (f"{k} {v}" for k, v in known.get("libraries", {}).items() if v)
         inputs = (
             f"{item} {str(digest)[:12]}"
             for kind, items in known.get("inputs", {}).items()
-            if kind != "sweep"
+            if kind != "sweep" and isinstance(items, dict)
             for item, digest in items.items()
         )
-        seeds = (f"{each[0]} (x{each[-1]})" for each in known.get("seeds", []))
+        whole = [each for each in known.get("seeds", []) if isinstance(each, list) and each]
+        seeds = (f"{each[0]} (x{each[-1]})" for each in whole)
         machine = (
             f"{known.get('platform')}, {known.get('cores')} cores, Python {known.get('python')}"
         )

@@ -7,6 +7,7 @@ policy holds is asked of its allocator.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -137,7 +138,8 @@ class Fit:
 
     def policies(self) -> dict[str, tuple[int, int]]:
         """(slots of one request at its full length, requests that memory holds) of each policy; of
-        each allocator for hybrids where the model has states."""
+        each allocator for hybrids where the model has states. Those that refuse the device's KV
+        layout are left out."""
         if self.part.state is not None:
             cap = EngineV1Spec().sequence_cap
             longest = self.question.prompt + self.question.output
@@ -146,7 +148,11 @@ class Fit:
             held = {pool.name: pool.held(memory, [longest] * cap).requests for pool in pools}
             slots = longest + -(-self.part.state_bytes() // self.layout.token_bytes)
             return {name: (slots, count) for name, count in held.items()}
-        return {name: _held(name, self) for name in POLICIES}
+        found = {}
+        for name in POLICIES:
+            with suppress(DescriptionError):
+                found[name] = _held(name, self)
+        return found
 
 
 @dataclass(frozen=True)

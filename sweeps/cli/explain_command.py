@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sweeps.cli.options import FOUND, RUNS, Jobs, Json
+from sweeps.cli.options import FOUND, RUNS, Jobs, Json, Plugin
 
 
 def explain(
@@ -25,6 +25,7 @@ def explain(
     ] = "",
     jobs: Jobs = None,
     json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Explain the gaps of a run by simulating it without each cause.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.cli.options import Jobs, Json, Set
+from sweeps.cli.options import Jobs, Json, Plugin, Set
 
 if TYPE_CHECKING:
     from sweeps.run.trace_export import Exported
@@ -44,6 +44,7 @@ def export(
     jobs: Jobs = None,
     json: Json = False,
     overrides: Set = None,
+    plugin: Plugin = None,
 ) -> None:
     """Write the DRAM accesses of a run's steps as a trace for a DRAM simulator.
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweeps.cli.options import Html, Json, Set, mistake
+from sweeps.cli.options import Html, Json, Plugin, Set, mistake
 
 if TYPE_CHECKING:
     from hwmodel.specs.device import Device
     from hwmodel.specs.transformer import TransformerSpec
-    from sweeps.ask.fit import Question
+    from sweeps.ask.fit import Fit, Misfit, Question
 
 
 def fit(
@@ -41,6 +41,7 @@ def fit(
     html: Html = None,
     json: Json = False,
     overrides: Set = None,
+    plugin: Plugin = None,
 ) -> None:
     """Say whether a model fits a device, for how many requests, and how fast.
 
@@ -76,6 +77,14 @@ def fit(
         save([section], html)
         if not json:
             print(f"wrote {html}")
+
+
+def pair(device: str, model: str, overrides: list[str], given: dict[str, Any]) -> Fit | Misfit:
+    """The answer about one device and one model. Raises DescriptionError."""
+    from sweeps.ask.fit import fit as answer
+
+    devices, models = _of_library([device, model], overrides)
+    return answer(devices[0], models[0], _question(None, **given))
 
 
 def _question(tokens: str | None, **given: Any) -> Question:

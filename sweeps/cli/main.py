@@ -31,6 +31,7 @@ from sweeps.cli.options import (
     Json,
     Markdown,
     Out,
+    Plugin,
     Set,
 )
 from sweeps.cli.pause_command import pause
@@ -97,6 +98,7 @@ def check(
         bool, typer.Option("--assumed", help="Also list values without a public source.")
     ] = False,
     overrides: Set = None,
+    plugin: Plugin = None,
 ) -> None:
     """Check descriptions; report each mistake with its file and line."""
     from sweeps.cli.inspection import inspect
@@ -114,6 +116,7 @@ def schema(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write KIND.json there.")
     ] = None,
+    plugin: Plugin = None,
 ) -> None:
     """Write JSON Schemas of the descriptions, for editors."""
     from sweeps.cli.schema import schema as described
@@ -142,6 +145,7 @@ def run(
         bool, typer.Option("--dry-run", help="Only say how many points there are, and CPU minutes.")
     ] = False,
     overrides: Set = None,
+    plugin: Plugin = None,
 ) -> None:
     """Run a sweep and write its results to a run directory.
 
@@ -197,6 +201,7 @@ def study(
         str | None, typer.Option("--sampler", help="tpe, or random as a baseline.")
     ] = None,
     overrides: Set = None,
+    plugin: Plugin = None,
 ) -> None:
     """Search the space of a study and compare the best trial with its references.
 
@@ -255,6 +260,28 @@ def compare(
     _wrote(write(run_a, run_b, html, markdown, json), json)
 
 
+@app.command(rich_help_panel=LOOK)
+def figure(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help=RUNS)],
+    name: Annotated[str | None, typer.Argument(help="Which; lists them by default.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="SVG, PNG, PDF; NAME.svg.")
+    ] = None,
+    dark: Annotated[bool, typer.Option("--dark", help="Light on dark paper.")] = False,
+) -> None:
+    """Write a chart of a run's report as a picture, for a slide or a paper."""
+    from sweeps.cli.picture import picture, pictures
+    from sweeps.report.presenters import read_table
+    from sweeps.run.store import RunDirectory, last_run
+
+    table = read_table(RunDirectory(last_run(run)))
+    if name is None:
+        for each, found in pictures(table).items():
+            print(f"{each:20} {found.charts[0].chart.title}")
+        return
+    _wrote([picture(table, name).save(out or f"{name}.svg", dark)], False)
+
+
 app.command(rich_help_panel=LOOK)(explain)
 app.command(rich_help_panel=TRUST)(audit)
 app.command(rich_help_panel=TRUST)(validate)
@@ -281,22 +308,38 @@ def _failure(error: Exception) -> str | None:
 
 
 class _Pipe(io.FileIO):
-    """Standard output that outlasts its reader, as `head`: what was asked for is finished, and its
-    files are written."""
+    """Standard output that outlasts its reader, as `head`, and its disk: what was asked for is
+    finished, and its files are written. `failed`: why it takes no more, but for its reader."""
+
+    failed: OSError | None = None
 
     def write(self, data: Any) -> int:
         try:
             return super().write(data) or 0
-        except BrokenPipeError:
+        except OSError as error:
+            if not isinstance(error, BrokenPipeError):
+                self.failed = error
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             return len(data)
 
 
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point of `bankwise`; always leaves by SystemExit."""
+    pipe = None
     if (out := sys.__stdout__) is not None and sys.stdout is out and not out.isatty():
-        buffer = io.BufferedWriter(_Pipe(out.fileno(), "w", closefd=False))
-        sys.stdout = io.TextIOWrapper(buffer, out.encoding, out.errors)
+        pipe = _Pipe(out.fileno(), "w", closefd=False)
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(pipe), out.encoding, out.errors)
+    try:
+        _run(arguments)
+    finally:
+        sys.stdout.flush()
+        if pipe is not None and pipe.failed is not None:
+            print(f"standard output: {pipe.failed.strerror}", file=sys.stderr)
+            sys.exit(AT_FAULT)
+
+
+def _run(arguments: list[str] | None) -> None:
+    """The command; leaves by SystemExit."""
     try:
         app(args=arguments)
     except KeyboardInterrupt:

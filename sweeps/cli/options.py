@@ -20,6 +20,24 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Override a described value; repeatable."),
 ]
+
+
+def _plugged(files: list[Path] | None) -> list[Path] | None:
+    """Load them before the command looks for what they define."""
+    from policies.serving.plugins import load_plugin
+
+    for file in files or ():
+        load_plugin(file)
+    return files
+
+
+Plugin = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin", metavar="FILE.py", callback=_plugged,
+        help="Allocators, predictors, routers of your own; repeatable.",
+    ),
+]  # fmt: skip
 Jobs = Annotated[
     int | None, typer.Option("--jobs", help="Worker processes; one per core by default.")
 ]

@@ -11,6 +11,7 @@ from sweeps.cli.options import Jobs, Json, Set, slo_of
 
 if TYPE_CHECKING:
     from sweeps.ask.sizing import Asked, Target
+    from sweeps.report.size_sheet import Sized
 
 
 CAPACITIES = (0.5, 1, 2, 4)
@@ -49,41 +50,56 @@ def size(
 
     Each described device, then the least bandwidth of one by capacity and format of the weights.
     """
+    from sweeps.report.screen import print_json, print_section
+    from sweeps.report.size_sheet import record, sheet
+
+    found = sized(
+        model, workload, slo, rate, tokens_per_s, device, cards,
+        devices.split(",") if devices else (), weights, kv, price or (), overrides or (), jobs,
+    )  # fmt: skip
+    print_json(record(found)) if json else print_section(sheet(found))
+
+
+def sized(
+    model: str, workload: str, slo: str | None = None, rate: float | None = None,
+    tokens_per_s: float | None = None, device: str | None = None, cards: int = 1,
+    devices: Iterable[str] = (), weights: str | None = None, kv: str | None = None,
+    price: Iterable[str] = (), overrides: Iterable[str] = (), jobs: int | None = None,
+) -> Sized:  # fmt: skip
+    """What `size` answers. Raises DescriptionError, CapacityFailed."""
     from hwmodel.description.library import names
     from hwmodel.specs.device import load_device
     from sweeps.ask.sizing import Asked, delivered
-    from sweeps.report.screen import print_json, print_section
-    from sweeps.report.size_sheet import Sized, record, sheet
+    from sweeps.report.size_sheet import Sized
     from sweeps.run.executor import worker_count
 
+    sets = list(overrides)
     target = _target(model, workload, slo, rate, tokens_per_s, cards)
     target = target._replace(weights=weights, kv=kv)
     target.model.stored_as(weights, kv)  # says which format is none
-    base = None if device is None else load_device(device, overrides or [])
+    base = None if device is None else load_device(device, sets)
     workers = worker_count(jobs)
-    wanted = devices.split(",") if devices else names("accelerators")
-    asked_of = {each.name: each for each in (load_device(n, overrides or []) for n in wanted)}
+    wanted = list(devices) or names("accelerators")
+    asked_of = {each.name: each for each in (load_device(n, sets) for n in wanted)}
     if base is not None:
         asked_of.setdefault(base.name, base)
-    prices = _prices(price or [], asked_of)
+    prices = _prices(price, asked_of)
     loads = _answers("devices", [Asked("load", target, d) for d in asked_of.values()], workers)
-    sized = Sized(target, asked_of, loads, prices=prices)
+    of = Sized(target, asked_of, loads, prices=prices)
     if base is None:
         best = max(asked_of.values(), key=delivered).name
-        base = sized.devices[sized.cheapest or best]
+        base = of.devices[of.cheapest or best]
     frontier = [
         Asked("bandwidth", target, base, weights, round(share * base.capacity_bytes))
         for share in CAPACITIES
-        for weights in sized.formats
+        for weights in of.formats
     ]
-    gather = [Asked("gather", target, base, weights) for weights in sized.formats]
-    asked = [*frontier, *gather]
+    asked = [*frontier, *(Asked("gather", target, base, weights) for weights in of.formats)]
     found = _answers(f"{base.name}, least bandwidth and gather", asked, workers)
-    sized = sized._replace(base=base, asked=asked, found=found)
-    print_json(record(sized)) if json else print_section(sheet(sized))
+    return of._replace(base=base, asked=asked, found=found)
 
 
-def _prices(given: list[str], devices: Iterable[str]) -> dict[str, float]:
+def _prices(given: Iterable[str], devices: Iterable[str]) -> dict[str, float]:
     """Of a card, by device."""
     from hwmodel.description.description import DescriptionError, nearest
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.cli.options import Device, Jobs, Json, Set, slo_of
+from sweeps.cli.options import Device, Jobs, Json, Plugin, Set, slo_of
 
 if TYPE_CHECKING:
     from sweeps.ask.server_settings import Asked
@@ -39,6 +39,7 @@ def tune(
     jobs: Jobs = None,
     json: Json = False,
     overrides: Set = None,
+    plugin: Plugin = None,
 ) -> None:
     """Find a server's settings for an objective: what each is worth, and the flags.
 

@@ -37,7 +37,8 @@ def with_defaults(model: type[BaseModel], data: dict[str, Any]) -> dict[str, Any
         inner = info.annotation
         if default is not None and not (isinstance(inner, type) and issubclass(inner, BaseModel)):
             inner = type(default)
-        if isinstance(given, dict) and name == "engine":  # what a policy is may hang on it
+        # what a policy is, or what keys there are, may hang on it
+        if isinstance(given, dict) and name in ("engine", "predictor"):
             inner = _chosen(info, given) or inner
         nested = isinstance(inner, type) and issubclass(inner, BaseModel)
         if nested and isinstance(given if given is not None else default, (dict, BaseModel)):

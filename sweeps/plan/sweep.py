@@ -11,6 +11,7 @@ from hwmodel.description.description import DescriptionError, Document, Mark, Mi
 from hwmodel.description.library import find
 from hwmodel.description.yaml_reader import load, parse_assignment
 from hwmodel.description.yaml_writer import plain
+from policies.serving.plugins import require
 from sweeps.analyse.figures import REFERENCE
 from sweeps.analyse.objective import OBJECTIVES
 from sweeps.analyse.rows import Record
@@ -86,6 +87,8 @@ def document_of(folder: str, given: Given, kind: str) -> Document:
     if document.data.get("kind") != kind:
         raise document.error(f"expected kind: {kind}; got {document.data.get('kind')!r}", ("kind",))
     if "resolved" in document.data:
+        made = document.get(("resolved", "plugins"))
+        require(made if isinstance(made, dict) else None, document.file)
         as_recorded(document.data)
     return document
 

@@ -11,44 +11,45 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.report.chart import Chart, Dots, Heat, Timeline
-from sweeps.report.vega import LIGHT, Spec, legend_columns, spec
+from sweeps.report.vega import DARK, LIGHT, Spec, legend_columns, spec
 
 VEGA_LITE = "6.4"
 _WIDTH, _WIDE = 640, 1080
 """Pixels of a chart, and of one with much along its axis."""
 _MANY = 10
 """Columns of a heat map that need the wider."""
+_PAPER = ((LIGHT, "#ffffff"), (DARK, "#16181b"))
+"""Theme and paper of a picture: light, dark."""
 _LETTERS = 100
 """Of a line of a note under a title."""
 
 
-def svg(charts: Sequence[Chart], compared: Sequence[str] = (), titled: bool = True) -> bytes:
-    """Charts under one another as one SVG picture."""
-    return _converted("svg", charts, compared, titled)
+def svg(charts: Sequence[Chart], compared: Sequence[str] = (), dark: bool = False) -> bytes:
+    """Charts under one another as one SVG picture; `dark`: light text on dark paper."""
+    return _converted("svg", charts, compared, dark)
 
 
-def png(charts: Sequence[Chart], compared: Sequence[str] = ()) -> bytes:
+def png(charts: Sequence[Chart], compared: Sequence[str] = (), dark: bool = False) -> bytes:
     """The same as PNG, two pixels a unit."""
-    return _converted("png", charts, compared, scale=2)
+    return _converted("png", charts, compared, dark, scale=2)
 
 
-def pdf(charts: Sequence[Chart], compared: Sequence[str] = ()) -> bytes:
+def pdf(charts: Sequence[Chart], compared: Sequence[str] = (), dark: bool = False) -> bytes:
     """The same as a page of PDF."""
-    return _converted("pdf", charts, compared)
+    return _converted("pdf", charts, compared, dark)
 
 
-FORMS: dict[str, Callable[[Sequence[Chart], Sequence[str]], bytes]] = {
-    ".svg": svg, ".png": png, ".pdf": pdf,
-}  # fmt: skip
+FORMS: dict[str, Callable[..., bytes]] = {".svg": svg, ".png": png, ".pdf": pdf}
 """By the ending of a file's name."""
 
 
-def still(charts: Sequence[Chart], compared: Sequence[str], titled: bool = True) -> Spec:
-    """The specification of a picture, in light colours, on white."""
-    found = [_sized(chart, compared, titled) for chart in charts]
-    config = {**LIGHT, "background": "#fff", "padding": 12, "font": "sans-serif"}
+def still(charts: Sequence[Chart], compared: Sequence[str], dark: bool = False) -> Spec:
+    """The specification of a picture."""
+    found = [_sized(chart, compared) for chart in charts]
+    theme, paper = _PAPER[dark]
+    config = {**theme, "background": paper, "padding": 12, "font": "sans-serif"}
     letters = max(each["usermeta"]["letters"] for each in found)
-    config["legend"] = {**LIGHT["legend"], "columns": legend_columns(letters, _WIDTH)}
+    config["legend"] = {**theme["legend"], "columns": legend_columns(letters, _WIDTH)}
     if len(found) == 1:
         return {**found[0], "config": config}
     independent = {
@@ -60,23 +61,22 @@ def still(charts: Sequence[Chart], compared: Sequence[str], titled: bool = True)
     return {"$schema": schema, "vconcat": found, "resolve": independent, "config": config}
 
 
-def _sized(chart: Chart, compared: Sequence[str], titled: bool) -> Spec:
+def _sized(chart: Chart, compared: Sequence[str]) -> Spec:
     wide = isinstance(chart, Timeline | Dots)
     wide = wide or (isinstance(chart, Heat) and len(chart.columns_of) > _MANY)
     found = spec(chart, compared) | {"width": _WIDE if wide else _WIDTH}
-    if titled:
-        lines = textwrap.wrap(chart.title, _LETTERS)
-        found["title"] = {"text": lines, "subtitle": textwrap.wrap(chart.note, _LETTERS + 20)}
+    lines = textwrap.wrap(chart.title, _LETTERS)
+    found["title"] = {"text": lines, "subtitle": textwrap.wrap(chart.note, _LETTERS + 20)}
     return found
 
 
 def _converted(
-    form: str, charts: Sequence[Chart], compared: Sequence[str], titled: bool = True, **more: Any
+    form: str, charts: Sequence[Chart], compared: Sequence[str], dark: bool, **more: Any
 ) -> bytes:
     import vl_convert
 
     convert = getattr(vl_convert, f"vegalite_to_{form}")
-    found = convert(still(charts, compared, titled), vl_version=VEGA_LITE, **more)
+    found = convert(still(charts, compared, dark), vl_version=VEGA_LITE, **more)
     return found.encode() if isinstance(found, str) else bytes(found)
 
 

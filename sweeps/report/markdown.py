@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from sweeps.report.chart import Chart, cell
 from sweeps.report.section import Block, Grid, Listing, Say, Section
 
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+"""What a name could begin HTML with."""
 _ROWS = 24
 """Rows of a chart's table at most; the page's CSV and the JSON have them all."""
 
@@ -14,7 +17,7 @@ _ROWS = 24
 def markdown(sections: list[Section]) -> str:
     """One document."""
     lines = [line for section in sections for line in _section(section, 1)]
-    return "\n".join(lines) + "\n"
+    return _TAG.sub("&lt;", "\n".join(lines)) + "\n"
 
 
 def _section(section: Section, level: int) -> Iterator[str]:

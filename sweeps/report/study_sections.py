@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from hwmodel.description.yaml_writer import to_yaml_flow
@@ -125,14 +126,29 @@ def _front(trials: Trials) -> Lines:
     series = []
     for name, chosen in (("no other is better in all", True), ("others", False)):
         mine = [r for r in trials.kept() if (r["trial"] in ahead) is chosen]
-        points = sorted((values[0], values[1]) for r in mine if (values := trials.values(r)))
+        points = sorted(
+            (*values[:2], f"{r['trial']}") for r in mine if (values := trials.values(r))
+        )
         if points:
-            series.append(Series(name, [a for a, _ in points], [b for _, b in points]))
-    note = "" if len(trials.objectives) == 2 else "The first two of the objectives."
+            xs, ys, names = zip(*points, strict=True)
+            if chosen and len(points) > 1 and len(trials.objectives) == 2:
+                series.append(_attained(xs, ys, trials.sign > 0))
+            series.append(Series(name, xs, ys, names=names if chosen else ()))
+    note = "Numbers: trials." + " The first two of the objectives." * (len(trials.objectives) > 2)
     return Lines(
         f"Pareto front: {y} against {x}", Axis(x, zero=False), Axis(y, zero=False), series, note,
         "points",
     )  # fmt: skip
+
+
+def _attained(xs: Sequence[float], ys: Sequence[float], more: bool) -> Series:
+    """The second objective that is reached at each value of the first, of which `more` is better:
+    that of the nearest trial that is as good or better in the first."""
+    if not more:
+        return Series("front", xs, ys, steps=True)
+    turns = [(x, y) for x, pair in zip(xs, pairwise(ys), strict=False) for y in pair]
+    turns.append((xs[-1], ys[-1]))
+    return Series("front", [x for x, _ in turns], [y for _, y in turns], steps=True)
 
 
 def _slice(trials: Trials, name: str) -> Chart:
@@ -149,7 +165,8 @@ def _slice(trials: Trials, name: str) -> Chart:
     choices: dict[str, list[float]] = {}
     for choice, value in pairs:
         choices.setdefault(str(choice), []).append(value)
-    bars = [Bar(f"{c} (n = {len(v)})", interval(v)) for c, v in sorted(choices.items())]
+    bars = [Bar(f"{c} (n = {len(v)})", interval(v)) for c, v in choices.items()]
+    bars.sort(key=lambda bar: -trials.sign * bar.value.mean)
     return Bars(title, bars, "Mean of the trials with each choice.")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
+from policies.serving.plugins import LOADED, register
 from sweeps.run.outcome import Outcome, Work, attempt
 
 CONNECT_S = 30
@@ -31,6 +32,7 @@ def execute_on(address: str, work: Work, tasks: Sequence[Any]) -> Generator[Outc
     except (OSError, ValueError) as error:
         raise DescriptionError(f"no scheduler at {address}: {error}", "--cluster") from None
     with client:
+        _plug(client)
         futures = {
             client.submit(attempt, work, index, task, pure=False): index
             for index, task in enumerate(tasks)
@@ -40,6 +42,22 @@ def execute_on(address: str, work: Work, tasks: Sequence[Any]) -> Generator[Outc
                 yield _outcome(future, futures[future])
         finally:
             client.cancel(list(futures))
+
+
+def _plug(client: Any) -> None:
+    """Register the plug-ins that are loaded here on every worker, also on those that come later."""
+    from distributed import WorkerPlugin
+
+    class Plugged(WorkerPlugin):
+        name = "bankwise-plugins"
+        loaded = [(plugin.file, plugin.text) for plugin in LOADED.values()]
+
+        def setup(self, worker: Any) -> None:
+            for each in self.loaded:
+                register(*each)
+
+    if LOADED:
+        client.register_plugin(Plugged())
 
 
 def _outcome(future: Any, index: int) -> Outcome:

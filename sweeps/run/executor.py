@@ -19,6 +19,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
+from policies.serving.plugins import LOADED, Plugin, register
 from sweeps.run.outcome import Outcome, Work, attempt
 
 _ORPHAN_CHECK_S = 0.5
@@ -72,7 +73,9 @@ class _Worker:
         self.busy_with: int | None = None
         ends = [*inherited, self.connection] if context.get_start_method() == "fork" else []
         self.process = context.Process(  # type: ignore[attr-defined]
-            target=_serve, args=(work, theirs, ends, os.getpid()), daemon=True
+            target=_serve,
+            args=(work, theirs, ends, os.getpid(), list(LOADED.values())),
+            daemon=True,
         )
         self.process.start()
         theirs.close()
@@ -138,8 +141,13 @@ class _Pool:
             worker.connection.close()
 
 
-def _serve(work: Work, connection: Connection, inherited: list[Connection], parent: int) -> None:
+def _serve(
+    work: Work, connection: Connection, inherited: list[Connection], parent: int,
+    plugins: list[Plugin],
+) -> None:  # fmt: skip
     """A worker's life: one task after another until the parent's end closes."""
+    for plugin in plugins:  # one that is forked has them
+        register(plugin.file, plugin.text)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for end in inherited:
         end.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.description.description import DescriptionError, Mistakes
+from policies.serving.plugins import recorded
 from sweeps.analyse.rows import differences
 from sweeps.plan.experiment import Described, Source, device_of
 from sweeps.plan.place import in_sweep
@@ -63,6 +64,8 @@ def resolve(run: Planned) -> dict[str, Any]:
             if not mistakes:
                 raise
     mistakes.answer()
+    if own := recorded():
+        found["plugins"] = own
     return found
 
 

@@ -6,6 +6,7 @@ crash is dropped when the run goes on.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import fcntl
 import io
@@ -41,7 +42,13 @@ class RunDirectory:
         return self._results is not None
 
     def refuse_if_taken(self) -> None:
-        """Raise DescriptionError unless the directory is absent or empty."""
+        """Raise DescriptionError unless the directory is absent or empty, and can be written."""
+        there = next(each for each in (self.path.absolute(), *self.path.absolute().parents)
+                     if each.exists())  # fmt: skip
+        if there != self.path.absolute() and not there.is_dir():
+            raise DescriptionError(f"cannot be made: {there.name} is a file", self.path)
+        if there.is_dir() and not os.access(there, os.W_OK | os.X_OK):
+            raise DescriptionError("cannot be written", there)
         if self.exists:
             raise DescriptionError(
                 "already contains a run; use --resume to continue, or another --out", self.path
@@ -68,7 +75,7 @@ class RunDirectory:
             return json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DescriptionError(f"not JSON: {error}", file) from None
 
     def records(self) -> list[Record]:
@@ -82,8 +89,8 @@ class RunDirectory:
             if number == len(lines):
                 break  # after the last newline: nothing, or a line that was being written
             try:
-                found.append(json.loads(line))
-            except ValueError:
+                found.append(_loads(line))
+            except (ValueError, RecursionError):
                 raise DescriptionError("not a JSON object", file, number) from None
         return found
 
@@ -130,8 +137,11 @@ class RunDirectory:
     def append(self, record: Record) -> None:
         """Add one result and see it onto the disk."""
         assert self._results is not None
-        self._results.write((_json(record) + "\n").encode())
-        os.fsync(self._results.fileno())
+        try:
+            self._results.write((_json(record) + "\n").encode())
+            os.fsync(self._results.fileno())
+        except OSError as error:  # what is torn, the next run cuts off
+            raise OSError(error.errno, error.strerror, str(self.path / RESULTS)) from None
 
     def settle(self, records: list[Record], summary: list[Record]) -> None:
         """Write results in their order, and the summary."""
@@ -145,11 +155,20 @@ class RunDirectory:
             self._results = None
 
 
+def _loads(line: bytes) -> Any:
+    """JSON, in which NaN and Infinity are none. Raises ValueError, RecursionError."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(name)
+
+    return json.loads(line, parse_constant=refuse)
+
+
 def _record(line: bytes, wanted: dict[str, type]) -> Record | None:
     """A line of results, None where it is none."""
     try:
-        found = json.loads(line)
-    except ValueError:
+        found = _loads(line)
+    except (ValueError, RecursionError):
         return None
     whole = isinstance(found, dict) and all(
         isinstance(found.get(key), kind) for key, kind in wanted.items()
@@ -177,11 +196,16 @@ def last_run(given: Path) -> Path:
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Replace what is in `path`, whole or not at all; text is written as UTF-8."""
     draft = path.with_name(path.name + ".part")
-    with draft.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    try:
+        with draft.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def trim(results: BinaryIO) -> None:

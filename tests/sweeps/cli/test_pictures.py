@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from sweeps.cli.picture import pictures
+from sweeps.cli.picture import picture, pictures
+from sweeps.report.chart import file_name
 from sweeps.report.presenters import read_table
 from sweeps.run.store import RunDirectory
+from tests.sweeps.cli.test_command_line import bankwise, refusal
 from tests.sweeps.made import made
 from tests.sweeps.study.test_study_report import study
 
@@ -20,14 +22,54 @@ MARK = re.compile(r'class="mark-(?:rect|line|symbol|area)[^>]*>\s*<path')
 
 @pytest.mark.parametrize(
     ("make", "name"),
-    [(made, "bandwidth"), (study, "pareto-front-ttft-p99-s-against-output-tokens-s")],
+    [(made, "bandwidth"), (study, "front")],
 )
 def test_every_figure_is_drawn(make: Callable[[Path], Path], name: str, tmp_path: Path) -> None:
     found = pictures(read_table(RunDirectory(make(tmp_path / "run"))))
     assert name in found
-    for each, picture in found.items():
-        drawn = picture.save(tmp_path / f"{each}.svg").read_text()
-        assert len(MARK.findall(drawn)) >= len(picture.charts), each
+    for each, drawing in found.items():
+        drawn = drawing.save(tmp_path / f"{each}.svg").read_text()
+        assert len(MARK.findall(drawn)) >= len(drawing.charts), each
     assert found[name].save(tmp_path / "deep/er.pdf").read_bytes().startswith(b"%PDF")
     with pytest.raises(DescriptionError, match=r"of \.svg, \.png, \.pdf, \.html, \.md"):
         found[name].save(tmp_path / "a.bmp")
+
+
+def test_a_figure_is_written_from_the_command_line_in_each_form_and_theme(tmp_path: Path) -> None:
+    made(tmp_path / "run")
+    listed = bankwise("figure", "run", cwd=tmp_path).stdout
+    assert re.search(r"^throughput +Output tokens/s", listed, re.MULTILINE)
+    assert bankwise("figure", "run", "throughput", cwd=tmp_path).stdout == "wrote throughput.svg\n"
+    light = (tmp_path / "throughput.svg").read_text()
+    for name in ("a.png", "a.pdf", "a.svg"):
+        done = bankwise("figure", "run", "throughput", "--out", name, "--dark", cwd=tmp_path)
+        assert done.stdout == f"wrote {name}\n"
+    dark = (tmp_path / "a.svg").read_text()
+    assert 'fill="#ffffff"' in light.lower() and 'fill="#16181b"' in dark and dark != light
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "thruput"), "run: no figure 'thruput' in run; did you mean 'throughput'?"),
+        (
+            ("run", "throughput", "--out", "a.bmp"),
+            "a.bmp: expected a name that ends in one of .svg",
+        ),
+        (("rum", "throughput"), "rum: no such directory"),
+    ],
+)
+def test_a_mistake_about_a_figure_is_one_line(
+    arguments: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    made(tmp_path / "run")
+    assert refusal("figure", *arguments, cwd=tmp_path).startswith(said.removeprefix("run: "))
+
+
+def test_the_whole_title_of_a_chart_is_a_name_too(tmp_path: Path) -> None:
+    table = read_table(RunDirectory(study(tmp_path / "run")))
+    assert len(pictures(table)["against"].charts) >= 1
+    one = pictures(table)["front"].charts[0].chart
+    assert picture(table, file_name(one.title)).charts[0].chart == one
+    named = [series for series in one.series if series.names]
+    assert named and all(name.isdigit() for name in named[0].names)

@@ -208,7 +208,6 @@ def test_sizes_are_written_in_their_unit_and_logarithms_at_round_values() -> Non
 def test_a_file_has_titles_and_notes_and_several_charts() -> None:
     drawn = texts(svg([RATES, CAUSES]))
     assert {"Output tokens/s", "paged over static, %", "To scale in logarithms."} <= set(drawn)
-    assert "Output tokens/s" not in texts(svg([RATES], titled=False))
     assert still([RATES], ())["config"]["axis"] == LIGHT["axis"] != DARK["axis"]
 
 

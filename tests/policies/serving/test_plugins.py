@@ -1,0 +1,121 @@
+"""Does one file bring an allocator, a predictor and a router of one's own, and is a mistake in it
+answered with its line?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from hwmodel.description.description import DescriptionError
+from policies.serving import plugins
+from policies.serving.plugins import KINDS, LOADED, load_plugin, register, require
+from tests.policies import small
+
+OWN = Path(__file__).with_name("own.py")
+ROUTER = "from policies.serving.cluster import Router\n"
+SPEC = "from policies.predictors.predictor import PredictorSpec\n"
+
+
+@pytest.fixture(autouse=True)
+def unplugged() -> Iterator[None]:
+    """What was registered goes again."""
+    before = {kind: dict(known) for kind, (_, known) in KINDS.items()}
+    yield
+    for kind, (_, known) in KINDS.items():
+        known.clear()
+        known.update(before[kind])
+    LOADED.clear()
+
+
+def test_a_file_brings_all_three() -> None:
+    found = load_plugin(OWN)
+    assert found.defined == (("policy", "room"), ("predictor", "doubled"), ("placement", "last"))
+    node = {
+        "policy": {"name": "room", "tokens": 32}, "predictor": {"kind": "doubled", "times": 3.0},
+        "cluster": {"cards": 2, "placement": "last"},
+    }  # fmt: skip
+    metrics = small.run(1024, small.mixed(40, rate=50.0), **node).metrics
+    assert metrics["finished"] == 40
+    assert load_plugin(OWN) is found  # as it was
+
+
+def test_what_has_changed_replaces_what_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    body = "    def choose(self, request, count, tokens):\n        return 0\n"
+    file.write_text(f"{ROUTER}class A(Router):\n    name = 'first'\n{body}")
+    load_plugin(file)
+    file.write_text(f"{ROUTER}class A(Router):\n    name = 'zeroth'\n{body}")
+    load_plugin(file)
+    placements = KINDS["placement"][1]
+    assert "zeroth" in placements and "first" not in placements
+    assert sys.modules["bankwise_plugin_mine"].A is placements["zeroth"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("class A(:\n", "mine.py:1: not Python: invalid syntax"),
+        ("x = 1\nraise SystemExit(3)", "mine.py:2: SystemExit: 3"),
+        ("x = 1\n\n1 / 0", "mine.py:3: ZeroDivisionError: division by zero"),
+        ("import nowhere_at_all", "mine.py:1: ModuleNotFoundError: No module named"),
+        ("x = 1", "defines no class that is a Allocator or PredictorSpec or Router"),
+        (f"{ROUTER}class A(Router):\n    pass", "A lacks choose, name"),
+        (f"{SPEC}class A(PredictorSpec):\n    kind: str = 'a'", "A lacks predictions"),
+        (f"{ROUTER}class A(Router):\n    name = 'pressure'\n    choose = print",
+         "placement 'pressure' is there already; name it otherwise"),
+        (f"{ROUTER}class A(Router):\n    name = 3\n    choose = print", "A.name states no name"),
+    ],
+)  # fmt: skip
+def test_a_mistake_has_its_line(text: str, said: str) -> None:
+    with pytest.raises(DescriptionError) as error:
+        register("mine.py", text)
+    assert said in str(error.value)
+    assert "mine.py" not in LOADED
+
+
+def test_a_file_that_is_not_there_or_is_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DescriptionError, match="cannot be read: No such file"):
+        load_plugin(tmp_path / "none.py")
+    (tmp_path / "bytes.py").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DescriptionError, match="not a Python file"):
+        load_plugin(tmp_path / "bytes.py")
+    load_plugin(OWN)
+    with pytest.raises(DescriptionError, match="a second plug-in of this name"):
+        register(str(tmp_path / "own.py"), "x = 1")
+
+
+def test_a_card_or_a_length_that_is_none_is_refused() -> None:
+    register("mine.py", f"{ROUTER}class A(Router):\n    name = 'far'\n    choose = lambda *_: 7")
+    with pytest.raises(DescriptionError, match="placement far: expected a card from 0 to 1; got 7"):
+        small.run(1024, small.mixed(4), cluster={"cards": 2, "placement": "far"})
+    text = (
+        f"{SPEC}from types import SimpleNamespace\nfrom typing import Literal\n"
+        "class B(PredictorSpec):\n    kind: Literal['none'] = 'none'\n"
+        "    def predictions(self, output_tokens, stream):\n"
+        "        return SimpleNamespace(length=output_tokens * float('nan'))"
+    )
+    register("bad.py", text)
+    with pytest.raises(DescriptionError, match="predictor none: expected `length`"):
+        small.run(1024, small.mixed(4), predictor={"kind": "none"})
+
+
+def test_an_unknown_name_has_its_nearest() -> None:
+    load_plugin(OWN)
+    with pytest.raises(ValidationError, match="unknown predictor; did you mean 'doubled'"):
+        small.run(1024, small.mixed(4), predictor={"kind": "doubeld"})
+    with pytest.raises(ValidationError, match="unknown placement; did you mean 'last'"):
+        small.run(1024, small.mixed(4), cluster={"placement": "lst"})
+
+
+def test_what_was_made_with_a_plug_in_asks_for_it() -> None:
+    with pytest.raises(
+        DescriptionError, match="run: made with a plug-in: name it with --plugin own"
+    ):
+        require({"own.py": {}}, "run")
+    load_plugin(OWN)
+    require({"own.py": {}}, "run")
+    assert plugins.recorded()["own.py"]["sha256"] == LOADED["own.py"].sha256

@@ -1,0 +1,120 @@
+"""Does `--plugin` bring one's own to every command that names it, and does a run record it?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bankwise as api
+from policies.serving.plugins import KINDS, LOADED
+from sweeps.cli.schema import schema
+from tests.sweeps.cli.test_command_line import bankwise, refusal
+
+OWN = Path(__file__).resolve().parents[2] / "policies/serving/own.py"
+SMALL = ("--set", "requests=20", "--set", "replications=2", "--jobs", "2")
+ASKED = (
+    "--set",
+    "policy=[paged, room]",
+    "--set",
+    "serving.predictor={kind: doubled, times: 1.5}",
+    *SMALL,
+)
+
+
+def unplug() -> None:
+    for name in LOADED.values():
+        for kind, stated in name.defined:
+            del KINDS[kind][1][stated]
+    LOADED.clear()
+    schema.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def unplugged() -> Iterator[None]:
+    yield
+    unplug()
+
+
+def test_a_run_records_it_and_is_explained_and_resumed_with_it(tmp_path: Path) -> None:
+    done = bankwise("run", "smoke", "--out", "run", *ASKED, "--plugin", OWN, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "room" in done.stdout
+    digest = LOADED["own.py"].sha256
+    provenance = json.loads((tmp_path / "run/provenance.json").read_text())
+    assert provenance["inputs"]["plugins"] == {"own.py": digest}
+    unplug()
+    assert refusal("explain", "run", cwd=tmp_path) == (
+        "run/config.yaml: made with a plug-in: name it with --plugin own.py"
+    )
+    explained = bankwise("explain", "run", "--plugin", OWN, "--json", cwd=tmp_path)
+    assert explained.returncode == 0, explained.stderr
+    names = {
+        (each["winner"], each["loser"]) for each in json.loads(explained.stdout)["explanations"]
+    }
+    assert names <= {("paged", "room"), ("room", "paged")} and names
+    other = tmp_path / "own.py"
+    other.write_text(OWN.read_text().replace("64", "65"))
+    unplug()
+    changed = refusal("run", "run/config.yaml", "--plugin", other, cwd=tmp_path)
+    assert "own.py has changed since this was recorded: sha256 was" in changed
+    unplug()
+    again = bankwise("run", "run/config.yaml", "--out", "again", "--plugin", OWN, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    rows = [
+        [
+            json.loads(line)["metrics"]
+            for line in (tmp_path / run / "results.jsonl").read_text().splitlines()
+        ]
+        for run in ("run", "again")
+    ]
+    assert rows[0] == rows[1]
+
+
+def test_check_and_schema_see_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "kind: sweep\nname: mine\nsummary: Mine.\naxes: {serving.policy: [paged, room]}\n"
+        "compare: serving.policy\n"
+        "base: {device: mlu370-x4, model: llama-2-7b, workload: alpaca, warmup_requests: 1,"
+        " requests: 5}\n"
+    )
+    assert "serving.policy: unknown policy" in refusal("check", "mine.yaml", cwd=tmp_path)
+    assert bankwise("check", "mine.yaml", "--plugin", OWN, cwd=tmp_path).returncode == 0
+    schema.cache_clear()
+    shown = bankwise("schema", "sweep", "--plugin", OWN, cwd=tmp_path).stdout
+    assert "room" in shown and "doubled" in shown and "last" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "mine.py: cannot be read: No such file or directory"),
+        ("x = 1", "mine.py: defines no class that is a Allocator or PredictorSpec or Router"),
+        ("def f(:", "mine.py:1: not Python: invalid syntax"),
+    ],
+)
+def test_a_mistake_is_one_line(text: str | None, said: str, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "mine.py").write_text(text)
+    assert refusal("run", "smoke", "--plugin", "mine.py", cwd=tmp_path) == said
+
+
+def test_python_offers_the_same(tmp_path: Path) -> None:
+    assert ("policy", "room") in api.plugin(OWN).defined
+    found = api.simulate("smoke", set={"policy": "room", "requests": 20})
+    assert found["overrides"] == {"serving.policy": "room"}
+
+
+def test_fit_size_and_explain_answer_in_python(tmp_path: Path) -> None:
+    sheet = api.fit("mlu370-x4", "llama-2-7b", cards=1)
+    assert sheet.record()["fits"] and "llama-2-7b" in sheet._repr_html_()
+    with pytest.raises(api.DescriptionError, match="did you mean 'cards'"):
+        api.fit("mlu370-x4", "llama-2-7b", crads=1)
+    with pytest.raises(api.DescriptionError, match="did you mean 'mlu370-x4'"):
+        api.fit("mlu370", "llama-2-7b")
+    with pytest.raises(api.DescriptionError, match="expected --slo, --tokens-per-s"):
+        api.size("llama-2-7b", "alpaca")
+    with pytest.raises(api.DescriptionError, match="no such directory"):
+        api.explain(tmp_path / "none")
