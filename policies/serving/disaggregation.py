@@ -376,11 +376,10 @@ class Pools:
 
     def figures(self) -> dict[str, Any]:
         """After the warm-up: of each pool what its steps did (`Metrics.figures`) and the shares of
-        time and DRAM that its links took; transfers, of which `memory_ms` is the wait for blocks
+        time, until no request waits, and DRAM that its links took; transfers, of which `memory_ms` is the wait for blocks
         after the prefill, `link_ms` that for the link; all that failures cost."""
         found: dict[str, Any] = {}
-        last_s = max(each.now_s for pool in self.pools.values() for each in pool.replicas)
-        span_s = max(last_s - self._began_s, 1e-300)
+        span_s = max(self._metrics._steady()[1], 1e-300)
         moved = sum(each.bytes for each in self.arrived)
         for name, pool in self.pools.items():
             many = len(pool.replicas)

@@ -175,7 +175,9 @@ def dram_stalls(times: StepTimes, taken: float, bandwidth: float) -> FloatArray:
     if not taken:
         return np.zeros(len(times.total_s))
     if taken >= bandwidth:
-        raise DescriptionError("KV in motion takes more than the card's DRAM gives; slower link")
+        raise DescriptionError(
+            "KV in motion takes all that the card's DRAM gives; expected a slower link"
+        )
     fixed = times.overhead_s + times.swap_s + times.all_reduce_s
     bound: FloatArray = np.maximum(times.total_s - times.compute_s - fixed, 0.0)
     return bound * taken / (bandwidth - taken)
