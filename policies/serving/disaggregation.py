@@ -375,9 +375,10 @@ class Pools:
             self.pools[place[0]].metrics.idle(max(ends_s.values()) - end_s)
 
     def figures(self) -> dict[str, Any]:
-        """After the warm-up: of each pool what its steps did (`Metrics.figures`) and the shares of
-        time, until no request waits, and DRAM that its links took; transfers, of which `memory_ms` is the wait for blocks
-        after the prefill, `link_ms` that for the link; all that failures cost."""
+        """After the warm-up: of each pool what its steps did (`Metrics.figures`), and the shares of
+        time, until no request waits, and of DRAM that its links took; transfers, of which
+        `memory_ms` is the wait for blocks after the prefill, `link_ms` that for the link; all that
+        failures cost."""
         found: dict[str, Any] = {}
         span_s = max(self._metrics._steady()[1], 1e-300)
         moved = sum(each.bytes for each in self.arrived)

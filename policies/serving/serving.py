@@ -101,7 +101,8 @@ class ServingSpec(Strict):
     tiers: TiersSpec | None = None
     """Memories below the device's, which keep KV that it loses (docs/offload.md). None: none."""
     pools: PoolsSpec | None = None
-    """Replicas that prefill, and others that decode (docs/pools.md). None: each does both."""
+    """Replicas that prefill, and others that decode (docs/pools.md), of `cluster.cards` in all, or
+    1. None: each does both."""
     free: list[Free] = []
     """What takes no time: the reading of the weights, all FLOPs, copies of KV within the memory.
     Counterfactuals, not realisable; all else stays, capacity included."""
@@ -141,8 +142,9 @@ class ServingSpec(Strict):
         for name in ("tiers", "moves"):
             if getattr(self, name) is not None:
                 raise ValueError(f"pools: not with {name}")
-        if self.cluster.cards > 1:
-            raise ValueError("pools: each has replicas of its own; cluster.cards must be 1")
+        many, cards = self.pools.prefill.replicas + self.pools.decode.replicas, self.cluster.cards
+        if cards not in (1, many):
+            raise ValueError(f"pools: has {many} replicas; expected cluster.cards 1 or {many}")
         for half in (self.pools.prefill, self.pools.decode):
             if self.pooled(half).engine.name != "v1":
                 raise ValueError("pools: needs engine v1")
@@ -160,7 +162,7 @@ class ServingSpec(Strict):
         """The description of a replica of a pool."""
         own = pool.model_dump(exclude={"replicas", "device"}, exclude_none=True)
         given = {name: getattr(pool, name) for name in own}
-        return self.model_copy(update={**given, "pools": None})
+        return self.model_copy(update={**given, "pools": None, "cluster": ClusterSpec()})
 
     def on_device(self, device: Device, model: TransformerSpec) -> ServingSpec:
         """The description with what engine and policy take from the device."""
@@ -260,7 +262,7 @@ def _serve(
     spec = spec.on_device(device, model)
     local = model_of_a_card(spec, model)
     cards = spec.cluster.cards
-    if recorder is not None and cards > 1:
+    if recorder is not None and cards > 1 and spec.pools is None:
         raise DescriptionError(f"logs are those of one card; serving.cluster.cards is {cards}")
     stream = _stream(spec, requests, seed, warmup_requests)
     requests, ready_s = stream.requests, stream.ready_s
@@ -365,7 +367,8 @@ def _require_counted(stream: _Stream, admitted: IntArray) -> None:
 
 def _stream(spec: ServingSpec, requests: Requests, seed: int, warmup: int) -> _Stream:
     """The stream with its predictions. Raises DescriptionError for what cannot be served so."""
-    outputs, cards = spec.engine.cut(requests.output_tokens), spec.cluster.cards
+    outputs = spec.engine.cut(requests.output_tokens)
+    cards = spec.cluster.cards if spec.pools is None else 1
     cost = spec.predictor.inference
     apart = spec.samples_apart and bool((requests.samples > 1).any())
     if requests.closed and (cards > 1 or cost is not None or apart):

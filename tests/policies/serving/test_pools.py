@@ -269,6 +269,6 @@ def test_a_run_that_cannot_be_is_refused_in_one_line(changes: dict[str, Any], me
 
 
 def test_pools_are_not_mixed_with_tiers_or_cards_of_a_node() -> None:
-    for other in ({"cluster": {"cards": 2}}, {"moves": {"links": [LINK]}}):
+    for other in ({"cluster": {"cards": 3}}, {"moves": {"links": [LINK]}}):
         with pytest.raises(ValueError, match="pools: "):
             ServingSpec.model_validate({"model": "small", "pools": pools(), **other})
