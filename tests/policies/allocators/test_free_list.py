@@ -75,8 +75,8 @@ def test_the_oldest_block_is_taken_with_those_beside_it_and_before_younger_runs(
     free = FREE_LISTS["oldest_runs"](12)
     free.pop(12)
     free.push(np.array([7, 2, 3, 6, 10, 9]))
-    assert free.pop(5).tolist() == [6, 7, 2, 3, 9]
-    assert free.pop(1).tolist() == [10]
+    assert free.pop(5).tolist() == [6, 7, 2, 3, 10]
+    assert free.pop(1).tolist() == [9]
 
 
 def from_runs(order: list[int], wanted: int) -> int:
