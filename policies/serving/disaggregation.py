@@ -16,7 +16,7 @@ import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -55,17 +55,6 @@ class _Trip:
     sent: list[Sent] = field(default_factory=list)
 
 
-class _Arrived(NamedTuple):
-    descriptors: int
-    bytes: int
-    memory_ms: float
-    """From the prefill's end until there is memory; 0 with push."""
-    link_ms: float
-    """In line for the link."""
-    ms: float
-    """On the link."""
-
-
 class Pools:
     """Both pools and what moves between them."""
 
@@ -96,7 +85,8 @@ class Pools:
         self._closed, self._sessions = requests.closed, bool((requests.session >= 0).any())
         self.more = False
         """Whether clients have more to send."""
-        self.arrived: list[_Arrived] = []
+        self.arrived: list[tuple[int, int, float, float, float]] = []
+        """Descriptors, bytes; ms for memory, in line and on the link: of each transfer."""
         self.lost: list[Sent] = []
         """Transfers that were dropped."""
         self.again = 0
@@ -134,7 +124,7 @@ class Pools:
             for pool in self.pools.values():
                 pool.metrics.begin = (warm, pool.metrics.sums.copy())
         for request in ended:
-            self._leave(place, request)
+            self._at[place].discard(request)
             self._trips.pop(request, None)
         return ended, replica.now_s
 
@@ -290,15 +280,13 @@ class Pools:
         trip.sent.remove(sent)
         assert trip.computed is not None
         memory_s = max(sent.put_s - trip.computed[2], 0.0)
-        times = memory_s, sent.began_s - sent.put_s, now_s - sent.began_s
-        self.arrived.append(_Arrived(sent.descriptors, sent.bytes, *(each * 1e3 for each in times)))
+        line_s, link_s = sent.began_s - sent.put_s, now_s - sent.began_s
+        times = memory_s * 1e3, line_s * 1e3, link_s * 1e3
+        self.arrived.append((sent.descriptors, sent.bytes, *times))
         if sent.last:
             for name, number in (sent.source, sent.target):
                 self.pools[name].replicas[number].port.came(now_s, request)
-            self._leave(sent.source, request)
-
-    def _leave(self, place: Place, request: int) -> None:
-        self._at[place].discard(request)
+            self._at[sent.source].discard(request)
 
     # failures
 
@@ -324,8 +312,8 @@ class Pools:
         trip = self._trips[request]
         if trip.moves:
             self._give_up(request, now_s)
-            self._leave((DECODE, trip.target), request)
-        self._leave((PREFILL, trip.source), request)
+            self._at[DECODE, trip.target].discard(request)
+        self._at[PREFILL, trip.source].discard(request)
         self.again += trip.computed is not None
         self._enter(request, now_s)
 
@@ -349,13 +337,13 @@ class Pools:
         trip = self._trips[request]
         self._drop(trip)
         if request in self._at[PREFILL, trip.source] and trip.moves:
-            self._leave((DECODE, trip.target), request)
+            self._at[DECODE, trip.target].discard(request)
             trip.target = self._place(DECODE, -1, now_s)
             self._at[DECODE, trip.target].add(request)
             if trip.done or self._spec.mode == "push":
                 self._to_decode(request, now_s)
             return
-        self._leave((DECODE, trip.target), request)
+        self._at[DECODE, trip.target].discard(request)
         self.made[request] = self._output[request] - old.engine.left[request]
         self.again += 1
         self._enter(request, now_s)
@@ -381,7 +369,7 @@ class Pools:
         failures cost."""
         found: dict[str, Any] = {}
         span_s = max(self._metrics._steady()[1], 1e-300)
-        moved = sum(each.bytes for each in self.arrived)
+        moved = sum(each[1] for each in self.arrived)
         for name, pool in self.pools.items():
             many = len(pool.replicas)
             busy_s = [

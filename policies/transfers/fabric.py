@@ -145,9 +145,6 @@ class Port:
         self._came = self._came[len(found) :]
         return found
 
-    def clock(self, now_s: float) -> None:
-        """The fabric has a clock of its own."""
-
     def stalls(self, times: StepTimes, efficiency: Efficiency) -> FloatArray:
         """Seconds by which each of these steps is longer, float64 (steps,)."""
         rate = self._rate() if self._contention else 0.0
