@@ -22,6 +22,7 @@ from policies.transfers.transfer import Server, transfer
 from tests.policies.serving.test_sessions import two_turns
 from tests.policies.small import MODEL, requests, run
 from tests.policies.small import spec as serving
+from tests.rotation import LONG
 
 LINK = "pcie5-h100-batched"
 ENGINE = {"name": "v1", "max_model_len": 1024}
@@ -94,7 +95,7 @@ class Watched:
         return self.node._metrics.sums.output_tokens
 
 
-@settings(max_examples=25)
+@settings(max_examples=200 if LONG else 10)
 @given(
     st.integers(0, 1 << 16),
     st.sampled_from([("pull", "whole"), ("push", "whole"), ("push", "layers")]),
