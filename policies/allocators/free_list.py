@@ -206,6 +206,19 @@ class Runs(Sorted):
         return np.concatenate([np.zeros(0, np.int64), *(self.pop(1) for _ in range(count))])
 
 
+class OldestRuns(Queue):
+    """The block freed first with the free blocks beside it, those below first, in ascending order;
+    then again: runs, of which each has the oldest block that is left."""
+
+    def pop(self, count: int) -> IntArray:
+        taken, self._head = _pop_beside(self._log, self._place, self._head, count)
+        self.free -= count
+        return taken
+
+    def pop_apart(self, count: int) -> IntArray:
+        return super().pop(count)
+
+
 FREE_LISTS: dict[str, type[FreeList]] = {
     "fifo": Queue,
     "lifo": Stack,
@@ -213,6 +226,7 @@ FREE_LISTS: dict[str, type[FreeList]] = {
     "sorted": Sorted,
     "staged": Staged,
     "runs": Runs,
+    "oldest_runs": OldestRuns,
 }
 
 
@@ -228,6 +242,29 @@ def _pop_front(log: IntArray, place: IntArray, head: int, count: int) -> tuple[I
             place[block] = -1
             popped += 1
         head += 1
+    return taken, head
+
+
+@kernel
+def _pop_beside(log: IntArray, place: IntArray, head: int, count: int) -> tuple[IntArray, int]:
+    """`count` blocks: each time the first living entry of a line with the living blocks beside it,
+    and where the line begins then. Modifies `place`."""
+    taken = np.empty(count, np.int64)
+    popped = 0
+    while popped < count:
+        block = log[head]
+        if place[block] != head:
+            head += 1
+            continue
+        low, high, wanted = block, block + 1, count - popped
+        while high - low < wanted and low > 0 and place[low - 1] >= 0:
+            low -= 1
+        while high - low < wanted and high < len(place) and place[high] >= 0:
+            high += 1
+        for taking in range(low, high):
+            place[taking] = -1
+            taken[popped] = taking
+            popped += 1
     return taken, head
 
 

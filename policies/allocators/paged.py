@@ -47,10 +47,10 @@ class PagedOptions(PolicyOptions):
     """Tokens in a block. None: the device's (`paging.block`), 16 where nothing is known (vLLM's
     default). Above 256 for the sweep `kv-extent` alone, which shows where longer extents no longer
     help."""
-    free_list: Literal["fifo", "lifo", "split", "sorted", "staged", "runs"] = "fifo"
+    free_list: Literal["fifo", "lifo", "split", "sorted", "staged", "runs", "oldest_runs"] = "fifo"
     """Order of reuse; vLLM v1 has a queue (later versions: blocks without a hash go to its front,
     `split`), v0 a stack. `sorted`, `staged` and `runs` keep blocks together, whatever is cached in
-    them."""
+    them; `oldest_runs` begins each run at the block freed first."""
     watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the blocks, rounded down, that admission leaves free (vLLM v0: 0.01)."""
     idle_watermark: bool = True

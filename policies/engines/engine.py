@@ -197,7 +197,7 @@ class Engine(ABC):
         requests run in the same places."""
         self._requests = requests
         self._sessions = requests.session
-        self._several = bool((requests.samples > 1).any())
+        self.several = bool((requests.samples > 1).any())
         self._predicted = predicted
         self.ending: list[int] = []
         """Requests whose last token is made and that still hold memory (asynchronous scheduling);
@@ -422,7 +422,7 @@ class Engine(ABC):
             decode, context, chunks, migrations, preempted, limit, self._cached_tokens,
             swapped=swapped, lengths=self.allocator.stored[decode] - 1 if self._uneven else None,
         )  # fmt: skip
-        if not self._several:
+        if not self.several:
             return step
         others = self.samples[decode] - 1
         return step._replace(
@@ -433,7 +433,7 @@ class Engine(ABC):
 
     def _sequences(self, requests: IntArray) -> int:
         """Samples of `requests` together."""
-        return int(self.samples[requests].sum()) if self._several else len(requests)
+        return int(self.samples[requests].sum()) if self.several else len(requests)
 
     def _total(self, request: int) -> int:
         """Tokens to prefill: the prompt and what was generated before a preemption."""

@@ -115,7 +115,7 @@ class EngineV1(Engine):
         self._recent = spec.like is not None and VERSIONS[spec.like].others_first
         self._priority = priority
         options = spec.long_prefill_token_threshold > 0 or spec.prefill_schedule_interval > 1
-        self._in_turn = options or priority is not None
+        self.in_turn = options or priority is not None
         """Whether several requests may be in their prefill, among those that decode."""
         self._filling: set[int] = set()
         """Then: running requests that are in their prefill."""
@@ -135,7 +135,7 @@ class EngineV1(Engine):
         self._cached_tokens, self._relenting = 0, False
         chunks: list[Chunk] = []
         defers = False
-        if self._in_turn:
+        if self.in_turn:
             defers = self._defers()
             decode, migrations, budget = self._run_in_turn(chunks, defers)
         else:
@@ -239,7 +239,7 @@ class EngineV1(Engine):
 
     def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
         limit, chunk = super()._try(request, sequences, budget)
-        if self._in_turn and self._partial:
+        if self.in_turn and self._partial:
             self._filling.add(request)
             self._partial = False
         return limit, chunk

@@ -24,6 +24,7 @@ from policies.memory.fidelity import Memory
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watch
+from policies.transfers.fabric import Port
 from policies.transfers.moves import Moves
 from policies.transfers.offloading_engine import OffloadingEngine
 from policies.transfers.tiers import Tiers
@@ -38,7 +39,7 @@ class Replica:
     def __init__(
         self, engine: Engine, steps: StepModel, memory: Memory, metrics: Metrics,
         together: bool = True, recorder: Recorder | None = None, moves: Moves | None = None,
-        tiers: Tiers | None = None,
+        tiers: Tiers | Port | None = None,
     ) -> None:  # fmt: skip
         self.engine = engine
         self.memory = memory
@@ -163,7 +164,7 @@ class Replica:
         """Requests that have arrived join the line, and transfers are over."""
         while self._to_come and self._to_come[0][0] <= self.now_s:
             self.engine.waiting.append(heapq.heappop(self._to_come)[1])
-        if self.tiers is not None and self._offloading is not None:
+        if isinstance(self.tiers, Tiers) and self._offloading is not None:
             self.tiers.clock(self.now_s)
             self._offloading.landed()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -12,8 +12,9 @@ from pydantic import Field, model_validator
 
 from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.description.units import Bytes
-from hwmodel.specs.device import Device
+from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.kv_order import KvOrder
+from hwmodel.specs.link import load_link
 from hwmodel.specs.mlp import Exchange, ExpertPlacement
 from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
@@ -39,9 +40,13 @@ from policies.predictors.predictor import ChosenPredictor, PredictorSpec, predic
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
 from policies.serving.cluster import ClusterSpec, Lockstep, Manager, Node, mean_of
+from policies.serving.disaggregation import Pools
 from policies.serving.metrics import Metrics
+from policies.serving.pool_options import PoolSpec, PoolsSpec
+from policies.serving.pool_replica import DECODE, PREFILL, Pool, PoolMetrics, PoolReplica, Side
 from policies.serving.recorder import Recorder
 from policies.serving.replica import Replica
+from policies.transfers.fabric import Fabric
 from policies.transfers.moves import Moves, MovesSpec
 from policies.transfers.offloading_engine import OffloadingEngine
 from policies.transfers.tier_options import TiersSpec
@@ -95,6 +100,9 @@ class ServingSpec(Strict):
     for it. None: nothing is counted."""
     tiers: TiersSpec | None = None
     """Memories below the device's, which keep KV that it loses (docs/offload.md). None: none."""
+    pools: PoolsSpec | None = None
+    """Replicas that prefill, and others that decode (docs/pools.md), of `cluster.cards` in all, or
+    1. None: each does both."""
     free: list[Free] = []
     """What takes no time: the reading of the weights, all FLOPs, copies of KV within the memory.
     Counterfactuals, not realisable; all else stays, capacity included."""
@@ -126,6 +134,35 @@ class ServingSpec(Strict):
         if self.tiers is not None and (self.engine.name != "v1" or self.cluster.cards > 1):
             raise ValueError("tiers: needs engine v1, and cluster.cards 1")
         return self
+
+    @model_validator(mode="after")
+    def _pools_alone(self) -> ServingSpec:
+        if self.pools is None:
+            return self
+        for name in ("tiers", "moves"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"pools: not with {name}")
+        many, cards = self.pools.prefill.replicas + self.pools.decode.replicas, self.cluster.cards
+        if cards not in (1, many):
+            raise ValueError(f"pools: has {many} replicas; expected cluster.cards 1 or {many}")
+        for half in (self.pools.prefill, self.pools.decode):
+            if self.pooled(half).engine.name != "v1":
+                raise ValueError("pools: needs engine v1")
+        return self
+
+    @property
+    def other_devices(self) -> dict[str, str]:
+        """Devices of pools that are not the run's, by pool."""
+        if self.pools is None:
+            return {}
+        halves = {PREFILL: self.pools.prefill, DECODE: self.pools.decode}
+        return {key: half.device for key, half in halves.items() if half.device is not None}
+
+    def pooled(self, pool: PoolSpec) -> ServingSpec:
+        """The description of a replica of a pool."""
+        own = pool.model_dump(exclude={"replicas", "device"}, exclude_none=True)
+        given = {name: getattr(pool, name) for name in own}
+        return self.model_copy(update={**given, "pools": None, "cluster": ClusterSpec()})
 
     def on_device(self, device: Device, model: TransformerSpec) -> ServingSpec:
         """The description with what engine and policy take from the device."""
@@ -225,13 +262,18 @@ def _serve(
     spec = spec.on_device(device, model)
     local = model_of_a_card(spec, model)
     cards = spec.cluster.cards
-    if recorder is not None and cards > 1:
+    if recorder is not None and cards > 1 and spec.pools is None:
         raise DescriptionError(f"logs are those of one card; serving.cluster.cards is {cards}")
     stream = _stream(spec, requests, seed, warmup_requests)
     requests, ready_s = stream.requests, stream.ready_s
     if recorder is not None and stream.first_sample is not None:
         recorder.serving(requests)
     metrics = Metrics(requests, stream.outputs, stream.warmup, stream.first_sample)
+    if spec.pools is not None:
+        figures = _serve_pools(
+            device, model, spec, spec.pools, stream, metrics, seed, simulate, recorder, progress
+        )
+        return ServingResult({**figures, "seed": seed}, *metrics.times())
     shared_experts = None
     if spec.expert_parallel != "none" and local.experts is not None:
         shared_experts = Routing(local.experts, spec.routing, seed)
@@ -244,10 +286,7 @@ def _serve(
     ]  # fmt: skip
     _teach(spec, [replica.engine.allocator for replica in replicas], profile)
     admitted = admissible(spec, replicas[0].engine.allocator, requests, stream.outputs)
-    if stream.warmup and stream.warmup >= len(admitted):
-        raise DescriptionError(
-            f"a warm-up of {warmup_requests} requests leaves none of {len(admitted)} to be counted"
-        )
+    _require_counted(stream, admitted)
     kind = Node if shared_experts is None else Lockstep
     node = kind(replicas, Manager(spec.cluster, requests, stream.predicted.length))
     if requests.closed:
@@ -260,9 +299,76 @@ def _serve(
     return ServingResult({**figures, "seed": seed}, *metrics.times())
 
 
+def _serve_pools(
+    device: Device, model: TransformerSpec, spec: ServingSpec, pools: PoolsSpec, stream: _Stream,
+    metrics: Metrics, seed: int, simulate: Simulate | None, recorder: Recorder | None,
+    progress: Callable[[int, int], None] | None,
+) -> dict[str, Any]:  # fmt: skip
+    """Serve the stream with prefill and decode apart; all metrics of the run."""
+    requests, fabric = stream.requests, Fabric()
+    if recorder is not None or stream.first_sample is not None:
+        what = "logs are" if recorder is not None else "engine.like with several samples is"
+        raise DescriptionError(f"serving.pools: {what} not modelled with them")
+
+    def pool(name: str, half: PoolSpec) -> Pool:
+        card = device if half.device is None else load_device(half.device)
+        own = spec.pooled(half).on_device(card, model)
+        local, mine = model_of_a_card(own, model), PoolMetrics(metrics, requests)
+
+        def make(number: int) -> PoolReplica:
+            side = Side.of(fabric, (name, number), pools.contention)
+            key = (seed, number + 1000 * (name == DECODE))
+            replica = build_replica(
+                card, local, own, requests, stream.predicted, mine, key if number else seed,
+                simulate, side=side,
+            )  # fmt: skip
+            assert isinstance(replica, PoolReplica)
+            return replica
+
+        return Pool(card, local, own.tensor_parallel, make, mine)
+
+    both = pool(PREFILL, pools.prefill), pool(DECODE, pools.decode)
+    whole = model.stored_as(spec.weights, spec.kv)
+    node = Pools(pools, load_link(pools.link), whole, *both, fabric, requests)
+    fitting, other = (
+        admissible(spec, each.replicas[0].engine.allocator, requests, stream.outputs)
+        for each in both
+    )
+    admitted: IntArray = np.intersect1d(fitting, other)
+    _require_counted(stream, admitted)
+    clients = Clients(admitted, requests) if requests.closed else None
+    ready = (admitted, stream.ready_s[admitted]) if clients is None else clients.first()
+    node.arrive(ready[0].tolist(), ready[1].tolist())
+    while metrics.ended < len(admitted):
+        node.more = clients is not None and bool(clients.to_send)
+        ended, now_s = node.advance()
+        for request, sent_s in [] if clients is None else clients.after(ended, now_s):
+            metrics.arrival_s[request] = sent_s
+            node.arrive([request], [sent_s])
+        if ended and progress is not None:
+            progress(metrics.ended, len(admitted))
+    node.close()
+    figures = {**both[1].figures(), **both[1].reports(), "pools": node.figures()}
+    figures["dropped"] = len(requests) - len(admitted)
+    figures["cut_outputs"] = int((requests.output_tokens > stream.outputs).sum())
+    if stream.inference is not None:
+        figures["predictor"] = stream.inference.figures(requests.arrival_s, stream.warmup)
+    return {**figures, "energy": None, "tokens_per_joule": {}}
+
+
+def _require_counted(stream: _Stream, admitted: IntArray) -> None:
+    """Raises DescriptionError if all of the admitted requests are warm-up."""
+    if stream.warmup and stream.warmup >= len(admitted):
+        raise DescriptionError(
+            f"a warm-up of {stream.came_warmup} requests leaves none of {len(admitted)} to be"
+            " counted"
+        )
+
+
 def _stream(spec: ServingSpec, requests: Requests, seed: int, warmup: int) -> _Stream:
     """The stream with its predictions. Raises DescriptionError for what cannot be served so."""
-    outputs, cards = spec.engine.cut(requests.output_tokens), spec.cluster.cards
+    outputs = spec.engine.cut(requests.output_tokens)
+    cards = spec.cluster.cards if spec.pools is None else 1
     cost = spec.predictor.inference
     apart = spec.samples_apart and bool((requests.samples > 1).any())
     if requests.closed and (cards > 1 or cost is not None or apart):
@@ -332,7 +438,7 @@ def _figures(
         figures["node"] = node.report(stream.outputs)
     if replicas[0].moves is not None:
         figures["moves"] = replicas[0].moves.figures()
-    if replicas[0].tiers is not None:
+    if isinstance(replicas[0].tiers, Tiers):
         figures["tiers"] = replicas[0].tiers.figures()
     if stream.inference is not None:
         figures["predictor"] = stream.inference.figures(stream.came.arrival_s, stream.came_warmup)
@@ -363,35 +469,52 @@ def _serve_closed(
     recorder: Recorder | None,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    """Serve all requests on one card: the next turn of a session after its last one, and others by
-    the client that was answered last."""
-    think_s, metrics = requests.think_s, replica.metrics
-    clients, before = int(np.isnan(think_s).sum()), requests.take(admitted).turn_before
-    later = before >= 0
-    pairs = zip(admitted[before[later]].tolist(), admitted[later].tolist(), strict=True)
-    following, first = dict(pairs), admitted[~later]
-    begins_s = requests.arrival_s[first[:clients]]
-    replica.arrive(first[:clients].tolist(), begins_s.tolist())
-    to_send = deque(first[clients:].tolist())
+    """Serve all requests on one card; see `Clients`."""
+    metrics, clients = replica.metrics, Clients(admitted, requests)
+    first, begins_s = clients.first()
+    replica.arrive(first.tolist(), begins_s.tolist())
     sessions = bool((requests.session >= 0).any())
     while metrics.ended < len(admitted):
-        replica.more = bool(to_send)
+        replica.more = bool(clients.to_send)
         if sessions:
-            replica.lasts_s = np.inf if to_send else float(begins_s.max(initial=0.0))
+            replica.lasts_s = np.inf if clients.to_send else float(begins_s.max(initial=0.0))
         ended = replica.advance()
-        for done in ended:
-            request = following.get(done, -1)
-            if request < 0:
-                if not to_send:
-                    continue
-                request = to_send.popleft()
-            sent_s = replica.now_s + float(think_s[request])
+        for request, sent_s in clients.after(ended, replica.now_s):
             metrics.arrival_s[request] = sent_s
             replica.arrive([request], [sent_s])
             if recorder is not None:
                 recorder.sent(sent_s, request)
         if ended and progress is not None:
             progress(metrics.ended, len(admitted))
+
+
+class Clients:
+    """Who sends what in a closed loop: the next turn of a session after its last one, and others by
+    the client that was answered last. `to_send`: requests that no client has taken."""
+
+    def __init__(self, admitted: IntArray, requests: Requests) -> None:
+        self._think_s, self._requests = requests.think_s, requests
+        self._clients = int(np.isnan(requests.think_s).sum())
+        before = requests.take(admitted).turn_before
+        later = before >= 0
+        pairs = zip(admitted[before[later]].tolist(), admitted[later].tolist(), strict=True)
+        self._following, self._firsts = dict(pairs), admitted[~later]
+        self.to_send = deque(self._firsts[self._clients :].tolist())
+
+    def first(self) -> tuple[IntArray, FloatArray]:
+        """What clients send first, and when."""
+        chosen = self._firsts[: self._clients]
+        return chosen, self._requests.arrival_s[chosen]
+
+    def after(self, ended: list[int], now_s: float) -> Iterator[tuple[int, float]]:
+        """What they send, and when, as these end."""
+        for done in ended:
+            request = self._following.get(done, -1)
+            if request < 0:
+                if not self.to_send:
+                    continue
+                request = self.to_send.popleft()
+            yield request, now_s + float(self._think_s[request])
 
 
 def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpec:
@@ -436,13 +559,13 @@ def build_replica(
     device: Device, local: TransformerSpec, spec: ServingSpec, requests: Requests,
     predicted: Predictions, metrics: Metrics, seed: int | tuple[int, ...],
     simulate: Simulate | None = None, recorder: Recorder | None = None,
-    routing: Routing | None = None,
+    routing: Routing | None = None, side: Side | None = None,
 ) -> Replica:  # fmt: skip
     """A replica for any of `requests`, with its memory empty.
 
     local: the shard on each of its cards (see `model_of_a_card`). routing: where replicas have the
     experts in common; None: its own.
-    predicted: of all requests. metrics: collects what the replica does.
+    predicted: of all requests. metrics: collects what the replica does. side: of pools.
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
     layout = kv_region(device, local, spec, seed)
@@ -466,6 +589,9 @@ def build_replica(
     )  # fmt: skip
     memory = memory_model(spec.memory, device, local, layout, seed, simulate, routing, allocator)
     engine: Engine
+    if side is not None and isinstance(spec.engine, EngineV1Spec):
+        mine = side.engine(spec.engine, allocator, requests, outputs, predicted)
+        return PoolReplica(mine, steps, memory, metrics, side.port(steps), spec.advance_together)
     tiers = None
     if spec.tiers is not None and isinstance(spec.engine, EngineV1Spec):
         tiers = Tiers(spec.tiers, device, local, allocator, steps, spec.tensor_parallel)

@@ -17,12 +17,12 @@ from itertools import islice
 
 import numpy as np
 
-from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand
 from policies.engines.engine import Chunk, Step
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
+from policies.transfers.refusals import require_plain
 from policies.transfers.tiers import Tiers
 
 
@@ -35,17 +35,7 @@ class OffloadingEngine(EngineV1):
     ) -> None:  # fmt: skip
         """Raises DescriptionError for what is not modelled with tiers."""
         super().__init__(spec, allocator, requests, output_tokens, predicted)
-        plain = spec.batching == "any" and spec.packing == "arrival" and not self._in_turn
-        if spec.async_scheduling or not plain:
-            raise DescriptionError(
-                "serving.tiers: needs engine.async_scheduling: false, and neither batching, "
-                "packing, long_prefill_token_threshold nor prefill_schedule_interval"
-            )
-        if self._several:
-            raise DescriptionError(
-                "serving.tiers: several samples in a request are not modelled; engine.like makes "
-                "a request of each"
-            )
+        require_plain("serving.tiers", self)
         self._tiers, self._layerwise = tiers, layerwise
         self.loading: dict[int, tuple[int, int]] = {}
         """Requests that hold memory for tokens that are on their way: from, to."""

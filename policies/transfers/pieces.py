@@ -83,11 +83,13 @@ class Pieces(NamedTuple):
 def pieces(
     source: End, target: End, *, tokens: int, heads: int, layers: int, halves: int,
     head_bytes: int, merges: Merging = "none", largest: int | None = None, skip: int = 0,
+    by_layer: bool = False,
 ) -> Pieces:  # fmt: skip
     """The descriptors that move `tokens` tokens (rounded up to the smaller block, as whole blocks
     are sent) of `heads` KV heads and all layers from one end to the other, but for the first
     `skip`, a multiple of the smaller block.
 
+    by_layer: each layer goes as it is computed, so no piece spans two.
     halves: K and V, or 1 of a latent. head_bytes: of K (or V) of one token and head. merges and
     largest as of a link. Raises DescriptionError where a table is too short.
     """
@@ -98,7 +100,7 @@ def pieces(
     while grown := [
         dim
         for dim, many in left.items()
-        if many == 1 or near[dim] == far[dim] == piece  # type: ignore[index]
+        if many == 1 or (near[dim] == far[dim] == piece and not (by_layer and dim == "layer"))  # type: ignore[index]
     ]:
         for dim in grown:
             piece *= left.pop(dim)

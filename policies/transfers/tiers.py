@@ -38,9 +38,11 @@ from policies.allocators.radix_tree import text_of
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 from policies.transfers.eviction import BlockKey
+from policies.transfers.fabric import dram_stalls
 from policies.transfers.link_queue import IN, OUT, Job, LinkQueue
 from policies.transfers.pauses import Pauses, Way
 from policies.transfers.pausing import Batch, step_cost
+from policies.transfers.refusals import require_blocks
 from policies.transfers.restoring import recompute
 from policies.transfers.tier_figures import TierFigures
 from policies.transfers.tier_options import HostMemory, TiersSpec
@@ -83,14 +85,8 @@ class Tiers:
         """Raises DescriptionError for a policy without blocks that are found again, for KV that
         `transfer` refuses, and for tiers that hold no block."""
         layout, policy = allocator.layout, allocator.options.name
-        if layout.groups is not None or layout.apart is not None or layout.sparse is not None:
-            raise DescriptionError(
-                f"serving.tiers: {model.name} has windows, scales apart or an index of tokens"
-            )
-        if not isinstance(allocator, BlockAllocator) or not isinstance(allocator, Caches):
-            raise DescriptionError(
-                f"serving.tiers: policy {policy} has no blocks that are found again"
-            )
+        require_blocks("serving.tiers", allocator)
+        assert isinstance(allocator, BlockAllocator) and isinstance(allocator, Caches)
         if spec.pauses and spec.pauses.policy in ("drop", "least") and not allocator.discards:
             raise DescriptionError(
                 f"serving.tiers.pauses: policy {policy} forgets nothing; expected keep or swap"
@@ -171,13 +167,7 @@ class Tiers:
         waits = np.zeros(len(times.total_s))
         if self._spec.contention and (rate := self._queue.rate()):
             taken = rate * (2 if self._spec.host.dram == "card" else 1)
-            left = self._steps.bandwidth * efficiency.attention - taken
-            if left <= 0:
-                raise DescriptionError(
-                    f"serving.tiers: {self._link.name} moves more than the card's DRAM gives"
-                )
-            fixed = times.overhead_s + times.swap_s + times.all_reduce_s
-            waits += np.maximum(times.total_s - times.compute_s - fixed, 0.0) * taken / left
+            waits += dram_stalls(times, taken, self._steps.bandwidth * efficiency.attention)
         if self._spec.synchronous:
             waits[0] += max(self._queue.wait_s(IN), self._queue.wait_s(OUT))
         if self._spec.layerwise and self._loads:

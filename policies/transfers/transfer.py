@@ -74,11 +74,13 @@ def _together(one: Pieces, other: Pieces) -> Pieces:
 def transfer(
     link: LinkSpec, model: TransformerSpec, tokens: int, source: Server, target: Server,
     index: Index | None = None, both_ways: bool = False, skip: int = 0,
+    by_layer: bool = False,
 ) -> Moved:  # fmt: skip
     """Move the first `tokens` tokens of a request, but for the first `skip`. Whole blocks move; a
     target with more cards than KV heads gets each head as often as it holds it.
 
-    index: of all cards, whole on each. both_ways: as much goes the other way at the same time.
+    by_layer: as of `pieces`. index: of all cards, whole on each. both_ways: as much goes the other
+    way at the same time.
     Raises DescriptionError where the cards do not divide the heads, a table is too short, the
     model's layers have windows, or its format keeps something beside the numbers of a head.
     """
@@ -88,7 +90,7 @@ def transfer(
         raise DescriptionError(f"{model.name}: format {model.kv} keeps scales apart")
     by_rank: dict[int, list[Pieces]] = {}
     (held, copies), (wanted, again) = _split(model, source.cards), _split(model, target.cards)
-    move = _mover(link, tokens, source, target, skip)
+    move = _mover(link, tokens, source, target, skip, by_layer)
     for rank in range(target.cards):
         first = rank // again * wanted
         for sender in range(source.cards // copies):
@@ -111,7 +113,7 @@ def transfer(
 
 
 def _mover(
-    link: LinkSpec, tokens: int, source: Server, target: Server, skip: int
+    link: LinkSpec, tokens: int, source: Server, target: Server, skip: int, by_layer: bool
 ) -> Callable[..., Pieces]:  # fmt: skip
     """The pieces between two ranks, each (heads it holds, first of them that moves)."""
 
@@ -126,6 +128,7 @@ def _mover(
         return pieces(
             *ends, tokens=tokens, heads=heads, layers=layers, halves=halves,
             head_bytes=head_bytes, merges=link.merges, largest=link.largest, skip=skip,
+            by_layer=by_layer,
         )  # fmt: skip
 
     return move

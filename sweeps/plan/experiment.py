@@ -232,6 +232,9 @@ class ExperimentSpec(Described):
         yield from super().sources()
         name = _named(self.workload, self.workload_set)
         yield Source("workload", "workloads", name, lambda: _workload_record(self))
+        for key, name in self.serving.other_devices.items():
+            read = partial(_device_record, load_device(name))
+            yield Source(f"serving.pools.{key}.device", "devices", name, read)
         if (file := self.serving.predictor.file) is not None:
             whole = self.serving.predictor.model is not None  # holds measured times as well
             read = partial(_predictor_record, file, whole)

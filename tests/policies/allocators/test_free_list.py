@@ -24,7 +24,7 @@ def test_each_order_by_hand() -> None:
     queue = [3, 2, 0]
     assert found == {
         "fifo": queue, "lifo": [0, 2, 3], "split": queue, "sorted": [0, 2, 3],
-        "staged": [0, 2, 3], "runs": [2, 3, 0],
+        "staged": [0, 2, 3], "runs": [2, 3, 0], "oldest_runs": [2, 3, 0],
     }  # fmt: skip
 
 
@@ -40,6 +40,7 @@ def test_only_the_split_queue_uses_up_first_what_nobody_can_find_again() -> None
         "fifo": [5, 4, 3, 1, 2, 0], "split": [2, 0, 4, 5, 3, 1],
         "lifo": [0, 2, 1, 3, 4, 5], "sorted": [0, 1, 2, 3, 4, 5],
         "staged": [0, 1, 2, 3, 4, 5], "runs": [0, 1, 2, 3, 4, 5],
+        "oldest_runs": [0, 1, 2, 3, 4, 5],
     }  # fmt: skip
 
 
@@ -68,6 +69,14 @@ def test_blocks_asked_for_apart_come_one_after_another(name: str) -> None:
         taken = free.pop_apart(4) if apart else np.concatenate([free.pop(1) for _ in range(4)])
         found.append(taken.tolist())
     assert found[0] == found[1]
+
+
+def test_the_oldest_block_is_taken_with_those_beside_it_and_before_younger_runs() -> None:
+    free = FREE_LISTS["oldest_runs"](12)
+    free.pop(12)
+    free.push(np.array([7, 2, 3, 6, 10, 9]))
+    assert free.pop(5).tolist() == [6, 7, 2, 3, 10]
+    assert free.pop(1).tolist() == [9]
 
 
 def from_runs(order: list[int], wanted: int) -> int:

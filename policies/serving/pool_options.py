@@ -1,0 +1,68 @@
+"""What a serving description says of a pool that prefills and one that decodes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from hwmodel.description.description import Strict
+from hwmodel.specs.kv_order import KvOrder
+from policies.allocators.registry import PolicySpec
+from policies.engines.generations import EngineChoice
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class PoolSpec(Strict):
+    """Replicas that do one half. What is None is as in the serving description around it."""
+
+    replicas: Count = 1
+    device: str | None = None
+    """A shipped accelerator, or a file. None: the run's."""
+    tensor_parallel: Count | None = None
+    policy: PolicySpec | None = None
+    engine: EngineChoice | None = None
+    kv_layout: KvOrder | None = None
+    kv_tokens: Count | None = None
+
+
+class FailureSpec(Strict):
+    """A replica loses all that it has, and comes again empty. A step under way ends first."""
+
+    pool: Literal["prefill", "decode"]
+    replica: Annotated[int, Field(ge=0)] = 0
+    at_s: Annotated[float, Field(gt=0)]
+    down_s: Annotated[float, Field(ge=0)] = 30.0
+    """Until it serves again (assumed)."""
+
+
+class PoolsSpec(Strict):
+    """Prefill and decode apart (DistServe, Splitwise): prompts are computed in one pool, their KV
+    moves, and the other pool decodes. Requests go to the replica with the fewest; later turns of a
+    session to that of the last turn (assumed, as of routers that know what is cached)."""
+
+    prefill: PoolSpec
+    decode: PoolSpec
+    link: str
+    """A shipped link, or a file, of each rank."""
+    mode: Literal["pull", "push"] = "pull"
+    """When the decode side gives memory: pull, when the prompt is computed (vLLM's NIXL
+    connector); push, before it is (SGLang, Mooncake)."""
+    transfer: Literal["whole", "layers"] = "whole"
+    """All layers after the prefill, or each layer of each chunk as it is computed (with push)."""
+    contention: bool = True
+    """Whether transfers take their bytes from the bandwidth of both cards' DRAM."""
+    fails: list[FailureSpec] = []
+
+    @model_validator(mode="after")
+    def _possible(self) -> PoolsSpec:
+        if self.transfer == "layers" and self.mode != "push":
+            raise ValueError("transfer: layers needs mode: push; a pull begins after the prefill")
+        for failure in self.fails:
+            many = (self.prefill if failure.pool == "prefill" else self.decode).replicas
+            if failure.replica >= many:
+                raise ValueError(
+                    f"fails: {failure.pool} has replicas 0 to {many - 1}; got {failure.replica}"
+                )
+        return self

@@ -1,0 +1,275 @@
+"""With prefill and decode apart, does every request's KV move once, and is nothing lost?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.kv_order import LAYOUTS
+from hwmodel.specs.link import load_link
+from policies.requests.requests import Requests
+from policies.serving.disaggregation import Pools
+from policies.serving.serving import ServingResult, ServingSpec
+from policies.transfers.fabric import Fabric, Sent
+from policies.transfers.transfer import Server, transfer
+from tests.policies.serving.test_sessions import two_turns
+from tests.policies.small import MODEL, requests, run
+from tests.policies.small import spec as serving
+from tests.rotation import LONG
+
+LINK = "pcie5-h100-batched"
+ENGINE = {"name": "v1", "max_model_len": 1024}
+DIMS = LAYOUTS["layer_kv_token"]
+
+
+def pools(**changes: Any) -> dict[str, Any]:
+    given = {name: changes.pop(name, {}) for name in ("prefill", "decode")}
+    return {**given, "link": LINK, **changes}
+
+
+def slow(folder: Path, latency: str = "100ms") -> str:
+    link = folder / "slow.yaml"
+    link.write_text(f"kind: link\nname: slow\nbased_on: nvme-pcie4\nlatency: {latency}\n")
+    return str(link)
+
+
+def served(stream: Requests, slots: int = 1024, **changes: Any) -> ServingResult:
+    policy = changes.pop("policy", {"name": "paged"})
+    return run(slots, stream, engine=ENGINE, policy=policy, pools=pools(**changes))
+
+
+class Watched:
+    """A run, its node, and all that was put, arrived and was dropped."""
+
+    def __init__(self, stream: Requests, **changes: Any) -> None:
+        self.put: list[Sent] = []
+        self.came: list[Sent] = []
+        self.dropped: list[Sent] = []
+        self.steps = 0
+        nodes: list[Pools] = []
+        watched = self
+
+        class Seen(Fabric):
+            def put(self, sent: Sent, at_s: float) -> None:
+                watched.put.append(sent)
+                super().put(sent, at_s)
+
+            def step(self) -> list[Sent]:
+                came = super().step()
+                watched.came.extend(came)
+                return came
+
+            def drop(self, sent: Sent) -> None:
+                watched.dropped.append(sent)
+                super().drop(sent)
+
+        class Node(Pools):
+            def __init__(self, *args: Any) -> None:
+                super().__init__(*args)
+                nodes.append(self)
+
+            def advance(self) -> tuple[list[int], float]:
+                watched.steps += 1
+                return super().advance()
+
+        where = "policies.serving.serving"
+        with mock.patch(f"{where}.Fabric", Seen), mock.patch(f"{where}.Pools", Node):
+            self.result = served(stream, **changes)
+        self.node = nodes[0]
+
+    @property
+    def left(self) -> int:
+        """Slots still reserved at the end."""
+        replicas = [each for pool in self.node.pools.values() for each in pool.replicas]
+        return sum(each.engine.allocator.reserved_total for each in replicas)
+
+    @property
+    def made(self) -> int:
+        return self.node._metrics.sums.output_tokens
+
+
+@settings(max_examples=200 if LONG else 10)
+@given(
+    st.integers(0, 1 << 16),
+    st.sampled_from([("pull", "whole"), ("push", "whole"), ("push", "layers")]),
+    st.lists(
+        st.tuples(st.sampled_from(["prefill", "decode"]), st.integers(0, 1), st.floats(1e-3, 0.2)),
+        max_size=3,
+    ),
+    st.sampled_from([16, 32]),
+)
+def test_all_that_leaves_arrives_once_or_is_dropped_and_no_block_or_token_is_lost(
+    seed: int, way: tuple[str, str], fails: list[tuple[str, int, float]], block: int
+) -> None:
+    rng, count = np.random.default_rng(seed), 24
+    stream = requests(
+        np.sort(rng.random(count) * 0.1), rng.integers(1, 300, count), rng.integers(1, 40, count)
+    )
+    shared = np.where(rng.random(count) < 0.5, 0, -1)
+    stream = Requests(
+        stream.arrival_s, np.maximum(stream.prompt_tokens, 100), stream.output_tokens, shared,
+        np.where(shared == 0, 96, 0), tree=np.array([[-1, 0]]),
+    )  # fmt: skip
+    found = Watched(
+        stream, prefill={"replicas": 2}, mode=way[0], transfer=way[1],
+        decode={"replicas": 2, "policy": {"name": "paged", "block": block}},
+        fails=[
+            {"pool": pool, "replica": number, "at_s": at_s, "down_s": 0.02}
+            for pool, number, at_s in fails
+        ],
+    )  # fmt: skip
+    assert found.result.metrics["finished"] == count
+    assert found.left == 0
+    assert found.made == stream.output_tokens.sum()
+    ends = [id(sent) for sent in (*found.came, *found.dropped)]
+    assert sorted(ends) == sorted(id(sent) for sent in found.put)
+    if not fails:
+        moving = stream.output_tokens > 1
+        last = [sent for sent in found.came if sent.last]
+        assert sorted(sent.request for sent in last) == np.flatnonzero(moving).tolist()
+
+
+@pytest.mark.parametrize(
+    ("mode", "way"), [("pull", "whole"), ("push", "whole"), ("push", "layers")]
+)
+def test_without_prefixes_the_bytes_that_arrive_are_those_of_all_prompts(
+    mode: str, way: str
+) -> None:
+    rng = np.random.default_rng(1)
+    stream = requests(np.arange(20) * 1e-3, rng.integers(20, 400, 20), rng.integers(2, 9, 20))
+    found = Watched(
+        stream, mode=mode, transfer=way, decode={"policy": {"name": "paged", "block": 64}}
+    )
+    whole = int((-(-stream.prompt_tokens // 16) * 16).sum()) * MODEL.kv_token_bytes
+    assert sum(sent.bytes for sent in found.came) == whole
+
+
+def test_the_second_token_waits_for_a_transfer_from_real_blocks_of_both_sides() -> None:
+    stream = requests([0.0], 160, 2)
+    near = run(1024, stream, engine=ENGINE)
+    far = served(stream)
+    ids = np.arange(10)
+    moved = transfer(load_link(LINK), MODEL, 160, Server(DIMS, 16, ids), Server(DIMS, 16, ids))
+    later = far.finish_s[0] - near.finish_s[0]
+    assert far.first_token_s[0] == pytest.approx(near.first_token_s[0])
+    assert later == pytest.approx(moved.cost.total_ns / 1e9, rel=1e-6)
+    assert far.metrics["pools"]["transfers"]["descriptors"] == moved.pieces.descriptors
+
+
+def test_layer_by_layer_only_the_last_layer_s_part_of_a_short_transfer_shows() -> None:
+    stream = requests([0.0], 160, 2)
+    near, far = run(1024, stream, engine=ENGINE), served(stream, mode="push", transfer="layers")
+    whole = served(stream, mode="push")
+    cost_s = whole.finish_s[0] - near.finish_s[0]
+    step_s = near.first_token_s[0]
+    expected = max(step_s / 2 + cost_s - step_s, cost_s / 2)
+    assert far.finish_s[0] - near.finish_s[0] == pytest.approx(expected, rel=1e-6)
+
+
+def test_blocks_at_the_prefill_side_are_held_while_the_decode_side_is_full() -> None:
+    stream = requests(np.zeros(3), 400, 60)
+    room = {"kv_tokens": 512}
+    tight, wide = served(stream, 2048, decode=room), served(stream, 2048)
+    waits = tight.metrics["pools"]["transfers"]["memory_ms"]["p99"]
+    assert waits > 1 and wide.metrics["pools"]["transfers"]["memory_ms"]["p99"] == 0
+    both = served(stream, 2048, prefill=room, decode=room)  # the next prompt finds no room before
+    assert both.first_token_s[1] > tight.first_token_s[1]
+
+
+def test_with_push_a_prompt_waits_for_memory_before_it_is_computed() -> None:
+    stream = requests(np.zeros(3), 400, 60)
+    pull, push = (
+        served(stream, 2048, decode={"kv_tokens": 512}, mode=mode) for mode in ("pull", "push")
+    )
+    assert push.first_token_s[1] > pull.first_token_s[1]
+    assert push.metrics["pools"]["transfers"]["memory_ms"]["p99"] == 0
+
+
+def test_what_the_decode_side_has_does_not_move_again() -> None:
+    found = served(two_turns(), slots=4096).metrics["pools"]["transfers"]
+    assert found["count"] == 2
+    moved = found["bytes"] * 2 / MODEL.kv_token_bytes
+    assert moved == 48 + (80 - 64)  # of 69 tokens that have KV there, four full blocks
+
+
+def test_links_are_shared_by_all_who_send_to_one_replica(tmp_path: Path) -> None:
+    stream = requests(np.zeros(2), 160, 2)
+    link = slow(tmp_path)
+    one = served(stream, prefill={"replicas": 2}, link=link)
+    two = served(stream, prefill={"replicas": 2}, decode={"replicas": 2}, link=link)
+    assert one.finish_s[1] - two.finish_s[1] == pytest.approx(0.1, rel=0.01)
+
+
+def test_unlike_numbers_of_cards_and_blocks_move_the_heads_they_share() -> None:
+    stream = requests(np.arange(4) * 0.01, 160, 4)
+    found = Watched(stream, decode={"tensor_parallel": 2, "policy": {"name": "paged", "block": 32}})
+    dims = [pool.replicas[0].engine.allocator.layout.dims for pool in found.node.pools.values()]
+    near, far = Server(dims[0], 16, np.arange(10)), Server(dims[1], 32, np.arange(5), 2)
+    moved = transfer(load_link(LINK), MODEL, 160, near, far)
+    assert found.came[0].descriptors == moved.pieces.descriptors
+    assert found.came[0].bytes == 160 * MODEL.kv_token_bytes
+    assert found.result.metrics["pools"]["decode"]["cards"] == 2
+
+
+def test_a_prompt_whose_prefill_side_fails_is_computed_again_with_its_first_token(
+    tmp_path: Path,
+) -> None:
+    stream = requests([0.0], 160, 5)
+    fails = [{"pool": "prefill", "at_s": 0.05, "down_s": 0.1}]
+    found = Watched(stream, link=slow(tmp_path), fails=fails)
+    failures = found.result.metrics["pools"]["failures"]
+    assert failures == {"replicas": 1, "again": 1, "dropped_transfers": 1}
+    assert found.made == 5
+    assert found.result.first_token_s[0] < 0.05 < 0.15 < found.result.finish_s[0] - 0.1
+
+
+def test_the_cost_of_a_run_grows_with_the_cards_and_no_faster() -> None:
+    def steps(cards: int) -> int:
+        rng = np.random.default_rng(2)
+        many = 30 * cards
+        stream = requests(np.arange(many) * 2e-3 / cards, rng.integers(20, 200, many), 20)
+        side = {"replicas": cards}
+        return Watched(stream, prefill=side, decode=side).steps
+
+    assert steps(8) < 1.5 * 8 / 2 * steps(2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"transfer": "layers"}, "layers needs mode: push"),
+        ({"fails": [{"pool": "decode", "replica": 2, "at_s": 1}]}, "decode has replicas 0 to 0"),
+        ({"decode": {"engine": {"name": "v0"}}}, "pools: needs engine v1"),
+        ({"decode": {"replica": 2}}, "replica"),
+    ],
+)
+def test_a_wrong_description_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        serving(pools=pools(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"link": "pcie5-h100"}, "pcie5-h100"),
+        ({"decode": {"policy": {"name": "static"}}}, "has no blocks that are found again"),
+        ({"decode": {"tensor_parallel": 3}}, "3"),
+        ({"prefill": {"device": "h100"}}, "did you mean"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_in_one_line(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DescriptionError, match=message):
+        served(requests([0.0], 160, 5), **changes)
+
+
+def test_pools_are_not_mixed_with_tiers_or_cards_of_a_node() -> None:
+    for other in ({"cluster": {"cards": 3}}, {"moves": {"links": [LINK]}}):
+        with pytest.raises(ValueError, match="pools: "):
+            ServingSpec.model_validate({"model": "small", "pools": pools(), **other})
