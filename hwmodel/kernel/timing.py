@@ -77,7 +77,12 @@ _SCALARS = {
     "refresh_sets": "refreshes of a round",
     "idle_first": "1: the least wanted set is refreshed first, 0: sets in turn",
     "patience": "ticks from due to urgent",
-    "set_size": "banks refreshed by a REFPB",
+    "set_size": "banks refreshed by a REFPB, or an RFM",
+    "raaimt": "activations of a bank from which an RFM is owed; 0: no RFMs",
+    "raammt": "activations of a closed bank from which an RFM is urgent",
+    "raa_by_refresh": "activations that a refresh takes off",
+    "raa_by_rfm": "activations that an RFM takes off",
+    "rfm_sets": "sets of banks of a rank that RFMs address",
     "sync": "1: the data clock stops, and CAS starts it",
     "check_dq": "1: rows leave room for bursts to collide on DQ",
     "plain_columns": "1: the queue alone says which column command a request needs",
@@ -178,7 +183,8 @@ def _as_waited_for(memory: MemorySpec, level: str, delay: Int) -> None:
         "WRA": c.page_policy != "closed",
         "MWR": not memory.masked_writes,
         "MWRA": c.page_policy != "closed" or not memory.masked_writes,
-        "REFPB": c.refresh != "per_bank",
+        "REFPB": c.refresh != "per_bank" and not memory.managed,
+        "RFM": not memory.managed,
         "REFAB": c.refresh != "all_bank",
         "PREA": c.refresh != "all_bank",
         "CAS": memory.sync is None or memory.sync.always_on,
@@ -435,12 +441,17 @@ def _scalars(memory: MemorySpec, r: np.void) -> None:
         "activation_buffer": c.activation_buffer, "refresh": refresh[c.refresh],
         "refresh_interval": memory.refresh_ticks(), "refresh_sets": memory.refreshes_per_round,
         "idle_first": c.refresh_order == "idle_first", "patience": _patience(memory),
-        "set_size": len(sets[0]),
+        "set_size": len(sets[0]), "rfm_sets": len(sets),
         "sync": memory.sync is not None and not memory.sync.always_on,
         "check_dq": _dq_can_collide(memory, r["segments"]), "burst_bytes": o.burst_bytes,
         "plain_columns": c.page_policy != "closed" and c.queues != "shared",
         "one_bus": o.pseudochannels == 1 and one_bus,
     }  # fmt: skip
+    management = memory.refresh.management
+    if memory.managed and management is not None:
+        values["raaimt"], values["raammt"] = management.RAAIMT, management.RAAMMT
+        values["raa_by_rfm"] = management.lowers(management.RAADEC)
+        values["raa_by_refresh"] = management.lowers(management.RAAREF) if management.RAAREF else 0
     for name, value in values.items():
         r[name] = int(value)
     if r["check_dq"] and r["data_end"].max() >= DQ_TICKS:

@@ -53,7 +53,8 @@ def energy_parts(
     writes = sum(commands.get(name, 0) for name in WRITE_COMMANDS)
     ranks = o.pseudochannels * o.ranks
     refreshed = commands.get("REFAB", 0) * (o.banks // ranks)
-    refreshed += commands.get("REFPB", 0) * len(memory.refresh_sets()[0])
+    of_sets = commands.get("REFPB", 0) + commands.get("RFM", 0)
+    refreshed += of_sets * len(memory.refresh_sets()[0])
     closed_ns = elapsed_ns * ranks * channels - active_ns
     picojoules = {
         "activation": activations * e.activate,

@@ -138,6 +138,7 @@ class Channel(Refresh):
         for unit in self.units:
             for which in self._sets_to_refresh(unit):
                 yield from self._refresh(unit, which)
+        yield from self._rfms()
         yield from self._timeouts()
 
     def _for_request(self, group: int, command: str, request: Request) -> Candidate:
@@ -237,6 +238,9 @@ class Channel(Refresh):
             port.pair = None
         elif command in ("PRE", "PREA"):
             self._close(candidate)
+        elif command == "RFM":
+            assert self.managed is not None
+            self._lower(places, self.managed.RAADEC)
         else:
             self._refreshed(places)
         return False
@@ -256,6 +260,7 @@ class Channel(Refresh):
     def _open(self, request: Request) -> None:
         bank = self.banks[request.place]
         bank.open_row, bank.served, bank.used = request.row, 0, self.now
+        bank.raa += 1
         if self.controller.page_policy == "adaptive" and bank.timed_out == request.row:
             bank.timeout = min(2 * bank.timeout, 16 * self.lowered.page_timeout)
         bank.timed_out = None

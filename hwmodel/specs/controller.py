@@ -48,6 +48,8 @@ class Controller(Strict):
     refresh_order: Literal["round_robin", "idle_first"] = "round_robin"
     refresh_postpone: Annotated[int, Field(ge=0, le=8)] = 0
     """Refresh intervals by which a refresh may be put off while its banks are busy."""
+    refresh_management: Literal["none", "rfm"] = "none"
+    """Whether RFMs are issued where the memory has `refresh.management`."""
     row_hit_limit: Annotated[int, Field(ge=0)] = 16
     """Column commands to a row before a bank's older request to another row goes first; 0: none."""
     activation_buffer: Annotated[int, Field(ge=0, le=MAX_QUEUE)] = 0

@@ -126,7 +126,7 @@ class MemorySpec(Strict):
         """Ticks that postponing leaves to close banks: an eighth of tREFI, or what closing takes at
         worst if that is longer (docs/scheduling.md: postponing). Where a row keeps column commands
         of both pseudo-channels apart, older requests of the other one go between."""
-        o, refreshes = self.organisation, {"REFAB", "REFPB"}
+        o, refreshes = self.organisation, {"RFM"} if self.managed else {"REFAB", "REFPB", "RFM"}
         rows = [row for row in self.constraints if not refreshes & set(row.after)]
         longest = max((self.ticks(row.delay) for row in rows), default=0)
         burst = max(
@@ -138,6 +138,8 @@ class MemorySpec(Strict):
         steps = min(self.controller.activation_buffer, o.bank_numbers // o.count("rank")) + 3
         if self.joins_columns:
             steps += (o.pseudochannels - 1) * self.requests_held
+        if self.managed:  # an RFM of each set may go before
+            steps += len(self.refresh_sets())
         return max(self.refresh_ticks() // 8, steps * (longest + burst + slots))
 
     @property
@@ -170,10 +172,17 @@ class MemorySpec(Strict):
 
     def in_rows(self, names: Iterable[str]) -> set[str]:
         """The commands that names in a row stand for: ACT as in `reference`, a write for its masked
-        form as well where the memory has it."""
+        form as well where the memory has it, REFPB for RFM where that is issued."""
         commands = {self.reference(name) for name in names}
+        if self.managed and "REFPB" in commands:
+            commands.add("RFM")
         masked = {MASKED_WRITES[name] for name in commands if name in MASKED_WRITES}
         return commands | (masked & set(self.commands))
+
+    @property
+    def managed(self) -> bool:
+        """Whether RFMs are issued."""
+        return self.controller.refresh_management == "rfm"
 
     @property
     def masked_writes(self) -> bool:
@@ -273,6 +282,8 @@ def _commands(memory: MemorySpec) -> None:
         wanted |= {"REFPB"}
     if memory.sync:
         wanted |= {"CAS"}
+    if memory.refresh.management:
+        wanted |= {"REFPB", "RFM"}
     if "MWRA" in memory.commands:
         wanted |= {"MWR"}
     if missing := sorted(wanted - set(memory.commands)):
@@ -330,6 +341,10 @@ def _controller(memory: MemorySpec) -> None:
         raise ValueError("controller.refresh: this memory does not describe refresh.per_bank")
     if memory.controller.refresh == "all_bank" and not memory.refresh.all_bank:
         raise ValueError("controller.refresh: this memory does not describe refresh.all_bank")
+    if memory.managed and not (memory.refresh.management and memory.refresh.per_bank):
+        raise ValueError(
+            "controller.refresh_management: this memory does not describe refresh.management"
+        )
     closing = ["RDA", "WRA", *(["MWRA"] if memory.masked_writes else [])]
     if memory.controller.page_policy == "closed" and not {*closing} <= set(memory.commands):
         raise ValueError(f"controller.page_policy: closed needs commands {', '.join(closing)}")
@@ -394,7 +409,9 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
     if memory.activate.steps != 2 or memory.activate.max_gap is None:
         return
     longest = memory.ticks(memory.activate.max_gap)
-    harmless_to_rank = {"PREA", "REFAB"} | ({"REFPB"} if _second_step_at_once(memory) else set())
+    harmless_to_rank = {"PREA", "REFAB"} | (
+        {"REFPB", "RFM"} if _second_step_at_once(memory) else set()
+    )
     for i, row in enumerate(memory.constraints):
         after, before = memory.in_rows(row.after), memory.in_rows(row.before)
         if "ACT2" not in before:
@@ -418,7 +435,7 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
 def _second_step_at_once(memory: MemorySpec) -> bool:
     """Whether no REFPB comes between ACT1 and ACT2: eager, on a bus of one pseudo-channel that
     all three need."""
-    buses = {c.bus for name, c in memory.commands.items() if name in ("ACT1", "ACT2", "REFPB")}
+    buses = {c.bus for name, c in memory.commands.items() if name in ("ACT1", "ACT2", "REFPB", "RFM")}
     own = memory.organisation.pseudochannels == 1
     return (
         memory.activate.second == "eager"
