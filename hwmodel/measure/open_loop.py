@@ -21,6 +21,7 @@ from hwmodel.kernel.channel_state import (
     idle_channels,
 )
 from hwmodel.kernel.kernel_names import LOG_FULL, REACHED, READ
+from hwmodel.kernel.power import asleep_ns
 from hwmodel.kernel.timing import lower
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.specs.commands import COMMANDS, MASKED_WRITES, RANK_COMMANDS
@@ -174,6 +175,11 @@ class OpenLoop:
         since, ticks = self.states["active_since"], self.states["active_ticks"]
         still_open = np.where(since >= 0, self.end_tick - since, 0)
         return self.memory.tick_clock.ns_of_ticks(int((ticks + still_open).sum()))
+
+    @property
+    def asleep(self) -> dict[str, float]:
+        """Time in power-down and self-refresh, as `hwmodel.kernel.power.asleep_ns` states it."""
+        return asleep_ns(self.states, self.memory.tick_clock.ns_of_ticks(1))
 
     def latency_ns(self, kind: int = READ) -> dict[str, float] | None:
         """Latency of reads, or of writes, from entry into the queue to the end of its data; None

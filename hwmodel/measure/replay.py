@@ -115,7 +115,7 @@ def figures(
     gbps = moved / elapsed_ns if elapsed_ns else 0.0
     forwarded = run.total("forwarded")
     least, binding = _least(run)
-    parts = energy_parts(memory, run.commands, elapsed_ns, run.active_ns, channels)
+    parts = energy_parts(memory, run.commands, elapsed_ns, run.active_ns, channels, run.asleep)
     return {
         "device": device.name,
         "pattern": pattern,

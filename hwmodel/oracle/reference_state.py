@@ -38,6 +38,8 @@ class ReferenceResult:
     write_latency_ticks: list[int]
     forwarded: int
     rmw_reads: int
+    asleep: dict[Place, list[int]]
+    """Ticks that each rank spent in power-down with its rows closed, open; in self-refresh so."""
 
 
 @dataclass(eq=False)

@@ -50,6 +50,10 @@ class Controller(Strict):
     """Refresh intervals by which a refresh may be put off while its banks are busy."""
     refresh_management: Literal["none", "rfm"] = "none"
     """Whether RFMs are issued where the memory has `refresh.management`."""
+    power_down_after: ExactNanoseconds | None = None
+    """How long nothing waits and nothing goes on before a channel powers down; null: never."""
+    self_refresh_after: ExactNanoseconds | None = None
+    """How long nothing waits before it refreshes itself; null: never."""
     row_hit_limit: Annotated[int, Field(ge=0)] = 16
     """Column commands to a row before a bank's older request to another row goes first; 0: none."""
     activation_buffer: Annotated[int, Field(ge=0, le=MAX_QUEUE)] = 0
@@ -62,6 +66,10 @@ class Controller(Strict):
             raise ValueError("scheduler fcfs has no activation_buffer")
         if not 0 < self.page_timeout <= 10**9:
             raise ValueError("page_timeout must be above zero and at most 1s")
+        for name in ("power_down_after", "self_refresh_after"):
+            after = getattr(self, name)
+            if after is not None and not 0 <= after <= 10**9:
+                raise ValueError(f"{name} must be at most 1s")
         return self
 
 

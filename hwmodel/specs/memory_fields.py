@@ -297,6 +297,13 @@ class Refresh(Strict):
     management: Management | None = None
 
 
+class PowerStates(Strict):
+    """How long a channel takes to leave each state, in clocks."""
+
+    power_down_exit: Expression = "tXP"
+    self_refresh_exit: Expression = "tXSR"
+
+
 class Row(Strict):
     """A minimum delay between two commands in a scope; with `window` N, after the N-th last. What
     its names stand for: `MemorySpec.in_rows`."""
@@ -316,10 +323,14 @@ class Row(Strict):
 
 
 class Background(Strict):
-    """Standby power of a rank with all its banks closed, and with one open at least."""
+    """Standby power of a rank with all its banks closed, and with one open at least; the same in
+    power-down; and in self-refresh, refreshes included."""
 
     precharged: Milliwatts
     active: Milliwatts
+    power_down_precharged: Milliwatts | None = None
+    power_down_active: Milliwatts | None = None
+    self_refresh: Milliwatts | None = None
 
 
 def _both_states(value: object) -> object:

@@ -35,6 +35,7 @@ from hwmodel.specs.memory_fields import (
     Density,
     Energy,
     Organisation,
+    PowerStates,
     Refresh,
     Row,
     Sync,
@@ -64,6 +65,7 @@ class MemorySpec(Strict):
     data: Data
     sync: Sync | None = None
     refresh: Refresh = Refresh()
+    power_states: PowerStates | None = None
     constraints: list[Row]
     constraint_changes: list[Row] = []
     """Beside `based_on`: rows that replace the base's of the same scope, commands and window, or
@@ -178,6 +180,12 @@ class MemorySpec(Strict):
             commands.add("RFM")
         masked = {MASKED_WRITES[name] for name in commands if name in MASKED_WRITES}
         return commands | (masked & set(self.commands))
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether a channel that nothing waits for powers down or refreshes itself."""
+        c = self.controller
+        return c.power_down_after is not None or c.self_refresh_after is not None
 
     @property
     def managed(self) -> bool:
@@ -345,6 +353,17 @@ def _controller(memory: MemorySpec) -> None:
         raise ValueError(
             "controller.refresh_management: this memory does not describe refresh.management"
         )
+    states = {"power_down_after": ["power_down_precharged", "power_down_active"],
+              "self_refresh_after": ["self_refresh"]}  # fmt: skip
+    for name, powers in states.items():
+        stated = [getattr(memory.energy.background, power) for power in powers]
+        if getattr(memory.controller, name) is not None and (
+            memory.power_states is None or None in stated
+        ):
+            raise ValueError(
+                f"controller.{name}: this memory does not describe power_states, and"
+                f" energy.background.{powers[-1]}"
+            )
     closing = ["RDA", "WRA", *(["MWRA"] if memory.masked_writes else [])]
     if memory.controller.page_policy == "closed" and not {*closing} <= set(memory.commands):
         raise ValueError(f"controller.page_policy: closed needs commands {', '.join(closing)}")
@@ -466,6 +485,8 @@ def _expressions(memory: MemorySpec) -> list[tuple[str, str]]:
         expressions.append(("activate.max_gap", memory.activate.max_gap))
     if memory.sync:
         expressions += [(f"sync.hold.{k}", v) for k, v in memory.sync.hold.model_dump().items()]
+    if memory.power_states:
+        expressions += [(f"power_states.{k}", v) for k, v in memory.power_states]
     for kind in ("all_bank", "per_bank"):
         if (refresh := getattr(memory.refresh, kind)) is not None:
             expressions.append((f"refresh.{kind}.interval", refresh.interval))

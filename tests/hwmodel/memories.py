@@ -309,13 +309,26 @@ def _refresh(draw: st.DrawFn, made: Document) -> None:
     made.put(("refresh", "per_bank"), {"interval": "tREFI", "sets": sets}, GENERATED)
     made.put(("refresh", "derating"), draw(st.sampled_from([1, 1, 0.8, 1.25])), GENERATED)
     _management(draw, made)
+    _power(draw, made)
+
+
+def _power(draw: st.DrawFn, made: Document) -> None:
+    """Some power down or refresh themselves, at once, soon or late."""
+    for name in ("power_down", "self_refresh"):
+        if draw(st.integers(0, 2)) == 0:
+            after = f"{draw(st.sampled_from([0, 5, 40, 200]))}ns"
+            made.put(("controller", f"{name}_after"), after, GENERATED)
+    leave = {name: draw(st.integers(0, 30)) for name in ("power_down_exit", "self_refresh_exit")}
+    made.put(("power_states",), leave, GENERATED)
+    for name in ("power_down_precharged", "power_down_active", "self_refresh"):
+        made.put(("energy", "background", name), "1mW", GENERATED)
 
 
 def _management(draw: st.DrawFn, made: Document) -> None:
     """RFMs in some, after few activations or more, and with rows of their own or not."""
     if draw(st.booleans()):
         limits = {
-            "RAAIMT": draw(st.integers(1, 12)),
+            "RAAIMT": draw(st.integers(1, 5)),
             "RAAMULT": draw(st.integers(1, 4)),
             "RAADEC": draw(st.sampled_from([0.5, 1, 1.5])),
             "RAAREF": draw(st.sampled_from([0, 0.5, 1])),
