@@ -297,6 +297,17 @@ class Refresh(Strict):
     management: Management | None = None
 
 
+class Hot(Strict):
+    """What heat changes."""
+
+    above: float = 85
+    """Degrees Celsius from which on, not included."""
+    derating: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Factor on the refresh interval."""
+    adds: dict[str, Timing] = {}
+    """What timings grow by."""
+
+
 class PowerStates(Strict):
     """How long a channel takes to leave each state, in clocks."""
 

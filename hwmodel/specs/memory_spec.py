@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from hwmodel.description.description import Strict, nearest
 from hwmodel.description.expression import evaluate, names_in
@@ -34,6 +34,7 @@ from hwmodel.specs.memory_fields import (
     Data,
     Density,
     Energy,
+    Hot,
     Organisation,
     PowerStates,
     Refresh,
@@ -66,6 +67,9 @@ class MemorySpec(Strict):
     sync: Sync | None = None
     refresh: Refresh = Refresh()
     power_states: PowerStates | None = None
+    temperature: Annotated[float, Field(ge=-40, le=125)] = 45
+    """Of the die, degrees Celsius; `hot` says what it changes."""
+    hot: Hot | None = None
     constraints: list[Row]
     constraint_changes: list[Row] = []
     """Beside `based_on`: rows that replace the base's of the same scope, commands and window, or
@@ -105,15 +109,34 @@ class MemorySpec(Strict):
         clock = self.tick_clock
         return {
             name: value if unit == "nCK" else clock.clocks_of_ns(value)
-            for name, (unit, value) in self.timing.items()
+            for name, (unit, value) in self._heated().items()
         }
+
+    @property
+    def is_hot(self) -> bool:
+        """Whether the temperature changes refresh and timings."""
+        return self.hot is not None and self.temperature > self.hot.above
+
+    def _heated(self) -> dict[str, Timing]:
+        """Every timing, at the temperature. What is added to clocks is rounded up to ticks."""
+        if self.hot is None or not self.is_hot:
+            return self.timing
+        found = dict(self.timing)
+        for name, (unit, more) in self.hot.adds.items():
+            stated, value = found[name]
+            if stated == "nCK" and unit == "ns":
+                more = self.tick_clock.clocks_of_ns(more)
+            elif stated == "ns" and unit == "nCK":
+                more *= self.clock.tCK
+            found[name] = stated, value + more
+        return found
 
     @cached_property
     def exact_clocks(self) -> dict[str, Fraction]:
         """Every timing in clocks, not rounded."""
         return {
             name: value if unit == "nCK" else value / self.clock.tCK
-            for name, (unit, value) in self.timing.items()
+            for name, (unit, value) in self._heated().items()
         }
 
     def refresh_ticks(self) -> int:
@@ -122,7 +145,10 @@ class MemorySpec(Strict):
         interval = kinds.get(self.controller.refresh)
         if interval is None:
             return 0
-        return int(self.ticks(interval.interval) * Fraction(str(self.refresh.derating)))
+        derating = Fraction(str(self.refresh.derating))
+        if self.hot is not None and self.is_hot:
+            derating *= Fraction(str(self.hot.derating))
+        return int(self.ticks(interval.interval) * derating)
 
     def postpone_margin_ticks(self) -> int:
         """Ticks that postponing leaves to close banks: an eighth of tREFI, or what closing takes at
@@ -266,6 +292,7 @@ def _check(memory: MemorySpec) -> None:
     """What a memory must satisfy beyond the types of its fields. Raises ValueError, its message
     headed by the dotted path at fault."""
     _commands(memory)
+    _heat(memory)
     _delays(memory)
     _constraints(memory)
     _controller(memory)
@@ -301,6 +328,15 @@ def _commands(memory: MemorySpec) -> None:
             raise ValueError(f"commands.{name}: unknown command; {nearest(name, list(COMMANDS))}")
         if command.bus not in memory.buses:
             raise ValueError(f"commands.{name}: no bus {command.bus!r}")
+
+
+def _heat(memory: MemorySpec) -> None:
+    for name in memory.hot.adds if memory.hot else ():
+        if name not in memory.timing:
+            hint = nearest(name, list(memory.timing))
+            raise ValueError(f"hot.adds.{name}: unknown timing; {hint}")
+    if memory.hot is None and memory.temperature > Hot().above:
+        raise ValueError("temperature: this memory does not say what changes when it is hot")
 
 
 def _delays(memory: MemorySpec) -> None:
