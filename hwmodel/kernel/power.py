@@ -1,4 +1,4 @@
-"""Kernel: a channel that nothing waits for powers down (docs/scheduling.md: power states)."""
+"""Kernel: a channel that nothing waits for powers down (docs/rfm-power.md)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def nothing_waits(c: Record, s: Record) -> bool:
 @inlined
 def _self_refresh_from(c: Record, s: Record) -> int:
     """Tick from which the channel is in self-refresh if nothing comes."""
-    return max(s.served + c.self_refresh_after, s.quiet)
+    return s.served + c.self_refresh_after
 
 
 @inlined

@@ -74,6 +74,13 @@ def refresh_table(memory: MemorySpec, size: int = BYTES) -> list[Cost]:
     return costs
 
 
+def bandwidth(memory: MemorySpec, choice: Choice, extent: int | None, size: int) -> float:
+    """Data that reads of `size` bytes bring in a tick, in order (None) or in extents at random
+    places; bytes of checks are none."""
+    run = _reads(memory, choice, _addresses(memory, extent, size))
+    return (run.total("requests") - run.checks) / run.end_tick
+
+
 def _addresses(memory: MemorySpec, extent: int | None, size: int) -> NDArray[np.int64]:
     o = memory.organisation
     if extent is None:

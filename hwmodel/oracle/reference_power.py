@@ -1,4 +1,4 @@
-"""Of the oracle: power-down and self-refresh (docs/scheduling.md: power states)."""
+"""Of the oracle: power-down and self-refresh (docs/rfm-power.md)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Power(Refresh):
     def _state(self, tick: int) -> int | None:
         """Power states. 0 in power-down, 2 in self-refresh, None awake: during the tick after
         `tick`."""
-        if tick >= max(self.served + self.deep, self.over):
+        if tick >= self.served + self.deep:
             return 2
         return 0 if tick >= self.over + self.light else None
 
@@ -64,7 +64,9 @@ class Power(Refresh):
                 self._sleep_until(self.now)
                 return
             assert self.memory.power_states is not None
-            self._sleep_until(self.now - self.memory.ticks(self.memory.power_states.power_down_exit))
+            self._sleep_until(
+                self.now - self.memory.ticks(self.memory.power_states.power_down_exit)
+            )
         lasts = self.lowered.slots[command]
         if command in ("REFPB", "REFAB", "RFM"):
             lasts = row_delay(self.memory, command, self.memory.activate_command, LEVELS)

@@ -266,7 +266,7 @@ class PerBank(Strict):
 
 class Management(Strict):
     """What a die asks for beyond refresh: activations of a bank are counted (RAA), and an RFM is
-    due before they are too many (docs/scheduling.md: refresh management)."""
+    due before they are too many (docs/rfm-power.md)."""
 
     RAAIMT: Annotated[int, Field(ge=1, le=2**20)]
     """Activations of a bank from which an RFM is owed."""

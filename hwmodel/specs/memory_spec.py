@@ -490,7 +490,9 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
 def _second_step_at_once(memory: MemorySpec) -> bool:
     """Whether no REFPB comes between ACT1 and ACT2: eager, on a bus of one pseudo-channel that
     all three need."""
-    buses = {c.bus for name, c in memory.commands.items() if name in ("ACT1", "ACT2", "REFPB", "RFM")}
+    buses = {
+        c.bus for name, c in memory.commands.items() if name in ("ACT1", "ACT2", "REFPB", "RFM")
+    }
     own = memory.organisation.pseudochannels == 1
     return (
         memory.activate.second == "eager"

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hwmodel.measure.energy import confidence, energy_parts, energy_range, idle_states, inputs
 from hwmodel.kernel.power import ASLEEP
+from hwmodel.measure.energy import confidence, energy_parts, energy_range, idle_states, inputs
 from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.device import Device
 from hwmodel.specs.memory_spec import MemorySpec

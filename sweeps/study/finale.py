@@ -83,7 +83,9 @@ def _serve(run: StudyRun, contenders: list[Contender], among: range, stage: str)
             else:
                 contender.metrics[replication] = noted
     tasks = [
-        Task(run.study.served(contender.overrides, replication), replication, run.rates[replication])
+        Task(
+            run.study.served(contender.overrides, replication), replication, run.rates[replication]
+        )
         for contender, replication in missing
     ]
     whole = len(contenders) * len(among)

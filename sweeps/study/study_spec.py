@@ -158,7 +158,9 @@ class StudySpec(RunSpec):
                     hint = nearest(other, [p for p, each in self.space.items() if each.choice])
                     raise ValueError(f"space.{path}.when: expected choices; got {other!r}; {hint}")
         for path, prices in self.costs.items():
-            choices = {str(name) for name in self.space[path].choices()} if path in self.space else None
+            choices = (
+                {str(name) for name in self.space[path].choices()} if path in self.space else None
+            )
             if not choices:
                 hint = nearest(path, [p for p, each in self.space.items() if each.choice])
                 raise ValueError(f"costs.{path}: expected a choice of the space; {hint}")
@@ -340,7 +342,7 @@ def _check(study: Study) -> None:
             "a study offers every trial the same load: expected rate_per_s, or relative with "
             "of: best", ("base", "load"),
         )  # fmt: skip
-    if (study.spec.mix or study.spec.finale and study.spec.finale.mix) and load_ is not None:
+    if (study.spec.mix or (study.spec.finale and study.spec.finale.mix)) and load_ is not None:
         why = "a mix has no common load: expected arrivals, such as all_at_once"
         raise document.error(why, ("base", "load"))
     if study.base.logs:

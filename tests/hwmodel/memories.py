@@ -316,8 +316,8 @@ def _power(draw: st.DrawFn, made: Document) -> None:
     """Some power down or refresh themselves, at once, soon or late."""
     for name in ("power_down", "self_refresh"):
         if draw(st.integers(0, 2)) == 0:
-            after = f"{draw(st.sampled_from([0, 5, 40, 200]))}ns"
-            made.put(("controller", f"{name}_after"), after, GENERATED)
+            quiet = f"{draw(st.sampled_from([0, 5, 40, 200]))}ns"
+            made.put(("controller", f"{name}_after"), quiet, GENERATED)
     leave = {name: draw(st.integers(0, 30)) for name in ("power_down_exit", "self_refresh_exit")}
     made.put(("power_states",), leave, GENERATED)
     for name in ("power_down_precharged", "power_down_active", "self_refresh"):
