@@ -60,9 +60,10 @@ def main(folders: list[str]) -> None:
     (first, ours), (second, theirs) = chosen[:2]
     versus = {f"{first} over {second}": over(ours, theirs)}
     made = {
-        "command": "bankwise study co-design [--sampler random] [--set sampler.seed=2]; python -m"
+        "command": "bankwise study co-design [--sampler random]; python -m"
         " tools.co_design", "commit": commit()["commit"],
-        "date": datetime.now(UTC).date().isoformat(), "stated": "their finale.jsonl, by replication",
+        "date": datetime.now(UTC).date().isoformat(),
+        "stated": "their finale.jsonl, by replication",
         "values": {"over base": rows, "versus": versus},
     }  # fmt: skip
     FILE.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
