@@ -25,6 +25,9 @@ from hwmodel.kernel.kernel_names import (
     OWED_REFRESH,
     PRE,
     RD,
+    REFAB,
+    REFPB,
+    RFM,
     ROW,
     TIMEOUT,
     URGENT_REFRESH,
@@ -34,7 +37,7 @@ from hwmodel.kernel.kernel_names import (
 from hwmodel.kernel.lanes import BANKS_OF_PC, first_ready, least, lowest_bit
 from hwmodel.kernel.pages import unwanted_banks, wanted_again
 from hwmodel.kernel.ready import dq_free, fits, floor, ready
-from hwmodel.kernel.refresh import banks_of_rank, may_go_early, refresh_candidate
+from hwmodel.kernel.refresh import banks_of_rank, may_go_early, refresh_candidate, waiting_in
 from hwmodel.kernel.timing import (
     FCFS,
     FOREVER,
@@ -42,6 +45,7 @@ from hwmodel.kernel.timing import (
     OLDEST_READY,
     PAGE_CLOSED,
     PAGE_TIMEOUT,
+    REFRESH_ALL_BANK,
     Int,
 )
 
@@ -180,19 +184,37 @@ def _rows(
     return _first(best, tick, order, s.slot[slot, Q_SEQ], command, bank, slot)
 
 
+@inlined
+def _rfms(c: Record, s: Record, rank: int, pair_open: bool, best: Candidate) -> Candidate:
+    """The next steps of RFMs of a rank that are urgent, and of those owed whose banks are idle."""
+    for which in range(c.rfm_sets):
+        order = URGENT_REFRESH
+        if (s.rfm_urgent[rank] >> which) & 1 == 0:
+            order = OWED_REFRESH
+            owed = (s.rfm_owed[rank] >> which) & 1 == 1
+            if not owed or waiting_in(c, s, False, rank, which) > 0:
+                continue
+        tick, command, bank = refresh_candidate(c, s, RFM, rank, which, pair_open)
+        best = _first(best, tick, order, bank, command, bank, -1 - which)
+    return best
+
+
 @rare
 def _refreshes(c: Record, s: Record, pair_open: bool, best: Candidate) -> Candidate:
     """The next steps of urgent refreshes, and of owed ones whose banks are idle."""
+    refresh = REFAB if c.refresh == REFRESH_ALL_BANK else REFPB
     for rank in range(c.ranks):
         if (s.urgent >> rank) & 1 == 1:
             which = s.refresh_set[rank]
-            tick, command, bank = refresh_candidate(c, s, rank, which, pair_open)
+            tick, command, bank = refresh_candidate(c, s, refresh, rank, which, pair_open)
             best = _first(best, tick, URGENT_REFRESH, bank, command, bank, -1 - which)
         elif (s.postponed >> rank) & 1 == 1:
             for which in range(c.refresh_sets):
                 if may_go_early(c, s, rank, which):
-                    tick, command, bank = refresh_candidate(c, s, rank, which, pair_open)
+                    tick, command, bank = refresh_candidate(c, s, refresh, rank, which, pair_open)
                     best = _first(best, tick, OWED_REFRESH, bank, command, bank, -1 - which)
+        if (s.managed >> rank) & 1 == 1:
+            best = _rfms(c, s, rank, pair_open, best)
     return best
 
 
@@ -249,7 +271,7 @@ def choose(c: Record, s: Record) -> Candidate:
         best, pair_open, decided = _pairs(c, s, best)
         if decided:
             return best
-    if (s.urgent | s.postponed) != 0:
+    if (s.urgent | s.postponed | s.managed) != 0:
         best = _refreshes(c, s, pair_open, best)
     for pc in range(c.pcs):
         if c.page_policy >= PAGE_TIMEOUT:

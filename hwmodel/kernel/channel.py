@@ -34,6 +34,7 @@ from hwmodel.kernel.kernel_names import (
     WANTS_INPUT,
     Record,
 )
+from hwmodel.kernel.power import nothing_waits
 from hwmodel.kernel.queues import enter, set_modes
 from hwmodel.kernel.refresh import update_refresh
 from hwmodel.kernel.timing import Int
@@ -53,15 +54,6 @@ def _write_log(s: Record, line: Int, tick: int, command: int, bank: int, slot: i
         line[3], line[4] = s.slot[slot, Q_ROW], s.slot[slot, Q_COLUMN]
         if line.shape[0] > 5:
             line[5] = s.slot[slot, Q_TAG]
-
-
-@inlined
-def _idle(c: Record, s: Record) -> bool:
-    """Whether no request waits."""
-    waiting = 0
-    for pc in range(c.pcs):
-        waiting += s.waiting[pc, 0] + s.waiting[pc, 1] + s.active_count[pc]
-    return waiting == 0
 
 
 @simulation
@@ -84,7 +76,7 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
         if s.now >= s.next_due:
             update_refresh(c, s)
         set_modes(c, s)
-        if empty and _idle(c, s):
+        if empty and nothing_waits(c, s):
             return DRAINED
         key, _, command, bank, slot = choose(c, s)
         tick = key >> CLASS_BITS

@@ -72,6 +72,11 @@ _SCALARS = {
     "next_due": "tick at which refreshes are looked at again",
     "urgent": "ranks whose refresh is urgent, a bit mask",
     "postponed": "ranks that owe a refresh, not yet urgent, a bit mask",
+    "managed": "ranks that owe an RFM, a bit mask",
+    "quiet": "tick at which all that commands do is over, where the channel sleeps",
+    "served": "tick at which the last data end, or an exit does",
+    "booked": "tick up to which time asleep was booked",
+    "refreshes_asleep": "refreshes that stand for those of self-refresh",
     "high": "upper bits of the burst index decoded last (above LOW_BITS), or -1",
     "high_column": "column bits that these give",
     "high_bank": "flat bank that these give, hashed with their row bits",
@@ -117,6 +122,11 @@ CHANNEL = np.dtype(
         ("rank_open", np.int64, (MAX_RANKS,)),  # banks open
         ("active_since", np.int64, (MAX_RANKS,)),  # tick from which a bank is open, or -1
         ("active_ticks", np.int64, (MAX_RANKS,)),  # time with a bank open before that
+        ("rfm_owed", np.int64, (MAX_RANKS,)),  # sets whose RFM may wait, a bit mask
+        ("rfm_urgent", np.int64, (MAX_RANKS,)),  # sets whose RFM may not, a bit mask
+        ("raa", np.int64, (MAX_BANKS,)),  # activations, less what refreshes and RFMs take off
+        ("asleep", np.int64, (MAX_RANKS, 4)),  # ticks: power-down, self-refresh; closed, open
+        ("wakes", np.int64, (2,)),  # requests that found power-down, or self-refresh
         ("refresh_due", np.int64),  # refreshes that have fallen due so far
         # ticks of the last N commands that each window counts, and the place of the last one
         ("ring", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES, MAX_WINDOW)),

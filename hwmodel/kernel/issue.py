@@ -23,14 +23,16 @@ from hwmodel.kernel.kernel_names import (
     PRE,
     PREA,
     RD,
-    REFPB,
+    REFAB,
+    RFM,
     TIMEOUT,
     Record,
 )
 from hwmodel.kernel.pages import close_row, open_row, shorten_timeout
+from hwmodel.kernel.power import stirred
 from hwmodel.kernel.queues import count_write, find_hit, link, queue_of, set_hit, unlink
 from hwmodel.kernel.ready import delay, delay_banks, take_dq
-from hwmodel.kernel.refresh import bank_of, refreshed
+from hwmodel.kernel.refresh import bank_of, lower_counters, refreshed
 from hwmodel.kernel.timing import Int
 
 
@@ -148,7 +150,7 @@ def _serve(
 
 @rare
 def _apply_to_rank(c: Record, s: Record, command: int, bank: int, slot: int, tick: int) -> None:
-    """What PREA, CAS, REFPB and REFAB change; of a refresh, `slot` is -1 - its set."""
+    """What PREA, CAS, REFPB, REFAB and RFM change; of the last three `slot` is -1 - their set."""
     rank = c.rank_of[bank]
     if command == PREA:
         for other in range(bank, bank + c.banks_per_rank):
@@ -156,11 +158,14 @@ def _apply_to_rank(c: Record, s: Record, command: int, bank: int, slot: int, tic
     elif command == CAS:
         s.sync_until[rank] = max(s.sync_until[rank], tick + c.hold[0])
     else:
-        if command == REFPB:
+        if command != REFAB:
             for i in range(1, c.set_size):  # rows of the other banks of its set
-                other = bank_of(c, rank, -1 - slot, i)
-                delay_banks(c, s, REFPB, other, tick, c.n_own_rules[REFPB])
-        refreshed(c, s, rank, -1 - slot)
+                other = bank_of(c, False, rank, -1 - slot, i)
+                delay_banks(c, s, command, other, tick, c.n_own_rules[command])
+        if command != RFM:
+            refreshed(c, s, rank, -1 - slot)
+        if c.raaimt > 0:
+            lower_counters(c, s, command, rank, -1 - slot)
 
 
 @inlined
@@ -170,6 +175,8 @@ def apply(
     """Issue a command of class `order` now and change the state of banks, queues and refresh."""
     tick = s.now
     pc = c.pc_of[bank]
+    if c.sleeps == 1:
+        stirred(c, s, command, tick)
     delay(c, s, command, bank, tick)
     s.bus_free[c.bus[pc, command]] = tick + c.slots[command]
     s.commands[command] += 1

@@ -50,6 +50,7 @@ from hwmodel.kernel.channel_state import (
 from hwmodel.kernel.extents import Frames, Stream, as_mapped, descriptor_starts, gather_costs
 from hwmodel.kernel.jit import inlined, simulation
 from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, READ, WRITE, Record
+from hwmodel.kernel.power import asleep_ns
 from hwmodel.kernel.timing import FOREVER, Int, lower
 from hwmodel.kernel.translation import translated
 from hwmodel.specs.commands import COMMANDS
@@ -128,6 +129,8 @@ class SystemResult:
     simulated_ns: float
     active_ns: float
     """Time with a bank open, summed over the ranks of every pseudo-channel of every channel."""
+    asleep: dict[str, float]
+    """Time in power-down and self-refresh, as `hwmodel.kernel.power.asleep_ns` states it."""
 
     @property
     def row_hit_rate(self) -> float:
@@ -556,4 +559,5 @@ def _result(total: int, run: Prepared, finished: bool, tick_ns: float) -> System
         commands=dict(zip(COMMANDS, states["commands"].sum(axis=0).tolist(), strict=True)),
         simulated_ns=last * tick_ns,
         active_ns=int(active.sum()) * tick_ns,
+        asleep=asleep_ns(states, tick_ns),
     )

@@ -21,6 +21,10 @@ def open_row(c: Record, s: Record, pc: int, bank: int, row: int) -> None:
         set_hit(s, pc, kind, bank, bit, find_hit(s, s.first[kind, bank], row))
     s.spent[pc] &= ~bit
     s.bank_commands[bank, 0] += 1
+    if c.raaimt > 0:
+        s.raa[bank] += 1
+        if s.raa[bank] == c.raaimt:
+            s.next_due = s.now  # what is owed is settled when requests have entered
     rank = c.rank_of[bank]
     if s.rank_open[rank] == 0:
         s.active_since[rank] = s.now
@@ -39,6 +43,8 @@ def close_row(c: Record, s: Record, pc: int, bank: int) -> None:
     s.open_row[bank] = -1
     bit = 1 << (bank - pc * c.banks_per_pc)
     s.open_banks[pc] &= ~bit
+    if c.raaimt > 0 and s.raa[bank] >= c.raammt:
+        s.next_due = s.now
     for queue in range(2):
         s.hit[queue, bank] = -1
         s.hit_banks[pc, queue] &= ~bit

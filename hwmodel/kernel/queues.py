@@ -25,6 +25,7 @@ from hwmodel.kernel.channel_state import (
 from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import FLAG_MASKED, FLAG_RMW, PARTIAL_WRITE, READ, Record
 from hwmodel.kernel.lanes import lowest_bit, packed_age, put
+from hwmodel.kernel.power import wake
 from hwmodel.kernel.timing import LOW_BITS, Int
 
 
@@ -261,6 +262,8 @@ def enter(c: Record, s: Record, completions: Int) -> None:
         place = s.head & (INBOX - 1)
         if s.inbox[RUN_TICK, place] > s.now:
             return
+        if c.sleeps == 1:
+            wake(c, s, s.inbox[RUN_TICK, place])
         asked = s.inbox[RUN_KIND, place]
         if _stays(c, s, asked):
             s.stalled = 1

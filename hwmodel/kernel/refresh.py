@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hwmodel.kernel.jit import inlined, rare
-from hwmodel.kernel.kernel_names import PRE, PREA, REFAB, REFPB, Record
+from hwmodel.kernel.kernel_names import PRE, PREA, REFAB, REFPB, RFM, Record
 from hwmodel.kernel.ready import fits, ready
-from hwmodel.kernel.timing import FOREVER, REFRESH_ALL_BANK
+from hwmodel.kernel.timing import FOREVER, REFRESH_ALL_BANK, REFRESH_NONE
 
 
 @inlined
@@ -15,25 +15,23 @@ def _due(c: Record, s: Record, k: int) -> int:
 
 
 @inlined
-def banks_in(c: Record) -> int:
-    """How many banks a refresh set has."""
-    return c.banks_per_rank if c.refresh == REFRESH_ALL_BANK else c.set_size
+def banks_in(c: Record, whole: bool) -> int:
+    """How many banks a refresh set has; `whole`: the rank is the set."""
+    return c.banks_per_rank if whole else c.set_size
 
 
 @inlined
-def bank_of(c: Record, rank: int, which: int, i: int) -> int:
+def bank_of(c: Record, whole: bool, rank: int, which: int, i: int) -> int:
     """The i-th bank of a refresh set, flat."""
-    if c.refresh == REFRESH_ALL_BANK:
-        return rank * c.banks_per_rank + i
-    return rank * c.banks_per_rank + c.sets[which, i]
+    return rank * c.banks_per_rank + (i if whole else c.sets[which, i])
 
 
 @inlined
-def waiting_in(c: Record, s: Record, rank: int, which: int) -> int:
+def waiting_in(c: Record, s: Record, whole: bool, rank: int, which: int) -> int:
     """Requests that wait for the banks of a refresh set."""
     total = 0
-    for i in range(banks_in(c)):
-        bank = bank_of(c, rank, which, i)
+    for i in range(banks_in(c, whole)):
+        bank = bank_of(c, whole, rank, which, i)
         total += s.queued[0, bank] + s.queued[1, bank]
         if s.active[bank] >= 0:
             total += 1
@@ -48,7 +46,7 @@ def _settle(c: Record, s: Record, rank: int) -> int:
     best, fewest = -1, FOREVER
     for which in range(c.refresh_sets):
         if (s.refresh_done[rank] >> which) & 1 == 0:
-            count = waiting_in(c, s, rank, which)
+            count = waiting_in(c, s, c.refresh == REFRESH_ALL_BANK, rank, which)
             if count < fewest:
                 best, fewest = which, count
     return best
@@ -60,16 +58,57 @@ def banks_of_rank(c: Record) -> int:
     return (1 << c.banks_per_rank) - 1 if c.banks_per_rank < 64 else -1
 
 
+@inlined
+def _manage(c: Record, s: Record, rank: int) -> int:
+    """Book which sets of a rank owe an RFM; the banks of those that are urgent, a bit mask of the
+    pseudo-channel."""
+    owed, urgent, blocked = 0, 0, 0
+    first = c.pc_of[rank * c.banks_per_rank] * c.banks_per_pc
+    for which in range(c.rfm_sets):
+        most, most_closed = 0, 0  # an open row may be read on: only activations are counted
+        for i in range(c.set_size):
+            bank = bank_of(c, False, rank, which, i)
+            most = max(most, s.raa[bank])
+            if s.open_row[bank] < 0:
+                most_closed = max(most_closed, s.raa[bank])
+        if most_closed >= c.raammt:
+            urgent |= 1 << which
+            for i in range(c.set_size):
+                blocked |= 1 << (bank_of(c, False, rank, which, i) - first)
+        elif most >= c.raaimt:
+            owed |= 1 << which
+    s.rfm_owed[rank], s.rfm_urgent[rank] = owed, urgent
+    if (owed | urgent) != 0:
+        s.managed |= 1 << rank
+    return blocked
+
+
+@rare
+def lower_counters(c: Record, s: Record, command: int, rank: int, which: int) -> None:
+    """A refresh or an RFM takes its share off the activations of its banks."""
+    less = c.raa_by_rfm if command == RFM else c.raa_by_refresh
+    whole = command == REFAB
+    for i in range(banks_in(c, whole)):
+        bank = bank_of(c, whole, rank, which, i)
+        s.raa[bank] = max(0, s.raa[bank] - less)
+    s.next_due = s.now
+
+
 @rare
 def update_refresh(c: Record, s: Record) -> None:
     """Book what has fallen due or become urgent, settle its set, block its banks, hold its rank."""
-    while _due(c, s, s.refresh_due + 1) <= s.now:
-        s.refresh_due += 1
-    s.next_due = _due(c, s, s.refresh_due + 1)
-    s.urgent, s.postponed = 0, 0
+    s.next_due = FOREVER
+    if c.refresh != REFRESH_NONE:
+        while _due(c, s, s.refresh_due + 1) <= s.now:
+            s.refresh_due += 1
+        s.next_due = _due(c, s, s.refresh_due + 1)
+    s.urgent, s.postponed, s.managed = 0, 0, 0
+    whole = c.refresh == REFRESH_ALL_BANK
     for pc in range(c.pcs):
         blocked, held = 0, 0
         for rank in range(c.ranks // c.pcs * pc, c.ranks // c.pcs * (pc + 1)):
+            if c.raaimt > 0:
+                blocked |= _manage(c, s, rank)
             if s.refresh_due == s.refresh_issued[rank]:
                 continue
             urgent_at = _due(c, s, s.refresh_issued[rank] + 1) + c.patience
@@ -81,8 +120,8 @@ def update_refresh(c: Record, s: Record) -> None:
             if s.refresh_set[rank] < 0:
                 s.refresh_set[rank] = _settle(c, s, rank)
             which = s.refresh_set[rank]
-            for i in range(banks_in(c)):
-                blocked |= 1 << (bank_of(c, rank, which, i) - pc * c.banks_per_pc)
+            for i in range(banks_in(c, whole)):
+                blocked |= 1 << (bank_of(c, whole, rank, which, i) - pc * c.banks_per_pc)
             second = _due(c, s, s.refresh_issued[rank] + 2) + c.patience
             if second <= s.now:
                 held |= banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)
@@ -105,17 +144,18 @@ def refreshed(c: Record, s: Record, rank: int, which: int) -> None:
 
 @inlined
 def refresh_candidate(
-    c: Record, s: Record, rank: int, which: int, pair_open: bool
+    c: Record, s: Record, command: int, rank: int, which: int, pair_open: bool
 ) -> tuple[int, int, int]:
-    """(tick, command, bank) of the next step of a refresh; tick FOREVER while there is none."""
+    """(tick, command, bank) of the next step of a refresh or an RFM; tick FOREVER while there is
+    none."""
     now, pc = s.now, c.pc_of[rank * c.banks_per_rank]
     pair = s.pair_bank[pc]
-    whole = c.refresh == REFRESH_ALL_BANK
-    base = bank_of(c, rank, which, 0)
+    whole = command == REFAB
+    base = bank_of(c, whole, rank, which, 0)
     best, best_bank, at = FOREVER, base, now
     opened, busy = False, False
-    for i in range(banks_in(c)):
-        bank = bank_of(c, rank, which, i)
+    for i in range(banks_in(c, whole)):
+        bank = bank_of(c, whole, rank, which, i)
         if s.active[bank] >= 0 or pair == bank:
             busy = True
         elif s.open_row[bank] >= 0:
@@ -128,15 +168,16 @@ def refresh_candidate(
                     best, best_bank = tick, bank
         elif not whole:
             at = max(at, ready(c, s, bank, REFPB))
+            if command == RFM:  # waits for what a REFPB waits for, and for rows of its own
+                at = max(at, ready(c, s, bank, RFM))
     if whole:
         if busy:
             return FOREVER, REFAB, base
-        command = PREA if opened else REFAB
+        if opened:
+            command = PREA
         at = max(at, ready(c, s, base, command))
-    else:
-        if opened or busy:
-            return best, PRE, best_bank
-        command = REFPB
+    elif opened or busy:
+        return best, PRE, best_bank
     at = max(at, s.bus_free[c.bus[pc, command]])
     if pair_open and not fits(c, s, command, pc, at):
         at = FOREVER
@@ -151,4 +192,4 @@ def may_go_early(c: Record, s: Record, rank: int, which: int) -> bool:
             return False
     elif (s.refresh_done[rank] >> which) & 1 == 1:
         return False
-    return waiting_in(c, s, rank, which) == 0
+    return waiting_in(c, s, c.refresh == REFRESH_ALL_BANK, rank, which) == 0

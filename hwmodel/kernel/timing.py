@@ -22,7 +22,7 @@ from hwmodel.specs.commands import (
     RANK_COMMANDS,
     WRITE_COMMANDS,
 )
-from hwmodel.specs.memory_spec import MemorySpec
+from hwmodel.specs.memory_spec import MemorySpec, row_delay
 
 Int = NDArray[np.int64]
 NEVER = -(1 << 60)
@@ -77,7 +77,17 @@ _SCALARS = {
     "refresh_sets": "refreshes of a round",
     "idle_first": "1: the least wanted set is refreshed first, 0: sets in turn",
     "patience": "ticks from due to urgent",
-    "set_size": "banks refreshed by a REFPB",
+    "set_size": "banks refreshed by a REFPB, or an RFM",
+    "raaimt": "activations of a bank from which an RFM is owed; 0: no RFMs",
+    "raammt": "activations of a closed bank from which an RFM is urgent",
+    "raa_by_refresh": "activations that a refresh takes off",
+    "raa_by_rfm": "activations that an RFM takes off",
+    "sleeps": "1: a channel powers down, or refreshes itself, when nothing waits",
+    "power_down_after": "ticks of quiet before power-down",
+    "self_refresh_after": "ticks from the last data to self-refresh",
+    "power_down_exit": "ticks from a request to the first command",
+    "self_refresh_exit": "ticks from a request to the first command",
+    "rfm_sets": "sets of banks of a rank that RFMs address",
     "sync": "1: the data clock stops, and CAS starts it",
     "check_dq": "1: rows leave room for bursts to collide on DQ",
     "plain_columns": "1: the queue alone says which column command a request needs",
@@ -116,6 +126,7 @@ CONSTANTS = np.dtype(
         ("slots", np.int64, (N_COMMANDS,)),  # ticks a command holds its bus
         ("segments", np.int64, (2, MAX_SEGMENTS, 2)),  # DQ of reads, writes; latency included
         ("n_segments", np.int64, (2,)),
+        ("lasts", np.int64, (N_COMMANDS,)),  # ticks until what a command does is over
         ("hold", np.int64, (3,)),  # data clock runs on after CAS, a read, a write
         ("sets", np.int64, (MAX_BANKS, MAX_BANKS)),  # banks (in a rank) refreshed together
         ("window", np.int64, (MAX_WINDOWS, 4)),  # level, N, counted, waiting (bit masks)
@@ -178,7 +189,8 @@ def _as_waited_for(memory: MemorySpec, level: str, delay: Int) -> None:
         "WRA": c.page_policy != "closed",
         "MWR": not memory.masked_writes,
         "MWRA": c.page_policy != "closed" or not memory.masked_writes,
-        "REFPB": c.refresh != "per_bank",
+        "REFPB": c.refresh != "per_bank" and not memory.managed,
+        "RFM": not memory.managed,
         "REFAB": c.refresh != "all_bank",
         "PREA": c.refresh != "all_bank",
         "CAS": memory.sync is None or memory.sync.always_on,
@@ -435,13 +447,40 @@ def _scalars(memory: MemorySpec, r: np.void) -> None:
         "activation_buffer": c.activation_buffer, "refresh": refresh[c.refresh],
         "refresh_interval": memory.refresh_ticks(), "refresh_sets": memory.refreshes_per_round,
         "idle_first": c.refresh_order == "idle_first", "patience": _patience(memory),
-        "set_size": len(sets[0]),
+        "set_size": len(sets[0]), "rfm_sets": len(sets),
         "sync": memory.sync is not None and not memory.sync.always_on,
         "check_dq": _dq_can_collide(memory, r["segments"]), "burst_bytes": o.burst_bytes,
         "plain_columns": c.page_policy != "closed" and c.queues != "shared",
         "one_bus": o.pseudochannels == 1 and one_bus,
     }  # fmt: skip
+    management = memory.refresh.management
+    if memory.managed and management is not None:
+        values["raaimt"], values["raammt"] = management.RAAIMT, management.RAAMMT
+        values["raa_by_rfm"] = management.lowers(management.RAADEC)
+        values["raa_by_refresh"] = management.lowers(management.RAAREF) if management.RAAREF else 0
+    if memory.sleeps:
+        values |= _sleep(memory, r)
     for name, value in values.items():
         r[name] = int(value)
     if r["check_dq"] and r["data_end"].max() >= DQ_TICKS:
         raise ValueError(f"{memory.name}: data {DQ_TICKS} ticks or more after its command")
+
+
+def _sleep(memory: MemorySpec, r: np.void) -> dict[str, int]:
+    """Lower what power-down and self-refresh need."""
+    c, clock = memory.controller, memory.tick_clock
+    assert memory.power_states is not None
+    for i, name in enumerate(COMMANDS):
+        r["lasts"][i] = max(r["slots"][i], 0)
+        if name in ("REFPB", "REFAB", "RFM"):
+            r["lasts"][i] = row_delay(memory, name, memory.activate_command, LEVELS)
+        elif name in COLUMN_COMMANDS:
+            r["lasts"][i] = r["data_end"][int(name in WRITE_COMMANDS)]
+    values = {"sleeps": 1}
+    for name in ("power_down", "self_refresh"):
+        after, leave = getattr(c, f"{name}_after"), getattr(memory.power_states, f"{name}_exit")
+        values[f"{name}_exit"] = memory.ticks(leave)
+        values[f"{name}_after"] = (
+            FOREVER if after is None else clock.ticks(clock.clocks_of_ns(after))
+        )
+    return values

@@ -168,7 +168,9 @@ def system_figures(
     wall = time.perf_counter() - begun
     memory = device.memory
     commands = stated(memory, result.commands)
-    parts = energy_parts(memory, commands, result.simulated_ns, result.active_ns, device.channels)
+    parts = energy_parts(
+        memory, commands, result.simulated_ns, result.active_ns, device.channels, result.asleep
+    )
     measured = result.elapsed_ns / result.simulated_ns  # of the energy, by its share of the time
     return {
         "device": device.name, "pattern": pattern, "channels": device.channels,

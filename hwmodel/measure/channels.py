@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.kernel import port as kernel
 from hwmodel.kernel.address import CHANNEL_HASHES
 from hwmodel.kernel.channel import SLICE
@@ -76,6 +77,8 @@ class Channels:
         if outstanding is not None and outstanding < 1:
             raise ValueError(f"outstanding is {outstanding}; expected at least 1")
         memory, a = device.memory, None if single_channel else device.accelerator
+        if memory.controller.inline_ecc:
+            raise DescriptionError("controller.inline_ecc: expected 0 where calls drive channels")
         self.device = device
         self.channels = 1 if a is None else a.channels
         self.burst_bytes = memory.organisation.burst_bytes

@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hwmodel.specs.commands import READ_COMMANDS, WRITE_COMMANDS
+from hwmodel.kernel.power import ASLEEP
+from hwmodel.kernel.timing import lower
+from hwmodel.specs.commands import COMMANDS, READ_COMMANDS, WRITE_COMMANDS
 from hwmodel.specs.device import Device
 from hwmodel.specs.memory_spec import MemorySpec
 
@@ -25,6 +27,9 @@ INPUTS = {
     "refresh": "refresh_per_bank",
     "background_precharged": "background.precharged",
     "background_active": "background.active",
+    "power_down_precharged": "background.power_down_precharged",
+    "power_down_active": "background.power_down_active",
+    "self_refresh": "background.self_refresh",
 }
 """Part of the energy -> the constant of the description that it is made of."""
 UNSTATED = "unstated"
@@ -41,11 +46,14 @@ def energy_parts(
     elapsed_ns: float,
     active_ns: float,
     channels: int = 1,
+    asleep: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
     """Energy by part, nJ, of `channels` channels that issued `commands` in all over `elapsed_ns`.
 
     `active_ns`: time with a bank open, summed over the ranks of every pseudo-channel. The
     background powers are those of a rank over all pseudo-channels, each of which has an even share.
+    `asleep`: time in states of less power, which have parts of their own then
+    (`hwmodel.kernel.power.asleep_ns`).
     """
     e, o = memory.energy, memory.organisation
     activations = commands.get("ACT", 0) + commands.get("ACT2", 0)
@@ -53,7 +61,8 @@ def energy_parts(
     writes = sum(commands.get(name, 0) for name in WRITE_COMMANDS)
     ranks = o.pseudochannels * o.ranks
     refreshed = commands.get("REFAB", 0) * (o.banks // ranks)
-    refreshed += commands.get("REFPB", 0) * len(memory.refresh_sets()[0])
+    of_sets = commands.get("REFPB", 0) + commands.get("RFM", 0)
+    refreshed += of_sets * len(memory.refresh_sets()[0])
     closed_ns = elapsed_ns * ranks * channels - active_ns
     picojoules = {
         "activation": activations * e.activate,
@@ -63,7 +72,44 @@ def energy_parts(
         "background_precharged": closed_ns / o.pseudochannels * e.background.precharged,
         "background_active": active_ns / o.pseudochannels * e.background.active,
     }
+    if asleep and any(asleep.values()):
+        _sleep(memory, picojoules, asleep)
     return {name: value / 1000 for name, value in picojoules.items()}
+
+
+def _sleep(memory: MemorySpec, parts: dict[str, float], asleep: Mapping[str, float]) -> None:
+    """Take time asleep out of the standby `parts`, pJ, and needless refreshes, and state its
+    own."""
+    e, pseudochannels = memory.energy, memory.organisation.pseudochannels
+    per_refresh = len(memory.refresh_sets()[0])
+    if memory.controller.refresh == "all_bank":
+        per_refresh = memory.organisation.banks // (pseudochannels * memory.organisation.ranks)
+    parts["refresh"] -= asleep["refreshes"] * per_refresh * e.refresh_per_bank
+    for name in ASLEEP:
+        share = asleep[name] / pseudochannels
+        state, rows = name.rsplit("_", 1)
+        parts[f"background_{rows}"] -= share * getattr(e.background, rows)
+        power = e.background.self_refresh
+        if state == "power_down":
+            power, state = getattr(e.background, name), name
+        parts[state] = parts.get(state, 0.0) + share * (power or 0.0)
+
+
+def idle_states(memory: MemorySpec) -> dict[str, float]:
+    """Shares of a long idle time that a channel's ranks spend in each state, rows closed: closed
+    form, from the spacing of refreshes. Self-refresh has the whole."""
+    c = memory.controller
+    if c.self_refresh_after is not None:
+        return {"self_refresh_precharged": 1.0}
+    if c.power_down_after is None:
+        return {}
+    constants = lower(memory)[0]
+    if not memory.refresh_ticks():
+        return {"power_down_precharged": 1.0}
+    spacing = memory.refresh_ticks() / memory.refreshes_per_round
+    lasts = constants["lasts"][COMMANDS.index("REFPB" if c.refresh == "per_bank" else "REFAB")]
+    awake = int(lasts + constants["power_down_after"] + constants["power_down_exit"])
+    return {"power_down_precharged": max(0.0, 1 - awake / spacing)}
 
 
 def inputs(device: Device, parts: Mapping[str, float]) -> dict[str, dict[str, Any]]:

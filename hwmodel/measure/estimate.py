@@ -118,10 +118,14 @@ class Pieces(NamedTuple):
 
 def unknown(device: Device) -> str | None:
     """What a device has that the closed form does not know; None: nothing."""
-    c, a = device.memory.controller, device.accelerator
+    memory, a = device.memory, device.accelerator
+    c = memory.controller
     has = {
         "scheduler: fcfs": c.scheduler == "fcfs",
         "row_hit_limit below 16": 0 < c.row_hit_limit < 16,
+        "refresh_management": memory.managed,
+        "inline_ecc": c.inline_ecc > 0,
+        "power_down_after, self_refresh_after": memory.sleeps,
         "dies": a is not None and a.dies is not None,
         "inbox": a is not None and a.inbox is not None,
         "request_interval": a is not None and a.request_interval > 0,

@@ -20,7 +20,8 @@ from hwmodel.kernel.channel_state import (
     OCTAVE_BITS,
     idle_channels,
 )
-from hwmodel.kernel.kernel_names import LOG_FULL, REACHED, READ
+from hwmodel.kernel.kernel_names import LOG_FULL, PARTIAL_WRITE, REACHED, READ, WRITE
+from hwmodel.kernel.power import asleep_ns
 from hwmodel.kernel.timing import lower
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.specs.commands import COMMANDS, MASKED_WRITES, RANK_COMMANDS
@@ -52,8 +53,8 @@ def command_log(memory: MemorySpec, lines: Int) -> CommandLog:
 
 def stated(memory: MemorySpec, counts: dict[str, int]) -> dict[str, int]:
     """Of the counts of all commands, those that results state: of every command of the memory, of
-    masked writes where there were any."""
-    always = set(memory.commands) - set(MASKED_WRITES.values())
+    masked writes and RFM where there were any."""
+    always = set(memory.commands) - set(MASKED_WRITES.values()) - {"RFM"}
     return {name: n for name, n in counts.items() if n or name in always}
 
 
@@ -63,6 +64,30 @@ def longest_in_bin(number: int) -> int:
         return number
     octave, place = divmod(number - EXACT_LATENCIES, 1 << OCTAVE_BITS)
     return ((place + 1 + (1 << OCTAVE_BITS)) * (EXACT_LATENCIES >> OCTAVE_BITS) << octave) - 1
+
+
+def with_checks(
+    memory: MemorySpec, arrival: Int, burst: Int, kind: Int
+) -> tuple[Int, Int, Int, int]:
+    """Requests with those for their check bytes before them (docs/rfm-power.md: in-line ECC), and
+    how many these are. Accesses in a row to data of one burst of check bytes share its access."""
+    n, every = memory.controller.inline_ecc, memory.organisation
+    total = every.capacity_bytes // every.burst_bytes
+    check, write = total - total // n + burst // n, kind != READ
+    edges = np.ones(len(burst), np.bool_)
+    edges[1:] = (check[1:] != check[:-1]) | (write[1:] != write[:-1])
+    first = np.flatnonzero(edges)
+    last = np.append(first[1:], len(burst)) - 1
+    whole = (last - first == n - 1) & (burst[last] - burst[first] == n - 1)
+    whole &= np.add.reduceat(kind == WRITE, first) == n if len(first) else whole
+    of_checks = np.where(write[first], np.where(whole, WRITE, PARTIAL_WRITE), READ)
+    timed = len(arrival) == len(burst)
+    return (
+        np.insert(arrival, first, arrival[first]) if timed else arrival,
+        np.insert(burst, first, check[first]),
+        np.insert(kind, first, of_checks),
+        len(first),
+    )
 
 
 @dataclass
@@ -80,6 +105,8 @@ class OpenLoop:
     """At most; 0: as many as the machine has cores. Then: how many there are."""
     wall_s: float = 0.0
     """Time of simulation."""
+    checks: int = 0
+    """Requests for check bytes of in-line ECC among those simulated."""
     _constants: NDArray[np.void] = field(init=False)
     _stopped: bool = field(init=False, default=False)
     """Whether the simulation was interrupted."""
@@ -115,7 +142,11 @@ class OpenLoop:
     def _part(self, channel: int, local: Int, kind: Int, arrival: Int | None = None) -> Part:
         burst = np.ascontiguousarray(local // self.memory.organisation.burst_bytes)
         when = _AT_ONCE if arrival is None else np.ascontiguousarray(arrival, np.int64)
-        return channel, when, burst, np.ascontiguousarray(kind, np.int64)
+        kinds = np.ascontiguousarray(kind, np.int64)
+        if self.memory.controller.inline_ecc and len(burst):
+            when, burst, kinds, checks = with_checks(self.memory, when, burst, kinds)
+            self.checks += checks
+        return channel, when, burst, kinds
 
     def _simulate(self, parts: list[Part]) -> None:
         begun = time.perf_counter()
@@ -174,6 +205,11 @@ class OpenLoop:
         since, ticks = self.states["active_since"], self.states["active_ticks"]
         still_open = np.where(since >= 0, self.end_tick - since, 0)
         return self.memory.tick_clock.ns_of_ticks(int((ticks + still_open).sum()))
+
+    @property
+    def asleep(self) -> dict[str, float]:
+        """Time in power-down and self-refresh, as `hwmodel.kernel.power.asleep_ns` states it."""
+        return asleep_ns(self.states, self.memory.tick_clock.ns_of_ticks(1))
 
     def latency_ns(self, kind: int = READ) -> dict[str, float] | None:
         """Latency of reads, or of writes, from entry into the queue to the end of its data; None

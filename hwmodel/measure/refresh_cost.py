@@ -1,4 +1,5 @@
-"""What each way of refreshing costs a memory's bandwidth: policies, orders, postponing."""
+"""What each way of refreshing costs a memory's bandwidth: policies, orders, postponing; and what
+refresh management adds to it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.stream import bursts, random_starts
-from hwmodel.specs.memory_spec import MemorySpec
+from hwmodel.oracle.reference import decode
+from hwmodel.specs.memory_spec import MemorySpec, row_delay
 
 BYTES = 8 << 20
 """Simulated for each figure: some hundred refresh intervals."""
@@ -72,6 +74,13 @@ def refresh_table(memory: MemorySpec, size: int = BYTES) -> list[Cost]:
     return costs
 
 
+def bandwidth(memory: MemorySpec, choice: Choice, extent: int | None, size: int) -> float:
+    """Data that reads of `size` bytes bring in a tick, in order (None) or in extents at random
+    places; bytes of checks are none."""
+    run = _reads(memory, choice, _addresses(memory, extent, size))
+    return (run.total("requests") - run.checks) / run.end_tick
+
+
 def _addresses(memory: MemorySpec, extent: int | None, size: int) -> NDArray[np.int64]:
     o = memory.organisation
     if extent is None:
@@ -118,3 +127,63 @@ def _cost(pattern: str, choice: Choice, run: OpenLoop, base: OpenLoop) -> Cost:
         refreshes * lasts / (units * end),
         (reopened - before) / refreshes if refreshes else 0.0,
     )
+
+
+def worst_case(memory: MemorySpec) -> float:
+    """Closed form: share of a bank's activations that RFMs leave it, one after the other as fast as
+    tRC allows and refreshed as the controller says (docs/next-memory.md). Without refresh it is
+    that of JEDEC, n tRC / (n tRC + tRFM) for n = RAAIMT x RAADEC."""
+    limits = memory.refresh.management
+    assert limits is not None
+    first, scopes = memory.activate_command, ("bank",)
+    cycle = row_delay(memory, "ACT", "ACT", scopes)
+    rfm = max(row_delay(memory, name, first, scopes) for name in ("RFM", "REFPB"))
+    each, refreshes = limits.lowers(limits.RAADEC), memory.refresh_ticks()
+    if not refreshes:
+        return each * cycle / (each * cycle + rfm)
+    kind = "REFPB" if memory.controller.refresh == "per_bank" else "REFAB"
+    left = refreshes - row_delay(memory, kind, first, ("bank", "rank", "pseudochannel"))
+    taken = limits.lowers(limits.RAAREF) if limits.RAAREF else 0  # by the refresh itself
+    activations = (left + taken / each * rfm) / (cycle + rfm / each)
+    return min(1.0, activations * cycle / left)
+
+
+def hammered(memory: MemorySpec) -> tuple[int, int]:
+    """Addresses of two rows of one bank."""
+    size = memory.organisation.capacity_bytes
+    step = next(
+        step
+        for step in (size >> bits for bits in range(1, 40))
+        if decode(memory, step)[0] == decode(memory, 0)[0] and decode(memory, step)[1] > 0
+    )
+    return 0, step
+
+
+def management_cost(memory: MemorySpec, size: int = BYTES) -> dict[str, dict[str, float]]:
+    """By stream, the bandwidth that refresh leaves of what there is without it (`refresh`), and
+    what RFMs leave of that (`rfm`); RFMs per 1,000 activations. The last stream opens two rows of a
+    bank in turn, one request at a time."""
+    o = memory.organisation
+    pair = np.resize(np.array(hammered(memory), np.int64), size // (16 * o.burst_bytes))
+    streams = {
+        "in order": _addresses(memory, None, size),
+        "random 64 B": _addresses(memory, 64, size // 4),
+        "row pair": pair,
+    }
+    found = {}
+    for name, address in streams.items():
+        one = memory
+        if address is pair:
+            alone = memory.controller.model_copy(update={"read_queue": 1})
+            one = memory.model_copy(update={"controller": alone})
+        kept = memory.controller.refresh
+        free, refreshed = (_reads(one, Choice(kind), address) for kind in ("none", kept))
+        on = one.controller.model_copy(update={"refresh_management": "rfm"})
+        managed = _reads(one.model_copy(update={"controller": on}), Choice(kept), address)
+        rows = managed.commands.get("ACT", 0) + managed.commands.get("ACT2", 0)
+        found[name] = {
+            "refresh": free.end_tick / refreshed.end_tick,
+            "rfm": refreshed.end_tick / managed.end_tick,
+            "per 1,000 activations": 1000 * managed.commands.get("RFM", 0) / rows,
+        }
+    return found

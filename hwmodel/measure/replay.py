@@ -67,6 +67,8 @@ def replay(
 def _feed(run: OpenLoop, device: Device, trace: Path, single_channel: bool, at_once: bool) -> bool:
     """Simulate a trace; whether its times counted."""
     limit = device.memory.organisation.capacity_bytes if single_channel else device.capacity_bytes
+    if protects := device.memory.controller.inline_ecc:
+        limit -= limit // protects  # the rest holds the check bytes
     done, timed = 0, False
     for address, kind, arrival in read_trace(trace, device, single_channel):
         if address.max() >= limit:
@@ -115,7 +117,12 @@ def figures(
     gbps = moved / elapsed_ns if elapsed_ns else 0.0
     forwarded = run.total("forwarded")
     least, binding = _least(run)
-    parts = energy_parts(memory, run.commands, elapsed_ns, run.active_ns, channels)
+    checked: dict[str, Any] = {}
+    if run.checks:
+        data = run.total("requests") + forwarded - run.checks
+        checked["check_requests"] = run.checks
+        checked["data_gbps"] = data * memory.organisation.burst_bytes / elapsed_ns
+    parts = energy_parts(memory, run.commands, elapsed_ns, run.active_ns, channels, run.asleep)
     return {
         "device": device.name,
         "pattern": pattern,
@@ -141,6 +148,7 @@ def figures(
         "write_latency_ns": run.latency_ns(WRITE),
         "threads": run.threads,
         "wall_s": run.wall_s,
+        **checked,
         **energy_figures(device, parts),
     }
 

@@ -92,6 +92,8 @@ def audit(
     auditor.sync()
     if refresh:
         auditor.refresh(end_tick)
+    if memory.managed:
+        auditor.management()
     return auditor.found()
 
 
@@ -210,7 +212,7 @@ class _Auditor:
             self.report(np.flatnonzero(bad), f"address: {name} outside 0 to {size - 1}")
             good &= ~bad
         heads = np.array([banks[0] for banks in self.sets], dtype=np.int64)
-        bad = good & self.mask("REFPB") & ~np.isin(self._bank_in_rank(), heads)
+        bad = good & self.mask("REFPB", "RFM") & ~np.isin(self._bank_in_rank(), heads)
         self.report(np.flatnonzero(bad), "address: not the first bank of a refresh set")
         good &= ~bad
         if not good.all():
@@ -225,11 +227,11 @@ class _Auditor:
     # --- Scopes -------------------------------------------------------------------------
 
     def _spread(self) -> tuple[Ints, Ints]:
-        """(index, bank of the channel) of bank commands; a REFPB once for each bank of its set."""
+        """(index, bank of the channel) of bank commands; REFPB and RFM once for each of a set."""
         index = np.flatnonzero(~self.mask(*RANK_COMMANDS))
         bank = self._bank_in_rank()[index]
         first = self._rank()[index] * self.banks_per_rank
-        refreshes = self.log.command[index] == CODE["REFPB"]
+        refreshes = among(self.log.command[index], ("REFPB", "RFM"))
         parts = [(index[~refreshes], (first + bank)[~refreshes])]
         if refreshes.any():
             for banks in self.sets:
@@ -380,7 +382,7 @@ class _Auditor:
         opens = among(code, ("ACT", "ACT1"))
         report(opens & is_open, "state: activation of an open bank")
         report((code == CODE["PRE"]) & closed, "state: PRE of a closed bank")
-        refreshes = among(code, ("REFPB", "REFAB"))
+        refreshes = among(code, ("REFPB", "REFAB", "RFM"))
         report(refreshes & is_open, "state: refresh of an open bank")
         second = code == CODE["ACT2"]
         report(second & ~opening, "pair: ACT2 without its ACT1")
@@ -450,3 +452,31 @@ class _Auditor:
         for finding in (wrong_turns(self.memory, self.log), debts(self.memory, self.log, end)):
             for index, rule in finding:
                 self.report(index, rule)
+
+    def management(self) -> None:
+        """No bank is activated at RAAMMT, and no RFM comes before RAAIMT."""
+        limits = self.memory.refresh.management
+        assert limits is not None
+        index, bank = self._bank_events()
+        code = self.log.command[index]
+        chosen = among(code, ("ACT", "ACT1", "REFPB", "REFAB", "RFM"))
+        less = {CODE["RFM"]: limits.lowers(limits.RAADEC)}
+        if limits.RAAREF:
+            less |= dict.fromkeys((CODE["REFPB"], CODE["REFAB"]), limits.lowers(limits.RAAREF))
+        counts: dict[int, int] = {}
+        most: dict[int, int] = {}
+        late = []
+        events = (values[chosen].tolist() for values in (index, bank, code))
+        for at, number, command in zip(*events, strict=True):
+            count = counts.get(number, 0)
+            if command in (CODE["ACT"], CODE["ACT1"]):
+                if count >= limits.RAAMMT:
+                    late.append(at)
+                counts[number] = count + 1
+                continue
+            counts[number] = max(0, count - less.get(command, 0))
+            if command == CODE["RFM"]:
+                most[at] = max(count, most.get(at, 0))
+        early = [at for at, count in most.items() if count < limits.RAAIMT]
+        self.report(np.array(late, np.int64), f"RFM: activation of a bank at {limits.RAAMMT}")
+        self.report(np.array(early, np.int64), f"RFM: no bank of the set is at {limits.RAAIMT}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hwmodel.oracle.reference_legality import TIMEOUT, kind_of
-from hwmodel.oracle.reference_refresh import Refresh
+from hwmodel.oracle.reference_power import Power
 from hwmodel.oracle.reference_state import (
     Candidate,
     Issued,
@@ -29,7 +29,7 @@ PATIENCE = 10_000_000
 """Ticks without a command after which the description is taken to be impossible."""
 
 
-class Channel(Refresh):
+class Channel(Power):
     """One channel and its controller at tick `now`."""
 
     def __init__(self, memory: MemorySpec, channel: int, channels: int) -> None:
@@ -50,6 +50,7 @@ class Channel(Refresh):
             return entered
         while entered < len(stream) and stream[entered].arrival <= self.now:
             head = stream[entered]
+            self._arrives(head.arrival)
             if not head.write and self.controller.write_forwarding and self._will_be_filled(head):
                 self.forwarded += 1
             elif not self._take(head):
@@ -138,6 +139,7 @@ class Channel(Refresh):
         for unit in self.units:
             for which in self._sets_to_refresh(unit):
                 yield from self._refresh(unit, which)
+        yield from self._rfms()
         yield from self._timeouts()
 
     def _for_request(self, group: int, command: str, request: Request) -> Candidate:
@@ -219,6 +221,7 @@ class Channel(Refresh):
         """Commands. Take the command's effects; True when it served a request."""
         command, places, request = candidate.command, candidate.places, candidate.request
         port = self.ports[places[0][0]]
+        self._stirs(command)
         self._remember(command, places)
         bus = self._bus(command, places[0][0])
         self.bus_free[bus] = self.now + self.lowered.slots[command]
@@ -237,6 +240,9 @@ class Channel(Refresh):
             port.pair = None
         elif command in ("PRE", "PREA"):
             self._close(candidate)
+        elif command == "RFM":
+            assert self.managed is not None
+            self._lower(places, self.managed.RAADEC)
         else:
             self._refreshed(places)
         return False
@@ -256,6 +262,7 @@ class Channel(Refresh):
     def _open(self, request: Request) -> None:
         bank = self.banks[request.place]
         bank.open_row, bank.served, bank.used = request.row, 0, self.now
+        bank.raa += 1
         if self.controller.page_policy == "adaptive" and bank.timed_out == request.row:
             bank.timeout = min(2 * bank.timeout, 16 * self.lowered.page_timeout)
         bank.timed_out = None
@@ -388,7 +395,7 @@ def simulate(
         row_misses=figures["miss"], row_conflicts=figures["conflict"],
         read_latency_ticks=model.latencies[False],
         write_latency_ticks=model.latencies[True], forwarded=model.forwarded,
-        rmw_reads=model.rmw_reads,
+        rmw_reads=model.rmw_reads, asleep=model.asleep,
     )  # fmt: skip
 
 

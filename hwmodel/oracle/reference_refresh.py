@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hwmodel.oracle.reference_legality import Legality
 from hwmodel.oracle.reference_state import Candidate, Place, RefreshUnit
@@ -23,6 +23,7 @@ class Refresh(Legality):
         self.margin = memory.postpone_margin_ticks()
         self.channel, self.channels = channel, channels
         self.flat = {place: number for number, place in enumerate(self.banks)}
+        self.managed = memory.refresh.management if memory.managed else None
 
     def due(self, k: int) -> int:
         """Refresh. The tick at which the k-th refresh (k >= 1) of every rank is due."""
@@ -86,6 +87,8 @@ class Refresh(Legality):
     def blocked(self, place: Place) -> bool:
         """Urgent. Whether a bank's queued requests offer nothing because of its refresh."""
         unit = self._unit(place)
+        if self.managed and self._rfm_urgent(self._set_of(place)):
+            return True
         return (
             self.urgent(unit)
             and unit.settled is not None
@@ -122,6 +125,10 @@ class Refresh(Legality):
     def _refreshed(self, places: tuple[Place, ...]) -> None:
         """Refresh. One more is issued; a round ends when every set has had its own."""
         unit = self._unit(places[0])
+        if self.managed and self.managed.RAAREF:
+            of_rank = [place for place in self.banks if place[:2] == unit.place]
+            whole = self.controller.refresh == "all_bank"
+            self._lower(of_rank if whole else places, self.managed.RAAREF)
         which = (
             next(n for n in range(self.divided) if self._banks_of(unit, n)[0] == places[0])
             if (self.controller.refresh == "per_bank")
@@ -132,3 +139,43 @@ class Refresh(Legality):
         unit.done.add(which)
         if unit.issued % self.divided == 0:
             unit.done.clear()
+
+    # --- Refresh management -------------------------------------------------------------
+
+    def _set_of(self, place: Place) -> tuple[Place, ...]:
+        """Refresh management. The banks that an RFM of this bank addresses."""
+        of_rank = [other for other in self.banks if other[:2] == place[:2]]
+        mine = next(each for each in self.sets if of_rank.index(place) in each)
+        return tuple(of_rank[number] for number in mine)
+
+    def _rfm_urgent(self, places: tuple[Place, ...]) -> bool:
+        """Refresh management. Whether one of these banks is closed and may not be opened."""
+        assert self.managed is not None
+        banks = [self.banks[place] for place in places]
+        return any(b.open_row is None and b.raa >= self.managed.RAAMMT for b in banks)
+
+    def _lower(self, places: Iterable[Place], share: float) -> None:
+        """Refresh management. What a refresh or an RFM takes off."""
+        assert self.managed is not None
+        for place in places:
+            self.banks[place].raa = max(0, self.banks[place].raa - self.managed.lowers(share))
+
+    def _rfms(self) -> Iterator[Candidate]:
+        """Refresh management. What the RFM of each set needs next; after a refresh of its bank."""
+        if self.managed is None:
+            return
+        for place in self.banks:
+            places = self._set_of(place)
+            count = max(self.banks[other].raa for other in places)
+            waits = any(r.place in places for r in self.ports[place[0]].waiting)
+            urgent = self._rfm_urgent(places)
+            if place != places[0] or count < self.managed.RAAIMT or (waits and not urgent):
+                continue
+            group = URGENT if urgent else POSTPONED
+            free = [p for p in places if not self._buffered_in(p) and self._pair_in(p) is None]
+            still_open = [p for p in places if self.banks[p].open_row is not None]
+            for bank in free:
+                if bank in still_open:
+                    yield Candidate(group, (self.flat[bank], 1), "PRE", (bank,))
+            if len(free) == len(places) and not still_open:
+                yield Candidate(group, (self.flat[places[0]], 1), "RFM", places)

@@ -38,6 +38,8 @@ class ReferenceResult:
     write_latency_ticks: list[int]
     forwarded: int
     rmw_reads: int
+    asleep: dict[Place, list[int]]
+    """Ticks that each rank spent in power-down with its rows closed, open; in self-refresh so."""
 
 
 @dataclass(eq=False)
@@ -62,7 +64,7 @@ class Request:
 class Bank:
     """State of one bank. `served`: column commands since the row opened; `used`: tick of the last
     one, or of the opening; `timeout`: ticks that an unwanted row stays open; `timed_out`: the row
-    that was last closed for that."""
+    that was last closed for that; `raa`: activations, less what refreshes and RFMs take off."""
 
     place: Place
     timeout: int
@@ -70,6 +72,7 @@ class Bank:
     served: int = 0
     used: int = 0
     timed_out: int | None = None
+    raa: int = 0
 
 
 @dataclass(eq=False)

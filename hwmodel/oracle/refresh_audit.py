@@ -40,8 +40,10 @@ def closing_ticks(memory: MemorySpec) -> int:
     keeps column commands of all pseudo-channels apart, older requests of the others go between.
     """
     c, commands = memory.controller, memory.commands.values()
-    other = "REFAB" if c.refresh == "per_bank" else "REFPB"
-    delays = [memory.ticks(row.delay) for row in memory.constraints if row.after != [other]]
+    unused = [["REFAB"]] if c.refresh == "per_bank" else [] if memory.managed else [["REFPB"]]
+    if not memory.managed:
+        unused.append(["RFM"])
+    delays = [memory.ticks(row.delay) for row in memory.constraints if row.after not in unused]
     bursts = [
         memory.ticks(data.latency) + memory.ticks(end)
         for data in (memory.data.read, memory.data.write)
@@ -53,6 +55,8 @@ def closing_ticks(memory: MemorySpec) -> int:
     steps = min(c.activation_buffer, banks) + 3
     if memory.joins_columns:
         steps += (o.pseudochannels - 1) * memory.requests_held
+    if memory.managed:  # RFMs of other sets may go before
+        steps += len(memory.refresh_sets())
     return steps * (max(delays) + max(bursts) + slots)
 
 

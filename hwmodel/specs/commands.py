@@ -14,7 +14,7 @@ LEAST_BELOW_ODD = 8
 """Bits of a burst index that a table decodes: below a part whose values are no power of two."""
 COMMANDS = (
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
-    "PRE", "PREA", "REFPB", "REFAB", "CAS",
+    "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM",
 )  # fmt: skip
 RANK_COMMANDS = ("PREA", "REFAB", "CAS")
 READ_COMMANDS = ("RD", "RDA")

@@ -48,6 +48,14 @@ class Controller(Strict):
     refresh_order: Literal["round_robin", "idle_first"] = "round_robin"
     refresh_postpone: Annotated[int, Field(ge=0, le=8)] = 0
     """Refresh intervals by which a refresh may be put off while its banks are busy."""
+    refresh_management: Literal["none", "rfm"] = "none"
+    """Whether RFMs are issued where the memory has `refresh.management`."""
+    power_down_after: ExactNanoseconds | None = None
+    """How long nothing waits and nothing goes on before a channel powers down; null: never."""
+    self_refresh_after: ExactNanoseconds | None = None
+    """How long nothing waits before it refreshes itself; null: never."""
+    inline_ecc: Literal[0, 8, 16, 32] = 0
+    """Bytes of data that a check byte in the same memory protects; 0: none."""
     row_hit_limit: Annotated[int, Field(ge=0)] = 16
     """Column commands to a row before a bank's older request to another row goes first; 0: none."""
     activation_buffer: Annotated[int, Field(ge=0, le=MAX_QUEUE)] = 0
@@ -60,6 +68,15 @@ class Controller(Strict):
             raise ValueError("scheduler fcfs has no activation_buffer")
         if not 0 < self.page_timeout <= 10**9:
             raise ValueError("page_timeout must be above zero and at most 1s")
+        if self.inline_ecc and self.partial_write == "masked":
+            raise ValueError(
+                "inline_ecc: check bits of a part need the whole; expected partial_write: "
+                "read_modify_write"
+            )
+        for name in ("power_down_after", "self_refresh_after"):
+            after = getattr(self, name)
+            if after is not None and not 0 <= after <= 10**9:
+                raise ValueError(f"{name} must be at most 1s")
         return self
 
 

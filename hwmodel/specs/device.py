@@ -304,6 +304,10 @@ def _unfit(
             f" {accelerator.channels} channels of {memory.name} hold; expected no more",
             ("capacity",),
         )
+    if memory.controller.inline_ecc:
+        yield document.error(
+            "in-line ECC is simulated for one channel's trace alone: name the memory", ("memory",)
+        )
     sizes = {("interleave",): accelerator.interleave, ("dma", "request"): accelerator.dma.request}
     for path, size in sizes.items():
         if size % memory.organisation.burst_bytes:

@@ -25,7 +25,7 @@ from hwmodel.specs.commands import LEVELS, MAX_CAPACITY, MAX_WINDOW
 
 CommandName = Literal[
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
-    "PRE", "PREA", "REFPB", "REFAB", "CAS",
+    "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM",
 ]  # fmt: skip
 Scope = Literal[
     "channel", "pseudochannel", "rank", "stack", "bankgroup", "bank", "other_rank", "other_stack"
@@ -264,6 +264,29 @@ class PerBank(Strict):
     """Banks (numbered within a rank) refreshed together; `single`: each by itself."""
 
 
+class Management(Strict):
+    """What a die asks for beyond refresh: activations of a bank are counted (RAA), and an RFM is
+    due before they are too many (docs/rfm-power.md)."""
+
+    RAAIMT: Annotated[int, Field(ge=1, le=2**20)]
+    """Activations of a bank from which an RFM is owed."""
+    RAAMULT: Annotated[int, Field(ge=1, le=64)]
+    """RAAMMT / RAAIMT: from RAAMMT on the bank takes no more activations."""
+    RAADEC: Annotated[float, Field(gt=0, le=64)] = 1
+    """What an RFM takes off the counters of its banks, of RAAIMT."""
+    RAAREF: Annotated[float, Field(ge=0, le=64)] = 1
+    """What a refresh takes off, of RAAIMT."""
+
+    @property
+    def RAAMMT(self) -> int:
+        """Activations of a bank at most."""
+        return self.RAAIMT * self.RAAMULT
+
+    def lowers(self, share: float) -> int:
+        """Activations that a share of RAAIMT takes off, rounded down, at least one."""
+        return max(1, int(self.RAAIMT * share))
+
+
 class Refresh(Strict):
     """The refresh commands that a memory has; `interval`: each bank is refreshed once in it."""
 
@@ -271,6 +294,25 @@ class Refresh(Strict):
     per_bank: PerBank | None = None
     derating: Annotated[float, Field(gt=0, le=8)] = 1
     """Factor on the interval: below 1 in the heat, above 1 in the cold."""
+    management: Management | None = None
+
+
+class Hot(Strict):
+    """What heat changes."""
+
+    above: float = 85
+    """Degrees Celsius from which on, not included."""
+    derating: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Factor on the refresh interval."""
+    adds: dict[str, Timing] = {}
+    """What timings grow by."""
+
+
+class PowerStates(Strict):
+    """How long a channel takes to leave each state, in clocks."""
+
+    power_down_exit: Expression = "tXP"
+    self_refresh_exit: Expression = "tXSR"
 
 
 class Row(Strict):
@@ -292,10 +334,14 @@ class Row(Strict):
 
 
 class Background(Strict):
-    """Standby power of a rank with all its banks closed, and with one open at least."""
+    """Standby power of a rank with all its banks closed, and with one open at least; the same in
+    power-down; and in self-refresh, refreshes included."""
 
     precharged: Milliwatts
     active: Milliwatts
+    power_down_precharged: Milliwatts | None = None
+    power_down_active: Milliwatts | None = None
+    self_refresh: Milliwatts | None = None
 
 
 def _both_states(value: object) -> object:

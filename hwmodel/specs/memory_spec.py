@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from hwmodel.description.description import Strict, nearest
 from hwmodel.description.expression import evaluate, names_in
@@ -34,7 +34,9 @@ from hwmodel.specs.memory_fields import (
     Data,
     Density,
     Energy,
+    Hot,
     Organisation,
+    PowerStates,
     Refresh,
     Row,
     Sync,
@@ -64,6 +66,10 @@ class MemorySpec(Strict):
     data: Data
     sync: Sync | None = None
     refresh: Refresh = Refresh()
+    power_states: PowerStates | None = None
+    temperature: Annotated[float, Field(ge=-40, le=125)] = 45
+    """Of the die, degrees Celsius; `hot` says what it changes."""
+    hot: Hot | None = None
     constraints: list[Row]
     constraint_changes: list[Row] = []
     """Beside `based_on`: rows that replace the base's of the same scope, commands and window, or
@@ -103,15 +109,34 @@ class MemorySpec(Strict):
         clock = self.tick_clock
         return {
             name: value if unit == "nCK" else clock.clocks_of_ns(value)
-            for name, (unit, value) in self.timing.items()
+            for name, (unit, value) in self._heated().items()
         }
+
+    @property
+    def is_hot(self) -> bool:
+        """Whether the temperature changes refresh and timings."""
+        return self.hot is not None and self.temperature > self.hot.above
+
+    def _heated(self) -> dict[str, Timing]:
+        """Every timing, at the temperature. What is added to clocks is rounded up to ticks."""
+        if self.hot is None or not self.is_hot:
+            return self.timing
+        found = dict(self.timing)
+        for name, (unit, more) in self.hot.adds.items():
+            stated, value = found[name]
+            if stated == "nCK" and unit == "ns":
+                more = self.tick_clock.clocks_of_ns(more)
+            elif stated == "ns" and unit == "nCK":
+                more *= self.clock.tCK
+            found[name] = stated, value + more
+        return found
 
     @cached_property
     def exact_clocks(self) -> dict[str, Fraction]:
         """Every timing in clocks, not rounded."""
         return {
             name: value if unit == "nCK" else value / self.clock.tCK
-            for name, (unit, value) in self.timing.items()
+            for name, (unit, value) in self._heated().items()
         }
 
     def refresh_ticks(self) -> int:
@@ -120,13 +145,16 @@ class MemorySpec(Strict):
         interval = kinds.get(self.controller.refresh)
         if interval is None:
             return 0
-        return int(self.ticks(interval.interval) * Fraction(str(self.refresh.derating)))
+        derating = Fraction(str(self.refresh.derating))
+        if self.hot is not None and self.is_hot:
+            derating *= Fraction(str(self.hot.derating))
+        return int(self.ticks(interval.interval) * derating)
 
     def postpone_margin_ticks(self) -> int:
         """Ticks that postponing leaves to close banks: an eighth of tREFI, or what closing takes at
         worst if that is longer (docs/scheduling.md: postponing). Where a row keeps column commands
         of both pseudo-channels apart, older requests of the other one go between."""
-        o, refreshes = self.organisation, {"REFAB", "REFPB"}
+        o, refreshes = self.organisation, {"RFM"} if self.managed else {"REFAB", "REFPB", "RFM"}
         rows = [row for row in self.constraints if not refreshes & set(row.after)]
         longest = max((self.ticks(row.delay) for row in rows), default=0)
         burst = max(
@@ -138,6 +166,8 @@ class MemorySpec(Strict):
         steps = min(self.controller.activation_buffer, o.bank_numbers // o.count("rank")) + 3
         if self.joins_columns:
             steps += (o.pseudochannels - 1) * self.requests_held
+        if self.managed:  # an RFM of each set may go before
+            steps += len(self.refresh_sets())
         return max(self.refresh_ticks() // 8, steps * (longest + burst + slots))
 
     @property
@@ -170,10 +200,23 @@ class MemorySpec(Strict):
 
     def in_rows(self, names: Iterable[str]) -> set[str]:
         """The commands that names in a row stand for: ACT as in `reference`, a write for its masked
-        form as well where the memory has it."""
+        form as well where the memory has it, REFPB for RFM where that is issued."""
         commands = {self.reference(name) for name in names}
+        if self.managed and "REFPB" in commands:
+            commands.add("RFM")
         masked = {MASKED_WRITES[name] for name in commands if name in MASKED_WRITES}
         return commands | (masked & set(self.commands))
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether a channel that nothing waits for powers down or refreshes itself."""
+        c = self.controller
+        return c.power_down_after is not None or c.self_refresh_after is not None
+
+    @property
+    def managed(self) -> bool:
+        """Whether RFMs are issued."""
+        return self.controller.refresh_management == "rfm"
 
     @property
     def masked_writes(self) -> bool:
@@ -249,6 +292,7 @@ def _check(memory: MemorySpec) -> None:
     """What a memory must satisfy beyond the types of its fields. Raises ValueError, its message
     headed by the dotted path at fault."""
     _commands(memory)
+    _heat(memory)
     _delays(memory)
     _constraints(memory)
     _controller(memory)
@@ -273,6 +317,8 @@ def _commands(memory: MemorySpec) -> None:
         wanted |= {"REFPB"}
     if memory.sync:
         wanted |= {"CAS"}
+    if memory.refresh.management:
+        wanted |= {"REFPB", "RFM"}
     if "MWRA" in memory.commands:
         wanted |= {"MWR"}
     if missing := sorted(wanted - set(memory.commands)):
@@ -282,6 +328,15 @@ def _commands(memory: MemorySpec) -> None:
             raise ValueError(f"commands.{name}: unknown command; {nearest(name, list(COMMANDS))}")
         if command.bus not in memory.buses:
             raise ValueError(f"commands.{name}: no bus {command.bus!r}")
+
+
+def _heat(memory: MemorySpec) -> None:
+    for name in memory.hot.adds if memory.hot else ():
+        if name not in memory.timing:
+            hint = nearest(name, list(memory.timing))
+            raise ValueError(f"hot.adds.{name}: unknown timing; {hint}")
+    if memory.hot is None and memory.temperature > Hot().above:
+        raise ValueError("temperature: this memory does not say what changes when it is hot")
 
 
 def _delays(memory: MemorySpec) -> None:
@@ -330,6 +385,21 @@ def _controller(memory: MemorySpec) -> None:
         raise ValueError("controller.refresh: this memory does not describe refresh.per_bank")
     if memory.controller.refresh == "all_bank" and not memory.refresh.all_bank:
         raise ValueError("controller.refresh: this memory does not describe refresh.all_bank")
+    if memory.managed and not (memory.refresh.management and memory.refresh.per_bank):
+        raise ValueError(
+            "controller.refresh_management: this memory does not describe refresh.management"
+        )
+    states = {"power_down_after": ["power_down_precharged", "power_down_active"],
+              "self_refresh_after": ["self_refresh"]}  # fmt: skip
+    for name, powers in states.items():
+        stated = [getattr(memory.energy.background, power) for power in powers]
+        if getattr(memory.controller, name) is not None and (
+            memory.power_states is None or None in stated
+        ):
+            raise ValueError(
+                f"controller.{name}: this memory does not describe power_states, and"
+                f" energy.background.{powers[-1]}"
+            )
     closing = ["RDA", "WRA", *(["MWRA"] if memory.masked_writes else [])]
     if memory.controller.page_policy == "closed" and not {*closing} <= set(memory.commands):
         raise ValueError(f"controller.page_policy: closed needs commands {', '.join(closing)}")
@@ -394,7 +464,9 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
     if memory.activate.steps != 2 or memory.activate.max_gap is None:
         return
     longest = memory.ticks(memory.activate.max_gap)
-    harmless_to_rank = {"PREA", "REFAB"} | ({"REFPB"} if _second_step_at_once(memory) else set())
+    harmless_to_rank = {"PREA", "REFAB"} | (
+        {"REFPB", "RFM"} if _second_step_at_once(memory) else set()
+    )
     for i, row in enumerate(memory.constraints):
         after, before = memory.in_rows(row.after), memory.in_rows(row.before)
         if "ACT2" not in before:
@@ -418,7 +490,9 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
 def _second_step_at_once(memory: MemorySpec) -> bool:
     """Whether no REFPB comes between ACT1 and ACT2: eager, on a bus of one pseudo-channel that
     all three need."""
-    buses = {c.bus for name, c in memory.commands.items() if name in ("ACT1", "ACT2", "REFPB")}
+    buses = {
+        c.bus for name, c in memory.commands.items() if name in ("ACT1", "ACT2", "REFPB", "RFM")
+    }
     own = memory.organisation.pseudochannels == 1
     return (
         memory.activate.second == "eager"
@@ -449,6 +523,8 @@ def _expressions(memory: MemorySpec) -> list[tuple[str, str]]:
         expressions.append(("activate.max_gap", memory.activate.max_gap))
     if memory.sync:
         expressions += [(f"sync.hold.{k}", v) for k, v in memory.sync.hold.model_dump().items()]
+    if memory.power_states:
+        expressions += [(f"power_states.{k}", v) for k, v in memory.power_states]
     for kind in ("all_bank", "per_bank"):
         if (refresh := getattr(memory.refresh, kind)) is not None:
             expressions.append((f"refresh.{kind}.interval", refresh.interval))

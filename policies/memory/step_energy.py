@@ -3,7 +3,8 @@
 The bytes of each phase of a step cost what the simulation of that phase's stream showed for a byte
 (activation, read, write); refresh and standby are paid by the clock. While steps run a bank of
 every rank is counted as open, and while nothing runs none is (assumed: an open-page controller
-leaves its last rows open, refresh closes them for a moment).
+leaves its last rows open, refresh closes them for a moment). Where the controller powers down, idle
+time is spent as `hwmodel.measure.energy.idle_states` says; gaps within steps are left out.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hwmodel.measure.energy import confidence, energy_parts, energy_range, inputs
+from hwmodel.kernel.power import ASLEEP
+from hwmodel.measure.energy import confidence, energy_parts, energy_range, idle_states, inputs
 from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.device import Device
 from hwmodel.specs.memory_spec import MemorySpec
@@ -50,10 +52,14 @@ def serving_energy(
     ranks = o.pseudochannels * o.ranks * device.channels
     elapsed_ns, tick_ns = (busy_s + idle_s) * 1e9, memory.tick_clock.ns_of_ticks(1)
     interval_ns = memory.refresh_ticks() * tick_ns
-    rounds = elapsed_ns / interval_ns if interval_ns else 0.0
+    idle = idle_states(memory)
+    refreshed_ns = busy_s * 1e9 if "self_refresh_precharged" in idle else elapsed_ns
+    rounds = refreshed_ns / interval_ns if interval_ns else 0.0
+    asleep = {name: idle.get(name, 0.0) * idle_s * 1e9 * ranks for name in (*ASLEEP, "refreshes")}
     parts = energy_parts(
-        memory, {"REFAB": rounds * ranks}, elapsed_ns, busy_s * 1e9 * ranks, device.channels
-    )
+        memory, {"REFAB": rounds * ranks}, elapsed_ns, busy_s * 1e9 * ranks, device.channels,
+        asleep,
+    )  # fmt: skip
     for name in phases:
         for part, each in transfers[name].items():
             parts[part] += each * moved_bytes[name]

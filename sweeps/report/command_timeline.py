@@ -191,7 +191,7 @@ class _Drawing:
             return
         bank = tuple(int(getattr(c, level)) for level in LEVEL_FIELDS)
         row = self._banks.setdefault(bank, f"{self._named(c, tuple(_SHORT))} bank {c.bank}".strip())
-        kind = "ACT" if name.startswith("ACT") else "REF" if name == "REFPB" else name[:3]
+        kind = "ACT" if name.startswith("ACT") else "REF" if name in ("REFPB", "RFM") else name[:3]
         if name in COLUMN_COMMANDS:
             kind = "RD" if name in READ_COMMANDS else "WR"
             self._data(c, kind, row)
@@ -201,7 +201,7 @@ class _Drawing:
             self._open[bank] = at, int(c.row)
         elif name == "PRE" or name.endswith("A"):
             self._close(bank, at)
-        elif name == "REFPB":
+        elif name in ("REFPB", "RFM"):
             self._refreshing(c, name, at)
 
     def _of_rank(self, c: CommandLog, name: str, at: float) -> None:

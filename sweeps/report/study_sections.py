@@ -80,7 +80,7 @@ def _search(trials: Trials) -> Iterator[Chart]:
         return
     yield _history(trials)
     if len(trials.objectives) > 1:
-        yield _front(trials)
+        yield front_chart(trials)
     if len(kept) < LEAST:
         for name in list(dict.fromkeys(name for r in kept for name in settings(r)))[:_SLICES]:
             yield _slice(trials, name)
@@ -119,7 +119,7 @@ def _history(trials: Trials) -> Lines:
     return Lines(f"History: {axis}", Axis("trial"), Axis(axis, zero=False), series, "", "points")
 
 
-def _front(trials: Trials) -> Lines:
+def front_chart(trials: Trials) -> Lines:
     """The first two objectives of every trial; those that no other beats apart."""
     x, y = (words(str(o.get("metric"))) for o in trials.objectives[:2])
     ahead = {record["trial"] for record in unbeaten(trials)}

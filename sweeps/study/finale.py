@@ -83,7 +83,9 @@ def _serve(run: StudyRun, contenders: list[Contender], among: range, stage: str)
             else:
                 contender.metrics[replication] = noted
     tasks = [
-        Task(run.study.experiment(contender.overrides), replication, run.rates[replication])
+        Task(
+            run.study.served(contender.overrides, replication), replication, run.rates[replication]
+        )
         for contender, replication in missing
     ]
     whole = len(contenders) * len(among)
@@ -95,6 +97,7 @@ def _serve(run: StudyRun, contenders: list[Contender], among: range, stage: str)
                 raise StudyFailed(f"failed: {name}: {outcome.error}")
             metrics = plain(flat(apart(outcome.value)[0]))
             kept = {k: v for k, v in metrics.items() if not isinstance(v, list)}
+            kept |= run.study.cost(contender.overrides)
             run.journal.write_note(name, kept)
             contender.metrics[replication] = kept
             done()

@@ -8,8 +8,9 @@ the best of all batches but the one under way, so that no trial waits for them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +34,10 @@ from sweeps.run.store import (
 from sweeps.run.sweep_run import apart, refuse_another, rehearse
 from sweeps.study.best import best_sweep
 from sweeps.study.finale import run_finale
+from sweeps.study.front import costs, front
 from sweeps.study.journal import RESULT, finished
 from sweeps.study.sampler import ask_batch, best
+from sweeps.study.space import Overrides
 from sweeps.study.study_run import StudyFailed, StudyInterrupted, StudyRun, Workers
 from sweeps.study.study_spec import BASE, Constraint, Objective, Study, on_table
 
@@ -45,6 +48,8 @@ BEST = "best.yaml"
 SERVES = "serves every request"
 """The constraint that a trial breaks which the description of its experiment does not allow, or
 which cannot hold some request."""
+SHORT = "among the best of its batch on a short window"
+"""The constraint that a pruned trial breaks: by how many trials it was too far back."""
 EVEN = {"weights": 0.5, "attention": 0.5, "prefill": 0.5, "migration": 0.5}
 """Efficiencies to try out metrics with."""
 
@@ -106,6 +111,7 @@ def _rehearse(study: Study, progress: Progress) -> None:
     if outcome.error is not None:
         raise DescriptionError(outcome.error)
     known = [name for name, value in flat(outcome.value).items() if is_number(value)]
+    known += study.cost({})
     asked: dict[str, Sequence[Objective | Constraint]] = {
         "objectives": study.spec.objectives,
         "constraints": study.spec.constraints,
@@ -192,11 +198,15 @@ class _Batch:
         places: list[tuple[int, int]] = []
         tasks: list[Task] = []
         left = []
+        pruned = self._pruned()
         for number in range(self.begin, self.end):
             if finished(self.run.journal.trials()[number]):
                 continue
             left.append(number)
             self.outcomes[number] = {}
+            if number in pruned:
+                self._give_up(number, pruned[number])
+                continue
             for replication, task in self._tasks(number):
                 places.append((number, replication))
                 tasks.append(task)
@@ -214,15 +224,52 @@ class _Batch:
             self.outcomes[number][replication] = outcome
             self._tell_ready(left, step)
 
+    def _pruned(self) -> dict[int, int]:
+        """Trials of the batch that a short window of replication 1 leaves out: by how many places.
+        Those of the first trials stay. All are served it again after an interruption."""
+        prune, study = self.study.spec.prune, self.study
+        if prune is None or all(map(finished, self.run.journal.trials()[self.begin : self.end])):
+            return {}
+        numbers, tasks = [], []
+        for number in range(max(self.begin, len(study.first)), self.end):
+            overrides = study.space.overrides(self.asked[number - self.begin])
+            with suppress(DescriptionError):  # which is said where it is served in full
+                short = study.served({**overrides, **prune.set}, 1)
+                tasks.append(Task(_on(study, short, self.table), 1, self.run.rates[1]))
+                numbers.append((number, overrides))
+        values: dict[int, list[float]] = {}
+        for outcome in self.run.workers.outcomes(tasks):
+            number, overrides = numbers[outcome.index]
+            judged = _judged(study, [outcome], overrides)["values"]
+            if judged is not None:
+                values[number] = list(judged.values())
+        directions = [objective.direction for objective in study.spec.objectives]
+        left, order = {n: costs(v, directions) for n, v in values.items()}, []
+        while left:  # front after front, each by its first objective
+            ahead = front(list(left.values()))
+            found = sorted((list(left)[i] for i in ahead), key=lambda n: (left[n][0], n))
+            order += found
+            left = {n: each for n, each in left.items() if n not in found}
+        keep = math.ceil(prune.keep * len(order))
+        return {number: place + 1 for place, number in enumerate(order[keep:])}
+
+    def _give_up(self, number: int, places: int) -> None:
+        """A trial is pruned: told without a value."""
+        for replication in range(1, self.study.base.replications + 1):
+            self.outcomes[number][replication] = Outcome(places, error=SHORT, at_fault=True)
+
     def _tasks(self, number: int) -> Iterator[tuple[int, Task]]:
         overrides = self.study.space.overrides(self.asked[number - self.begin])
         try:
-            experiment = _on(self.study, self.study.experiment(overrides), self.table)
+            experiments = [
+                _on(self.study, self.study.served(overrides, replication), self.table)
+                for replication in range(1, self.study.base.replications + 1)
+            ]
         except DescriptionError as error:
             for replication in range(1, self.study.base.replications + 1):
                 self.outcomes[number][replication] = Outcome(0, error=str(error), at_fault=True)
             return
-        for replication in range(1, experiment.replications + 1):
+        for replication, experiment in enumerate(experiments, 1):
             yield replication, Task(experiment, replication, self.run.rates[replication])
 
     def _tell_ready(self, left: list[int], step: Any) -> None:
@@ -240,7 +287,7 @@ class _Batch:
             "overrides": self.study.space.overrides(params), "params": params,
             "rates_per_s": [self.run.rates[r] for r in sorted(self.outcomes[number])],
             "efficiency": self.table or None,
-            **_judged(self.study, outcomes),
+            **_judged(self.study, outcomes, self.study.space.overrides(params)),
         }  # fmt: skip
         values = record["values"]
         if record["state"] == "failed":
@@ -311,7 +358,7 @@ def _words(trial: FrozenTrial) -> str:
     return f"best {', '.join(f'{value:,.4g}' for value in trial.values)} (trial {trial.number})"
 
 
-def _judged(study: Study, outcomes: list[Outcome]) -> Record:
+def _judged(study: Study, outcomes: list[Outcome], overrides: Overrides) -> Record:
     """Values of the objectives, violations of the constraints, means of all metrics; or why not."""
     record: Record = {
         "state": "failed", "error": None, "values": None, "constraints": {}, "metrics": {},
@@ -319,11 +366,13 @@ def _judged(study: Study, outcomes: list[Outcome]) -> Record:
     }  # fmt: skip
     errors = [outcome for outcome in outcomes if outcome.error is not None]
     if errors and errors[0].at_fault:  # such as a pool that is too small for some request
-        error = errors[0].error
-        return {**record, "state": "infeasible", "error": error, "constraints": {SERVES: 1.0}}
+        error, broken = errors[0].error, {SERVES: 1.0}
+        if error == SHORT:
+            broken = {SHORT: float(errors[0].index)}
+        return {**record, "state": "infeasible", "error": error, "constraints": broken}
     if errors:
         return {**record, "error": errors[0].error}
-    found = [flat(apart(outcome.value)[0]) for outcome in outcomes]
+    found = [flat(apart(outcome.value)[0]) | study.cost(overrides) for outcome in outcomes]
     means = {
         name: interval([metrics[name] for metrics in found]).mean
         for name in found[0]

@@ -15,6 +15,7 @@ from hwmodel.description.yaml_reader import parse_assignment
 from hwmodel.description.yaml_writer import to_yaml_flow
 from policies.allocators.registry import policy_class, refusal
 from sweeps.analyse.figures import THROUGHPUT
+from sweeps.analyse.rows import at
 from sweeps.plan.defaults import with_defaults
 from sweeps.plan.experiment import ExperimentSpec, with_memory
 from sweeps.plan.layout import ALIASES, absolute_paths, experiment_with, suggestion
@@ -87,6 +88,15 @@ class SamplerSpec(Strict):
     seed: Annotated[int, Field(ge=0)] = 1
 
 
+class PruneSpec(Strict):
+    """Trials of a batch serve a short window first; the best of them go on."""
+
+    set: dict[str, Any]
+    """Overrides of the experiment that make the window short."""
+    keep: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """The share that goes on, rounded up."""
+
+
 class FinaleSpec(Strict):
     """The comparison on replications that the search never saw, with simulated memory."""
 
@@ -96,6 +106,8 @@ class FinaleSpec(Strict):
     """Replications that the best of them is chosen on."""
     replications: Annotated[int, Field(ge=2)] = 5
     """Replications after those, that the gains are measured on."""
+    mix: list[dict[str, Any]] = []
+    """As the study's: what the search never saw, in place of that."""
 
 
 class StudySpec(RunSpec):
@@ -127,6 +139,12 @@ class StudySpec(RunSpec):
     """References that no choice in the space should beat, the one to measure by first. A reference
     is what the best is compared with, beside the base."""
     finale: FinaleSpec | None = FinaleSpec()
+    prune: PruneSpec | None = None
+    mix: list[dict[str, Any]] = []
+    """Overrides of the experiment: replication r serves member r, and after the last the first
+    again. The mean over a mix is what a trial is judged by."""
+    costs: dict[str, dict[str, float]] = {}
+    """Path of a choice -> what each costs, in the user's own unit; the metric `cost` is the sum."""
 
     @model_validator(mode="after")
     def _consistent(self) -> StudySpec:
@@ -139,6 +157,15 @@ class StudySpec(RunSpec):
                 if other not in self.space or not self.space[other].choice:
                     hint = nearest(other, [p for p, each in self.space.items() if each.choice])
                     raise ValueError(f"space.{path}.when: expected choices; got {other!r}; {hint}")
+        for path, prices in self.costs.items():
+            choices = (
+                {str(name) for name in self.space[path].choices()} if path in self.space else None
+            )
+            if not choices:
+                hint = nearest(path, [p for p, each in self.space.items() if each.choice])
+                raise ValueError(f"costs.{path}: expected a choice of the space; {hint}")
+            if choices != set(prices):
+                raise ValueError(f"costs.{path}: expected a cost of each of {sorted(choices)}")
         for name in self.ceilings:
             if name not in self.variants:
                 raise ValueError(f"ceilings: expected names of references; got {name!r}")
@@ -190,6 +217,26 @@ class Study(Planned):
         """The base with overrides. Raises DescriptionError."""
         marks = {path: self.document.mark(("space", path)) for path in overrides}
         return _experiment(self.document, ((p, v, marks[p]) for p, v in overrides.items()))
+
+    def served(self, overrides: Overrides, replication: int) -> ExperimentSpec:
+        """What a replication serves: the base with overrides, and those of its member of the mix.
+        Raises DescriptionError."""
+        finale, mix = self.spec.finale, self.spec.mix
+        if finale is not None and finale.mix and replication > self.base.replications:
+            mix = finale.mix
+        member = mix[(replication - 1) % len(mix)] if mix else {}
+        return self.experiment({**overrides, **member})
+
+    def cost(self, overrides: Overrides) -> dict[str, float]:
+        """The metric `cost`, where the study has costs; what is not overridden is the base's."""
+        if not self.spec.costs:
+            return {}
+        found = 0.0
+        for path, prices in self.spec.costs.items():
+            value = overrides.get(path, at(self.document.data["base"], *path.split(".")))
+            names = self.spec.space[path].choices().items()
+            found += prices[next((str(n) for n, each in names if each == value), str(value))]
+        return {"cost": found}
 
 
 def load_study(
@@ -295,6 +342,9 @@ def _check(study: Study) -> None:
             "a study offers every trial the same load: expected rate_per_s, or relative with "
             "of: best", ("base", "load"),
         )  # fmt: skip
+    if (study.spec.mix or (study.spec.finale and study.spec.finale.mix)) and load_ is not None:
+        why = "a mix has no common load: expected arrivals, such as all_at_once"
+        raise document.error(why, ("base", "load"))
     if study.base.logs:
         raise document.error("a study writes no logs", ("base", "logs"))
     if study.spec.finale and study.base.serving.memory.fidelity != "sampled":
@@ -305,12 +355,26 @@ def _check(study: Study) -> None:
     _check_paths(study)
     for point in study.points:
         _window_is_full(document, point.experiment, ("variants", point.control))  # type: ignore[arg-type]
+    finale = study.spec.finale.mix if study.spec.finale else []
+    for head, mix in ((("mix",), study.spec.mix), (("finale", "mix"), finale)):
+        for i, member in enumerate(mix):
+            for source in _experiment(document, _marked(document, member, (*head, i))).sources():
+                source.read()
+    if study.spec.prune is not None:
+        _experiment(document, _marked(document, study.spec.prune.set, ("prune", "set")))
+    _ = study.cost({})
     for path, overrides in study.space.corners():
         experiment = study.experiment(overrides)
         _may_search(document, experiment, path, overrides)
         _window_is_full(document, experiment, ("space", path))
         _resolves(document, experiment, path.split(".")[0])
     _ = study.first  # each is in the space
+
+
+def _marked(
+    document: Document, changes: Overrides, place: tuple[Any, ...]
+) -> Iterator[tuple[str, Any, Mark]]:
+    return ((path, value, document.mark((*place, path))) for path, value in changes.items())
 
 
 def _check_paths(study: Study) -> None:

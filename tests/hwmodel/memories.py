@@ -308,6 +308,40 @@ def _refresh(draw: st.DrawFn, made: Document) -> None:
     made.put(("refresh", "all_bank"), {"interval": "tREFI"}, GENERATED)
     made.put(("refresh", "per_bank"), {"interval": "tREFI", "sets": sets}, GENERATED)
     made.put(("refresh", "derating"), draw(st.sampled_from([1, 1, 0.8, 1.25])), GENERATED)
+    _management(draw, made)
+    _power(draw, made)
+
+
+def _power(draw: st.DrawFn, made: Document) -> None:
+    """Some power down or refresh themselves, at once, soon or late."""
+    for name in ("power_down", "self_refresh"):
+        if draw(st.integers(0, 2)) == 0:
+            quiet = f"{draw(st.sampled_from([0, 5, 40, 200]))}ns"
+            made.put(("controller", f"{name}_after"), quiet, GENERATED)
+    leave = {name: draw(st.integers(0, 30)) for name in ("power_down_exit", "self_refresh_exit")}
+    made.put(("power_states",), leave, GENERATED)
+    for name in ("power_down_precharged", "power_down_active", "self_refresh"):
+        made.put(("energy", "background", name), "1mW", GENERATED)
+
+
+def _management(draw: st.DrawFn, made: Document) -> None:
+    """RFMs in some, after few activations or more, and with rows of their own or not."""
+    if draw(st.booleans()):
+        limits = {
+            "RAAIMT": draw(st.integers(1, 5)),
+            "RAAMULT": draw(st.integers(1, 4)),
+            "RAADEC": draw(st.sampled_from([0.5, 1, 1.5])),
+            "RAAREF": draw(st.sampled_from([0, 0.5, 1])),
+        }
+        made.put(("refresh", "management"), limits, GENERATED)
+        made.put(("controller", "refresh_management"), "rfm", GENERATED)
+        rows = [row for row in made.data["constraints"] if "RFM" not in _listed(row["after"])]
+        if draw(st.booleans()):
+            row = {"scope": "bank", "after": "RFM", "before": ["ACT1", "REFPB"]}
+            rows.append({**row, "delay": draw(st.integers(1, 40))})
+        if draw(st.booleans()):
+            rows.append({"scope": "rank", "after": "ACT", "before": "RFM", "delay": 9})
+        made.put(("constraints",), rows, GENERATED)
 
 
 def _controller(draw: st.DrawFn, made: Document) -> None:
@@ -373,7 +407,7 @@ def _address_map(draw: st.DrawFn, made: Document) -> None:
 
 def _every_command(made: Document) -> None:
     """Commands that a controller may need and the shipped memory does without."""
-    for name in ("RDA", "WRA", "PREA", "REFAB", "REFPB"):
+    for name in ("RDA", "WRA", "PREA", "REFAB", "REFPB", "RFM"):
         if name not in made.data["commands"]:
             made.put(("commands", name), {"bus": "row"}, GENERATED)
 

@@ -27,6 +27,8 @@ class ChannelResult:
     """Reads made for partial writes."""
     latency_ticks: tuple[int, int]
     """Sum over reads, and over writes, from entry to the end of data."""
+    asleep_ticks: list[list[int]]
+    """Of each rank: in power-down with rows closed, open; in self-refresh so."""
 
 
 def simulate_channel(
@@ -57,4 +59,5 @@ def simulate_channel(
         run.total("forwarded"),
         run.total("rmw_reads"),
         tuple(run.states["latency_sum"].sum(axis=0).tolist()),
+        run.states["asleep"][channel].tolist(),
     )

@@ -69,6 +69,8 @@ def assert_equal(case: Case) -> Any:
     assert (kernel.forwarded, kernel.rmw_reads) == (oracle.forwarded, oracle.rmw_reads)
     latencies = (sum(oracle.read_latency_ticks), sum(oracle.write_latency_ticks))
     assert kernel.latency_ticks == latencies
+    ranks = list(oracle.asleep.values())
+    assert kernel.asleep_ticks[: len(ranks)] == ranks
     return kernel
 
 

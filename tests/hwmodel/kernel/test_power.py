@@ -1,0 +1,138 @@
+"""Power-down and self-refresh: closed forms of time, latency and energy, and mistakes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.measure.energy import energy_parts, idle_states
+from hwmodel.measure.open_loop import OpenLoop
+from hwmodel.oracle.reference import simulate
+from hwmodel.specs.device import load_device
+from hwmodel.specs.memory_spec import MemorySpec
+from tests.hwmodel.memories import SHIPPED, spec
+from tests.hwmodel.one_channel import simulate_channel
+
+LPDDR5 = "lpddr5-6400-x16"
+SLEEPY = [n for n in SHIPPED if spec(n).power_states and not n.startswith("ramulator")]
+DOWN = {"controller__power_down_after": "100ns"}
+GAP = 1_000_000
+
+
+def two_reads(memory: MemorySpec, gap: int = GAP) -> OpenLoop:
+    """A read at tick 0 and one of the same row `gap` ticks later."""
+    run = OpenLoop(memory)
+    run.feed(0, np.zeros(2, np.int64), np.zeros(2, np.int64), np.array([0, gap]))
+    run.finish()
+    return run
+
+
+def asleep(run: OpenLoop) -> list[int]:
+    """Ticks of the first rank: power-down closed, open; self-refresh closed, open."""
+    return list(run.states["asleep"][0, 0].tolist())
+
+
+@pytest.mark.parametrize("name", ["lpddr5-6400-x16", "hbm3-6.4", "gddr6-14"])
+def test_without_refresh_all_but_the_entry_time_is_spent_in_power_down_with_the_row_open(
+    name: str,
+) -> None:
+    off, on = (two_reads(spec(name, controller__refresh="none", **more)) for more in ({}, DOWN))
+    memory = on.memory
+    first = int(simulate(memory, [(0, 0, 0)]).end_tick)
+    entry = memory.tick_clock.ticks(memory.tick_clock.clocks_of_ns(100))
+    assert asleep(on) == [0, GAP - first - entry, 0, 0]
+    assert memory.power_states is not None
+    leave = memory.ticks(memory.power_states.power_down_exit)
+    ready = 1 if memory.sync is None else 0  # a data clock starts after the exit as before it
+    waits = int(on.states["latency_sum"].sum() - off.states["latency_sum"].sum())
+    assert leave - ready <= waits <= leave
+
+
+@pytest.mark.parametrize("name", SLEEPY)
+def test_refreshes_wake_an_idle_channel_for_as_long_as_the_closed_form_says(name: str) -> None:
+    run = two_reads(spec(name, **DOWN))
+    expected = idle_states(run.memory)["power_down_precharged"]
+    assert sum(asleep(run)) / GAP == pytest.approx(expected, abs=0.01)
+
+
+def test_self_refresh_has_the_rest_of_a_gap_and_its_exit_is_longer() -> None:
+    more = {"controller__self_refresh_after": "10us"}
+    off, on = two_reads(spec(LPDDR5)), two_reads(spec(LPDDR5, **more))
+    first = int(simulate(on.memory, [(0, 0, 0)]).end_tick)
+    enters = on.memory.tick_clock.ticks(on.memory.tick_clock.clocks_of_ns(10_000))
+    assert sum(asleep(on)[2:]) == pytest.approx(GAP - first - enters, abs=200)  # a refresh lasts
+    assert sum(asleep(on)[:2]) == 0
+    leave = on.memory.ticks("tRFCab + tXSR")
+    assert leave <= on.end_tick - off.end_tick <= leave + on.memory.ticks("tRFCpb")
+
+
+@pytest.mark.parametrize("state", ["power_down", "self_refresh"])
+def test_energy_of_an_idle_channel_is_that_of_its_states(state: str) -> None:
+    more = {f"controller__{state}_after": "100ns"}
+    off, on = (two_reads(spec(LPDDR5, **m)) for m in ({}, more))
+
+    def parts(run: OpenLoop) -> dict[str, float]:
+        ns = run.memory.tick_clock.ns_of_ticks(run.end_tick)
+        return energy_parts(run.memory, run.commands, ns, run.active_ns, 1, run.asleep)
+
+    before, after, b = parts(off), parts(on), on.memory.energy.background
+    power = {"power_down": b.power_down_precharged, "self_refresh": b.self_refresh}[state]
+    ns = on.memory.tick_clock.ns_of_ticks(sum(asleep(on)))
+    slept = sum(nj for name, nj in after.items() if name not in before)
+    assert slept == pytest.approx(ns * (power or 0) / 1000, rel=0.01)
+    saved = ns * (b.precharged - (power or 0)) / 1000
+    if state == "self_refresh":
+        saved += before["refresh"] - after["refresh"]
+        assert after["refresh"] < 0.01 * before["refresh"]
+    assert sum(before.values()) - sum(after.values()) == pytest.approx(saved, rel=0.01)
+
+
+def test_refreshing_32_banks_in_turn_keeps_hbm3_out_of_power_down() -> None:
+    """One every 122 ns that lasts 200 ns; all banks at once leave it nine tenths of the time."""
+    assert sum(asleep(two_reads(spec("hbm3-6.4", **DOWN)))) == 0
+    together = two_reads(spec("hbm3-6.4", controller__refresh="all_bank", **DOWN))
+    assert sum(asleep(together)) > 0.85 * GAP
+    deep = two_reads(spec("hbm3-6.4", controller__self_refresh_after="1us"))
+    assert sum(asleep(deep)) > 0.99 * GAP
+
+
+def test_a_channel_that_is_never_quiet_for_so_long_does_not_sleep() -> None:
+    memory = spec(LPDDR5, **DOWN)
+    tick = np.arange(0, 20_000, 40)  # 50 ns
+    address = np.arange(len(tick), dtype=np.int64) * 64
+    nothing = np.zeros(len(tick), np.int64)
+    assert sum(map(sum, simulate_channel(memory, tick, address, nothing).asleep_ticks)) == 0
+
+
+@pytest.mark.parametrize("state", ["power_down", "self_refresh"])
+def test_kernel_and_oracle_agree_on_long_gaps_of_a_shipped_memory(state: str) -> None:
+    more = {f"controller__{state}_after": "300ns", "controller__refresh": "all_bank"}
+    memory = spec("hbm3-6.4", **more)
+    chance = np.random.default_rng(3)
+    tick = np.cumsum(chance.integers(0, 2000, 14))
+    tick[5:10] = tick[5]
+    address = chance.integers(0, memory.organisation.capacity_bytes // 32, 14) * 32
+    kind = chance.integers(0, 2, 14)
+    requests: Any = list(zip(tick.tolist(), address.tolist(), kind.tolist(), strict=True))
+    oracle, kernel = simulate(memory, requests), simulate_channel(memory, tick, address, kind)
+    ranks = list(oracle.asleep.values())
+    assert kernel.end_tick == oracle.end_tick
+    assert kernel.asleep_ticks[: len(ranks)] == ranks and sum(map(sum, ranks)) > 1_000
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "answer"),
+    [
+        (LPDDR5, "controller.power_down_after=100", "expected a time with its unit"),
+        (LPDDR5, "controller.power_down_aftr=100ns", "did you mean 'power_down_after'?"),
+        ("ramulator-hbm2-2.0", "controller.power_down_after=100ns", "does not describe power_sta"),
+        (LPDDR5, "controller.self_refresh_after=2s", "at most 1s"),
+    ],
+)
+def test_a_mistake_is_answered(name: str, setting: str, answer: str) -> None:
+    with pytest.raises(DescriptionError, match=re.escape(answer)):
+        load_device(name, [setting])

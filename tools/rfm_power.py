@@ -1,0 +1,97 @@
+"""What RFM, heat, in-line ECC and idle states cost, into docs/figures/rfm-power.json.
+
+    python -m tools.rfm_power
+
+Shares of what there is without, of one channel; closed forms beside RFM's worst case. A minute.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from hwmodel.measure.energy import idle_states
+from hwmodel.measure.refresh_cost import Choice, bandwidth, management_cost, worst_case
+from hwmodel.specs.device import load_device
+from hwmodel.specs.memory_spec import MemorySpec
+from sweeps.run.provenance import commit
+from tools.next_memory import FILE
+
+MANAGED = (
+    "lpddr5-6400-x16", "lpddr5x-9600-x16", "lpddr6-10667-x12", "ddr5-4800-x32", "gddr7-28",
+    "hbm3-6.4", "hbm3e-9.2", "hbm4-8.0",
+)  # fmt: skip
+SIZE = 2 << 20
+STRICT = "refresh.management.RAAIMT=32"
+
+
+def management(name: str) -> dict[str, float]:
+    """Shares that refresh, and RFMs, leave of each stream."""
+    found, strict = (load_device(name, more).memory for more in ([], [STRICT]))
+    costs = management_cost(found, SIZE)
+    pair = management_cost(strict, SIZE)["row pair"]
+    return {
+        "refresh, in order": costs["in order"]["refresh"],
+        "refresh, 64 B": costs["random 64 B"]["refresh"],
+        "refresh, row pair": costs["row pair"]["refresh"],
+        "RFM, in order": costs["in order"]["rfm"],
+        "RFM, 64 B": costs["random 64 B"]["rfm"],
+        "RFM, row pair": costs["row pair"]["rfm"],
+        "at 32": pair["rfm"],
+        "closed form": worst_case(strict),
+    }
+
+
+def idle_mw(memory: MemorySpec) -> float:
+    """Standby and refresh of an idle channel, mW: closed form."""
+    e, o, states = memory.energy, memory.organisation, idle_states(memory)
+    tick_ns = memory.tick_clock.ns_of_ticks(1)
+    if "self_refresh_precharged" in states:
+        return (e.background.self_refresh or 0.0) * o.ranks
+    share = states.get("power_down_precharged", 0.0)
+    power = share * (e.background.power_down_precharged or 0.0)
+    power += (1 - share) * e.background.precharged
+    refresh = o.banks * e.refresh_per_bank / (memory.refresh_ticks() * tick_ns)
+    return power * o.ranks + refresh
+
+
+def power(name: str) -> dict[str, float]:
+    """Idle power by state, mW a channel; heat and in-line ECC as shares of bandwidth."""
+
+    def load(*more: str) -> MemorySpec:
+        return load_device(name, more).memory
+
+    plain, down = load(), "controller.power_down_after=100ns"
+    hot = load("temperature=95")
+    ecc = load("controller.inline_ecc=8", "controller.partial_write=read_modify_write")
+    each = {
+        "standby": idle_mw(plain),
+        "power-down": idle_mw(load(down)),
+        "banks together": idle_mw(load(down, "controller.refresh=all_bank")),
+        "self-refresh": idle_mw(load("controller.self_refresh_after=1us")),
+    }
+    choice = Choice(plain.controller.refresh)
+    for what, extent in (("in order", None), ("64 B", 64), ("576 B", 576)):
+        free = bandwidth(plain, choice, extent, SIZE)
+        if extent != 576:
+            each[f"95 C, {what}"] = bandwidth(hot, choice, extent, SIZE) / free
+        if extent != 64:
+            each[f"ECC, {what}"] = bandwidth(ecc, choice, extent, SIZE) / free
+    return each
+
+
+def figures() -> dict[str, Any]:
+    values = {"management": {}, "power": {}}
+    for name in MANAGED:
+        for kind, found in (("management", management(name)), ("power", power(name))):
+            values[kind][name] = {key: round(value, 4) for key, value in found.items()}
+    return {
+        "command": "python -m tools.rfm_power", "commit": commit()["commit"],
+        "date": datetime.now(UTC).date().isoformat(), "values": values,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    file = FILE.with_name("rfm-power.json")
+    file.write_text(json.dumps(figures(), indent=1) + "\n", encoding="utf-8")
