@@ -22,10 +22,11 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hwmodel.description.description import Strict
 from policies.allocators.capabilities import report_of
+from policies.memory.pipeline import PipelineSpec
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.replica import Replica
 
@@ -36,7 +37,13 @@ class ClusterSpec(Strict):
     """Cards of a node, and how they share the load."""
 
     cards: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Replicas; with `tensor_parallel` each of them is several devices."""
+    """Replicas; with `tensor_parallel` or `stages` each of them is several devices."""
+    stages: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Pipeline stages of a replica, each with its part of the layers and their KV. A replica has as
+    many times the sequences and tokens a step that the engine's options say (assumed: those of a
+    batch in flight)."""
+    pipeline: PipelineSpec | None = None
+    """How stages share a step; None: as `PipelineSpec` has it."""
     placement: Placement = "round_robin"
     """Where a request goes: in turn, to the card with the fewest requests, or to that under the
     least pressure; the first of equals."""
@@ -45,6 +52,12 @@ class ClusterSpec(Strict):
     bounds: Literal["shared", "own"] = "shared"
     """Bucket bounds of one window over the whole node, in step on all cards, or of each card's own
     requests."""
+
+    @model_validator(mode="after")
+    def _pipeline_of_stages(self) -> ClusterSpec:
+        if self.pipeline is not None and self.stages == 1:
+            raise ValueError("pipeline: needs stages, 2 or more")
+        return self
 
 
 class Manager:

@@ -21,6 +21,7 @@ import numpy as np
 from policies.allocators.capabilities import Learns, Maps
 from policies.engines.engine import Engine, Step
 from policies.memory.fidelity import Memory
+from policies.memory.pipeline import PipelineSteps
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watch
@@ -36,7 +37,7 @@ class Replica:
     """`now_s`: when its last step ended. `together`: False advances a step at a time, for tests."""
 
     def __init__(
-        self, engine: Engine, steps: StepModel, memory: Memory, metrics: Metrics,
+        self, engine: Engine, steps: StepModel | PipelineSteps, memory: Memory, metrics: Metrics,
         together: bool = True, recorder: Recorder | None = None, moves: Moves | None = None,
         tiers: Tiers | None = None,
     ) -> None:  # fmt: skip
@@ -48,6 +49,7 @@ class Replica:
         self._learns = allocator if isinstance(allocator, Learns) else None
         self._maps = allocator if isinstance(allocator, Maps) else None
         self._steps = steps
+        self.pipeline = steps if isinstance(steps, PipelineSteps) else None
         self._together = together
         self.moves = moves
         self.tiers = tiers
@@ -116,6 +118,8 @@ class Replica:
         if self._maps is not None:
             self._maps.charged()
         self.memory.passed(rounds, times)
+        if self.pipeline is not None:
+            self.pipeline.passed(rounds)
         if rounds > 1 and self.lasts_s is not None and begin_s <= self.lasts_s:
             begins_s = np.cumsum([begin_s, *times.total_s[:-1]])
             last = int(np.searchsorted(begins_s, self.lasts_s, "right")) - 1

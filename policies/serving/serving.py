@@ -16,6 +16,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.kv_order import KvOrder
 from hwmodel.specs.mlp import Exchange, ExpertPlacement
 from hwmodel.specs.number_format import KvFormat, WeightFormat
+from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.attention_options import DENSE, AttentionSpec
@@ -31,6 +32,7 @@ from policies.engines.generations import ENGINES, EngineChoice
 from policies.engines.vllm_version import VERSIONS
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.memory_model import memory_model
+from policies.memory.pipeline import PipelineSpec, PipelineSteps
 from policies.memory.routing import Routing, RoutingSpec
 from policies.memory.step import Free, StepModel
 from policies.predictors.inference import Inference, infer
@@ -125,6 +127,8 @@ class ServingSpec(Strict):
     def _tiers_of_a_card(self) -> ServingSpec:
         if self.tiers is not None and (self.engine.name != "v1" or self.cluster.cards > 1):
             raise ValueError("tiers: needs engine v1, and cluster.cards 1")
+        if self.cluster.stages > 1 and (self.tiers is not None or self.expert_parallel != "none"):
+            raise ValueError("cluster.stages: not with tiers or expert_parallel")
         return self
 
     def on_device(self, device: Device, model: TransformerSpec) -> ServingSpec:
@@ -256,7 +260,8 @@ def _serve(
         _serve_one(replicas[0], admitted, ready_s[admitted], progress)
     else:
         node.serve(admitted, ready_s[admitted], progress)
-    figures = _figures(device, local, spec, stream, node, metrics, admitted)
+    stage = max(stages_of(local, spec.cluster.stages), key=lambda each: each.weight_bytes)
+    figures = _figures(device, stage, spec, stream, node, metrics, admitted)
     return ServingResult({**figures, "seed": seed}, *metrics.times())
 
 
@@ -336,7 +341,10 @@ def _figures(
         figures["tiers"] = replicas[0].tiers.figures()
     if stream.inference is not None:
         figures["predictor"] = stream.inference.figures(stream.came.arrival_s, stream.came_warmup)
-    transfers, cards = replicas[0].memory.transfers(), spec.tensor_parallel
+    if replicas[0].pipeline is not None:
+        figures["pipeline"] = replicas[0].pipeline.figures()
+    transfers = replicas[0].memory.transfers()
+    cards = spec.tensor_parallel * spec.cluster.stages
     figures["energy"] = metrics.energy(device, local, transfers, cards)
     figures["tokens_per_joule"] = metrics.tokens_per_joule(device, figures["energy"], cards)
     return figures
@@ -445,36 +453,47 @@ def build_replica(
     predicted: of all requests. metrics: collects what the replica does.
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
-    layout = kv_region(device, local, spec, seed)
+    stages = stages_of(local, spec.cluster.stages)
+    regions = [kv_region(device, stage, spec, seed) for stage in stages]
+    layout = min(regions, key=lambda region: region.slots)
+    local, state_bytes = stages[regions.index(layout)], local.activation_bytes
     _require_modelled(local, spec, layout, requests)
     _require_host(device, spec.engine)
+    engine_spec = spec.engine.times(len(stages))
     outputs, longest = metrics.output, spec.engine.max_model_len or local.max_position
     longest = min(longest, local.max_position)
     limits = Limits(
         int(spec.engine.max_tokens or outputs.max(initial=1)),
         longest,
-        spec.engine.token_budget(longest),
+        engine_spec.token_budget(longest),
         spec.engine.ahead,
     )
     allocator = build(layout, len(requests), limits, spec.policy)
     if routing is None and local.experts is not None:
         routing = Routing(local.experts, spec.routing, seed)
-    steps = StepModel(
-        device, local, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
+    each = [StepModel(
+        device, stage, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
         spec.memory.phases == "together", layout.groups, layout.sparse,
         even=bool(spec.memory.efficiency or spec.memory.attention),
-    )  # fmt: skip
+    ) for stage in stages]  # fmt: skip
+    steps: StepModel | PipelineSteps = each[0]
+    if len(stages) > 1:
+        assert device.accelerator is not None
+        pipeline = spec.cluster.pipeline or PipelineSpec()
+        steps = PipelineSteps(
+            pipeline, each, allocator, device.accelerator.link, state_bytes, spec.tensor_parallel
+        )
     memory = memory_model(spec.memory, device, local, layout, seed, simulate, routing, allocator)
     engine: Engine
     tiers = None
     if spec.tiers is not None and isinstance(spec.engine, EngineV1Spec):
-        tiers = Tiers(spec.tiers, device, local, allocator, steps, spec.tensor_parallel)
+        tiers = Tiers(spec.tiers, device, local, allocator, each[0], spec.tensor_parallel)
         engine = OffloadingEngine(
             spec.engine, allocator, requests, outputs, predicted, tiers, spec.tiers.layerwise
         )
     else:
         kind = ENGINES[spec.engine.name].engine
-        engine = kind(spec.engine, allocator, requests, outputs, predicted)
+        engine = kind(engine_spec, allocator, requests, outputs, predicted)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
 
@@ -487,6 +506,11 @@ def _require_modelled(
         raise DescriptionError(
             f"{local.name} has {local.state.kind} layers, whose states runs do not allocate; "
             "bankwise fit and bankwise states answer for it"
+        )
+    if spec.cluster.stages > 1 and (layout.sparse is not None or layout.groups or several):
+        raise DescriptionError(
+            "cluster.stages: not modelled with sparse attention, sliding windows, or requests with "
+            "several samples (engine.like makes a request of each)"
         )
     if layout.sparse is not None and several:
         raise DescriptionError(

@@ -1,0 +1,264 @@
+"""Steps of a pipeline: each is cut into micro-batches, which pass one stage after the other.
+
+A stage computes a micro-batch as a card computes a step (`policies.memory.step`), then its
+activations go over the link to the next stage, while it computes the next one. Stages and links
+take micro-batches in order, one at a time, so that of m equal ones in S stages a share of
+(S - 1) / (m + S - 1) is idle where each step drains the pipeline (Huang et al. 2019). Else the next
+step follows as soon as its requests have their tokens: those of a micro-batch when the same place
+of the batch has left the last stage (as vLLM, which has S batches in flight); one with a prompt
+that begins waits for the whole step (its admission hangs on who has ended).
+
+`balance: cost` is KunServe's: c tokens after p cost a (p c + (c^2 + c) / 2) + b c, and parts are
+halved until they are small. The time of a sampled token's way back to the first stage is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.specs.accelerator import Link
+from hwmodel.specs.link import LinkSpec, load_link
+from policies.allocators.allocator import Allocator
+from policies.engines.engine import Chunk, Step
+from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.requests.requests import FloatArray, IntArray
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class PipelineSpec(Strict):
+    """How stages share a step."""
+
+    link: str | None = None
+    """Between stages: a shipped link, or a file. None: the device's own."""
+    balance: Literal["tokens", "cost"] = "tokens"
+    """Micro-batches have equal tokens, or equal costs."""
+    micro_batches: Count | None = None
+    """With `tokens`; None: as many as stages."""
+    least_tokens: Count = 256
+    """With `cost`: parts of so many tokens or fewer are not halved, where there is one for each
+    stage (assumed; the paper has a minimum and no number)."""
+    drains: bool = False
+    """Whether all stages are through with a step before the next begins."""
+
+
+class Part(NamedTuple):
+    """A micro-batch: requests that decode, tokens that each had stored, int64 (n,), and chunks."""
+
+    decode: IntArray
+    stored: IntArray
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def tokens(self) -> int:
+        return len(self.decode) + sum(chunk.tokens for chunk in self.chunks)
+
+
+class Costs(NamedTuple):
+    """KunServe's: a second a pair of tokens, a second a token; what a part costs whatever it has is
+    the same for all."""
+
+    pair: float = 0.0
+    token: float = 1.0
+
+    def of(self, start: Any, tokens: Any) -> Any:
+        """Of `tokens` after `start`: numbers, or int64 (n,)."""
+        return self.pair * (start * tokens + (tokens * tokens + tokens) / 2) + self.token * tokens
+
+    def within(self, start: int, cost: float) -> float:
+        """How many tokens after `start` cost so much."""
+        linear = self.pair * (start + 0.5) + self.token
+        if not self.pair:
+            return cost / linear
+        return (math.sqrt(linear * linear + 2 * self.pair * cost) - linear) / self.pair
+
+    def whole(self, part: Part) -> float:
+        chunks = sum(self.of(chunk.start, chunk.tokens) for chunk in part.chunks)
+        return float(np.sum(self.of(part.stored, 1)) + chunks)
+
+
+def costs_of(steps: StepModel, tokens: int = 4096) -> Costs:
+    """What prompts of some thousand tokens show of a step model."""
+
+    def seconds(start: int, count: int) -> float:
+        chunk = Chunk(0, start, count, False)
+        step = Step(np.zeros(0, np.int64), 0, [chunk], [], 0, "")
+        return float(steps.times(step, 1, Efficiency()).total_s[0])
+
+    half = tokens // 2
+    whole_s = seconds(0, tokens)
+    pair = (seconds(tokens, tokens) - whole_s) / tokens**2
+    pairs = (tokens**2 + tokens - half**2 - half) / 2
+    token = (whole_s - seconds(0, half) - pair * pairs) / (tokens - half)
+    return Costs(max(pair, 0.0), token) if token > 0 else Costs()
+
+
+def cut(part: Part, costs: Costs, share: float) -> tuple[Part, Part]:
+    """A part in two, the first with such a share of the cost, as near as tokens allow."""
+    wanted = share * costs.whole(part)
+    passed = np.cumsum(costs.of(part.stored, 1))
+    at = int(np.searchsorted(passed, wanted * (1 + 1e-12), "right"))
+    before: tuple[Chunk, ...] = part.chunks
+    behind: tuple[Chunk, ...] = ()
+    if at < len(part.decode):
+        before, behind = (), part.chunks
+    else:
+        left = wanted - (float(passed[-1]) if at else 0.0)
+        for place, chunk in enumerate(part.chunks):
+            cost = float(costs.of(chunk.start, chunk.tokens))
+            if cost > left:
+                first = min(round(costs.within(chunk.start, left)), chunk.tokens)
+                rest = chunk._replace(start=chunk.start + first, tokens=chunk.tokens - first)
+                halves = (chunk._replace(tokens=first, last=False), rest)
+                before = (*part.chunks[:place], *(halves[:1] if first else ()))
+                behind = (*(halves[1:] if rest.tokens else ()), *part.chunks[place + 1 :])
+                if not rest.tokens:
+                    before = part.chunks[: place + 1]
+                break
+            left -= cost
+    return (
+        Part(part.decode[:at], part.stored[:at], before),
+        Part(part.decode[at:], part.stored[at:], behind),
+    )
+
+
+def micro_batches(part: Part, spec: PipelineSpec, costs: Costs, stages: int) -> list[Part]:
+    """The parts of a step, none of which is empty."""
+    if spec.balance == "cost":
+        parts = [part]
+        while True:
+            halved: list[Part] = []
+            enough = len(parts) >= stages
+            for each in parts:
+                small = enough and each.tokens <= spec.least_tokens
+                halved += [each] if small or each.tokens < 2 else cut(each, costs, 0.5)
+            halved = [each for each in halved if each.tokens]
+            if len(halved) == len(parts):
+                return parts
+            parts = halved
+    many, parts = spec.micro_batches or stages, []
+    for left in range(many, 1, -1):
+        first, part = cut(part, Costs(), 1 / left)
+        parts.append(first)
+    return [each for each in (*parts, part) if each.tokens]
+
+
+def flow(
+    work: Sequence[Sequence[float]], sends: Sequence[float], free: Sequence[float],
+    ready: Sequence[float],
+) -> tuple[list[float], list[float]]:  # fmt: skip
+    """When micro-batches leave the last stage, and when stages and links are free after them.
+
+    work: seconds of each micro-batch in each stage. sends: of each over any of the links. free: of
+    stage, link, stage, ... from when on. ready: of each micro-batch.
+    """
+    free, ends = list(free), []
+    for stages, send, at in zip(work, sends, ready, strict=True):
+        for stage, seconds in enumerate(stages):
+            at = free[2 * stage] = max(at, free[2 * stage]) + seconds
+            if stage + 1 < len(stages):
+                at = free[2 * stage + 1] = max(at, free[2 * stage + 1]) + send
+        ends.append(at)
+    return ends, free
+
+
+class PipelineSteps:
+    """Step times of stages, each a `StepModel`; see the module. `state_bytes`: hidden state of a
+    token, of which each of `cards` that a stage has sends its share."""
+
+    def __init__(
+        self, spec: PipelineSpec, stages: Sequence[StepModel], allocator: Allocator,
+        own: Link | None, state_bytes: int, cards: int = 1,
+    ) -> None:  # fmt: skip
+        """Raises DescriptionError where there is no link."""
+        self._spec, self._stages, self._allocator = spec, stages, allocator
+        self._link: LinkSpec | Link | None = own
+        if spec.link is not None:
+            self._link = load_link(spec.link)
+        if self._link is None:
+            raise DescriptionError("stages: the device has no link; name one in pipeline.link")
+        self._token_bytes = state_bytes / cards
+        self._costs = costs_of(stages[0]) if spec.balance == "cost" else Costs()
+        self.bandwidth = stages[0].bandwidth
+        self._free = [0.0] * (2 * len(stages) - 1)
+        self._ready = [0.0]
+        self._begun: set[int] = set()
+        self._next: list[tuple[list[float], list[float], float, float]] = []
+        self._chunked: set[int] = set()
+        self.steps, self.parts, self.seconds, self.busy_s = 0, 0, 0.0, 0.0
+        self.link_share = 0.0
+        """Of the last step, the part in which the link was busy with activations."""
+
+    def send_s(self, tokens: int) -> float:
+        """Seconds until the activations of so many tokens are at the next stage."""
+        size = tokens * self._token_bytes
+        if isinstance(self._link, LinkSpec):
+            one = np.ones(1, np.int64)
+            return self._link.cost(np.array([round(size)], np.int64), one).total_ns / 1e9
+        assert self._link is not None
+        return self._link.exchange_s(size)
+
+    def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
+        """As `StepModel.times`. Phases are those of the mean stage, all micro-batches together; for
+        the rest of a step it waits."""
+        stored = self._allocator.stored[step.decode] - 1
+        whole = Part(step.decode, stored, tuple(step.chunks))
+        parts = micro_batches(whole, self._spec, self._costs, len(self._stages)) or [whole]
+        own = [step._replace(
+            decode=part.decode, context=int(part.stored.sum()), chunks=list(part.chunks),
+            migrations=[] if place else step.migrations, copies=() if place else step.copies,
+        ) for place, part in enumerate(parts)]  # fmt: skip
+        rows = [[stage.times(each, rounds, efficiency) for stage in self._stages] for each in own]
+        sends = [self.send_s(part.tokens) for part in parts]
+        work = np.array([[times.total_s for times in row] for row in rows])
+        total = self._run(parts, work, sends)
+        flat, many = [times for row in rows for times in row], len(self._stages)
+        sums: dict[str, Any] = {}
+        for name in StepTimes._fields[:-1]:
+            sums[name] = sum((getattr(times, name) for times in flat), 0) / many
+        sums["weight_bytes"] = round(sums["weight_bytes"])
+        waits: FloatArray = total - sums["total_s"]
+        self.link_share = min(sum(sends) / float(total[0]), 0.9)
+        return StepTimes(**{**sums, "total_s": total, "stall_s": waits})
+
+    def _run(self, parts: list[Part], work: Any, sends: list[float]) -> FloatArray:
+        """Seconds of each step; work: (parts, stages, rounds)."""
+        free, before, drains = self._free, self._ready, self._spec.drains
+        many, rounds = len(parts), work.shape[2]
+        self._chunked = {chunk.request for part in parts for chunk in part.chunks}
+        begins = [any(c.request not in self._begun for c in part.chunks) for part in parts]
+        ready = [before[-(-(place + 1) * len(before) // many) - 1] for place in range(many)]
+        ready = [0.0 if new else at for new, at in zip(begins, ready, strict=True)]
+        self._next, busy = [], work.sum(axis=(0, 1))
+        total = np.empty(rounds)
+        for turn in range(rounds):
+            if drains:
+                free, ready = [0.0] * len(free), [0.0] * many
+            ends, free = flow(work[:, :, turn].tolist(), sends, free, ready)
+            total[turn] = last = ends[-1]
+            free, ready = [at - last for at in free], [at - last for at in ends]
+            self._next.append((free, ready, last, float(busy[turn])))
+        return total
+
+    def passed(self, rounds: int) -> None:
+        """So many of the steps that `times` was last asked for are done."""
+        self._free, self._ready = self._next[rounds - 1][:2]
+        self._begun = self._chunked
+        self.steps += rounds
+        self.parts += rounds * len(self._ready)
+        self.seconds += sum(each[2] for each in self._next[:rounds])
+        self.busy_s += sum(each[3] for each in self._next[:rounds]) / len(self._stages)
+
+    def figures(self) -> dict[str, float]:
+        """Stages, micro-batches a step, and the share of the steps in which a stage is idle."""
+        return {
+            "stages": len(self._stages),
+            "micro_batches": self.parts / max(self.steps, 1),
+            "idle_share": 1 - self.busy_s / self.seconds if self.seconds else 0.0,
+        }
