@@ -106,6 +106,17 @@ class StepTimes(NamedTuple):
         before_s = 0.0 if self.stall_s is None else self.stall_s
         return self._replace(total_s=self.total_s + stall_s, stall_s=before_s + stall_s)
 
+    def contended(self, taken: float, left: float) -> FloatArray:
+        """Seconds that each of the steps takes longer where others move `taken` bytes a second in
+        its memory and `left` are left, float64 (rounds,)."""
+        if left <= 0:
+            raise DescriptionError("copies move more than the card's memory gives")
+        fixed: Any = self.overhead_s + self.swap_s + self.all_reduce_s
+        if self.stall_s is not None:
+            fixed = fixed + self.stall_s
+        memory_s: FloatArray = np.maximum(self.total_s - self.compute_s - fixed, 0.0)
+        return memory_s * taken / left
+
     def first(self, rounds: int) -> StepTimes:
         """The first `rounds` steps of these."""
         return self._replace(

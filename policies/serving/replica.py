@@ -20,6 +20,7 @@ import numpy as np
 
 from policies.allocators.capabilities import Learns, Maps
 from policies.engines.engine import Engine, Step
+from policies.engines.hosting_engine import hosting
 from policies.memory.fidelity import Memory
 from policies.memory.pipeline import PipelineSteps
 from policies.memory.step import Efficiency, StepModel, StepTimes
@@ -53,6 +54,7 @@ class Replica:
         self._together = together
         self.moves = moves
         self.tiers = tiers
+        self.hosting = hosting(engine)
         self._offloading = engine if isinstance(engine, OffloadingEngine) else None
         self._watch = None if recorder is None else Watch(recorder, engine)
         self.more = False
@@ -72,12 +74,19 @@ class Replica:
     def _event_s(self) -> float:
         """When a request comes or a transfer arrives next; inf if none is known."""
         due_s = math.inf if self.tiers is None else self.tiers.due_s
+        if self.hosting is not None:
+            due_s = self.hosting.due_s
         return min(self._to_come[0][0], due_s) if self._to_come else due_s
 
     def arrive(self, requests: Iterable[int], at_s: Iterable[float]) -> None:
         """These requests join the line at these times, none before `now_s`."""
         for item in zip(at_s, requests, strict=True):
             heapq.heappush(self._to_come, item)
+
+    def depart(self) -> list[tuple[float, int]]:
+        """Requests that have not joined the line, and when they arrive: they will not here."""
+        gone, self._to_come = self._to_come, []
+        return gone
 
     def advance(self, until_s: float = math.inf) -> list[int]:
         """The steps from `next_s`, which is finite, to the next event, but none that begins at or
@@ -171,6 +180,9 @@ class Replica:
             self.tiers.clock(self.now_s)
             self._offloading.landed()
 
+        if self.hosting is not None:
+            self.hosting.land(self.now_s)
+
     def wait(self, until_s: float) -> None:
         """Nothing runs until then."""
         self.engine.retire()
@@ -190,6 +202,9 @@ class Replica:
         times = self._steps.times(step, rounds, efficiency)
         if self.tiers is not None:
             return times.delayed(self.tiers.stalls(times, efficiency))
+        if self.hosting is not None and (taken := self.hosting.copied_bytes_s):
+            left = self._steps.bandwidth * efficiency.attention - taken
+            return times.delayed(times.contended(taken, left))
         if self._maps is None:
             return times
         return times.delayed(self._maps.stalls(step.decode, times.total_s))
@@ -205,6 +220,8 @@ class Replica:
         event_s = until_s if self._learns is None else min(self._learns.due_s, until_s)
         if self.tiers is not None:
             event_s = min(event_s, self.tiers.due_s)
+        if self.hosting is not None:
+            event_s = min(event_s, self.hosting.due_s)
         if self._to_come and self.engine.admits_arrivals(step):
             event_s = min(event_s, self._to_come[0][0])
         if event_s < ends[rounds]:

@@ -29,6 +29,7 @@ from policies.engines.engine import Engine, EngineOptions
 from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import ENGINES, EngineChoice
+from policies.engines.hosting_engine import HostingEngine
 from policies.engines.vllm_version import VERSIONS
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.memory_model import memory_model
@@ -41,7 +42,9 @@ from policies.predictors.predictor import PredictorSpec, predict
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
 from policies.serving.cluster import ClusterSpec, Lockstep, Manager, Node, mean_of
+from policies.serving.dropping import Dropping
 from policies.serving.metrics import Metrics
+from policies.serving.migration import Migrating
 from policies.serving.recorder import Recorder
 from policies.serving.replica import Replica
 from policies.transfers.moves import Moves, MovesSpec
@@ -129,6 +132,12 @@ class ServingSpec(Strict):
             raise ValueError("tiers: needs engine v1, and cluster.cards 1")
         if self.cluster.stages > 1 and (self.tiers is not None or self.expert_parallel != "none"):
             raise ValueError("cluster.stages: not with tiers or expert_parallel")
+        if self.cluster.moves and (self.engine.name != "v1" or self.expert_parallel != "none"):
+            raise ValueError(
+                "cluster.dropping, cluster.migration: need engine v1, and no expert_parallel"
+            )
+        if self.cluster.dropping is not None and self.kv_tokens is not None:
+            raise ValueError("cluster.dropping: frees bytes, not with kv_tokens")
         return self
 
     def on_device(self, device: Device, model: TransformerSpec) -> ServingSpec:
@@ -252,8 +261,21 @@ def _serve(
         raise DescriptionError(
             f"a warm-up of {warmup_requests} requests leaves none of {len(admitted)} to be counted"
         )
-    kind = Node if shared_experts is None else Lockstep
-    node = kind(replicas, Manager(spec.cluster, requests, stream.predicted.length))
+
+    def group(stages: int) -> Replica:
+        return build_replica(
+            device, local, _grouped(spec, stages), requests, stream.predicted, metrics,
+            (seed, cards + stages), simulate,
+        )  # fmt: skip
+
+    manager = Manager(spec.cluster, requests, stream.predicted.length)
+    node: Node
+    if spec.cluster.dropping is not None:
+        node = Dropping(replicas, manager, spec.cluster.dropping, local, group)
+    elif spec.cluster.migration is not None:
+        node = Migrating(replicas, manager, spec.cluster.migration, local)
+    else:
+        node = (Node if shared_experts is None else Lockstep)(replicas, manager)
     if requests.closed:
         _serve_closed(replicas[0], admitted, requests, recorder, progress)
     elif cards == 1:
@@ -263,6 +285,16 @@ def _serve(
     stage = max(stages_of(local, spec.cluster.stages), key=lambda each: each.weight_bytes)
     figures = _figures(device, stage, spec, stream, node, metrics, admitted)
     return ServingResult({**figures, "seed": seed}, *metrics.times())
+
+
+def _grouped(spec: ServingSpec, stages: int) -> ServingSpec:
+    """How so many cards serve that have dropped parameters."""
+    assert spec.cluster.dropping is not None
+    pipeline = spec.cluster.pipeline or PipelineSpec(
+        link=spec.cluster.dropping.link, balance="cost"
+    )
+    cluster = spec.cluster.model_copy(update={"stages": stages, "pipeline": pipeline})
+    return spec.model_copy(update={"cluster": cluster})
 
 
 def _stream(spec: ServingSpec, requests: Requests, seed: int, warmup: int) -> _Stream:
@@ -312,9 +344,10 @@ def _figures(
     metrics: Metrics, admitted: IntArray,
 ) -> dict[str, Any]:  # fmt: skip
     """All metrics of a run, those of several cards as of one."""
-    replicas, outputs = node.replicas, stream.came.output_tokens
+    replicas, outputs = node.own, stream.came.output_tokens
     allocators = [replica.engine.allocator for replica in replicas]
-    figures = metrics.figures([replica.engine for replica in replicas], local, allocators[0].layout)
+    built = [replica.engine for replica in node.built]
+    figures = metrics.figures(built, local, allocators[0].layout)
     dropped = np.isin(np.arange(len(stream.requests)), admitted, invert=True)
     if stream.first_sample is not None:
         dropped = dropped[stream.first_sample]
@@ -492,7 +525,7 @@ def build_replica(
             spec.engine, allocator, requests, outputs, predicted, tiers, spec.tiers.layerwise
         )
     else:
-        kind = ENGINES[spec.engine.name].engine
+        kind = HostingEngine if spec.cluster.moves else ENGINES[spec.engine.name].engine
         engine = kind(engine_spec, allocator, requests, outputs, predicted)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
