@@ -50,6 +50,8 @@ class HostingEngine(EngineV1):
         self.lost: set[int] = set()
         """Requests that were preempted."""
         self.copied_bytes_s = 0.0
+        self.slower: list[float] = []
+        """Shares by which steps beside copies take longer."""
         self._due: list[tuple[float, int, bool]] = []  # a heap: (when, request, whether it runs)
 
     @property

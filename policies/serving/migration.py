@@ -110,7 +110,7 @@ class Migrating(MovingNode):
         self.moved.downtime_s.append(seconds)
         self.moved.tokens.append(tokens)
         self.moved.stages.append(move.stages)
-        self._at(now_s + seconds, lambda _: self._over(move))
+        self._at(now_s + seconds, lambda now: self._over(move, now))
 
     def copy(self, move: Move, tokens: int) -> tuple[float, int]:
         """(seconds, bytes) of the copy of what is not there of so many tokens."""
@@ -121,13 +121,14 @@ class Migrating(MovingNode):
         found = transfer(self._link, self._model, tokens, near, far, skip=move.copied)
         return found.cost.total_ns / 1e9, found.pieces.bytes
 
-    def _over(self, move: Move) -> None:
+    def _over(self, move: Move, at_s: float) -> None:
         for card in (move.source, move.target):
             self.engine(card).copied_bytes_s = 0.0
+            self.engine(card).land(at_s)
         self._moves.remove(move)
 
     def report(self, outputs: IntArray) -> dict[str, Any]:
-        moved = self.moved
+        moved, engines = self.moved, [self.engine(card) for card in range(len(self.own))]
         return {
             **super().report(outputs),
             "migration": {
@@ -136,6 +137,7 @@ class Migrating(MovingNode):
                 "bytes": moved.bytes,
                 "downtime_s": summary(np.array(moved.downtime_s)),
                 "tokens": summary(np.array(moved.tokens, np.float64)),
+                "steps_longer": summary(np.array([s for e in engines for s in e.slower])),
                 "stages": float(np.mean(moved.stages)) if moved.stages else 0.0,
             },
         }

@@ -204,7 +204,9 @@ class Replica:
             return times.delayed(self.tiers.stalls(times, efficiency))
         if self.hosting is not None and (taken := self.hosting.copied_bytes_s):
             left = self._steps.bandwidth * efficiency.attention - taken
-            return times.delayed(times.contended(taken, left))
+            waits_s = times.contended(taken, left)
+            self.hosting.slower.append(float(waits_s[0] / times.total_s[0]))
+            return times.delayed(waits_s)
         if self._maps is None:
             return times
         return times.delayed(self._maps.stalls(step.decode, times.total_s))
