@@ -8,7 +8,6 @@ nothing else could run, their memory is taken back.
 from __future__ import annotations
 
 import heapq
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from policies.requests.requests import IntArray, Requests
 
 
 class HostingEngine(EngineV1):
-    """`copied_bytes_s`: read or written in its memory now by copies to and from others."""
+    """Requests that run here wholly, come, or are leaving."""
 
     def __init__(
         self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
@@ -49,7 +48,7 @@ class HostingEngine(EngineV1):
         """Requests with memory here that run nowhere: until a time in `_due`."""
         self.lost: set[int] = set()
         """Requests that were preempted."""
-        self.copied_bytes_s = 0.0
+        self._copied = (0.0, 0.0)  # bytes a second, until when
         self.slower: list[float] = []
         """Shares by which steps beside copies take longer."""
         self._due: list[tuple[float, int, bool]] = []  # a heap: (when, request, whether it runs)
@@ -81,11 +80,6 @@ class HostingEngine(EngineV1):
         return free / many if many else float("inf")
 
     @property
-    def whole(self) -> IntArray:
-        """The running requests whose prompts are computed."""
-        return self._decoding()
-
-    @property
     def demand_tokens(self) -> int:
         """Tokens that those in line have to store."""
         return sum(self._total(request) for request in self.waiting)
@@ -93,6 +87,18 @@ class HostingEngine(EngineV1):
     def room_for_one(self) -> bool:
         """Whether the sequence cap has room for one more."""
         return len(self.running) + len(self.coming) + len(self.stopped) < self._cap
+
+    def copies(self, bytes_s: float, until_s: float) -> None:
+        """So much is read and written in its memory until then by copies to and from others."""
+        self._copied = (bytes_s, max(until_s, self._copied[1]))
+
+    def copied_bytes_s(self, now_s: float) -> float:
+        """What `copies` says of now."""
+        return self._copied[0] if now_s < self._copied[1] else 0.0
+
+    def whole(self) -> IntArray:
+        """The running requests whose prompts are computed."""
+        return self._decoding()
 
     def host(self, request: int, tokens: int, left: int) -> bool:
         """Memory for the first `tokens` of a request, of which `left` are to be made; False if
@@ -142,9 +148,9 @@ class HostingEngine(EngineV1):
         """Give all requests up: (request, tokens, when it may run at the earliest) of those whose
         prompts are computed, and those that have to begin again."""
         due = {request: at_s for at_s, request, runs in self._due if runs}
-        whole = [*self.whole.tolist(), *due]
+        whole = [*self.whole().tolist(), *due]
         kept = [(r, int(self.allocator.stored[r]), due.get(r, 0.0)) for r in whole]
-        line = [*self.running[len(self.whole) :].tolist(), *self.waiting]
+        line = [*self.running[len(self.whole()) :].tolist(), *self.waiting]
         for request in {*self.running.tolist(), *self.stopped, *self.coming}:
             self._release(request)
         self.running, self._partial = np.zeros(0, np.int64), False
@@ -164,8 +170,3 @@ class HostingEngine(EngineV1):
     def _preempt(self, request: int) -> None:
         self.lost.add(request)
         super()._preempt(request)
-
-
-def hosting(engine: Any) -> HostingEngine | None:
-    """The engine, if it takes requests over."""
-    return engine if isinstance(engine, HostingEngine) else None

@@ -14,8 +14,9 @@ halved until they are small. The time of a sampled token's way back to the first
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -48,21 +49,9 @@ class PipelineSpec(Strict):
     """Whether all stages are through with a step before the next begins."""
 
 
-class Part(NamedTuple):
-    """A micro-batch: requests that decode, tokens that each had stored, int64 (n,), and chunks."""
-
-    decode: IntArray
-    stored: IntArray
-    chunks: tuple[Chunk, ...]
-
-    @property
-    def tokens(self) -> int:
-        return len(self.decode) + sum(chunk.tokens for chunk in self.chunks)
-
-
 class Costs(NamedTuple):
-    """KunServe's: a second a pair of tokens, a second a token; what a part costs whatever it has is
-    the same for all."""
+    """KunServe's: seconds a pair of tokens, and a token; what a part costs whatever it has is the
+    same for all."""
 
     pair: float = 0.0
     token: float = 1.0
@@ -71,82 +60,67 @@ class Costs(NamedTuple):
         """Of `tokens` after `start`: numbers, or int64 (n,)."""
         return self.pair * (start * tokens + (tokens * tokens + tokens) / 2) + self.token * tokens
 
-    def within(self, start: int, cost: float) -> float:
-        """How many tokens after `start` cost so much."""
-        linear = self.pair * (start + 0.5) + self.token
-        if not self.pair:
-            return cost / linear
-        return (math.sqrt(linear * linear + 2 * self.pair * cost) - linear) / self.pair
-
-    def whole(self, part: Part) -> float:
-        chunks = sum(self.of(chunk.start, chunk.tokens) for chunk in part.chunks)
-        return float(np.sum(self.of(part.stored, 1)) + chunks)
-
 
 def costs_of(steps: StepModel, tokens: int = 4096) -> Costs:
     """What prompts of some thousand tokens show of a step model."""
 
     def seconds(start: int, count: int) -> float:
-        chunk = Chunk(0, start, count, False)
-        step = Step(np.zeros(0, np.int64), 0, [chunk], [], 0, "")
+        step = Step(np.zeros(0, np.int64), 0, [Chunk(0, start, count, False)], [], 0, "")
         return float(steps.times(step, 1, Efficiency()).total_s[0])
 
-    half = tokens // 2
-    whole_s = seconds(0, tokens)
+    half, whole_s = tokens // 2, seconds(0, tokens)
     pair = (seconds(tokens, tokens) - whole_s) / tokens**2
     pairs = (tokens**2 + tokens - half**2 - half) / 2
     token = (whole_s - seconds(0, half) - pair * pairs) / (tokens - half)
     return Costs(max(pair, 0.0), token) if token > 0 else Costs()
 
 
-def cut(part: Part, costs: Costs, share: float) -> tuple[Part, Part]:
-    """A part in two, the first with such a share of the cost, as near as tokens allow."""
-    wanted = share * costs.whole(part)
-    passed = np.cumsum(costs.of(part.stored, 1))
-    at = int(np.searchsorted(passed, wanted * (1 + 1e-12), "right"))
-    before: tuple[Chunk, ...] = part.chunks
-    behind: tuple[Chunk, ...] = ()
-    if at < len(part.decode):
-        before, behind = (), part.chunks
-    else:
-        left = wanted - (float(passed[-1]) if at else 0.0)
-        for place, chunk in enumerate(part.chunks):
-            cost = float(costs.of(chunk.start, chunk.tokens))
-            if cost > left:
-                first = min(round(costs.within(chunk.start, left)), chunk.tokens)
-                rest = chunk._replace(start=chunk.start + first, tokens=chunk.tokens - first)
-                halves = (chunk._replace(tokens=first, last=False), rest)
-                before = (*part.chunks[:place], *(halves[:1] if first else ()))
-                behind = (*(halves[1:] if rest.tokens else ()), *part.chunks[place + 1 :])
-                if not rest.tokens:
-                    before = part.chunks[: place + 1]
-                break
-            left -= cost
-    return (
-        Part(part.decode[:at], part.stored[:at], before),
-        Part(part.decode[at:], part.stored[at:], behind),
-    )
+def cuts(
+    stored: IntArray, chunks: Sequence[Chunk], spec: PipelineSpec, costs: Costs, stages: int
+) -> list[int]:
+    """Where micro-batches begin and end, in tokens of a step: one of each request that decodes,
+    with so many `stored`, int64 (n,), then those of chunks."""
+    tokens = np.array([1] * len(stored) + [chunk.tokens for chunk in chunks], np.int64)
+    whole = int(tokens.sum())
+    if spec.balance == "tokens":
+        many = min(spec.micro_batches or stages, whole)
+        return [round(whole * part / max(many, 1)) for part in range(many + 1)]
+    start = np.concatenate((stored, [chunk.start for chunk in chunks])).astype(np.int64)
+    edges = np.concatenate(([0], np.cumsum(tokens)))
+    passed = np.concatenate(([0.0], np.cumsum(costs.of(start, tokens))))
+
+    def cost(at: int) -> float:
+        item = int(np.searchsorted(edges, at, "right")) - 1
+        inside = at - edges[item]
+        return float(passed[item] + (costs.of(start[item], inside) if inside else 0.0))
+
+    found, enough = [0, whole], False
+    while True:
+        halved = found[:1]
+        for low, high in pairwise(found):
+            if high - low > (spec.least_tokens if enough else 1):
+                middle = (cost(low) + cost(high)) / 2
+                halved.append(bisect_left(range(low + 1, high - 1), middle, key=cost) + low + 1)
+            halved.append(high)
+        if len(halved) == len(found):
+            return found
+        found, enough = halved, len(halved) > stages
 
 
-def micro_batches(part: Part, spec: PipelineSpec, costs: Costs, stages: int) -> list[Part]:
-    """The parts of a step, none of which is empty."""
-    if spec.balance == "cost":
-        parts = [part]
-        while True:
-            halved: list[Part] = []
-            enough = len(parts) >= stages
-            for each in parts:
-                small = enough and each.tokens <= spec.least_tokens
-                halved += [each] if small or each.tokens < 2 else cut(each, costs, 0.5)
-            halved = [each for each in halved if each.tokens]
-            if len(halved) == len(parts):
-                return parts
-            parts = halved
-    many, parts = spec.micro_batches or stages, []
-    for left in range(many, 1, -1):
-        first, part = cut(part, Costs(), 1 / left)
-        parts.append(first)
-    return [each for each in (*parts, part) if each.tokens]
+def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
+    """The tokens from `low` to `high` of a step (`cuts`). Copies go with the first ones."""
+    many, chunks = len(stored), []
+    at = many
+    for chunk in step.chunks:
+        first, last = max(low - at, 0), min(high - at, chunk.tokens)
+        if first < last:
+            ends = chunk.last and last == chunk.tokens
+            chunks.append(chunk._replace(start=chunk.start + first, tokens=last - first, last=ends))
+        at += chunk.tokens
+    return step._replace(
+        decode=step.decode[low:high], context=int(stored[low:high].sum()), chunks=chunks,
+        migrations=[] if low else step.migrations, copies=() if low else step.copies,
+    )  # fmt: skip
 
 
 def flow(
@@ -208,14 +182,10 @@ class PipelineSteps:
         """As `StepModel.times`. Phases are those of the mean stage, all micro-batches together; for
         the rest of a step it waits."""
         stored = self._allocator.stored[step.decode] - 1
-        whole = Part(step.decode, stored, tuple(step.chunks))
-        parts = micro_batches(whole, self._spec, self._costs, len(self._stages)) or [whole]
-        own = [step._replace(
-            decode=part.decode, context=int(part.stored.sum()), chunks=list(part.chunks),
-            migrations=[] if place else step.migrations, copies=() if place else step.copies,
-        ) for place, part in enumerate(parts)]  # fmt: skip
-        rows = [[stage.times(each, rounds, efficiency) for stage in self._stages] for each in own]
-        sends = [self.send_s(part.tokens) for part in parts]
+        edges = cuts(stored, step.chunks, self._spec, self._costs, len(self._stages))
+        parts = [micro_batch(step, *ends, stored) for ends in pairwise(edges)] or [step]
+        rows = [[stage.times(each, rounds, efficiency) for stage in self._stages] for each in parts]
+        sends = [self.send_s(part.batched) for part in parts]
         work = np.array([[times.total_s for times in row] for row in rows])
         total = self._run(parts, work, sends)
         flat, many = [times for row in rows for times in row], len(self._stages)
@@ -227,7 +197,7 @@ class PipelineSteps:
         self.link_share = min(sum(sends) / float(total[0]), 0.9)
         return StepTimes(**{**sums, "total_s": total, "stall_s": waits})
 
-    def _run(self, parts: list[Part], work: Any, sends: list[float]) -> FloatArray:
+    def _run(self, parts: list[Step], work: Any, sends: list[float]) -> FloatArray:
         """Seconds of each step; work: (parts, stages, rounds)."""
         free, before, drains = self._free, self._ready, self._spec.drains
         many, rounds = len(parts), work.shape[2]

@@ -13,7 +13,6 @@ request in its prefill begins again.
 from __future__ import annotations
 
 import heapq
-import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -75,15 +74,16 @@ class Dropping(MovingNode):
         """When the layers of a group are back."""
         self._exchanges: list[tuple[float, int]] = []
         self._drops = self._restores = self._again = 0
-        self._dropped_s = self._since_s = 0.0
+        self._dropped = self._looks = 0
 
     def decide(self, at_s: float) -> None:
+        self._looks += 1
+        self._dropped += len(self._groups) < len(self.own)
         each = [self.engine(group[0]) for group in self._groups]
         lacking = [max(e.demand_tokens - e.allocator.free_slots, 0) for e in each]
-        wanted = sum(lacking) * self._model.kv_token_bytes
-        if wanted:
+        model = self._model
+        if wanted := sum(lacking) * model.kv_token_bytes:
             self._pulling.clear()
-            model = self._model
             for pair in drop_plan(self._groups, model.weight_bytes, wanted, model.layers):
                 self._merge(*pair, at_s)
             return
@@ -120,8 +120,6 @@ class Dropping(MovingNode):
         group, parts = self._made[cards], (first, second)
         now_s = max(at_s, *(self.replicas[part[0]].now_s for part in parts))
         now_s += self._spec.map_time / 1e9
-        if len(self._groups) == len(self.own):
-            self._since_s = now_s
         self._groups = [each for each in self._groups if each not in parts] + [cards]
         olds = [self.replicas[part[0]] for part in parts]
         for card in cards:
@@ -149,8 +147,6 @@ class Dropping(MovingNode):
         card_of = self.manager.card_of
         self._hand_over(old, lambda request: int(card_of[request]), layers, now_s)
         self._restores += 1
-        if len(self._groups) == len(self.own):
-            self._dropped_s += now_s - self._since_s
 
     def _hand_over(
         self, old: Replica, card_of: Callable[[int], int], layers_of: dict[int, int],
@@ -180,40 +176,25 @@ class Dropping(MovingNode):
             engine.waiting = deque(sorted((*engine.waiting, request)))
         for at_s, request in old.depart():
             self.replicas[card_of(request)].arrive([request], [at_s])
-        for card, end_s in ends.items():
-            self._contend(card, end_s)
-
-    def _contend(self, card: int, end_s: float) -> None:
-        """Its memory sends and receives what the link carries, until then."""
-        engine = self.engine(card)
-        engine.copied_bytes_s = 2 * max(path.bandwidth for path in self._link.paths)
-
-        def over(_: float) -> None:
-            engine.copied_bytes_s = 0.0
-
-        self._at(end_s, over)
+        rate = max(path.bandwidth for path in self._link.paths)
+        for card, end_s in ends.items():  # what is sent is read, what comes is written
+            self.engine(card).copies(2 * rate, end_s)
 
     def report(self, outputs: IntArray) -> dict[str, Any]:
-        last_s = max(replica.now_s for replica in self.replicas)
-        open_s = last_s - self._since_s if len(self._groups) < len(self.own) else 0.0
         moved = np.array(self._exchanges or [(0.0, 0)])
+        pipes = [each.pipeline for each in self._made.values() if each.pipeline is not None]
+        busy_s, seconds = (sum(getattr(p, key) for p in pipes) for key in ("busy_s", "seconds"))
         return {
             **super().report(outputs),
             "dropping": {
                 "drops": self._drops,
                 "freed_bytes": self._drops * self._model.weight_bytes,
                 "restores": self._restores,
-                "dropped_share": (self._dropped_s + open_s) / last_s if last_s else 0.0,
+                "dropped_share": self._dropped / max(self._looks, 1),
                 "exchanges": len(self._exchanges),
                 "exchanged_bytes": int(moved[:, 1].sum()),
                 "exchange_s": float(moved[:, 0].sum()),
                 "begun_again": self._again,
-                "idle_share": self._idle_share(),
+                "idle_share": 1 - busy_s / seconds if seconds else 0.0,
             },
         }
-
-    def _idle_share(self) -> float:
-        """Of the stages of groups, while these serve."""
-        pipes = [each.pipeline for each in self._made.values() if each.pipeline is not None]
-        busy_s = sum(pipe.busy_s for pipe in pipes)
-        return 1 - busy_s / max(math.fsum(pipe.seconds for pipe in pipes), 1e-300) if pipes else 0.0

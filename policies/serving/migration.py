@@ -9,7 +9,8 @@ there, or if the stages are too many. Copies go from and to the blocks that it h
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,17 +39,6 @@ class Move:
     stages: int = 0
 
 
-@dataclass
-class Moved:
-    """What moved. `downtime_s`, `tokens`: of each request, from its stop until it may run there."""
-
-    downtime_s: list[float] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
-    stages: list[int] = field(default_factory=list)
-    aborted: int = 0
-    bytes: int = 0
-
-
 class Migrating(MovingNode):
     """`model`: the shard of a card."""
 
@@ -63,7 +53,9 @@ class Migrating(MovingNode):
             raise DescriptionError(f"cluster.migration: {model.name} keeps scales apart")
         self._spec, self._model, self._link = spec, model, load_link(spec.link)
         self._moves: list[Move] = []
-        self.moved = Moved()
+        self.moved: list[tuple[int, float, int]] = []
+        """Of each request its tokens, seconds from its stop until it may run there, and stages."""
+        self._aborted = self._bytes = 0
 
     def decide(self, at_s: float) -> None:
         taken = {card for move in self._moves for card in (move.source, move.target)}
@@ -73,7 +65,7 @@ class Migrating(MovingNode):
         empty.sort(key=lambda card: -free[card])
         for source, target in zip(full, empty, strict=False):
             giving = self.engine(source)
-            if len(able := giving.whole):
+            if len(able := giving.whole()):
                 request = int(able[np.argmin(giving.allocator.stored[able])])
                 giving.lost.discard(request)
                 self._moves.append(Move(request, source, target))
@@ -82,7 +74,6 @@ class Migrating(MovingNode):
     def _stage(self, move: Move, at_s: float) -> None:
         """The next copy, or the end."""
         giving, taking, request = self.engine(move.source), self.engine(move.target), move.request
-        giving.copied_bytes_s = taking.copied_bytes_s = 0.0
         runs = request in giving.running and request not in giving.lost
         tokens = int(giving.allocator.stored[request]) if runs else 0
         left, block = int(giving.left[request]), giving.block
@@ -92,25 +83,24 @@ class Migrating(MovingNode):
         if stays or not taking.host(request, tokens, left):
             taking.cancel(request)
             self._moves.remove(move)
-            self.moved.aborted += 1
+            self._aborted += 1
             return
         seconds, size = self.copy(move, tokens)
         now_s = max(at_s, self.replicas[move.source].now_s)
-        giving.copied_bytes_s = taking.copied_bytes_s = size / seconds
-        self.moved.bytes += size
+        for engine in (giving, taking):
+            engine.copies(size / seconds, now_s + seconds)
+        self._bytes += size
         move.stages += 1
         move.copied = tokens // block * block
         if not last:
-            self._at(now_s + seconds, lambda now: self._stage(move, now))
+            self._at(now_s + seconds, partial(self._stage, move))
             return
         taking.left[request] = left
         giving.stop(request, now_s + seconds)
         taking.run_at(request, now_s + seconds)
         self.manager.move(request, move.target)
-        self.moved.downtime_s.append(seconds)
-        self.moved.tokens.append(tokens)
-        self.moved.stages.append(move.stages)
-        self._at(now_s + seconds, lambda now: self._over(move, now))
+        self.moved.append((tokens, seconds, move.stages))
+        self._at(now_s + seconds, partial(self._over, move))
 
     def copy(self, move: Move, tokens: int) -> tuple[float, int]:
         """(seconds, bytes) of the copy of what is not there of so many tokens."""
@@ -123,21 +113,21 @@ class Migrating(MovingNode):
 
     def _over(self, move: Move, at_s: float) -> None:
         for card in (move.source, move.target):
-            self.engine(card).copied_bytes_s = 0.0
             self.engine(card).land(at_s)
         self._moves.remove(move)
 
     def report(self, outputs: IntArray) -> dict[str, Any]:
-        moved, engines = self.moved, [self.engine(card) for card in range(len(self.own))]
+        tokens, down_s, stages = np.array(self.moved, np.float64).reshape(-1, 3).T
+        slower = [s for card in range(len(self.own)) for s in self.engine(card).slower]
         return {
             **super().report(outputs),
             "migration": {
-                "moved": len(moved.tokens),
-                "aborted": moved.aborted,
-                "bytes": moved.bytes,
-                "downtime_s": summary(np.array(moved.downtime_s)),
-                "tokens": summary(np.array(moved.tokens, np.float64)),
-                "steps_longer": summary(np.array([s for e in engines for s in e.slower])),
-                "stages": float(np.mean(moved.stages)) if moved.stages else 0.0,
+                "moved": len(tokens),
+                "aborted": self._aborted,
+                "bytes": self._bytes,
+                "downtime_s": summary(down_s),
+                "tokens": summary(tokens),
+                "stages": summary(stages),
+                "steps_longer": summary(np.array(slower)),
             },
         }

@@ -20,7 +20,7 @@ import numpy as np
 
 from policies.allocators.capabilities import Learns, Maps
 from policies.engines.engine import Engine, Step
-from policies.engines.hosting_engine import hosting
+from policies.engines.hosting_engine import HostingEngine
 from policies.memory.fidelity import Memory
 from policies.memory.pipeline import PipelineSteps
 from policies.memory.step import Efficiency, StepModel, StepTimes
@@ -54,7 +54,7 @@ class Replica:
         self._together = together
         self.moves = moves
         self.tiers = tiers
-        self.hosting = hosting(engine)
+        self.hosting = engine if isinstance(engine, HostingEngine) else None
         self._offloading = engine if isinstance(engine, OffloadingEngine) else None
         self._watch = None if recorder is None else Watch(recorder, engine)
         self.more = False
@@ -202,7 +202,7 @@ class Replica:
         times = self._steps.times(step, rounds, efficiency)
         if self.tiers is not None:
             return times.delayed(self.tiers.stalls(times, efficiency))
-        if self.hosting is not None and (taken := self.hosting.copied_bytes_s):
+        if self.hosting is not None and (taken := self.hosting.copied_bytes_s(self.now_s)):
             left = self._steps.bandwidth * efficiency.attention - taken
             waits_s = times.contended(taken, left)
             self.hosting.slower.append(float(waits_s[0] / times.total_s[0]))

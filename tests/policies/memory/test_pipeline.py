@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import load_model
-from policies.engines.engine import Chunk
-from policies.memory.pipeline import Costs, Part, PipelineSpec, flow, micro_batches
+from policies.engines.engine import Chunk, Step
+from policies.memory.pipeline import Costs, PipelineSpec, cuts, flow, micro_batch
 from policies.serving.cluster import ClusterSpec
 from tests.policies.small import EXPERTS, MODEL, WINDOWS, mixed, requests, run
 from tests.rotation import LONG
@@ -67,12 +67,15 @@ def test_activations_on_the_link_come_between_the_stages() -> None:
 def test_micro_batches_have_every_token_once_in_order(
     stored: list[int], prompts: list[tuple[int, int]], balance: Any, stages: int
 ) -> None:
-    chunks = tuple(Chunk(100 + n, start, tokens, True) for n, (start, tokens) in enumerate(prompts))
-    whole = Part(np.arange(len(stored)), np.array(stored, np.int64), chunks)
-    spec = PipelineSpec(balance=balance)
-    parts = micro_batches(whole, spec, Costs(1e-3, 1.0), stages)
-    assert sum(part.tokens for part in parts) == whole.tokens and all(p.tokens for p in parts)
-    assert [r for part in parts for r in part.decode.tolist()] == whole.decode.tolist()
+    chunks = [Chunk(100 + n, start, tokens, True) for n, (start, tokens) in enumerate(prompts)]
+    held = np.array(stored, np.int64)
+    step = Step(np.arange(len(stored)), int(held.sum()), chunks, [], 0, "")
+    edges = cuts(held, chunks, PipelineSpec(balance=balance), Costs(1e-3, 1.0), stages)
+    parts = [micro_batch(step, *ends, held) for ends in pairwise(edges)]
+    assert sum(part.batched for part in parts) == step.batched
+    assert all(part.batched for part in parts) or not step.batched
+    assert [r for part in parts for r in part.decode.tolist()] == step.decode.tolist()
+    assert sum(part.context for part in parts) == step.context
     for chunk in chunks:
         own = [each for part in parts for each in part.chunks if each.request == chunk.request]
         assert own[0].start == chunk.start and sum(each.tokens for each in own) == chunk.tokens
@@ -81,12 +84,17 @@ def test_micro_batches_have_every_token_once_in_order(
 
 
 def test_halves_by_cost_are_even_where_tokens_are_not() -> None:
-    long = Part(np.zeros(0, np.int64), np.zeros(0, np.int64), (Chunk(0, 0, 4096, True),))
+    long, none = [Chunk(0, 0, 4096, True)], np.zeros(0, np.int64)
+
+    def found(least: int) -> list[int]:
+        spec = PipelineSpec(balance="cost", least_tokens=least)
+        return cuts(none, long, spec, Costs(1.0, 100.0), 2)
+
+    assert max(b - a for a, b in pairwise(found(1024))) <= 1024 and len(found(1024)) > 3
+    _, middle, whole = found(4096)
     costs = Costs(1.0, 100.0)
-    parts = micro_batches(long, PipelineSpec(balance="cost", least_tokens=1024), costs, 2)
-    assert parts[0].tokens > parts[-1].tokens and max(part.tokens for part in parts) <= 1024 * 2
-    first, second = micro_batches(long, PipelineSpec(balance="cost", least_tokens=4096), costs, 2)
-    assert costs.whole(first) == pytest.approx(costs.whole(second), rel=1e-3)
+    halves = costs.of(0, middle), costs.of(middle, whole - middle)
+    assert middle > whole / 2 and halves[0] == pytest.approx(halves[1], rel=1e-3)
 
 
 def test_stages_hold_each_layer_and_table_once() -> None:
