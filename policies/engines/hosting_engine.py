@@ -148,10 +148,11 @@ class HostingEngine(EngineV1):
         """Give all requests up: (request, tokens, when it may run at the earliest) of those whose
         prompts are computed, and those that have to begin again."""
         due = {request: at_s for at_s, request, runs in self._due if runs}
-        whole = [*self.whole().tolist(), *due]
+        running, done = self.running.tolist(), len(self.whole())
+        whole = [*running[:done], *due]
         kept = [(r, int(self.allocator.stored[r]), due.get(r, 0.0)) for r in whole]
-        line = [*self.running[len(self.whole()) :].tolist(), *self.waiting]
-        for request in {*self.running.tolist(), *self.stopped, *self.coming}:
+        line = [*running[done:], *self.waiting]
+        for request in (*running, *self.stopped, *self.coming):
             self._release(request)
         self.running, self._partial = np.zeros(0, np.int64), False
         for each in (self.waiting, self.stopped, self.coming, self._due):

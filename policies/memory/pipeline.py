@@ -173,8 +173,7 @@ class PipelineSteps:
         """Seconds until the activations of so many tokens are at the next stage."""
         size = tokens * self._token_bytes
         if isinstance(self._link, LinkSpec):
-            one = np.ones(1, np.int64)
-            return self._link.cost(np.array([round(size)], np.int64), one).total_ns / 1e9
+            return self._link.seconds(round(size))
         assert self._link is not None
         return self._link.exchange_s(size)
 

@@ -69,6 +69,12 @@ class ClusterSpec(Strict):
             raise ValueError("migration: needs 2 cards or more, and no dropping")
         return self
 
+    def grouped(self, stages: int) -> ClusterSpec:
+        """How so many cards serve that have dropped parameters."""
+        assert self.dropping is not None
+        own = self.pipeline or PipelineSpec(link=self.dropping.link, balance="cost")
+        return self.model_copy(update={"stages": stages, "pipeline": own})
+
     @property
     def moves(self) -> bool:
         """Whether requests move between cards while they run."""

@@ -96,15 +96,12 @@ class Dropping(MovingNode):
         """Seconds to move the KV of so many tokens in so many layers over one link."""
         halves = self._model.attention.halves
         size = min(self._spec.block, tokens) * self._model.kv_layer_bytes // halves
-        many = -(-tokens // self._spec.block) * layers * halves
-        return self._link.cost(np.array([size]), np.array([many])).total_ns / 1e9
+        return self._link.seconds(size, -(-tokens // self._spec.block) * layers * halves)
 
     def pull_s(self, cards: int) -> float:
         """Seconds until the card that lacks most has its weights back."""
         least = min(stage.weight_bytes for stage in stages_of(self._model, cards))
-        layers = self._model.layers - self._model.layers // cards
-        size = -(-(self._model.weight_bytes - least) // layers)
-        return self._link.cost(np.array([size]), np.array([layers])).total_ns / 1e9
+        return self._link.seconds(self._model.weight_bytes - least)
 
     def _may_restore(self, group: Group) -> bool:
         engine = self.engine(group[0])

@@ -263,19 +263,20 @@ def _serve(
         )
 
     def group(stages: int) -> Replica:
+        grouped = spec.model_copy(update={"cluster": spec.cluster.grouped(stages)})
         return build_replica(
-            device, local, _grouped(spec, stages), requests, stream.predicted, metrics,
-            (seed, cards + stages), simulate,
+            device, local, grouped, requests, stream.predicted, metrics, (seed, cards + stages),
+            simulate,
         )  # fmt: skip
 
     manager = Manager(spec.cluster, requests, stream.predicted.length)
-    node: Node
+    node = Node(replicas, manager)
     if spec.cluster.dropping is not None:
         node = Dropping(replicas, manager, spec.cluster.dropping, local, group)
     elif spec.cluster.migration is not None:
         node = Migrating(replicas, manager, spec.cluster.migration, local)
-    else:
-        node = (Node if shared_experts is None else Lockstep)(replicas, manager)
+    elif shared_experts is not None:
+        node = Lockstep(replicas, manager)
     if requests.closed:
         _serve_closed(replicas[0], admitted, requests, recorder, progress)
     elif cards == 1:
@@ -285,16 +286,6 @@ def _serve(
     stage = max(stages_of(local, spec.cluster.stages), key=lambda each: each.weight_bytes)
     figures = _figures(device, stage, spec, stream, node, metrics, admitted)
     return ServingResult({**figures, "seed": seed}, *metrics.times())
-
-
-def _grouped(spec: ServingSpec, stages: int) -> ServingSpec:
-    """How so many cards serve that have dropped parameters."""
-    assert spec.cluster.dropping is not None
-    pipeline = spec.cluster.pipeline or PipelineSpec(
-        link=spec.cluster.dropping.link, balance="cost"
-    )
-    cluster = spec.cluster.model_copy(update={"stages": stages, "pipeline": pipeline})
-    return spec.model_copy(update={"cluster": cluster})
 
 
 def _stream(spec: ServingSpec, requests: Requests, seed: int, warmup: int) -> _Stream:

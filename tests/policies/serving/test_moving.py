@@ -23,7 +23,7 @@ from policies.serving.metrics import Metrics
 from policies.serving.migration import Migrating
 from policies.serving.moving import MovingNode
 from policies.serving.serving import ServingSpec, build_replica, serve
-from tests.policies.small import mixed, requests, spec
+from tests.policies.small import FakeMemory, mixed, requests, spec
 from tests.rotation import LONG
 
 SHAPE = TransformerSpec(
@@ -162,10 +162,8 @@ def test_bytes_over_200_gigabits_take_what_they_must() -> None:
     tokens, layers = 2560, 4
     expected = tokens * layers * model.kv_layer_bytes / 25e9 + 20e-6
     assert node.exchange_s(tokens, layers) == pytest.approx(expected)
-    half = model.layers // 2
-    assert node.pull_s(2) == pytest.approx(
-        half * -(-(model.weight_bytes - least_weights(2)) // half) / 25e9 + 20e-6
-    )
+    missing = model.weight_bytes - least_weights(2)
+    assert node.pull_s(2) == pytest.approx(missing / 25e9 + 20e-6)
 
 
 def least_weights(stages: int) -> int:
@@ -189,7 +187,9 @@ def built(cluster: dict[str, Any], stream: Requests, kind: Any, link: Any = ()) 
     assert given.cluster.dropping is not None
     node = Dropping(
         replicas, manager, given.cluster.dropping, SHAPE,
-        lambda stages: make(serving._grouped(given, stages)),
+        lambda stages: make(
+            given.model_copy(update={"cluster": given.cluster.grouped(stages)})
+        ),
     )  # fmt: skip
     node._link = load_link(LINK, link)
     return node
@@ -269,3 +269,11 @@ def test_a_mistake_says_what_was_expected(
     with pytest.raises((DescriptionError, ValueError), match=says):
         found(burst(4), cluster, **changes)
     assert not ClusterSpec().moves
+
+
+@pytest.mark.parametrize("cluster", [DROPPING, MIGRATION], ids=["dropping", "migration"])
+def test_memory_is_probed_where_requests_move(cluster: dict[str, Any]) -> None:
+    sampled = {"fidelity": "sampled", "every_steps": 20, "precision": 9.0, "probe_bytes": "4KiB"}
+    given = spec(cluster=cluster, memory=sampled)
+    metrics = serve(card(2048), SHAPE, given, burst(40), seed=1, simulate=FakeMemory()).metrics
+    assert metrics["finished"] == 40 and metrics["memory"]["probes"] > 0
