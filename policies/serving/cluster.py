@@ -139,6 +139,11 @@ class Node:
         self.busy_s: FloatArray = np.zeros(len(replicas))
         self._metrics = replicas[0].metrics
 
+    @property
+    def due_s(self) -> float:
+        """When something is decided that may move requests."""
+        return np.inf
+
     def serve(
         self,
         requests: IntArray,
@@ -164,7 +169,7 @@ class Node:
         replica, before_s = self.replicas[card], self._metrics.sums.seconds
         if replica.next_s >= until_s:
             return False
-        ended = replica.advance(until_s)
+        ended = replica.advance(until_s, self.due_s)
         self.busy_s[card] += self._metrics.sums.seconds - before_s
         self.manager.ended(ended, replica.now_s)
         if ended and progress is not None:

@@ -14,9 +14,6 @@ from policies.engines.hosting_engine import HostingEngine
 from policies.serving.cluster import Manager, Node
 from policies.serving.replica import Replica
 
-MOST_TOGETHER = 16
-"""Steps advanced together at most: decisions come every few."""
-
 
 class MovingNode(Node):
     """`replicas`: that of each card, several times where cards have one together."""
@@ -33,6 +30,10 @@ class MovingNode(Node):
     def decide(self, at_s: float) -> None:
         """Choose what moves, between two steps of every card."""
         raise NotImplementedError
+
+    @property
+    def due_s(self) -> float:
+        return self._events[0][0]
 
     def _tick(self, at_s: float) -> None:
         self.decide(at_s)
@@ -52,23 +53,9 @@ class MovingNode(Node):
     def _advance(
         self, until_s: float, count: int, progress: Callable[[int, int], None] | None
     ) -> bool:
-        card = min(range(len(self.replicas)), key=lambda index: self.replicas[index].next_s)
-        replica, before_s = self.replicas[card], self._metrics.sums.seconds
-        first_s, due_s = min(replica.next_s, until_s), self._events[0][0]
-        if due_s <= first_s < math.inf:
-            heapq.heappop(self._events)[2](due_s)
+        first_s = min(until_s, *(replica.next_s for replica in self.replicas))
+        if self.due_s <= first_s < math.inf:
+            at_s, _, act = heapq.heappop(self._events)
+            act(at_s)
             return True
-        if replica.next_s >= until_s:
-            return False
-        step, fitting = replica.begin(until_s)
-        if replica.idles(step):
-            return True
-        rounds, efficiency = replica.observe(step)
-        times = replica.times(step, min(rounds, MOST_TOGETHER), efficiency)
-        cut_s = max(min(until_s, due_s), math.nextafter(replica.now_s, math.inf))
-        ended = replica.end(step, fitting, *replica.cut(step, times, cut_s))
-        self.busy_s[card] += self._metrics.sums.seconds - before_s
-        self.manager.ended(ended, replica.now_s)
-        if ended and progress is not None:
-            progress(self._metrics.ended, count)
-        return True
+        return super()._advance(until_s, count, progress)

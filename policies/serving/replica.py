@@ -32,6 +32,8 @@ from policies.transfers.tiers import Tiers
 
 MOST_ROUNDS = 1 << 14
 """Steps advanced together at most, so that their times stay a small array."""
+MOST_HOSTING = 16
+"""The same where its driver decides something every few steps."""
 
 
 class Replica:
@@ -88,17 +90,19 @@ class Replica:
         gone, self._to_come = self._to_come, []
         return gone
 
-    def advance(self, until_s: float = math.inf) -> list[int]:
+    def advance(self, until_s: float = math.inf, due_s: float = math.inf) -> list[int]:
         """The steps from `next_s`, which is finite, to the next event, but none that begins at or
-        after `until_s`. Returns the requests that ended with them.
+        after `until_s` or, but for the first, `due_s`. Returns the requests that ended with them.
 
         until_s: the load goes on there; inf if all requests to come were announced by `arrive`.
+        due_s: when its driver decides something.
         """
         step, fitting = self.begin(until_s)
         if self.idles(step):
             return []
         times = self.times(step, *self.observe(step))
-        return self.end(step, fitting, *self.cut(step, times, until_s))
+        cut_s = max(min(until_s, due_s), math.nextafter(self.now_s, math.inf))
+        return self.end(step, fitting, *self.cut(step, times, cut_s))
 
     def begin(self, until_s: float) -> tuple[Step, int]:
         """(the step that begins at `next_s`, `Engine.fitting` of it); `until_s` as in `advance`."""
@@ -194,7 +198,8 @@ class Replica:
         efficiency = self.memory.observe(step, self.engine)
         rounds = 1
         if self._together:
-            rounds = self.engine.rounds(step, min(MOST_ROUNDS, self.memory.rounds_to_probe))
+            most = MOST_ROUNDS if self.hosting is None else MOST_HOSTING
+            rounds = self.engine.rounds(step, min(most, self.memory.rounds_to_probe))
         return rounds, efficiency
 
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:

@@ -119,11 +119,12 @@ def test_a_plan_merges_the_two_smallest_until_enough_is_freed() -> None:
 
 def test_two_drops_of_a_72b_give_55_percent_of_kv() -> None:
     """2 x 8 H800 in four groups of four cards (KunServe, section 5.1): weights of 136 GB beside a
-    memory of 320 GB. Two merges free what the two tenants of each pair had twice."""
-    weights, memory, groups = 136e9, 320e9, 4
-    freed = 3 * weights  # the paper's three copies fewer of four: two rounds of merging
-    assert freed / (groups * (memory - weights)) == pytest.approx(0.55, abs=0.005)
-    assert len(drop_plan([(0,), (1,), (2,), (3,)], 136, 3 * 136, 80)) == 3
+    memory of 320 GB. Four become two, and these one: three merges."""
+    weights, memory = 136 * 10**9, 320 * 10**9
+    groups = [(0,), (1,), (2,), (3,)]
+    merges = drop_plan(groups, weights, 3 * weights, 80)
+    gain = len(merges) * weights / (len(groups) * (memory - weights))
+    assert gain == pytest.approx(0.55, abs=0.005) and merges[2] == ((0, 1), (2, 3))
 
 
 @pytest.mark.parametrize(("name", "cards", "gain"), [
