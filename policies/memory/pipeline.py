@@ -4,9 +4,9 @@ A stage computes a micro-batch as a card computes a step (`policies.memory.step`
 activations go over the link to the next stage, while it computes the next one. Stages and links
 take micro-batches in order, one at a time, so that of m equal ones in S stages a share of
 (S - 1) / (m + S - 1) is idle where each step drains the pipeline (Huang et al. 2019). Else the next
-step follows as soon as its requests have their tokens: those of a micro-batch when the same place
-of the batch has left the last stage (as vLLM, which has S batches in flight); one with a prompt
-that begins waits for the whole step (its admission hangs on who has ended).
+step follows as soon as its requests have their tokens: those of a micro-batch when the same
+place of the batch has left the last stage (as vLLM, which has S batches in flight), and not before
+the last of its prompts arrived. Memory that a step frees is there for the whole next one (assumed).
 
 `balance: cost` is KunServe's: c tokens after p cost a (p c + (c^2 + c) / 2) + b c, and parts are
 halved until they are small. The time of a sampled token's way back to the first stage is left out.
@@ -31,6 +31,10 @@ from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 
 Count = Annotated[int, Field(ge=1)]
+
+DEALT = 16
+"""Requests that decode are dealt to micro-batches as if in turn to so many (assumed), so that old
+ones, whose KV is long, are not all in one."""
 
 
 class PipelineSpec(Strict):
@@ -145,11 +149,12 @@ def flow(
 
 class PipelineSteps:
     """Step times of stages, each a `StepModel`; see the module. `state_bytes`: hidden state of a
-    token, of which each of `cards` that a stage has sends its share."""
+    token, of which each of `cards` that a stage has sends its share. arrival_s: of each request.
+    `now_s`: when the step begins that is asked for."""
 
     def __init__(
         self, spec: PipelineSpec, stages: Sequence[StepModel], allocator: Allocator,
-        own: Link | None, state_bytes: int, cards: int = 1,
+        arrival_s: FloatArray, own: Link | None, state_bytes: int, cards: int = 1,
     ) -> None:  # fmt: skip
         """Raises DescriptionError where there is no link."""
         self._spec, self._stages, self._allocator = spec, stages, allocator
@@ -161,11 +166,10 @@ class PipelineSteps:
         self._token_bytes = state_bytes / cards
         self._costs = costs_of(stages[0]) if spec.balance == "cost" else Costs()
         self.bandwidth = stages[0].bandwidth
+        self._arrival_s, self.now_s = arrival_s, 0.0
         self._free = [0.0] * (2 * len(stages) - 1)
         self._ready = [0.0]
-        self._begun: set[int] = set()
         self._next: list[tuple[list[float], list[float], float, float]] = []
-        self._chunked: set[int] = set()
         self.steps, self.parts, self.seconds, self.busy_s = 0, 0, 0.0, 0.0
         self.link_share = 0.0
         """Of the last step, the part in which the link was busy with activations."""
@@ -181,6 +185,8 @@ class PipelineSteps:
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
         """As `StepModel.times`. Phases are those of the mean stage, all micro-batches together; for
         the rest of a step it waits."""
+        order = np.argsort(np.arange(len(step.decode)) % DEALT, kind="stable")
+        step = step._replace(decode=step.decode[order])
         stored = self._allocator.stored[step.decode] - 1
         edges = cuts(stored, step.chunks, self._spec, self._costs, len(self._stages))
         parts = [micro_batch(step, *ends, stored) for ends in pairwise(edges)] or [step]
@@ -201,10 +207,10 @@ class PipelineSteps:
         """Seconds of each step; work: (parts, stages, rounds)."""
         free, before, drains = self._free, self._ready, self._spec.drains
         many, rounds = len(parts), work.shape[2]
-        self._chunked = {chunk.request for part in parts for chunk in part.chunks}
-        begins = [any(c.request not in self._begun for c in part.chunks) for part in parts]
         ready = [before[-(-(place + 1) * len(before) // many) - 1] for place in range(many)]
-        ready = [0.0 if new else at for new, at in zip(begins, ready, strict=True)]
+        for place, part in enumerate(parts):
+            came = max((self._arrival_s[c.request] for c in part.chunks), default=-np.inf)
+            ready[place] = max(ready[place], min(float(came) - self.now_s, 0.0))
         self._next, busy = [], work.sum(axis=(0, 1))
         total = np.empty(rounds)
         for turn in range(rounds):
@@ -219,7 +225,6 @@ class PipelineSteps:
     def passed(self, rounds: int) -> None:
         """So many of the steps that `times` was last asked for are done."""
         self._free, self._ready = self._next[rounds - 1][:2]
-        self._begun = self._chunked
         self.steps += rounds
         self.parts += rounds * len(self._ready)
         self.seconds += sum(each[2] for each in self._next[:rounds])

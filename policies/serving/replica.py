@@ -204,6 +204,8 @@ class Replica:
 
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
         """Times of so many equal steps."""
+        if self.pipeline is not None:
+            self.pipeline.now_s = self.now_s
         times = self._steps.times(step, rounds, efficiency)
         if self.tiers is not None:
             return times.delayed(self.tiers.stalls(times, efficiency))

@@ -505,8 +505,9 @@ def build_replica(
         assert device.accelerator is not None
         pipeline = spec.cluster.pipeline or PipelineSpec()
         steps = PipelineSteps(
-            pipeline, each, allocator, device.accelerator.link, state_bytes, spec.tensor_parallel
-        )
+            pipeline, each, allocator, metrics.arrival_s, device.accelerator.link, state_bytes,
+            spec.tensor_parallel,
+        )  # fmt: skip
     memory = memory_model(spec.memory, device, local, layout, seed, simulate, routing, allocator)
     engine: Engine
     tiers = None
