@@ -110,6 +110,13 @@ class LinkSpec(Strict):
             posting, wire = posting + post, wire + moved
         return Cost(self.latency, posting, wire, self.latency + together)
 
+    def seconds(self, size: int, count: int = 1) -> float:
+        """Of a transfer of `count` pieces of `size` bytes, cut where they are above `largest`."""
+        most = min(self.largest or size, size) or 1
+        whole, rest = divmod(size, most)
+        sizes, counts = np.array([most, rest]), np.array([whole * count, (rest > 0) * count])
+        return self.cost(sizes, counts).total_ns / 1e9
+
 
 def load_link(name_or_path: str, overrides: Iterable[str] = ()) -> LinkSpec:
     """A shipped link by name, or a YAML file; `overrides` are `dotted.path=value`.

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -77,6 +77,13 @@ class EngineOptions(Strict):
         """`max_num_seqs`, where it does not hang on the device or was resolved by `on_device`."""
         assert self.max_num_seqs is not None
         return self.max_num_seqs
+
+    def times(self, batches: int) -> Self:
+        """The options of so many batches in flight: as many times the sequences and tokens."""
+        most = {"max_num_seqs": self.max_num_seqs, "max_num_batched_tokens": None}
+        most["max_num_batched_tokens"] = getattr(self, "max_num_batched_tokens", None)
+        changes = {key: batches * count for key, count in most.items() if count is not None}
+        return self if batches == 1 else self.model_copy(update=changes)
 
     @property
     def ahead(self) -> int:

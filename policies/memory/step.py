@@ -106,6 +106,20 @@ class StepTimes(NamedTuple):
         before_s = 0.0 if self.stall_s is None else self.stall_s
         return self._replace(total_s=self.total_s + stall_s, stall_s=before_s + stall_s)
 
+    def contended(self, taken: float, bandwidth: float) -> FloatArray:
+        """Seconds that each of the steps takes longer while copies move `taken` of the `bandwidth`
+        bytes a second of its memory, float64 (rounds,): the part of a step that memory bounds has
+        the rest. Raises DescriptionError where nothing is left."""
+        if taken >= bandwidth:
+            raise DescriptionError(
+                "KV in motion takes all that the card's DRAM gives; expected a slower link"
+            )
+        fixed: Any = self.overhead_s + self.swap_s + self.all_reduce_s
+        if self.stall_s is not None:
+            fixed = fixed + self.stall_s
+        memory_s: FloatArray = np.maximum(self.total_s - self.compute_s - fixed, 0.0)
+        return memory_s * taken / (bandwidth - taken)
+
     def first(self, rounds: int) -> StepTimes:
         """The first `rounds` steps of these."""
         return self._replace(

@@ -24,13 +24,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
 
 from hwmodel.description.description import DescriptionError, Strict, nearest
 from policies.allocators.capabilities import report_of
+from policies.memory.pipeline import PipelineSpec
 from policies.requests.requests import FloatArray, IntArray, Requests
+from policies.serving.moving_options import DroppingSpec, MigrationSpec
 from policies.serving.replica import Replica
 
 
@@ -98,7 +100,18 @@ class ClusterSpec(Strict):
     """Cards of a node, and how they share the load."""
 
     cards: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Replicas; with `tensor_parallel` each of them is several devices."""
+    """Replicas; with `tensor_parallel` or `stages` each of them is several devices."""
+    stages: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Pipeline stages of a replica, each with its part of the layers and their KV. A replica has as
+    many times the sequences and tokens a step that the engine's options say (assumed: those of a
+    batch in flight)."""
+    pipeline: PipelineSpec | None = None
+    """How stages share a step. None: as `PipelineSpec` has it; after a drop by cost, over the same
+    link."""
+    dropping: DroppingSpec | None = None
+    """Cards drop parameters that others have too where KV overflows. None: they do not."""
+    migration: MigrationSpec | None = None
+    """Running requests move from full cards to empty ones. None: they do not."""
     placement: Annotated[str, _Known()] = "round_robin"
     """Where a request goes: in turn, to the card with the fewest requests, or to that under the
     least pressure; the first of equals."""
@@ -107,6 +120,27 @@ class ClusterSpec(Strict):
     bounds: Literal["shared", "own"] = "shared"
     """Bucket bounds of one window over the whole node, in step on all cards, or of each card's own
     requests."""
+
+    @model_validator(mode="after")
+    def _pipeline_of_stages(self) -> ClusterSpec:
+        if self.pipeline is not None and self.stages == 1 and self.dropping is None:
+            raise ValueError("pipeline: needs stages, 2 or more")
+        if self.dropping is not None and (self.cards == 1 or self.stages > 1):
+            raise ValueError("dropping: needs 2 cards or more, and stages 1")
+        if self.migration is not None and (self.cards == 1 or self.dropping is not None):
+            raise ValueError("migration: needs 2 cards or more, and no dropping")
+        return self
+
+    def grouped(self, stages: int) -> ClusterSpec:
+        """How so many cards serve that have dropped parameters."""
+        assert self.dropping is not None
+        own = self.pipeline or PipelineSpec(link=self.dropping.link, balance="cost")
+        return self.model_copy(update={"stages": stages, "pipeline": own})
+
+    @property
+    def moves(self) -> bool:
+        """Whether requests move between cards while they run."""
+        return self.dropping is not None or self.migration is not None
 
 
 class Manager:
@@ -140,6 +174,12 @@ class Manager:
         self.tokens[card] += self._tokens[request]
         return card
 
+    def move(self, request: int, card: int) -> None:
+        """A request goes on there."""
+        before, self.card_of[request] = self.card_of[request], card
+        self.count[[before, card]] += -1, 1
+        self.tokens[[before, card]] += -self._tokens[request], self._tokens[request]
+
     def ended(self, requests: list[int], at_s: float) -> None:
         """These leave their cards at `at_s`, the end of a step; until then they count."""
         for request in requests:
@@ -147,13 +187,19 @@ class Manager:
 
 
 class Node:
-    """Cards behind a manager. `busy_s`: how long steps took on each card, (cards,)."""
+    """Cards behind a manager. `busy_s`: how long steps took on each card, (cards,). `own`: the
+    replicas of the cards by themselves, `built`: all there have been."""
 
     def __init__(self, replicas: list[Replica], manager: Manager) -> None:
-        self.replicas = replicas
+        self.replicas = self.own = self.built = replicas
         self.manager = manager
         self.busy_s: FloatArray = np.zeros(len(replicas))
         self._metrics = replicas[0].metrics
+
+    @property
+    def due_s(self) -> float:
+        """When something is decided that may move requests."""
+        return np.inf
 
     def serve(
         self,
@@ -180,7 +226,7 @@ class Node:
         replica, before_s = self.replicas[card], self._metrics.sums.seconds
         if replica.next_s >= until_s:
             return False
-        ended = replica.advance(until_s)
+        ended = replica.advance(until_s, self.due_s)
         self.busy_s[card] += self._metrics.sums.seconds - before_s
         self.manager.ended(ended, replica.now_s)
         if ended and progress is not None:
@@ -199,8 +245,8 @@ class Node:
                     "requests": int(mine[card].sum()),
                     "output_tokens": tokens[card],
                     "busy_s": float(self.busy_s[card]),
-                    "preemptions": self.replicas[card].engine.preemptions,
-                    "policy": report_of(self.replicas[card].engine.allocator),
+                    "preemptions": self.own[card].engine.preemptions,
+                    "policy": report_of(self.own[card].engine.allocator),
                 }
                 for card in each
             ],

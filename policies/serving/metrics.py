@@ -436,10 +436,13 @@ class Metrics:
         run_tokens = self._whole(np.add, run_tokens) / self._whole(np.add, np.ones(len(run_tokens)))
         after = self.sums.since(self.begin[1])
         busy = max(after.seconds, 1e-300)
+        slots: float = layout.slots
+        if any(engine.allocator.slots != slots for engine in engines):  # cards that joined
+            slots = sum(after.slot_s.values()) / busy
         return {
             "utilization": _rate(int(held[done].sum()), int(reserved[done].sum())),
             "time_weighted_utilization": _rate(after.stored_seconds, after.reserved_seconds),
-            "kv_stored_share": after.stored_seconds / busy / layout.slots,
+            "kv_stored_share": after.stored_seconds / busy / slots,
             "external_fragmentation": after.hole_seconds / busy,
             "kv_slots": {
                 "binding": _shares(after.binding_slot_s) if after.limit_s["kv_memory"] else {},

@@ -20,7 +20,9 @@ import numpy as np
 
 from policies.allocators.capabilities import Learns, Maps
 from policies.engines.engine import Engine, Step
+from policies.engines.hosting_engine import HostingEngine
 from policies.memory.fidelity import Memory
+from policies.memory.pipeline import PipelineSteps
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watch
@@ -31,13 +33,15 @@ from policies.transfers.tiers import Tiers
 
 MOST_ROUNDS = 1 << 14
 """Steps advanced together at most, so that their times stay a small array."""
+MOST_HOSTING = 16
+"""The same where its driver decides something every few steps."""
 
 
 class Replica:
     """`now_s`: when its last step ended. `together`: False advances a step at a time, for tests."""
 
     def __init__(
-        self, engine: Engine, steps: StepModel, memory: Memory, metrics: Metrics,
+        self, engine: Engine, steps: StepModel | PipelineSteps, memory: Memory, metrics: Metrics,
         together: bool = True, recorder: Recorder | None = None, moves: Moves | None = None,
         tiers: Tiers | Port | None = None,
     ) -> None:  # fmt: skip
@@ -49,9 +53,11 @@ class Replica:
         self._learns = allocator if isinstance(allocator, Learns) else None
         self._maps = allocator if isinstance(allocator, Maps) else None
         self._steps = steps
+        self.pipeline = steps if isinstance(steps, PipelineSteps) else None
         self._together = together
         self.moves = moves
         self.tiers = tiers
+        self.hosting = engine if isinstance(engine, HostingEngine) else None
         self._offloading = engine if isinstance(engine, OffloadingEngine) else None
         self._watch = None if recorder is None else Watch(recorder, engine)
         self.more = False
@@ -71,6 +77,8 @@ class Replica:
     def _event_s(self) -> float:
         """When a request comes or a transfer arrives next; inf if none is known."""
         due_s = math.inf if self.tiers is None else self.tiers.due_s
+        if self.hosting is not None:
+            due_s = self.hosting.due_s
         return min(self._to_come[0][0], due_s) if self._to_come else due_s
 
     def arrive(self, requests: Iterable[int], at_s: Iterable[float]) -> None:
@@ -78,17 +86,24 @@ class Replica:
         for item in zip(at_s, requests, strict=True):
             heapq.heappush(self._to_come, item)
 
-    def advance(self, until_s: float = math.inf) -> list[int]:
+    def depart(self) -> list[tuple[float, int]]:
+        """Requests that have not joined the line, and when they arrive: they will not here."""
+        gone, self._to_come = self._to_come, []
+        return gone
+
+    def advance(self, until_s: float = math.inf, due_s: float = math.inf) -> list[int]:
         """The steps from `next_s`, which is finite, to the next event, but none that begins at or
-        after `until_s`. Returns the requests that ended with them.
+        after `until_s` or, but for the first, `due_s`. Returns the requests that ended with them.
 
         until_s: the load goes on there; inf if all requests to come were announced by `arrive`.
+        due_s: when its driver decides something.
         """
         step, fitting = self.begin(until_s)
         if self.idles(step):
             return []
         times = self.times(step, *self.observe(step))
-        return self.end(step, fitting, *self.cut(step, times, until_s))
+        cut_s = max(min(until_s, due_s), math.nextafter(self.now_s, math.inf))
+        return self.end(step, fitting, *self.cut(step, times, cut_s))
 
     def begin(self, until_s: float) -> tuple[Step, int]:
         """(the step that begins at `next_s`, `Engine.fitting` of it); `until_s` as in `advance`."""
@@ -117,6 +132,8 @@ class Replica:
         if self._maps is not None:
             self._maps.charged()
         self.memory.passed(rounds, times)
+        if self.pipeline is not None:
+            self.pipeline.passed(rounds)
         if rounds > 1 and self.lasts_s is not None and begin_s <= self.lasts_s:
             begins_s = np.cumsum([begin_s, *times.total_s[:-1]])
             last = int(np.searchsorted(begins_s, self.lasts_s, "right")) - 1
@@ -168,6 +185,9 @@ class Replica:
             self.tiers.clock(self.now_s)
             self._offloading.landed()
 
+        if self.hosting is not None:
+            self.hosting.land(self.now_s)
+
     def wait(self, until_s: float) -> None:
         """Nothing runs until then."""
         self.engine.retire()
@@ -179,14 +199,21 @@ class Replica:
         efficiency = self.memory.observe(step, self.engine)
         rounds = 1
         if self._together:
-            rounds = self.engine.rounds(step, min(MOST_ROUNDS, self.memory.rounds_to_probe))
+            most = MOST_ROUNDS if self.hosting is None else MOST_HOSTING
+            rounds = self.engine.rounds(step, min(most, self.memory.rounds_to_probe))
         return rounds, efficiency
 
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
         """Times of so many equal steps."""
+        if self.pipeline is not None:
+            self.pipeline.now_s = self.now_s
         times = self._steps.times(step, rounds, efficiency)
         if self.tiers is not None:
             return times.delayed(self.tiers.stalls(times, efficiency))
+        if self.hosting is not None and (taken := self.hosting.copied_bytes_s(self.now_s)):
+            waits_s = times.contended(taken, self._steps.bandwidth * efficiency.attention)
+            self.hosting.slower.append(float(waits_s[0] / times.total_s[0]))
+            return times.delayed(waits_s)
         if self._maps is None:
             return times
         return times.delayed(self._maps.stalls(step.decode, times.total_s))
@@ -202,6 +229,8 @@ class Replica:
         event_s = until_s if self._learns is None else min(self._learns.due_s, until_s)
         if self.tiers is not None:
             event_s = min(event_s, self.tiers.due_s)
+        if self.hosting is not None:
+            event_s = min(event_s, self.hosting.due_s)
         if self._to_come and self.engine.admits_arrivals(step):
             event_s = min(event_s, self._to_come[0][0])
         if event_s < ends[rounds]:

@@ -17,6 +17,7 @@ from hwmodel.specs.kv_order import KvOrder
 from hwmodel.specs.link import load_link
 from hwmodel.specs.mlp import Exchange, ExpertPlacement
 from hwmodel.specs.number_format import KvFormat, WeightFormat
+from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.attention_options import DENSE, AttentionSpec
@@ -29,9 +30,11 @@ from policies.engines.engine import Engine, EngineOptions
 from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import ENGINES, EngineChoice
+from policies.engines.hosting_engine import HostingEngine
 from policies.engines.vllm_version import VERSIONS
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.memory_model import memory_model
+from policies.memory.pipeline import PipelineSpec, PipelineSteps
 from policies.memory.routing import Routing, RoutingSpec
 from policies.memory.step import Free, StepModel
 from policies.predictors.inference import Inference, infer
@@ -41,7 +44,9 @@ from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
 from policies.serving.cluster import ClusterSpec, Lockstep, Manager, Node, mean_of
 from policies.serving.disaggregation import Pools
+from policies.serving.dropping import Dropping
 from policies.serving.metrics import Metrics
+from policies.serving.migration import Migrating
 from policies.serving.pool_options import PoolSpec, PoolsSpec
 from policies.serving.pool_replica import DECODE, PREFILL, Pool, PoolMetrics, PoolReplica, Side
 from policies.serving.recorder import Recorder
@@ -133,6 +138,14 @@ class ServingSpec(Strict):
     def _tiers_of_a_card(self) -> ServingSpec:
         if self.tiers is not None and (self.engine.name != "v1" or self.cluster.cards > 1):
             raise ValueError("tiers: needs engine v1, and cluster.cards 1")
+        if self.cluster.stages > 1 and (self.tiers is not None or self.expert_parallel != "none"):
+            raise ValueError("cluster.stages: not with tiers or expert_parallel")
+        if self.cluster.moves and (self.engine.name != "v1" or self.expert_parallel != "none"):
+            raise ValueError(
+                "cluster.dropping, cluster.migration: need engine v1, and no expert_parallel"
+            )
+        if self.cluster.dropping is not None and self.kv_tokens is not None:
+            raise ValueError("cluster.dropping: frees bytes, not with kv_tokens")
         return self
 
     @model_validator(mode="after")
@@ -142,6 +155,8 @@ class ServingSpec(Strict):
         for name in ("tiers", "moves"):
             if getattr(self, name) is not None:
                 raise ValueError(f"pools: not with {name}")
+        if self.cluster.stages > 1 or self.cluster.moves:
+            raise ValueError("pools: not with cluster.stages, .dropping or .migration")
         many, cards = self.pools.prefill.replicas + self.pools.decode.replicas, self.cluster.cards
         if cards not in (1, many):
             raise ValueError(f"pools: has {many} replicas; expected cluster.cards 1 or {many}")
@@ -287,15 +302,30 @@ def _serve(
     _teach(spec, [replica.engine.allocator for replica in replicas], profile)
     admitted = admissible(spec, replicas[0].engine.allocator, requests, stream.outputs)
     _require_counted(stream, admitted)
-    kind = Node if shared_experts is None else Lockstep
-    node = kind(replicas, Manager(spec.cluster, requests, stream.predicted.length))
+
+    def group(stages: int) -> Replica:
+        grouped = spec.model_copy(update={"cluster": spec.cluster.grouped(stages)})
+        return build_replica(
+            device, local, grouped, requests, stream.predicted, metrics, (seed, cards + stages),
+            simulate,
+        )  # fmt: skip
+
+    manager = Manager(spec.cluster, requests, stream.predicted.length)
+    node = Node(replicas, manager)
+    if spec.cluster.dropping is not None:
+        node = Dropping(replicas, manager, spec.cluster.dropping, local, group)
+    elif spec.cluster.migration is not None:
+        node = Migrating(replicas, manager, spec.cluster.migration, local)
+    elif shared_experts is not None:
+        node = Lockstep(replicas, manager)
     if requests.closed:
         _serve_closed(replicas[0], admitted, requests, recorder, progress)
     elif cards == 1:
         _serve_one(replicas[0], admitted, ready_s[admitted], progress)
     else:
         node.serve(admitted, ready_s[admitted], progress)
-    figures = _figures(device, local, spec, stream, node, metrics, admitted)
+    stage = max(stages_of(local, spec.cluster.stages), key=lambda each: each.weight_bytes)
+    figures = _figures(device, stage, spec, stream, node, metrics, admitted)
     return ServingResult({**figures, "seed": seed}, *metrics.times())
 
 
@@ -413,9 +443,10 @@ def _figures(
     metrics: Metrics, admitted: IntArray,
 ) -> dict[str, Any]:  # fmt: skip
     """All metrics of a run, those of several cards as of one."""
-    replicas, outputs = node.replicas, stream.came.output_tokens
+    replicas, outputs = node.own, stream.came.output_tokens
     allocators = [replica.engine.allocator for replica in replicas]
-    figures = metrics.figures([replica.engine for replica in replicas], local, allocators[0].layout)
+    built = [replica.engine for replica in node.built]
+    figures = metrics.figures(built, local, allocators[0].layout)
     dropped = np.isin(np.arange(len(stream.requests)), admitted, invert=True)
     if stream.first_sample is not None:
         dropped = dropped[stream.first_sample]
@@ -442,7 +473,10 @@ def _figures(
         figures["tiers"] = replicas[0].tiers.figures()
     if stream.inference is not None:
         figures["predictor"] = stream.inference.figures(stream.came.arrival_s, stream.came_warmup)
-    transfers, cards = replicas[0].memory.transfers(), spec.tensor_parallel
+    if replicas[0].pipeline is not None:
+        figures["pipeline"] = replicas[0].pipeline.figures()
+    transfers = replicas[0].memory.transfers()
+    cards = spec.tensor_parallel * spec.cluster.stages
     figures["energy"] = metrics.energy(device, local, transfers, cards)
     figures["tokens_per_joule"] = metrics.tokens_per_joule(device, figures["energy"], cards)
     return figures
@@ -568,39 +602,53 @@ def build_replica(
     predicted: of all requests. metrics: collects what the replica does. side: of pools.
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
-    layout = kv_region(device, local, spec, seed)
+    stages = stages_of(local, spec.cluster.stages)
+    regions = [kv_region(device, stage, spec, seed) for stage in stages]
+    layout = min(regions, key=lambda region: region.slots)
+    local, state_bytes = stages[regions.index(layout)], local.activation_bytes
     _require_modelled(local, spec, layout, requests)
     _require_host(device, spec.engine)
+    engine_spec = spec.engine.times(len(stages))
     outputs, longest = metrics.output, spec.engine.max_model_len or local.max_position
     longest = min(longest, local.max_position)
     limits = Limits(
         int(spec.engine.max_tokens or outputs.max(initial=1)),
         longest,
-        spec.engine.token_budget(longest),
+        engine_spec.token_budget(longest),
         spec.engine.ahead,
     )
     allocator = build(layout, len(requests), limits, spec.policy)
     if routing is None and local.experts is not None:
         routing = Routing(local.experts, spec.routing, seed)
-    steps = StepModel(
-        device, local, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
+    each = [StepModel(
+        device, stage, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
         spec.memory.phases == "together", layout.groups, layout.sparse,
         even=bool(spec.memory.efficiency or spec.memory.attention),
-    )  # fmt: skip
+    ) for stage in stages]  # fmt: skip
+    steps: StepModel | PipelineSteps = each[0]
+    if len(stages) > 1:
+        assert device.accelerator is not None
+        pipeline = spec.cluster.pipeline or PipelineSpec()
+        steps = PipelineSteps(
+            pipeline, each, allocator, metrics.arrival_s, device.accelerator.link, state_bytes,
+            spec.tensor_parallel,
+        )  # fmt: skip
     memory = memory_model(spec.memory, device, local, layout, seed, simulate, routing, allocator)
     engine: Engine
     if side is not None and isinstance(spec.engine, EngineV1Spec):
         mine = side.engine(spec.engine, allocator, requests, outputs, predicted)
-        return PoolReplica(mine, steps, memory, metrics, side.port(steps), spec.advance_together)
+        return PoolReplica(
+            mine, each[0], memory, metrics, side.port(each[0]), spec.advance_together
+        )
     tiers = None
     if spec.tiers is not None and isinstance(spec.engine, EngineV1Spec):
-        tiers = Tiers(spec.tiers, device, local, allocator, steps, spec.tensor_parallel)
+        tiers = Tiers(spec.tiers, device, local, allocator, each[0], spec.tensor_parallel)
         engine = OffloadingEngine(
             spec.engine, allocator, requests, outputs, predicted, tiers, spec.tiers.layerwise
         )
     else:
-        kind = ENGINES[spec.engine.name].engine
-        engine = kind(spec.engine, allocator, requests, outputs, predicted)
+        kind = HostingEngine if spec.cluster.moves else ENGINES[spec.engine.name].engine
+        engine = kind(engine_spec, allocator, requests, outputs, predicted)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
 
@@ -613,6 +661,11 @@ def _require_modelled(
         raise DescriptionError(
             f"{local.name} has {local.state.kind} layers, whose states runs do not allocate; "
             "bankwise fit and bankwise states answer for it"
+        )
+    if spec.cluster.stages > 1 and (layout.sparse is not None or layout.groups or several):
+        raise DescriptionError(
+            "cluster.stages: not modelled with sparse attention, sliding windows, or requests with "
+            "several samples (engine.like makes a request of each)"
         )
     if layout.sparse is not None and several:
         raise DescriptionError(

@@ -12,9 +12,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from hwmodel.description.description import DescriptionError
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray
 
@@ -148,7 +145,7 @@ class Port:
     def stalls(self, times: StepTimes, efficiency: Efficiency) -> FloatArray:
         """Seconds by which each of these steps is longer, float64 (steps,)."""
         rate = self._rate() if self._contention else 0.0
-        return dram_stalls(times, rate, self.bandwidth * efficiency.attention)
+        return times.contended(rate, self.bandwidth * efficiency.attention)
 
     @property
     def bandwidth(self) -> float:
@@ -163,18 +160,3 @@ class Port:
     def mark(self) -> None:
         """The warm-up is over: what was counted before does not count."""
         self.stalled_s = 0.0
-
-
-def dram_stalls(times: StepTimes, taken: float, bandwidth: float) -> FloatArray:
-    """Seconds by which each of these steps is longer while transfers take `taken` bytes a second
-    of a DRAM that gives `bandwidth`: the part of a step that DRAM bounds has the rest. float64
-    (steps,). Raises DescriptionError where nothing is left."""
-    if not taken:
-        return np.zeros(len(times.total_s))
-    if taken >= bandwidth:
-        raise DescriptionError(
-            "KV in motion takes all that the card's DRAM gives; expected a slower link"
-        )
-    fixed = times.overhead_s + times.swap_s + times.all_reduce_s
-    bound: FloatArray = np.maximum(times.total_s - times.compute_s - fixed, 0.0)
-    return bound * taken / (bandwidth - taken)

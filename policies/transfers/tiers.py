@@ -38,7 +38,6 @@ from policies.allocators.radix_tree import text_of
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 from policies.transfers.eviction import BlockKey
-from policies.transfers.fabric import dram_stalls
 from policies.transfers.link_queue import IN, OUT, Job, LinkQueue
 from policies.transfers.pauses import Pauses, Way
 from policies.transfers.pausing import Batch, step_cost
@@ -167,7 +166,7 @@ class Tiers:
         waits = np.zeros(len(times.total_s))
         if self._spec.contention and (rate := self._queue.rate()):
             taken = rate * (2 if self._spec.host.dram == "card" else 1)
-            waits += dram_stalls(times, taken, self._steps.bandwidth * efficiency.attention)
+            waits += times.contended(taken, self._steps.bandwidth * efficiency.attention)
         if self._spec.synchronous:
             waits[0] += max(self._queue.wait_s(IN), self._queue.wait_s(OUT))
         if self._spec.layerwise and self._loads:

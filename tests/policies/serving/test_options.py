@@ -362,6 +362,8 @@ def test_no_option_is_left_out() -> None:
     elsewhere |= {"memory.again", "memory.refuse"}  # memory/test_sampling.py
     # engines/test_vllm_schedules.py
     elsewhere |= {"engine.prefill_schedule_interval", "engine.long_prefill_token_threshold"}
+    elsewhere |= {"cluster.stages", "cluster.pipeline"}  # memory/test_pipeline.py
+    elsewhere |= {"cluster.dropping", "cluster.migration"}  # test_moving.py
     known, elsewhere = known | {"attention"}, elsewhere | {"attention"}  # memory/test_sparse.py
     for name in ("vattention", "radix"):
         options = POLICIES[name].Options.model_fields

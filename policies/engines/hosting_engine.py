@@ -1,0 +1,173 @@
+"""v1 on a card that takes requests over from others while they run, and hands them over.
+
+A request has its memory on the card that takes it from the first copy on, and on the one that gives
+it until the last copy is there; where it runs its KV is whole. Copies that come give way: where
+nothing else could run, their memory is taken back.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from policies.allocators.allocator import Allocator
+from policies.allocators.paged import BlockAllocator
+from policies.engines.engine import Step
+from policies.engines.engine_v1 import EngineV1, EngineV1Spec
+from policies.predictors.prediction import Predictions
+from policies.requests.requests import IntArray, Requests
+
+
+class HostingEngine(EngineV1):
+    """Requests that run here wholly, come, or are leaving."""
+
+    def __init__(
+        self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
+        predicted: Predictions,
+    ) -> None:  # fmt: skip
+        """Raises DescriptionError for what is not modelled."""
+        super().__init__(spec, allocator, requests, output_tokens, predicted)
+        plain = spec.batching == "any" and spec.packing == "arrival" and not self.in_turn
+        if spec.async_scheduling or not plain or self.several or self._uneven:
+            raise DescriptionError(
+                "cluster.dropping, cluster.migration: need engine.async_scheduling: false, neither "
+                "batching, packing, long_prefill_token_threshold nor prefill_schedule_interval, "
+                "one sample a request, and attention to all of it"
+            )
+        if not isinstance(allocator, BlockAllocator):
+            raise DescriptionError(
+                f"cluster.dropping, cluster.migration: policy {allocator.options.name} has no "
+                "blocks of one size; expected paged"
+            )
+        self.block = allocator.block
+        self.coming: set[int] = set()
+        """Requests with memory here that run elsewhere."""
+        self.stopped: set[int] = set()
+        """Requests with memory here that run nowhere: until a time in `_due`."""
+        self.lost: set[int] = set()
+        """Requests that were preempted."""
+        self._copied = (0.0, 0.0)  # bytes a second, until when
+        self.slower: list[float] = []
+        """Shares by which steps beside copies take longer."""
+        self._due: list[tuple[float, int, bool]] = []  # a heap: (when, request, whether it runs)
+
+    @property
+    def busy(self) -> bool:
+        return super().busy or bool(self._due)
+
+    @property
+    def holding(self) -> bool:
+        return bool(self.coming or self.stopped)
+
+    @property
+    def holders(self) -> IntArray:
+        return np.array([*self.coming, *self.stopped], np.int64)
+
+    @property
+    def due_s(self) -> float:
+        """When a copy that a stopped request waits for is there; inf if none does."""
+        return self._due[0][0] if self._due else float("inf")
+
+    @property
+    def freeness(self) -> float:
+        """Llumnix's: blocks that are free, less those of the first in line, over the requests that
+        run, with it; inf where there are none."""
+        free, many = self.allocator.free_slots // self.block, len(self.running) + self.waits
+        if self.waiting:
+            free -= -(-self._total(self.waiting[0]) // self.block)
+        return free / many if many else float("inf")
+
+    @property
+    def demand_tokens(self) -> int:
+        """Tokens that those in line have to store."""
+        return sum(self._total(request) for request in self.waiting)
+
+    def room_for_one(self) -> bool:
+        """Whether the sequence cap has room for one more."""
+        return len(self.running) + len(self.coming) + len(self.stopped) < self._cap
+
+    def copies(self, bytes_s: float, until_s: float) -> None:
+        """So much is read and written in its memory until then by copies to and from others."""
+        self._copied = (bytes_s, max(until_s, self._copied[1]))
+
+    def copied_bytes_s(self, now_s: float) -> float:
+        """What `copies` says of now."""
+        return self._copied[0] if now_s < self._copied[1] else 0.0
+
+    def whole(self) -> IntArray:
+        """The running requests whose prompts are computed."""
+        return self._decoding()
+
+    def host(self, request: int, tokens: int, left: int) -> bool:
+        """Memory for the first `tokens` of a request, of which `left` are to be made; False if
+        there is no room. Also for more of one that comes already."""
+        if request in self.coming:
+            return self.allocator.grow(request, tokens - int(self.allocator.stored[request]))
+        self.left[request] = left
+        if not self.allocator.reserve(request, self._demand(request), tokens):
+            return False
+        self.coming.add(request)
+        self.changes += 1
+        return True
+
+    def run_at(self, request: int, at_s: float) -> None:
+        """All of a request that comes is here then, and it runs."""
+        self.coming.remove(request)
+        self.stopped.add(request)
+        heapq.heappush(self._due, (at_s, request, True))
+
+    def stop(self, request: int, until_s: float) -> None:
+        """A running request stops, and gives its memory back then."""
+        self.running = self.running[self.running != request]
+        self.stopped.add(request)
+        self.changes += 1
+        heapq.heappush(self._due, (until_s, request, False))
+
+    def cancel(self, request: int) -> None:
+        """A request that comes does not."""
+        if request in self.coming:
+            self.coming.remove(request)
+            self._release(request)
+            self.changes += 1
+
+    def land(self, now_s: float) -> None:
+        """What was due by now runs here, or is gone."""
+        while self._due and self._due[0][0] <= now_s:
+            _, request, runs = heapq.heappop(self._due)
+            self.stopped.remove(request)
+            self.changes += 1
+            if runs:  # one in its prefill stays the last
+                at = len(self.running) - self._partial
+                self.running = np.insert(self.running, at, request)
+            else:
+                self._release(request)
+
+    def clear(self) -> tuple[list[tuple[int, int, float]], list[int]]:
+        """Give all requests up: (request, tokens, when it may run at the earliest) of those whose
+        prompts are computed, and those that have to begin again."""
+        due = {request: at_s for at_s, request, runs in self._due if runs}
+        running, done = self.running.tolist(), len(self.whole())
+        whole = [*running[:done], *due]
+        kept = [(r, int(self.allocator.stored[r]), due.get(r, 0.0)) for r in whole]
+        line = [*running[done:], *self.waiting]
+        for request in (*running, *self.stopped, *self.coming):
+            self._release(request)
+        self.running, self._partial = np.zeros(0, np.int64), False
+        for each in (self.waiting, self.stopped, self.coming, self._due):
+            each.clear()
+        self.changes += 1
+        return kept, line
+
+    def schedule(self) -> Step:
+        step = super().schedule()
+        if step.empty and self.coming and self.waiting:
+            for request in list(self.coming):
+                self.cancel(request)
+            step = super().schedule()
+        return step
+
+    def _preempt(self, request: int) -> None:
+        self.lost.add(request)
+        super()._preempt(request)

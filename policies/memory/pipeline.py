@@ -1,0 +1,239 @@
+"""Steps of a pipeline: each is cut into micro-batches, which pass one stage after the other.
+
+A stage computes a micro-batch as a card computes a step (`policies.memory.step`), then its
+activations go over the link to the next stage, while it computes the next one. Stages and links
+take micro-batches in order, one at a time, so that of m equal ones in S stages a share of
+(S - 1) / (m + S - 1) is idle where each step drains the pipeline (Huang et al. 2019). Else the next
+step follows as soon as its requests have their tokens: those of a micro-batch when the same
+place of the batch has left the last stage (as vLLM, which has S batches in flight), and not before
+the last of its prompts arrived. Memory that a step frees is there for the whole next one (assumed).
+
+`balance: cost` is KunServe's: c tokens after p cost a (p c + (c^2 + c) / 2) + b c, and parts are
+halved until they are small. The time of a sampled token's way back to the first stage is left out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.specs.accelerator import Link
+from hwmodel.specs.link import LinkSpec, load_link
+from policies.allocators.allocator import Allocator
+from policies.engines.engine import Chunk, Step
+from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.requests.requests import FloatArray, IntArray
+
+Count = Annotated[int, Field(ge=1)]
+
+DEALT = 16
+"""Requests that decode are dealt to micro-batches as if in turn to so many (assumed), so that old
+ones, whose KV is long, are not all in one."""
+
+
+class PipelineSpec(Strict):
+    """How stages share a step."""
+
+    link: str | None = None
+    """Between stages: a shipped link, or a file. None: the device's own."""
+    balance: Literal["tokens", "cost"] = "tokens"
+    """Micro-batches have equal tokens, or equal costs."""
+    micro_batches: Count | None = None
+    """With `tokens`; None: as many as stages."""
+    least_tokens: Count = 256
+    """With `cost`: parts of so many tokens or fewer are not halved, where there is one for each
+    stage (assumed; the paper has a minimum and no number)."""
+    drains: bool = False
+    """Whether all stages are through with a step before the next begins."""
+
+
+class Costs(NamedTuple):
+    """KunServe's: seconds a pair of tokens, and a token; what a part costs whatever it has is the
+    same for all."""
+
+    pair: float = 0.0
+    token: float = 1.0
+
+    def of(self, start: Any, tokens: Any) -> Any:
+        """Of `tokens` after `start`: numbers, or int64 (n,)."""
+        return self.pair * (start * tokens + (tokens * tokens + tokens) / 2) + self.token * tokens
+
+
+def costs_of(steps: StepModel, tokens: int = 4096) -> Costs:
+    """What prompts of some thousand tokens show of a step model."""
+
+    def seconds(start: int, count: int) -> float:
+        step = Step(np.zeros(0, np.int64), 0, [Chunk(0, start, count, False)], [], 0, "")
+        return float(steps.times(step, 1, Efficiency()).total_s[0])
+
+    half, whole_s = tokens // 2, seconds(0, tokens)
+    pair = (seconds(tokens, tokens) - whole_s) / tokens**2
+    pairs = (tokens**2 + tokens - half**2 - half) / 2
+    token = (whole_s - seconds(0, half) - pair * pairs) / (tokens - half)
+    return Costs(max(pair, 0.0), token) if token > 0 else Costs()
+
+
+def cuts(
+    stored: IntArray, chunks: Sequence[Chunk], spec: PipelineSpec, costs: Costs, stages: int
+) -> list[int]:
+    """Where micro-batches begin and end, in tokens of a step: one of each request that decodes,
+    with so many `stored`, int64 (n,), then those of chunks."""
+    tokens = np.array([1] * len(stored) + [chunk.tokens for chunk in chunks], np.int64)
+    whole = int(tokens.sum())
+    if spec.balance == "tokens":
+        many = min(spec.micro_batches or stages, whole)
+        return [round(whole * part / max(many, 1)) for part in range(many + 1)]
+    start = np.concatenate((stored, [chunk.start for chunk in chunks])).astype(np.int64)
+    edges = np.concatenate(([0], np.cumsum(tokens)))
+    passed = np.concatenate(([0.0], np.cumsum(costs.of(start, tokens))))
+
+    def cost(at: int) -> float:
+        item = int(np.searchsorted(edges, at, "right")) - 1
+        inside = at - edges[item]
+        return float(passed[item] + (costs.of(start[item], inside) if inside else 0.0))
+
+    found, enough = [0, whole], False
+    while True:
+        halved = found[:1]
+        for low, high in pairwise(found):
+            if high - low > (spec.least_tokens if enough else 1):
+                middle = (cost(low) + cost(high)) / 2
+                halved.append(bisect_left(range(low + 1, high - 1), middle, key=cost) + low + 1)
+            halved.append(high)
+        if len(halved) == len(found):
+            return found
+        found, enough = halved, len(halved) > stages
+
+
+def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
+    """The tokens from `low` to `high` of a step (`cuts`). Copies go with the first ones."""
+    many, chunks = len(stored), []
+    at = many
+    for chunk in step.chunks:
+        first, last = max(low - at, 0), min(high - at, chunk.tokens)
+        if first < last:
+            ends = chunk.last and last == chunk.tokens
+            chunks.append(chunk._replace(start=chunk.start + first, tokens=last - first, last=ends))
+        at += chunk.tokens
+    return step._replace(
+        decode=step.decode[low:high], context=int(stored[low:high].sum()), chunks=chunks,
+        migrations=[] if low else step.migrations, copies=() if low else step.copies,
+        swapped=0 if low else step.swapped,
+    )  # fmt: skip
+
+
+def flow(
+    work: Sequence[Sequence[float]], sends: Sequence[float], free: Sequence[float],
+    ready: Sequence[float],
+) -> tuple[list[float], list[float]]:  # fmt: skip
+    """When micro-batches leave the last stage, and when stages and links are free after them.
+
+    work: seconds of each micro-batch in each stage. sends: of each over any of the links. free: of
+    stage, link, stage, ... from when on. ready: of each micro-batch.
+    """
+    free, ends = list(free), []
+    for stages, send, at in zip(work, sends, ready, strict=True):
+        for stage, seconds in enumerate(stages):
+            at = free[2 * stage] = max(at, free[2 * stage]) + seconds
+            if stage + 1 < len(stages):
+                at = free[2 * stage + 1] = max(at, free[2 * stage + 1]) + send
+        ends.append(at)
+    return ends, free
+
+
+class PipelineSteps:
+    """Step times of stages, each a `StepModel`; see the module. `state_bytes`: hidden state of a
+    token, of which each of `cards` that a stage has sends its share. arrival_s: of each request.
+    `now_s`: when the step begins that is asked for."""
+
+    def __init__(
+        self, spec: PipelineSpec, stages: Sequence[StepModel], allocator: Allocator,
+        arrival_s: FloatArray, own: Link | None, state_bytes: int, cards: int = 1,
+    ) -> None:  # fmt: skip
+        """Raises DescriptionError where there is no link."""
+        self._spec, self._stages, self._allocator = spec, stages, allocator
+        self._link: LinkSpec | Link | None = own
+        if spec.link is not None:
+            self._link = load_link(spec.link)
+        if self._link is None:
+            raise DescriptionError("stages: the device has no link; name one in pipeline.link")
+        self._token_bytes = state_bytes / cards
+        self._costs = costs_of(stages[0]) if spec.balance == "cost" else Costs()
+        self.bandwidth = stages[0].bandwidth
+        self._arrival_s, self.now_s = arrival_s, 0.0
+        self._free = [0.0] * (2 * len(stages) - 1)
+        self._ready = [0.0]
+        self._next: list[tuple[list[float], list[float], float, float]] = []
+        self.steps, self.parts, self.seconds, self.busy_s = 0, 0, 0.0, 0.0
+        self.link_share = 0.0
+        """Of the last step, the part in which the link was busy with activations."""
+
+    def send_s(self, tokens: int) -> float:
+        """Seconds until the activations of so many tokens are at the next stage."""
+        size = tokens * self._token_bytes
+        if isinstance(self._link, LinkSpec):
+            return self._link.seconds(round(size))
+        assert self._link is not None
+        return self._link.exchange_s(size)
+
+    def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
+        """As `StepModel.times`. Phases are those of the mean stage, all micro-batches together; for
+        the rest of a step it waits."""
+        order = np.argsort(np.arange(len(step.decode)) % DEALT, kind="stable")
+        step = step._replace(decode=step.decode[order])
+        stored = self._allocator.stored[step.decode] - 1
+        edges = cuts(stored, step.chunks, self._spec, self._costs, len(self._stages))
+        parts = [micro_batch(step, *ends, stored) for ends in pairwise(edges)] or [step]
+        rows = [[stage.times(each, rounds, efficiency) for stage in self._stages] for each in parts]
+        sends = [self.send_s(part.batched) for part in parts]
+        work = np.array([[times.total_s for times in row] for row in rows])
+        total = self._run(parts, work, sends)
+        flat, many = [times for row in rows for times in row], len(self._stages)
+        sums: dict[str, Any] = {}
+        for name in StepTimes._fields[:-1]:
+            sums[name] = sum((getattr(times, name) for times in flat), 0) / many
+        sums["weight_bytes"] = round(sums["weight_bytes"])
+        waits: FloatArray = total - sums["total_s"]
+        self.link_share = min(sum(sends) / float(total[0]), 0.9)
+        return StepTimes(**{**sums, "total_s": total, "stall_s": waits})
+
+    def _run(self, parts: list[Step], work: Any, sends: list[float]) -> FloatArray:
+        """Seconds of each step; work: (parts, stages, rounds)."""
+        free, before, drains = self._free, self._ready, self._spec.drains
+        many, rounds = len(parts), work.shape[2]
+        ready = [before[-(-(place + 1) * len(before) // many) - 1] for place in range(many)]
+        for place, part in enumerate(parts):
+            came = max((self._arrival_s[c.request] for c in part.chunks), default=-np.inf)
+            ready[place] = max(ready[place], min(float(came) - self.now_s, 0.0))
+        self._next, busy = [], work.sum(axis=(0, 1))
+        total = np.empty(rounds)
+        for turn in range(rounds):
+            if drains:
+                free, ready = [0.0] * len(free), [0.0] * many
+            ends, free = flow(work[:, :, turn].tolist(), sends, free, ready)
+            total[turn] = last = ends[-1]
+            free, ready = [at - last for at in free], [at - last for at in ends]
+            self._next.append((free, ready, last, float(busy[turn])))
+        return total
+
+    def passed(self, rounds: int) -> None:
+        """So many of the steps that `times` was last asked for are done."""
+        self._free, self._ready = self._next[rounds - 1][:2]
+        self.steps += rounds
+        self.parts += rounds * len(self._ready)
+        self.seconds += sum(each[2] for each in self._next[:rounds])
+        self.busy_s += sum(each[3] for each in self._next[:rounds]) / len(self._stages)
+
+    def figures(self) -> dict[str, float]:
+        """Stages, micro-batches a step, and the share of the steps in which a stage is idle."""
+        return {
+            "stages": len(self._stages),
+            "micro_batches": self.parts / max(self.steps, 1),
+            "idle_share": 1 - self.busy_s / self.seconds if self.seconds else 0.0,
+        }

@@ -1,0 +1,197 @@
+"""KunServe (arXiv 2412.18169v4): where KV overflows, cards drop parameters that others have too.
+
+Trigger: what waits needs more than what is free. Plan: merge the two smallest groups of cards until
+enough is freed; a merge frees the weights once. A group is a pipeline, a stage a card. Requests
+that run exchange the KV of the layers that moved, in turn on each side, and wait for it; the link
+has what activations leave. When a group's KV takes less than a share of what its cards had before,
+the layers come back over the link, while the group serves, and requests go to a card each.
+
+Left out: addresses after a drop are those of a region laid out anew, not of frames one by one; a
+request in its prefill begins again.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hwmodel.specs.link import load_link
+from hwmodel.specs.stages import dealt, stages_of
+from hwmodel.specs.transformer import TransformerSpec
+from policies.requests.requests import IntArray
+from policies.serving.cluster import Manager
+from policies.serving.moving import MovingNode
+from policies.serving.moving_options import DroppingSpec
+from policies.serving.replica import Replica
+
+Group = tuple[int, ...]
+"""Cards in the order of their stages."""
+
+
+def drop_plan(
+    groups: Iterable[Group], weight_bytes: int, wanted_bytes: int, most: int
+) -> list[tuple[Group, Group]]:
+    """Pairs of groups to merge, in order: the two smallest until merges x weights are enough, all
+    are one, or one would have more than `most` cards."""
+    heap = [(len(group), group) for group in groups]
+    heapq.heapify(heap)
+    merges: list[tuple[Group, Group]] = []
+    while len(heap) > 1 and len(merges) * weight_bytes < wanted_bytes:
+        first, second = heapq.heappop(heap)[1], heapq.heappop(heap)[1]
+        if len(first) + len(second) > most:
+            break
+        merges.append((first, second))
+        heapq.heappush(heap, (len(first) + len(second), first + second))
+    return merges
+
+
+def moved_layers(layers: int, before: Group, after: Group) -> int:
+    """Layers that leave the card from which most do; a lone card after it receives them all."""
+    pairs = zip(np.repeat(before, dealt(layers, len(before))).tolist(),
+                np.repeat(after, dealt(layers, len(after))).tolist(), strict=True)  # fmt: skip
+    away = [old for old, new in pairs if old != new]
+    return len(away) if len(after) == 1 else max(Counter(away).values(), default=0)
+
+
+class Dropping(MovingNode):
+    """`model`: the shard of a card. `group_of`: a replica over so many stages."""
+
+    def __init__(
+        self, replicas: list[Replica], manager: Manager, spec: DroppingSpec,
+        model: TransformerSpec, group_of: Callable[[int], Replica],
+    ) -> None:  # fmt: skip
+        super().__init__(replicas, manager, spec.every_s)
+        self._spec, self._model, self._group_of = spec, model, group_of
+        self._link = load_link(spec.link)
+        self._groups: list[Group] = [(card,) for card in range(len(replicas))]
+        self._made: dict[Group, Replica] = {}
+        self._pulling: dict[Group, float] = {}
+        """When the layers of a group are back."""
+        self._exchanges: list[tuple[float, int]] = []
+        self._drops = self._restores = self._again = 0
+        self._dropped = self._looks = 0
+
+    def decide(self, at_s: float) -> None:
+        self._looks += 1
+        self._dropped += len(self._groups) < len(self.own)
+        each = [self.engine(group[0]) for group in self._groups]
+        lacking = [max(e.demand_tokens - e.allocator.free_slots, 0) for e in each]
+        model = self._model
+        if wanted := sum(lacking) * model.kv_token_bytes:
+            self._pulling.clear()
+            for pair in drop_plan(self._groups, model.weight_bytes, wanted, model.layers):
+                self._merge(*pair, at_s)
+            return
+        for group in self._groups:
+            if len(group) > 1 and group not in self._pulling and self._may_restore(group):
+                self._pulling[group] = at_s + self.pull_s(len(group))
+                self._at(self._pulling[group], partial(self._restore, group))
+
+    def exchange_s(self, tokens: int, layers: int) -> float:
+        """Seconds to move the KV of so many tokens in so many layers over one link."""
+        halves = self._model.attention.halves
+        size = min(self._spec.block, tokens) * self._model.kv_layer_bytes // halves
+        return self._link.seconds(size, -(-tokens // self._spec.block) * layers * halves)
+
+    def pull_s(self, cards: int) -> float:
+        """Seconds until the card that lacks most has its weights back."""
+        least = min(stage.weight_bytes for stage in stages_of(self._model, cards))
+        return self._link.seconds(self._model.weight_bytes - least)
+
+    def _may_restore(self, group: Group) -> bool:
+        engine = self.engine(group[0])
+        before = sum(self.own[card].engine.allocator.slots for card in group)
+        used = engine.allocator.reserved_total + engine.demand_tokens
+        return used < self._spec.restore_below * before
+
+    def _merge(self, first: Group, second: Group, at_s: float) -> None:
+        cards = first + second
+        if cards not in self._made:
+            self._made[cards] = self._group_of(len(cards))
+            self.built.append(self._made[cards])
+        group, parts = self._made[cards], (first, second)
+        now_s = max(at_s, *(self.replicas[part[0]].now_s for part in parts))
+        now_s += self._spec.map_time / 1e9
+        self._groups = [each for each in self._groups if each not in parts] + [cards]
+        olds = [self.replicas[part[0]] for part in parts]
+        for card in cards:
+            self.replicas[card] = group
+        group.now_s = now_s
+        for part, old in zip(parts, olds, strict=True):
+            layers = moved_layers(self._model.layers, part, cards)
+            self._hand_over(old, lambda _: cards[0], {cards[0]: layers}, now_s)
+        self._drops += 1
+
+    def _restore(self, group: Group, at_s: float) -> None:
+        if self._pulling.get(group) != at_s:  # a new burst came in between
+            return
+        del self._pulling[group]
+        if not self._may_restore(group):
+            return
+        old = self.replicas[group[0]]
+        now_s = max(at_s, old.now_s) + self._spec.map_time / 1e9
+        self._groups = [each for each in self._groups if each != group]
+        self._groups += [(card,) for card in group]
+        for card in group:
+            self.replicas[card] = self.own[card]
+            self.own[card].now_s = now_s
+        layers = {card: moved_layers(self._model.layers, group, (card,)) for card in group}
+        card_of = self.manager.card_of
+        self._hand_over(old, lambda request: int(card_of[request]), layers, now_s)
+        self._restores += 1
+
+    def _hand_over(
+        self, old: Replica, card_of: Callable[[int], int], layers_of: dict[int, int],
+        now_s: float,
+    ) -> None:  # fmt: skip
+        """All requests of a replica go to cards, their KV over each one's link in turn."""
+        assert old.hosting is not None
+        left = old.engine.left
+        kept, line = old.hosting.clear()
+        ends: dict[int, float] = {}
+        for request, tokens, earliest_s in kept:
+            card = card_of(request)
+            engine, layers = self.engine(card), layers_of[card]
+            if not engine.host(request, tokens, int(left[request])):
+                line.append(request)
+                self._again += 1
+                continue
+            pipeline = self.replicas[card].pipeline
+            share = 0.0 if pipeline is None else pipeline.link_share
+            seconds = self.exchange_s(tokens, layers) / (1 - share) if layers else 0.0
+            ends[card] = ends.get(card, now_s) + seconds
+            engine.run_at(request, max(ends[card], earliest_s))
+            self._exchanges.append((seconds, tokens * layers * self._model.kv_layer_bytes))
+        for request in line:
+            engine = self.engine(card_of(request))
+            engine.left[request] = left[request]
+            engine.waiting = deque(sorted((*engine.waiting, request)))
+        for at_s, request in old.depart():
+            self.replicas[card_of(request)].arrive([request], [at_s])
+        rate = max(path.bandwidth for path in self._link.paths)
+        for card, end_s in ends.items():  # what is sent is read, what comes is written
+            self.engine(card).copies(2 * rate, end_s)
+
+    def report(self, outputs: IntArray) -> dict[str, Any]:
+        moved = np.array(self._exchanges or [(0.0, 0)])
+        pipes = [each.pipeline for each in self._made.values() if each.pipeline is not None]
+        busy_s, seconds = (sum(getattr(p, key) for p in pipes) for key in ("busy_s", "seconds"))
+        return {
+            **super().report(outputs),
+            "dropping": {
+                "drops": self._drops,
+                "freed_bytes": self._drops * self._model.weight_bytes,
+                "restores": self._restores,
+                "dropped_share": self._dropped / max(self._looks, 1),
+                "exchanges": len(self._exchanges),
+                "exchanged_bytes": int(moved[:, 1].sum()),
+                "exchange_s": float(moved[:, 0].sum()),
+                "begun_again": self._again,
+                "idle_share": 1 - busy_s / seconds if seconds else 0.0,
+            },
+        }

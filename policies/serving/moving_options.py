@@ -1,0 +1,46 @@
+"""Options of nodes whose requests move between cards."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from hwmodel.description.description import Strict
+from hwmodel.description.units import Nanoseconds
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class DroppingSpec(Strict):
+    """KunServe: cards drop the copies of parameters that others have (Cheng et al. 2024,
+    arXiv 2412.18169v4; defaults of SJTU-IPADS/kunserve)."""
+
+    link: str
+    """Between cards: a shipped link, or a file."""
+    every_s: Seconds = 0.1
+    """Time between two looks at the queues."""
+    restore_below: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    """A group's copies come back when its KV takes less than this share of what its cards had
+    before. 0: never."""
+    map_time: Nanoseconds = 5e6
+    """To map the frames of dropped layers behind the KV (the paper: 5 ms)."""
+    block: Count = 256
+    """Tokens of a block that is exchanged."""
+
+
+class MigrationSpec(Strict):
+    """Llumnix: running requests move from full cards to empty ones (Sun et al. 2024,
+    arXiv 2406.03243; defaults of AlibabaPAI/llumnix)."""
+
+    link: str
+    """Between cards: a shipped link, or a file."""
+    every_s: Seconds = 0.05
+    """Time between two pairings."""
+    freeness: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 3.0
+    """Free blocks a request: a card below is paired with one above."""
+    last_blocks: Count = 16
+    """With fewer blocks left to copy the request stops."""
+    most_stages: Count = 3
+    """Copies while it decodes, at most; then it stays."""

@@ -1,0 +1,183 @@
+"""Do pipeline stages idle as the closed form says, and lose no layer, token or byte?"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.stages import dealt, stages_of
+from hwmodel.specs.transformer import load_model
+from policies.engines.engine import Chunk, Step
+from policies.memory.pipeline import Costs, PipelineSpec, cuts, flow, micro_batch
+from policies.serving.cluster import ClusterSpec
+from tests.policies.small import EXPERTS, MODEL, WINDOWS, mixed, requests, run
+from tests.rotation import LONG
+
+FEW = mixed(240 if LONG else 80)
+
+
+@pytest.mark.parametrize(("stages", "many"), [(2, 1), (2, 4), (4, 4), (4, 12), (8, 3)])
+def test_equal_micro_batches_idle_for_s_less_1_of_m_and_s_less_1(stages: int, many: int) -> None:
+    nothing = [0.0] * many
+    ends, _ = flow([[2.0] * stages] * many, nothing, [0.0] * (2 * stages - 1), nothing)
+    idle = 1 - 2.0 * many / ends[-1]
+    assert idle == pytest.approx((stages - 1) / (many + stages - 1), rel=1e-12)
+
+
+@given(st.lists(st.floats(0.1, 9), min_size=1, max_size=8))
+def test_two_stages_take_at_most_what_kunserve_says_and_as_long_where_parts_shrink(
+    work: list[float],
+) -> None:
+    def both(parts: list[float]) -> tuple[float, float]:
+        nothing = [0.0] * len(parts)
+        ends, _ = flow([[each, each] for each in parts], nothing, [0.0] * 3, nothing)
+        pairs = pairwise(parts)
+        return ends[-1], parts[0] + sum(map(max, pairs)) + parts[-1]
+
+    found, formula = both(work)  # which lets no micro-batch wait between the stages
+    assert found <= formula * (1 + 1e-12)
+    found, formula = both(sorted(work, reverse=True))
+    assert found == pytest.approx(formula)
+
+
+def test_steps_that_follow_one_another_leave_no_stage_idle() -> None:
+    free, ready, before = [0.0] * 3, [0.0] * 2, 0.0
+    for _ in range(5):
+        ready, free = flow([[1.0, 1.0]] * 2, [0.0] * 2, free, ready)
+        taken, before = ready[-1] - before, ready[-1]
+    assert taken == 2.0
+
+
+def test_activations_on_the_link_come_between_the_stages() -> None:
+    ends, _ = flow([[1.0, 1.0]] * 3, [1.5] * 3, [0.0] * 3, [0.0] * 3)
+    assert ends == [3.5, 5.0, 6.5]  # the link is the slowest
+
+
+@given(
+    st.lists(st.integers(0, 5000), max_size=40),
+    st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 3000)), max_size=4),
+    st.sampled_from(["tokens", "cost"]), st.integers(2, 5),
+)  # fmt: skip
+def test_micro_batches_have_every_token_once_in_order(
+    stored: list[int], prompts: list[tuple[int, int]], balance: Any, stages: int
+) -> None:
+    chunks = [Chunk(100 + n, start, tokens, True) for n, (start, tokens) in enumerate(prompts)]
+    held = np.array(stored, np.int64)
+    step = Step(np.arange(len(stored)), int(held.sum()), chunks, [], 0, "")
+    edges = cuts(held, chunks, PipelineSpec(balance=balance), Costs(1e-3, 1.0), stages)
+    parts = [micro_batch(step, *ends, held) for ends in pairwise(edges)]
+    assert sum(part.batched for part in parts) == step.batched
+    assert all(part.batched for part in parts) or not step.batched
+    assert [r for part in parts for r in part.decode.tolist()] == step.decode.tolist()
+    assert sum(part.context for part in parts) == step.context
+    for chunk in chunks:
+        own = [each for part in parts for each in part.chunks if each.request == chunk.request]
+        assert own[0].start == chunk.start and sum(each.tokens for each in own) == chunk.tokens
+        assert all(a.start + a.tokens == b.start for a, b in pairwise(own))
+        assert [each.last for each in own] == [False] * (len(own) - 1) + [True]
+
+
+def test_halves_by_cost_are_even_where_tokens_are_not() -> None:
+    long, none = [Chunk(0, 0, 4096, True)], np.zeros(0, np.int64)
+
+    def found(least: int) -> list[int]:
+        spec = PipelineSpec(balance="cost", least_tokens=least)
+        return cuts(none, long, spec, Costs(1.0, 100.0), 2)
+
+    assert max(b - a for a, b in pairwise(found(1024))) <= 1024 and len(found(1024)) > 3
+    _, middle, whole = found(4096)
+    costs = Costs(1.0, 100.0)
+    halves = costs.of(0, middle), costs.of(middle, whole - middle)
+    assert middle > whole / 2 and halves[0] == pytest.approx(halves[1], rel=1e-3)
+
+
+def test_stages_hold_each_layer_and_table_once() -> None:
+    model = load_model("deepseek-r1-distill-qwen-7b")
+    assert dealt(28, 3) == (9, 10, 9) and dealt(30, 4) == (7, 8, 8, 7)
+    for many in (2, 3, 4):
+        parts = stages_of(model, many)
+        assert sum(part.layers for part in parts) == model.layers
+        assert sum(part.kv_token_bytes for part in parts) == model.kv_token_bytes
+        assert sum(part.weight_bytes for part in parts) == model.weight_bytes
+        assert sum(part.head_flops for part in parts) == model.head_flops
+
+
+def test_a_tied_table_is_with_the_first_and_the_last() -> None:
+    tied = MODEL.model_copy(update={"tied_embeddings": True})
+    first, last = stages_of(tied, 2)
+    table = tied.vocabulary * tied.hidden * 2
+    assert first.weight_bytes + last.weight_bytes == tied.weight_bytes + table
+
+
+@pytest.mark.parametrize("options", [{}, {"balance": "cost"}, {"drains": True}])
+def test_everybody_is_served_once_over_stages(options: dict[str, Any]) -> None:
+    found = run(4096, FEW, cluster={"stages": 2, "pipeline": options}).metrics
+    assert found["finished"] == len(FEW) and found["pipeline"]["stages"] == 2
+    assert 0 <= found["pipeline"]["idle_share"] < 1
+    assert sum(found["phase_share"].values()) == pytest.approx(1, abs=0.02)
+
+
+def test_stages_beside_replicas_and_tensor_parallel_serve_everybody() -> None:
+    found = run(4096, FEW, cluster={"cards": 2, "stages": 2}, tensor_parallel=2).metrics
+    assert found["finished"] == len(FEW) and len(found["node"]["cards"]) == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"link": "mooncake-rdma-400"}, {"micro_batches": 3}, {"drains": True},
+        {"balance": "cost", "least_tokens": 64},
+    ],
+)  # fmt: skip
+def test_each_option_moves_the_time(options: dict[str, Any]) -> None:
+    def makespan(pipeline: dict[str, Any]) -> float:
+        cluster = {"stages": 2, "pipeline": pipeline}
+        return float(run(4096, FEW, cluster=cluster).metrics["makespan_s"])
+
+    assert makespan(options) != makespan({})
+
+
+def test_one_stage_is_no_pipeline() -> None:
+    alone, one = run(2048, FEW), run(2048, FEW, cluster={"stages": 1})
+    assert alone.metrics == one.metrics and "pipeline" not in one.metrics
+
+
+def test_two_stages_have_the_kv_of_both_cards_and_the_weights_of_one() -> None:
+    stream = requests([0.0], 10, 2)
+    one = run(4096, stream).metrics["kv_capacity_tokens"]
+    two = run(4096, stream, cluster={"stages": 2}).metrics["kv_capacity_tokens"]
+    assert two == 2 * one  # weights of either are within the first 2 MiB
+
+
+def test_steps_advanced_together_are_those_of_single_ones() -> None:
+    stream = requests(np.arange(6) * 1e-3, [200, 40, 90, 300, 20, 70], [60, 90, 30, 80, 50, 70])
+    cluster = {"cluster": {"stages": 2}}
+    single = run(4096, stream, **cluster, advance_together=False)
+    assert np.allclose(run(4096, stream, **cluster).finish_s, single.finish_s, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "says"),
+    [
+        ({"stages": 3}, "small has 2 layers; expected at most as many stages"),
+        ({"stages": 2, "pipeline": {"link": "rdma"}}, "no shipped link"),
+        ({"stages": 2, "pipeline": {"ballance": "cost"}}, "ballance"),
+        ({"pipeline": {"drains": True}}, "needs stages"),
+    ],
+)
+def test_a_mistake_says_what_was_expected(cluster: dict[str, Any], says: str) -> None:
+    with pytest.raises((DescriptionError, ValueError), match=says):
+        run(2048, FEW, cluster=cluster)
+
+
+@pytest.mark.parametrize("shape", [EXPERTS, WINDOWS])
+def test_layers_that_differ_are_refused(shape: Any) -> None:
+    with pytest.raises(DescriptionError, match="differ or have experts"):
+        run(8192, FEW, cluster={"stages": 2}, shape=shape)
+    assert ClusterSpec().stages == 1

@@ -1,0 +1,280 @@
+"""Do requests that move between cards keep every byte once, and do moves cost what they should?"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.link import load_link
+from hwmodel.specs.transformer import TransformerSpec, load_model
+from policies.memory.step import StepTimes
+from policies.predictors.predictor import predict
+from policies.requests.requests import Requests
+from policies.serving import serving
+from policies.serving.cluster import ClusterSpec, Manager
+from policies.serving.dropping import Dropping, drop_plan, moved_layers
+from policies.serving.metrics import Metrics
+from policies.serving.migration import Migrating
+from policies.serving.moving import MovingNode
+from policies.serving.serving import ServingSpec, build_replica, serve
+from tests.policies.small import FakeMemory, mixed, requests, spec
+from tests.rotation import LONG
+
+SHAPE = TransformerSpec(
+    kind="model", name="heavy", layers=8, hidden=256, heads=4, kv_heads=4, head_dim=64,
+    intermediate=1024, vocabulary=1000, max_position=4096, qkv_bias=False, tied_embeddings=False,
+)  # fmt: skip
+"""8 KiB of KV a token, 17.8 MB of weights: those of 2,180 tokens."""
+LINK = "mooncake-rdma-400"
+DROPPING = {"cards": 4, "dropping": {"link": LINK, "every_s": 0.005}}
+MIGRATION = {"cards": 3, "migration": {"link": LINK, "every_s": 0.002, "last_blocks": 3}}
+
+
+@functools.cache
+def card(tokens: int) -> Device:
+    """With room for so many tokens beside the weights."""
+    capacity = (-(-SHAPE.weight_bytes // (2 << 20)) << 21) + tokens * SHAPE.kv_token_bytes
+    return load_device("mlu370-x4", [f"capacity={capacity}B", "derate=1"])
+
+
+def burst(count: int, seed: int = 0, rate: float = 2000.0) -> Requests:
+    """Two thirds of the requests come fast, the others slowly."""
+    stream = mixed(count, rate, seed)
+    late = np.maximum(np.arange(count) - 2 * count // 3, 0)
+    return dataclasses.replace(stream, arrival_s=stream.arrival_s + late * 20 / rate)
+
+
+def found(stream: Requests, cluster: dict[str, Any], tokens: int = 2048, **changes: Any) -> Any:
+    return serve(card(tokens), SHAPE, spec(cluster=cluster, **changes), stream, seed=1).metrics
+
+
+class Watched:
+    """Looks at who holds what between any two steps."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.looks = self.copies = 0
+        advance = MovingNode._advance
+
+        def looking(node: MovingNode, *given: Any) -> bool:
+            self._look(node)
+            return advance(node, *given)
+
+        monkeypatch.setattr(MovingNode, "_advance", looking)
+
+    def _look(self, node: MovingNode) -> None:
+        """Every request's KV is whole in one place; what else is held is a copy that comes, or what
+        one leaves behind until all of it is there; nothing else is reserved."""
+        runs: list[int] = []
+        waits: list[int] = []
+        for replica in node.built:
+            engine, allocator = replica.hosting, replica.engine.allocator
+            assert engine is not None
+            running = engine.running.tolist()
+            arriving = [request for _, request, lands in engine._due if lands]
+            runs += running + arriving
+            waits += list(engine.waiting)
+            held = {*running, *engine.stopped, *engine.coming}
+            assert held == set(np.flatnonzero(allocator.resident).tolist())
+            assert allocator.reserved_total == int(allocator.reserved.sum())
+            assert allocator.reserved_total + allocator.free_slots == allocator.slots
+            assert (allocator.stored <= allocator.reserved).all()
+            assert not set(engine.waiting) & held
+            self.copies += len(engine.coming)
+        assert len(runs) == len(set(runs)) and not set(runs) & set(waits)
+        assert len(waits) == len(set(waits))
+        self.looks += 1
+
+
+@pytest.mark.parametrize("seed", range(12 if LONG else 3))
+@pytest.mark.parametrize("cluster", [DROPPING, MIGRATION], ids=["dropping", "migration"])
+def test_every_byte_of_kv_is_in_one_place_across_drops_moves_and_aborts(
+    cluster: dict[str, Any], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(monkeypatch)
+    stream = burst(150, seed, 1500.0 * (1 + seed))
+    metrics = found(stream, cluster)
+    assert metrics["finished"] == 150 and watched.looks > 150
+    node = metrics["node"]
+    if "dropping" in node:
+        assert node["dropping"]["drops"] and node["dropping"]["restores"]
+        assert node["dropping"]["exchanges"]
+    else:
+        assert node["migration"]["moved"] and watched.copies
+
+
+def test_a_plan_merges_the_two_smallest_until_enough_is_freed() -> None:
+    cards = [(0,), (1,), (2,), (3,)]
+    assert drop_plan(cards, 10, 1, 8) == [((0,), (1,))]
+    assert drop_plan(cards, 10, 11, 8) == [((0,), (1,)), ((2,), (3,))]
+    assert drop_plan(cards, 10, 99, 8)[2] == ((0, 1), (2, 3))
+    assert len(drop_plan(cards, 10, 99, 2)) == 2 and drop_plan(cards, 10, 0, 8) == []
+    assert drop_plan([(0, 1), (2,), (3,)], 10, 20, 8) == [((2,), (3,)), ((0, 1), (2, 3))]
+
+
+def test_two_drops_of_a_72b_give_55_percent_of_kv() -> None:
+    """2 x 8 H800 in four groups of four cards (KunServe, section 5.1): weights of 136 GB beside a
+    memory of 320 GB. Four become two, and these one: three merges."""
+    weights, memory = 136 * 10**9, 320 * 10**9
+    groups = [(0,), (1,), (2,), (3,)]
+    merges = drop_plan(groups, weights, 3 * weights, 80)
+    gain = len(merges) * weights / (len(groups) * (memory - weights))
+    assert gain == pytest.approx(0.55, abs=0.005) and merges[2] == ((0, 1), (2, 3))
+
+
+@pytest.mark.parametrize(("name", "cards", "gain"), [
+    ("mlu370-x4", 2, 0.96), ("mlu370-x4", 4, 1.43), ("a100-80gb", 2, 0.12),
+])  # fmt: skip
+def test_a_group_of_cards_has_the_kv_that_one_copy_leaves(
+    name: str, cards: int, gain: float
+) -> None:
+    model, chosen = load_model("deepseek-r1-distill-qwen-7b"), load_device(name)
+
+    def tokens(stages: int) -> int:
+        given = ServingSpec.model_validate(
+            {"model": model.name, "cluster": {"stages": stages}, "activation_bytes": "0B"}
+        )
+        parts = serving.stages_of(model, stages)
+        return min(serving.kv_region(chosen, part, given).slots for part in parts)
+
+    weights, memory = model.weight_bytes, 0.9 * chosen.capacity_bytes
+    closed = (cards - 1) * weights / cards / (memory - weights)
+    assert closed == pytest.approx(gain, abs=0.01)
+    # the fullest stage has a table or the head beside its layers
+    assert 0.95 * closed < tokens(cards) / (cards * tokens(1)) - 1 < 1.001 * closed
+
+
+def test_a_drop_frees_the_weights_and_the_exchange_takes_the_bytes_over_the_link() -> None:
+    node = found(burst(150), DROPPING)["node"]["dropping"]
+    assert node["freed_bytes"] == node["drops"] * SHAPE.weight_bytes
+    link = load_link(LINK)
+    least_s = node["exchanged_bytes"] / link.paths[-1].bandwidth
+    assert node["exchange_s"] >= least_s
+
+
+def test_bytes_over_200_gigabits_take_what_they_must() -> None:
+    model = SHAPE
+    node = built(DROPPING, burst(8), Dropping, ["paths=[{post: 0ns, bandwidth: 25GB/s}]"])
+    tokens, layers = 2560, 4
+    expected = tokens * layers * model.kv_layer_bytes / 25e9 + 20e-6
+    assert node.exchange_s(tokens, layers) == pytest.approx(expected)
+    missing = model.weight_bytes - least_weights(2)
+    assert node.pull_s(2) == pytest.approx(missing / 25e9 + 20e-6)
+
+
+def least_weights(stages: int) -> int:
+    return min(part.weight_bytes for part in serving.stages_of(SHAPE, stages))
+
+
+def built(cluster: dict[str, Any], stream: Requests, kind: Any, link: Any = ()) -> Any:
+    """A node by itself."""
+    given = spec(cluster=cluster)
+    metrics = Metrics(stream, stream.output_tokens, 0)
+    predicted = predict(given.predictor, stream.output_tokens, 1)
+    make = functools.partial(
+        build_replica, card(2048), SHAPE, requests=stream, predicted=predicted, metrics=metrics,
+        seed=1,
+    )  # fmt: skip
+    manager = Manager(given.cluster, stream, predicted.length)
+    replicas = [make(given) for _ in range(given.cluster.cards)]
+    if kind is Migrating:
+        assert given.cluster.migration is not None
+        return Migrating(replicas, manager, given.cluster.migration, SHAPE)
+    assert given.cluster.dropping is not None
+    node = Dropping(
+        replicas, manager, given.cluster.dropping, SHAPE,
+        lambda stages: make(
+            given.model_copy(update={"cluster": given.cluster.grouped(stages)})
+        ),
+    )  # fmt: skip
+    node._link = load_link(LINK, link)
+    return node
+
+
+def test_layers_that_change_cards_are_counted_on_the_busiest() -> None:
+    assert moved_layers(8, (0,), (0, 1)) == 4 and moved_layers(8, (1,), (0, 1)) == 4
+    assert moved_layers(8, (0, 1), (0, 1, 2, 3)) == 4  # all of the second card's
+    assert moved_layers(8, (0, 1), (0,)) == 4 and moved_layers(8, (0, 1, 2, 3), (2,)) == 6
+
+
+def test_a_burst_waits_less_where_copies_are_dropped() -> None:
+    stream = burst(200)
+    kept, dropped = found(stream, {"cards": 4}, 1024), found(stream, DROPPING, 1024)
+    assert dropped["ttft_s"]["p99"] < kept["ttft_s"]["p99"]
+    assert dropped["preemptions"] < kept["preemptions"]
+
+
+def test_copies_never_come_back_where_none_are_asked_for() -> None:
+    never = {"cards": 4, "dropping": {"link": LINK, "restore_below": 0, "every_s": 0.005}}
+    node = found(burst(150), never)["node"]["dropping"]
+    assert node["drops"] and not node["restores"] and node["dropped_share"] > 0
+
+
+def moving(context: int) -> Migrating:
+    """A node of two cards, after a lone long request has moved from one to the other."""
+    cluster = {"cards": 2, "migration": {"link": LINK, "freeness": 1e9}}
+    stream = requests([0.0], [context], [3000])
+    given, chosen = spec(cluster=cluster), card(16384)
+    metrics = Metrics(stream, stream.output_tokens, 0)
+    shape = SHAPE.model_copy(update={"max_position": 32768})
+    predicted = predict(given.predictor, stream.output_tokens, 1)
+    replicas = [
+        build_replica(chosen, shape, given, stream, predicted, metrics, 1) for _ in range(2)
+    ]
+    assert given.cluster.migration is not None
+    manager = Manager(given.cluster, stream, predicted.length)
+    node = Migrating(replicas, manager, given.cluster.migration, shape)
+    node.serve(np.array([0]), np.array([0.0]))
+    return node
+
+
+def test_downtime_is_flat_from_256_to_8k_tokens() -> None:
+    # 16 blocks, each 16 pieces of 8 KiB
+    most_s = load_link(LINK).cost(np.array([8 << 10]), np.array([16 * 16])).total_ns / 1e9
+    for context in (256, 1024, 8192):
+        tokens, down_s, _ = zip(*moving(context).moved, strict=True)
+        assert tokens[0] >= context and max(down_s) <= most_s
+    whole = load_link(LINK).cost(np.array([8 << 10]), np.array([512 * 16]))
+    assert most_s < whole.total_ns / 1e9 / 25
+
+
+def test_steps_beside_a_copy_take_longer_by_what_it_takes_of_the_memory() -> None:
+    one = np.array([0.01])
+    times = StepTimes(0.004, np.array([0.005]), 0.0, 0.0, 0.001, one, np.zeros(1))
+    assert times.contended(8e9, 2000e9 - 8e9)[0] == pytest.approx(0.009 * 8 / 1992)
+    with pytest.raises(DescriptionError, match="more than the card's memory"):
+        times.contended(8e9, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "changes", "says"),
+    [
+        ({"cards": 2, "dropping": {}}, {}, "link"),
+        ({"cards": 1, "dropping": {"link": LINK}}, {}, "needs 2 cards"),
+        ({"cards": 2, "dropping": {"link": LINK, "restore": 0.5}}, {}, "restore"),
+        ({"cards": 2, "dropping": {"link": "rdma"}}, {}, "no shipped link"),
+        ({"cards": 2, "migration": {"link": LINK}, "dropping": {"link": LINK}}, {}, "no dropping"),
+        ({"cards": 2, "migration": {"link": LINK}}, {"policy": {"name": "s3"}}, "expected paged"),
+        ({"cards": 2, "migration": {"link": LINK}}, {"engine": {"name": "v0"}}, "need engine v1"),
+        ({"cards": 2, "dropping": {"link": LINK}}, {"kv_tokens": 512}, "not with kv_tokens"),
+    ],
+)  # fmt: skip
+def test_a_mistake_says_what_was_expected(
+    cluster: dict[str, Any], changes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises((DescriptionError, ValueError), match=says):
+        found(burst(4), cluster, **changes)
+    assert not ClusterSpec().moves
+
+
+@pytest.mark.parametrize("cluster", [DROPPING, MIGRATION], ids=["dropping", "migration"])
+def test_memory_is_probed_where_requests_move(cluster: dict[str, Any]) -> None:
+    sampled = {"fidelity": "sampled", "every_steps": 20, "precision": 9.0, "probe_bytes": "4KiB"}
+    given = spec(cluster=cluster, memory=sampled)
+    metrics = serve(card(2048), SHAPE, given, burst(40), seed=1, simulate=FakeMemory()).metrics
+    assert metrics["finished"] == 40 and metrics["memory"]["probes"] > 0
