@@ -246,9 +246,9 @@ def test_downtime_is_flat_from_256_to_8k_tokens() -> None:
 def test_steps_beside_a_copy_take_longer_by_what_it_takes_of_the_memory() -> None:
     one = np.array([0.01])
     times = StepTimes(0.004, np.array([0.005]), 0.0, 0.0, 0.001, one, np.zeros(1))
-    assert times.contended(8e9, 2000e9 - 8e9)[0] == pytest.approx(0.009 * 8 / 1992)
-    with pytest.raises(DescriptionError, match="more than the card's memory"):
-        times.contended(8e9, 0.0)
+    assert times.contended(8e9, 2000e9)[0] == pytest.approx(0.009 * 8 / 1992)
+    with pytest.raises(DescriptionError, match="takes all that the card.s DRAM gives"):
+        times.contended(8e9, 8e9)
 
 
 @pytest.mark.parametrize(
