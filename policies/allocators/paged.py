@@ -460,10 +460,10 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
     def _found(self, request: int, limit: int, demand: Demand | None) -> IntArray:
         """Blocks in memory that hold the first tokens of a request, at most `limit` of them."""
         found: list[IntArray] = []
-        hit = self.limits.lookahead.hit
-        for key, start, end in self._parts(
-            request, demand or self._demands.get(request), limit // self.block
-        ):
+        demand, wanted = demand or self._demands.get(request), limit // self.block
+        if less := demand is not None and self.limits.lookahead.hit == "less_one":
+            limit = max(limit, demand.prompt + demand.samples * demand.generated - 1)
+        for key, start, end in self._parts(request, demand, limit // self.block):
             blocks, alive = self._cache.find(key)
             alive = alive[start:end]
             whole = len(alive) if alive.all() else int(alive.argmin())
@@ -471,7 +471,7 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
             if whole < end - start:
                 break
         blocks = np.concatenate(found)
-        return blocks[:-1] if hit == "less_one" else blocks
+        return blocks[:-1][:wanted] if less else blocks
 
     def _has_room(self, demand: Demand, tokens: int, cached: IntArray) -> bool:
         """Whether a request can be admitted that finds these blocks; free ones are used up, too."""
