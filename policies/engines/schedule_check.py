@@ -99,7 +99,9 @@ class Trace(Strict):
     def drawn(self) -> Drawn:
         """Raises ValueError where a request has fewer digits than output tokens."""
         digits = self.held or []
-        enough = [text.isdigit() and len(text) >= n for text, n in zip(digits, self.output)]
+        enough = [
+            text.isdigit() and len(text) >= n for text, n in zip(digits, self.output, strict=False)
+        ]
         if not all(enough) or len(digits) != len(self.output):
             raise ValueError("held: expected a digit for each output token of each request")
         rows = [text[:n] + "0" for text, n in zip(digits, self.output, strict=True)]

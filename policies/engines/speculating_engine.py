@@ -8,12 +8,14 @@ scheduled as if all drafts of the one before held, and an end is foreseen only w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Drafts, Migration
-from policies.engines.engine import Chunk, Step
+from policies.engines.engine import Chunk, Engine, Step
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.engines.speculation import Drawn, SpeculationSpec
 from policies.predictors.prediction import Predictions
@@ -129,9 +131,9 @@ class SpeculatingEngine(EngineV1):
     def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
         behind = self._drafts.tokens + self._drafts.lookahead
         pads = self._pads(total - cached) and (len(self._planned) > 0 or cached > 0)
-        if pads and self._on_demand is not None:
-            if not self._on_demand.fits(total + behind, request, demand):
-                return False
+        growing = self._on_demand
+        if pads and growing is not None and not growing.fits(total + behind, request, demand):
+            return False
         if not super()._reserve(request, demand, total, cached, budget):
             return False
         if pads:
@@ -167,3 +169,12 @@ class SpeculatingEngine(EngineV1):
         return step._replace(
             context=int(stored.sum()), drafts=drafts, pairs=int(pairs.sum()), accepted=accepted
         )
+
+
+def acceptance(engines: Iterable[Engine]) -> dict[str, float]:
+    """Drafts that were verified and output, and tokens a sequence and step, of a whole run."""
+    own = [each for each in engines if isinstance(each, SpeculatingEngine)]
+    drafted, held, verified = (
+        sum(getattr(each, name) for each in own) for name in ("drafted", "held", "verified")
+    )
+    return {"drafted": drafted, "accepted": held, "tokens_a_step": 1 + held / max(verified, 1)}

@@ -20,6 +20,7 @@ import numpy as np
 
 from policies.allocators.capabilities import Learns, Maps
 from policies.engines.engine import Engine, Step
+from policies.memory.drafting import DraftingSteps
 from policies.memory.fidelity import Memory
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.serving.metrics import Metrics
@@ -36,7 +37,7 @@ class Replica:
     """`now_s`: when its last step ended. `together`: False advances a step at a time, for tests."""
 
     def __init__(
-        self, engine: Engine, steps: StepModel, memory: Memory, metrics: Metrics,
+        self, engine: Engine, steps: StepModel | DraftingSteps, memory: Memory, metrics: Metrics,
         together: bool = True, recorder: Recorder | None = None, moves: Moves | None = None,
         tiers: Tiers | None = None,
     ) -> None:  # fmt: skip

@@ -28,7 +28,10 @@ from policies.engines.engine import Engine, EngineOptions
 from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import ENGINES, EngineChoice
+from policies.engines.speculating_engine import SpeculatingEngine, acceptance
+from policies.engines.speculation import SpeculationSpec, draw
 from policies.engines.vllm_version import VERSIONS
+from policies.memory.drafting import Drafter, DraftingSteps, drafter_of
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.memory_model import memory_model
 from policies.memory.routing import Routing, RoutingSpec
@@ -95,6 +98,8 @@ class ServingSpec(Strict):
     for it. None: nothing is counted."""
     tiers: TiersSpec | None = None
     """Memories below the device's, which keep KV that it loses (docs/offload.md). None: none."""
+    speculation: SpeculationSpec | None = None
+    """Drafts that each step verifies (docs/speculation.md). None: none."""
     free: list[Free] = []
     """What takes no time: the reading of the weights, all FLOPs, copies of KV within the memory.
     Counterfactuals, not realisable; all else stays, capacity included."""
@@ -125,6 +130,13 @@ class ServingSpec(Strict):
     def _tiers_of_a_card(self) -> ServingSpec:
         if self.tiers is not None and (self.engine.name != "v1" or self.cluster.cards > 1):
             raise ValueError("tiers: needs engine v1, and cluster.cards 1")
+        return self
+
+    @model_validator(mode="after")
+    def _drafts_on_v1(self) -> ServingSpec:
+        apart = self.tiers is not None or self.expert_parallel != "none"
+        if self.speculation is not None and (self.engine.name != "v1" or apart):
+            raise ValueError("speculation: needs engine v1, no tiers, and expert_parallel none")
         return self
 
     def on_device(self, device: Device, model: TransformerSpec) -> ServingSpec:
@@ -330,6 +342,8 @@ def _figures(
         figures["policy"] = mean_of([report_of(each) for each in allocators], served)
         figures["memory"] = mean_of(reports, served)
         figures["node"] = node.report(stream.outputs)
+    if isinstance(replicas[0].engine, SpeculatingEngine):
+        figures["speculation"] = acceptance(each.engine for each in replicas)
     if replicas[0].moves is not None:
         figures["moves"] = replicas[0].moves.figures()
     if replicas[0].tiers is not None:
@@ -414,7 +428,8 @@ def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
     engine = spec.engine
     longest = min(engine.max_model_len or local.max_position, local.max_position)
     tokens = engine.token_budget(longest)
-    return peak_activation_bytes(local, spec.tensor_parallel, tokens, engine.sequence_cap)
+    sampled = engine.sequence_cap * (1 if spec.speculation is None else 1 + spec.speculation.tokens)
+    return peak_activation_bytes(local, spec.tensor_parallel, tokens, sampled)
 
 
 def kv_region(
@@ -426,10 +441,20 @@ def kv_region(
     order = spec.kv_layout or spec.policy.kv_layout or device.paging.kv_layout
     kept = spec.predictor.on_card_bytes + activation_bytes(spec, local)
     groups = kv_groups(local, spec.policy.kv_of_windows)
+    drafter, drafter_bytes = _drafter(spec, local), 0
+    if drafter is not None:
+        kept, drafter_bytes = kept + drafter.weight_bytes, drafter.model.kv_token_bytes
     return kv_layout(
         device, local, spec.gpu_memory_utilization, order, kept, spec.kv_tokens, groups,
-        spec.attention.sparse(local, seed),
+        spec.attention.sparse(local, seed), drafter_bytes,
     )  # fmt: skip
+
+
+def _drafter(spec: ServingSpec, local: TransformerSpec) -> Drafter | None:
+    """That of a card, where there is one."""
+    if spec.speculation is None:
+        return None
+    return drafter_of(spec.speculation, local, spec.tensor_parallel)
 
 
 def build_replica(
@@ -456,10 +481,14 @@ def build_replica(
         spec.engine.token_budget(longest),
         spec.engine.ahead,
     )
+    if (speculation := spec.speculation) is not None:
+        version = getattr(spec.engine, "like", None)
+        limits = limits._replace(lookahead=speculation.slots(spec.engine.ahead, version))
     allocator = build(layout, len(requests), limits, spec.policy)
     if routing is None and local.experts is not None:
         routing = Routing(local.experts, spec.routing, seed)
-    steps = StepModel(
+    timed: StepModel | DraftingSteps
+    steps = timed = StepModel(
         device, local, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
         spec.memory.phases == "together", layout.groups, layout.sparse,
         even=bool(spec.memory.efficiency or spec.memory.attention),
@@ -472,11 +501,19 @@ def build_replica(
         engine = OffloadingEngine(
             spec.engine, allocator, requests, outputs, predicted, tiers, spec.tiers.layerwise
         )
+    elif speculation is not None and isinstance(spec.engine, EngineV1Spec):
+        drawn = draw(speculation, outputs, seed if isinstance(seed, int) else seed[0])
+        engine = SpeculatingEngine(
+            spec.engine, allocator, requests, outputs, predicted, speculation, drawn
+        )
+        if (drafter := _drafter(spec, local)) is not None:
+            passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
+            timed = DraftingSteps(steps, passes, speculation.tokens, device)
     else:
         kind = ENGINES[spec.engine.name].engine
         engine = kind(spec.engine, allocator, requests, outputs, predicted)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
-    return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
+    return Replica(engine, timed, memory, metrics, spec.advance_together, recorder, moves, tiers)
 
 
 def _require_modelled(

@@ -207,7 +207,9 @@ def drive(case: dict[str, Any]) -> None:
         )
         if depth == 1:
             sampled = [one for one in ids if samples[one]]
-            scheduler.update_draft_token_ids(DraftTokenIds(sampled, [[7] * drafted for _ in sampled]))
+            scheduler.update_draft_token_ids(
+                DraftTokenIds(sampled, [[7] * drafted for _ in sampled])
+            )
     assert pool.get_num_free_blocks() == config["blocks"]
     shown = sorted({round(at) for at in np.linspace(0, len(steps) - 1, 4)})
     case |= {"steps": steps, "tables": {str(at): tables[at] for at in shown}}
