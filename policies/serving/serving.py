@@ -428,8 +428,8 @@ def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
     engine = spec.engine
     longest = min(engine.max_model_len or local.max_position, local.max_position)
     tokens = engine.token_budget(longest)
-    sampled = engine.sequence_cap * (1 if spec.speculation is None else 1 + spec.speculation.tokens)
-    return peak_activation_bytes(local, spec.tensor_parallel, tokens, sampled)
+    drafts = 0 if spec.speculation is None else spec.speculation.tokens
+    return peak_activation_bytes(local, spec.tensor_parallel, tokens, engine.sequence_cap, drafts)
 
 
 def kv_region(
