@@ -441,12 +441,12 @@ def kv_region(
     order = spec.kv_layout or spec.policy.kv_layout or device.paging.kv_layout
     kept = spec.predictor.on_card_bytes + activation_bytes(spec, local)
     groups = kv_groups(local, spec.policy.kv_of_windows)
-    drafter, drafter_bytes = _drafter(spec, local), 0
+    drafter, beside_bytes = _drafter(spec, local), 0
     if drafter is not None:
-        kept, drafter_bytes = kept + drafter.weight_bytes, drafter.model.kv_token_bytes
+        kept, beside_bytes = kept + drafter.weight_bytes, drafter.model.kv_token_bytes
     return kv_layout(
         device, local, spec.gpu_memory_utilization, order, kept, spec.kv_tokens, groups,
-        spec.attention.sparse(local, seed), drafter_bytes,
+        spec.attention.sparse(local, seed), beside_bytes,
     )  # fmt: skip
 
 
