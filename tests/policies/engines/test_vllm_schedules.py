@@ -87,6 +87,15 @@ def test_priorities_are_asked_for(tmp_path: Path) -> None:
         read_cases(written(tmp_path, wrong))
 
 
+@pytest.mark.parametrize("held", [None, ["01"], ["0x", "0"], ["0", "0"]])
+def test_drafts_that_hold_are_asked_for(tmp_path: Path, held: list[str] | None) -> None:
+    wrong = copy.deepcopy(EXAMPLE)
+    wrong["config"]["speculation"] = {"method": "eagle", "tokens": 2}
+    wrong["trace"]["held"] = held
+    with pytest.raises(DescriptionError, match=r"trace.*held: expected a digit for each output"):
+        read_cases(written(tmp_path, wrong))
+
+
 def test_steps_between_prefills_are_the_same_together_and_one_by_one() -> None:
     engine = {"prefill_schedule_interval": 5, "long_prefill_token_threshold": 24}
     stream, policy = mixed(60), {"name": "paged", "block": 4}
