@@ -92,6 +92,8 @@ class Limits(NamedTuple):
     """Steps that are scheduled before the output of the one before is known (asynchronous
     scheduling)."""
     lookahead: Lookahead = Lookahead()
+    states: int = 0
+    """Slots that a request holds for states of fixed size, beside those of its tokens."""
 
 
 class Demand(NamedTuple):

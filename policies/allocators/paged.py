@@ -204,6 +204,9 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
         self._asked_tokens = self._hit_tokens = self._copied_tokens = 0
         self._behind = limits.lookahead.drafter
         """Tokens behind those stored that have slots too."""
+        self._fixed = limits.states // self.block
+        """Blocks of a request that hold states."""
+        self._states: dict[int, IntArray] = {}
 
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
@@ -213,7 +216,7 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
             most = np.maximum(np.minimum(most + ahead, self.limits.max_model_len), most)
         last: IntArray = -(-most // self.block)
         apart = last - prompt // self.block
-        return (last + (samples - 1) * apart) * self.block
+        return (last + (samples - 1) * apart + self._fixed) * self.block
 
     @property
     def loses_ends_first(self) -> bool:
@@ -227,7 +230,8 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
         """See `OnDemand.fits`; with its `demand`, blocks that it shares count as found."""
         if demand is None:
-            return -(-tokens // self.block) + self._kept_free <= self._list.free
+            wanted = -(-tokens // self.block) + self._fixed
+            return wanted + self._kept_free <= self._list.free
         return self._has_room(demand, tokens, self._found(request, tokens - 1, demand))
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
@@ -244,6 +248,9 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
         if demand.samples > 1:
             self._unforked.add(request)
         self._admit(request, 0, 0, demand.samples)
+        if self._fixed:
+            self._states[request] = self._list.pop(self._fixed)
+            self.reserved_total += self._fixed * self.block
         if len(cached):
             self._hold(request, cached)
             self._reused[request] = len(cached)
@@ -314,6 +321,9 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
             self._cache.keep(part.key, held[start:last], start)
         self._reused.pop(request, None)
         self._free(held, hashed)
+        if self._fixed:
+            self._list.push(self._states.pop(request)[::-1], self._fixed)
+            self.reserved_total -= self._fixed * self.block
         self._tables.remove(first)
         self._first_row[request] = -1
         self._samples.pop(request, None)
@@ -476,7 +486,8 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
     def _has_room(self, demand: Demand, tokens: int, cached: IntArray) -> bool:
         """Whether a request can be admitted that finds these blocks; free ones are used up, too."""
         held = int((~self._list.is_free(cached)).sum()) if len(cached) else 0
-        return self._blocks(demand, tokens) - held + self._kept_free <= self._list.free
+        wanted = self._blocks(demand, tokens) + self._fixed
+        return wanted - held + self._kept_free <= self._list.free
 
     def _hold(self, request: int, cached: IntArray) -> None:
         """These blocks, which hold their content already, are the request's first ones."""

@@ -20,6 +20,7 @@ from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.attention_options import DENSE, AttentionSpec
 from policies.allocators.capabilities import Learns, report_of
+from policies.allocators.hybrid import Unified
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.paged import PagedOptions
@@ -144,6 +145,9 @@ class ServingSpec(Strict):
         longest = model.max_position
         engine = self.engine.on_device(device.capacity_bytes, device.name, longest)
         policy = self.policy.on_device(device.paging)
+        if model.state is not None and (pages := _pages(self, model_of_a_card(self, model))):
+            plain = {"prefix_caching": False, "cached_recompute": False}
+            policy = policy.model_copy(update={"block": pages.block, **plain})
         return self.model_copy(update={"engine": engine, "policy": policy})
 
     @model_validator(mode="after")
@@ -444,10 +448,18 @@ def kv_region(
     drafter, beside_bytes = _drafter(spec, local), 0
     if drafter is not None:
         kept, beside_bytes = kept + drafter.weight_bytes, drafter.model.kv_token_bytes
+    if (pages := _pages(spec, local)) is not None:  # missing layers of a group
+        beside_bytes = (pages.group - local.kv_layers) * local.kv_layer_bytes
     return kv_layout(
         device, local, spec.gpu_memory_utilization, order, kept, spec.kv_tokens, groups,
         spec.attention.sparse(local, seed), beside_bytes,
     )  # fmt: skip
+
+
+def _pages(spec: ServingSpec, local: TransformerSpec) -> Unified | None:
+    """vLLM's pages of a model with states, in which no prefix is found (its mode `none`)."""
+    paged = local.state is not None and isinstance(spec.policy, PagedOptions)
+    return Unified(local) if paged else None
 
 
 def _drafter(spec: ServingSpec, local: TransformerSpec) -> Drafter | None:
@@ -484,6 +496,10 @@ def build_replica(
     if (speculation := spec.speculation) is not None:
         version = getattr(spec.engine, "like", None)
         limits = limits._replace(lookahead=speculation.slots(spec.engine.ahead, version))
+    if local.state is not None:
+        pages = _pages(spec, local)
+        slots = -(-local.state_bytes() // layout.token_bytes)
+        limits = limits._replace(states=pages.groups[1] * pages.block if pages else slots)
     allocator = build(layout, len(requests), limits, spec.policy)
     if routing is None and local.experts is not None:
         routing = Routing(local.experts, spec.routing, seed)
@@ -516,14 +532,25 @@ def build_replica(
     return Replica(engine, timed, memory, metrics, spec.advance_together, recorder, moves, tiers)
 
 
+_STATES = ("paged", "static", "odma", "odma-best", "s3", "oracle", "orca")
+"""Policies that have a place for states."""
+
+
 def _require_modelled(
     local: TransformerSpec, spec: ServingSpec, layout: KvLayout, requests: Requests
 ) -> None:
     several = requests.samples.max(initial=1) > 1
-    if local.state is not None:
+    others = spec.tiers or spec.moves or spec.speculation or spec.policy.copies_prefixes
+    plain = spec.engine.name == "v1" and not several and not others
+    if local.state is not None and not (plain and spec.policy.name in _STATES):
         raise DescriptionError(
-            f"{local.name} has {local.state.kind} layers, whose states runs do not allocate; "
-            "bankwise fit and bankwise states answer for it"
+            f"{local.name} has {local.state.kind} layers, whose states runs allocate with engine "
+            f"v1, one sample a request and {', '.join(_STATES)}, without tiers, moves, speculation "
+            "or copied prefixes"
+        )
+    if (pages := _pages(spec, local)) is not None and pages.groups[0] > 1:
+        raise DescriptionError(
+            f"{local.name} has {pages.groups[0]} groups of layers with KV; runs allocate one"
         )
     if layout.sparse is not None and several:
         raise DescriptionError(
