@@ -4,7 +4,7 @@ A step computes the last token of a sequence and its k drafts as k + 1 rows. Dra
 the first that the model would not have drawn, and one token more comes from the model itself
 (Leviathan et al. 2023). P(i), the probability that the first i drafts hold, is a table: a constant
 rate is 7 to 30 % high at four drafts (`GOLDEN`). Acceptance lengths follow, AL(k) = 1 + P(1) + ...
-+ P(k). What a drafter proposes to n-gram lookup is always k tokens (assumed).
++ P(k). Lookup of n-grams always proposes k tokens (assumed).
 """
 
 from __future__ import annotations
