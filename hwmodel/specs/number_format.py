@@ -56,6 +56,8 @@ class NumberFormat(Strict):
     stores: Annotated[list[Stores], Field(min_length=1)]
     bits: Annotated[int, Field(ge=1, le=64)]
     """Of an element, without scales."""
+    head_dim: Count | None = None
+    """The only vectors of KV that have this form. None: any."""
     block: Count | Literal["row"] | None = None
     """Consecutive elements of a row that share scales; `row`: all of them. None: no scales, or one
     a tensor."""
@@ -121,6 +123,11 @@ class NumberFormat(Strict):
         """Bytes of K (or V) of one token and head, scales included. Raises DescriptionError where
         they are not whole blocks, or not whole bytes."""
         block = length if self.block in ("row", None) else int(self.block or 1)
+        if self.head_dim not in (None, length):
+            raise DescriptionError(
+                f"{self.name} stores vectors of {self.head_dim} numbers; head_dim is {length}",
+                path="kv",
+            )
         if length % block:
             raise DescriptionError(
                 f"{self.name} has blocks of {block} numbers, which do not divide head_dim {length}",

@@ -64,6 +64,23 @@ class PolicyOptions(Strict):
         return {}
 
 
+class Lookahead(NamedTuple):
+    """Slots that steps write behind the tokens they keep, where tokens are drafted."""
+
+    rows: int = 0
+    """Of drafts, in all steps under way."""
+    drafter: int = 0
+    """Behind those, of the drafter."""
+    hit: Literal["whole", "less_one", "next_known"] = "whole"
+    """What a drafter leaves of a prefix that is found: all blocks, all but the last, or those whose
+    next token is known to be the same (vLLM 0.33: `num_hash_lookahead_tokens`)."""
+
+    @property
+    def slots(self) -> int:
+        """At most."""
+        return self.rows + self.drafter
+
+
 class Limits(NamedTuple):
     """Longest outputs and contexts the engine admits, in tokens."""
 
@@ -74,6 +91,9 @@ class Limits(NamedTuple):
     ahead: int = 0
     """Steps that are scheduled before the output of the one before is known (asynchronous
     scheduling)."""
+    lookahead: Lookahead = Lookahead()
+    states: int = 0
+    """Slots that a request holds for states of fixed size, beside those of its tokens."""
 
 
 class Demand(NamedTuple):

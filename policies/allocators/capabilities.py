@@ -87,6 +87,15 @@ class CopiesOnWrite(ABC):
         """Copies since the last call; their targets are reserved already."""
 
 
+class Drafts(ABC):
+    """Has room for drafts behind what requests store (`Limits.lookahead`)."""
+
+    @abstractmethod
+    def store_ahead(self, requests: IntArray, kept: IntArray, beyond: IntArray) -> int:
+        """Store `kept` tokens more of each of `requests`, with slots for `beyond` more behind them,
+        in order until one has no room; how many had. int64 (n,) each."""
+
+
 class Remembers(ABC):
     """Keeps state of a request between its residences, until it ends."""
 

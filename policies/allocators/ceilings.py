@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand, Limits
-from policies.allocators.capabilities import Caches, OnDemand, Swaps
+from policies.allocators.capabilities import Caches, Drafts, OnDemand, Swaps
 from policies.allocators.ceiling_options import IdealOptions, OracleOptions
 from policies.allocators.declaration import CHOICES, References
 from policies.allocators.kv_layout import KvLayout, Units
@@ -44,7 +44,7 @@ class OracleAllocator(RunAllocator):
         return int(self._slots(_stored(demand.prompt, demand.output, demand.samples)))
 
 
-class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
+class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts):
     """Requests one after another without gaps, in order of their ids."""
 
     Options = IdealOptions
@@ -103,6 +103,13 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps):
             return False
         self._store(np.array([request]), np.array([tokens]))
         return True
+
+    def store_ahead(self, requests: IntArray, kept: IntArray, beyond: IntArray) -> int:
+        """See `Drafts.store_ahead`; drafts take no slots, as in no real allocator."""
+        for at, (request, tokens) in enumerate(zip(requests.tolist(), kept.tolist(), strict=True)):
+            if not self.grow(request, tokens):
+                return at
+        return len(requests)
 
     def headroom(self, requests: IntArray, limit: int) -> int:
         if self._ahead:

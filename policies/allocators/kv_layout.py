@@ -303,11 +303,11 @@ def _joined(start: IntArray, size: IntArray, group: IntArray) -> tuple[ByteRuns,
 def kv_layout(
     device: Device, model: TransformerSpec, gpu_memory_utilization: float = 0.9,
     dims: Dims = LAYOUTS["layer_kv_token"], kept_bytes: int = 0, tokens: int | None = None,
-    groups: KvGroups | None = None, sparse: Sparse | None = None,
+    groups: KvGroups | None = None, sparse: Sparse | None = None, beside_bytes: int = 0,
 ) -> KvLayout:  # fmt: skip
     """The KV region of a device that holds a model: its share of the capacity less the weights and
     `kept_bytes`, for others; or room for so many `tokens`. groups: of a model with windows. sparse:
-    what decoding reads.
+    what decoding reads. beside_bytes: of a token, which lie above all slots.
 
     Raises DescriptionError if the weights leave no room for `SLOT_ALIGN_TOKENS` tokens, or the
     device has none for `tokens`, or the model has windows and no groups.
@@ -327,7 +327,9 @@ def kv_layout(
         base, 1, layers, model.kv_heads, model.kv_head_bytes, dims, halves, groups, beside,
         sparse,
     )  # fmt: skip
-    slot_bytes = one.token_bytes
+    slot_bytes = (
+        one.token_bytes + beside_bytes + one.layers * (0 if sparse is None else sparse.padding)
+    )
     slots = max(budget - base, 0) // slot_bytes
     slots -= slots % SLOT_ALIGN_TOKENS
     if tokens is not None:

@@ -36,6 +36,7 @@ class Sparse:
     choose; so many bytes are written with each token.
     always: whether that is also read where all tokens are chosen.
     whole_prompts: whether a prompt's tokens attend to all before them.
+    padding: bytes of a token in a layer that the index takes beside its own.
     """
 
     tokens: int
@@ -49,6 +50,7 @@ class Sparse:
     always: bool = False
     whole_prompts: bool = True
     seed: tuple[int, ...] = field(default=(0,), compare=False)
+    padding: int = 0
 
     @property
     def _most(self) -> int:

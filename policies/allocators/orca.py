@@ -70,4 +70,4 @@ class OrcaAllocator(ReservingAllocator):
             longest = min(longest, power_of_two(output))
         elif self.options.variant == "oracle":
             longest = min(longest, output)
-        return power_of_two(prompt + samples * longest)
+        return power_of_two(prompt + samples * longest + self.slack)

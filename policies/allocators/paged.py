@@ -25,6 +25,7 @@ from policies.allocators.block_tables import BlockTables
 from policies.allocators.capabilities import (
     Caches,
     CopiesOnWrite,
+    Drafts,
     Migration,
     OnDemand,
     Reports,
@@ -164,7 +165,7 @@ class _Part(NamedTuple):
     end: int
 
 
-class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
+class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Drafts):
     """`_rows[request]`: rows of the block tables, one for each sample, the first sample's first."""
 
     Options: ClassVar[type[PolicyOptions]] = PagedOptions
@@ -201,13 +202,21 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
         """Requests of several samples that have no output token yet."""
         self._copies: list[Migration] = []
         self._asked_tokens = self._hit_tokens = self._copied_tokens = 0
+        self._behind = limits.lookahead.drafter
+        """Tokens behind those stored that have slots too."""
+        self._fixed = limits.states // self.block
+        """Blocks of a request that hold states."""
+        self._states: dict[int, IntArray] = {}
 
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
     ) -> IntArray:
-        last: IntArray = -(-(prompt + output - 1) // self.block)
+        most = prompt + output - 1
+        if ahead := self.limits.lookahead.slots:
+            most = np.maximum(np.minimum(most + ahead, self.limits.max_model_len), most)
+        last: IntArray = -(-most // self.block)
         apart = last - prompt // self.block
-        return (last + (samples - 1) * apart) * self.block
+        return (last + (samples - 1) * apart + self._fixed) * self.block
 
     @property
     def loses_ends_first(self) -> bool:
@@ -221,14 +230,15 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
         """See `OnDemand.fits`; with its `demand`, blocks that it shares count as found."""
         if demand is None:
-            return -(-tokens // self.block) + self._kept_free <= self._list.free
+            wanted = -(-tokens // self.block) + self._fixed
+            return wanted + self._kept_free <= self._list.free
         return self._has_room(demand, tokens, self._found(request, tokens - 1, demand))
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
         cached = self._found(request, tokens - 1, demand)
-        if not self._has_room(demand, tokens, cached):
+        if not self._has_room(demand, tokens + self._room_behind(tokens), cached):
             return False
         if (demand.prefix_id >= 0 or demand.session >= 0) and request not in self._demands:
             self._asked_tokens += demand.prompt
@@ -238,6 +248,9 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
         if demand.samples > 1:
             self._unforked.add(request)
         self._admit(request, 0, 0, demand.samples)
+        if self._fixed:
+            self._states[request] = self._list.pop(self._fixed)
+            self.reserved_total += self._fixed * self.block
         if len(cached):
             self._hold(request, cached)
             self._reused[request] = len(cached)
@@ -250,7 +263,8 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
         demand = self._demands[request]
         before = int(self.stored[request])
         stored = before + tokens
-        wanted = self._blocks(demand, stored) - int(self.reserved[request]) // self.block
+        wanted = self._blocks(demand, stored + self._room_behind(stored))
+        wanted = max(wanted - int(self.reserved[request]) // self.block, 0)
         if wanted > self._list.free:
             return False
         lengths = self._lengths(demand, stored)
@@ -264,6 +278,26 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
         self.stored[request] = stored
         self._publish(request, demand, before)
         return True
+
+    def _room_behind(self, stored: int) -> int:
+        """Tokens that have slots behind so many stored ones."""
+        return max(min(self._behind, self.limits.max_model_len - stored), 0)
+
+    def store_ahead(self, requests: IntArray, kept: IntArray, beyond: IntArray) -> int:
+        """See `Drafts.store_ahead`; each of one sample. A block that is there already is not taken
+        again, so that the slots of rejected drafts are the next ones' (vLLM: `allocate_slots`)."""
+        rows = self._first_row[requests]
+        ends = self._tables.tokens[rows] + kept + beyond
+        wanted = np.maximum(-(-ends // self.block) - self._tables.count[rows], 0)
+        fitting = int(np.searchsorted(np.cumsum(wanted), self._list.free, "right"))
+        for at in np.flatnonzero(wanted[:fitting]).tolist():
+            self._tables.hand_out(int(rows[at]), self._list.pop(int(wanted[at])))
+        held, kept = requests[:fitting], kept[:fitting]
+        self._tables.tokens[rows[:fitting]] += kept
+        self.stored[held] += kept
+        self.reserved[held] += wanted[:fitting] * self.block
+        self.reserved_total += int(wanted[:fitting].sum()) * self.block
+        return fitting
 
     def release(self, request: int) -> int:
         return self.release_known(request, int(self.stored[request]))
@@ -287,6 +321,9 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
             self._cache.keep(part.key, held[start:last], start)
         self._reused.pop(request, None)
         self._free(held, hashed)
+        if self._fixed:
+            self._list.push(self._states.pop(request)[::-1], self._fixed)
+            self.reserved_total -= self._fixed * self.block
         self._tables.remove(first)
         self._first_row[request] = -1
         self._samples.pop(request, None)
@@ -419,8 +456,10 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
                 ends.append((("prefix", demand.prefix_id), demand.prefix_tokens))
             if demand.parent >= 0:
                 ends.append((("prompt", demand.parent), demand.prompt))
+            known = self.limits.lookahead.hit == "next_known"
             for key, tokens in ends:
                 at = parts[-1].end if parts else 0
+                tokens -= known  # the token behind a block is part of its name
                 end = max(min(min(tokens, demand.prompt) // self.block, full), at)
                 parts.append(_Part(key, at, end))
         own = ("own", request)
@@ -431,21 +470,24 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
     def _found(self, request: int, limit: int, demand: Demand | None) -> IntArray:
         """Blocks in memory that hold the first tokens of a request, at most `limit` of them."""
         found: list[IntArray] = []
-        for key, start, end in self._parts(
-            request, demand or self._demands.get(request), limit // self.block
-        ):
+        demand, wanted = demand or self._demands.get(request), limit // self.block
+        if less := demand is not None and self.limits.lookahead.hit == "less_one":
+            limit = max(limit, demand.prompt + demand.samples * demand.generated - 1)
+        for key, start, end in self._parts(request, demand, limit // self.block):
             blocks, alive = self._cache.find(key)
             alive = alive[start:end]
             whole = len(alive) if alive.all() else int(alive.argmin())
             found.append(blocks[start : start + whole])
             if whole < end - start:
                 break
-        return np.concatenate(found)
+        blocks = np.concatenate(found)
+        return blocks[:-1][:wanted] if less else blocks
 
     def _has_room(self, demand: Demand, tokens: int, cached: IntArray) -> bool:
         """Whether a request can be admitted that finds these blocks; free ones are used up, too."""
         held = int((~self._list.is_free(cached)).sum()) if len(cached) else 0
-        return self._blocks(demand, tokens) - held + self._kept_free <= self._list.free
+        wanted = self._blocks(demand, tokens) + self._fixed
+        return wanted - held + self._kept_free <= self._list.free
 
     def _hold(self, request: int, cached: IntArray) -> None:
         """These blocks, which hold their content already, are the request's first ones."""
@@ -480,7 +522,8 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports):
 
     def _extend(self, row: int, tokens: int) -> None:
         """So many tokens lie in a row; there is room."""
-        wanted = -(-tokens // self.block) - int(self._tables.count[row])
+        wanted = -(-(tokens + self._room_behind(tokens)) // self.block)
+        wanted -= int(self._tables.count[row])
         if wanted > 0:
             self._tables.hand_out(row, self._list.pop(wanted))
         self._tables.tokens[row] = tokens

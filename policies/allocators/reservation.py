@@ -12,7 +12,7 @@ import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand, Limits
 from policies.allocators.arena import Arena
-from policies.allocators.capabilities import Caches, Contiguous, Migration, Swaps
+from policies.allocators.capabilities import Caches, Contiguous, Drafts, Migration, Swaps
 from policies.allocators.compaction import ArenaOptions, Runs, compact
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.places import Space
@@ -28,15 +28,16 @@ class _Away(NamedTuple):
     stored: int
 
 
-class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps):
+class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts):
     """An allocator whose reservation is one run of slots, `start[request]`; a policy calls
     `_occupy` and `_vacate`. `_demands`: the demand of each resident at its admission."""
 
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: Any) -> None:
         super().__init__(layout, requests, limits, options)
         self.start = np.full(requests, -1, np.int64)
-        self.slack = options.stagger if isinstance(options, ArenaOptions) else 0
-        """Slots at the end of each reservation that no token may take."""
+        stagger = options.stagger if isinstance(options, ArenaOptions) else 0
+        self.slack = stagger + limits.lookahead.slots + limits.states
+        """Slots at the end of each reservation that no token may take, but drafts and states."""
         self._demands: dict[int, Demand] = {}
         self._away: dict[int, _Away] = {}
         self._wide = False
@@ -63,6 +64,12 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps):
         self._filling.add(request)
         self.stored[request] += tokens
         return True
+
+    def store_ahead(self, requests: IntArray, kept: IntArray, beyond: IntArray) -> int:
+        room = self._holds(self.reserved[requests]) - self.stored[requests] >= kept
+        fitting = len(requests) if room.all() else int(room.argmin())
+        self.stored[requests[:fitting]] += kept[:fitting]
+        return fitting
 
     def headroom(self, requests: IntArray, limit: int) -> int:
         free = self._holds(self.reserved[requests]) - self.stored[requests]

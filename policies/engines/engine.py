@@ -140,6 +140,12 @@ class Step(NamedTuple):
     overrun: int = 0
     """Of `tokens`, those of samples that have ended, which asynchronous scheduling sees a step
     later; they are no output."""
+    drafts: int = 0
+    """Rows of drafts that are verified beside the decoding requests' last tokens."""
+    pairs: int = 0
+    """Of these rows and the tokens that they attend to, themselves included."""
+    accepted: int = 0
+    """Drafts that are output."""
     elsewhere: tuple[int, int] = (0, 0)
     """Tokens of other replicas that pass through the same experts: decoded, and of chunks."""
 
@@ -156,7 +162,7 @@ class Step(NamedTuple):
     @property
     def batched(self) -> int:
         """Tokens that run through the matrix products: those decoded and those of chunks."""
-        return self.tokens + sum(chunk.tokens for chunk in self.chunks)
+        return self.tokens + self.drafts + sum(chunk.tokens for chunk in self.chunks)
 
     @property
     def routed(self) -> int:
@@ -304,7 +310,7 @@ class Engine(ABC):
         late = self.ending
         if late:
             self.retire()
-        self.left[step.decode] -= rounds
+        self.left[step.decode] -= self._kept(step, rounds)
         if late:
             self.left[late] = 0
         prefilled = [chunk.request for chunk in step.chunks if chunk.last]
@@ -345,6 +351,18 @@ class Engine(ABC):
         if self._batching is not None:
             self._batching.release_together(False)
         self.changes += len(ended)
+
+    def rows_of(self, step: Step) -> IntArray:
+        """Rows that each decoding request computes, int64 (n,)."""
+        return self.samples[step.decode]
+
+    def chunk_rows(self, chunk: Chunk) -> int:
+        """Tokens of the budget that a chunk of an admitted request takes."""
+        return chunk.tokens
+
+    def _kept(self, step: Step, rounds: int) -> IntArray | int:
+        """Output tokens of each that decodes in so many steps."""
+        return rounds
 
     def _release(self, request: int) -> int:
         """Free the slots of a request; how many were reserved."""
@@ -464,7 +482,7 @@ class Engine(ABC):
                     admitted.append(request)
                     chunks.append(chunk)
                     sequences += chunk.samples
-                    budget -= chunk.tokens
+                    budget -= self.chunk_rows(chunk)
                     break
                 idle = not len(self.running) and not admitted and not self.holding
                 if limit == "kv_memory" and idle:

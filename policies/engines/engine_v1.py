@@ -127,8 +127,12 @@ class EngineV1(Engine):
 
     @property
     def busy(self) -> bool:
-        idle = 0 if self._stops else len(self.ending)
-        return self.waits or len(self.running) > idle
+        return self.waits or len(self.running) > len(self._foreseen)
+
+    @property
+    def _foreseen(self) -> list[int]:
+        """Requests that have ended and were known to, so that they do not decode once more."""
+        return [] if self._stops else self.ending
 
     def schedule(self) -> Step:
         before = self.preemptions
@@ -140,7 +144,7 @@ class EngineV1(Engine):
             decode, migrations, budget = self._run_in_turn(chunks, defers)
         else:
             decode, migrations = self._decode()
-            budget = self.budget - self._sequences(decode)
+            budget = self.budget - self._rows(decode)
             if self._partial and budget:
                 budget -= self._continue(chunks, budget)
         limit = "kv_memory"
@@ -154,6 +158,10 @@ class EngineV1(Engine):
         if not self.ending:
             return step
         return step._replace(overrun=self._sequences(decode[self.left[decode] == 0]))
+
+    def _rows(self, decode: IntArray) -> int:
+        """Tokens of the budget that these take to decode."""
+        return self._sequences(decode)
 
     def _decoding(self) -> IntArray:
         decode = super()._decoding()
@@ -275,16 +283,20 @@ class EngineV1(Engine):
 
     def retire(self) -> None:
         """See `Engine.retire`."""
-        if not self._stops and self.ending:  # they did not decode once more: all is known
-            self._under_way = np.setdiff1d(self._under_way, self.ending, assume_unique=True)
+        if self._foreseen:  # they did not decode once more: all is known
+            self._under_way = np.setdiff1d(self._under_way, self._foreseen, assume_unique=True)
         super().retire()
 
     def _release(self, request: int) -> int:
         # the last token of a decode under way is the output of a step not yet seen
         if not self._late or self._caching is None or request not in self._under_way:
             return self.allocator.release(request)
-        known = int(self.allocator.stored[request] - self.samples[request])
+        known = int(self.allocator.stored[request]) - self._unknown(request)
         return self._caching.release_known(request, known)
+
+    def _unknown(self, request: int) -> int:
+        """Tokens stored by a decode under way."""
+        return int(self.samples[request])
 
     def _preempt(self, request: int) -> None:
         self._release(request)

@@ -22,13 +22,15 @@ from pydantic import Strict as Exactly
 
 from hwmodel.description.description import DescriptionError, Document, Strict, nearest
 from hwmodel.description.packed import open_text
-from policies.allocators.allocator import Limits
+from policies.allocators.allocator import Limits, Lookahead
 from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import build
 from policies.engines.engine import Count
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
+from policies.engines.speculating_engine import SpeculatingEngine
+from policies.engines.speculation import Drawn, Method, SpeculationSpec
 from policies.engines.vllm_version import VERSIONS
 from policies.predictors.prediction import LognormalPredictions
 from policies.requests.requests import IntArray, Requests
@@ -36,6 +38,13 @@ from policies.requests.requests import IntArray, Requests
 TWINS = {"0.28": "0.33"}
 """Versions that schedule as another one does: 31 of 32 schedules of 0.28 were those of 0.33."""
 LARGEST = 1 << 62
+
+
+class Speculation(Strict):
+    """Drafts of each step; how many hold says the trace."""
+
+    method: Method
+    tokens: Annotated[int, Field(ge=1, le=9)]
 
 
 class Config(Strict):
@@ -52,6 +61,7 @@ class Config(Strict):
     watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
     async_scheduling: Annotated[bool, Field(alias="async")] = False
     ends: Literal["stop", "length"] = "length"
+    speculation: Speculation | None = None
 
     @model_validator(mode="after")
     def _budget_covers_running(self) -> Config:
@@ -83,6 +93,21 @@ class Trace(Strict):
     output: list[int]
     prefix_id: list[int] | None = None
     prefix_tokens: list[int] | None = None
+    held: list[str] | None = None
+    """With speculation: a digit for each output token, how many of its drafts hold."""
+
+    def drawn(self) -> Drawn:
+        """Raises ValueError where a request has fewer digits than output tokens."""
+        digits = self.held or []
+        enough = [
+            text.isdigit() and len(text) >= n for text, n in zip(digits, self.output, strict=False)
+        ]
+        if not all(enough) or len(digits) != len(self.output):
+            raise ValueError("held: expected a digit for each output token of each request")
+        rows = [text[:n] + "0" for text, n in zip(digits, self.output, strict=True)]
+        ends = np.cumsum([len(row) for row in rows])
+        held = np.array([int(digit) for digit in "".join(rows)], np.uint8)
+        return Drawn(held, ends - [len(row) for row in rows])
 
 
 _JSON = Exactly(False)
@@ -147,9 +172,11 @@ class Case(Strict):
 
     def requests(self) -> Requests:
         """Raises ValueError where columns are not those of requests."""
-        columns = (getattr(self.trace, name) for name in Trace.model_fields)
+        columns = (getattr(self.trace, name) for name in Trace.model_fields if name != "held")
         arrival, *rest = (None if each is None else np.array(each, np.int64) for each in columns)
         made = Requests(arrival.astype(np.float64), *rest)  # type: ignore[union-attr, arg-type]
+        if self.config.speculation is not None:
+            self.trace.drawn()
         further = self.bankwise
         if further.scheduler.policy == "priority" and len(further.priority or ()) != len(made):
             raise ValueError("policy: priority needs bankwise.priority, one of each request")
@@ -247,7 +274,16 @@ class Driven:
         )
         further = case.bankwise.scheduler
         ahead = int(config.async_scheduling)
-        limits = Limits(longest, longest, config.max_num_batched_tokens, ahead)
+        speculation, lookahead = None, Lookahead()
+        if config.speculation is not None:
+            own = config.speculation
+            table = [1.0] * own.tokens
+            speculation = SpeculationSpec.model_construct(
+                method=own.method, tokens=own.tokens, acceptance=table
+            )
+            lookahead = speculation.slots(ahead, version_of(case))
+            longest = LARGEST
+        limits = Limits(longest, longest, config.max_num_batched_tokens, ahead, lookahead)
         self.allocator = build(config.layout, len(requests), limits, policy)
         spec = EngineV1Spec(
             like=version_of(case),  # type: ignore[arg-type]
@@ -263,7 +299,10 @@ class Driven:
         predicted = LognormalPredictions(output.astype(np.float64))
         ranked = further.policy == "priority"
         priority = np.array(case.bankwise.priority, np.int64) if ranked else None
-        self.engine = EngineV1(spec, self.allocator, requests, output, predicted, priority)
+        given = spec, self.allocator, requests, output, predicted
+        self.engine = EngineV1(*given, priority)
+        if speculation is not None:
+            self.engine = SpeculatingEngine(*given, speculation, case.trace.drawn())
         self._to_come = deque(enumerate(case.trace.arrival))
         self._entries: dict[int, tuple[tuple[int, int], bytes]] = {}
 
@@ -278,8 +317,8 @@ class Driven:
                 engine.waiting.append(self._to_come.popleft()[0])
             ran = engine.running.tolist()
             step = engine.schedule()
-            told = dict.fromkeys(step.decode.tolist(), 1)
-            told |= {chunk.request: chunk.tokens for chunk in step.chunks}
+            told = dict(zip(step.decode.tolist(), engine.rows_of(step).tolist(), strict=True))
+            told |= {chunk.request: engine.chunk_rows(chunk) for chunk in step.chunks}
             tokens = [(one, told[one]) for one in engine.running.tolist() if one in told]
             left = set(ran) - set(engine.running.tolist())
             preempted = [one for one in reversed(ran) if one in left]

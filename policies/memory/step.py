@@ -98,6 +98,9 @@ class StepTimes(NamedTuple):
     stall_s: FloatArray | None = None
     """Part of `total_s`: waiting for frames to be mapped, or for other replicas; None: none
     does."""
+    draft_s: float = 0.0
+    """Part of `total_s`: passes of a drafter, which read `draft_bytes`."""
+    draft_bytes: int = 0
 
     def delayed(self, stall_s: FloatArray) -> StepTimes:
         """With steps that each wait so much longer, float64 (rounds,)."""
@@ -168,6 +171,7 @@ class StepModel:
         self._layers, self._kv_layers = model.layers, model.kv_layers
         self._state_bytes = model.activation_bytes
         self._kv_bytes = model.kv_token_bytes
+        self.kv_bytes = self._kv_bytes
         self._index_bytes, index_flops = 0, 0
         if sparse is not None:
             self._index_bytes = model.layers * sparse.index_bytes
@@ -214,8 +218,8 @@ class StepModel:
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
         """Times of `rounds` steps in which only the context grows, a token a sample and
         step."""
-        decode = step.tokens
-        linear_s = decode * (self._layer_flops + self._head_flops) / self._decode_flops
+        decode, rows = step.tokens, step.tokens + step.drafts
+        linear_s = rows * (self._layer_flops + self._head_flops) / self._decode_flops
         chunk_experts_s = 0.0
         if self._apart is not None:
             experts_s, chunk_experts_s = self._experts_s(step)
@@ -230,15 +234,19 @@ class StepModel:
         indexed: Any = 0
         if self._sparse is not None and step.lengths is not None:
             context, indexed = self._sparse.steps(step.lengths, rounds)
-        attended = (context + (step.common + decode)) * self._attention_flops / self._decode_flops
+        attended = (
+            (context + (step.common + decode + step.pairs))
+            * self._attention_flops
+            / self._decode_flops
+        )
         if self._made_flops:
             attended = attended + context * self._made_flops / self._decode_flops
         if self._index_flops:
             attended = attended + indexed * self._index_flops / self._decode_flops
         if self._load_s:
-            attended = attended + context * self._repeats * self._load_s + decode * self._store_s
-        # read the context, write a token each
-        moved_bytes = context * (self._repeats * self._kv_bytes) + decode * self._kv_bytes
+            attended = attended + context * self._repeats * self._load_s + rows * self._store_s
+        # read the context, write a token and its drafts each
+        moved_bytes = context * (self._repeats * self._kv_bytes) + rows * self._kv_bytes
         if self._recurrent_bytes:  # read and written by each sequence
             moved_bytes = moved_bytes + decode * self._recurrent_bytes
         if self._index_bytes:
@@ -338,7 +346,7 @@ class StepModel:
         """Compute time of whole experts on the card with most, of tokens decoded and of chunks."""
         assert self._routing is not None
         flops = self._routing.most(step.routed).pairs / max(step.routed, 1) * self._pair_flops
-        decoded = step.tokens + step.elsewhere[0]
+        decoded = step.tokens + step.drafts + step.elsewhere[0]
         chunked_s = (step.routed - decoded) * flops / self._prefill_flops
         return decoded * flops / self._decode_flops, chunked_s
 

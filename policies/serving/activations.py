@@ -21,13 +21,21 @@ indices (4 + 8), softmax, cumulative sums, mask, scattered back, probabilities, 
 vllm-project/vllm pull request 10511) and 39 (Qwen2.5-7B, 1.42 GiB; issue 13882, 256 assumed)."""
 
 
-def peak_activation_bytes(part: TransformerSpec, cards: int, tokens: int, sequences: int) -> int:
+LOGIT_BYTES = 6
+"""Of a draft's row and a number of the vocabulary: logits as computed and in fp32 (assumed: what
+compares them with the draft keeps no more)."""
+
+
+def peak_activation_bytes(
+    part: TransformerSpec, cards: int, tokens: int, sequences: int, drafts: int = 0
+) -> int:
     """Peak of activations on each of `cards` that share a model, bytes.
 
     part: the shard of a card. tokens: the most in one step. sequences: the most that sample in one
-    step. Every card samples from the whole vocabulary.
+    step, with so many `drafts` each. Every card samples from the whole vocabulary.
     """
     number = number_format(part.activations).bits // 8
     layer = tokens * (2 * part.hidden + max(kind.mlp.activations for kind in part.kinds)) * number
-    sampler = min(sequences, tokens) * part.vocabulary * cards * SAMPLER_BYTES
+    each = SAMPLER_BYTES + drafts * LOGIT_BYTES
+    sampler = min(sequences, tokens) * part.vocabulary * cards * each
     return max(layer, sampler)

@@ -53,6 +53,8 @@ class Sums:
     """Slots that hold a token, and slots that are reserved, times seconds; shared ones once."""
     weight_bytes: int = 0
     """Of the weights read."""
+    draft_bytes: int = 0
+    """Read by a drafter."""
     index_bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_INDEXED, 0))
     """Moved of what tokens are chosen by."""
     compute_s: float = 0.0
@@ -91,7 +93,8 @@ class Sums:
             phase: round(count * model.kv_token_bytes) + self.index_bytes[phase]
             for phase, count in tokens.items()
         }
-        return {"weights": self.weight_bytes, **kv}
+        drafted = {"draft": self.draft_bytes} if self.draft_bytes else {}
+        return {"weights": self.weight_bytes, **kv, **drafted}
 
     def copy(self) -> Sums:
         return deepcopy(self)
@@ -102,7 +105,7 @@ class Sums:
         for name, value in self.__dict__.items():
             before = earlier.__dict__[name]
             if isinstance(value, dict):
-                out.__dict__[name] = {key: value[key] - before[key] for key in value}
+                out.__dict__[name] = {key: value[key] - before.get(key, 0) for key in value}
             else:
                 out.__dict__[name] = value - before
         return out
@@ -165,7 +168,7 @@ class Metrics:
         sums.steps += rounds
         sums.weight_bytes += times.weight_bytes * rounds
         begun = self._prefill(step, allocator.layout)
-        made = batch - step.overrun
+        made = batch - step.overrun + step.accepted
         sums.output_tokens += made * rounds + begun
         sums.attention_tokens += self._attended(step, allocator.layout, rounds)
         sums.batch_seconds += len(running) * total
@@ -225,7 +228,8 @@ class Metrics:
             return self._chosen(layout, step, layout.sparse.steps(step.lengths, rounds))
         if groups is not None and step.lengths is not None:
             return groups.read(step.lengths) + batch
-        return (step.context + batch) * rounds + batch * (rounds * (rounds - 1) // 2)
+        once = step.context + batch + step.drafts
+        return once * rounds + batch * (rounds * (rounds - 1) // 2)
 
     def _slots(
         self, step: Step, times: StepTimes, allocator: Allocator, running: IntArray,
@@ -272,6 +276,9 @@ class Metrics:
         phase_s["swap"] += times.swap_s * rounds
         phase_s["all_reduce"] += times.all_reduce_s * rounds
         phase_s["overhead"] += times.overhead_s * rounds
+        if times.draft_s:
+            phase_s["draft"] = phase_s.get("draft", 0.0) + times.draft_s * rounds
+            self.sums.draft_bytes += times.draft_bytes * rounds
         if times.stall_s is not None:
             phase_s["overhead"] += _total(times.stall_s)
         self.sums.compute_s += _total(times.compute_s)
@@ -330,6 +337,7 @@ class Metrics:
         again = reading(device, model).repeats - 1
         moved["attention"] += again * (moved["attention"] - after.index_bytes["attention"])
         moved["migration"] += moved.pop("copy") + moved.pop("swap")
+        moved["weights"] += moved.pop("draft", 0)
         idle_s = after.limit_s["idle"]
         figures = serving_energy(
             device, moved, transfers, after.seconds, idle_s, after.output_tokens

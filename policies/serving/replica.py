@@ -21,6 +21,7 @@ import numpy as np
 from policies.allocators.capabilities import Learns, Maps
 from policies.engines.engine import Engine, Step
 from policies.engines.hosting_engine import HostingEngine
+from policies.memory.drafting import DraftingSteps
 from policies.memory.fidelity import Memory
 from policies.memory.pipeline import PipelineSteps
 from policies.memory.step import Efficiency, StepModel, StepTimes
@@ -41,7 +42,8 @@ class Replica:
     """`now_s`: when its last step ended. `together`: False advances a step at a time, for tests."""
 
     def __init__(
-        self, engine: Engine, steps: StepModel | PipelineSteps, memory: Memory, metrics: Metrics,
+        self, engine: Engine, steps: StepModel | PipelineSteps | DraftingSteps, memory: Memory,
+        metrics: Metrics,
         together: bool = True, recorder: Recorder | None = None, moves: Moves | None = None,
         tiers: Tiers | Port | None = None,
     ) -> None:  # fmt: skip

@@ -22,6 +22,7 @@ from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.attention_options import DENSE, AttentionSpec
 from policies.allocators.capabilities import Learns, report_of
+from policies.allocators.hybrid import Unified
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.paged import PagedOptions
@@ -31,7 +32,10 @@ from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import ENGINES, EngineChoice
 from policies.engines.hosting_engine import HostingEngine
+from policies.engines.speculating_engine import SpeculatingEngine, acceptance
+from policies.engines.speculation import SpeculationSpec, draw
 from policies.engines.vllm_version import VERSIONS
+from policies.memory.drafting import Drafter, DraftingSteps, drafter_of
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.memory_model import memory_model
 from policies.memory.pipeline import PipelineSpec, PipelineSteps
@@ -108,6 +112,8 @@ class ServingSpec(Strict):
     pools: PoolsSpec | None = None
     """Replicas that prefill, and others that decode (docs/pools.md), of `cluster.cards` in all, or
     1. None: each does both."""
+    speculation: SpeculationSpec | None = None
+    """Drafts that each step verifies (docs/speculation.md). None: none."""
     free: list[Free] = []
     """What takes no time: the reading of the weights, all FLOPs, copies of KV within the memory.
     Counterfactuals, not realisable; all else stays, capacity included."""
@@ -152,7 +158,7 @@ class ServingSpec(Strict):
     def _pools_alone(self) -> ServingSpec:
         if self.pools is None:
             return self
-        for name in ("tiers", "moves"):
+        for name in ("tiers", "moves", "speculation"):
             if getattr(self, name) is not None:
                 raise ValueError(f"pools: not with {name}")
         if self.cluster.stages > 1 or self.cluster.moves:
@@ -179,11 +185,25 @@ class ServingSpec(Strict):
         given = {name: getattr(pool, name) for name in own}
         return self.model_copy(update={**given, "pools": None, "cluster": ClusterSpec()})
 
+    @model_validator(mode="after")
+    def _drafts_on_v1(self) -> ServingSpec:
+        apart = self.tiers is not None or self.expert_parallel != "none"
+        apart |= self.cluster.stages > 1 or self.cluster.moves
+        if self.speculation is not None and (self.engine.name != "v1" or apart):
+            raise ValueError(
+                "speculation: needs engine v1 and expert_parallel none, without tiers, "
+                "cluster.stages, cluster.dropping or cluster.migration"
+            )
+        return self
+
     def on_device(self, device: Device, model: TransformerSpec) -> ServingSpec:
         """The description with what engine and policy take from the device."""
         longest = model.max_position
         engine = self.engine.on_device(device.capacity_bytes, device.name, longest)
         policy = self.policy.on_device(device.paging)
+        if model.state is not None and (pages := _pages(self, model_of_a_card(self, model))):
+            plain = {"prefix_caching": False, "cached_recompute": False}
+            policy = policy.model_copy(update={"block": pages.block, **plain})
         return self.model_copy(update={"engine": engine, "policy": policy})
 
     @model_validator(mode="after")
@@ -340,6 +360,9 @@ def _serve_pools(
         what = "logs are" if recorder is not None else "engine.like with several samples is"
         raise DescriptionError(f"serving.pools: {what} not modelled with them")
 
+    if model.state is not None:
+        raise DescriptionError(f"serving.pools: the states of {model.name} are not moved")
+
     def pool(name: str, half: PoolSpec) -> Pool:
         card = device if half.device is None else load_device(half.device)
         own = spec.pooled(half).on_device(card, model)
@@ -467,6 +490,8 @@ def _figures(
         figures["policy"] = mean_of([report_of(each) for each in allocators], served)
         figures["memory"] = mean_of(reports, served)
         figures["node"] = node.report(stream.outputs)
+    if isinstance(replicas[0].engine, SpeculatingEngine):
+        figures["speculation"] = acceptance(each.engine for each in replicas)
     if replicas[0].moves is not None:
         figures["moves"] = replicas[0].moves.figures()
     if isinstance(replicas[0].tiers, Tiers):
@@ -571,7 +596,8 @@ def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
     engine = spec.engine
     longest = min(engine.max_model_len or local.max_position, local.max_position)
     tokens = engine.token_budget(longest)
-    return peak_activation_bytes(local, spec.tensor_parallel, tokens, engine.sequence_cap)
+    drafts = 0 if spec.speculation is None else spec.speculation.tokens
+    return peak_activation_bytes(local, spec.tensor_parallel, tokens, engine.sequence_cap, drafts)
 
 
 def kv_region(
@@ -583,10 +609,28 @@ def kv_region(
     order = spec.kv_layout or spec.policy.kv_layout or device.paging.kv_layout
     kept = spec.predictor.on_card_bytes + activation_bytes(spec, local)
     groups = kv_groups(local, spec.policy.kv_of_windows)
+    drafter, beside_bytes = _drafter(spec, local), 0
+    if drafter is not None:
+        kept, beside_bytes = kept + drafter.weight_bytes, drafter.model.kv_token_bytes
+    if (pages := _pages(spec, local)) is not None:  # missing layers of a group
+        beside_bytes = (pages.group - local.kv_layers) * local.kv_layer_bytes
     return kv_layout(
         device, local, spec.gpu_memory_utilization, order, kept, spec.kv_tokens, groups,
-        spec.attention.sparse(local, seed),
+        spec.attention.sparse(local, seed), beside_bytes,
     )  # fmt: skip
+
+
+def _pages(spec: ServingSpec, local: TransformerSpec) -> Unified | None:
+    """vLLM's pages of a model with states, in which no prefix is found (its mode `none`)."""
+    paged = local.state is not None and isinstance(spec.policy, PagedOptions)
+    return Unified(local) if paged else None
+
+
+def _drafter(spec: ServingSpec, local: TransformerSpec) -> Drafter | None:
+    """That of a card, where there is one."""
+    if spec.speculation is None:
+        return None
+    return drafter_of(spec.speculation, local, spec.tensor_parallel)
 
 
 def build_replica(
@@ -617,6 +661,13 @@ def build_replica(
         engine_spec.token_budget(longest),
         spec.engine.ahead,
     )
+    if (speculation := spec.speculation) is not None:
+        version = getattr(spec.engine, "like", None)
+        limits = limits._replace(lookahead=speculation.slots(spec.engine.ahead, version))
+    if local.state is not None:
+        pages = _pages(spec, local)
+        slots = -(-local.state_bytes() // layout.token_bytes)
+        limits = limits._replace(states=pages.groups[1] * pages.block if pages else slots)
     allocator = build(layout, len(requests), limits, spec.policy)
     if routing is None and local.experts is not None:
         routing = Routing(local.experts, spec.routing, seed)
@@ -625,7 +676,7 @@ def build_replica(
         spec.memory.phases == "together", layout.groups, layout.sparse,
         even=bool(spec.memory.efficiency or spec.memory.attention),
     ) for stage in stages]  # fmt: skip
-    steps: StepModel | PipelineSteps = each[0]
+    steps: StepModel | PipelineSteps | DraftingSteps = each[0]
     if len(stages) > 1:
         assert device.accelerator is not None
         pipeline = spec.cluster.pipeline or PipelineSpec()
@@ -646,6 +697,14 @@ def build_replica(
         engine = OffloadingEngine(
             spec.engine, allocator, requests, outputs, predicted, tiers, spec.tiers.layerwise
         )
+    elif speculation is not None and isinstance(spec.engine, EngineV1Spec):
+        drawn = draw(speculation, outputs, seed if isinstance(seed, int) else seed[0])
+        engine = SpeculatingEngine(
+            spec.engine, allocator, requests, outputs, predicted, speculation, drawn
+        )
+        if (drafter := _drafter(spec, local)) is not None:
+            passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
+            steps = DraftingSteps(each[0], passes, speculation.tokens, device)
     else:
         kind = HostingEngine if spec.cluster.moves else ENGINES[spec.engine.name].engine
         engine = kind(engine_spec, allocator, requests, outputs, predicted)
@@ -653,14 +712,26 @@ def build_replica(
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
 
 
+_STATES = ("paged", "static", "odma", "odma-best", "s3", "oracle", "orca")
+"""Policies that have a place for states."""
+
+
 def _require_modelled(
     local: TransformerSpec, spec: ServingSpec, layout: KvLayout, requests: Requests
 ) -> None:
     several = requests.samples.max(initial=1) > 1
-    if local.state is not None:
+    others = spec.tiers or spec.moves or spec.speculation or spec.policy.copies_prefixes
+    others = others or spec.cluster.moves
+    plain = spec.engine.name == "v1" and not several and not others
+    if local.state is not None and not (plain and spec.policy.name in _STATES):
         raise DescriptionError(
-            f"{local.name} has {local.state.kind} layers, whose states runs do not allocate; "
-            "bankwise fit and bankwise states answer for it"
+            f"{local.name} has {local.state.kind} layers, whose states runs allocate with engine "
+            f"v1, one sample a request and {', '.join(_STATES)}, without tiers, moves, speculation "
+            "or copied prefixes"
+        )
+    if (pages := _pages(spec, local)) is not None and pages.groups[0] > 1:
+        raise DescriptionError(
+            f"{local.name} has {pages.groups[0]} groups of layers with KV; runs allocate one"
         )
     if spec.cluster.stages > 1 and (layout.sparse is not None or layout.groups or several):
         raise DescriptionError(

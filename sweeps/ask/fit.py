@@ -175,7 +175,7 @@ def fit(
     Raises DescriptionError where a model with states is to be simulated."""
     if model.state is not None:
         if simulate:
-            raise DescriptionError(f"{model.name} has states, which runs do not allocate")
+            raise DescriptionError(f"{model.name} has states; its sheet has no short run")
         simulate = None
     try:
         return _fit(device, model, question, simulate)

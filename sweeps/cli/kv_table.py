@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_fit import Supply, crossover_bytes, half_empty_bytes, kv_token_bits, sequences
 from hwmodel.specs.number_format import FormatOf, number_format
@@ -21,7 +22,10 @@ def facts(model: str, devices: list[str], tokens: int, overrides: list[str]) -> 
     memories = {each.name: Supply(each.capacity_bytes, each.peak_gbps * 1e9) for each in found}
     rows = []
     for name in FormatOf("kv").known():
-        stored = spec.stored_as(None, name)
+        try:
+            stored = spec.stored_as(None, name)
+        except DescriptionError:  # no form for such vectors
+            continue
         rows.append({
             "format": name,
             "bits": number_format(name).effective_bits(spec.kv_heads, spec.head_dim),

@@ -147,7 +147,8 @@ def test_the_tables_of_the_documentation_are_the_data() -> None:
         assert f"{round(found.matrix_bits(4096, 4096) / 4096**2, 3):g}" == bits, name
         assert found.compute == compute, name
     for name, (bits,) in kv.items():
-        assert f"{round(formats[name].effective_bits(32, 128), 3):g}" == bits, name
+        shape = (1, width) if (width := formats[name].head_dim) else (32, 128)
+        assert f"{round(formats[name].effective_bits(*shape), 3):g}" == bits, name
 
 
 def test_formats_have_the_names_of_their_files() -> None:

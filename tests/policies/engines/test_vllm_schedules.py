@@ -19,6 +19,7 @@ from tests.rotation import long, shared
 FOLDER = Path(__file__).parents[2] / "reference"
 FILES = ("vllm_schedules.json.gz", "vllm_schedules_drawn.json.gz")
 WINDOWS = "vllm_window_schedules.json.gz"
+DRAFTS = "vllm_speculation_schedules.json.gz"
 FURTHER = Path(__file__).parents[4] / "shared" / "reference" / "vllm_reference_2.json.gz"
 """Schedules that do not ship: sessions, priorities, limits of prefills."""
 EXAMPLE: dict[str, Any] = {
@@ -39,9 +40,9 @@ EXAMPLE: dict[str, Any] = {
 
 
 def cases() -> list[Any]:
-    """Every second one of models with windows is run in the long suite alone."""
+    """Every second one with windows, and with drafts, is run in the long suite alone."""
     every = [pytest.param(case) for name in FILES for case in read_cases(FOLDER / name)]
-    return every + shared(read_cases(FOLDER / WINDOWS))
+    return [*every, *shared(read_cases(FOLDER / WINDOWS)), *shared(read_cases(FOLDER / DRAFTS))]
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
@@ -83,6 +84,15 @@ def test_options_of_the_scheduler_do_what_they_do_in_vllm(tmp_path: Path, name: 
 def test_priorities_are_asked_for(tmp_path: Path) -> None:
     wrong = EXAMPLE | {"bankwise": {"scheduler": {"policy": "priority"}}}
     with pytest.raises(DescriptionError, match="one of each request"):
+        read_cases(written(tmp_path, wrong))
+
+
+@pytest.mark.parametrize("held", [None, ["01"], ["0x", "0"], ["0", "0"]])
+def test_drafts_that_hold_are_asked_for(tmp_path: Path, held: list[str] | None) -> None:
+    wrong = copy.deepcopy(EXAMPLE)
+    wrong["config"]["speculation"] = {"method": "eagle", "tokens": 2}
+    wrong["trace"]["held"] = held
+    with pytest.raises(DescriptionError, match=r"trace.*held: expected a digit for each output"):
         read_cases(written(tmp_path, wrong))
 
 

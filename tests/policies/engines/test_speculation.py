@@ -1,0 +1,188 @@
+"""Does speculation make the tokens that its table says, and take the slots that vLLM takes?"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError, Document
+from hwmodel.specs.device import load_device
+from hwmodel.specs.transformer import load_model
+from policies.allocators.allocator import Demand, Limits, Lookahead
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.paged import PagedAllocator, PagedOptions
+from policies.engines.engine import Step
+from policies.engines.speculation import GOLDEN, SpeculationSpec, draw, positions
+from policies.memory.drafting import drafter_of
+from policies.memory.step import Efficiency, StepModel
+from policies.predictors.prediction import Prediction
+from policies.serving.serving import ServingSpec
+from tests.policies.small import MODEL, device, mixed, requests, run
+
+EAGLE = {"method": "eagle", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]}
+LOOKUP = {"method": "ngram", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]}
+
+
+@functools.cache
+def metrics(changes: str, slots: int = 4096) -> dict[str, Any]:
+    """Of a run with these changes of the description, as JSON."""
+    return run(slots, mixed(120), **json.loads(changes)).metrics
+
+
+def served(slots: int = 4096, **changes: Any) -> dict[str, Any]:
+    return metrics(json.dumps({"engine": {"max_model_len": 1024}, **changes}), slots)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_positions_never_rise_and_sum_to_the_measured_length(name: str) -> None:
+    for drafts in range(1, 9):
+        found = positions(GOLDEN[name][:drafts])
+        assert sum(found) == pytest.approx(GOLDEN[name][drafts - 1] - 1)
+        assert found == sorted(found, reverse=True)
+        assert min(found) >= 0
+
+
+@pytest.mark.parametrize("name", ["qwen3.5-397b-mtp", "glm-5.2-mtp", "kimi-k2.5-eagle3"])
+def test_a_constant_rate_is_too_high_at_four_drafts(name: str) -> None:
+    rate = GOLDEN[name][0] - 1
+    assert 1.07 < (1 - rate**5) / (1 - rate) / GOLDEN[name][3] < 1.3
+
+
+def test_draws_hold_as_often_as_the_table_says() -> None:
+    spec = SpeculationSpec.model_validate(EAGLE)
+    held = draw(spec, np.full(20, 5000), 1).held
+    assert [(held >= i).mean() for i in (1, 2, 3)] == pytest.approx([0.8, 0.6, 0.4], abs=0.01)
+
+
+def test_a_step_makes_as_many_tokens_as_the_table_says() -> None:
+    stream = requests(np.zeros(40), 32, 500)
+    found = run(64000, stream, speculation=EAGLE).metrics["speculation"]
+    assert found["tokens_a_step"] == pytest.approx(2.8, abs=0.03)
+
+
+def test_the_same_drafts_hold_under_every_policy() -> None:
+    policies = ["paged", "static", "odma", "ideal", "orca", "s3", "oracle"]
+    accepted = {
+        served(32768, speculation=LOOKUP, policy={"name": name})["speculation"]["accepted"]
+        for name in policies
+    }
+    assert len(accepted) == 1
+
+
+@pytest.mark.parametrize("name", ["paged", "static", "odma", "ideal", "s3", "oracle"])
+@pytest.mark.parametrize("late", [False, True])
+def test_all_requests_end_where_memory_is_short(name: str, late: bool) -> None:
+    engine = {"max_model_len": 1024, "async_scheduling": late}
+    found = served(2048, speculation=EAGLE, policy={"name": name}, engine=engine)
+    assert found["finished"] == 120
+    assert found["preemptions"] or name not in ("paged", "ideal")
+
+
+def test_drafts_that_never_hold_cost_time_and_change_no_token() -> None:
+    never = served(speculation={**LOOKUP, "acceptance": [0.0, 0.0, 0.0]})
+    without = served()
+    assert never["speculation"]["tokens_a_step"] == 1
+    assert never["finished"] == without["finished"]
+    assert never["makespan_s"] > without["makespan_s"]
+
+
+def test_slots_of_rejected_drafts_are_used_again() -> None:
+    limits = Limits(64, 128, lookahead=Lookahead(3, 3))
+    allocator = PagedAllocator(KvLayout(0, 256, 1, 1, 16), 2, limits, PagedOptions(block=8))
+    assert allocator.reserve(0, Demand(8, 0, Prediction(20.0)), 8)
+    assert allocator.reserved[0] == 16  # the drafter's three slots begin a block
+    one, kept, behind = np.array([0]), np.array([1]), np.array([6])
+    for stored in (9, 10, 11):  # nine and six lie in two blocks, eleven and six in three
+        assert allocator.store_ahead(one, kept, behind) == 1
+        assert allocator.stored[0] == stored
+        assert allocator.reserved[0] == (16 if stored < 11 else 24)
+    assert allocator.release(0) == 24
+    assert allocator.free_slots == 256
+
+
+@pytest.mark.parametrize(("hit", "found"), [("whole", 16), ("less_one", 8), ("next_known", 8)])
+def test_a_drafter_leaves_so_much_of_a_hit(hit: Any, found: int) -> None:
+    limits = Limits(64, 128, lookahead=Lookahead(3, 3, hit))
+    allocator = PagedAllocator(KvLayout(0, 256, 1, 1, 16), 2, limits, PagedOptions(block=8))
+    same = Demand(30, 0, Prediction(20.0), prefix_id=1, prefix_tokens=16)
+    allocator.reserve(0, same, 30)
+    assert allocator.cached(1, 29, same) == found
+
+
+def test_rows_are_computed_each_and_weights_and_kv_read_once() -> None:
+    steps, full = StepModel(device(4096), MODEL), Efficiency()
+    plain = Step(np.array([0]), 1000, [], [], 0, "offered_load")
+    alone = steps.times(plain, 1, full)
+    # rows attend to 1,001 to 1,004 tokens: 3,009 pairs beside the first
+    rows = steps.times(plain._replace(drafts=3, pairs=3009), 1, full)
+    assert rows.weight_bytes == alone.weight_bytes
+    longer = rows.attention_s - alone.attention_s
+    assert longer == pytest.approx(3 * MODEL.kv_token_bytes / steps.bandwidth)
+
+
+def test_a_drafter_of_one_layer_takes_memory_and_time() -> None:
+    eagle, lookup = (served(speculation=each) for each in (EAGLE, LOOKUP))
+    assert eagle["phase_share"]["draft"] > 0
+    assert "draft" not in lookup["phase_share"]
+    assert eagle["kv_capacity_tokens"] < lookup["kv_capacity_tokens"]
+    assert eagle["output_tokens_per_s"] < lookup["output_tokens_per_s"]
+
+
+def test_a_draft_model_is_one_with_the_same_vocabulary() -> None:
+    spec = {"method": "draft", "tokens": 1, "acceptance": [0.5], "draft_model": "qwen3-0.6b"}
+    chosen = SpeculationSpec.model_validate(spec)
+    found = drafter_of(chosen, load_model("qwen3-32b"), 1)
+    assert found is not None
+    assert found.weight_bytes == load_model("qwen3-0.6b").weight_bytes
+    with pytest.raises(DescriptionError, match=r"vocabulary of 151936; expected .* 128256"):
+        drafter_of(chosen, load_model("llama-3.1-8b"), 1)
+
+
+def test_an_mtp_layer_has_experts_where_the_last_layer_has() -> None:
+    spec = SpeculationSpec.model_validate({**EAGLE, "method": "mtp"})
+    found = drafter_of(spec, load_model("deepseek-v3"), 1)
+    assert found is not None
+    # DeepSeek-V3: 11.5 B parameters of an MTP module without embedding and head, in fp8
+    assert found.weight_bytes / 1e9 == pytest.approx(11.5, rel=0.02)
+    assert load_device("h200").capacity_bytes > found.weight_bytes
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"acceptance": "glm-5.2-mpt"}, "glm-5.2-mtp"),
+        ({"acceptance": [0.5, 0.7, 0.1]}, "probabilities that never rise"),
+        ({"tokens": 4}, "at most 3"),
+        ({"draft_model": "qwen3-0.6b"}, "only with method: draft"),
+        ({"method": "draft"}, "needs method: draft"),
+        ({"method": "eagel"}, "eagle"),
+    ],
+)
+def test_mistakes_name_the_nearest_right_word(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DescriptionError, match=message):
+        Document({**EAGLE, **changes}, "x").build(SpeculationSpec)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"engine": {"name": "v0"}}, "needs engine v1"),
+        (
+            {"tiers": {"host": {"link": "pcie5-h100-batched", "cpu_bytes_to_use": "1GB"}}},
+            "no tiers",
+        ),
+    ],
+)
+def test_what_does_not_draft_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DescriptionError, match=message):
+        Document({"model": "small", "speculation": EAGLE, **changes}, "x").build(ServingSpec)
+
+
+@pytest.mark.parametrize("policy", ["vattention", "radix"])
+def test_policies_without_slots_for_drafts_are_refused(policy: str) -> None:
+    with pytest.raises(DescriptionError, match=policy):
+        run(4096, mixed(3), speculation=EAGLE, policy={"name": policy})

@@ -1,0 +1,82 @@
+"""Do runs of models with states hold what vLLM's pages hold, and move their states?"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import load_device
+from hwmodel.specs.transformer import load_model
+from policies.allocators.allocator import Demand, Limits
+from policies.allocators.hybrid import Unified
+from policies.allocators.paged import PagedAllocator, PagedOptions
+from policies.predictors.prediction import Prediction
+from policies.requests.requests import Requests
+from policies.serving.serving import ServingResult, ServingSpec, kv_region, serve
+
+HYBRID = load_model("qwen3.5-9b")
+
+
+@functools.cache
+def ran(policy: str, model: str = "qwen3.5-9b") -> ServingResult:
+    """Of 60 requests of 300 to 3,000 tokens."""
+    rng = np.random.default_rng(0)
+    prompt, output = rng.integers(200, 2800, 60), rng.integers(100, 200, 60)
+    return served(Requests(np.zeros(60), prompt, output), model, policy={"name": policy})
+
+
+def served(stream: Requests, model: str = "qwen3.5-9b", **changes: Any) -> ServingResult:
+    base: dict[str, Any] = {"model": model, "memory": {"efficiency": 1.0}, "kv_tokens": 40_000}
+    spec = ServingSpec.model_validate({**base, **changes})
+    return serve(load_device("a100-80gb"), load_model(model), spec, stream, seed=1)
+
+
+@pytest.mark.parametrize("lengths", [[100], [1372], [100, 3000, 528, 529]])
+def test_pages_hold_as_many_requests_as_vllm_counts(lengths: list[int]) -> None:
+    device, spec = load_device("a100-80gb"), ServingSpec(model="x")
+    spec, pages = spec.on_device(device, HYBRID), Unified(HYBRID)
+    layout = kv_region(device, HYBRID, spec)
+    assert isinstance(spec.policy, PagedOptions)
+    limits = Limits(4096, 8192, states=pages.groups[1] * pages.block)
+    options = spec.policy.model_copy(update={"null_block": True})
+    many = (lengths * 2000)[:2000]
+    allocator = PagedAllocator(layout, len(many), limits, options)
+    count = 0
+    while allocator.reserve(count, Demand(many[count], 0, Prediction(1.0)), many[count]):
+        count += 1
+    assert count == pages.held(layout.bytes, many).requests
+    for request in range(count):
+        allocator.release(request)
+    assert allocator.free_slots == (layout.slots // pages.block - 1) * pages.block
+
+
+@pytest.mark.parametrize("policy", ["paged", "static", "odma", "s3", "oracle"])
+def test_all_requests_of_a_hybrid_end_under_a_policy(policy: str) -> None:
+    metrics = ran(policy).metrics
+    assert metrics["finished"] == 60
+    # 40,000 slots less the states, 1,584 of each request in pages
+    assert metrics["batch"] < 26
+
+
+def test_short_requests_are_limited_by_their_states() -> None:
+    stream = Requests(np.zeros(60), np.full(60, 100), np.full(60, 50))
+    # a block of 528 tokens and three of states each: 18 of 75 blocks
+    assert 12 < served(stream).metrics["batch"] <= 18
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"policy": {"name": "radix"}}, "gated_delta layers, .* paged, static"),
+        ({"engine": {"name": "v0"}}, "engine v1"),
+        ({"speculation": {"method": "ngram", "tokens": 1, "acceptance": [0.5]}}, "speculation"),
+    ],
+)
+def test_what_has_no_place_for_states_is_refused(changes: dict[str, Any], message: str) -> None:
+    stream = Requests(np.zeros(1), np.array([10]), np.array([10]))
+    with pytest.raises(DescriptionError, match=message):
+        served(stream, **changes)
