@@ -11,7 +11,7 @@ from sweeps.report.explorer import explored, explorer, left_out
 from sweeps.report.presenters import read_table
 from sweeps.run.store import RunDirectory
 from tests.sweeps.cli.test_command_line import bankwise, refusal
-from tests.sweeps.made import made
+from tests.sweeps.made import CONFIG, PROVENANCE, made, metrics
 from tests.sweeps.report.browser import CHROMIUM, Browser
 
 
@@ -23,31 +23,34 @@ def test_what_neighbours_say_is_linear_along_each_axis() -> None:
     assert left_out(plane, (1.0, 2.0)) == pytest.approx(21.0)
 
 
-def run(folder: Path) -> Path:
-    """A run over an axis of numbers."""
-    path = folder / "run"
-    found = bankwise(
-        "run", "smoke", "--out", path, "--set", "axes.serving.engine.max_num_seqs=[1, 10, 100]",
-        "--set", "requests=20", "--jobs", "1", cwd=folder,
-    )  # fmt: skip
-    assert found.returncode == 0, found.stderr
-    return path
+RATES = {"paged": (40.0, 80.0, 160.0), "odma": (40.0, 90.0, 140.0)}
+"""Output tokens/s at 1, 10 and 100 sequences, where the middle of 40 and 160 is 100."""
 
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run(tmp_path_factory.mktemp("explored"))
+    run = RunDirectory(tmp_path_factory.mktemp("explored") / "run")
+    axes = {"serving.engine.max_num_seqs": [1, 10, 100], "serving.policy": [*RATES]}
+    run.create({**CONFIG, "axes": axes, "variants": {}}, PROVENANCE, {})
+    points = [(n, name) for n in range(3) for name in RATES]
+    for index, (n, name) in enumerate(points):
+        for replication in (1, 2):
+            run.append({
+                "point": index, "control": "", "replication": replication, "seed": [1, replication],
+                "overrides": dict(zip(axes, (10**n, name), strict=True)), "rate_per_s": 1.0,
+                "metrics": metrics(RATES[name][n]),
+            })  # fmt: skip
+    run.release()
+    return run.path
 
 
 def test_a_run_has_its_axes_points_and_errors(simulated: Path) -> None:
     found: dict[str, Any] = explored(read_table(RunDirectory(simulated)))
     (axis,) = found["axes"]
     assert axis["values"] == [1, 10, 100] and axis["log"]
-    assert len(found["points"]) == 6 and found["names"] == ["static", "paged"]
-    values = {p["at"][0]: p["value"][0] for p in found["points"] if p["name"] == "paged"}
-    told = found["error"]["paged"]
-    assert told["count"] == 1
-    assert told["worst"] == pytest.approx(abs((values[1] + values[100]) / 2 / values[10] - 1))
+    assert len(found["points"]) == 6 and found["names"] == ["paged", "odma"]
+    assert found["error"]["paged"] == {"median": 0.25, "worst": 0.25, "count": 1}
+    assert found["error"]["odma"]["worst"] == pytest.approx(0.0)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -70,8 +73,14 @@ def test_the_page_interpolates_inside_and_is_silent_outside(
         at, between, outside = (browser.value(f"{ask}({value})") for value in (10, 40, 400))
         assert browser.value("document.documentElement.scrollWidth") <= 390
         assert browser.errors == []
-    assert "simulated" in at and "interpolated" not in at and "not simulated" not in at
-    assert "interpolated; leave-one-out error: median" in between
+    assert (
+        "80.0" in at
+        and "simulated" in at
+        and "interpolated" not in at
+        and "not simulated" not in at
+    )
+    assert "128.2" in between  # 80 and 160 in logarithms
+    assert "interpolated; leave-one-out error: median 25 %, worst 25 % of 1 points" in between
     assert outside.count("not simulated") == 2 and "median" not in outside
 
 
