@@ -5,7 +5,7 @@ BIN := .venv/bin
 DEV := .venv/installed-dev
 RUN := .venv/installed
 
-.PHONY: demo test test-long bench results figures validation physics findings lint warm clean
+.PHONY: install-matrix demo test test-long bench results figures validation physics findings lint warm clean
 
 demo: $(RUN)
 	$(BIN)/bankwise run quickstart
@@ -76,6 +76,20 @@ $(RUN): pyproject.toml | .venv/bin/python
 $(DEV): pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	@touch $(RUN) $@
+
+# Do wheel and sdist install and run, each in a new environment of each Python? Needs an index.
+PYTHONS := python3.11 python3.12 python3.13
+install-matrix: $(DEV)
+	rm -rf .venv/dist && $(BIN)/python -m build --no-isolation --outdir .venv/dist . > /dev/null
+	@for python in $(PYTHONS); do \
+		if ! command -v $$python > /dev/null; then echo "$$python: untested, not there"; continue; fi; \
+		for each in $(CURDIR)/.venv/dist/*; do \
+			rm -rf .venv/matrix && $$python -m venv .venv/matrix && cd .venv/matrix && \
+			bin/pip install --quiet $$each && bin/bankwise run smoke > log 2>&1 && \
+			bin/bankwise report smoke >> log 2>&1 && cd - > /dev/null && \
+			echo "$$python, $${each##*/}: runs" || { echo "$$python, $$each: fails"; exit 1; }; \
+		done; \
+	done
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache

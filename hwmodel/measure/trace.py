@@ -37,6 +37,8 @@ from hwmodel.specs.device import Device
 
 CHUNK = 1 << 20
 """Accesses read at once."""
+LONGEST = 1 << 20
+"""Bytes of a line."""
 MOST_NPZ = 4 << 30
 """Bytes of the arrays of an `.npz`, which are read whole (assumed): some 2 * 10^8 accesses."""
 MOST_TICKS = 1 << 42
@@ -193,14 +195,16 @@ class _Text:
         with gzip.open(self._file, "rb") if packed else self._file.open("rb") as text:
             while True:
                 try:
-                    lines = (text.read(CHUNK * 8) + text.readline(CHUNK)).splitlines(keepends=True)
+                    lines = (text.read(CHUNK * 8) + text.readline(LONGEST)).splitlines(
+                        keepends=True
+                    )
                 except (EOFError, OSError, zlib.error) as error:
                     raise DescriptionError(
                         f"truncated or damaged gzip: {error}", self._file, line + 1
                     ) from None
                 if not lines:
                     break
-                if (line and self._format is None) or max(map(len, lines)) > CHUNK:
+                if (line and self._format is None) or max(map(len, lines)) > LONGEST:
                     raise DescriptionError(
                         "expected lines of accesses, such as 'R 0x1f40'", self._file, line + 1
                     )

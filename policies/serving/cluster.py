@@ -20,13 +20,10 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic import AfterValidator, Field, model_validator
 
 from hwmodel.description.description import DescriptionError, Strict, nearest
 from policies.allocators.capabilities import report_of
@@ -79,21 +76,10 @@ ROUTERS: dict[str, type[Router]] = {
 }
 
 
-@dataclass(frozen=True)
-class _Known:
-    """A text that names a router."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
-        return core_schema.no_info_after_validator_function(self._known, handler(source))
-
-    def _known(self, value: str) -> str:
-        if value not in ROUTERS:
-            hint = {"hint": nearest(value, list(ROUTERS))}
-            raise PydanticCustomError("unknown_choice", "unknown placement; {hint}", hint)
-        return value
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> JsonSchemaValue:
-        return {"enum": list(ROUTERS)}
+def _known(value: str) -> str:
+    if value not in ROUTERS:
+        raise ValueError(f"unknown placement; {nearest(value, list(ROUTERS))}")
+    return value
 
 
 class ClusterSpec(Strict):
@@ -112,7 +98,10 @@ class ClusterSpec(Strict):
     """Cards drop parameters that others have too where KV overflows. None: they do not."""
     migration: MigrationSpec | None = None
     """Running requests move from full cards to empty ones. None: they do not."""
-    placement: Annotated[str, _Known()] = "round_robin"
+    placement: Annotated[
+        str, AfterValidator(_known),
+        Field(json_schema_extra=lambda schema: schema.update(enum=list(ROUTERS))),
+    ] = "round_robin"  # fmt: skip
     """Where a request goes: in turn, to the card with the fewest requests, or to that under the
     least pressure; the first of equals."""
     compute_weight: Annotated[float, Field(ge=0, le=1)] = 0.5

@@ -33,6 +33,7 @@ from sweeps.cli.options import (
     Out,
     Plugin,
     Set,
+    shipped,
 )
 from sweeps.cli.pause_command import pause
 from sweeps.cli.predictor_command import app as predictor_app
@@ -50,7 +51,6 @@ app = typer.Typer(
     help="Which KV-cache layout serves the most tokens on a memory device, and why.",
     epilog="Begin with: bankwise fit, then bankwise run quickstart",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -132,7 +132,11 @@ def schema(
 @app.command(rich_help_panel=RUN)
 def run(
     sweep: Annotated[
-        str, typer.Argument(help="A shipped sweep, or a YAML file (also a run's config.yaml).")
+        str,
+        typer.Argument(
+            help="A shipped sweep, or a YAML file (also a run's config.yaml).",
+            autocompletion=shipped("sweeps"),
+        ),
     ],
     out: Out = None,
     jobs: Jobs = None,
@@ -144,6 +148,10 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say how many points there are, and CPU minutes.")
     ] = False,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="Only these values of axes: mlu370-x4,paged,odma."),
+    ] = None,
     overrides: Set = None,
     plugin: Plugin = None,
 ) -> None:
@@ -153,14 +161,14 @@ def run(
     continues).
     """
     from sweeps.cli.reporting import show
-    from sweeps.plan.sweep import load_sweep
+    from sweeps.plan.narrowed import load_narrowed
     from sweeps.report.presenters import read_table
     from sweeps.run.executor import worker_count
     from sweeps.run.progress import Progress
     from sweeps.run.sweep_run import run_sweep
 
     workers = worker_count(jobs, cluster)
-    loaded = load_sweep(sweep, overrides or [])
+    loaded = load_narrowed(sweep, overrides or [], only.split(",") if only else ())
     if dry_run:
         from sweeps.run.dry_run import dry_run as estimate
 
@@ -183,7 +191,11 @@ def run(
 @app.command(rich_help_panel=RUN)
 def study(
     study: Annotated[
-        str, typer.Argument(help="A shipped study, or a YAML file (also a study's config.yaml).")
+        str,
+        typer.Argument(
+            help="A shipped study, or a YAML file (also a study's config.yaml).",
+            autocompletion=shipped("studies"),
+        ),
     ],
     out: Out = None,
     jobs: Jobs = None,
@@ -280,6 +292,24 @@ def figure(
             print(f"{each:20} {found.charts[0].chart.title}")
         return
     _wrote([picture(table, name).save(out or f"{name}.svg", dark)], False)
+
+
+@app.command(rich_help_panel=LOOK)
+def explore(
+    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN...", help=RUNS)],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page.")] = Path(
+        "explore.html"
+    ),
+) -> None:
+    """Write one page with sliders over what runs have varied."""
+    from sweeps.report.explorer import explorer
+    from sweeps.report.presenters import read_table
+    from sweeps.run.store import RunDirectory, last_run, write_atomically
+
+    tables = [read_table(RunDirectory(last_run(each))) for each in run_dirs]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, explorer(tables))
+    _wrote([out], False)
 
 
 app.command(rich_help_panel=LOOK)(explain)

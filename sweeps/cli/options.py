@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,26 @@ DONE, FOUND, AT_FAULT, INTERRUPTED = 0, 1, 2, 130
 
 RUNS = "A run directory, or NAME for the last runs/NAME-N."
 
-Device = Annotated[str, typer.Argument(help="A shipped accelerator or memory, or a YAML file.")]
+
+def shipped(*folders: str) -> Callable[[str], list[str]]:
+    """What a shell completes a name to: shipped ones of these folders that begin so."""
+
+    def beginning(incomplete: str) -> list[str]:
+        from hwmodel.description.library import names
+
+        known = (name for folder in folders for name in names(folder))
+        return [name for name in known if name.startswith(incomplete)]
+
+    return beginning
+
+
+Device = Annotated[
+    str,
+    typer.Argument(
+        help="A shipped accelerator or memory, or a YAML file.",
+        autocompletion=shipped("accelerators", "memories"),
+    ),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Override a described value; repeatable."),

@@ -29,7 +29,7 @@ def page(sections: list[Section]) -> str:
     """One self-contained page."""
     specs: list[Spec] = []
     drawn = any(is_chart(block) for section in sections for block in section.walk())
-    return _rendered(
+    return rendered(
         "page.html",
         title=", ".join(section.title for section in sections),
         sections=sections,
@@ -43,10 +43,11 @@ def page(sections: list[Section]) -> str:
 def fragment(sections: list[Section]) -> str:
     """What a notebook shows: the same in light colours, its style kept to itself, its charts as
     pictures."""
-    return _rendered("fragment.html", sections=sections, draw=_still)
+    return rendered("fragment.html", sections=sections, draw=_still)
 
 
-def _rendered(template: str, **names: Any) -> str:
+def rendered(template: str, **names: Any) -> str:
+    """A template of this room, filled; what is no markup is escaped."""
     return _templates().get_template(template).render(names)
 
 
@@ -71,7 +72,7 @@ def _live(
     whole = named or isinstance(chart, (Heat, Regions, Patches, Timeline))
     specs.append(spec(chart, compared, live=True))
     file = file_name(*titles, chart.title)
-    return Markup(_rendered("chart.html", chart=chart, file=file, whole=whole))
+    return Markup(rendered("chart.html", chart=chart, file=file, whole=whole))
 
 
 def _still(chart: Chart, titles: Sequence[str], compared: Sequence[str]) -> Markup:

@@ -23,7 +23,7 @@ _BESIDE = ("throughput", "ttft_p99")
 
 
 @dataclass(frozen=True)
-class _Numbers:
+class Numbers:
     """An axis whose values are numbers: where a row lies on it."""
 
     drawn: Axis
@@ -36,7 +36,7 @@ def trends(table: Table) -> list[Lines]:
 
 
 def _trends(table: Table, path: str) -> Iterator[Lines]:
-    if path == table.config["compare"] or (axis := _axis(table, path)) is None:
+    if path == table.config["compare"] or (axis := numbers_along(table, path)) is None:
         return
     for where, groups in along(table, path)[:_SHOWN]:
         served = any(row.values(THROUGHPUT) for group in groups for row in group.rows)
@@ -51,7 +51,7 @@ def _trends(table: Table, path: str) -> Iterator[Lines]:
                 )  # fmt: skip
 
 
-def _series(groups: list[Group], axis: _Numbers, drawn: Objective) -> Iterator[Series]:
+def _series(groups: list[Group], axis: Numbers, drawn: Objective) -> Iterator[Series]:
     points: dict[str, list[tuple[float, Interval]]] = {}
     for row in (row for group in groups for row in group.main()):
         place, found = axis.of(row), row.interval(drawn.metric)
@@ -72,13 +72,13 @@ def band(name: str, x: list[float], found: list[Interval]) -> Series:
     return Series(name, x, [each.mean for each in found], low, high)
 
 
-def _axis(table: Table, path: str) -> _Numbers | None:
+def numbers_along(table: Table, path: str) -> Numbers | None:
     """How rows lie along an axis, None where its values are no numbers."""
     values = table.config["axes"][path]
     if len(values) < 2:
         return None
     if path.split(".")[0] == "load":
-        return _Numbers(Axis("offered load, requests/s"), lambda row: row.rate_per_s)
+        return Numbers(Axis("offered load, requests/s"), lambda row: row.rate_per_s)
     kinds = {_dimension(value) for value in values}
     if len(kinds) != 1 or None in kinds:
         return None
@@ -86,4 +86,4 @@ def _axis(table: Table, path: str) -> _Numbers | None:
     scale: Literal["bytes", "linear"] = "bytes" if kind == "size" else "linear"
     unit = {"": "", "size": "", "time": ", ns", "bandwidth": ", B/s"}.get(str(kind), f", {kind}")
     drawn = Axis(f"{path}{unit}", scale, zero=False)
-    return _Numbers(drawn, lambda row: number(row.overrides.get(path)))
+    return Numbers(drawn, lambda row: number(row.overrides.get(path)))

@@ -21,6 +21,7 @@ from sweeps.run.capacity import Calibration, calibrate, wanted
 from sweeps.run.executor import execute
 from sweeps.run.goodput import goodput_key, search, searched
 from sweeps.run.outcome import Outcome, attempt
+from sweeps.run.preview import preview
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
 from sweeps.run.store import CALIBRATION, RunDirectory, default_directory
@@ -140,12 +141,13 @@ def refuse_another(config: dict[str, Any], directory: RunDirectory) -> None:
 
 def _left(sweep: Sweep, records: list[Record]) -> list[tuple[Point, int]]:
     done = {_key(record) for record in records}
-    return [
+    found = [
         (point, replication)
         for point in sweep.points
         for replication in range(1, point.experiment.replications + 1)
         if (point.index, replication) not in done
     ]
+    return sorted(found, key=lambda each: each[1])  # so that each point has its first early
 
 
 def _key(record: Record) -> Key:
@@ -235,6 +237,8 @@ def _run(
     if run.directory.is_open:
         run.directory.write_calibration(calibration.capacities)
     logged = any(getattr(point.experiment, "logs", None) for point, _ in left)
+    early = sum(replication == 1 for _, replication in left)
+    early *= early < len(left)
     with staging(run.directory.path, logged) as logs:
         tasks = [_task(sweep, *each, calibration, logs) for each in left]
         with (
@@ -255,6 +259,10 @@ def _run(
                     run.directory.append(record)
                     run.records.append(record)
                 done()
+                if early and left[outcome.index][1] == 1:
+                    early -= 1
+                    for line in preview(run.records, config) if not early else ():
+                        progress.say(line)
 
 
 def _task(

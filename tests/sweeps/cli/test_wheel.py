@@ -9,11 +9,14 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+
+import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("bankwise", "hwmodel", "policies", "sweeps")
@@ -79,6 +82,14 @@ def test_the_source_distribution_has_what_the_tests_need(tmp_path: Path) -> None
         inner = {name.split("/", 1)[1] for name in archive.getnames()}
     assert {"bankwise/__init__.py", "examples/what_if.py", "tests/test_examples.py"} <= inner
     assert {"sweeps/py.typed", "docs/python.md", "yaml/sweeps/smoke.yaml"} <= inner
+    assert {"CITATION.cff", "LICENSE", "README.md", "examples/notebooks/odma_map.ipynb"} <= inner
+
+
+def test_what_is_cited_is_what_is_released() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert cited["version"] == project["version"] and cited["license"] == project["license"]
+    assert cited["cff-version"] == "1.2.0" and cited["authors"] and cited["message"]
 
 
 def test_the_command_works_from_any_folder(installed: Path, tmp_path: Path) -> None:

@@ -1,0 +1,53 @@
+"""Does a run take names to filter by, say early what it finds, and complete in a shell?"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sweeps.cli.test_command_line import ROOT, bankwise, refusal
+
+SMALL = ("--set", "requests=20", "--jobs", "1")
+
+
+def test_only_keeps_the_values_that_are_named(tmp_path: Path) -> None:
+    done = bankwise("run", "smoke", "--only", "paged", *SMALL, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "run/results.jsonl").read_text().splitlines()
+    assert [json.loads(line)["overrides"] for line in lines] == [{"serving.policy": "paged"}] * 2
+    assert "one replication of smoke: paged " in done.stderr
+    again = bankwise("run", "smoke", "--only", "paged", *SMALL, "--out", "run", "--resume",
+                     cwd=tmp_path)  # fmt: skip
+    assert again.returncode == 0 and "one replication" not in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("only", "said"),
+    [
+        ("pagd", "--only: no 'pagd' in smoke; did you mean 'paged'?"),
+        ("paged,mlu370-x4", "--only: no 'mlu370-x4' in smoke; known: paged, static"),
+        ("paged,", "--only: no '' in smoke; known: paged, static"),
+    ],
+)
+def test_a_name_that_no_axis_has_is_one_line(only: str, said: str, tmp_path: Path) -> None:
+    assert refusal("run", "smoke", "--only", only, cwd=tmp_path) == said
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [("run quickst", "quickstart"), ("bandwidth mlu370-x", "mlu370-x4"), ("expl", "explain")],
+)
+def test_a_shell_completes_commands_and_names(words: str, known: str) -> None:
+    told = {"_BANKWISE_COMPLETE": "complete_bash", "COMP_WORDS": f"bankwise {words}",
+            "COMP_CWORD": str(len(words.split()))}  # fmt: skip
+    code = "import sys; sys.argv[0] = 'bankwise'; from sweeps.cli.main import main; main([])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **told}, cwd=ROOT,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert known in done.stdout.split(), done

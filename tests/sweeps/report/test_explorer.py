@@ -1,0 +1,93 @@
+"""Does the explorer interpolate inside what was simulated, and say nothing outside of it?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.report.explorer import explored, explorer, left_out
+from sweeps.report.presenters import read_table
+from sweeps.run.store import RunDirectory
+from tests.sweeps.cli.test_command_line import bankwise, refusal
+from tests.sweeps.made import CONFIG, PROVENANCE, made, metrics
+from tests.sweeps.report.browser import CHROMIUM, Browser
+
+
+def test_what_neighbours_say_is_linear_along_each_axis() -> None:
+    line = {(1.0,): 10.0, (2.0,): 21.0, (4.0,): 40.0}
+    assert left_out(line, (2.0,)) == pytest.approx(20.0)
+    assert left_out(line, (1.0,)) is None and left_out(line, (4.0,)) is None
+    plane = {(x, y): x + 10 * y for x in (0.0, 1.0, 3.0) for y in (0.0, 2.0)}
+    assert left_out(plane, (1.0, 2.0)) == pytest.approx(21.0)
+
+
+RATES = {"paged": (40.0, 80.0, 160.0), "odma": (40.0, 90.0, 140.0)}
+"""Output tokens/s at 1, 10 and 100 sequences, where the middle of 40 and 160 is 100."""
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = RunDirectory(tmp_path_factory.mktemp("explored") / "run")
+    axes = {"serving.engine.max_num_seqs": [1, 10, 100], "serving.policy": [*RATES]}
+    run.create({**CONFIG, "axes": axes, "variants": {}}, PROVENANCE, {})
+    points = [(n, name) for n in range(3) for name in RATES]
+    for index, (n, name) in enumerate(points):
+        for replication in (1, 2):
+            run.append({
+                "point": index, "control": "", "replication": replication, "seed": [1, replication],
+                "overrides": dict(zip(axes, (10**n, name), strict=True)), "rate_per_s": 1.0,
+                "metrics": metrics(RATES[name][n]),
+            })  # fmt: skip
+    run.release()
+    return run.path
+
+
+def test_a_run_has_its_axes_points_and_errors(simulated: Path) -> None:
+    found: dict[str, Any] = explored(read_table(RunDirectory(simulated)))
+    (axis,) = found["axes"]
+    assert axis["values"] == [1, 10, 100] and axis["log"]
+    assert len(found["points"]) == 6 and found["names"] == ["paged", "odma"]
+    assert found["error"]["paged"] == {"median": 0.25, "worst": 0.25, "count": 1}
+    assert found["error"]["odma"]["worst"] == pytest.approx(0.0)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_the_page_interpolates_inside_and_is_silent_outside(
+    simulated: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "explore.html"
+    done = bankwise("explore", simulated, "--out", page, cwd=tmp_path)
+    assert done.stdout == f"wrote {page}\n"
+    ask = """
+    (value => {
+      const box = document.querySelector("input[type=number]");
+      box.value = value;
+      box.dispatchEvent(new Event("input"));
+      return document.querySelector(".bars").textContent;
+    })
+    """
+    with Browser(tmp_path) as browser:
+        browser.open(page, 390)
+        at, between, outside = (browser.value(f"{ask}({value})") for value in (10, 40, 400))
+        assert browser.value("document.documentElement.scrollWidth") <= 390
+        assert browser.errors == []
+    assert (
+        "80.0" in at
+        and "simulated" in at
+        and "interpolated" not in at
+        and "not simulated" not in at
+    )
+    assert "128.2" in between  # 80 and 160 in logarithms
+    assert "interpolated; leave-one-out error: median 25 %, worst 25 % of 1 points" in between
+    assert outside.count("not simulated") == 2 and "median" not in outside
+
+
+def test_a_run_without_axes_of_numbers_is_chosen_from(tmp_path: Path) -> None:
+    page = explorer([read_table(RunDirectory(made(tmp_path / "run")))])
+    assert "<title>" in page and 'class="knobs"' in page
+
+
+def test_a_run_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    assert refusal("explore", "quickstrat", cwd=tmp_path) == "quickstrat: no such directory"
