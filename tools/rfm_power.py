@@ -28,19 +28,12 @@ STRICT = "refresh.management.RAAIMT=32"
 
 def management(name: str) -> dict[str, float]:
     """Shares that refresh, and RFMs, leave of each stream."""
-    found, strict = (load_device(name, more).memory for more in ([], [STRICT]))
-    costs = management_cost(found, SIZE)
-    pair = management_cost(strict, SIZE)["row pair"]
-    return {
-        "refresh, in order": costs["in order"]["refresh"],
-        "refresh, 64 B": costs["random 64 B"]["refresh"],
-        "refresh, row pair": costs["row pair"]["refresh"],
-        "RFM, in order": costs["in order"]["rfm"],
-        "RFM, 64 B": costs["random 64 B"]["rfm"],
-        "RFM, row pair": costs["row pair"]["rfm"],
-        "at 32": pair["rfm"],
-        "closed form": worst_case(strict),
-    }
+    strict = load_device(name, [STRICT]).memory
+    costs = management_cost(load_device(name).memory, SIZE)
+    named = (("refresh", "refresh"), ("RFM", "rfm"))
+    found = {f"{word}, {s}": each[kind] for word, kind in named for s, each in costs.items()}
+    hard = management_cost(strict, SIZE)["row pair"]["rfm"]
+    return {**found, "at 32": hard, "closed form": worst_case(strict)}
 
 
 def idle_mw(memory: MemorySpec) -> float:
@@ -65,24 +58,24 @@ def power(name: str) -> dict[str, float]:
     plain, down = load(), "controller.power_down_after=100ns"
     hot = load("temperature=95")
     ecc = load("controller.inline_ecc=8", "controller.partial_write=read_modify_write")
-    each = {
+    shares = {
         "standby": idle_mw(plain),
         "power-down": idle_mw(load(down)),
         "banks together": idle_mw(load(down, "controller.refresh=all_bank")),
         "self-refresh": idle_mw(load("controller.self_refresh_after=1us")),
     }
     choice = Choice(plain.controller.refresh)
-    for what, extent in (("in order", None), ("64 B", 64), ("576 B", 576)):
-        free = bandwidth(plain, choice, extent, SIZE)
-        if extent != 576:
-            each[f"95 C, {what}"] = bandwidth(hot, choice, extent, SIZE) / free
-        if extent != 64:
-            each[f"ECC, {what}"] = bandwidth(ecc, choice, extent, SIZE) / free
-    return each
+    for what, extent, changed in (
+        ("95 C, in order", None, hot), ("ECC, in order", None, ecc),
+        ("95 C, 64 B", 64, hot), ("ECC, 576 B", 576, ecc),
+    ):  # fmt: skip
+        free, found = (bandwidth(each, choice, extent, SIZE) for each in (plain, changed))
+        shares[what] = found / free
+    return shares
 
 
 def figures() -> dict[str, Any]:
-    values = {"management": {}, "power": {}}
+    values: dict[str, Any] = {"management": {}, "power": {}}
     for name in MANAGED:
         for kind, found in (("management", management(name)), ("power", power(name))):
             values[kind][name] = {key: round(value, 4) for key, value in found.items()}
