@@ -23,12 +23,11 @@ MANAGED = (
     "hbm3-6.4", "hbm3e-9.2", "hbm4-8.0",
 )  # fmt: skip
 SIZE = 2 << 20
-STRICT = "refresh.management.RAAIMT=32"
 
 
 def management(name: str) -> dict[str, float]:
     """Shares that refresh, and RFMs, leave of each stream."""
-    strict = load_device(name, [STRICT]).memory
+    strict = load_device(name, ["refresh.management.RAAIMT=32"]).memory
     costs = management_cost(load_device(name).memory, SIZE)
     named = (("refresh", "refresh"), ("RFM", "rfm"))
     found = {f"{word}, {s}": each[kind] for word, kind in named for s, each in costs.items()}
@@ -37,16 +36,15 @@ def management(name: str) -> dict[str, float]:
 
 
 def idle_mw(memory: MemorySpec) -> float:
-    """Standby and refresh of an idle channel, mW: closed form."""
-    e, o, states = memory.energy, memory.organisation, idle_states(memory)
-    tick_ns = memory.tick_clock.ns_of_ticks(1)
+    """Standby and refresh of an idle channel of one rank, mW: closed form."""
+    e, states = memory.energy, idle_states(memory)
     if "self_refresh_precharged" in states:
-        return (e.background.self_refresh or 0.0) * o.ranks
+        return e.background.self_refresh or 0.0
     share = states.get("power_down_precharged", 0.0)
-    power = share * (e.background.power_down_precharged or 0.0)
-    power += (1 - share) * e.background.precharged
-    refresh = o.banks * e.refresh_per_bank / (memory.refresh_ticks() * tick_ns)
-    return power * o.ranks + refresh
+    down = e.background.power_down_precharged or 0.0
+    power = share * down + (1 - share) * e.background.precharged
+    interval_ns = memory.refresh_ticks() * memory.tick_clock.ns_of_ticks(1)
+    return power + memory.organisation.banks * e.refresh_per_bank / interval_ns
 
 
 def power(name: str) -> dict[str, float]:
@@ -55,8 +53,7 @@ def power(name: str) -> dict[str, float]:
     def load(*more: str) -> MemorySpec:
         return load_device(name, more).memory
 
-    plain, down = load(), "controller.power_down_after=100ns"
-    hot = load("temperature=95")
+    plain, hot, down = load(), load("temperature=95"), "controller.power_down_after=100ns"
     ecc = load("controller.inline_ecc=8", "controller.partial_write=read_modify_write")
     shares = {
         "standby": idle_mw(plain),
