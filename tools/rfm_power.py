@@ -23,37 +23,28 @@ MANAGED = (
     "hbm3-6.4", "hbm3e-9.2", "hbm4-8.0",
 )  # fmt: skip
 SIZE = 2 << 20
-STRICT = "refresh.management.RAAIMT=32"
 
 
 def management(name: str) -> dict[str, float]:
     """Shares that refresh, and RFMs, leave of each stream."""
-    found, strict = (load_device(name, more).memory for more in ([], [STRICT]))
-    costs = management_cost(found, SIZE)
-    pair = management_cost(strict, SIZE)["row pair"]
-    return {
-        "refresh, in order": costs["in order"]["refresh"],
-        "refresh, 64 B": costs["random 64 B"]["refresh"],
-        "refresh, row pair": costs["row pair"]["refresh"],
-        "RFM, in order": costs["in order"]["rfm"],
-        "RFM, 64 B": costs["random 64 B"]["rfm"],
-        "RFM, row pair": costs["row pair"]["rfm"],
-        "at 32": pair["rfm"],
-        "closed form": worst_case(strict),
-    }
+    strict = load_device(name, ["refresh.management.RAAIMT=32"]).memory
+    costs = management_cost(load_device(name).memory, SIZE)
+    named = (("refresh", "refresh"), ("RFM", "rfm"))
+    found = {f"{word}, {s}": each[kind] for word, kind in named for s, each in costs.items()}
+    hard = management_cost(strict, SIZE)["row pair"]["rfm"]
+    return {**found, "at 32": hard, "closed form": worst_case(strict)}
 
 
 def idle_mw(memory: MemorySpec) -> float:
-    """Standby and refresh of an idle channel, mW: closed form."""
-    e, o, states = memory.energy, memory.organisation, idle_states(memory)
-    tick_ns = memory.tick_clock.ns_of_ticks(1)
+    """Standby and refresh of an idle channel of one rank, mW: closed form."""
+    e, states = memory.energy, idle_states(memory)
     if "self_refresh_precharged" in states:
-        return (e.background.self_refresh or 0.0) * o.ranks
+        return e.background.self_refresh or 0.0
     share = states.get("power_down_precharged", 0.0)
-    power = share * (e.background.power_down_precharged or 0.0)
-    power += (1 - share) * e.background.precharged
-    refresh = o.banks * e.refresh_per_bank / (memory.refresh_ticks() * tick_ns)
-    return power * o.ranks + refresh
+    down = e.background.power_down_precharged or 0.0
+    power = share * down + (1 - share) * e.background.precharged
+    interval_ns = memory.refresh_ticks() * memory.tick_clock.ns_of_ticks(1)
+    return power + memory.organisation.banks * e.refresh_per_bank / interval_ns
 
 
 def power(name: str) -> dict[str, float]:
@@ -62,27 +53,26 @@ def power(name: str) -> dict[str, float]:
     def load(*more: str) -> MemorySpec:
         return load_device(name, more).memory
 
-    plain, down = load(), "controller.power_down_after=100ns"
-    hot = load("temperature=95")
+    plain, hot, down = load(), load("temperature=95"), "controller.power_down_after=100ns"
     ecc = load("controller.inline_ecc=8", "controller.partial_write=read_modify_write")
-    each = {
+    shares = {
         "standby": idle_mw(plain),
         "power-down": idle_mw(load(down)),
         "banks together": idle_mw(load(down, "controller.refresh=all_bank")),
         "self-refresh": idle_mw(load("controller.self_refresh_after=1us")),
     }
     choice = Choice(plain.controller.refresh)
-    for what, extent in (("in order", None), ("64 B", 64), ("576 B", 576)):
-        free = bandwidth(plain, choice, extent, SIZE)
-        if extent != 576:
-            each[f"95 C, {what}"] = bandwidth(hot, choice, extent, SIZE) / free
-        if extent != 64:
-            each[f"ECC, {what}"] = bandwidth(ecc, choice, extent, SIZE) / free
-    return each
+    for what, extent, changed in (
+        ("95 C, in order", None, hot), ("ECC, in order", None, ecc),
+        ("95 C, 64 B", 64, hot), ("ECC, 576 B", 576, ecc),
+    ):  # fmt: skip
+        free, found = (bandwidth(each, choice, extent, SIZE) for each in (plain, changed))
+        shares[what] = found / free
+    return shares
 
 
 def figures() -> dict[str, Any]:
-    values = {"management": {}, "power": {}}
+    values: dict[str, Any] = {"management": {}, "power": {}}
     for name in MANAGED:
         for kind, found in (("management", management(name)), ("power", power(name))):
             values[kind][name] = {key: round(value, 4) for key, value in found.items()}

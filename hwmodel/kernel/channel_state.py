@@ -126,7 +126,6 @@ CHANNEL = np.dtype(
         ("rfm_urgent", np.int64, (MAX_RANKS,)),  # sets whose RFM may not, a bit mask
         ("raa", np.int64, (MAX_BANKS,)),  # activations, less what refreshes and RFMs take off
         ("asleep", np.int64, (MAX_RANKS, 4)),  # ticks: power-down, self-refresh; closed, open
-        ("wakes", np.int64, (2,)),  # requests that found power-down, or self-refresh
         ("refresh_due", np.int64),  # refreshes that have fallen due so far
         # ticks of the last N commands that each window counts, and the place of the last one
         ("ring", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES, MAX_WINDOW)),

@@ -53,7 +53,6 @@ def wake(c: Record, s: Record, arrival: int) -> None:
         return
     _book(c, s, arrival)
     awake = arrival + (c.self_refresh_exit if arrival > deep else c.power_down_exit)
-    s.wakes[1 if arrival > deep else 0] += 1
     for bus in range(s.bus_free.shape[0]):
         s.bus_free[bus] = max(s.bus_free[bus], awake)
     s.quiet, s.served = awake, awake

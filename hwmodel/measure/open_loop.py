@@ -81,9 +81,8 @@ def with_checks(
     whole = (last - first == n - 1) & (burst[last] - burst[first] == n - 1)
     whole &= np.add.reduceat(kind == WRITE, first) == n if len(first) else whole
     of_checks = np.where(write[first], np.where(whole, WRITE, PARTIAL_WRITE), READ)
-    timed = len(arrival) == len(burst)
     return (
-        np.insert(arrival, first, arrival[first]) if timed else arrival,
+        np.insert(arrival, first, arrival[first]) if len(arrival) == len(burst) else arrival,
         np.insert(burst, first, check[first]),
         np.insert(kind, first, of_checks),
         len(first),

@@ -161,13 +161,13 @@ def hammered(memory: MemorySpec) -> tuple[int, int]:
 
 def management_cost(memory: MemorySpec, size: int = BYTES) -> dict[str, dict[str, float]]:
     """By stream, the bandwidth that refresh leaves of what there is without it (`refresh`), and
-    what RFMs leave of that (`rfm`); RFMs per 1,000 activations. The last stream opens two rows of a
-    bank in turn, one request at a time."""
+    what RFMs leave of that (`rfm`). The last stream opens two rows of a bank in turn, one request
+    at a time."""
     o = memory.organisation
     pair = np.resize(np.array(hammered(memory), np.int64), size // (16 * o.burst_bytes))
     streams = {
         "in order": _addresses(memory, None, size),
-        "random 64 B": _addresses(memory, 64, size // 4),
+        "64 B": _addresses(memory, 64, size // 4),
         "row pair": pair,
     }
     found = {}
@@ -180,10 +180,8 @@ def management_cost(memory: MemorySpec, size: int = BYTES) -> dict[str, dict[str
         free, refreshed = (_reads(one, Choice(kind), address) for kind in ("none", kept))
         on = one.controller.model_copy(update={"refresh_management": "rfm"})
         managed = _reads(one.model_copy(update={"controller": on}), Choice(kept), address)
-        rows = managed.commands.get("ACT", 0) + managed.commands.get("ACT2", 0)
         found[name] = {
             "refresh": free.end_tick / refreshed.end_tick,
             "rfm": refreshed.end_tick / managed.end_tick,
-            "per 1,000 activations": 1000 * managed.commands.get("RFM", 0) / rows,
         }
     return found

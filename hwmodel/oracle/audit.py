@@ -459,15 +459,13 @@ class _Auditor:
         assert limits is not None
         index, bank = self._bank_events()
         code = self.log.command[index]
-        chosen = among(code, ("ACT", "ACT1", "REFPB", "REFAB", "RFM"))
         less = {CODE["RFM"]: limits.lowers(limits.RAADEC)}
         if limits.RAAREF:
             less |= dict.fromkeys((CODE["REFPB"], CODE["REFAB"]), limits.lowers(limits.RAAREF))
         counts: dict[int, int] = {}
         most: dict[int, int] = {}
         late = []
-        events = (values[chosen].tolist() for values in (index, bank, code))
-        for at, number, command in zip(*events, strict=True):
+        for at, number, command in zip(*(v.tolist() for v in (index, bank, code)), strict=True):
             count = counts.get(number, 0)
             if command in (CODE["ACT"], CODE["ACT1"]):
                 if count >= limits.RAAMMT:

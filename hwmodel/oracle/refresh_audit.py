@@ -41,8 +41,7 @@ def closing_ticks(memory: MemorySpec) -> int:
     """
     c, commands = memory.controller, memory.commands.values()
     unused = [["REFAB"]] if c.refresh == "per_bank" else [] if memory.managed else [["REFPB"]]
-    if not memory.managed:
-        unused.append(["RFM"])
+    unused += [] if memory.managed else [["RFM"]]
     delays = [memory.ticks(row.delay) for row in memory.constraints if row.after not in unused]
     bursts = [
         memory.ticks(data.latency) + memory.ticks(end)

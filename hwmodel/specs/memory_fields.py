@@ -304,7 +304,7 @@ class Hot(Strict):
     """Degrees Celsius from which on, not included."""
     derating: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Factor on the refresh interval."""
-    adds: dict[str, Timing] = {}
+    adds: dict[str, ExactNanoseconds] = {}
     """What timings grow by."""
 
 

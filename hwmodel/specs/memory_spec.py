@@ -113,22 +113,16 @@ class MemorySpec(Strict):
         }
 
     @property
-    def is_hot(self) -> bool:
-        """Whether the temperature changes refresh and timings."""
-        return self.hot is not None and self.temperature > self.hot.above
+    def heat(self) -> Hot | None:
+        """What the temperature changes; None: nothing."""
+        return self.hot if self.hot and self.temperature > self.hot.above else None
 
     def _heated(self) -> dict[str, Timing]:
         """Every timing, at the temperature. What is added to clocks is rounded up to ticks."""
-        if self.hot is None or not self.is_hot:
-            return self.timing
         found = dict(self.timing)
-        for name, (unit, more) in self.hot.adds.items():
-            stated, value = found[name]
-            if stated == "nCK" and unit == "ns":
-                more = self.tick_clock.clocks_of_ns(more)
-            elif stated == "ns" and unit == "nCK":
-                more *= self.clock.tCK
-            found[name] = stated, value + more
+        for name, ns in self.heat.adds.items() if self.heat else ():
+            unit, value = found[name]
+            found[name] = unit, value + (ns if unit == "ns" else self.tick_clock.clocks_of_ns(ns))
         return found
 
     @cached_property
@@ -146,9 +140,8 @@ class MemorySpec(Strict):
         if interval is None:
             return 0
         derating = Fraction(str(self.refresh.derating))
-        if self.hot is not None and self.is_hot:
-            derating *= Fraction(str(self.hot.derating))
-        return int(self.ticks(interval.interval) * derating)
+        heat = Fraction(str(self.heat.derating if self.heat else 1))
+        return int(self.ticks(interval.interval) * derating * heat)
 
     def postpone_margin_ticks(self) -> int:
         """Ticks that postponing leaves to close banks: an eighth of tREFI, or what closing takes at
@@ -389,16 +382,12 @@ def _controller(memory: MemorySpec) -> None:
         raise ValueError(
             "controller.refresh_management: this memory does not describe refresh.management"
         )
-    states = {"power_down_after": ["power_down_precharged", "power_down_active"],
-              "self_refresh_after": ["self_refresh"]}  # fmt: skip
-    for name, powers in states.items():
-        stated = [getattr(memory.energy.background, power) for power in powers]
-        if getattr(memory.controller, name) is not None and (
-            memory.power_states is None or None in stated
-        ):
+    for name, power in (("power_down", "power_down_active"), ("self_refresh", "self_refresh")):
+        stated = memory.power_states and getattr(memory.energy.background, power) is not None
+        if getattr(memory.controller, f"{name}_after") is not None and not stated:
             raise ValueError(
-                f"controller.{name}: this memory does not describe power_states, and"
-                f" energy.background.{powers[-1]}"
+                f"controller.{name}_after: this memory does not describe power_states, and"
+                f" energy.background.{power}"
             )
     closing = ["RDA", "WRA", *(["MWRA"] if memory.masked_writes else [])]
     if memory.controller.page_policy == "closed" and not {*closing} <= set(memory.commands):

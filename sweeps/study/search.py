@@ -205,7 +205,9 @@ class _Batch:
             left.append(number)
             self.outcomes[number] = {}
             if number in pruned:
-                self._give_up(number, pruned[number])
+                given_up = Outcome(pruned[number], error=SHORT, at_fault=True)
+                each = range(1, self.study.base.replications + 1)
+                self.outcomes[number] = dict.fromkeys(each, given_up)
                 continue
             for replication, task in self._tasks(number):
                 places.append((number, replication))
@@ -252,11 +254,6 @@ class _Batch:
             left = {n: each for n, each in left.items() if n not in found}
         keep = math.ceil(prune.keep * len(order))
         return {number: place + 1 for place, number in enumerate(order[keep:])}
-
-    def _give_up(self, number: int, places: int) -> None:
-        """A trial is pruned: told without a value."""
-        for replication in range(1, self.study.base.replications + 1):
-            self.outcomes[number][replication] = Outcome(places, error=SHORT, at_fault=True)
 
     def _tasks(self, number: int) -> Iterator[tuple[int, Task]]:
         overrides = self.study.space.overrides(self.asked[number - self.begin])

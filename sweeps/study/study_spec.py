@@ -355,13 +355,10 @@ def _check(study: Study) -> None:
     _check_paths(study)
     for point in study.points:
         _window_is_full(document, point.experiment, ("variants", point.control))  # type: ignore[arg-type]
-    finale = study.spec.finale.mix if study.spec.finale else []
-    for head, mix in ((("mix",), study.spec.mix), (("finale", "mix"), finale)):
-        for i, member in enumerate(mix):
-            for source in _experiment(document, _marked(document, member, (*head, i))).sources():
-                source.read()
-    if study.spec.prune is not None:
-        _experiment(document, _marked(document, study.spec.prune.set, ("prune", "set")))
+    finale, prune = study.spec.finale, study.spec.prune
+    for member in [*study.spec.mix, *(finale.mix if finale else []), prune.set if prune else {}]:
+        for source in study.experiment(member).sources():
+            source.read()
     _ = study.cost({})
     for path, overrides in study.space.corners():
         experiment = study.experiment(overrides)
@@ -369,12 +366,6 @@ def _check(study: Study) -> None:
         _window_is_full(document, experiment, ("space", path))
         _resolves(document, experiment, path.split(".")[0])
     _ = study.first  # each is in the space
-
-
-def _marked(
-    document: Document, changes: Overrides, place: tuple[Any, ...]
-) -> Iterator[tuple[str, Any, Mark]]:
-    return ((path, value, document.mark((*place, path))) for path, value in changes.items())
 
 
 def _check_paths(study: Study) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def test_without_refresh_all_but_the_entry_time_is_spent_in_power_down_with_the_
     off, on = (two_reads(spec(name, controller__refresh="none", **more)) for more in ({}, DOWN))
     memory = on.memory
     first = int(simulate(memory, [(0, 0, 0)]).end_tick)
-    entry = memory.tick_clock.ticks(memory.tick_clock.clocks_of_ns(100))
+    entry = memory.tick_clock.ticks(memory.tick_clock.clocks_of_ns(Fraction(100)))
     assert asleep(on) == [0, GAP - first - entry, 0, 0]
     assert memory.power_states is not None
     leave = memory.ticks(memory.power_states.power_down_exit)
@@ -63,7 +64,7 @@ def test_self_refresh_has_the_rest_of_a_gap_and_its_exit_is_longer() -> None:
     more = {"controller__self_refresh_after": "10us"}
     off, on = two_reads(spec(LPDDR5)), two_reads(spec(LPDDR5, **more))
     first = int(simulate(on.memory, [(0, 0, 0)]).end_tick)
-    enters = on.memory.tick_clock.ticks(on.memory.tick_clock.clocks_of_ns(10_000))
+    enters = on.memory.tick_clock.ticks(on.memory.tick_clock.clocks_of_ns(Fraction(10_000)))
     assert sum(asleep(on)[2:]) == pytest.approx(GAP - first - enters, abs=200)  # a refresh lasts
     assert sum(asleep(on)[:2]) == 0
     leave = on.memory.ticks("tRFCab + tXSR")

@@ -150,7 +150,9 @@ def test_figures_add_up_and_every_shipped_constant_states_its_confidence() -> No
         device = load_device(name)
         if device.given is not None:
             continue
-        parts = dict.fromkeys(INPUTS, 1.0)
+        e = device.memory.energy
+        stated = {**e.model_dump(), **{f"background.{k}": v for k, v in e.background}}
+        parts = {name: 1.0 for name, of in INPUTS.items() if stated[of] is not None}
         found = energy_figures(device, parts)
         assert found["energy_nj"] == pytest.approx(sum(found["energy"].values()))
         letters = {item["confidence"] for item in found["energy_inputs"].values()}
