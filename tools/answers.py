@@ -27,13 +27,15 @@ SLO = ("--workload", "sharegpt", "--slo", "ttft=2s,tpot=50ms")
 AGENTS = ("--workload", "agents", "--slo", "ttft=2s,tpot=50ms")
 SERVER = ("--memory", "ddr5", "--rate", "4800MT/s", "--width", "768", "--capacity", "192GiB",
           "--flops", "fp16=10TFLOPS", "--engines", "2")  # fmt: skip
-SHOWN = ("in order", "random 64 B", "random 4 KiB", "random 2 MiB")
+SHOWN = ("reads in order", "copy (1R:1W)", "random 64 B", "random 576 B", "random 4 KiB",
+         "random 2 MiB")  # fmt: skip
 
 
-def answer(*words: str) -> Any:
-    """What `bankwise` answers, from its JSON."""
+def answer(*words: str, folder: str | None = None) -> Any:
+    """What `bankwise` answers in a folder, from its JSON."""
     command = [sys.executable, "-m", "sweeps.cli.main", *words, "--json"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder)
+    return json.loads(done.stdout)
 
 
 def ends(found: dict[str, float]) -> list[float]:
@@ -73,13 +75,13 @@ def measure() -> dict[str, Any]:
             [sys.executable, "-m", "sweeps.cli.main", "device", "new", "my-server", *SERVER],
             cwd=folder, check=True, capture_output=True,
         )  # fmt: skip
-        found = answer("measure", "--device", f"{folder}/my-server.yaml")
-    three = ("median", "from", "to")
+        found = answer("measure", "--device", "my-server.yaml", folder=folder)
     return {
         "machine": {key: found[key] for key in ("cpu", "cores", "load", "rounds", "cache_bytes")},
-        "GB/s": {
-            each["pattern"]: dict(zip(three, (round(v, 2) for v in each["gbps"]), strict=True))
+        "rates": {
+            each["pattern"]: {"GB/s": [round(rate, 2) for rate in each["gbps"]]}
             for each in found["bandwidth"]
+            if each["pattern"] in SHOWN
         },
         "ns": {f"{each['window'] >> 20} MiB": each["ns"] for each in found["latency"]},
         "over a run": {str(each["extent"]): each["ratio"] for each in found["blocks_over_run"]},
@@ -87,7 +89,17 @@ def measure() -> dict[str, Any]:
 
 
 def calibrate() -> dict[str, Any]:
-    return {"answer": answer("calibrate", "vllm-0.19-rtx-4090-llama-3.1-8b")}
+    found = answer("calibrate", "vllm-0.19-rtx-4090-llama-3.1-8b")
+    three, fitted = ("mean", "low", "high"), found["numbers"]["efficiency"]
+    return {
+        "described": fitted["described"], "efficiency": [fitted[key] for key in three],
+        "instead": {each["name"]: each["instead"] for each in found["not_told"]},
+        "held out": found["stretches"]["held_out"],
+        "errors": {each["what"]: {**{key: each[key] for key in ("measured", "before", "after")},
+                                  **{f"{key} over measured": each[key] / each["measured"]
+                                     for key in ("before", "after")}}
+                   for each in found["held_out"]},
+    }  # fmt: skip
 
 
 def states() -> dict[str, Any]:

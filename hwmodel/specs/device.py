@@ -39,6 +39,8 @@ _MEMORY_KEYS = set(MemorySpec.model_fields) - {
 }  # fmt: skip
 _FIRST = (("based_on",), ("constraint_changes",), ("density",))
 """Overrides of a memory that say what its description is, before others change it."""
+_GROUPS = ("organisation", "timing", "energy", "controller")
+"""Keys of a memory whose entries an accelerator may lay over one by one, nested or with a dot."""
 _WRITE_QUEUE: KeyPath = ("controller", "write_queue")
 _TIMING_ALIASES = {
     "tCL": "RL", "nCL": "RL", "tCWL": "WL", "nCWL": "WL", "tRPpb": "tRP", "nRPpb": "tRP",
@@ -152,7 +154,7 @@ def load_device(name_or_path: str, overrides: Iterable[str] = ()) -> Device:
 
 def _check_published(document: Document, device: Device) -> None:
     """That the device as described has the peak of its bus, and no more than twice its capacity:
-    dies of 3/4 of a power of two are described by the next larger one."""
+    a die of 3/4 of a power of two may be described by the next larger one."""
     spec = device.accelerator
     if spec is None:
         return
@@ -342,7 +344,9 @@ def _overlaid(accelerator: Document) -> list[Override]:
         )
     for name, value in data.get("memory_set", {}).items():
         mark = accelerator.mark(("memory_set", name))
-        overrides.append((tuple(name.split(".")), value, mark))
+        keys = value if name in _GROUPS and isinstance(value, dict) else {"": value}
+        for key, each in keys.items():
+            overrides.append((tuple(".".join((name, key)).rstrip(".").split(".")), each, mark))
     return overrides
 
 

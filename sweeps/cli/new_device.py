@@ -236,8 +236,14 @@ def _lines(merged: dict[str, Any], typed: set[tuple[str, str]], note: str) -> It
 def _checked(device: Device, mts: float, width: int) -> Iterator[str]:
     """Peak and capacity beside what follows from the other numbers."""
     peak = mts * width / 8000
+    by = f"{mts:,.0f} MT/s x {width} bits"
+    if device.described is not None:
+        o = device.described.organisation
+        if o.wire_bytes != o.burst_bytes:
+            peak *= o.burst_bytes / o.wire_bytes
+            by += f" x {o.burst_bytes} B of data in {o.wire_bytes}"
+    by += f" is {peak:,.1f}"
     off = device.peak_gbps / peak - 1
-    by = f"{mts:,.0f} MT/s x {width} bits is {peak:,.1f}"
     yield f"peak {device.peak_gbps:,.1f} GB/s; {by} ({off:+.2%})"
     if device.given is None:
         each = device.memory.organisation.capacity_bytes

@@ -259,6 +259,12 @@ def test_does_another_memory_bring_its_own_die_and_clock(
     assert rate == pytest.approx(mts, rel=1e-3)
 
 
+@pytest.mark.parametrize("written", ["{timing: {tRFCab: 500ns}}", "{timing.tRFCab: 500ns}"])
+def test_is_an_entry_of_a_memory_laid_over_nested_or_with_a_dot(written: str) -> None:
+    memory = load_device("a100-80gb", [f"memory_set={written}"]).memory
+    assert float(memory.timing["tRFCab"][1]) == 500 and "tRCDRD" in memory.timing
+
+
 def test_what_another_memory_cannot_hold_is_said() -> None:
     with pytest.raises(DescriptionError, match="64 GiB is more than the 32 GiB that 16 channels"):
         load_device("jetson-agx-orin", ["memory=hbm2e-3.2"])

@@ -49,6 +49,8 @@ def test_a_card_is_written_checked_and_usable(tmp_path: Path) -> None:
     ({"rate": "5500", "width": 256, "capacity": "64GiB"}, 176.0, 1.45455, 1),
     ({"memory": "lpddr5x", "rate": "8GT/s", "width": 256, "capacity": "128GiB"}, 256.0, 1.0, 2),
     ({"memory": "hbm3", "rate": "5.2Gb/s", "width": 5120, "capacity": "80GiB"}, 3328.0, 0.76923, 1),
+    # 32 B of data in 36 on the wires
+    ({"memory": "lpddr6", "rate": "10667", "width": 192, "capacity": "32GiB"}, 227.556, 0.375, 1),
 ])  # fmt: skip
 def test_the_nearest_memory_runs_at_the_rate(
     tmp_path: Path, changes: dict[str, Any], peak: float, tck: float, ranks: int
