@@ -176,7 +176,8 @@ class Tiers:
                 raise DescriptionError(
                     f"serving.tiers: {self._link.name} moves more than the card's DRAM gives"
                 )
-            waits += times.contended(taken, left)
+            fixed = times.overhead_s + times.swap_s + times.all_reduce_s
+            waits += np.maximum(times.total_s - times.compute_s - fixed, 0.0) * taken / left
         if self._spec.synchronous:
             waits[0] += max(self._queue.wait_s(IN), self._queue.wait_s(OUT))
         if self._spec.layerwise and self._loads:
