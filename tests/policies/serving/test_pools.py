@@ -207,6 +207,15 @@ def test_links_are_shared_by_all_who_send_to_one_replica(tmp_path: Path) -> None
     assert one.finish_s[1] - two.finish_s[1] == pytest.approx(0.1, rel=0.01)
 
 
+def test_transfers_slow_the_dram_of_both_sides_down_unless_told_not_to() -> None:
+    stream = requests(np.arange(20) * 3e-4, 300, 20)
+    slowed, free = (
+        served(stream, slots=1 << 14, contention=on).metrics["pools"] for on in (True, False)
+    )
+    for name in ("prefill", "decode"):
+        assert slowed[name]["stalled_s"] > free[name]["stalled_s"] == 0
+
+
 def test_unlike_numbers_of_cards_and_blocks_move_the_heads_they_share() -> None:
     stream = requests(np.arange(4) * 0.01, 160, 4)
     found = Watched(stream, decode={"tensor_parallel": 2, "policy": {"name": "paged", "block": 32}})
