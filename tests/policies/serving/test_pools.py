@@ -207,6 +207,17 @@ def test_links_are_shared_by_all_who_send_to_one_replica(tmp_path: Path) -> None
     assert one.finish_s[1] - two.finish_s[1] == pytest.approx(0.1, rel=0.01)
 
 
+def test_transfers_take_dram_from_decoding_unless_told_not_to(tmp_path: Path) -> None:
+    stream = requests(np.arange(20) * 3e-4, 300, 20)
+    link = slow(tmp_path, "1ms")
+    slowed, free = (
+        served(stream, slots=1 << 14, link=link, contention=on).metrics["pools"]
+        for on in (True, False)
+    )
+    assert slowed["decode"]["stalled_s"] > free["decode"]["stalled_s"] == 0
+    assert slowed["prefill"]["stalled_s"] == 0  # its FLOPs take longer
+
+
 def test_unlike_numbers_of_cards_and_blocks_move_the_heads_they_share() -> None:
     stream = requests(np.arange(4) * 0.01, 160, 4)
     found = Watched(stream, decode={"tensor_parallel": 2, "policy": {"name": "paged", "block": 32}})
