@@ -196,7 +196,7 @@ class PipelineSteps:
         total = self._run(parts, work, sends)
         flat, many = [times for row in rows for times in row], len(self._stages)
         sums: dict[str, Any] = {}
-        for name in StepTimes._fields[:-1]:
+        for name in set(StepTimes._fields) - {"stall_s"}:
             sums[name] = sum((getattr(times, name) for times in flat), 0) / many
         sums["weight_bytes"] = round(sums["weight_bytes"])
         waits: FloatArray = total - sums["total_s"]

@@ -173,7 +173,7 @@ def test_mistakes_name_the_nearest_right_word(changes: dict[str, Any], message: 
         ({"engine": {"name": "v0"}}, "needs engine v1"),
         (
             {"tiers": {"host": {"link": "pcie5-h100-batched", "cpu_bytes_to_use": "1GB"}}},
-            "no tiers",
+            "without tiers",
         ),
     ],
 )
