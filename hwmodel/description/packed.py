@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, TextIO
 
 from hwmodel.description.description import DescriptionError
 
@@ -33,7 +33,7 @@ class _Bounded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._file.read(len(buffer))
+        data = self._file.read1(len(buffer))
         self._count += len(data)
         if self._count > min(self._most, max(FREE_BYTES, MOST_TIMES * self._packed.tell())):
             size = f"{self._count >> 20:,} MiB and more"
@@ -47,7 +47,7 @@ class _Bounded(io.RawIOBase):
         super().close()
 
 
-def open_whole(path: Path, most: float = MOST_BYTES) -> BinaryIO:
+def open_whole(path: Path, most: float = MOST_BYTES) -> io.BufferedReader:
     """A file, unpacked. Reading raises DescriptionError where a packed one has more than `most`
     bytes, or too many for its size; opening raises OSError."""
     return io.BufferedReader(_Bounded(path, most)) if is_packed(path) else path.open("rb")

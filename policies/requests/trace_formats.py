@@ -101,7 +101,7 @@ def read_text(path: Path) -> str:
     content = bytearray()
     try:
         with open_whole(path) as file:
-            while chunk := file.read(_CHUNK_BYTES):
+            while chunk := file.read1(_CHUNK_BYTES):
                 content += chunk
         return content.decode("utf-8-sig")
     except FileNotFoundError:

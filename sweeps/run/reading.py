@@ -14,6 +14,8 @@ from sweeps.plan.kinds import spec_of
 from sweeps.plan.measures import objective_of
 from sweeps.run.store import CONFIG, PROVENANCE, RunDirectory
 
+_NUMBERS = ("replications", "requests", "warmup_requests")
+"""Of a config's base."""
 _OF_PROVENANCE = {"assumed": dict, "inputs": dict, "libraries": dict, "seeds": list}
 
 
@@ -58,7 +60,7 @@ def read_run(directory: RunDirectory, shapes: Mapping[str, Shape]) -> RunParts:
         raise DescriptionError(f"{what}: it has neither results nor {CONFIG}", path)
     if not records:
         problems.append("there is no result to show yet; --resume computes them")
-    for key, kind in shape.config.items():
+    for key, kind in [*shape.config.items(), ("variants", dict)]:
         if config and not _as_wanted(config, key, kind):
             problems.append(f"{CONFIG}: {key} is missing or of another version")
             config = {}
@@ -69,14 +71,15 @@ def read_run(directory: RunDirectory, shapes: Mapping[str, Shape]) -> RunParts:
 
 
 def _as_wanted(config: dict[str, Any], key: str, kind: type) -> bool:
-    value = config.get(key)
+    value = config.get(key, {} if key == "variants" else None)
     if not isinstance(value, kind):
         return False
-    return (
-        not isinstance(value, dict)
-        or key != "axes"
-        or all(isinstance(each, list) for each in value.values())
-    )
+    if key == "base" and isinstance(value, dict):
+        return all(type(value.get(name, 1)) is int for name in _NUMBERS)
+    inner = {"axes": list, "variants": dict}.get(key)
+    if inner is None or not isinstance(value, dict):
+        return True
+    return all(isinstance(each, inner) for each in value.values())
 
 
 def read_config(directory: RunDirectory, problems: list[str]) -> dict[str, Any]:

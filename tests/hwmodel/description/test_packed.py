@@ -37,10 +37,11 @@ def accesses(path: Path) -> list[Any]:
 def test_a_gzip_of_a_gibibyte_is_refused(
     read: Callable[[Path], Any], unit: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packed, "FREE_BYTES", 1 << 20)
+    monkeypatch.setattr(packed, "FREE_BYTES", 1 << 19)
+    monkeypatch.setattr(trace, "CHUNK", 1 << 16)
     file = tmp_path / "bomb.gz"
-    one = gzip.compress(unit * ((32 << 20) // len(unit)), 6, mtime=0)
-    file.write_bytes(one * 32)  # members follow one another
+    one = gzip.compress(unit * ((8 << 20) // len(unit)), 1, mtime=0)
+    file.write_bytes(one * 128)  # members follow one another
     with bounded(), pytest.raises(DescriptionError) as error:
         read(file)  # stops long before the end
     assert str(file) in str(error.value)

@@ -38,6 +38,7 @@ def unplugged() -> Iterator[None]:
     unplug()
 
 
+@pytest.mark.long
 def test_a_run_records_it_and_is_explained_and_resumed_with_it(tmp_path: Path) -> None:
     done = bankwise("run", "smoke", "--out", "run", *ASKED, "--plugin", OWN, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -101,6 +102,7 @@ def test_a_mistake_is_one_line(text: str | None, said: str, tmp_path: Path) -> N
     assert refusal("run", "smoke", "--plugin", "mine.py", cwd=tmp_path) == said
 
 
+@pytest.mark.long
 def test_python_offers_the_same(tmp_path: Path) -> None:
     assert ("policy", "room") in api.plugin(OWN).defined
     found = api.simulate("smoke", set={"policy": "room", "requests": 20})

@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.plan.narrowed import load_narrowed
+from sweeps.run.preview import preview
 from tests.sweeps.cli.test_command_line import ROOT, bankwise, refusal
+from tests.sweeps.made import CONFIG, metrics
 
 SMALL = ("--set", "requests=20", "--jobs", "1")
 
 
+@pytest.mark.long
 def test_only_keeps_the_values_that_are_named(tmp_path: Path) -> None:
     done = bankwise("run", "smoke", "--only", "paged", *SMALL, "--out", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -40,7 +44,11 @@ def test_a_name_that_no_axis_has_is_one_line(only: str, said: str, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("words", "known"),
-    [("run quickst", "quickstart"), ("bandwidth mlu370-x", "mlu370-x4"), ("expl", "explain")],
+    [
+        ("bandwidth mlu370-x", "mlu370-x4"),
+        pytest.param("run quickst", "quickstart", marks=pytest.mark.long),
+        pytest.param("expl", "explain", marks=pytest.mark.long),
+    ],
 )
 def test_a_shell_completes_commands_and_names(words: str, known: str) -> None:
     told = {"_BANKWISE_COMPLETE": "complete_bash", "COMP_WORDS": f"bankwise {words}",
@@ -51,3 +59,20 @@ def test_a_shell_completes_commands_and_names(words: str, known: str) -> None:
         capture_output=True, text=True,
     )  # fmt: skip
     assert known in done.stdout.split(), done
+
+
+def test_only_the_named_values_are_laid_out() -> None:
+    sweep = load_narrowed("quickstart", [], ["mlu370-x4", "odma", "paged"])
+    main = [point.overrides for point in sweep.points if not point.control]
+    assert {point["device"] for point in main} == {"mlu370-x4"}
+    assert len(main) == 2 and len(load_narrowed("quickstart", [], []).points) > len(sweep.points)
+
+
+def test_a_preview_ranks_the_first_replication() -> None:
+    records = [
+        {"point": n, "control": "", "replication": r, "overrides": {"serving.policy": name},
+         "rate_per_s": 1.0, "seed": [1, r], "metrics": metrics(rate * r)}
+        for n, (name, rate) in enumerate({"static": 10.0, "paged": 30.5}.items()) for r in (1, 2)
+    ]  # fmt: skip
+    told = list(preview(records, {**CONFIG, "axes": {"serving.policy": ["static", "paged"]}}))
+    assert told == ["one replication of made: paged 30.5, static 10.0 output tokens/s"]
