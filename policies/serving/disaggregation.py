@@ -109,6 +109,9 @@ class Pools:
         waits = any(each.engine.waiting for pool in self.pools.values() for each in pool.replicas)
         if self.more or (not self._sessions and (self._coming or waits)):
             self._metrics.saturated(now_s)
+        if now_s == math.inf:
+            self._untie()
+            return [], now_s
         if events_s <= now_s:
             self._event(now_s)
             return [], now_s
@@ -317,6 +320,15 @@ class Pools:
         self.again += trip.computed is not None
         self._enter(request, now_s)
 
+    def _untie(self) -> None:
+        """After a failure with push, each side may wait for the other's blocks: who came last of
+        those that hold a prompt's KV and have no memory at the decode side is computed again."""
+        held = (at for at, trip in self._trips.items() if trip.done and trip.skip is None)
+        request = max(held)
+        now_s = max(each.now_s for pool in self.pools.values() for each in pool.replicas)
+        self.pools[PREFILL].replicas[self._trips[request].source].engine.landed(request)
+        self._source_lost(request, now_s)
+
     def _give_up(self, request: int, now_s: float) -> None:
         """A request leaves the decode side; others that wait for its KV ask for memory again."""
         trip = self._trips[request]
@@ -329,9 +341,16 @@ class Pools:
         if request not in engine.loading:
             return
         for other in engine.cancel(request):
-            if other != request:
-                self._drop(self._trips[other])
+            theirs = self._trips[other]
+            if other == request:
+                continue
+            self._drop(theirs)
+            if other in self._at[PREFILL, theirs.source]:
                 self._to_decode(other, now_s)
+                continue
+            self._at[DECODE, theirs.target].discard(other)  # its own KV had come, and is lost
+            self.again += 1
+            self._enter(other, now_s)
 
     def _target_lost(self, request: int, old: PoolReplica, now_s: float) -> None:
         trip = self._trips[request]

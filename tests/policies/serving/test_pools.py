@@ -101,13 +101,16 @@ class Watched:
     st.sampled_from([("pull", "whole"), ("push", "whole"), ("push", "layers")]),
     st.lists(
         st.tuples(st.sampled_from(["prefill", "decode"]), st.integers(0, 1), st.floats(1e-3, 0.2)),
-        max_size=3,
+        max_size=6,
     ),
-    st.sampled_from([16, 32]),
+    st.sampled_from([(16, 1024), (32, 1024), (16, 512)]),
+    st.booleans(),
 )
 def test_all_that_leaves_arrives_once_or_is_dropped_and_no_block_or_token_is_lost(
-    seed: int, way: tuple[str, str], fails: list[tuple[str, int, float]], block: int
-) -> None:
+    tmp_path_factory: pytest.TempPathFactory, seed: int, way: tuple[str, str],
+    fails: list[tuple[str, int, float]], room: tuple[int, int], late: bool,
+) -> None:  # fmt: skip
+    link = slow(tmp_path_factory.getbasetemp(), "5ms") if late else LINK
     rng, count = np.random.default_rng(seed), 24
     stream = requests(
         np.sort(rng.random(count) * 0.1), rng.integers(1, 300, count), rng.integers(1, 40, count)
@@ -118,8 +121,8 @@ def test_all_that_leaves_arrives_once_or_is_dropped_and_no_block_or_token_is_los
         np.where(shared == 0, 96, 0), tree=np.array([[-1, 0]]),
     )  # fmt: skip
     found = Watched(
-        stream, prefill={"replicas": 2}, mode=way[0], transfer=way[1],
-        decode={"replicas": 2, "policy": {"name": "paged", "block": block}},
+        stream, slots=room[1], prefill={"replicas": 2}, mode=way[0], transfer=way[1], link=link,
+        decode={"replicas": 2, "policy": {"name": "paged", "block": room[0]}},
         fails=[
             {"pool": pool, "replica": number, "at_s": at_s, "down_s": 0.02}
             for pool, number, at_s in fails
@@ -239,6 +242,30 @@ def test_a_prompt_whose_prefill_side_fails_is_computed_again_with_its_first_toke
     assert failures == {"replicas": 1, "again": 1, "dropped_transfers": 1}
     assert found.made == 5
     assert found.result.first_token_s[0] < 0.05 < 0.15 < found.result.finish_s[0] - 0.1
+
+
+@pytest.mark.parametrize("seed", [47, 52, 73, 88])
+def test_sides_that_wait_for_each_other_s_blocks_after_failures_come_free(
+    tmp_path: Path, seed: int
+) -> None:
+    rng, count = np.random.default_rng(seed), 24  # seeds with which they do, or KV comes in vain
+    at_s, prompt = np.sort(rng.random(count) * 0.05), rng.integers(100, 300, count)
+    output, shared = rng.integers(1, 60, count), np.where(rng.random(count) < 0.5, 0, -1)
+    tree = np.array([[-1, 0]])
+    stream = Requests(at_s, prompt, output, shared, np.where(shared == 0, 96, 0), tree=tree)
+    sides = ("prefill", "decode")
+    fails = [
+        {"pool": sides[rng.integers(2)], "at_s": rng.random() * 0.1 + 1e-4, "down_s": 0.01}
+        for _ in range(rng.integers(0, 8))
+    ]
+    side = {"replicas": 2, "policy": {"name": "paged", "block": 32 if seed % 2 else 16}}
+    found = Watched(
+        stream, slots=512 if seed % 2 else 448, prefill={"replicas": 1 + seed % 2}, decode=side,
+        mode="push", transfer="layers" if seed % 3 == 2 else "whole", fails=fails,
+        link=slow(tmp_path, "5ms"),
+    )  # fmt: skip
+    assert (found.result.metrics["finished"], found.left) == (count, 0)
+    assert found.made == stream.output_tokens.sum()
 
 
 def test_the_cost_of_a_run_grows_with_the_cards_and_no_faster() -> None:
