@@ -33,7 +33,8 @@ from policies.requests.request_log import RequestTimes, read_request_log
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.requests.workload import TRACE_SUFFIXES, WorkloadSpec, workload_document
-from policies.serving.serving import ServingResult, ServingSpec, serve
+from policies.serving.serving import ServingResult, serve
+from policies.serving.serving_spec import ServingSpec
 
 DATA = "BANKWISE_DATA"
 """Environment variable: the folder of data files that do not ship."""

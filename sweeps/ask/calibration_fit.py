@@ -28,7 +28,8 @@ from policies.engines.engine import Chunk, Step
 from policies.memory.routing import Routing
 from policies.memory.step import Efficiency, StepModel
 from policies.requests.requests import FloatArray
-from policies.serving.serving import ServingSpec, kv_region, model_of_a_card
+from policies.serving.building import kv_region
+from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.serving.step_windows import Window
 from sweeps.analyse.statistics import Interval
 from sweeps.ask.rates import closed_form_share

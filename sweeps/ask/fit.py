@@ -28,12 +28,8 @@ from policies.engines.engine_v1 import EngineV1Spec
 from policies.memory.routing import Routing
 from policies.memory.step import Efficiency, StepModel
 from policies.predictors.prediction import Prediction
-from policies.serving.serving import (
-    ServingSpec,
-    activation_bytes,
-    kv_region,
-    model_of_a_card,
-)
+from policies.serving.building import activation_bytes, kv_region
+from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from sweeps.ask.rates import Rate, Source, decode_rate, efficiency_of, prefill_rate
 
 Count = Annotated[int, Field(ge=1)]

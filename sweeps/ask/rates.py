@@ -21,7 +21,8 @@ from policies.engines.engine import Chunk, Step
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import Requests
-from policies.serving.serving import ServingSpec, serve
+from policies.serving.serving import serve
+from policies.serving.serving_spec import ServingSpec
 
 SHORT = FidelitySpec(fidelity="sampled", max_probes=4)
 """Memory of a short simulated run: a few windows of each phase (assumed)."""

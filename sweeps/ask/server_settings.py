@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from hwmodel.description.description import DescriptionError, Document, Mark, nearest
 from hwmodel.description.yaml_reader import parse_assignment
 from policies.requests.slo import Slo
-from policies.serving.serving import ServingSpec
+from policies.serving.serving_spec import ServingSpec
 from sweeps.plan.experiment import ExperimentSpec, device_of, model_of
 from sweeps.plan.layout import experiment_with
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 from policies.allocators.declaration import Loss, Removal
 from policies.allocators.registry import policy_class
 from policies.predictors.predictor import PredictorSpec
-from policies.serving.serving import ServingSpec
+from policies.serving.serving_spec import ServingSpec
 from sweeps.plan.experiment import ExperimentSpec
 
 _NOT_SIMULATED = {"load", "replications", "logs", "latency_at", "slo"}

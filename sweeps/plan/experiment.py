@@ -33,7 +33,8 @@ from policies.requests.requests import Requests
 from policies.requests.slo import Slo
 from policies.requests.workload import WorkloadSpec, workload_document
 from policies.serving.recorder import Recorder
-from policies.serving.serving import ServingResult, ServingSpec, serve
+from policies.serving.serving import ServingResult, serve
+from policies.serving.serving_spec import ServingSpec
 from sweeps.analyse.figures import BACKLOG, GOODPUT, OVERLOADED, THROUGHPUT
 from sweeps.analyse.objective import SERVED, Objective
 from sweeps.plan.logs import LogKind, recorder

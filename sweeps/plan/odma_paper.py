@@ -22,7 +22,8 @@ from policies.requests.requests import FloatArray, Requests
 from policies.serving import calibration
 from policies.serving.calibration import Draw, Law, Solution
 from policies.serving.cluster import ClusterSpec
-from policies.serving.serving import ServingSpec, serve
+from policies.serving.serving import serve
+from policies.serving.serving_spec import ServingSpec
 from sweeps.plan.experiment import Described, Task, device_of, model_of
 
 Share = Annotated[float, Field(gt=0, le=1)]

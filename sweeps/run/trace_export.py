@@ -22,7 +22,7 @@ from policies.memory.routing import Routing
 from policies.memory.step import StepTimes
 from policies.memory.step_streams import PHASES, StepStreams
 from policies.serving.recorder import Recorder
-from policies.serving.serving import model_of_a_card
+from policies.serving.serving_spec import model_of_a_card
 from sweeps.analyse.label import named
 from sweeps.plan.experiment import (
     ExperimentSpec,

@@ -15,7 +15,8 @@ from hwmodel.specs.mlp import ExpertsSpec
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_layout import KV_ALIGN_BYTES
 from policies.requests.requests import Requests
-from policies.serving.serving import ServingResult, ServingSpec, serve
+from policies.serving.serving import ServingResult, serve
+from policies.serving.serving_spec import ServingSpec
 
 MODEL = TransformerSpec(
     kind="model", name="small", layers=2, hidden=64, heads=4, kv_heads=2, head_dim=16,

@@ -12,7 +12,8 @@ import pytest
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.requests.requests import Requests, load_trace
-from policies.serving.serving import ServingSpec, serve
+from policies.serving.serving import serve
+from policies.serving.serving_spec import ServingSpec
 from tests.policies.small import mixed, run
 from tests.rotation import long
 

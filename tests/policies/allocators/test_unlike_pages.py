@@ -10,7 +10,8 @@ from hwmodel.specs.number_format import number_format
 from hwmodel.specs.transformer import load_model
 from policies.allocators.attention_options import TopK
 from policies.allocators.kv_layout import KV_ALIGN_BYTES
-from policies.serving.serving import ServingSpec, kv_region, model_of_a_card
+from policies.serving.building import kv_region
+from policies.serving.serving_spec import ServingSpec, model_of_a_card
 
 V32 = load_model("deepseek-v3")
 BLOCK = 64

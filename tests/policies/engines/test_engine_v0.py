@@ -19,8 +19,10 @@ from policies.engines.engine_v0 import EngineV0, EngineV0Spec
 from policies.predictors.prediction import LognormalPredictions
 from policies.predictors.predictor import predict
 from policies.requests.requests import IntArray, Requests
+from policies.serving.building import admissible, build_replica
 from policies.serving.metrics import Metrics
-from policies.serving.serving import admissible, build_replica, model_of_a_card, serve
+from policies.serving.serving import serve
+from policies.serving.serving_spec import model_of_a_card
 from tests.policies.allocators.contract import cases
 from tests.policies.small import MODEL, device, mixed, requests, run, spec
 from tests.rotation import rotated

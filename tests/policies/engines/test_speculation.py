@@ -20,7 +20,7 @@ from policies.engines.speculation import GOLDEN, SpeculationSpec, draw, position
 from policies.memory.drafting import drafter_of
 from policies.memory.step import Efficiency, StepModel
 from policies.predictors.prediction import Prediction
-from policies.serving.serving import ServingSpec
+from policies.serving.serving_spec import ServingSpec
 from tests.policies.small import MODEL, device, mixed, requests, run
 
 EAGLE = {"method": "eagle", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]}

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from policies.allocators.paged import PagedOptions
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.requests.requests import Requests
-from policies.serving.serving import ServingSpec
+from policies.serving.serving_spec import ServingSpec
 from sweeps.plan.defaults import with_defaults
 from tests.policies.small import EXPERTS, mixed, run, spec
 

@@ -20,8 +20,9 @@ from policies.memory.sampling import SampledMemory
 from policies.memory.step import Efficiency
 from policies.predictors.predictor import predict
 from policies.requests.requests import FloatArray, Requests
+from policies.serving.building import admissible, build_replica
 from policies.serving.metrics import Metrics
-from policies.serving.serving import ServingSpec, admissible, build_replica
+from policies.serving.serving_spec import ServingSpec
 
 
 class Agreement(NamedTuple):

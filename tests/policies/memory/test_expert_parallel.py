@@ -17,7 +17,7 @@ from policies.allocators.registry import POLICIES
 from policies.memory.routing import Routing, RoutingSpec, owners, probabilities
 from policies.memory.step import Efficiency, StepModel
 from policies.memory.step_streams import StepStreams
-from policies.serving.serving import ServingSpec
+from policies.serving.serving_spec import ServingSpec
 from tests.policies.memory.test_routing import decode
 from tests.policies.small import EXPERTS, MODEL, FakeMemory, device, mixed, run, spec
 from tests.rotation import rotated

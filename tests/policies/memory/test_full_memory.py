@@ -20,7 +20,8 @@ from policies.memory.probe_cache import simulate_once
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.requests.workload import WorkloadSpec, workload_document
-from policies.serving.serving import ServingSpec, serve
+from policies.serving.serving import serve
+from policies.serving.serving_spec import ServingSpec
 from tests.policies.memory.agreement import Agreement, compare
 from tests.policies.small import MODEL, device, mixed, requests, run, spec
 from tests.rotation import long

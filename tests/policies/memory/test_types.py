@@ -13,7 +13,7 @@ from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.engines.engine import Step
 from policies.memory.measured_steps import Decode, Rate, Runtime, decode_time
 from policies.memory.step import Efficiency, StepModel
-from policies.serving.serving import model_of_a_card
+from policies.serving.serving_spec import model_of_a_card
 from tests.policies.small import mixed, run, spec
 
 LLAMA = load_model("llama-2-7b")

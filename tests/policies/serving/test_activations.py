@@ -6,7 +6,8 @@ import pytest
 
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.serving.activations import peak_activation_bytes
-from policies.serving.serving import ServingSpec, activation_bytes
+from policies.serving.building import activation_bytes
+from policies.serving.serving_spec import ServingSpec
 
 GIB = 1 << 30
 MODEL = load_model("deepseek-r1-distill-qwen-7b")

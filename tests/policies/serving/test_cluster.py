@@ -10,10 +10,11 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from policies.predictors.predictor import predict
 from policies.requests.requests import Requests
+from policies.serving.building import build_replica
 from policies.serving.cluster import ClusterSpec, Manager, Node, mean_of
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder
-from policies.serving.serving import build_replica, serve
+from policies.serving.serving import serve
 from tests.policies.allocators.contract import cases
 from tests.policies.small import MODEL, FakeMemory, device, mixed, requests, run, spec
 from tests.rotation import LONG, shared

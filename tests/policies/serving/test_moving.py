@@ -17,12 +17,14 @@ from policies.memory.step import StepTimes
 from policies.predictors.predictor import predict
 from policies.requests.requests import Requests
 from policies.serving import serving
+from policies.serving.building import build_replica
 from policies.serving.cluster import ClusterSpec, Manager
 from policies.serving.dropping import Dropping, drop_plan, moved_layers
 from policies.serving.metrics import Metrics
 from policies.serving.migration import Migrating
 from policies.serving.moving import MovingNode
-from policies.serving.serving import ServingSpec, build_replica, serve
+from policies.serving.serving import serve
+from policies.serving.serving_spec import ServingSpec
 from tests.policies.small import FakeMemory, mixed, requests, spec
 from tests.rotation import LONG
 

@@ -18,7 +18,8 @@ from policies.engines.engine_v1 import EngineV1Spec
 from policies.memory.fidelity import FidelitySpec
 from policies.predictors.predictor import PredictorSpec
 from policies.serving.cluster import ClusterSpec
-from policies.serving.serving import ServingSpec, serve
+from policies.serving.serving import serve
+from policies.serving.serving_spec import ServingSpec
 from tests.policies.small import MODEL, FakeMemory, device, mixed, requests, run, spec
 from tests.rotation import shared
 

@@ -16,7 +16,8 @@ from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.link import load_link
 from policies.requests.requests import Requests
 from policies.serving.disaggregation import Pools
-from policies.serving.serving import ServingResult, ServingSpec
+from policies.serving.serving import ServingResult
+from policies.serving.serving_spec import ServingSpec
 from policies.transfers.fabric import Fabric, Sent
 from policies.transfers.transfer import Server, transfer
 from tests.policies.serving.test_sessions import two_turns

@@ -16,7 +16,9 @@ from policies.allocators.hybrid import Unified
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.predictors.prediction import Prediction
 from policies.requests.requests import Requests
-from policies.serving.serving import ServingResult, ServingSpec, kv_region, serve
+from policies.serving.building import kv_region
+from policies.serving.serving import ServingResult, serve
+from policies.serving.serving_spec import ServingSpec
 
 HYBRID = load_model("qwen3.5-9b")
 

@@ -12,7 +12,8 @@ from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.kv_layout import Units
 from policies.requests.requests import Requests
-from policies.serving.serving import ServingSpec, serve
+from policies.serving.serving import serve
+from policies.serving.serving_spec import ServingSpec
 from policies.transfers.moves import as_table
 
 DEVICE, MODEL = load_device("a100-80gb"), load_model("llama-3.1-8b")

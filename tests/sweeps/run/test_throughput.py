@@ -5,8 +5,10 @@ from __future__ import annotations
 
 def test_policies_are_compared_on_the_same_work() -> None:
     from hwmodel.specs.device import load_device
+    from hwmodel.specs.transformer import load_model
     from policies.requests.request_stream import generate
-    from policies.serving.serving import ServingSpec, load_model, serve
+    from policies.serving.serving import serve
+    from policies.serving.serving_spec import ServingSpec
     from tests.policies.workloads import resolve_workload
 
     # compute binds from a batch of about 80 on, so running more at once gains nothing

@@ -1,0 +1,239 @@
+"""What serving is built of: a card's shard of the model, its KV region, its replica."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import Device
+from hwmodel.specs.stages import stages_of
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.allocator import Allocator, Limits
+from policies.allocators.kv_groups import kv_groups
+from policies.allocators.kv_layout import KvLayout, kv_layout
+from policies.allocators.registry import build
+from policies.engines.engine import Engine, EngineOptions
+from policies.engines.engine_v0 import EngineV0Spec
+from policies.engines.engine_v1 import EngineV1Spec
+from policies.engines.generations import ENGINES
+from policies.engines.hosting_engine import HostingEngine
+from policies.engines.speculating_engine import SpeculatingEngine
+from policies.engines.speculation import draw
+from policies.memory.drafting import Drafter, DraftingSteps, drafter_of
+from policies.memory.fidelity import Simulate
+from policies.memory.memory_model import memory_model
+from policies.memory.pipeline import PipelineSpec, PipelineSteps
+from policies.memory.routing import Routing
+from policies.memory.step import StepModel
+from policies.predictors.prediction import Predictions
+from policies.requests.requests import IntArray, Requests
+from policies.serving.activations import peak_activation_bytes
+from policies.serving.metrics import Metrics
+from policies.serving.pool_replica import PoolReplica, Side
+from policies.serving.recorder import Recorder
+from policies.serving.replica import Replica
+from policies.serving.serving_spec import ServingSpec, state_pages
+from policies.transfers.moves import Moves
+from policies.transfers.offloading_engine import OffloadingEngine
+from policies.transfers.tiers import Tiers
+
+
+def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
+    """Memory that each card keeps for activations; `local` is its shard of the model."""
+    if spec.activation_bytes is not None:
+        return spec.activation_bytes
+    engine = spec.engine
+    longest = min(engine.max_model_len or local.max_position, local.max_position)
+    tokens = engine.token_budget(longest)
+    drafts = 0 if spec.speculation is None else spec.speculation.tokens
+    return peak_activation_bytes(local, spec.tensor_parallel, tokens, engine.sequence_cap, drafts)
+
+
+def kv_region(
+    device: Device, local: TransformerSpec, spec: ServingSpec, seed: int | tuple[int, ...] = 0
+) -> KvLayout:
+    """Where the KV of a card lies: what weights, activations, the predictor and the share that is
+    kept free leave. `local` is its shard of the model. Raises DescriptionError if nothing is left.
+    """
+    order = spec.kv_layout or spec.policy.kv_layout or device.paging.kv_layout
+    kept = spec.predictor.on_card_bytes + activation_bytes(spec, local)
+    groups = kv_groups(local, spec.policy.kv_of_windows)
+    drafter, beside_bytes = _drafter(spec, local), 0
+    if drafter is not None:
+        kept, beside_bytes = kept + drafter.weight_bytes, drafter.model.kv_token_bytes
+    if (pages := state_pages(spec, local)) is not None:  # missing layers of a group
+        beside_bytes = (pages.group - local.kv_layers) * local.kv_layer_bytes
+    return kv_layout(
+        device, local, spec.gpu_memory_utilization, order, kept, spec.kv_tokens, groups,
+        spec.attention.sparse(local, seed), beside_bytes,
+    )  # fmt: skip
+
+
+def _drafter(spec: ServingSpec, local: TransformerSpec) -> Drafter | None:
+    """That of a card, where there is one."""
+    if spec.speculation is None:
+        return None
+    return drafter_of(spec.speculation, local, spec.tensor_parallel)
+
+
+def build_replica(
+    device: Device, local: TransformerSpec, spec: ServingSpec, requests: Requests,
+    predicted: Predictions, metrics: Metrics, seed: int | tuple[int, ...],
+    simulate: Simulate | None = None, recorder: Recorder | None = None,
+    routing: Routing | None = None, side: Side | None = None,
+) -> Replica:  # fmt: skip
+    """A replica for any of `requests`, with its memory empty.
+
+    local: the shard on each of its cards (see `model_of_a_card`). routing: where replicas have the
+    experts in common; None: its own.
+    predicted: of all requests. metrics: collects what the replica does. side: of pools.
+    Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
+    """
+    stages = stages_of(local, spec.cluster.stages)
+    regions = [kv_region(device, stage, spec, seed) for stage in stages]
+    layout = min(regions, key=lambda region: region.slots)
+    local, state_bytes = stages[regions.index(layout)], local.activation_bytes
+    _require_modelled(local, spec, layout, requests)
+    _require_host(device, spec.engine)
+    engine_spec = spec.engine.times(len(stages))
+    outputs, longest = metrics.output, spec.engine.max_model_len or local.max_position
+    longest = min(longest, local.max_position)
+    limits = Limits(
+        int(spec.engine.max_tokens or outputs.max(initial=1)),
+        longest,
+        engine_spec.token_budget(longest),
+        spec.engine.ahead,
+    )
+    if (speculation := spec.speculation) is not None:
+        version = getattr(spec.engine, "like", None)
+        limits = limits._replace(lookahead=speculation.slots(spec.engine.ahead, version))
+    if local.state is not None:
+        pages = state_pages(spec, local)
+        slots = -(-local.state_bytes() // layout.token_bytes)
+        limits = limits._replace(states=pages.groups[1] * pages.block if pages else slots)
+    allocator = build(layout, len(requests), limits, spec.policy)
+    if routing is None and local.experts is not None:
+        routing = Routing(local.experts, spec.routing, seed)
+    each = [StepModel(
+        device, stage, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
+        spec.memory.phases == "together", layout.groups, layout.sparse,
+        even=bool(spec.memory.efficiency or spec.memory.attention),
+    ) for stage in stages]  # fmt: skip
+    steps: StepModel | PipelineSteps | DraftingSteps = each[0]
+    if len(stages) > 1:
+        assert device.accelerator is not None
+        pipeline = spec.cluster.pipeline or PipelineSpec()
+        steps = PipelineSteps(
+            pipeline, each, allocator, metrics.arrival_s, device.accelerator.link, state_bytes,
+            spec.tensor_parallel,
+        )  # fmt: skip
+    memory = memory_model(spec.memory, device, local, layout, seed, simulate, routing, allocator)
+    engine: Engine
+    if side is not None and isinstance(spec.engine, EngineV1Spec):
+        mine = side.engine(spec.engine, allocator, requests, outputs, predicted)
+        return PoolReplica(
+            mine, each[0], memory, metrics, side.port(each[0]), spec.advance_together
+        )
+    tiers = None
+    if spec.tiers is not None and isinstance(spec.engine, EngineV1Spec):
+        tiers = Tiers(spec.tiers, device, local, allocator, each[0], spec.tensor_parallel)
+        engine = OffloadingEngine(
+            spec.engine, allocator, requests, outputs, predicted, tiers, spec.tiers.layerwise
+        )
+    elif speculation is not None and isinstance(spec.engine, EngineV1Spec):
+        drawn = draw(speculation, outputs, seed if isinstance(seed, int) else seed[0])
+        engine = SpeculatingEngine(
+            spec.engine, allocator, requests, outputs, predicted, speculation, drawn
+        )
+        if (drafter := _drafter(spec, local)) is not None:
+            passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
+            steps = DraftingSteps(each[0], passes, speculation.tokens, device)
+    else:
+        kind = HostingEngine if spec.cluster.moves else ENGINES[spec.engine.name].engine
+        engine = kind(engine_spec, allocator, requests, outputs, predicted)
+    moves = None if spec.moves is None else Moves(spec.moves, local, layout)
+    return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
+
+
+_STATES = ("paged", "static", "odma", "odma-best", "s3", "oracle", "orca")
+"""Policies that have a place for states."""
+
+
+def _require_modelled(
+    local: TransformerSpec, spec: ServingSpec, layout: KvLayout, requests: Requests
+) -> None:
+    several = requests.samples.max(initial=1) > 1
+    others = spec.tiers or spec.moves or spec.speculation or spec.policy.copies_prefixes
+    others = others or spec.cluster.moves
+    plain = spec.engine.name == "v1" and not several and not others
+    if local.state is not None and not (plain and spec.policy.name in _STATES):
+        raise DescriptionError(
+            f"{local.name} has {local.state.kind} layers, whose states runs allocate with engine "
+            f"v1, one sample a request and {', '.join(_STATES)}, without tiers, moves, speculation "
+            "or copied prefixes"
+        )
+    if (pages := state_pages(spec, local)) is not None and pages.groups[0] > 1:
+        raise DescriptionError(
+            f"{local.name} has {pages.groups[0]} groups of layers with KV; runs allocate one"
+        )
+    if spec.cluster.stages > 1 and (layout.sparse is not None or layout.groups or several):
+        raise DescriptionError(
+            "cluster.stages: not modelled with sparse attention, sliding windows, or requests with "
+            "several samples (engine.like makes a request of each)"
+        )
+    if layout.sparse is not None and several:
+        raise DescriptionError(
+            f"attention {spec.attention.name}, and requests with several samples; which tokens "
+            "each of them chooses is not modelled, except with engine.like, which makes a request "
+            "of each"
+        )
+    if layout.groups is not None and several:
+        raise DescriptionError(
+            f"{local.name} has sliding windows, and requests with several samples; what those "
+            "share of a window is not modelled, except with engine.like, which makes a request of "
+            "each"
+        )
+    if layout.groups is not None and spec.policy.copies_prefixes:
+        raise DescriptionError(
+            f"{local.name} has sliding windows, whose prefixes are not copied; prefixes: recompute"
+        )
+
+
+def _require_host(device: Device, engine: EngineOptions) -> None:
+    swaps = isinstance(engine, EngineV0Spec) and engine.preemption != "recompute"
+    if swaps and device.accelerator is not None and device.accelerator.host is None:
+        raise DescriptionError(
+            f"{device.name} has no host.bandwidth, which swapping needs; give it, or set "
+            "engine.preemption: recompute"
+        )
+
+
+def admissible(
+    spec: ServingSpec, allocator: Allocator, requests: Requests, output: IntArray
+) -> IntArray:
+    """Indices of the requests that can finish.
+
+    Raises DescriptionError for the others, unless they are to be dropped.
+    """
+    prompt, samples, limits = requests.prompt_tokens, requests.samples, allocator.limits
+    wanted = allocator.needs(prompt, output, samples)
+    long = prompt + output > limits.max_model_len
+    wide = samples > spec.engine.sequence_cap
+    bad = long | wide | (wanted > allocator.reach)
+    if bad.any() and spec.engine.too_long == "error":
+        worst = int(np.flatnonzero(bad)[0])
+        size = f"request {worst} ({prompt[worst]} prompt + {output[worst]} output tokens)"
+        count = (
+            f"{int(bad.sum())} of {len(bad)} requests can never be served, the first is {size}: "
+        )
+        if long[worst]:
+            why = f"longer than max_model_len, {limits.max_model_len} tokens"
+        elif wide[worst]:
+            why = f"{samples[worst]} samples are more than max_num_seqs, {spec.engine.sequence_cap}"
+        else:
+            why = (
+                f"policy {spec.policy.name} may need {wanted[worst]} token slots for it, and can "
+                f"give one request {allocator.reach} of the device's {allocator.slots}"
+            )
+        raise DescriptionError(count + why + "; shorten them or set serving.engine.too_long: drop")
+    return np.flatnonzero(~bad)
