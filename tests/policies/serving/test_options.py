@@ -376,8 +376,9 @@ def test_no_option_is_left_out() -> None:
         "predictor.model",
     }  # fmt: skip
     # `model` is resolved by the caller, `advance_together` must not move anything; `moves` and
-    # `tiers` in tests/policies/transfers, `pools` in test_pools.py
+    # `tiers` in tests/policies/transfers, `pools` in test_pools.py, `speculation` in
+    # engines/test_speculation.py
     assert set(ServingSpec.model_fields) - set(parts) - known == {
         "model", "policy", "advance_together", "routing", "free", "expert_parallel",
-        "expert_exchange", "moves", "tiers", "pools",
+        "expert_exchange", "moves", "tiers", "pools", "speculation",
     }  # fmt: skip

@@ -48,7 +48,7 @@ def test_the_map_is_its_cells(directory: Path, tmp_path: Path) -> None:
     assert all(1 <= place <= 2 for places in chart.lines.values() for place in places)
     least = {each.row: (each.described, each.worst) for each in enough(found)}
     assert least["hbm2-2.0"][0] in (4096, 16384) and least["lpddr5-6400-x16"][1] is not None
-    picture = pictures(table)["kv-read-of-peak-by-size-of-the-extents"]
+    picture = pictures(table)["atlas"]
     assert "4 KiB" in picture.save(tmp_path / "atlas.svg").read_text()
     assert (directory / "summary.csv").read_text().count("\n") == 13
 
