@@ -22,7 +22,7 @@ from policies.memory import traffic
 from policies.memory.fidelity import Memory
 from policies.memory.step import Efficiency
 from policies.requests.requests import IntArray
-from policies.serving import serving
+from policies.serving import building
 from tests.policies.small import LATENT, MODEL, mixed, run
 from tests.rotation import rotated
 
@@ -120,7 +120,7 @@ def test_every_step_moves_what_it_must(
 ) -> None:
     model, cards = shape
     watching = Watching()
-    monkeypatch.setattr(serving, "memory_model", lambda *_: watching)
+    monkeypatch.setattr(building, "memory_model", lambda *_: watching)
     options: dict[str, Any] = {"name": policy}
     if policy == "odma":
         options |= {"window": 40, "refresh": 20, "balance": "requests", "first_bounds": "even"}

@@ -12,12 +12,12 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.link import load_link
+from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec, load_model
 from policies.memory.step import StepTimes
 from policies.predictors.predictor import predict
 from policies.requests.requests import Requests
-from policies.serving import serving
-from policies.serving.building import build_replica
+from policies.serving.building import build_replica, kv_region
 from policies.serving.cluster import ClusterSpec, Manager
 from policies.serving.dropping import Dropping, drop_plan, moved_layers
 from policies.serving.metrics import Metrics
@@ -141,8 +141,8 @@ def test_a_group_of_cards_has_the_kv_that_one_copy_leaves(
         given = ServingSpec.model_validate(
             {"model": model.name, "cluster": {"stages": stages}, "activation_bytes": "0B"}
         )
-        parts = serving.stages_of(model, stages)
-        return min(serving.kv_region(chosen, part, given).slots for part in parts)
+        parts = stages_of(model, stages)
+        return min(kv_region(chosen, part, given).slots for part in parts)
 
     weights, memory = model.weight_bytes, 0.9 * chosen.capacity_bytes
     closed = (cards - 1) * weights / cards / (memory - weights)
@@ -170,7 +170,7 @@ def test_bytes_over_200_gigabits_take_what_they_must() -> None:
 
 
 def least_weights(stages: int) -> int:
-    return min(part.weight_bytes for part in serving.stages_of(SHAPE, stages))
+    return min(part.weight_bytes for part in stages_of(SHAPE, stages))
 
 
 def built(cluster: dict[str, Any], stream: Requests, kind: Any, link: Any = ()) -> Any:
