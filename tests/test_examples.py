@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.rotation import long
+
 ROOT = Path(__file__).resolve().parents[1]
 FEW = ("requests=20", "warmup_requests=5")
 PRINTED = {
@@ -28,7 +30,10 @@ def test_each_example_is_tried() -> None:
     assert {path.stem for path in (ROOT / "examples").glob("*.py")} == PRINTED.keys()
 
 
-@pytest.mark.parametrize("name", PRINTED)
+SLOW = "what_if"
+
+
+@pytest.mark.parametrize("name", [*(name for name in PRINTED if name != SLOW), *long(SLOW)])
 def test_an_example_prints_its_answer(name: str, tmp_path: Path) -> None:
     arguments, printed = PRINTED[name]
     command = [sys.executable, ROOT / f"examples/{name}.py", *arguments]
