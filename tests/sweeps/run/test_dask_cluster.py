@@ -39,6 +39,7 @@ def slow(task: tuple[Path, int]) -> int:
     return number * number
 
 
+@pytest.mark.long
 def test_trials_are_those_of_the_pool(cluster: Any, tmp_path: Path) -> None:
     run(tiny(), tmp_path / "pool", jobs=2)
     run(tiny(), tmp_path / "cluster", cluster=cluster.scheduler_address)
