@@ -16,13 +16,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from sweeps.run.provenance import commit
+from tools.figures import ROOT, keep
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs/figures"
 SLO = ("--workload", "sharegpt", "--slo", "ttft=2s,tpot=50ms")
 AGENTS = ("--workload", "agents", "--slo", "ttft=2s,tpot=50ms")
 SERVER = ("--memory", "ddr5", "--rate", "4800MT/s", "--width", "768", "--capacity", "192GiB",
@@ -146,9 +143,6 @@ PAGES: dict[str, Callable[[], dict[str, Any]]] = {
 }  # fmt: skip
 
 if __name__ == "__main__":
-    os.environ.setdefault("PYTHONPATH", str(FOLDER.parents[1]))
+    os.environ.setdefault("PYTHONPATH", str(ROOT))
     for page in sys.argv[1:] or PAGES:
-        head = {"command": f"python -m tools.answers {page}", "commit": commit()["commit"],
-                "date": datetime.now(UTC).date().isoformat()}  # fmt: skip
-        text = json.dumps({**head, "values": PAGES[page]()}, indent=1)
-        (FOLDER / f"{page}.json").write_text(text + "\n", encoding="utf-8")
+        keep(page, f"python -m tools.answers {page}", PAGES[page]())

@@ -6,9 +6,7 @@ python -m tools.co_design DIR...
 
 from __future__ import annotations
 
-import json
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +14,10 @@ from sweeps.analyse.statistics import relative_gap
 from sweeps.analyse.table import Row
 from sweeps.report.drawing import svg
 from sweeps.report.study_sections import front_chart
-from sweeps.run.provenance import commit
 from sweeps.run.reading import RunParts
 from sweeps.run.store import RunDirectory
 from sweeps.study.trials import read_trials
-from tools.next_memory import FILE
+from tools.figures import ROOT, keep
 
 METRICS = {"tokens/s": "output_tokens_per_s", "DRAM mJ/token": "energy.mj_per_token"}
 
@@ -43,15 +40,12 @@ def main(folders: list[str]) -> None:
         assert base is not None
         rows["{name}, seed {seed}".format(**config["sampler"])] = over(best, base)
         rows |= {row.name: over(row, base) for row in others if row is not base}
-    made = {
-        "command": "bankwise study co-design [--sampler random]; python -m tools.co_design",
-        "commit": commit()["commit"], "date": datetime.now(UTC).date().isoformat(),
-        "stated": "their finale.jsonl, by replication", "values": {"over base": rows},
-    }  # fmt: skip
-    text = json.dumps(made, indent=1) + "\n"
-    FILE.with_name("co-design.json").write_text(text, encoding="utf-8")
+    keep(
+        "co-design", "bankwise study co-design [--sampler random]; python -m tools.co_design",
+        {"over base": rows}, note="of their finale.jsonl, by replication",
+    )  # fmt: skip
     every[0].records = [record for trials in every for record in trials.records]
-    FILE.parents[1].joinpath("co-design.svg").write_bytes(svg([front_chart(every[0])]))
+    (ROOT / "docs/co-design.svg").write_bytes(svg([front_chart(every[0])]))
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.analyse.statistics import Interval, interval, relative_gap
+from sweeps.run.provenance import commit
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUIRED = {"command", "commit", "date", "values"}
@@ -212,6 +213,14 @@ def write(root: Path = ROOT) -> list[Path]:
             path.write_text(new, encoding="utf-8")
             changed.append(path)
     return changed
+
+
+def keep(name: str, command: str, values: Any, **more: Any) -> None:
+    """Write a file of values that a command found, here and now; `more`: further keys."""
+    head = {"command": command, "commit": commit()["commit"],
+            "date": datetime.now(UTC).date().isoformat(), **more}  # fmt: skip
+    text = dumped({**head, "values": values})
+    (ROOT / f"docs/figures/{name}.json").write_text(f"{text}\n", encoding="utf-8")
 
 
 def take(file: Path, run: Path) -> None:

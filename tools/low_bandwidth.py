@@ -9,10 +9,8 @@ is then written by `make figures`.
 from __future__ import annotations
 
 import json
-import subprocess
 import tempfile
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +22,7 @@ from sweeps.ask.low_bandwidth import explain
 from sweeps.cli.timeline_file import write as draw
 from sweeps.report.command_timeline import Kept
 from sweeps.run.trace_export import Wanted, export
-from tools.figures import ROOT, dumped
+from tools.figures import ROOT, keep
 
 COUNT = 200_000
 """Bursts of a trace that is made here."""
@@ -194,16 +192,8 @@ def main() -> None:
             print(f"{name}: {json.dumps(rows[name] | changes[name])}", flush=True)
             if name == SHOWN:
                 shown = waterfall(found)
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
-    figures = {
-        "command": "python -m tools.low_bandwidth", "commit": commit,
-        "date": datetime.now(UTC).date().isoformat(),
-        "values": {"traces": rows, "changes": changes, "shown": shown},
-    }  # fmt: skip
-    file = ROOT / "docs/figures/low-bandwidth.json"
-    file.write_text(f"{dumped(figures)}\n", encoding="utf-8")
+    values = {"traces": rows, "changes": changes, "shown": shown}
+    keep("low-bandwidth", "python -m tools.low_bandwidth", values)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,6 @@ layouts cost on a link, and how many published transfers agree.
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from hwmodel.specs.device import load_device
@@ -21,9 +18,8 @@ from policies.transfers.measured_transfers import compare_transfers, load_transf
 from policies.transfers.pieces import pages
 from policies.transfers.transfer import Server, transfer
 from sweeps.ask.restore import Question, restore
-from sweeps.run.provenance import commit
+from tools.figures import keep
 
-FILE = Path(__file__).resolve().parents[1] / "docs/figures/motion.json"
 TOKENS = 4096
 CASES = [
     ("mlu370-x4", "deepseek-r1-distill-qwen-7b", "pcie4-a30-batched"),
@@ -95,9 +91,7 @@ def main() -> None:
         "restore": ways, "HCache on four drives": gains,
         "layouts": layouts(), "published": published(),
     }  # fmt: skip
-    stamp = {"command": "python -m tools.motion", "commit": commit()["commit"],
-             "date": datetime.now(UTC).date().isoformat()}  # fmt: skip
-    FILE.write_text(json.dumps({**stamp, "values": values}, indent=2) + "\n", encoding="utf-8")
+    keep("motion", "python -m tools.motion", values)
 
 
 if __name__ == "__main__":

@@ -8,16 +8,12 @@ over its plausible variants. Some minutes.
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from hwmodel.measure.bandwidth import measure_patterns
 from hwmodel.specs.device import Device, load_device, load_variants
-from sweeps.run.provenance import commit
+from tools.figures import keep
 
-FILE = Path(__file__).resolve().parents[1] / "docs/figures/next-memory.json"
 MEMORIES = (
     "lpddr4-4266-x16", "lpddr5-6400-x16", "lpddr5x-8533-x16", "lpddr5x-9600-x16",
     "lpddr6-10667-x12", "gddr6-14", "gddr7-28", "hbm2-2.0", "hbm2e-3.2", "hbm3-6.4",
@@ -62,11 +58,8 @@ def figures() -> dict[str, Any]:
             values["variants"][f"{name}, {variant}"] = {
                 key: round(moved[key] / found[key], 4) for key in ("in order", "576 B", "4 KiB")
             }
-    return {
-        "command": "python -m tools.next_memory", "commit": commit()["commit"],
-        "date": datetime.now(UTC).date().isoformat(), "values": values,
-    }  # fmt: skip
+    return values
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(figures(), indent=1) + "\n", encoding="utf-8")
+    keep("next-memory", "python -m tools.next_memory", figures())

@@ -21,7 +21,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +29,7 @@ from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.trace import read_trace
 from hwmodel.specs.device import Device, load_device
 from sweeps.run.trace_export import Wanted, export
-from tools.figures import ROOT, dumped
+from tools.figures import ROOT, keep
 
 VARIABLES = {"Ramulator": "BANKWISE_RAMULATOR", "DRAMsim3": "BANKWISE_DRAMSIM3"}
 CHANNEL, MOST = 5, 150_000
@@ -384,14 +383,7 @@ def main() -> int:
     if len(peers) < len(PEERS):
         print(f"set {' and '.join(VARIABLES.values())}; docs/peers.md says how", file=sys.stderr)
         return 2
-    command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
-    commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    head = {
-        "command": "python -m tools.peers", "commit": commit,
-        "date": datetime.now(UTC).date().isoformat(),
-    }  # fmt: skip
-    text = dumped({**head, "values": compared(peers)})
-    (ROOT / "docs/figures/peers.json").write_text(f"{text}\n", encoding="utf-8")
+    keep("peers", "python -m tools.peers", compared(peers))
     return 0
 
 

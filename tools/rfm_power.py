@@ -7,16 +7,13 @@ Shares of what there is without, of one channel; closed forms beside RFM's worst
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
 from typing import Any
 
 from hwmodel.measure.energy import idle_states
 from hwmodel.measure.refresh_cost import Choice, bandwidth, management_cost, worst_case
 from hwmodel.specs.device import load_device
 from hwmodel.specs.memory_spec import MemorySpec
-from sweeps.run.provenance import commit
-from tools.next_memory import FILE
+from tools.figures import keep
 
 MANAGED = (
     "lpddr5-6400-x16", "lpddr5x-9600-x16", "lpddr6-10667-x12", "ddr5-4800-x32", "gddr7-28",
@@ -76,12 +73,8 @@ def figures() -> dict[str, Any]:
     for name in MANAGED:
         for kind, found in (("management", management(name)), ("power", power(name))):
             values[kind][name] = {key: round(value, 4) for key, value in found.items()}
-    return {
-        "command": "python -m tools.rfm_power", "commit": commit()["commit"],
-        "date": datetime.now(UTC).date().isoformat(), "values": values,
-    }  # fmt: skip
+    return values
 
 
 if __name__ == "__main__":
-    file = FILE.with_name("rfm-power.json")
-    file.write_text(json.dumps(figures(), indent=1) + "\n", encoding="utf-8")
+    keep("rfm-power", "python -m tools.rfm_power", figures())

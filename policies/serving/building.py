@@ -16,7 +16,6 @@ from policies.engines.engine import Engine, EngineOptions
 from policies.engines.engine_v0 import EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import ENGINES
-from policies.engines.hosting_engine import HostingEngine
 from policies.engines.speculating_engine import SpeculatingEngine
 from policies.engines.speculation import draw
 from policies.memory.drafting import Drafter, DraftingSteps, drafter_of
@@ -33,6 +32,7 @@ from policies.serving.pool_replica import PoolReplica, Side
 from policies.serving.recorder import Recorder
 from policies.serving.replica import Replica
 from policies.serving.serving_spec import ServingSpec, state_pages
+from policies.transfers.hosting_engine import HostingEngine
 from policies.transfers.moves import Moves
 from policies.transfers.offloading_engine import OffloadingEngine
 from policies.transfers.tiers import Tiers
@@ -169,8 +169,8 @@ def _require_modelled(
     if local.state is not None and not (plain and spec.policy.name in _STATES):
         raise DescriptionError(
             f"{local.name} has {local.state.kind} layers, whose states runs allocate with engine "
-            f"v1, one sample a request and {', '.join(_STATES)}, without tiers, moves, speculation "
-            "or copied prefixes"
+            f"v1, one sample a request and {', '.join(_STATES)}, without tiers, moves, "
+            "speculation, cluster.dropping, cluster.migration or copied prefixes"
         )
     if (pages := state_pages(spec, local)) is not None and pages.groups[0] > 1:
         raise DescriptionError(

@@ -10,9 +10,9 @@ import heapq
 import math
 from collections.abc import Callable
 
-from policies.engines.hosting_engine import HostingEngine
 from policies.serving.cluster import Manager, Node
 from policies.serving.replica import Replica
+from policies.transfers.hosting_engine import HostingEngine
 
 
 class MovingNode(Node):

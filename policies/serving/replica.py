@@ -20,7 +20,6 @@ import numpy as np
 
 from policies.allocators.capabilities import Learns, Maps
 from policies.engines.engine import Engine, Step
-from policies.engines.hosting_engine import HostingEngine
 from policies.memory.drafting import DraftingSteps
 from policies.memory.fidelity import Memory
 from policies.memory.pipeline import PipelineSteps
@@ -28,6 +27,7 @@ from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watch
 from policies.transfers.fabric import Port
+from policies.transfers.hosting_engine import HostingEngine
 from policies.transfers.moves import Moves
 from policies.transfers.offloading_engine import OffloadingEngine
 from policies.transfers.tiers import Tiers

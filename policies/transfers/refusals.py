@@ -32,4 +32,6 @@ def require_blocks(key: str, allocator: Allocator) -> None:
     if layout.groups is not None or layout.apart is not None or layout.sparse is not None:
         raise DescriptionError(f"{key}: the model has windows, scales apart or an index of tokens")
     if not isinstance(allocator, BlockAllocator) or not isinstance(allocator, Caches):
-        raise DescriptionError(f"{key}: policy {policy} has no blocks that are found again")
+        raise DescriptionError(
+            f"{key}: policy {policy} has no blocks that are found again; expected paged"
+        )

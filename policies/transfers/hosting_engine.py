@@ -11,13 +11,15 @@ import heapq
 
 import numpy as np
 
-from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.paged import BlockAllocator
 from policies.engines.engine import Step
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
+from policies.transfers.refusals import require_blocks, require_plain
+
+_KEYS = "cluster.dropping, cluster.migration"
 
 
 class HostingEngine(EngineV1):
@@ -29,18 +31,9 @@ class HostingEngine(EngineV1):
     ) -> None:  # fmt: skip
         """Raises DescriptionError for what is not modelled."""
         super().__init__(spec, allocator, requests, output_tokens, predicted)
-        plain = spec.batching == "any" and spec.packing == "arrival" and not self.in_turn
-        if spec.async_scheduling or not plain or self.several or self._uneven:
-            raise DescriptionError(
-                "cluster.dropping, cluster.migration: need engine.async_scheduling: false, neither "
-                "batching, packing, long_prefill_token_threshold nor prefill_schedule_interval, "
-                "one sample a request, and attention to all of it"
-            )
-        if not isinstance(allocator, BlockAllocator):
-            raise DescriptionError(
-                f"cluster.dropping, cluster.migration: policy {allocator.options.name} has no "
-                "blocks of one size; expected paged"
-            )
+        require_plain(_KEYS, self)
+        require_blocks(_KEYS, allocator)
+        assert isinstance(allocator, BlockAllocator)
         self.block = allocator.block
         self.coming: set[int] = set()
         """Requests with memory here that run elsewhere."""
