@@ -9,7 +9,6 @@ thresholds are not public.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -120,9 +119,9 @@ class Lending(MovingNode):
         return Holder(engine.running.size, lacking, engine.lendable, max(free, 0), whole=line)
 
     def report(self, outputs: IntArray) -> dict[str, Any]:
-        totals: Counter[str] = sum((each.totals for each in self._engines), Counter())
         names = (
             "loans", "lent_tokens", "sent_tokens", "moved_tokens", "query_bytes", "partial_bytes",
             "merge_bytes", "read_bytes", "card_s", "charged_s", "delay_s", "wait_s",
         )  # fmt: skip
-        return {**super().report(outputs), "lending": {name: totals[name] for name in names}}
+        totals = {name: sum(each.totals[name] for each in self._engines) for name in names}
+        return {**super().report(outputs), "lending": totals}

@@ -8,7 +8,7 @@ stay at home. An end or a preemption gives all rooms back; nothing of such a req
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -63,8 +63,8 @@ class LendingEngine(HostingEngine):
         self.owed_s = 0.0
         """What attention for others has taken of this card and its own steps have not waited."""
         self._parts: dict[int, Part] = {}
-        self._fresh = self._asking = self._copied = self._landing = 0
-        self.totals: Counter[str] = Counter()
+        self._fresh = self._asking = self._leaving = self._landing = 0
+        self.totals: dict[str, float] = defaultdict(float)
         """Bytes, seconds and tokens so far."""
 
     def join(
@@ -188,9 +188,9 @@ class LendingEngine(HostingEngine):
         stored = sum(chunk.start for chunk in chunks)
         local_s = times.attention_s + steps.attention_alone_s(0, pairs, stored, efficiency)
         waits: FloatArray = np.maximum(asked.path_s - local_s, 0.0) + asked.merge_s
-        self._copied, copied_s = self._copies(float(times.total_s[0] + waits[0]), asked.link_s)
+        self._leaving, copied_s = self._copies(float(times.total_s[0] + waits[0]), asked.link_s)
         waits = np.maximum(waits, asked.link_s + copied_s - times.total_s)
-        waits = waits + self._work.copy_dram_s(self._fresh + self._copied, steps, efficiency)
+        waits = waits + self._work.copy_dram_s(self._fresh + self._leaving, steps, efficiency)
         self._asked, self._pays_s = asked, self.owed_s / len(waits)
         return waits + self._pays_s
 
@@ -222,8 +222,8 @@ class LendingEngine(HostingEngine):
                 engine.owed_s += card_s * rounds
                 total["charged_s"] += card_s * rounds
         total["sent_tokens"] += self._fresh
-        total["moved_tokens"] += self._copied
-        self._landing += self._copied
+        total["moved_tokens"] += self._leaving
+        self._landing += self._leaving
         for request, loan in [(r, loan) for r, loans in self.loans.items() for loan in loans]:
             if landed := min(self._landing, loan.moving) // self.block * self.block:
                 self._landing -= landed
