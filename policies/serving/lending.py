@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.distributed_attention import DistributedAttention
+from policies.requests.percentiles import summary
 from policies.requests.requests import IntArray
 from policies.serving.cluster import Manager
 from policies.serving.moving import MovingNode
@@ -124,4 +127,8 @@ class Lending(MovingNode):
             "merge_bytes", "read_bytes", "card_s", "charged_s", "delay_s", "wait_s",
         )  # fmt: skip
         totals = {name: sum(each.totals[name] for each in self._engines) for name in names}
-        return {**super().report(outputs), "lending": totals}
+        slower = np.array([share for each in self._engines for share in each.slower])
+        return {
+            **super().report(outputs),
+            "lending": {**totals, "steps_longer": summary(slower)},
+        }

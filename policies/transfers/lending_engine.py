@@ -188,7 +188,11 @@ class LendingEngine(HostingEngine):
         stored = sum(chunk.start for chunk in chunks)
         local_s = times.attention_s + steps.attention_alone_s(0, pairs, stored, efficiency)
         waits: FloatArray = np.maximum(asked.path_s - local_s, 0.0) + asked.merge_s
-        self._leaving, copied_s = self._copies(float(times.total_s[0] + waits[0]), asked.link_s)
+        step_s = float(times.total_s[0] + waits[0])
+        self._leaving, copied_s = self._copies(step_s, asked.link_s)
+        if self._leaving:
+            longer = (asked.link_s + copied_s) / step_s
+            self.slower.append(max(longer - 1, 0.0))
         waits = np.maximum(waits, asked.link_s + copied_s - times.total_s)
         waits = waits + self._work.copy_dram_s(self._fresh + self._leaving, steps, efficiency)
         self._asked, self._pays_s = asked, self.owed_s / len(waits)
