@@ -17,14 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.number_format import number_format
 from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.step import Efficiency, StepModel
-from policies.requests.requests import FloatArray
 
 SCALAR_BYTES = 4
 """Of a maximum, and of a sum."""
@@ -57,18 +54,6 @@ class Asked(NamedTuple):
     read_bytes: int = 0
 
 
-def merged(
-    parts: Sequence[tuple[FloatArray, FloatArray, FloatArray]],
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(m, l, o) of all, of those of parts: m, l float64 (heads,), o float64 (heads, head_dim), each
-    o divided by its l."""
-    maxima, sums, values = (np.array(column) for column in zip(*parts, strict=True))
-    most = maxima.max(axis=0)
-    weights = sums * np.exp(maxima - most)
-    whole = weights.sum(axis=0)
-    return most, whole, (values * weights[..., None]).sum(axis=0) / whole[:, None]
-
-
 class DistributedAttention:
     """Its bytes and seconds on cards that hold `model`, or a shard of it, over a link that carries
     KV in pieces of `block` tokens. Raises DescriptionError for latent attention."""
@@ -95,9 +80,9 @@ class DistributedAttention:
         """Seconds of the link to copy the KV of so many tokens."""
         return kv_seconds(self._link, self._model, tokens, self._layers, self._block)
 
-    def copy_dram_s(self, tokens: int, steps: StepModel, efficiency: Efficiency) -> float:
-        """Seconds of a memory to read, or write, the KV of so many tokens."""
-        return tokens * self._model.kv_token_bytes / (steps.bandwidth * efficiency.migration)
+    def written_s(self, steps: StepModel, efficiency: Efficiency) -> float:
+        """Seconds of a memory to read, or write, the KV of a token."""
+        return self._model.kv_token_bytes / (steps.bandwidth * efficiency.migration)
 
     def asks(
         self, parts: Sequence[Part], busy: Sequence[bool], tokens: int, steps: StepModel,

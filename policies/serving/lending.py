@@ -118,7 +118,7 @@ class Lending(MovingNode):
 
     def _says(self, engine: LendingEngine) -> Holder:
         line, lacking = bool(engine.waiting), engine.lacking
-        free = 0 if line and not lacking else engine.allocator.free_slots - engine.spare
+        free = 0 if line and not lacking else engine.allocator.largest_hole - engine.spare
         return Holder(engine.running.size, lacking, engine.lendable, max(free, 0), whole=line)
 
     def report(self, outputs: IntArray) -> dict[str, Any]:

@@ -64,6 +64,8 @@ class LendingEngine(HostingEngine):
         """What attention for others has taken of this card and its own steps have not waited."""
         self._parts: dict[int, Part] = {}
         self._fresh = self._asking = self._leaving = self._landing = 0
+        self._sent: list[tuple[int, int]] = []
+        """(lender, tokens) of those that a step computes and does not keep."""
         self.totals: dict[str, float] = defaultdict(float)
         """Bytes, seconds and tokens so far."""
 
@@ -162,7 +164,7 @@ class LendingEngine(HostingEngine):
         return 1 if self._moving else super().rounds(step, limit)
 
     def schedule(self) -> Step:
-        self._parts, self._fresh, self._asking = {}, 0, 0
+        self._parts, self._fresh, self._asking, self._sent = {}, 0, 0, []
         step = super().schedule()
         self.blocked = step.empty and not step.preempted and not self.running.size
         for request in step.decode.tolist() if self.loans else ():
@@ -194,7 +196,8 @@ class LendingEngine(HostingEngine):
             longer = (asked.link_s + copied_s) / step_s
             self.slower.append(max(longer - 1, 0.0))
         waits = np.maximum(waits, asked.link_s + copied_s - times.total_s)
-        waits = waits + self._work.copy_dram_s(self._fresh + self._leaving, steps, efficiency)
+        self._written_s = self._work.written_s(steps, efficiency)
+        waits = waits + (self._fresh + self._leaving) * self._written_s
         self._asked, self._pays_s = asked, self.owed_s / len(waits)
         return waits + self._pays_s
 
@@ -221,10 +224,9 @@ class LendingEngine(HostingEngine):
         for name in ("query_bytes", "partial_bytes", "merge_bytes", "read_bytes"):
             total[name] += getattr(asked, name) * rounds
         for lender, card_s in zip(self._parts, asked.card_s, strict=True):
-            total["card_s"] += card_s * rounds
-            if (engine := self._cards[lender]).running.size:
-                engine.owed_s += card_s * rounds
-                total["charged_s"] += card_s * rounds
+            self._charge(lender, card_s * rounds)
+        for lender, tokens in self._sent:
+            self._charge(lender, tokens * self._written_s)
         total["sent_tokens"] += self._fresh
         total["moved_tokens"] += self._leaving
         self._landing += self._leaving
@@ -234,8 +236,16 @@ class LendingEngine(HostingEngine):
                 loan.moving -= landed
                 loan.filled += landed
                 self._paged.drop_first(request, landed)
+                self._charge(loan.lender, landed * self._written_s)
                 self.changes += 1
         self._landing = min(self._landing, self._moving)
+
+    def _charge(self, lender: int, seconds: float) -> None:
+        """A lender worked so long, for which steps of its own wait."""
+        self.totals["card_s"] += seconds
+        if (engine := self._cards[lender]).running.size:
+            engine.owed_s += seconds
+            self.totals["charged_s"] += seconds
 
     @property
     def _moving(self) -> int:
@@ -274,6 +284,7 @@ class LendingEngine(HostingEngine):
             part.pairs += tokens * loan.filled
         for loan, sent in zip(loans, away, strict=True):
             loan.filled += sent
+            self._sent.append((loan.lender, sent))
         if sum(away):
             self._paged.drop_first(request, 0)
         self._fresh += sum(away)

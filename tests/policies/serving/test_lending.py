@@ -14,7 +14,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.attention import LatentAttention
 from hwmodel.specs.link import load_link
 from policies.engines.engine import Chunk
-from policies.memory.distributed_attention import DistributedAttention, Part, merged
+from policies.memory.distributed_attention import DistributedAttention, Part
 from policies.memory.step import Efficiency, StepModel
 from policies.requests.requests import Requests
 from policies.serving.cluster import ClusterSpec
@@ -123,6 +123,15 @@ def test_nothing_is_lent_where_nothing_is_lacking_and_results_are_those_of_plain
     assert not any(report[key] for key in report if key != "steps_longer")
     for metric in ("ttft_s", "tpot_s"):  # times are summed in other portions
         assert lending[metric] == pytest.approx(alone[metric])
+
+
+def merged(parts: list[tuple[Any, Any, Any]]) -> tuple[Any, Any, Any]:
+    """(m, l, o) of all, as `policies.memory.distributed_attention` says, of those of parts."""
+    maxima, sums, values = (np.array(column) for column in zip(*parts, strict=True))
+    most = maxima.max(axis=0)
+    weights = sums * np.exp(maxima - most)
+    whole = weights.sum(axis=0)
+    return most, whole, (values * weights[..., None]).sum(axis=0) / whole[:, None]
 
 
 @pytest.mark.parametrize("parts", [1, 2, 5])
