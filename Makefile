@@ -12,6 +12,9 @@ demo: $(RUN)
 	$(BIN)/bankwise report "$$(ls -dt runs/quickstart-* | head -n 1)"
 	@echo "bankwise is in $(BIN): source $(BIN)/activate"
 
+# The suite starts the command hundreds of times: byte code is kept, whatever the environment says.
+test test-long: export PYTHONDONTWRITEBYTECODE :=
+
 # Kernels are compiled once, beside the linters, and not by every test worker at the same time.
 test: $(DEV)
 	$(MAKE) --no-print-directory --jobs 2 lint warm
@@ -53,8 +56,10 @@ validation: $(DEV)
 
 PHYSICS := kv-extent kv-dma kv-interleave kv-streams kv-memory kv-share kv-camping
 
+# Of kv-share some batches do not fit some cards: they are left out, which it says and ends with 2.
 physics: $(RUN)
-	for sweep in $(PHYSICS); do $(BIN)/bankwise run $$sweep --out runs/$$sweep || exit; done
+	for sweep in $(PHYSICS); do \
+		$(BIN)/bankwise run $$sweep --out runs/$$sweep || test $$sweep = kv-share || exit; done
 	$(BIN)/python -m sweeps.report.physics $(PHYSICS:%=runs/%) > docs/results/physics.md.new
 	mv docs/results/physics.md.new docs/results/physics.md
 
