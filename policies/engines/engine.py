@@ -582,7 +582,7 @@ class Engine(ABC):
                 int(self.prompt[request]), output - left, self._predicted[request],
                 int(own.prefix_id[request]), int(own.prefix_tokens[request]),
                 int(self.samples[request]), output, int(own.parent[request]),
-                int(own.session[request]), own.prefixes(request)[:-1],
+                int(own.context[request]), own.prefixes(request)[:-1],
             )  # fmt: skip
         return known
 

@@ -187,7 +187,7 @@ class Case(Strict):
         # arrivals say when turns are sent; 0: after the one before
         first = np.isin(np.arange(len(session)), np.unique(session, return_index=True)[1])
         think = np.where(first | (session < 0), np.nan, 0.0)
-        return replace(made, session=session, think_s=think, tree=tree)
+        return replace(made, session=session, context=session, think_s=think, tree=tree)
 
 
 class Difference(NamedTuple):

@@ -231,7 +231,7 @@ def _stream(spec: ServingSpec, requests: Requests, seed: int, warmup: int) -> _S
         what = "a free predictor and samples that are not requests of their own"
         what = f"one card; serving.cluster.cards is {cards}" if cards > 1 else what
         raise DescriptionError(f"closed arrivals and sessions need {what}")
-    if ((requests.session >= 0) & (outputs < requests.output_tokens)).any():
+    if ((requests.context >= 0) & (outputs < requests.output_tokens)).any():
         longest = int(requests.output_tokens.max())
         raise DescriptionError(
             "serving.engine.max_tokens cuts answers that later turns go on from; expected at least "
