@@ -80,8 +80,8 @@ def figures() -> dict[str, Any]:
     for name in MANAGED:
         for kind, found in (("management", management(name)), ("power", power(name))):
             values[kind][name] = {key: round(value, 4) for key, value in found.items()}
-    memories = (load_device(name).memory for name in COUNTING)
-    counted = counting_cost(*memories, SIZE)
+    plain, counting = (load_device(name).memory for name in COUNTING)
+    counted = counting_cost(plain, counting, SIZE)
     values["counting"] = {stream: round(share, 4) for stream, share in counted.items()}
     return values
 

@@ -62,6 +62,12 @@ def test_counting_activations_costs_a_hammered_bank_its_longer_row_cycle() -> No
         for name in ("ddr5-4800-x32", "ddr5-4800-x32-prac")
     )
     cost = refresh_cost.counting_cost(plain, counting, SIZE)
-    cycles = [row_delay(memory, "ACT", "ACT", ("bank",)) for memory in (plain, counting)]
-    assert cost["row pair"] == pytest.approx(cycles[0] / cycles[1], abs=1e-3)
+    cycles = []
+    for memory in (plain, counting):
+        opened, read, closed = (
+            row_delay(memory, *pair, ("bank",))
+            for pair in (("ACT", "RD"), ("RD", "PRE"), ("PRE", "ACT"))
+        )
+        cycles.append(max(row_delay(memory, "ACT", "ACT", ("bank",)), opened + read + closed))
+    assert cost["row pair"] == pytest.approx(cycles[0] / cycles[1], abs=5e-3)
     assert 0.95 < cost["64 B"] <= 1 and 0.95 < cost["in order"] <= 1
