@@ -91,9 +91,12 @@ class Drafts(ABC):
     """Has room for drafts behind what requests store (`Limits.lookahead`)."""
 
     @abstractmethod
-    def store_ahead(self, requests: IntArray, kept: IntArray, beyond: IntArray) -> int:
+    def store_ahead(
+        self, requests: IntArray, kept: IntArray, beyond: IntArray, unseen: IntArray
+    ) -> int:
         """Store `kept` tokens more of each of `requests`, with slots for `beyond` more behind them,
-        in order until one has no room; how many had. int64 (n,) each."""
+        in order until one has no room; how many had. unseen: rejected drafts that count as stored
+        until the step is known. int64 (n,) each."""
 
 
 class Remembers(ABC):

@@ -32,10 +32,11 @@ class SpeculatingEngine(EngineV1):
         """Raises DescriptionError for what is not modelled with drafts."""
         super().__init__(spec, allocator, requests, output_tokens, predicted)
         plain = spec.batching == "any" and not self.in_turn
-        if not plain or self.several or self._uneven or self._batching is not None:
+        sparse = allocator.layout.sparse is not None
+        if not plain or self.several or sparse or self._batching is not None:
             raise DescriptionError(
                 "serving.speculation: not modelled with batching, thresholds of prefills, several "
-                "samples in a request, sliding windows, sparse attention or policy radix"
+                "samples in a request, sparse attention or policy radix"
             )
         if not isinstance(allocator, Drafts):
             raise DescriptionError(
@@ -93,6 +94,13 @@ class SpeculatingEngine(EngineV1):
     def _unknown(self, request: int) -> int:
         return int(self._late_tokens[request])
 
+    def _release(self, request: int) -> int:
+        if self._late or self._recent or self.spec.like is None or self._caching is None:
+            return super()._release(request)
+        # before 0.33 blocks are named when the next step is scheduled, so not those that drafts end
+        drafts = max(int(self._late_tokens[request]) - 1, 0)
+        return self._caching.release_known(request, int(self.allocator.stored[request]) - drafts)
+
     def _rows(self, decode: IntArray) -> int:
         return int(self._row_count[decode].sum())
 
@@ -139,7 +147,7 @@ class SpeculatingEngine(EngineV1):
         if pads:
             self._padded.add(request)
             none = np.zeros(1, np.int64)
-            self._drafting.store_ahead(np.array([request]), none, none + behind)
+            self._drafting.store_ahead(np.array([request]), none, none + behind, none)
         return True
 
     def _pads(self, rest: int) -> bool:
@@ -152,7 +160,8 @@ class SpeculatingEngine(EngineV1):
 
     def _grow_those_that_fit(self, growing: list[int]) -> int:
         ahead = np.array(growing, np.int64)
-        return self._drafting.store_ahead(ahead, self._tokens[ahead], self._behind[ahead])
+        given = (each[ahead] for each in (self._tokens, self._behind, self._optimistic))
+        return self._drafting.store_ahead(ahead, *given)
 
     def _step(
         self, decode: IntArray, chunks: list[Chunk], migrations: list[Migration], preempted: int,
@@ -166,9 +175,10 @@ class SpeculatingEngine(EngineV1):
         self.drafted += drafts
         self.held += accepted
         self.verified += len(decode)
-        return step._replace(
+        step = step._replace(
             context=int(stored.sum()), drafts=drafts, pairs=int(pairs.sum()), accepted=accepted
         )
+        return step._replace(lengths=stored, rows=rows) if self._windowed else step
 
 
 def acceptance(engines: Iterable[Engine]) -> dict[str, float]:

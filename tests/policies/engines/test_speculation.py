@@ -97,7 +97,7 @@ def test_slots_of_rejected_drafts_are_used_again() -> None:
     assert allocator.reserved[0] == 16  # the drafter's three slots begin a block
     one, kept, behind = np.array([0]), np.array([1]), np.array([6])
     for stored in (9, 10, 11):  # nine and six lie in two blocks, eleven and six in three
-        assert allocator.store_ahead(one, kept, behind) == 1
+        assert allocator.store_ahead(one, kept, behind, 0 * one) == 1
         assert allocator.stored[0] == stored
         assert allocator.reserved[0] == (16 if stored < 11 else 24)
     assert allocator.release(0) == 24
