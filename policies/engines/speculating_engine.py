@@ -32,11 +32,16 @@ class SpeculatingEngine(EngineV1):
         """Raises DescriptionError for what is not modelled with drafts."""
         super().__init__(spec, allocator, requests, output_tokens, predicted)
         plain = spec.batching == "any" and not self.in_turn
-        sparse = allocator.layout.sparse is not None
+        sparse, groups = allocator.layout.sparse is not None, allocator.layout.groups
         if not plain or self.several or sparse or self._batching is not None:
             raise DescriptionError(
                 "serving.speculation: not modelled with batching, thresholds of prefills, several "
                 "samples in a request, sparse attention or policy radix"
+            )
+        if groups is not None and groups.kind == "ring" and self._contiguous is not None:
+            raise DescriptionError(
+                "serving.speculation: rejected drafts would overwrite the ring of a window; expected"
+                " policy paged, or window_kv: full"
             )
         if not isinstance(allocator, Drafts):
             raise DescriptionError(

@@ -238,9 +238,7 @@ class StepModel:
         if self._sparse is not None and step.lengths is not None:
             context, indexed = self._sparse.steps(step.lengths, rounds)
         attended = (
-            (context + (step.common + decode + pairs))
-            * self._attention_flops
-            / self._decode_flops
+            (context + (step.common + decode + pairs)) * self._attention_flops / self._decode_flops
         )
         if self._made_flops:
             attended = attended + context * self._made_flops / self._decode_flops

@@ -37,7 +37,10 @@ CASES: dict[str, dict[str, Any]] = {
     "async": {"groups": [64, None], "shares": True, "async": True},
     "async-stop": {"groups": [64, 64, None], "shares": True, "async": True, "ends": "stop"},
     "async-turns": {
-        "groups": [100, None], "sessions": 8, "async": True, "factor": 3.0,
+        "groups": [100, None],
+        "sessions": 8,
+        "async": True,
+        "factor": 3.0,
     },
     "async-tight": {"groups": [48], "shares": True, "async": True, "factor": 0.5, "ends": "stop"},
 }
@@ -134,7 +137,8 @@ def main() -> None:
                 print(
                     f"{case['name']:24} {len(case['steps']):5} steps"
                     f" {sum(len(step[2]) for step in case['steps']):4} preemptions"
-                    f" {sum(step[3] for step in case['steps']):6} found", flush=True
+                    f" {sum(step[3] for step in case['steps']):6} found",
+                    flush=True,
                 )
     kept.sort(key=lambda case: [int(part) for part in case["vllm"].split(".")])
     text = json.dumps({"cases": kept}, separators=(",", ":")).encode()
