@@ -40,8 +40,8 @@ class SpeculatingEngine(EngineV1):
             )
         if groups is not None and groups.kind == "ring" and self._contiguous is not None:
             raise DescriptionError(
-                "serving.speculation: rejected drafts would overwrite the ring of a window; expected"
-                " policy paged, or window_kv: full"
+                "serving.speculation: rejected drafts would overwrite the ring of a window; "
+                "expected policy paged, or window_kv: full"
             )
         if not isinstance(allocator, Drafts):
             raise DescriptionError(
@@ -50,6 +50,7 @@ class SpeculatingEngine(EngineV1):
             )
         self._drafts, self._drafting = speculation, allocator
         self._drawn = drawn
+        self._names_next = allocator.limits.lookahead.hit == "next_known"
         self._longest = allocator.limits.max_model_len
         self._planned = np.zeros(0, np.int64)
         """Requests that decode in the step being scheduled."""
@@ -69,6 +70,8 @@ class SpeculatingEngine(EngineV1):
         self._padded: set[int] = set()
         """Requests that are admitted in the step with one token left to compute, and as many rows
         as if they had drafts (vLLM 0.33: `pad_spec_decode`)."""
+        self._prefilled: set[int] = set()
+        """Requests whose prefill ended in the last step."""
         self._fills = False
         """Whether a request that runs is in its prefill."""
         self.drafted = self.held = self.verified = 0
@@ -80,6 +83,7 @@ class SpeculatingEngine(EngineV1):
         self._late_tokens[:] = self._optimistic[:] = 0
         self._late_tokens[step.decode] = self._tokens[step.decode]
         done = super().complete(step, rounds)
+        self._prefilled = set(done[0])
         if self._late:
             self._certain = {each for each in done[1] if self._late_tokens[each] <= 1}
             self._optimistic[step.decode] = (self._row_count - self._tokens)[step.decode]
@@ -100,11 +104,15 @@ class SpeculatingEngine(EngineV1):
         return int(self._late_tokens[request])
 
     def _release(self, request: int) -> int:
-        if self._late or self._recent or self.spec.like is None or self._caching is None:
+        unknown, stored = 0, int(self.allocator.stored[request])
+        if self._late:  # the name of a block hangs on the token behind it, which is under way
+            unknown = int(request in self._prefilled and self._names_next)
+        elif not self._recent and self.spec.like is not None:
+            # blocks are named when the next step is scheduled, so not those that drafts fill
+            unknown = max(int(self._late_tokens[request]) - 1, 0)
+        if not unknown or self._caching is None:
             return super()._release(request)
-        # before 0.33 blocks are named when the next step is scheduled, so not those that drafts end
-        drafts = max(int(self._late_tokens[request]) - 1, 0)
-        return self._caching.release_known(request, int(self.allocator.stored[request]) - drafts)
+        return self._caching.release_known(request, stored - unknown)
 
     def _rows(self, decode: IntArray) -> int:
         return int(self._row_count[decode].sum())
