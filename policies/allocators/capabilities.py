@@ -157,6 +157,15 @@ class Batches(ABC):
         promised."""
 
     @abstractmethod
+    def ask(self, request: int, limit: int, demand: Demand) -> tuple[int, int]:
+        """(How many of its first `limit` tokens a request would find, the free slots that hold
+        them); they are asked for now, and so lost later."""
+
+    @abstractmethod
+    def make_room(self, slots: int) -> None:
+        """Have so many slots at hand, where there are, without content that can be found."""
+
+    @abstractmethod
     def release_together(self, begins: bool) -> None:
         """What is released from here on, up to the call with False, is freed as one group."""
 

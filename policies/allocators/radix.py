@@ -154,6 +154,16 @@ class RadixAllocator(PagedAllocator, Batches):
         for request, before, _ in promised:
             self._publish(request, self._demands[request], before)
 
+    def ask(self, request: int, limit: int, demand: Demand) -> tuple[int, int]:
+        found = self._found(request, limit, demand)
+        if len(found):
+            self._tree.touch(self._tree.descend(text_of(request, demand), len(found))[-1])
+        free = int(self._list.is_free(found).sum())
+        return len(found) * self.block, free * self.block
+
+    def make_room(self, slots: int) -> None:
+        self._list.prepare(-(-slots // self.block))
+
     def release_together(self, begins: bool) -> None:
         self.settle_step()
         self._list.group(begins)
