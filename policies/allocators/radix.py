@@ -9,12 +9,11 @@ after another, once all of them have locked what they found. Before a step takes
 without locks are evicted whole, by last access, and freed in token order, until as many pages are
 free as it has tokens; with larger pages as its prefills have, and one more for each request.
 
-A request that is preempted (SGLang: retracted) frees what it generated, here as the first leaf to
-be evicted. What a step computes is found from the next step on. Assumed: waiting requests do not
-refresh what they would find. Samples within a request (engine v0) share its
-prompt's full pages, and their outputs are not kept. The scheduler is the engine's: no
-`new_token_ratio`, no order by longest prefix, and the last request is preempted, not the one with
-the fewest outputs.
+A request that is preempted (SGLang: retracted) frees what it generated, under v0 and v1 as the
+first leaf to be evicted. What a step computes is found from the next step on. Assumed: waiting
+requests do not refresh what they would find, but under engine `sglang`, which has SGLang's
+scheduler. Samples within a request (engine v0) share its prompt's full pages, and their outputs are
+not kept.
 """
 
 from __future__ import annotations

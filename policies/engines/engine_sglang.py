@@ -10,7 +10,7 @@ is full once a request finds no room, until another leaves.
 The share, `new_token_ratio`, falls with each decode step. Where a decode step has no room, requests
 with the fewest output tokens, of those the longest prompts, are retracted to the end of the line,
 one at least; the share becomes what they have decoded of what they asked for, and those that stay
-are in the order of that choice.
+are in the order of that choice. It begins anew when nothing runs or waits.
 
 Not modelled: overlap of scheduling with steps, mixed chunks, `ignore_eos`, requests that are
 aborted for want of memory (an error here).
@@ -18,6 +18,7 @@ aborted for want of memory (an error here).
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Annotated, Literal
 
 import numpy as np
@@ -116,6 +117,8 @@ class EngineSglang(Engine):
         self._asked: IntArray = np.minimum(asked, np.maximum(longest - self.prompt - 1, 1))
         """Output that each request may have."""
         self._full = False
+        self._limit = "offered_load"
+        """What kept a request from being admitted last."""
         self._ratio = self._first_ratio = min(RATIO * spec.schedule_conservativeness, 1.0)
         self._least = self._ratio * LEAST_SHARE
         self._decay = (self._ratio - self._least) / DECAY_STEPS
@@ -125,14 +128,15 @@ class EngineSglang(Engine):
     def schedule(self) -> Step:
         before, self._cached_tokens = self.preemptions, 0
         chunks: list[Chunk] = []
-        decode, limit = np.zeros(0, np.int64), "sequence_cap" if self._full else "offered_load"
+        decode: IntArray = np.zeros(0, np.int64)
         self._full &= len(self.running) > 0
         if self._partial or (self.waiting and not self._full):
-            limit = self._prefill(chunks)
+            self._limit = self._prefill(chunks)
         if not chunks and len(self.running):
             decode = self._decode_all()
         elif not chunks and self.waiting:
             raise self._never_fits(self.waiting[0])
+        limit = self._limit if self.waiting else "offered_load"
         return self._step(decode, chunks, [], self.preemptions - before, limit)
 
     def complete(self, step: Step, rounds: int) -> tuple[list[int], list[int]]:
@@ -246,7 +250,9 @@ class EngineSglang(Engine):
                 if begins in begun:
                     rank[request] = np.inf
                 begun.add(begins)
-        return sorted(line, key=rank.__getitem__)
+        line.sort(key=rank.__getitem__)
+        self.waiting = deque(line)  # equals keep the order of the last time
+        return line
 
     def _decode_all(self) -> IntArray:
         """Reserve a token of every running request, or retract some."""

@@ -12,17 +12,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import logging
 import sys
-import warnings
 import zlib
 from array import array
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
-warnings.filterwarnings("ignore")
-logging.disable(logging.CRITICAL)
 
 import numpy as np
 import sglang
@@ -378,7 +373,8 @@ def made(name: str, kind: dict[str, Any], nth: int) -> dict[str, Any]:
     output = np.clip(rng.lognormal(np.log(60), 0.8, count).astype(int), 1, 300)
     config["asked"] = int(output.max())
     trace = {
-        "arrival": np.cumsum(rng.poisson(kind.get("load", 3.0), count)).tolist(), "prompt": prompt.tolist(),
+        "arrival": np.cumsum(rng.poisson(kind.get("load", 3.0), count)).tolist(),
+        "prompt": prompt.tolist(),
         "output": output.tolist(),
     }  # fmt: skip
     if kind.get("shares"):

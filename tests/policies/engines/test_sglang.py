@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.radix import RadixOptions
@@ -18,6 +19,9 @@ from policies.allocators.registry import build
 from policies.engines.engine_sglang import EngineSglang, EngineSglangSpec
 from policies.predictors.prediction import LognormalPredictions
 from policies.requests.requests import Requests
+from policies.serving.serving_spec import ServingSpec
+from tests.policies.small import mixed, run
+from tests.rotation import shared
 
 SCHEDULES = Path(__file__).parents[2] / "reference" / "sglang_schedules.json.gz"
 _COLUMNS = ("prompt", "output", "prefix_id", "prefix_tokens")
@@ -29,7 +33,7 @@ def cases(file: Path = SCHEDULES) -> list[dict[str, Any]]:
 
 def engine_of(case: dict[str, Any]) -> EngineSglang:
     config, trace = case["config"], case["trace"]
-    columns = [np.array(trace[name], np.int64) for name in _COLUMNS if name in trace]
+    columns: list[Any] = [np.array(trace[name], np.int64) for name in _COLUMNS if name in trace]
     requests = Requests(np.array(trace["arrival"], np.float64), *columns)
     layout = KvLayout(0, config["slots"], 1, 1, 16)
     limits = Limits(config["asked"], 1 << 40, config["chunk"])
@@ -73,6 +77,54 @@ def difference(case: dict[str, Any]) -> str:
     return "" if next(ours, None) is None else "a further step"
 
 
-@pytest.mark.parametrize("case", cases() if SCHEDULES.is_file() else [], ids=lambda x: x["name"])
+@pytest.mark.parametrize("case", shared(cases()), ids=lambda case: case["name"])
 def test_every_step_is_that_of_sglang(case: dict[str, Any]) -> None:
     assert difference(case) == ""
+
+
+@pytest.mark.parametrize("schedule_policy", ["fcfs", "lpm"])
+def test_steps_are_the_same_together_and_one_by_one(schedule_policy: str) -> None:
+    engine = {
+        "name": "sglang", "schedule_policy": schedule_policy, "max_model_len": 1024,
+        "max_num_seqs": 16, "schedule_conservativeness": 0.1, "ends": "length",
+    }  # fmt: skip
+    given: dict[str, Any] = {"policy": {"name": "radix"}, "engine": engine}
+    together, singly = (
+        run(700, mixed(60), **given, advance_together=each).metrics for each in (True, False)
+    )
+    assert together["preemptions"] > 0 and together["finished"] == 60
+    for name in ("steps", "makespan_s", "preemptions"):
+        assert together[name] == singly[name]
+
+
+def test_more_is_kept_free_where_requests_may_ask_for_more() -> None:
+    found = [
+        run(
+            700, mixed(60), policy={"name": "radix"},
+            engine={"name": "sglang", "max_model_len": 1024, "ends": ends},
+        ).metrics["steps"]
+        for ends in ("length", "stop")
+    ]  # fmt: skip
+    assert found[0] < found[1]
+
+
+def test_another_policy_is_a_mistake_of_one_line() -> None:
+    with pytest.raises(DescriptionError, match=r"sglang needs policy radix.*got paged") as error:
+        run(700, mixed(9), engine={"name": "sglang"})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "answer"),
+    [
+        ({"schedule_policy": "lpn"}, "'fcfs' or 'lpm'"),
+        ({"max_num_seqs": None}, "null only with engine v1"),
+        ({"packing": "first_fit"}, "expected schedule_policy"),
+        ({"chunked_prefil_size": 512}, "chunked_prefil_size"),
+    ],
+)
+def test_mistakes_are_answered(wrong: dict[str, Any], answer: str) -> None:
+    with pytest.raises(ValueError, match=answer):
+        ServingSpec.model_validate(
+            {"policy": {"name": "radix"}, "engine": {"name": "sglang", **wrong}}
+        )
