@@ -102,7 +102,7 @@ class EngineSglang(Engine):
         self, spec: EngineSglangSpec, allocator: Allocator, requests: Requests,
         output_tokens: IntArray, predicted: Predictions,
     ) -> None:  # fmt: skip
-        """Raises DescriptionError for a policy other than `radix`."""
+        """Raises DescriptionError for a policy other than `radix` and chunks that part a page."""
         super().__init__(spec, allocator, requests, output_tokens, predicted)
         if not isinstance(allocator, Batches) or not isinstance(allocator, Caches) or self.several:
             raise DescriptionError(
@@ -111,6 +111,11 @@ class EngineSglang(Engine):
             )
         self._pool: Batches = allocator
         self._page = allocator.options.page
+        if spec.chunked_prefill_size % self._page:
+            raise DescriptionError(
+                f"serving.engine.chunked_prefill_size: expected a multiple of policy.page, "
+                f"{self._page}; got {spec.chunked_prefill_size}"
+            )
         limits = allocator.limits
         longest = min(limits.max_model_len, allocator.reach) - 1
         asked = self.output if spec.ends == "length" else limits.max_tokens

@@ -114,6 +114,12 @@ def test_another_policy_is_a_mistake_of_one_line() -> None:
     assert "\n" not in str(error.value)
 
 
+def test_chunks_are_whole_pages() -> None:
+    engine = {"name": "sglang", "chunked_prefill_size": 100}
+    with pytest.raises(DescriptionError, match=r"chunked_prefill_size: expected a multiple.*16"):
+        run(704, mixed(9), policy={"name": "radix", "page": 16}, engine=engine)
+
+
 @pytest.mark.parametrize(
     ("wrong", "answer"),
     [
