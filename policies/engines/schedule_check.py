@@ -69,8 +69,6 @@ class Config(Strict):
             raise ValueError("max_num_batched_tokens: must not be below max_num_seqs")
         if len(set(self.groups) - {None}) != (self.groups != [None]):
             raise ValueError("groups: expected windows of one length")
-        if self.prefix_caching and self.groups != [None]:
-            raise ValueError("prefix_caching: not modelled with windows")
         return self
 
     @property
@@ -346,10 +344,10 @@ class Driven:
         return zlib.crc32(b"".join(self._entry(one) for one in self.engine.running.tolist()))
 
     def _entry(self, request: int) -> bytes:
-        """What the digest takes of a request; made again when it has other slots or more places,
-        of which windows may give up as many as they get."""
-        places = -(-int(self.allocator.stored[request]) // self._block)
-        now = int(self.allocator.reserved[request]), places
+        """What the digest takes of a request; made again when it has other slots, or more tokens
+        with windows, which may give up as many as they get."""
+        tokens = self.allocator.layout.parts > 1 or self.allocator.layout.groups is not None
+        now = int(self.allocator.reserved[request]), int(self.allocator.stored[request]) * tokens
         known, entry = self._entries.get(request, (None, b""))
         if known != now:
             blocks = self._blocks(request)

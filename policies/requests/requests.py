@@ -113,11 +113,6 @@ class Requests:
         return not bool(np.isnan(self.think_s).all())
 
     @property
-    def shares(self) -> bool:
-        """Whether prompts of several requests may begin alike."""
-        return any((each >= 0).any() for each in (self.prefix_id, self.parent, self.session))
-
-    @property
     def turn_before(self) -> IntArray:
         """The request that is the turn before each, int64 (n,); -1: there is none."""
         before = np.full(len(self), -1, np.int64)

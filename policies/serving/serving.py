@@ -279,11 +279,6 @@ def _figures(
     figures["dropped"] = int(dropped.sum())
     figures["cut_outputs"] = int((outputs > (spec.engine.max_tokens or np.inf)).sum())
     moved = metrics.moved_bytes(local)
-    if allocators[0].unshared and stream.requests.shares:
-        figures["warnings"] = [
-            f"{spec.policy.name} on {local.name} finds nothing that prompts repeat: "
-            f"{allocators[0].unshared}"
-        ]
     if len(replicas) == 1:
         figures["policy"] = report_of(allocators[0])
         figures["memory"] = replicas[0].memory.report(moved)
