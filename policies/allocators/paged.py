@@ -32,7 +32,7 @@ from policies.allocators.capabilities import (
     Swaps,
 )
 from policies.allocators.declaration import CHOICES, Range, References
-from policies.allocators.free_list import FREE_LISTS, FreeList
+from policies.allocators.free_list import FREE_LISTS, FreeList, FreeListName
 from policies.allocators.kv_groups import WindowKv
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING
@@ -48,7 +48,7 @@ class PagedOptions(PolicyOptions):
     """Tokens in a block. None: the device's (`paging.block`), 16 where nothing is known (vLLM's
     default). Above 256 for the sweep `kv-extent` alone, which shows where longer extents no longer
     help."""
-    free_list: Literal["fifo", "lifo", "split", "sorted", "staged", "runs", "oldest_runs"] = "fifo"
+    free_list: FreeListName = "fifo"
     """Order of reuse; vLLM v1 has a queue (later versions: blocks without a hash go to its front,
     `split`), v0 a stack. `sorted`, `staged` and `runs` keep blocks together, whatever is cached in
     them; `oldest_runs` begins each run at the block freed first."""

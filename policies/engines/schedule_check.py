@@ -23,6 +23,7 @@ from pydantic import Strict as Exactly
 from hwmodel.description.description import DescriptionError, Document, Strict, nearest
 from hwmodel.description.packed import open_text
 from policies.allocators.allocator import Limits, Lookahead
+from policies.allocators.free_list import FreeListName
 from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedOptions
@@ -137,6 +138,8 @@ class Further(BaseModel):
     tree: list[_Pair] | None = None
     priority: list[int] | None = None
     scheduler: Scheduler = Scheduler()
+    free_list: FreeListName | None = None
+    """In a pool whose queue of free blocks was replaced: its order (None: the version's own)."""
 
 
 class Scheduled(NamedTuple):
@@ -260,11 +263,13 @@ class Driven:
 
     def __init__(self, case: Case) -> None:
         config, requests = case.config, case.requests()
-        version = VERSIONS[version_of(case)]
+        paged = dict(VERSIONS[version_of(case)].paged)
+        if case.bankwise.free_list is not None:
+            paged["free_list"] = case.bankwise.free_list
         self._block = config.block_size
         longest = int((requests.prompt_tokens + requests.output_tokens).max(initial=1))
         policy = PagedOptions(
-            **version.paged,
+            **paged,
             block=self._block,
             watermark=config.watermark,
             cached_recompute=config.prefix_caching,

@@ -21,6 +21,7 @@ FILES = ("vllm_schedules.json.gz", "vllm_schedules_drawn.json.gz")
 WINDOWS = "vllm_window_schedules.json.gz"
 DRAFTS = "vllm_speculation_schedules.json.gz"
 CACHED = "vllm_cached_window_schedules.json.gz"
+LISTS = "vllm_free_list_schedules.json.gz"
 FURTHER = Path(__file__).parents[4] / "shared" / "reference" / "vllm_reference_2.json.gz"
 """Schedules that do not ship: sessions, priorities, limits of prefills."""
 EXAMPLE: dict[str, Any] = {
@@ -43,7 +44,7 @@ EXAMPLE: dict[str, Any] = {
 def cases() -> list[Any]:
     """Every second one with windows, and with drafts, is run in the long suite alone."""
     every = [pytest.param(case) for name in FILES for case in read_cases(FOLDER / name)]
-    others = (shared(read_cases(FOLDER / name)) for name in (WINDOWS, DRAFTS, CACHED))
+    others = (shared(read_cases(FOLDER / name)) for name in (WINDOWS, DRAFTS, CACHED, LISTS))
     return [*every, *(case for each in others for case in each)]
 
 
