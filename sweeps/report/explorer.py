@@ -24,9 +24,9 @@ _LOGARITHMIC = 8.0
 Place = tuple[float, ...]
 
 
-def explorer(tables: Sequence[Table]) -> str:
-    """The page of these runs, one file that needs no network."""
-    return rendered("explore.html", runs=[explored(table) for table in tables])
+def explorer(tables: Sequence[Table], home: str = "") -> str:
+    """The page of these runs, one file that needs no network; `home`: as of `page`."""
+    return rendered("explore.html", runs=[explored(table) for table in tables], home=home)
 
 
 def explored(table: Table) -> dict[str, Any]:
