@@ -32,8 +32,12 @@ def explorer(tables: Sequence[Table], home: str = "") -> str:
 def explored(table: Table) -> dict[str, Any]:
     """A run in JSON's types. axes: those of numbers, with the coordinates that were simulated;
     points: of each competitor, a value of the objective with its interval at each place."""
-    others = [path for path in table.config["axes"] if path != table.config["compare"]]
-    along = {path: numbers_along(table, path) for path in others if path.split(".")[0] != "load"}
+    others = list(dict.fromkeys(path for group in table.groups for path in group.others))
+    along = {
+        path: numbers_along(table, path)
+        for path in others
+        if path in table.config["axes"] and path.split(".")[0] != "load"
+    }
     axes = {path: each for path, each in along.items() if each is not None}
     choices = [path for path in others if path not in axes]
     objective = table.groups[0].objective if table.groups else None
