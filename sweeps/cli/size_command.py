@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweeps.cli.options import Jobs, Json, Set, slo_of
+from sweeps.cli.options import Jobs, Json, Plugin, Set, mistake, slo_of
 
 if TYPE_CHECKING:
-    from sweeps.ask.sizing import Asked, Target
+    from policies.allocators.allocator import PolicyOptions
+    from sweeps.ask.sizing import Target
     from sweeps.report.size_sheet import Sized
 
 
@@ -30,6 +31,12 @@ def size(
     tokens_per_s: Annotated[
         float | None, typer.Option("--tokens-per-s", help="Output tokens a second, instead.")
     ] = None,
+    users: Annotated[
+        int | None, typer.Option(help="Users who each wait for an answer, instead; with --slo.")
+    ] = None,
+    think: Annotated[
+        float, typer.Option(help="Seconds from an answer to the user's next request.")
+    ] = 0.0,
     device: Annotated[
         str | None, typer.Option(help="Whose memory is varied; the cheapest that meets it.")
     ] = None,
@@ -39,10 +46,20 @@ def size(
     ] = None,
     weights: Annotated[str | None, typer.Option(help="Only this format of the weights.")] = None,
     kv: Annotated[str | None, typer.Option(help="Format of the KV; the model's own.")] = None,
+    policy: Annotated[
+        str, typer.Option(help="A KV policy, or {name: paged, block: 64}.")
+    ] = "paged",
     price: Annotated[
         list[str] | None, typer.Option(metavar="NAME=AMOUNT", help="Of a card; repeatable.")
     ] = None,
+    watts: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=AMOUNT", help="Of a card; repeatable.")
+    ] = None,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Run a sweep at the load that was found.")
+    ] = False,
     overrides: Set = None,
+    plugin: Plugin = None,
     jobs: Jobs = None,
     json: Json = False,
 ) -> None:
@@ -56,6 +73,7 @@ def size(
     found = sized(
         model, workload, slo, rate, tokens_per_s, device, cards,
         devices.split(",") if devices else (), weights, kv, price or (), overrides or (), jobs,
+        users, think, policy, watts or (), confirm,
     )  # fmt: skip
     print_json(record(found)) if json else print_section(sheet(found))
 
@@ -65,17 +83,21 @@ def sized(
     tokens_per_s: float | None = None, device: str | None = None, cards: int = 1,
     devices: Iterable[str] = (), weights: str | None = None, kv: str | None = None,
     price: Iterable[str] = (), overrides: Iterable[str] = (), jobs: int | None = None,
+    users: int | None = None, think: float = 0.0, policy: str = "paged",
+    watts: Iterable[str] = (), confirm: bool = False,
 ) -> Sized:  # fmt: skip
     """What `size` answers. Raises DescriptionError, CapacityFailed."""
     from hwmodel.description.library import names
     from hwmodel.specs.device import load_device
-    from sweeps.ask.sizing import Asked, delivered
+    from sweeps.ask.sizing import Asked, answer, attained, confirmation, delivered
     from sweeps.report.size_sheet import Sized
     from sweeps.run.executor import worker_count
 
     sets = list(overrides)
-    target = _target(model, workload, slo, rate, tokens_per_s, cards)
-    target = target._replace(weights=weights, kv=kv)
+    target = _target(model, workload, slo, rate, tokens_per_s, cards, users, think)
+    target = target._replace(weights=weights, kv=kv, policy=_policy(policy, model))
+    if confirm and slo is None:
+        raise mistake("needs --slo", "--confirm")
     target.model.stored_as(weights, kv)  # says which format is none
     base = None if device is None else load_device(device, sets)
     workers = worker_count(jobs)
@@ -83,9 +105,11 @@ def sized(
     asked_of = {each.name: each for each in (load_device(n, sets) for n in wanted)}
     if base is not None:
         asked_of.setdefault(base.name, base)
-    prices = _prices(price, asked_of)
-    loads = _answers("devices", [Asked("load", target, d) for d in asked_of.values()], workers)
-    of = Sized(target, asked_of, loads, prices=prices)
+    prices = _amounts(price, asked_of, "--price")
+    power = _amounts(watts, asked_of, "--watts")
+    loads = _answers("devices", [Asked("load", target, d) for d in asked_of.values()], workers,
+                     answer)  # fmt: skip
+    of = Sized(target, asked_of, loads, prices=prices, watts=power)
     if base is None:
         best = max(asked_of.values(), key=delivered).name
         base = of.devices[of.cheapest or best]
@@ -94,12 +118,40 @@ def sized(
         for share in CAPACITIES
         for weights in of.formats
     ]
-    asked = [*frontier, *(Asked("gather", target, base, weights) for weights in of.formats)]
-    found = _answers(f"{base.name}, least bandwidth and gather", asked, workers)
-    return of._replace(base=base, asked=asked, found=found)
+    scattered = of.formats if target.gathers else []
+    asked = [*frontier, *(Asked("gather", target, base, weights) for weights in scattered)]
+    found = _answers(f"{base.name}, least bandwidth and gather", asked, workers, answer)
+    of = of._replace(base=base, asked=asked, found=found)
+    load = loads[list(asked_of).index(base.name)]
+    if not confirm or not isinstance(load, float):
+        return of
+    named = dict(zip(asked_of, wanted, strict=False)).get(base.name, device or "")
+    asks = Asked("load", target, base)
+    tasks = confirmation(asks, named, model, workload, _dotted(sets), load)
+    shares = _answers(f"a sweep at {load:.3g}/s", tasks, workers, attained)
+    return of._replace(confirmed=(load, shares))
 
 
-def _prices(given: Iterable[str], devices: Iterable[str]) -> dict[str, float]:
+def _policy(text: str, model: str) -> PolicyOptions:
+    """The options of a policy by its name, or in YAML."""
+    from hwmodel.description.description import Document
+    from hwmodel.description.yaml_reader import parse_assignment
+    from policies.serving.serving_spec import ServingSpec
+
+    _, value = parse_assignment(f"policy={text}")
+    chosen = {"name": value} if isinstance(value, str) else value
+    return Document({"model": model, "policy": chosen}, "--policy").build(ServingSpec).policy
+
+
+def _dotted(sets: list[str]) -> dict[str, Any]:
+    """Overrides as a sweep has them."""
+    from hwmodel.description.description import dotted
+    from hwmodel.description.yaml_reader import parse_assignment
+
+    return {dotted(path): value for path, value in map(parse_assignment, sets)}
+
+
+def _amounts(given: Iterable[str], devices: Iterable[str], option: str) -> dict[str, float]:
     """Of a card, by device."""
     from hwmodel.description.description import DescriptionError, nearest
 
@@ -108,28 +160,35 @@ def _prices(given: Iterable[str], devices: Iterable[str]) -> dict[str, float]:
         name, _, amount = each.partition("=")
         if name not in (known := list(devices)):
             raise DescriptionError(f"no device {name!r} is asked about; {nearest(name, known)}",
-                                   "--price")  # fmt: skip
+                                   option)  # fmt: skip
         try:
             found[name] = float(amount)
         except ValueError:
             found[name] = 0.0
         if not 0 < found[name] < float("inf"):
-            raise DescriptionError(f"expected NAME=AMOUNT, above 0; got {each!r}", "--price")
+            raise DescriptionError(f"expected NAME=AMOUNT, above 0; got {each!r}", option)
     return found
 
 
 def _target(
     model: str, workload: str, slo: str | None, rate: float | None, tokens_per_s: float | None,
-    cards: int,
+    cards: int, users: int | None, think: float,
 ) -> Target:  # fmt: skip
     from hwmodel.description.description import DescriptionError
     from hwmodel.specs.transformer import load_model
     from policies.requests.workload import WorkloadSpec, workload_document
-    from sweeps.ask.sizing import Target, mean_output
+    from sweeps.ask.sizing import Target, closed_rate, mean_output
 
+    if users is not None and (slo is None or rate is not None or tokens_per_s is not None):
+        raise DescriptionError("needs --slo, and neither --rate nor --tokens-per-s", "--users")
+    if think and users is None:
+        raise DescriptionError("needs --users", "--think")
+    if not 0 <= think < float("inf"):
+        raise DescriptionError(f"expected 0 or more seconds; got {think:g}", "--think")
     if (slo is None) == (tokens_per_s is None) and (slo is None or rate is not None):
         raise DescriptionError("expected --slo, --tokens-per-s, or both instead of --rate", "size")
-    for option, value in (("--rate", rate), ("--tokens-per-s", tokens_per_s), ("--cards", cards)):
+    for option, value in (("--rate", rate), ("--tokens-per-s", tokens_per_s), ("--cards", cards),
+                          ("--users", users)):  # fmt: skip
         if value is not None and not 0 < value < float("inf"):
             raise DescriptionError(f"expected more than 0; got {value:g}", option)
     objective = None
@@ -140,16 +199,18 @@ def _target(
     spec = workload_document(workload).build(WorkloadSpec)
     target = Target(load_model(model), spec, objective, 0.0, cards)
     mean = mean_output(target)
+    if users is not None and objective is not None:
+        per_s, words = closed_rate(users, think, objective, mean)
+        return target._replace(per_s=per_s, users=words)
     if tokens_per_s is not None:
         return target._replace(per_s=tokens_per_s / mean if objective else tokens_per_s)
     return target._replace(per_s=rate or 1.0)
 
 
-def _answers(stage: str, asked: list[Asked], workers: int) -> list[Any]:
+def _answers(stage: str, asked: list[Any], workers: int, answer: Callable[[Any], Any]) -> list[Any]:
     """A figure each, None, or in words why the question has no answer."""
     from contextlib import closing
 
-    from sweeps.ask.sizing import answer
     from sweeps.run.capacity import CapacityFailed
     from sweeps.run.executor import execute
     from sweeps.run.progress import Progress
