@@ -9,6 +9,7 @@ KV over that of contiguous KV in decode attention (1 / `indirection` of docs/ste
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -147,7 +148,7 @@ def _meets(asked: Asked, bandwidth: float, per_s: float, slower: float | None = 
     target, slo = asked.target, asked.target.slo
     if slo is None:
         return _served(asked, bandwidth, None, slower)[1] >= per_s
-    if not _attained_by_draws(asked, bandwidth, per_s, slower, slo.attainment):
+    if not enough(lambda draw: _served(asked, bandwidth, per_s, slower, draw)[0], slo.attainment):
         return False
     if (WARMUP + REQUESTS) / per_s >= LONG * slo.ttft * 1e-9:
         return True
@@ -155,13 +156,12 @@ def _meets(asked: Asked, bandwidth: float, per_s: float, slower: float | None = 
     return _served(asked, bandwidth, None, slower)[1] >= per_s * mean_output(target)
 
 
-def _attained_by_draws(
-    asked: Asked, bandwidth: float, per_s: float, slower: float | None, attainment: float
-) -> bool:
-    """Whether so many of the requests of all runs at a rate attain the objective."""
+def enough(share: Callable[[int], float], attainment: float) -> bool:
+    """Whether so many of the requests of all runs attain the objective. share: of those of a run,
+    from 1 to `DRAWS`."""
     spare, missed = 1 - attainment, 0.0
     for draw in range(1, DRAWS + 1):
-        missed += 1 - _served(asked, bandwidth, per_s, slower, draw)[0]
+        missed += 1 - share(draw)
         if draw == 1 and missed < CLEAR * spare:
             return True
         if missed > (DRAWS if draw > 1 else 1 / CLEAR) * spare + _ROUNDING:

@@ -12,6 +12,7 @@ from sweeps.cli.options import Jobs, Json, Plugin, Set, mistake, slo_of
 if TYPE_CHECKING:
     from policies.allocators.allocator import PolicyOptions
     from sweeps.ask.sizing import Target
+    from sweeps.report.pool_size_sheet import PoolSized
     from sweeps.report.size_sheet import Sized
 
 
@@ -58,6 +59,10 @@ def size(
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Run a sweep at the load that was found.")
     ] = False,
+    pools: Annotated[
+        str | None,
+        typer.Option(metavar="LINK", help="Instead: replicas of --device, prefill apart."),
+    ] = None,
     overrides: Set = None,
     plugin: Plugin = None,
     jobs: Jobs = None,
@@ -66,9 +71,27 @@ def size(
     """Find which device, bandwidth, capacity and weights meet an objective.
 
     Each described device, then the least bandwidth of one by capacity and format of the weights.
+    With --pools the fewest replicas of one, prefill and decode apart over a link, and together.
     """
+    from sweeps.report.pool_size_sheet import pool_record, pool_sheet
     from sweeps.report.screen import print_json, print_section
     from sweeps.report.size_sheet import record, sheet
+
+    if pools is not None:
+        if device is None or slo is None:
+            raise mistake("needs --device and --slo", "--pools")
+        for option, given in (("--devices", devices), ("--price", price), ("--watts", watts),
+                              ("--confirm", confirm)):  # fmt: skip
+            if given:
+                raise mistake("not with --pools", option)
+        target = _target(model, workload, slo, rate, tokens_per_s, cards, users, think)
+        target = target._replace(weights=weights, kv=kv, policy=_policy(policy, model))
+        sized_pools = pooled(target, device, model, workload, pools, overrides or [], jobs)
+        if json:
+            print_json(pool_record(sized_pools))
+        else:
+            print_section(pool_sheet(sized_pools))
+        return
 
     found = sized(
         model, workload, slo, rate, tokens_per_s, device, cards,
@@ -130,6 +153,46 @@ def sized(
     tasks = confirmation(asks, named, model, workload, _dotted(sets), load)
     shares = _answers(f"a sweep at {load:.3g}/s", tasks, workers, attained)
     return of._replace(confirmed=(load, shares))
+
+
+def pooled(
+    target: Target, device: str, model: str, workload: str, link: str, sets: list[str],
+    jobs: int | None,
+) -> PoolSized:  # fmt: skip
+    """The fewest replicas of a device, apart and together. Raises DescriptionError,
+    CapacityFailed."""
+    from hwmodel.specs.device import load_device
+    from hwmodel.specs.link import load_link
+    from sweeps.ask import pool_sizing as ask
+    from sweeps.ask.sizing import mean_output
+    from sweeps.report.pool_size_sheet import PoolSized
+    from sweeps.report.size_sheet import wanted
+    from sweeps.run.executor import worker_count
+
+    load_device(device, sets)
+    load_link(link)
+    assert target.slo is not None
+    described = {"device": device, "device_set": _dotted(sets), "model": model}
+    serving = {"policy": target.policy, "weights": target.weights, "kv": target.kv}
+    mean = mean_output(target)
+    asked = ask.PoolAsked(
+        {**described, "workload": workload}, serving, target.slo, target.per_s, mean, link,
+        target.cards,
+    )  # fmt: skip
+    workers = worker_count(jobs)
+    questions = [ask.Question(asked, "both", chunk) for chunk in ask.CHUNKS]
+    questions += [ask.Question(asked, of) for of in ("prefill", "decode")]
+    *both, prefill, decode = _answers("least replicas", questions, workers, ask.least)
+    if words := next((each for each in (*both, prefill, decode) if isinstance(each, str)), None):
+        raise mistake(words, "--pools")
+    done = [ask.Both(n, chunk) for n, chunk in zip(both, ask.CHUNKS, strict=True) if n]
+    together = min(done, default=None)
+    apart = ask.fewest(asked, prefill, decode) if prefill and decode else None
+    same = None
+    if apart is not None and together is not None and sum(apart) != together.replicas:
+        same = together._replace(replicas=sum(apart))
+    found = PoolSized(asked, wanted(target, mean), (prefill, decode), apart, together, same, [])
+    return found._replace(shares=[ask.share(asked, each) for each in found.rows.values()])
 
 
 def _policy(text: str, model: str) -> PolicyOptions:

@@ -128,7 +128,7 @@ def sheet(sized: Sized) -> Section:
         f" {LEAST_GATHER:g}: no more was asked."
     )
     return Section(target.model.name, [
-        Say(_wanted(target, mean), "question"),
+        Say(wanted(target, mean), "question"),
         Grid("", columns, rows, sides=sides),
         Say(verdict, "verdict"),
         *([Say(_confirmed(sized), "verdict")] if sized.confirmed else []),
@@ -165,7 +165,8 @@ def _confirmed(sized: Sized) -> str:
     )
 
 
-def _wanted(target: Target, mean: float) -> str:
+def wanted(target: Target, mean: float) -> str:
+    """The load and the objective in words."""
     if target.slo is None:
         return f"{target.model.name}: {target.per_s:,.0f} output tokens/s, at any latency."
     slo = target.slo

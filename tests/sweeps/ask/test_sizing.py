@@ -27,6 +27,7 @@ from sweeps.ask.sizing import (
     closed_rate,
     confirmation,
     delivered,
+    enough,
     mean_output,
 )
 from sweeps.report.section import Grid, Say
@@ -140,21 +141,12 @@ def test_users_of_a_closed_loop_wait_no_longer_than_was_allowed() -> None:
     assert found.metrics["latency_s"]["mean"] <= answer_s
 
 
-def test_one_lucky_run_does_not_make_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_lucky_run_does_not_make_a_rate() -> None:
     shares = {1: 0.9, 2: 0.46, 3: 0.87, 4: 0.76}
-    seen = []
-
-    def served(asked: Any, bandwidth: float, per_s: float, slower: float, draw: int) -> Any:
-        seen.append(draw)
-        return shares[draw], 0.0
-
-    monkeypatch.setattr(sizing, "_served", served)
-    asks = Asked("load", target("20ms"), CARD)
-    assert not sizing._attained_by_draws(asks, 1e12, 1.0, 1.0, 0.9)
-    assert seen[:2] == [1, 2]
-    shares[1] = 0.99
-    seen.clear()
-    assert sizing._attained_by_draws(asks, 1e12, 1.0, 1.0, 0.9) and seen == [1]
+    assert not enough(shares.__getitem__, 0.9)
+    assert enough({1: 0.99}.__getitem__, 0.9)  # so far off that the first decides
+    assert not enough({1: 0.5}.__getitem__, 0.9)
+    assert enough({1: 0.9, 2: 0.85, 3: 0.95, 4: 0.9}.__getitem__, 0.9)
 
 
 @pytest.mark.parametrize("policy", ["odma", "static", "vattention"])
