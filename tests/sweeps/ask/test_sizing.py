@@ -149,6 +149,16 @@ def test_one_lucky_run_does_not_make_a_rate() -> None:
     assert enough({1: 0.9, 2: 0.85, 3: 0.95, 4: 0.9}.__getitem__, 0.9)
 
 
+def test_a_load_that_other_runs_do_not_attain_is_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def served(asked: Any, own: Any, per_s: Any, slower: Any = None, draw: int = 1) -> Any:
+        most = 10.0 if draw <= sizing.DRAWS else 8.0  # the runs of the bisection were lucky
+        return (1.0 if per_s is None or per_s <= most else 0.0), 1280.0
+
+    monkeypatch.setattr(sizing, "_served", served)
+    load = answer(Asked("load", target("20ms"), CARD))
+    assert load is not None and 8 / (1 + TOLERANCE) ** 2 < load <= 8
+
+
 @pytest.mark.parametrize("policy", ["odma", "static", "vattention"])
 def test_any_policy_is_sized_and_only_paging_is_asked_about_gather(policy: str) -> None:
     options = POLICIES[policy].Options(name=policy)
