@@ -184,12 +184,9 @@ def enough(share: Callable[[int], float], attainment: float) -> bool:
 
 
 def _served(
-    asked: Asked,
-    bandwidth: float,
-    rate_per_s: float | None,
-    slower: float | None = None,
+    asked: Asked, bandwidth: float, rate_per_s: float | None, slower: float | None = None,
     draw: int = 1,
-) -> tuple[float, float]:
+) -> tuple[float, float]:  # fmt: skip
     """(share of the requests that attain the objective, output tokens a second) at a rate, or with
     all requests there at once."""
     target, requests = asked.target, _requests(asked.target, rate_per_s, draw)
@@ -226,13 +223,9 @@ def _waiting(target: Target) -> WorkloadSpec:
 
 
 def confirmation(
-    asked: Asked,
-    device: str,
-    model: str,
-    workload: str,
-    device_set: dict[str, Any],
+    asked: Asked, device: str, model: str, workload: str, device_set: dict[str, Any],
     rate_per_s: float,
-) -> list[Task]:
+) -> list[Task]:  # fmt: skip
     """Replications of a sweep's point at a rate: other requests, and memory as a sweep has it.
     device, model, workload: as they were named; device_set: overrides by path."""
     target = asked.target

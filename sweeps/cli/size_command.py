@@ -84,8 +84,8 @@ def size(
                               ("--confirm", confirm)):  # fmt: skip
             if given:
                 raise mistake("not with --pools", option)
-        target = _target(model, workload, slo, rate, tokens_per_s, cards, users, think)
-        target = target._replace(weights=weights, kv=kv, policy=_policy(policy, model))
+        target = _target(model, workload, slo, rate, tokens_per_s, cards, users, think, weights,
+                         kv, policy)  # fmt: skip
         sized_pools = pooled(target, device, model, workload, pools, overrides or [], jobs)
         if json:
             print_json(pool_record(sized_pools))
@@ -117,11 +117,10 @@ def sized(
     from sweeps.run.executor import worker_count
 
     sets = list(overrides)
-    target = _target(model, workload, slo, rate, tokens_per_s, cards, users, think)
-    target = target._replace(weights=weights, kv=kv, policy=_policy(policy, model))
+    target = _target(model, workload, slo, rate, tokens_per_s, cards, users, think, weights, kv,
+                     policy)  # fmt: skip
     if confirm and slo is None:
         raise mistake("needs --slo", "--confirm")
-    target.model.stored_as(weights, kv)  # says which format is none
     base = None if device is None else load_device(device, sets)
     workers = worker_count(jobs)
     wanted = list(devices) or names("accelerators")
@@ -146,8 +145,10 @@ def sized(
     found = _answers(f"{base.name}, least bandwidth and gather", asked, workers, answer)
     of = of._replace(base=base, asked=asked, found=found)
     load = loads[list(asked_of).index(base.name)]
-    if not confirm or not isinstance(load, float):
+    if not confirm:
         return of
+    if not isinstance(load, float):
+        return of._replace(confirmed=(0.0, []))
     named = dict(zip(asked_of, wanted, strict=False)).get(base.name, device or "")
     asks = Asked("load", target, base)
     tasks = confirmation(asks, named, model, workload, _dotted(sets), load)
@@ -235,7 +236,7 @@ def _amounts(given: Iterable[str], devices: Iterable[str], option: str) -> dict[
 
 def _target(
     model: str, workload: str, slo: str | None, rate: float | None, tokens_per_s: float | None,
-    cards: int, users: int | None, think: float,
+    cards: int, users: int | None, think: float, weights: str | None, kv: str | None, policy: str,
 ) -> Target:  # fmt: skip
     from hwmodel.description.description import DescriptionError
     from hwmodel.specs.transformer import load_model
@@ -260,7 +261,9 @@ def _target(
     elif rate is not None:
         raise DescriptionError("needs --slo", "--rate")
     spec = workload_document(workload).build(WorkloadSpec)
-    target = Target(load_model(model), spec, objective, 0.0, cards)
+    target = Target(load_model(model), spec, objective, 0.0, cards, weights, kv,
+                    _policy(policy, model))  # fmt: skip
+    target.model.stored_as(weights, kv)  # says which format is none
     mean = mean_output(target)
     if users is not None and objective is not None:
         per_s, words = closed_rate(users, think, objective, mean)

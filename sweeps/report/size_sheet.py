@@ -29,8 +29,8 @@ class Sized(NamedTuple):
     watts: dict[str, float] = {}
     """Of a card, by device; they decide where prices do not."""
     confirmed: tuple[float, list[float]] | None = None
-    """A load of the base, requests/s, and what share attained it in each replication of a
-    sweep."""
+    """A load of the base, requests/s, and what share attained it in each replication of a sweep;
+    none where it has no load."""
 
     @property
     def formats(self) -> list[str]:
@@ -76,7 +76,7 @@ def record(sized: Sized) -> dict[str, Any]:
         "unit": "output tokens/s" if slo is None else "requests/s", "target": target.per_s,
         "devices": dict(zip(sized.devices, sized.loads, strict=True)), "meet": sized.meeting,
         "cheapest": sized.cheapest, "base": base.name, "base_delivered_bytes_per_s": own,
-        "frontier": frontier, "policy": target.policy.name,
+        "frontier": frontier, "policy": target.policy.name, "law": target.users,
         "prices": sized.prices, "watts": sized.watts,
         "confirmed": None if sized.confirmed is None else {
             "per_s": sized.confirmed[0], "attained": sized.confirmed[1]},
@@ -156,6 +156,8 @@ def _confirmed(sized: Sized) -> str:
     """What a sweep finds at the load of the base."""
     assert sized.confirmed is not None and sized.base is not None and sized.target.slo is not None
     per_s, shares = sized.confirmed
+    if not shares:
+        return f"No load of {sized.base.name} attains it, so that a sweep has none to confirm."
     found = interval(shares)
     ends = f"{max(found.low, 0.0):.0%} to {min(found.high, 1.0):.0%}"
     return (

@@ -201,3 +201,5 @@ def test_the_sheet_says_what_a_sweep_finds_at_the_load() -> None:
     assert any(
         "At 2 requests/s a sweep of rtx-4090 has 85% attain it (21% to 100%; 2 " in s for s in said
     )
+    none = sheet(sized._replace(confirmed=(0.0, [])))
+    assert any(isinstance(block, Say) and "none to confirm" in block.text for block in none.blocks)

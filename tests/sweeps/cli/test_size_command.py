@@ -35,6 +35,7 @@ SLO = ["--slo", "ttft=2s,tpot=100ms"]
     (["--tokens-per-s", "100", "--confirm"], "--confirm: needs --slo"),
     ([*SLO, "--pools", "nixl-cuda-ipc"], "--pools: needs --device and --slo"),
     ([*SLO, "--device", "l4", "--pools", "nixl-cuda-ip"], "no shipped link 'nixl-cuda-ip'"),
+    ([*SLO, "--device", "l4", "--pools", "nvme-4x", "--kv", "fp7"], "no shipped format 'fp7'"),
     ([*SLO, "--device", "l41", "--pools", "nixl-cuda-ipc"], "no shipped device 'l41'"),
     ([*SLO, "--device", "l4", "--pools", "nvme-4x", "--confirm"], "--confirm: not with --pools"),
     ([*SLO, "--kv", "fp7"], "no shipped format 'fp7'"),
