@@ -87,7 +87,7 @@ PYTHONS := python3.11 python3.12 python3.13
 install-matrix: $(DEV)
 	rm -rf .venv/dist && $(BIN)/python -m build --no-isolation --outdir .venv/dist . > /dev/null
 	@for python in $(PYTHONS); do \
-		if ! command -v $$python > /dev/null; then echo "$$python: untested, not there"; continue; fi; \
+		if ! $$python --version > /dev/null 2>&1; then echo "$$python: untested, not there"; continue; fi; \
 		for each in $(CURDIR)/.venv/dist/*; do \
 			rm -rf .venv/matrix && $$python -m venv .venv/matrix && cd .venv/matrix && \
 			bin/pip install --quiet $$each && bin/bankwise run smoke > log 2>&1 && \

@@ -69,7 +69,7 @@ GROUPS = {
     "Ask": "fit size tune transfer restore pause states devices models kv-formats",
     "Describe": "check schema device model predictor",
     "Run": "run study bandwidth replay kv-read export",
-    "Look": "report compare figure explore explain",
+    "Look": "report compare figure explore explain site",
     "Trust": "audit validate calibrate measure schedule-check",
 }
 
