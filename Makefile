@@ -12,6 +12,9 @@ demo: $(RUN)
 	$(BIN)/bankwise report "$$(ls -dt runs/quickstart-* | head -n 1)"
 	@echo "bankwise is in $(BIN): source $(BIN)/activate"
 
+# The suite starts the command hundreds of times: byte code is kept, whatever the environment says.
+test test-long: export PYTHONDONTWRITEBYTECODE :=
+
 # Kernels are compiled once, beside the linters, and not by every test worker at the same time.
 test: $(DEV)
 	$(MAKE) --no-print-directory --jobs 2 lint warm
@@ -53,8 +56,10 @@ validation: $(DEV)
 
 PHYSICS := kv-extent kv-dma kv-interleave kv-streams kv-memory kv-share kv-camping
 
+# Of kv-share some batches do not fit some cards: they are left out, which it says and ends with 2.
 physics: $(RUN)
-	for sweep in $(PHYSICS); do $(BIN)/bankwise run $$sweep --out runs/$$sweep || exit; done
+	for sweep in $(PHYSICS); do \
+		$(BIN)/bankwise run $$sweep --out runs/$$sweep || test $$sweep = kv-share || exit; done
 	$(BIN)/python -m sweeps.report.physics $(PHYSICS:%=runs/%) > docs/results/physics.md.new
 	mv docs/results/physics.md.new docs/results/physics.md
 
@@ -82,7 +87,7 @@ PYTHONS := python3.11 python3.12 python3.13
 install-matrix: $(DEV)
 	rm -rf .venv/dist && $(BIN)/python -m build --no-isolation --outdir .venv/dist . > /dev/null
 	@for python in $(PYTHONS); do \
-		if ! command -v $$python > /dev/null; then echo "$$python: untested, not there"; continue; fi; \
+		if ! $$python --version > /dev/null 2>&1; then echo "$$python: untested, not there"; continue; fi; \
 		for each in $(CURDIR)/.venv/dist/*; do \
 			rm -rf .venv/matrix && $$python -m venv .venv/matrix && cd .venv/matrix && \
 			bin/pip install --quiet $$each && bin/bankwise run smoke > log 2>&1 && \

@@ -179,20 +179,26 @@ def size(
     tokens_per_s: float | None = None, device: str | None = None, cards: int = 1,
     devices: Iterable[str] = (), weights: str | None = None, kv: str | None = None,
     price: Mapping[str, float] | None = None, jobs: int | None = None, set: Set = None,
+    users: int | None = None, think: float = 0.0, policy: str = "paged",
+    watts: Mapping[str, float] | None = None, confirm: bool = False,
 ) -> Answered:  # fmt: skip
     """Which device, bandwidth, capacity and weights meet an objective, as `bankwise size`.
 
-    slo: as `ttft=2s,tpot=100ms`; rate: requests/s; price: of a card, by device; device: whose
-    memory is varied. Raises DescriptionError, and `sweeps.run.capacity.CapacityFailed`.
+    slo: as `ttft=2s,tpot=100ms`; rate: requests/s; users: instead, each of whom thinks so many
+    seconds after an answer; price, watts: of a card, by device; device: whose memory is varied;
+    confirm: with a sweep at the load. Raises DescriptionError, and
+    `sweeps.run.capacity.CapacityFailed`.
     """
     from bankwise.answered import Answered
     from sweeps.cli.size_command import sized
     from sweeps.report.size_sheet import record, sheet
 
-    prices = [f"{name}={amount}" for name, amount in (price or {}).items()]
+    prices, power = (
+        [f"{name}={amount}" for name, amount in (given or {}).items()] for given in (price, watts)
+    )
     found = sized(
         str(model), str(workload), slo, rate, tokens_per_s, device, cards, devices, weights, kv,
-        prices, _assignments(set), jobs,
+        prices, _assignments(set), jobs, users, think, policy, power, confirm,
     )  # fmt: skip
     return Answered([sheet(found)], record(found))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SENTENCE, PAGE, TOTAL = 30, 1_200, 40_000
+SENTENCE, PAGE, TOTAL = 30, 1_200, 42_000
 """Most words of a sentence, of a page, and of all pages."""
 
 

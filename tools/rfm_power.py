@@ -1,4 +1,4 @@
-"""What RFM, heat, in-line ECC and idle states cost, into docs/figures/rfm-power.json.
+"""What RFM, PRAC, heat, in-line ECC and idle states cost, into docs/figures/rfm-power.json.
 
     python -m tools.rfm_power
 
@@ -10,7 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from hwmodel.measure.energy import idle_states
-from hwmodel.measure.refresh_cost import Choice, bandwidth, management_cost, worst_case
+from hwmodel.measure.refresh_cost import (
+    Choice,
+    bandwidth,
+    counting_cost,
+    management_cost,
+    worst_case,
+)
 from hwmodel.specs.device import load_device
 from hwmodel.specs.memory_spec import MemorySpec
 from tools.figures import keep
@@ -19,6 +25,7 @@ MANAGED = (
     "lpddr5-6400-x16", "lpddr5x-9600-x16", "lpddr6-10667-x12", "ddr5-4800-x32", "gddr7-28",
     "hbm3-6.4", "hbm3e-9.2", "hbm4-8.0",
 )  # fmt: skip
+COUNTING = ("ddr5-4800-x32", "ddr5-4800-x32-prac")
 SIZE = 2 << 20
 
 
@@ -73,6 +80,9 @@ def figures() -> dict[str, Any]:
     for name in MANAGED:
         for kind, found in (("management", management(name)), ("power", power(name))):
             values[kind][name] = {key: round(value, 4) for key, value in found.items()}
+    plain, counting = (load_device(name).memory for name in COUNTING)
+    counted = counting_cost(plain, counting, SIZE)
+    values["counting"] = {stream: round(share, 4) for stream, share in counted.items()}
     return values
 
 

@@ -63,6 +63,8 @@ class Load(NamedTuple):
     reads: int
     """Extents read whose latency counts."""
     row_hit_rate: float
+    write_latency_ns: dict[str, float] | None = None
+    """Of writes, likewise; whoever wrote is free when they are taken. None: of none."""
 
 
 @dataclass(frozen=True)
@@ -210,21 +212,30 @@ class _Stream:
         moved = np.count_nonzero((end > begin) & (end <= until)) * self.extent // self.per
         latency = (end.reshape(-1, self.per).max(axis=1) - arrival)[warm:]
         gbps = moved / ((until - begin) * tick_ns)
-        return self._load(offered, gbps, latency[~self.written[warm:]], run)
+        written = self.written[warm:]
+        found = self._load(offered, gbps, latency[~written], run)
+        if not written.any():
+            return found
+        return found._replace(write_latency_ns=_quantiles(latency[written], tick_ns))
 
     def _asked(self) -> list[tuple[int, Int]]:
         return [(i, part) for i, part in enumerate(self.parts) if len(part)]
 
     def _load(self, offered: float | None, gbps: float, latency: Int, run: OpenLoop) -> Load:
         tick_ns = self.device.memory.tick_clock.ns_of_ticks(1)
-        ends = np.quantile(latency, SHARES, method="inverted_cdf") * tick_ns
-        quantiles = {f"p{100 * q:.0f}": float(ns) for q, ns in zip(SHARES, ends, strict=True)}
-        mean, most = float(latency.mean()) * tick_ns, float(latency.max()) * tick_ns
         hits, misses, conflicts = (run.total(name) for name in ("hits", "misses", "conflicts"))
         return Load(
-            offered, float(gbps), {"mean": mean, **quantiles, "max": most}, len(latency),
+            offered, float(gbps), _quantiles(latency, tick_ns), len(latency),
             hits / (hits + misses + conflicts),
         )  # fmt: skip
+
+
+def _quantiles(latency: Int, tick_ns: float) -> dict[str, float]:
+    """Mean, p50, p90, p99 and max of latencies in ticks, ns."""
+    ends = np.quantile(latency, SHARES, method="inverted_cdf") * tick_ns
+    quantiles = {f"p{100 * q:.0f}": float(ns) for q, ns in zip(SHARES, ends, strict=True)}
+    mean, most = float(latency.mean()) * tick_ns, float(latency.max()) * tick_ns
+    return {"mean": mean, **quantiles, "max": most}
 
 
 class _Ends:

@@ -163,19 +163,8 @@ def management_cost(memory: MemorySpec, size: int = BYTES) -> dict[str, dict[str
     """By stream, the bandwidth that refresh leaves of what there is without it (`refresh`), and
     what RFMs leave of that (`rfm`). The last stream opens two rows of a bank in turn, one request
     at a time."""
-    o = memory.organisation
-    pair = np.resize(np.array(hammered(memory), np.int64), size // (16 * o.burst_bytes))
-    streams = {
-        "in order": _addresses(memory, None, size),
-        "64 B": _addresses(memory, 64, size // 4),
-        "row pair": pair,
-    }
     found = {}
-    for name, address in streams.items():
-        one = memory
-        if address is pair:
-            alone = memory.controller.model_copy(update={"read_queue": 1})
-            one = memory.model_copy(update={"controller": alone})
+    for name, (one, address) in _streams(memory, size).items():
         kept = memory.controller.refresh
         free, refreshed = (_reads(one, Choice(kind), address) for kind in ("none", kept))
         on = one.controller.model_copy(update={"refresh_management": "rfm"})
@@ -185,3 +174,29 @@ def management_cost(memory: MemorySpec, size: int = BYTES) -> dict[str, dict[str
             "rfm": refreshed.end_tick / managed.end_tick,
         }
     return found
+
+
+def counting_cost(plain: MemorySpec, counting: MemorySpec, size: int = BYTES) -> dict[str, float]:
+    """What the times of per-row activation counting leave of the bandwidth, by the streams of
+    `management_cost`. One memory is the other with these times."""
+    streams = [_streams(each, size) for each in (plain, counting)]
+    found = {}
+    for name in streams[0]:
+        without, counted = (
+            _reads(one, Choice(one.controller.refresh), address)
+            for one, address in (each[name] for each in streams)
+        )
+        found[name] = without.end_tick / counted.end_tick
+    return found
+
+
+def _streams(memory: MemorySpec, size: int) -> dict[str, tuple[MemorySpec, NDArray[np.int64]]]:
+    """(the memory, the addresses read) in order, at random, and of two rows of a bank in turn, one
+    request at a time."""
+    pair = np.resize(np.array(hammered(memory), np.int64), size // memory.organisation.burst_bytes)
+    alone = memory.controller.model_copy(update={"read_queue": 1})
+    return {
+        "in order": (memory, _addresses(memory, None, size)),
+        "64 B": (memory, _addresses(memory, 64, size // 4)),
+        "row pair": (memory.model_copy(update={"controller": alone}), pair[: len(pair) // 16]),
+    }

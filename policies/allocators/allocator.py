@@ -182,12 +182,6 @@ class Allocator(ABC):
         return self.slots
 
     @property
-    def unshared(self) -> str:
-        """Why nothing that prompts repeat is found though the options ask for it; empty: it is, or
-        they do not."""
-        return ""
-
-    @property
     def preempts(self) -> Literal["last", "itself"]:
         """Which request the engine preempts when one can neither grow nor migrate: the last running
         one, or that request itself."""

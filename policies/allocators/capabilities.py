@@ -91,9 +91,12 @@ class Drafts(ABC):
     """Has room for drafts behind what requests store (`Limits.lookahead`)."""
 
     @abstractmethod
-    def store_ahead(self, requests: IntArray, kept: IntArray, beyond: IntArray) -> int:
+    def store_ahead(
+        self, requests: IntArray, kept: IntArray, beyond: IntArray, unseen: IntArray
+    ) -> int:
         """Store `kept` tokens more of each of `requests`, with slots for `beyond` more behind them,
-        in order until one has no room; how many had. int64 (n,) each."""
+        in order until one has no room; how many had. unseen: rejected drafts that count as stored
+        until the step is known. int64 (n,) each."""
 
 
 class Remembers(ABC):
@@ -152,6 +155,15 @@ class Batches(ABC):
     def settle_step(self) -> None:
         """The step is known: choose the slots that `advance_later`, `reserve` and `grow` have
         promised."""
+
+    @abstractmethod
+    def ask(self, request: int, limit: int, demand: Demand) -> tuple[int, int]:
+        """(How many of its first `limit` tokens a request would find, the free slots that hold
+        them); they are asked for now, and so lost later."""
+
+    @abstractmethod
+    def make_room(self, slots: int) -> None:
+        """Have so many slots at hand, where there are, without content that can be found."""
 
     @abstractmethod
     def release_together(self, begins: bool) -> None:

@@ -104,7 +104,9 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts):
         self._store(np.array([request]), np.array([tokens]))
         return True
 
-    def store_ahead(self, requests: IntArray, kept: IntArray, beyond: IntArray) -> int:
+    def store_ahead(
+        self, requests: IntArray, kept: IntArray, beyond: IntArray, unseen: IntArray
+    ) -> int:
         """See `Drafts.store_ahead`; drafts take no slots, as in no real allocator."""
         for at, (request, tokens) in enumerate(zip(requests.tolist(), kept.tolist(), strict=True)):
             if not self.grow(request, tokens):

@@ -7,6 +7,7 @@ more than a fixed multiple of the blocks it moves, on average.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -219,6 +220,7 @@ class OldestRuns(Queue):
         return super().pop(count)
 
 
+FreeListName = Literal["fifo", "lifo", "split", "sorted", "staged", "runs", "oldest_runs"]
 FREE_LISTS: dict[str, type[FreeList]] = {
     "fifo": Queue,
     "lifo": Stack,

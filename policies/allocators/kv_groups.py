@@ -80,6 +80,15 @@ class KvGroups:
         layers."""
         return self._mean(int(lengths.sum()), int(np.minimum(lengths, self.window - 1).sum()))
 
+    def verified(self, lengths: IntArray, rows: IntArray) -> float:
+        """Of steps of `rows` tokens each behind these lengths, all but the first rows and the
+        tokens that they attend to, themselves included; mean over the layers. int64 (n,) each."""
+        further = rows - 1
+        growing = np.clip(self.window - 1 - lengths, 0, further)  # rows that see all before them
+        near = growing * lengths + growing * (growing + 3) // 2 + (further - growing) * self.window
+        full = further * lengths + further * (further + 3) // 2
+        return self._mean(int(full.sum()), int(near.sum()))
+
     def copied(self, tokens: int) -> float:
         """Tokens that a request of so many keeps in its run; mean over the layers."""
         return float(self.slots_of(tokens)) * self.size / len(self.windows)

@@ -32,7 +32,7 @@ from policies.allocators.capabilities import (
     Swaps,
 )
 from policies.allocators.declaration import CHOICES, Range, References
-from policies.allocators.free_list import FREE_LISTS, FreeList
+from policies.allocators.free_list import FREE_LISTS, FreeList, FreeListName
 from policies.allocators.kv_groups import WindowKv
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING
@@ -48,7 +48,7 @@ class PagedOptions(PolicyOptions):
     """Tokens in a block. None: the device's (`paging.block`), 16 where nothing is known (vLLM's
     default). Above 256 for the sweep `kv-extent` alone, which shows where longer extents no longer
     help."""
-    free_list: Literal["fifo", "lifo", "split", "sorted", "staged", "runs", "oldest_runs"] = "fifo"
+    free_list: FreeListName = "fifo"
     """Order of reuse; vLLM v1 has a queue (later versions: blocks without a hash go to its front,
     `split`), v0 a stack. `sorted`, `staged` and `runs` keep blocks together, whatever is cached in
     them; `oldest_runs` begins each run at the block freed first."""
@@ -165,7 +165,111 @@ class _Part(NamedTuple):
     end: int
 
 
-class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Drafts):
+class SharingAllocator(BlockAllocator, Caches, Reports):
+    """Allocators of blocks that requests find again and hold together, counted by reference."""
+
+    def __init__(
+        self, layout: KvLayout, requests: int, limits: Limits, options: BlockOptions
+    ) -> None:
+        super().__init__(layout, requests, limits, options)
+        self._caches: list[BlockCache] = []
+        """The trees of full blocks, of each group of layers: by ("prefix", id); by ("prompt",
+        parent), those that samples have in common; by ("session", id); by ("own", request), those
+        of earlier residences."""
+        self._reused: dict[int, int] = {}
+        """Blocks that a resident found at its admission."""
+        self._others = np.zeros(self._list.blocks, np.int64)
+        """Requests that hold a block, but for the first."""
+        self._demands: dict[int, Demand] = {}
+        self._asked_tokens = self._hit_tokens = 0
+        self._behind = limits.lookahead.drafter
+        """Tokens behind those stored that have slots too."""
+
+    @property
+    def loses_ends_first(self) -> bool:
+        # freed tail first, together, handed out in order
+        return self.options.free_list in ("fifo", "split")
+
+    @property
+    def discards(self) -> bool:
+        return True
+
+    def discard(self, request: int) -> int:
+        session = self._demands[request].session
+        held = self.release_known(request, 0)
+        for cache in self._caches:
+            cache.drop(("session", session))
+        return held
+
+    def release(self, request: int) -> int:
+        return self.release_known(request, int(self.stored[request]))
+
+    def finished(self, request: int, prompt: int, output: int) -> None:
+        for cache in self._caches:
+            cache.drop(("own", request))
+        self._demands.pop(request, None)
+
+    def report(self) -> dict[str, float]:
+        """Prompt tokens of requests with a system prompt or in sessions, and those of them found in
+        memory at their first admission; nothing where there were none."""
+        asked, hit = float(self._asked_tokens), float(self._hit_tokens)
+        return {"prefix_asked_tokens": asked, "prefix_hit_tokens": hit} if asked else {}
+
+    def _room_behind(self, stored: int) -> int:
+        """Tokens that have slots behind so many stored ones."""
+        return max(min(self._behind, self.limits.max_model_len - stored), 0)
+
+    def _admitted(self, request: int, demand: Demand, found: int) -> None:
+        """A request is admitted that found so many blocks."""
+        if (demand.prefix_id >= 0 or demand.session >= 0) and request not in self._demands:
+            self._asked_tokens += demand.prompt
+            self._hit_tokens += found * self.block
+        self._demands[request] = demand
+        if found:
+            self._reused[request] = found
+
+    def _keeps(self, demand: Demand) -> bool:
+        """Whether what a request has stored is kept for itself or for later turns."""
+        return self.options.cached_recompute or self._continues(demand)
+
+    def _continues(self, demand: Demand) -> bool:
+        """Whether later turns find what a request has stored."""
+        return demand.session >= 0 and self.options.prefix_caching
+
+    def _parts(self, request: int, demand: Demand | None, full: int) -> list[_Part]:
+        """The path through the tree of the first `full` blocks of a request. A block belongs to the
+        part that its last token is of; the last part is what no other request that runs has."""
+        parts: list[_Part] = []
+        if demand is not None and self.options.prefix_caching:
+            ends = [(("prefix", key), tokens) for key, tokens in demand.above]
+            if demand.prefix_id >= 0:
+                ends.append((("prefix", demand.prefix_id), demand.prefix_tokens))
+            if demand.parent >= 0:
+                ends.append((("prompt", demand.parent), demand.prompt))
+            known = self.limits.lookahead.hit == "next_known"
+            for key, tokens in ends:
+                at = parts[-1].end if parts else 0
+                tokens -= known  # the token behind a block is part of its name
+                end = max(min(min(tokens, demand.prompt) // self.block, full), at)
+                parts.append(_Part(key, at, end))
+        own = ("own", request)
+        if demand is not None and self._continues(demand):
+            own = ("session", demand.session)
+        return [*parts, _Part(own, parts[-1].end if parts else 0, full)]
+
+    def _free(self, blocks: IntArray, hashed: int, first: bool = True) -> None:
+        """Give up blocks, tail first as vLLM does; the first `hashed` can be found again. `first`:
+        the others are handed out before them."""
+        shared = self._others[blocks] > 0
+        if shared.any():  # these others keep; only blocks that can be found are shared
+            self._others[blocks[shared]] -= 1
+            self.reserved_total += int(shared.sum()) * self.block  # `_dismiss` takes all of it off
+            hashed -= int(shared.sum())
+            blocks = blocks[~shared]
+        self._list.push(blocks[::-1], (len(blocks) - hashed) * first)
+
+
+class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
     """`_rows[request]`: rows of the block tables, one for each sample, the first sample's first."""
 
     Options: ClassVar[type[PolicyOptions]] = PagedOptions
@@ -187,13 +291,7 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
         super().__init__(layout, requests, limits, options)
         self._tables = BlockTables(self.block, self._list.blocks)
         self._cache = BlockCache(self._tables.uses)
-        """The tree of full blocks: by ("prefix", id); by ("prompt", parent), those that samples
-        have in common; by ("session", id); by ("own", request), those of earlier residences."""
-        self._reused: dict[int, int] = {}
-        """Blocks that a resident found at its admission."""
-        self._others = np.zeros(self._list.blocks, np.int64)
-        """Requests that hold a block, but for the first."""
-        self._demands: dict[int, Demand] = {}
+        self._caches = [self._cache]
         self._swapped: dict[int, int] = {}
         self._first_row = np.full(requests, -1, np.int64)
         self._samples: dict[int, list[int]] = {}
@@ -201,9 +299,7 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
         self._unforked: set[int] = set()
         """Requests of several samples that have no output token yet."""
         self._copies: list[Migration] = []
-        self._asked_tokens = self._hit_tokens = self._copied_tokens = 0
-        self._behind = limits.lookahead.drafter
-        """Tokens behind those stored that have slots too."""
+        self._copied_tokens = 0
         self._fixed = limits.states // self.block
         """Blocks of a request that hold states."""
         self._states: dict[int, IntArray] = {}
@@ -217,11 +313,6 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
         last: IntArray = -(-most // self.block)
         apart = last - prompt // self.block
         return (last + (samples - 1) * apart + self._fixed) * self.block
-
-    @property
-    def loses_ends_first(self) -> bool:
-        # freed tail first, together, handed out in order
-        return self.options.free_list in ("fifo", "split")
 
     def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
         """See `Caches.cached`; with its `demand`, also for a request not seen before."""
@@ -240,10 +331,7 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
         cached = self._found(request, tokens - 1, demand)
         if not self._has_room(demand, tokens + self._room_behind(tokens), cached):
             return False
-        if (demand.prefix_id >= 0 or demand.session >= 0) and request not in self._demands:
-            self._asked_tokens += demand.prompt
-            self._hit_tokens += len(cached) * self.block
-        self._demands[request] = demand
+        self._admitted(request, demand, len(cached))
         self._first_row[request] = self._tables.add(request)
         if demand.samples > 1:
             self._unforked.add(request)
@@ -253,7 +341,6 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
             self.reserved_total += self._fixed * self.block
         if len(cached):
             self._hold(request, cached)
-            self._reused[request] = len(cached)
         return self.grow(request, tokens - len(cached) * self.block)
 
     def grow(self, request: int, tokens: int) -> bool:
@@ -279,10 +366,6 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
         self._publish(request, demand, before)
         return True
 
-    def _room_behind(self, stored: int) -> int:
-        """Tokens that have slots behind so many stored ones."""
-        return max(min(self._behind, self.limits.max_model_len - stored), 0)
-
     def drop_first(self, request: int, tokens: int) -> None:
         """So many of its first tokens, in whole blocks, lie elsewhere from now on; what is left is
         not found by others."""
@@ -301,7 +384,9 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
         self.reserved[request] -= tokens
         self.reserved_total -= tokens
 
-    def store_ahead(self, requests: IntArray, kept: IntArray, beyond: IntArray) -> int:
+    def store_ahead(
+        self, requests: IntArray, kept: IntArray, beyond: IntArray, unseen: IntArray
+    ) -> int:
         """See `Drafts.store_ahead`; each of one sample. A block that is there already is not taken
         again, so that the slots of rejected drafts are the next ones' (vLLM: `allocate_slots`)."""
         rows = self._first_row[requests]
@@ -317,9 +402,6 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
         self.reserved_total += int(wanted[:fitting].sum()) * self.block
         return fitting
 
-    def release(self, request: int) -> int:
-        return self.release_known(request, int(self.stored[request]))
-
     def release_known(self, request: int, tokens: int) -> int:
         self._require(request)
         demand = self._demands[request]
@@ -331,7 +413,7 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
             self._free(own, max(self._hashed(row, demand, unknown) - common, 0))
             self._tables.remove(row)
         held, hashed = self._tables.blocks(first), self._hashed(first, demand, unknown)
-        if self.options.cached_recompute or self._continues(demand):
+        if self._keeps(demand):
             # one sample's outputs are not another's: what several find again is the prompt
             part = self._parts(request, demand, hashed)[-1]
             start = max(part.start, self._reused.get(request, 0))
@@ -348,19 +430,8 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
         self._unforked.discard(request)
         return self._dismiss(request)
 
-    @property
-    def discards(self) -> bool:
-        return True
-
-    def discard(self, request: int) -> int:
-        session = self._demands[request].session
-        held = self.release_known(request, 0)
-        self._cache.drop(("session", session))
-        return held
-
     def finished(self, request: int, prompt: int, output: int) -> None:
-        self._cache.drop(("own", request))
-        self._demands.pop(request, None)
+        super().finished(request, prompt, output)
         self._swapped.pop(request, None)
 
     def swap_out(self, request: int) -> int:
@@ -417,14 +488,9 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
         return super().extent_count(requests)
 
     def report(self) -> dict[str, float]:
-        """Prompt tokens of requests with a system prompt or in sessions, those of them found in
-        memory at their first admission, and tokens copied on write; nothing where there was
-        neither."""
-        shares = {
-            "prefix_asked_tokens": float(self._asked_tokens),
-            "prefix_hit_tokens": float(self._hit_tokens),
-            "copied_tokens": float(self._copied_tokens),
-        }
+        """As `SharingAllocator.report`, and tokens copied on write."""
+        found = {"prefix_asked_tokens": 0.0, "prefix_hit_tokens": 0.0} | super().report()
+        shares = found | {"copied_tokens": float(self._copied_tokens)}
         return shares if self._asked_tokens or self._copied_tokens else {}
 
     def _forks_among(self, requests: IntArray) -> bool:
@@ -459,31 +525,6 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
         lengths = self._lengths(demand, stored)
         common = (len(lengths) - 1) * (demand.prompt // self.block)
         return sum(-(-length // self.block) for length in lengths) - common
-
-    def _continues(self, demand: Demand) -> bool:
-        """Whether later turns find what a request has stored."""
-        return demand.session >= 0 and self.options.prefix_caching
-
-    def _parts(self, request: int, demand: Demand | None, full: int) -> list[_Part]:
-        """The path through the tree of the first `full` blocks of a request. A block belongs to the
-        part that its last token is of; the last part is what no other request that runs has."""
-        parts: list[_Part] = []
-        if demand is not None and self.options.prefix_caching:
-            ends = [(("prefix", key), tokens) for key, tokens in demand.above]
-            if demand.prefix_id >= 0:
-                ends.append((("prefix", demand.prefix_id), demand.prefix_tokens))
-            if demand.parent >= 0:
-                ends.append((("prompt", demand.parent), demand.prompt))
-            known = self.limits.lookahead.hit == "next_known"
-            for key, tokens in ends:
-                at = parts[-1].end if parts else 0
-                tokens -= known  # the token behind a block is part of its name
-                end = max(min(min(tokens, demand.prompt) // self.block, full), at)
-                parts.append(_Part(key, at, end))
-        own = ("own", request)
-        if demand is not None and self._continues(demand):
-            own = ("session", demand.session)
-        return [*parts, _Part(own, parts[-1].end if parts else 0, full)]
 
     def _found(self, request: int, limit: int, demand: Demand | None) -> IntArray:
         """Blocks in memory that hold the first tokens of a request, at most `limit` of them."""
@@ -522,7 +563,7 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
         """How many blocks of a row can be found again once they are free; its last `unknown` tokens
         count for none."""
         full = max(int(self._tables.tokens[row]) - unknown, 0) // self.block
-        if self.options.cached_recompute or self._continues(demand):
+        if self._keeps(demand):
             return full
         return self._parts(-1, demand, full)[-1].start
 
@@ -577,13 +618,3 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
             wanted = sum(self._blocks(d, stored + rounds * d.samples) for d, stored in asked) - held
             low, high = (rounds, high) if wanted <= self._list.free else (low, rounds - 1)
         return low
-
-    def _free(self, blocks: IntArray, hashed: int) -> None:
-        """Give up blocks, tail first as vLLM does; the first `hashed` can be found again."""
-        shared = self._others[blocks] > 0
-        if shared.any():  # these others keep; only blocks that can be found are shared
-            self._others[blocks[shared]] -= 1
-            self.reserved_total += int(shared.sum()) * self.block  # `_dismiss` takes all of it off
-            hashed -= int(shared.sum())
-            blocks = blocks[~shared]
-        self._list.push(blocks[::-1], len(blocks) - hashed)

@@ -17,8 +17,14 @@ The cap is what a group can hold at a time, ceil((W - 1 + tokens of a step) / bl
 the tokens of two steps. 0.11 admits by chunk. 0.33 has `split`, where all go to the front.
 Compared with the real scheduler: tests/reference/vllm_window_schedules.json.gz.
 
-Not modelled, and so off: prefix caching, what a preempted request could find again, swapping, and
-several samples in one request. Under v0, which had no groups, the same (assumed).
+With prefix caching each group has a tree of full blocks (`policies.allocators.paged`), and a hit is
+the longest prefix that all groups still have (vLLM's `HybridKVCacheCoordinator`): every block of it
+in groups without a window, and in the others the last ceil((W - 1) / block) of them, or all where
+the prefix is shorter. Blocks that a window gives up stay cached until they are handed out again.
+Compared with the real scheduler: tests/reference/vllm_cached_window_schedules.json.gz.
+
+Not modelled: swapping, and several samples in one request. Under v0, which had no groups, the same
+(assumed); the trees of 0.11 and 0.19 are those of 0.23 (assumed).
 """
 
 from __future__ import annotations
@@ -28,13 +34,15 @@ from typing import Any, Literal
 import numpy as np
 
 from policies.allocators.allocator import Demand, Limits
+from policies.allocators.capabilities import Drafts
 from policies.allocators.free_list import FreeList, SplitQueue
 from policies.allocators.kv_layout import KvLayout, Units
-from policies.allocators.paged import BlockAllocator, PagedOptions
+from policies.allocators.paged import PagedOptions, SharingAllocator
+from policies.allocators.prefix_cache import BlockCache
 from policies.requests.requests import IntArray
 
 
-class PagedGroupsAllocator(BlockAllocator):
+class PagedGroupsAllocator(SharingAllocator, Drafts):
     """`_tables[request]`: the block of each group and place, int64 (groups, places); `_count` and
     `_gone`: places in use, and those of them that windowed groups have given up."""
 
@@ -49,16 +57,13 @@ class PagedGroupsAllocator(BlockAllocator):
         assert layout.groups is not None
         self._window = layout.groups.window
         self._near = [kept is not None for kept in layout.groups.kept]
+        self._uses = np.zeros(self._list.blocks, np.int64)
+        self._caches = [BlockCache(self._uses) for _ in self._near]
         self._tables: dict[int, IntArray] = {}
         self._count = np.zeros(requests, np.int64)
         self._gone = np.zeros(requests, np.int64)
         self._ahead = limits.ahead * (options.window_rules == "0.33")
         self._last = np.zeros(requests, np.int64)
-
-    @property
-    def unshared(self) -> str:
-        caches = self.options.prefix_caching
-        return "prefix caching is not modelled with sliding windows" if caches else ""
 
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
@@ -66,46 +71,80 @@ class PagedGroupsAllocator(BlockAllocator):
         needed: IntArray = self._most(prompt + output - 1) * self.block
         return needed
 
+    def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
+        return self._found(request, limit, demand).shape[1] * self.block
+
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
-        return int(self._most(tokens)) + self._kept_free <= self._list.free
+        """See `OnDemand.fits`; with its `demand`, blocks that it shares count as found."""
+        found = np.zeros((len(self._near), 0), np.int64)
+        if demand is not None:
+            found = self._found(request, tokens - 1, demand)
+        return self._has_room(int(self._most_near(tokens)), -(-tokens // self.block), found)
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
-        wanted = len(self._near) * -(-tokens // self.block)
-        if wanted + self._kept_free > self._list.free:
+        found = self._found(request, tokens - 1, demand)
+        places = -(-(tokens + self._room_behind(tokens)) // self.block)
+        if not self._has_room(places, places, found):
             return False
-        self._admit(request, 0, 0)
-        self._count[request] = self._gone[request] = self._last[request] = 0
-        self._tables[request] = np.zeros((len(self._near), 8), np.int64)
-        return self.grow(request, tokens)
+        count = found.shape[1]
+        self._admitted(request, demand, count)
+        self._admit(request, 0, count * self.block)
+        gone = int(self._left(count * self.block, 0))
+        self._count[request], self._gone[request], self._last[request] = count, gone, 0
+        self._tables[request] = np.zeros((len(self._near), max(count, 8)), np.int64)
+        for near, row, blocks in zip(self._near, self._tables[request], found, strict=True):
+            held = blocks[gone * near :]
+            row[gone * near : count] = held
+            free = self._list.is_free(held)
+            self._list.take(held[free])
+            self._others[held[~free]] += 1
+            self.reserved[request] += len(held) * self.block
+            self.reserved_total += int(free.sum()) * self.block
+        return self.grow(request, tokens - count * self.block)
 
     def grow(self, request: int, tokens: int) -> bool:
         """See `Allocator.grow`. Without room the windows have given up their old blocks even so."""
         self._require(request)
-        count = -(-(int(self.stored[request]) + tokens) // self.block)
+        before = int(self.stored[request])
+        stored = before + tokens
         self._give_up(request)
-        wanted = (count - int(self._count[request])) * len(self._near)
-        if wanted > self._list.free:
+        if not self._take(request, stored + self._room_behind(stored)):
             return False
-        if wanted:
-            table = self._table(request, count)
-            new = self._list.pop(wanted).reshape(len(self._near), -1)
-            table[:, self._count[request] : count] = new
-            self._count[request] = count
-            self._reserve_blocks(request, wanted)
-        self.stored[request] += tokens
+        self.stored[request] = stored
         self._last[request] = tokens
+        self._publish(request, before)
         return True
 
-    def release(self, request: int) -> int:
+    def store_ahead(
+        self, requests: IntArray, kept: IntArray, beyond: IntArray, unseen: IntArray
+    ) -> int:
+        """See `Drafts.store_ahead`. Before 0.33 windows move on with `unseen` drafts too."""
+        given = (each.tolist() for each in (requests, kept, beyond, unseen))
+        for at, (request, tokens, behind, more) in enumerate(zip(*given, strict=True)):
+            self._give_up(request, more * (self._ahead == 0))
+            if not self._take(request, int(self.stored[request]) + tokens + behind):
+                return at
+            self.stored[request] += tokens
+            self._last[request] = tokens or self._last[request]
+        return len(requests)
+
+    def release_known(self, request: int, tokens: int) -> int:
         self._require(request)
-        for near, held in zip(self._near, self._held(request), strict=True):
-            self._push(held, near)
+        hashed, gone = self._hashed(self._demands[request], tokens), int(self._gone[request])
+        for group, near in enumerate(self._near):
+            self._keep_own(request, group, gone * near, hashed)
+            held = self._tables[request][group, gone * near : self._count[request]]
+            full = max(hashed - gone * near, 0)
+            self._free(held, full, near or not self._nears_first)
+        self._reused.pop(request, None)
         del self._tables[request]
         return self._dismiss(request)
 
     def headroom(self, requests: IntArray, limit: int) -> int:
+        if self._others.any():
+            return min(limit, self._one_round(requests))
         free, stored, gone = self._list.free, self.stored[requests], self._gone[requests]
         last: Any = self._last[requests]
         for done in range(limit):
@@ -153,21 +192,122 @@ class PagedGroupsAllocator(BlockAllocator):
         """Blocks that a request of so many tokens holds at a time, at most; as admission counts
         them."""
         places, near = -(-tokens // self.block), sum(self._near)
-        if self.options.window_rules == "0.19":
-            return len(self._near) * places
-        under_way = (1 + self._ahead) * self.limits.step
-        cap = -(-(self._window - 1 + under_way) // self.block) + 1
-        return (len(self._near) - near) * places + near * np.minimum(places, cap)
+        return (len(self._near) - near) * places + near * self._most_near(tokens)
 
-    def _give_up(self, request: int) -> None:
-        """Free the blocks of windowed groups that lie before the window of the next token."""
+    def _most_near(self, tokens: Any) -> Any:
+        """Of these, in a group with a window."""
+        places = -(-tokens // self.block)
+        if self.options.window_rules == "0.19":
+            return places
+        under_way = (1 + self._ahead) * self.limits.step
+        return np.minimum(places, -(-(self._window - 1 + under_way) // self.block) + 1)
+
+    def _found(self, request: int, limit: int, demand: Demand | None) -> IntArray:
+        """Blocks in memory of the longest prefix of a request, of at most `limit` tokens, that all
+        groups have; int64 (groups, blocks), 0 where a window gives a block up."""
+        demand = demand or self._demands.get(request)
+        less = int(demand is not None and self.limits.lookahead.hit == "less_one")
+        if less and demand is not None:
+            limit = max(limit, demand.prompt + demand.samples * demand.generated - 1)
+        parts = self._parts(request, demand, limit // self.block)
+        blocks = np.zeros((len(self._near), parts[-1].end), np.int64)
+        alive = np.zeros(blocks.shape, np.bool_)
+        for group, cache in enumerate(self._caches):
+            for key, start, end in parts:
+                kept, lives = cache.find(key)
+                last = max(min(end, len(kept)), start)
+                blocks[group, start:last] = kept[start:last]
+                alive[group, start:last] = lives[start:last]
+        near = np.array(self._near)
+        whole = alive[~near].all(axis=0)
+        most = len(whole) if whole.all() else int(whole.argmin())
+        seen = alive[near, :most].all(axis=0)
+        place = np.arange(most)
+        dead = np.maximum.accumulate(np.where(seen, -1, place))
+        need = -(-(self._window - 1) // self.block) + less
+        serves = seen & ((place - dead >= need) | (dead < 0))
+        count = max(int(place[serves].max(initial=-1)) + 1 - less, 0)
+        found = blocks[:, :count]
+        found[near, : int(self._left(count * self.block, 0))] = 0
+        return found
+
+    def _has_room(self, places_near: int, places: int, found: IntArray) -> bool:
+        """Whether a request can be admitted that finds these blocks, of which free ones are used
+        up, and needs so many places in each group with a window and in each other one."""
+        count, near = found.shape[1], sum(self._near)
+        wanted = (len(self._near) - near) * (places - count) + near * max(places_near - count, 0)
+        gone = int(self._left(count * self.block, 0))
+        for each, blocks in zip(self._near, found, strict=True):
+            wanted += int(self._list.is_free(blocks[gone * each :]).sum())
+        return wanted + self._kept_free <= self._list.free
+
+    def _take(self, request: int, tokens: int) -> bool:
+        """Blocks of all groups for so many tokens; False (nothing changes) if there is no room."""
+        places = -(-tokens // self.block) - int(self._count[request])
+        wanted = max(places, 0) * len(self._near)
+        if wanted > self._list.free:
+            return False
+        if wanted:
+            count = int(self._count[request]) + places
+            table, new = self._table(request, count), self._list.pop(wanted)
+            self._uses[new] += 1
+            table[:, self._count[request] : count] = new.reshape(len(self._near), -1)
+            self._count[request] = count
+            self._reserve_blocks(request, wanted)
+        return True
+
+    def _one_round(self, requests: IntArray) -> int:
+        """1 if all of `requests` can grow by a token, else 0, where some hold blocks together."""
+        free, released = self._list.free, dict[int, int]()
+        for request in requests.tolist():
+            stored, gone = int(self.stored[request]), int(self._gone[request])
+            left = int(self._left(stored, int(self._last[request])))
+            for near, row in zip(self._near, self._tables[request], strict=True):
+                for block in row[gone : left * near].tolist():
+                    released[block] = released.get(block, 0) + 1
+                    free += released[block] > self._others[block]
+            places = -(-(stored + 1 + self._room_behind(stored + 1)) // self.block)
+            free -= max(places - int(self._count[request]), 0) * len(self._near)
+            if free < 0:
+                return 0
+        return 1
+
+    def _hashed(self, demand: Demand, tokens: int) -> int:
+        """How many blocks of so many known tokens can be found again once they are free."""
+        full = max(tokens, 0) // self.block
+        return full if self._keeps(demand) else self._parts(-1, demand, full)[-1].start
+
+    def _keep_own(self, request: int, group: int, start: int, end: int) -> None:
+        """Blocks from place `start` to `end` are given up: those that no running request shares
+        are found again."""
+        part = self._parts(request, self._demands[request], end)[-1]
+        start = max(start, part.start, self._reused.get(request, 0))
+        self._caches[group].keep(part.key, self._tables[request][group, start:end], start)
+
+    def _publish(self, request: int, before: int) -> None:
+        """Others may find full blocks of a prompt from now on, which held `before` tokens."""
+        demand = self._demands[request]
+        if before >= (demand.prompt if demand.parent >= 0 else demand.prefix_tokens):
+            return
+        full = int(self.stored[request]) // self.block
+        for part in self._parts(request, demand, full)[:-1]:
+            if (first := max(before // self.block, part.start)) < part.end:
+                for cache, row in zip(self._caches, self._tables[request], strict=True):
+                    cache.keep(part.key, row[first : part.end], first)
+
+    def _give_up(self, request: int, more: int = 0) -> None:
+        """Free the blocks of windowed groups that lie before the window of the next token, with so
+        many `more` stored."""
         before = int(self._gone[request])
-        gone = int(self._left(int(self.stored[request]), int(self._last[request])))
+        gone = int(self._left(int(self.stored[request]) + more, int(self._last[request])))
         if gone <= before:
             return
-        for row in self._tables[request][self._near]:
-            self._push(row[before:gone], True)
-        self._tables[request][self._near, :gone] = 0
+        hashed = self._hashed(self._demands[request], gone * self.block)
+        for group in np.flatnonzero(self._near).tolist():
+            row = self._tables[request][group]
+            self._keep_own(request, group, before, hashed)
+            self._free(row[before:gone], max(hashed - before, 0))
+            row[before:gone] = 0
         self._gone[request] = gone
         self._reserve_blocks(request, (before - gone) * sum(self._near))
 
@@ -196,8 +336,3 @@ class PagedGroupsAllocator(BlockAllocator):
 
     def _units(self, request: int, blocks: IntArray, first: int) -> Units:
         return self._units_of(blocks, int(self.stored[request]), first)
-
-    def _push(self, blocks: IntArray, near: bool) -> None:
-        """Free blocks of a group, last first; none can be found again."""
-        first = near or not self._nears_first
-        self._list.push(blocks[::-1], len(blocks) * first)

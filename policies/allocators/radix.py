@@ -9,12 +9,11 @@ after another, once all of them have locked what they found. Before a step takes
 without locks are evicted whole, by last access, and freed in token order, until as many pages are
 free as it has tokens; with larger pages as its prefills have, and one more for each request.
 
-A request that is preempted (SGLang: retracted) frees what it generated, here as the first leaf to
-be evicted. What a step computes is found from the next step on. Assumed: waiting requests do not
-refresh what they would find. Samples within a request (engine v0) share its
-prompt's full pages, and their outputs are not kept. The scheduler is the engine's: no
-`new_token_ratio`, no order by longest prefix, and the last request is preempted, not the one with
-the fewest outputs.
+A request that is preempted (SGLang: retracted) frees what it generated, under v0 and v1 as the
+first leaf to be evicted. What a step computes is found from the next step on. Assumed: waiting
+requests do not refresh what they would find, but under engine `sglang`, which has SGLang's
+scheduler. Samples within a request (engine v0) share its prompt's full pages, and their outputs are
+not kept.
 """
 
 from __future__ import annotations
@@ -153,6 +152,16 @@ class RadixAllocator(PagedAllocator, Batches):
             self._tables.tokens[row] = end
         for request, before, _ in promised:
             self._publish(request, self._demands[request], before)
+
+    def ask(self, request: int, limit: int, demand: Demand) -> tuple[int, int]:
+        found = self._found(request, limit, demand)
+        if len(found):
+            self._tree.touch(self._tree.descend(text_of(request, demand), len(found))[-1])
+        free = int(self._list.is_free(found).sum())
+        return len(found) * self.block, free * self.block
+
+    def make_room(self, slots: int) -> None:
+        self._list.prepare(-(-slots // self.block))
 
     def release_together(self, begins: bool) -> None:
         self.settle_step()

@@ -37,6 +37,11 @@ def text_of(request: int, demand: Demand) -> Key:
     return (*((owner, min(end, demand.prompt)) for owner, end in shared), (own, NO_END))
 
 
+def beginning(request: int, demand: Demand, tokens: int) -> Key:
+    """Whose text the first tokens of a request are: the same where two begin alike."""
+    return _part(text_of(request, demand), 0, tokens)
+
+
 @dataclass(eq=False, slots=True)
 class Node:
     """Pages `start` and following of the text `key`; `access`: when it was asked for last, 0: never

@@ -65,7 +65,9 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts):
         self.stored[request] += tokens
         return True
 
-    def store_ahead(self, requests: IntArray, kept: IntArray, beyond: IntArray) -> int:
+    def store_ahead(
+        self, requests: IntArray, kept: IntArray, beyond: IntArray, unseen: IntArray
+    ) -> int:
         room = self._holds(self.reserved[requests]) - self.stored[requests] >= kept
         fitting = len(requests) if room.all() else int(room.argmin())
         self.stored[requests[:fitting]] += kept[:fitting]

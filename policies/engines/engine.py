@@ -137,6 +137,8 @@ class Step(NamedTuple):
     """Copies on write."""
     lengths: IntArray | None = None
     """Tokens that each of `decode` had stored before; only where not all of them are read."""
+    rows: IntArray | None = None
+    """Then, where drafts are verified: rows of each of `decode`."""
     overrun: int = 0
     """Of `tokens`, those of samples that have ended, which asynchronous scheduling sees a step
     later; they are no output."""
@@ -397,8 +399,6 @@ class Engine(ABC):
                 migrations.append(moved)
                 self.reserved_ever[request] += moved.left
             else:
-                if self._windowed and self._on_demand is not None:
-                    self.allocator.grow(request, 1)  # in vain, but windows give up old blocks
                 victim = running[-1] if self.allocator.preempts == "last" else request
                 running.remove(victim)
                 if victim in growing[at:]:
@@ -430,6 +430,8 @@ class Engine(ABC):
                 high = middle - 1
         if low:
             self.allocator.advance(decode[:low], 1)
+        elif self._windowed and self._on_demand is not None:
+            self.allocator.grow(growing[0], 1)  # in vain, but windows give up old blocks
         return low
 
     def _step(
@@ -582,7 +584,7 @@ class Engine(ABC):
                 int(self.prompt[request]), output - left, self._predicted[request],
                 int(own.prefix_id[request]), int(own.prefix_tokens[request]),
                 int(self.samples[request]), output, int(own.parent[request]),
-                int(own.session[request]), own.prefixes(request)[:-1],
+                int(own.context[request]), own.prefixes(request)[:-1],
             )  # fmt: skip
         return known
 

@@ -8,6 +8,7 @@ from pydantic import SerializeAsAny
 
 from hwmodel.description.written import Chosen
 from policies.engines.engine import Engine, EngineOptions
+from policies.engines.engine_sglang import EngineSglang, EngineSglangSpec
 from policies.engines.engine_v0 import EngineV0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 
@@ -19,7 +20,10 @@ class _Generation(NamedTuple):
     engine: type[Engine]
 
 
-ENGINES = {"v1": _Generation(EngineV1Spec, EngineV1), "v0": _Generation(EngineV0Spec, EngineV0)}
+ENGINES = {
+    "v1": _Generation(EngineV1Spec, EngineV1), "v0": _Generation(EngineV0Spec, EngineV0),
+    "sglang": _Generation(EngineSglangSpec, EngineSglang),
+}  # fmt: skip
 
 
 _CHOSEN = Chosen(

@@ -23,6 +23,7 @@ from pydantic import Strict as Exactly
 from hwmodel.description.description import DescriptionError, Document, Strict, nearest
 from hwmodel.description.packed import open_text
 from policies.allocators.allocator import Limits, Lookahead
+from policies.allocators.free_list import FreeListName
 from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedOptions
@@ -69,8 +70,6 @@ class Config(Strict):
             raise ValueError("max_num_batched_tokens: must not be below max_num_seqs")
         if len(set(self.groups) - {None}) != (self.groups != [None]):
             raise ValueError("groups: expected windows of one length")
-        if self.prefix_caching and self.groups != [None]:
-            raise ValueError("prefix_caching: not modelled with windows")
         return self
 
     @property
@@ -139,6 +138,8 @@ class Further(BaseModel):
     tree: list[_Pair] | None = None
     priority: list[int] | None = None
     scheduler: Scheduler = Scheduler()
+    free_list: FreeListName | None = None
+    """In a pool whose queue of free blocks was replaced: its order (None: the version's own)."""
 
 
 class Scheduled(NamedTuple):
@@ -187,7 +188,7 @@ class Case(Strict):
         # arrivals say when turns are sent; 0: after the one before
         first = np.isin(np.arange(len(session)), np.unique(session, return_index=True)[1])
         think = np.where(first | (session < 0), np.nan, 0.0)
-        return replace(made, session=session, think_s=think, tree=tree)
+        return replace(made, session=session, context=session, think_s=think, tree=tree)
 
 
 class Difference(NamedTuple):
@@ -262,11 +263,13 @@ class Driven:
 
     def __init__(self, case: Case) -> None:
         config, requests = case.config, case.requests()
-        version = VERSIONS[version_of(case)]
+        paged = dict(VERSIONS[version_of(case)].paged)
+        if case.bankwise.free_list is not None:
+            paged["free_list"] = case.bankwise.free_list
         self._block = config.block_size
         longest = int((requests.prompt_tokens + requests.output_tokens).max(initial=1))
         policy = PagedOptions(
-            **version.paged,
+            **paged,
             block=self._block,
             watermark=config.watermark,
             cached_recompute=config.prefix_caching,
@@ -346,10 +349,10 @@ class Driven:
         return zlib.crc32(b"".join(self._entry(one) for one in self.engine.running.tolist()))
 
     def _entry(self, request: int) -> bytes:
-        """What the digest takes of a request; made again when it has other slots or more places,
-        of which windows may give up as many as they get."""
-        places = -(-int(self.allocator.stored[request]) // self._block)
-        now = int(self.allocator.reserved[request]), places
+        """What the digest takes of a request; made again when it has other slots, or more tokens
+        with windows, which may give up as many as they get."""
+        tokens = self.allocator.layout.parts > 1 or self.allocator.layout.groups is not None
+        now = int(self.allocator.reserved[request]), int(self.allocator.stored[request]) * tokens
         known, entry = self._entries.get(request, (None, b""))
         if known != now:
             blocks = self._blocks(request)

@@ -32,10 +32,16 @@ class SpeculatingEngine(EngineV1):
         """Raises DescriptionError for what is not modelled with drafts."""
         super().__init__(spec, allocator, requests, output_tokens, predicted)
         plain = spec.batching == "any" and not self.in_turn
-        if not plain or self.several or self._uneven or self._batching is not None:
+        sparse, groups = allocator.layout.sparse is not None, allocator.layout.groups
+        if not plain or self.several or sparse or self._batching is not None:
             raise DescriptionError(
                 "serving.speculation: not modelled with batching, thresholds of prefills, several "
-                "samples in a request, sliding windows, sparse attention or policy radix"
+                "samples in a request, sparse attention or policy radix"
+            )
+        if groups is not None and groups.kind == "ring" and self._contiguous is not None:
+            raise DescriptionError(
+                "serving.speculation: rejected drafts would overwrite the ring of a window; "
+                "expected policy paged, or window_kv: full"
             )
         if not isinstance(allocator, Drafts):
             raise DescriptionError(
@@ -44,6 +50,7 @@ class SpeculatingEngine(EngineV1):
             )
         self._drafts, self._drafting = speculation, allocator
         self._drawn = drawn
+        self._names_next = allocator.limits.lookahead.hit == "next_known"
         self._longest = allocator.limits.max_model_len
         self._planned = np.zeros(0, np.int64)
         """Requests that decode in the step being scheduled."""
@@ -63,6 +70,8 @@ class SpeculatingEngine(EngineV1):
         self._padded: set[int] = set()
         """Requests that are admitted in the step with one token left to compute, and as many rows
         as if they had drafts (vLLM 0.33: `pad_spec_decode`)."""
+        self._prefilled: set[int] = set()
+        """Requests whose prefill ended in the last step."""
         self._fills = False
         """Whether a request that runs is in its prefill."""
         self.drafted = self.held = self.verified = 0
@@ -74,6 +83,7 @@ class SpeculatingEngine(EngineV1):
         self._late_tokens[:] = self._optimistic[:] = 0
         self._late_tokens[step.decode] = self._tokens[step.decode]
         done = super().complete(step, rounds)
+        self._prefilled = set(done[0])
         if self._late:
             self._certain = {each for each in done[1] if self._late_tokens[each] <= 1}
             self._optimistic[step.decode] = (self._row_count - self._tokens)[step.decode]
@@ -92,6 +102,17 @@ class SpeculatingEngine(EngineV1):
 
     def _unknown(self, request: int) -> int:
         return int(self._late_tokens[request])
+
+    def _release(self, request: int) -> int:
+        unknown, stored = 0, int(self.allocator.stored[request])
+        if self._late:  # the name of a block hangs on the token behind it, which is under way
+            unknown = int(request in self._prefilled and self._names_next)
+        elif not self._recent and self.spec.like is not None:
+            # blocks are named when the next step is scheduled, so not those that drafts fill
+            unknown = max(int(self._late_tokens[request]) - 1, 0)
+        if not unknown or self._caching is None:
+            return super()._release(request)
+        return self._caching.release_known(request, stored - unknown)
 
     def _rows(self, decode: IntArray) -> int:
         return int(self._row_count[decode].sum())
@@ -139,7 +160,7 @@ class SpeculatingEngine(EngineV1):
         if pads:
             self._padded.add(request)
             none = np.zeros(1, np.int64)
-            self._drafting.store_ahead(np.array([request]), none, none + behind)
+            self._drafting.store_ahead(np.array([request]), none, none + behind, none)
         return True
 
     def _pads(self, rest: int) -> bool:
@@ -152,7 +173,8 @@ class SpeculatingEngine(EngineV1):
 
     def _grow_those_that_fit(self, growing: list[int]) -> int:
         ahead = np.array(growing, np.int64)
-        return self._drafting.store_ahead(ahead, self._tokens[ahead], self._behind[ahead])
+        given = (each[ahead] for each in (self._tokens, self._behind, self._optimistic))
+        return self._drafting.store_ahead(ahead, *given)
 
     def _step(
         self, decode: IntArray, chunks: list[Chunk], migrations: list[Migration], preempted: int,
@@ -166,9 +188,10 @@ class SpeculatingEngine(EngineV1):
         self.drafted += drafts
         self.held += accepted
         self.verified += len(decode)
-        return step._replace(
+        step = step._replace(
             context=int(stored.sum()), drafts=drafts, pairs=int(pairs.sum()), accepted=accepted
         )
+        return step._replace(lengths=stored, rows=rows) if self._windowed else step
 
 
 def acceptance(engines: Iterable[Engine]) -> dict[str, float]:

@@ -231,13 +231,14 @@ class StepModel:
         context: Any = step.context + (0 if alone else decode * np.arange(rounds))
         if self._groups is not None and step.lengths is not None:
             context = self._groups.read(step.lengths)
+        pairs: float = step.pairs
+        if self._groups is not None and step.lengths is not None and step.rows is not None:
+            pairs = self._groups.verified(step.lengths, step.rows)
         indexed: Any = 0
         if self._sparse is not None and step.lengths is not None:
             context, indexed = self._sparse.steps(step.lengths, rounds)
         attended = (
-            (context + (step.common + decode + step.pairs))
-            * self._attention_flops
-            / self._decode_flops
+            (context + (step.common + decode + pairs)) * self._attention_flops / self._decode_flops
         )
         if self._made_flops:
             attended = attended + context * self._made_flops / self._decode_flops

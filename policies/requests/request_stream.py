@@ -13,7 +13,7 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.requests.arrivals import Arrivals, arrival_times, think_times
 from policies.requests.requests import MAX_TOKENS, FloatArray, IntArray, Requests, Trace, load_trace
-from policies.requests.sessions import Sessions, in_turn, turns_of
+from policies.requests.sessions import Turns, in_turn, turns_of
 from policies.requests.workload import Lengths, LognormalLengths, Prefixes, Splice, WorkloadSpec
 
 Seed = int | Sequence[int]
@@ -47,7 +47,12 @@ def generate(
             "clock needs times of arrival; closed has none", path="lengths.drift"
         )
     if spec.lengths.sessions is not None:
-        return _sessions(spec.lengths.sessions, spec.arrivals, count, rate_per_s, seed)
+        turns = turns_of(
+            spec.lengths.sessions, count, lambda purpose: _stream(seed, f"sessions.{purpose}")
+        )
+        return _sent(turns, spec.arrivals, None, rate_per_s, seed)
+    if trace is not None and trace.session is not None:
+        return _agents(spec, trace, count, rate_per_s, seed, stretch)
     rng = _stream(seed, "arrivals")
     times = arrival_times(spec.arrivals, trace, count, rate_per_s, rng, stretch)
     body = _body(spec, times, seed, stretch, trace)
@@ -55,16 +60,41 @@ def generate(
     return Requests(times, *body[:-1], think_s, tree=body.tree)
 
 
-def _sessions(
-    law: Sessions, arrivals: Arrivals, count: int, rate_per_s: float | None, seed: Seed
+def _agents(
+    spec: WorkloadSpec, trace: Trace, count: int, rate_per_s: float | None, seed: Seed, stretch: int
 ) -> Requests:
-    """`count` turns; sessions begin as requests arrive, at the rate that makes `rate_per_s` turns a
-    second. Rows are in order of arrival if answers took no time, or in a closed loop all the
-    same."""
-    turns = turns_of(law, count, lambda purpose: _stream(seed, f"sessions.{purpose}"))
-    sessions = int(turns.session[-1]) + 1
+    """The turns of a trace of sessions; of one that a run begins within, those that are left.
+    Raises DescriptionError."""
+    assert trace.session is not None and trace.pause_s is not None and trace.goes_on is not None
+    for name in ("limits", "prefixes", "samples"):
+        if getattr(spec, name) != WorkloadSpec.model_fields[name].default:
+            raise DescriptionError("does not go with a trace of sessions", trace.path, path=name)
+    body, at = _traced(trace, count, stretch, spec.lengths.repeat), count * stretch
+    again, rows = np.divmod(np.arange(at, at + count), len(trace))
+    sessions = int(trace.session[-1]) + 1
+    first = np.diff(again * sessions + trace.session[rows], prepend=-1) != 0
+    session = np.cumsum(first) - 1
+    turns = Turns(
+        session, body.prompt_tokens, body.output_tokens,
+        np.where(first, np.nan, trace.pause_s[rows]), body.prefix_id, body.prefix_tokens,
+        np.where(trace.goes_on[rows], session, -1),
+        np.zeros((0, 2), np.int64) if body.tree is None else body.tree,
+    )  # fmt: skip
+    own = trace.requests().arrival_s
+    period = own[-1] * sessions / max(sessions - 1, 1)  # as of other traces that are repeated
+    begins = (own[rows] + period * again)[first]
+    begun = Trace(begins, turns.prompt[first], turns.output[first], 0, trace.path)
+    return _sent(turns, spec.arrivals, begun, rate_per_s, seed)
+
+
+def _sent(
+    turns: Turns, arrivals: Arrivals, trace: Trace | None, rate_per_s: float | None, seed: Seed
+) -> Requests:
+    """Sessions begin as requests arrive, at the rate that makes `rate_per_s` turns a second. Rows
+    are in order of arrival if answers took no time, or in a closed loop all the same."""
+    count, sessions = len(turns.session), int(turns.session[-1]) + 1
     rate = None if rate_per_s is None else rate_per_s * sessions / count
-    begins = arrival_times(arrivals, None, sessions, rate, _stream(seed, "arrivals"))
+    begins = arrival_times(arrivals, trace, sessions, rate, _stream(seed, "arrivals"))
     think_s = turns.pause_s.copy()
     first = np.flatnonzero(np.isnan(think_s))
     passed = np.cumsum(np.nan_to_num(think_s))
@@ -77,7 +107,7 @@ def _sessions(
     turns = turns._replace(pause_s=think_s).rows(order)
     return Requests(
         times[order], turns.prompt, turns.output, turns.prefix_id, turns.prefix_tokens,
-        think_s=turns.pause_s, session=turns.session, tree=turns.tree,
+        think_s=turns.pause_s, session=turns.session, context=turns.context, tree=turns.tree,
     )  # fmt: skip
 
 
@@ -155,6 +185,9 @@ def _spliced(splice: Splice, times: FloatArray, seed: Seed, stretch: int, part: 
         trace = (
             None if each.workload.lengths.trace is None else load_trace(each.workload.lengths.trace)
         )
+        if trace is not None and trace.session is not None:
+            raise DescriptionError("sessions cannot be spliced; their turns follow answers",
+                                   trace.path)  # fmt: skip
         body = _body(each.workload, times[rows], seed, stretch, trace, f"{part}part{k}.")
         shared = body.prefix_id >= 0
         body = body._replace(prefix_id=np.where(shared, body.prefix_id + ids, -1))

@@ -34,8 +34,10 @@ class Requests:
     is None.
     parent: int64 (n,), requests of one parent are samples of one prompt, each a request of its own;
     -1 (None: all): none.
-    session: int64 (n,), requests of one session are its turns, in order: the prompt of each begins
-    with the whole of the one before, its prompt and its answer; -1 (None: all): of none.
+    session: int64 (n,), requests of one session are its turns, in order, each sent after the answer
+    to the one before; -1 (None: all): of none.
+    context: int64 (n,), the session whose text a prompt goes on with: it begins with the whole of
+    the turn before, its prompt and its answer; -1: what it shares is a prefix (None: session).
     tree: int64 (ids, 2), of each prefix id the one that it begins with, and how many tokens of it;
     -1: with none (None: all).
 
@@ -51,6 +53,7 @@ class Requests:
     think_s: FloatArray = None  # type: ignore[assignment]
     parent: IntArray = None  # type: ignore[assignment]
     session: IntArray = None  # type: ignore[assignment]
+    context: IntArray = None  # type: ignore[assignment]
     tree: IntArray | None = None
 
     def __post_init__(self) -> None:
@@ -67,6 +70,8 @@ class Requests:
             "parent": _column(self.parent, "parent", count, -1, least=-1),
             "session": _column(self.session, "session", count, -1, least=-1),
         }
+        context = self.session if self.context is None else self.context
+        columns["context"] = _column(context, "context", count, -1, least=-1)
         if arrival_s.ndim != 1 or any(len(column) != count for column in columns.values()):
             shapes = ", ".join(f"{column.shape} {name}" for name, column in columns.items())
             raise ValueError(f"arrays of different lengths: {shapes}")
@@ -88,7 +93,8 @@ class Requests:
         """Raises ValueError where a turn does not hold the one before, or the tree has a circle."""
         after = np.flatnonzero((before := self.turn_before) >= 0)
         whole = (self.prompt_tokens + self.output_tokens)[before[after]]
-        if (self.prompt_tokens[after] < whole).any():
+        held = self.context[after] >= 0
+        if (self.prompt_tokens[after] < whole)[held].any():
             raise ValueError("prompt_tokens: a turn must begin with all of the one before")
         if np.isnan(self.think_s[after]).any():
             raise ValueError("think_s must be given for all turns of a session after its first")
@@ -105,11 +111,6 @@ class Requests:
     def closed(self) -> bool:
         """Whether a request waits for an answer before it is sent."""
         return not bool(np.isnan(self.think_s).all())
-
-    @property
-    def shares(self) -> bool:
-        """Whether prompts of several requests may begin alike."""
-        return any((each >= 0).any() for each in (self.prefix_id, self.parent, self.session))
 
     @property
     def turn_before(self) -> IntArray:
@@ -166,6 +167,7 @@ class Trace:
     prompt_tokens, output_tokens: int64 (n,), each 1 to MAX_TOKENS.
     dropped: rows left out because their output (in BurstGPT also: their prompt) was empty.
     prefix_id, prefix_tokens, tree: as in `Requests`, or None if the file has none.
+    session, pause_s, goes_on: as in `policies.requests.trace_formats.Columns`.
     """
 
     arrival_s: FloatArray | None
@@ -176,6 +178,9 @@ class Trace:
     prefix_id: IntArray | None = None
     prefix_tokens: IntArray | None = None
     tree: IntArray | None = None
+    session: IntArray | None = None
+    pause_s: FloatArray | None = None
+    goes_on: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -235,5 +240,6 @@ def load_trace(path: str | Path) -> Trace:
     columns = read_trace(path, MAX_TOKENS)
     return Trace(
         columns.arrival_s, columns.prompt_tokens, columns.output_tokens, columns.dropped, path,
-        columns.prefix_id, columns.prefix_tokens, columns.tree,
+        columns.prefix_id, columns.prefix_tokens, columns.tree, columns.session, columns.pause_s,
+        columns.goes_on,
     )  # fmt: skip

@@ -87,8 +87,8 @@ class Sessions(Strict):
 
 class Turns(NamedTuple):
     """n turns, those of a session next to each other. session, prompt, output, prefix_id,
-    prefix_tokens: int64 (n,) as in `Requests`; pause_s: float64 (n,), nan for first turns; tree:
-    int64 (ids, 2)."""
+    prefix_tokens, context: int64 (n,) as in `Requests`; pause_s: float64 (n,), nan for first turns;
+    tree: int64 (ids, 2)."""
 
     session: IntArray
     prompt: IntArray
@@ -96,6 +96,7 @@ class Turns(NamedTuple):
     pause_s: FloatArray
     prefix_id: IntArray
     prefix_tokens: IntArray
+    context: IntArray
     tree: IntArray
 
     def rows(self, rows: Any) -> Turns:
@@ -132,7 +133,7 @@ def _turns(law: Sessions, turns: IntArray, stream: Stream) -> Turns:
     pause = _pauses(law, len(session), stream("pauses"))
     pause[first] = np.nan
     prefix = prefix_id[session], opening[session]
-    return Turns(session, whole - output, output, pause, *prefix, tree).rows(kept)
+    return Turns(session, whole - output, output, pause, *prefix, session, tree).rows(kept)
 
 
 def _openings(law: Sessions, sessions: int, stream: Stream) -> tuple[IntArray, IntArray, IntArray]:

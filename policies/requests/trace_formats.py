@@ -9,6 +9,7 @@
 - Mooncake: JSON lines with `timestamp` (ms), `input_length`, `output_length` and, where known,
   `hash_ids`, one for each 512 tokens of the prompt (github.com/kvcache-ai/Mooncake). Requests whose
   ids begin alike share that part of their prompts; `shared_chains` says what is kept of it;
+- sessions of agents (`policies.requests.agent_sessions`);
 - logs of servers and their benchmarks (`policies.requests.logged_requests`), times from zero.
 """
 
@@ -31,6 +32,7 @@ from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.packed import open_whole
+from policies.requests.agent_sessions import AgentSessions
 from policies.requests.logged_requests import LoggedRequests
 
 MOONCAKE_BLOCK_TOKENS = 512
@@ -46,7 +48,9 @@ class Columns(NamedTuple):
 
     arrival_s: float64 (n,), non-decreasing, or None where the file has no times. prompt_tokens,
     output_tokens: int64 (n,). dropped: rows left out. prefix_id, prefix_tokens, tree: as in
-    `policies.requests.requests.Requests`, or None if the format has none.
+    `policies.requests.requests.Requests`, or None if the format has none. session: int64 (n,),
+    turns of one are next to each other; pause_s: float64 (n,), nan for first turns; goes_on: bool
+    (n,); None if the format has no sessions, and then arrival_s is that of the turn's session.
     """
 
     arrival_s: NDArray[np.float64] | None
@@ -56,6 +60,9 @@ class Columns(NamedTuple):
     prefix_id: NDArray[np.int64] | None = None
     prefix_tokens: NDArray[np.int64] | None = None
     tree: NDArray[np.int64] | None = None
+    session: NDArray[np.int64] | None = None
+    pause_s: NDArray[np.float64] | None = None
+    goes_on: NDArray[np.bool_] | None = None
 
 
 class _Format(NamedTuple):
@@ -82,14 +89,17 @@ def read_trace(path: Path, max_tokens: int) -> Columns:
     length is above `max_tokens`.
     """
     text = read_text(path)
-    rows: _Csv | _JsonLines | _Logged
+    rows: _Csv | _JsonLines | _Logged | _Agents
     if text.lstrip().startswith("{"):
-        logged = LoggedRequests.known(text)
-        rows = _Logged(text, max_tokens) if logged else _JsonLines(text)
+        if AgentSessions.known(text):
+            rows = _Agents(text, max_tokens)
+        else:
+            logged = LoggedRequests.known(text)
+            rows = _Logged(text, max_tokens) if logged else _JsonLines(text)
     else:
         rows = _Csv(text)
     try:
-        return rows.columns() if isinstance(rows, _Logged) else rows.read(max_tokens)
+        return rows.columns() if isinstance(rows, _Logged | _Agents) else rows.read(max_tokens)
     except csv.Error as error:
         raise DescriptionError(f"not a CSV row: {error}", path, rows.line) from None
     except ValueError as error:
@@ -345,6 +355,25 @@ class _Logged(LoggedRequests):
         return Columns(
             queued - queued[0], prompts.astype(np.int64), outputs.astype(np.int64), dropped=0
         )
+
+
+class _Agents(AgentSessions):
+    """Sessions of agents, as the turns that they have."""
+
+    def columns(self) -> Columns:
+        """Raises ValueError about the line being read."""
+        found = self.read()
+        prompts, rewritten = found.prompt, ~found.goes_on
+        # each rewritten prompt is a prefix of its own, which begins as the one before it does
+        ids = np.cumsum(rewritten) - 1
+        first = np.isnan(found.pause_s)
+        begins = np.where(first, -1, ids - 1)
+        least = np.where(first, 0, np.minimum(prompts, np.roll(prompts, 1)))
+        return Columns(
+            found.begin_s, prompts, found.output, found.dropped, np.where(rewritten, ids, -1),
+            np.where(rewritten, prompts, 0), np.stack((begins, least), axis=1)[rewritten],
+            found.session, found.pause_s, found.goes_on,
+        )  # fmt: skip
 
 
 Ints = NDArray[np.int64]

@@ -235,7 +235,7 @@ def _stream(spec: ServingSpec, requests: Requests, seed: int, warmup: int) -> _S
         what = "a free predictor and samples that are not requests of their own"
         what = f"one card; serving.cluster.cards is {cards}" if cards > 1 else what
         raise DescriptionError(f"closed arrivals and sessions need {what}")
-    if ((requests.session >= 0) & (outputs < requests.output_tokens)).any():
+    if ((requests.context >= 0) & (outputs < requests.output_tokens)).any():
         longest = int(requests.output_tokens.max())
         raise DescriptionError(
             "serving.engine.max_tokens cuts answers that later turns go on from; expected at least "
@@ -283,11 +283,6 @@ def _figures(
     figures["dropped"] = int(dropped.sum())
     figures["cut_outputs"] = int((outputs > (spec.engine.max_tokens or np.inf)).sum())
     moved = metrics.moved_bytes(local)
-    if allocators[0].unshared and stream.requests.shares:
-        figures["warnings"] = [
-            f"{spec.policy.name} on {local.name} finds nothing that prompts repeat: "
-            f"{allocators[0].unshared}"
-        ]
     if len(replicas) == 1:
         figures["policy"] = report_of(allocators[0])
         figures["memory"] = replicas[0].memory.report(moved)

@@ -39,6 +39,7 @@ from sweeps.cli.pause_command import pause
 from sweeps.cli.predictor_command import app as predictor_app
 from sweeps.cli.restore_command import restore
 from sweeps.cli.schedule_command import schedule_check
+from sweeps.cli.site_command import site
 from sweeps.cli.size_command import size
 from sweeps.cli.states_command import states
 from sweeps.cli.transfer_command import transfer
@@ -313,6 +314,7 @@ def explore(
 
 
 app.command(rich_help_panel=LOOK)(explain)
+app.command(rich_help_panel=LOOK)(site)
 app.command(rich_help_panel=TRUST)(audit)
 app.command(rich_help_panel=TRUST)(validate)
 app.command(rich_help_panel=TRUST)(calibrate)

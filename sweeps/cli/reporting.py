@@ -32,7 +32,7 @@ def report(
     what is named is written. A run of which nothing can be shown is passed over with a message,
     unless all are such. Returns what was written. Raises DescriptionError.
     """
-    tables = _read(directories)
+    tables = readable(directories)
     sections = [contents(table) for table in tables]
     against = [comparison.compared(tables[0], other) for other in tables[1:]]
     everything = [*map(comparison.section, against), *sections]
@@ -80,14 +80,16 @@ def write(sections: list[Section], html: Path | None, markdown_file: Path | None
     return written
 
 
-def _read(directories: list[Path]) -> list[Table]:
+def readable(directories: list[Path]) -> list[Table]:
+    """The runs of which something can be shown; says which others are left out. Raises
+    DescriptionError where all are."""
     found, errors = [], []
     for directory in map(last_run, directories):
         try:
             found.append(read_table(RunDirectory(directory)))
         except DescriptionError as error:
             errors.append(error)
-    if not found:
+    if errors and not found:
         raise errors[0]
     for why in errors:
         print(f"left out: {why}", file=sys.stderr)

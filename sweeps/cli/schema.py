@@ -11,7 +11,7 @@ import inspect
 import itertools
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -48,6 +48,8 @@ _SPECS: dict[str, type[BaseModel]] = {
     "sweep": SweepSpec, "study": StudySpec,
 }  # fmt: skip
 DESCRIPTIONS = tuple(_SPECS)
+EVERY = (None, *DESCRIPTIONS)
+"""That of all kinds, and each."""
 _OURS = ("hwmodel", "policies", "sweeps")
 _FREE = ("device_set", "model_set", "workload_set")
 """Keys of an experiment that open other descriptions."""
@@ -77,12 +79,16 @@ def schema(kind: str | None = None) -> JsonSchemaValue:
 def write(kind: str | None, folder: Path) -> list[Path]:
     """Write the schema of a kind as `KIND.json`; where none is named every one, and
     `bankwise.json` for all. Raises DescriptionError."""
-    kinds = [None, *DESCRIPTIONS] if kind is None else [kind]
-    texts = {each or ALL: json.dumps(schema(each), indent=1) + "\n" for each in kinds}
+    found = texts(EVERY if kind is None else [kind], indent=1)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
+    for name, text in found.items():
         write_atomically(folder / f"{name}.json", text)
-    return [folder / f"{name}.json" for name in texts]
+    return [folder / f"{name}.json" for name in found]
+
+
+def texts(kinds: Sequence[str | None], indent: int | None = None) -> dict[str, str]:
+    """Schemas as text, by name; None is that of all kinds. Raises DescriptionError."""
+    return {each or ALL: json.dumps(schema(each), indent=indent) + "\n" for each in kinds}
 
 
 def _all() -> JsonSchemaValue:

@@ -38,7 +38,7 @@ def load_sweep(given: Given, overrides: Iterable[str] = ()) -> Sweep:
         spec = _built(document)
     if any([absolute_paths(document, type(spec)), spec.complete(document)]):
         spec = _built(document)
-    points = _points(spec, document)
+    points = _points(spec, document, _lists(document))
     spec.refuse_unmeasured(points, document)
     sweep = Sweep(spec, document, points, _config(spec, document))
     return sweep.with_points(further(sweep, []))
@@ -130,13 +130,24 @@ def _assign(document: Document, assignment: str) -> None:
             document.marks.setdefault(("base", *keys[: length - 1]), mark)
 
 
-def _points(spec: SweepSpec, document: Document) -> list[Point]:
+def _lists(document: Document) -> set[str]:
+    """Paths of the base that `--set` gave a list of which each value was perhaps meant."""
+    at = [path for path, mark in document.marks.items() if (mark.file or "").startswith("--set ")]
+    values = {".".join(map(str, path[1:])): document.get(path) for path in at if path[0] == "base"}
+    return {path for path, value in values.items() if isinstance(value, list)}
+
+
+def _points(spec: SweepSpec, document: Document, lists: set[str]) -> list[Point]:
     points: list[Point] = []
     mistakes = Mistakes()
     for control in ("", *spec.with_role("control")):
         for layer in spec.layers(document):
             with mistakes.met():
                 points += lay_out(spec, document, layer, len(points), control)
+    for found in mistakes:
+        if found.path in lists:
+            more = f"{found.message}; to compare several: --set axes.{found.path}=[...]"
+            raise DescriptionError(more, found.file, found.line, found.path)
     mistakes.answer()
     return [*points, *_references(spec, document, points)]
 

@@ -24,16 +24,20 @@ _LOGARITHMIC = 8.0
 Place = tuple[float, ...]
 
 
-def explorer(tables: Sequence[Table]) -> str:
-    """The page of these runs, one file that needs no network."""
-    return rendered("explore.html", runs=[explored(table) for table in tables])
+def explorer(tables: Sequence[Table], home: str = "") -> str:
+    """The page of these runs, one file that needs no network; `home`: as of `page`."""
+    return rendered("explore.html", runs=[explored(table) for table in tables], home=home)
 
 
 def explored(table: Table) -> dict[str, Any]:
     """A run in JSON's types. axes: those of numbers, with the coordinates that were simulated;
     points: of each competitor, a value of the objective with its interval at each place."""
-    others = [path for path in table.config["axes"] if path != table.config["compare"]]
-    along = {path: numbers_along(table, path) for path in others if path.split(".")[0] != "load"}
+    others = list(dict.fromkeys(path for group in table.groups for path in group.others))
+    along = {
+        path: numbers_along(table, path)
+        for path in others
+        if path in table.config["axes"] and path.split(".")[0] != "load"
+    }
     axes = {path: each for path, each in along.items() if each is not None}
     choices = [path for path in others if path not in axes]
     objective = table.groups[0].objective if table.groups else None

@@ -85,6 +85,7 @@ def _load(load: Load, device: Device) -> dict[str, Any]:
     return {
         "offered": load.offered, "offered_gbps": offered, "bandwidth_gbps": load.gbps,
         "utilization": load.gbps / device.peak_gbps, "read_latency_ns": load.latency_ns,
+        "write_latency_ns": load.write_latency_ns,
         "reads": load.reads, "row_hit_rate": load.row_hit_rate,
     }  # fmt: skip
 
@@ -154,15 +155,19 @@ def sentence(curve: LatencyCurve, device: Device) -> str:
 
 
 def _grid(curve: LatencyCurve, device: Device) -> Grid:
+    shown = _SHOWN if curve.write_share else ()
     rows = [
         [
             "one by one" if load.offered is None else f"{load.offered:.0%}",
             f"{load.gbps:,.2f}", *(f"{load.latency_ns[name]:,.1f}" for name in _SHOWN),
             f"{load.row_hit_rate:.0%}",
+            *(f"{written[name]:,.1f}" if (written := load.write_latency_ns) else "–"
+              for name in shown),
         ]
         for load in (curve.unloaded, *curve.loads)
     ]  # fmt: skip
     heads = ["offered", "GB/s", *(f"{name} ns" for name in _SHOWN), "row hits"]
+    heads += [f"write {name} ns" for name in shown]
     return Grid(f"{size_text(curve.extent_bytes)}, {_mix(curve)}", heads, rows)
 
 

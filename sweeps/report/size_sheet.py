@@ -7,6 +7,7 @@ from textwrap import shorten
 from typing import Any, NamedTuple
 
 from hwmodel.specs.device import Device
+from sweeps.analyse.statistics import interval
 from sweeps.ask.fit import NARROWER
 from sweeps.ask.sizing import LEAST_GATHER, Asked, Target, delivered, mean_output
 from sweeps.report.fit_sheet import GIB, rate_text
@@ -25,6 +26,11 @@ class Sized(NamedTuple):
     found: list[Any] = []
     prices: dict[str, float] = {}
     """Of a card, by device; devices that have none come last."""
+    watts: dict[str, float] = {}
+    """Of a card, by device; they decide where prices do not."""
+    confirmed: tuple[float, list[float]] | None = None
+    """A load of the base, requests/s, and what share attained it in each replication of a sweep;
+    none where it has no load."""
 
     @property
     def formats(self) -> list[str]:
@@ -38,16 +44,16 @@ class Sized(NamedTuple):
 
     @property
     def meeting(self) -> list[str]:
-        """Devices that meet the target, the least price first, then the least bandwidth x
-        capacity."""
+        """Devices that meet the target, the least price first, then the least power, then the least
+        bandwidth x capacity."""
         loads = zip(self.devices.items(), self.loads, strict=True)
         good = [
             d for (_, d), load in loads if isinstance(load, float) and load >= self.target.per_s
         ]
 
-        def costs(device: Device) -> tuple[float, float]:
-            price = self.prices.get(device.name, math.inf)
-            return price, device.peak_gbps * device.capacity_bytes
+        def costs(device: Device) -> tuple[float, float, float]:
+            given = [each.get(device.name, math.inf) for each in (self.prices, self.watts)]
+            return given[0], given[1], device.peak_gbps * device.capacity_bytes
 
         return [device.name for device in sorted(good, key=costs)]
 
@@ -70,7 +76,10 @@ def record(sized: Sized) -> dict[str, Any]:
         "unit": "output tokens/s" if slo is None else "requests/s", "target": target.per_s,
         "devices": dict(zip(sized.devices, sized.loads, strict=True)), "meet": sized.meeting,
         "cheapest": sized.cheapest, "base": base.name, "base_delivered_bytes_per_s": own,
-        "frontier": frontier,
+        "frontier": frontier, "policy": target.policy.name, "law": target.users,
+        "prices": sized.prices, "watts": sized.watts,
+        "confirmed": None if sized.confirmed is None else {
+            "per_s": sized.confirmed[0], "attained": sized.confirmed[1]},
     }  # fmt: skip
 
 
@@ -89,33 +98,40 @@ def sheet(sized: Sized) -> Section:
         carried = [rate_text(load)] if isinstance(load, float) else ["–"]
         if target.slo is not None:
             carried.append(f"{load * mean:,.0f}" if isinstance(load, float) else "–")
+        if sized.prices:
+            carried.append(_given(sized.prices, name, target.cards))
+        if sized.watts:
+            each = sized.watts.get(name)
+            good = each and isinstance(load, float)
+            tokens = load * (mean if target.slo else 1) if good else 0.0
+            carried += [
+                _given(sized.watts, name, target.cards),
+                f"{tokens / (each * target.cards):.2g}" if each and good else "–",
+            ]
         why = "no load attains it" if load is None else shorten(str(load), 60, placeholder=" ...")
         word = "yes" if name in sized.meeting else "no" if isinstance(load, float) else why
         rows.append([name, *figures, *carried, word])
     columns = ["device", "GiB", "GB/s delivered", unit,
-               *(["out tok/s"] if target.slo else []), "meets it"]  # fmt: skip
-    sides = "<>>>><" if target.slo else "<>>><"
+               *(["out tok/s"] if target.slo else []), *(["price"] if sized.prices else []),
+               *(["W", "out tok/J"] if sized.watts else []), "meets it"]  # fmt: skip
+    sides = "<" + ">" * (len(columns) - 2) + "<"
     own = delivered(base) / 1e9
-    price = sized.prices.get(sized.cheapest or "")
-    by = (
-        "least bandwidth x capacity; --price gives prices"
-        if price is None
-        else (f"{price * target.cards:,.10g} for {target.cards} x {price:,.10g}")
-    )
+    by = _by(sized)
     verdict = f"Cheapest device that meets it: {sized.cheapest} ({by})."
     verdict = verdict if sized.cheapest else "None of these devices meets it."
     notes = (
-        "Paged, on memory that delivers one bandwidth: of a simulated device its closed-form"
-        " bound x derate, at best."
+        f"{target.policy.name.capitalize()}, on memory that delivers one bandwidth: of a simulated"
+        " device its closed-form bound x derate, at best."
         " –: no bandwidth does, for want of FLOPs or room. Near that, bandwidth makes up for"
         " FLOPs: a format whose products are slower then needs more of it. Gather: the least that"
         " scattered KV may be read at, as a share of contiguous KV;"
         f" {LEAST_GATHER:g}: no more was asked."
     )
     return Section(target.model.name, [
-        Say(_wanted(target, mean), "question"),
+        Say(wanted(target, mean), "question"),
         Grid("", columns, rows, sides=sides),
         Say(verdict, "verdict"),
+        *([Say(_confirmed(sized), "verdict")] if sized.confirmed else []),
         Grid(f"Least delivered GB/s of {base.name} (its own: {own:,.0f} at"
              f" {base.capacity_bytes / GIB:,.0f} GiB)", ["capacity", *sized.formats],
              _frontier(sized), sides="<>"),
@@ -123,14 +139,43 @@ def sheet(sized: Sized) -> Section:
     ])  # fmt: skip
 
 
-def _wanted(target: Target, mean: float) -> str:
+def _by(sized: Sized) -> str:
+    """By what the cheapest is that."""
+    name, cards = sized.cheapest or "", sized.target.cards
+    for given, unit in ((sized.prices, ""), (sized.watts, " W")):
+        if name in given:
+            return f"{given[name] * cards:,.10g}{unit} for {cards} x {given[name]:,.10g}"
+    return "least bandwidth x capacity; --price and --watts give others"
+
+
+def _given(amounts: dict[str, float], name: str, cards: int) -> str:
+    return f"{amounts[name] * cards:,.10g}" if name in amounts else "–"
+
+
+def _confirmed(sized: Sized) -> str:
+    """What a sweep finds at the load of the base."""
+    assert sized.confirmed is not None and sized.base is not None and sized.target.slo is not None
+    per_s, shares = sized.confirmed
+    if not shares:
+        return f"No load of {sized.base.name} attains it, so that a sweep has none to confirm."
+    found = interval(shares)
+    ends = f"{max(found.low, 0.0):.0%} to {min(found.high, 1.0):.0%}"
+    return (
+        f"At {per_s:.3g} requests/s a sweep of {sized.base.name} has {found.mean:.0%} attain it"
+        f" ({ends}; {len(shares)} replications of other requests); asked for:"
+        f" {sized.target.slo.attainment:.0%}."
+    )
+
+
+def wanted(target: Target, mean: float) -> str:
+    """The load and the objective in words."""
     if target.slo is None:
         return f"{target.model.name}: {target.per_s:,.0f} output tokens/s, at any latency."
     slo = target.slo
     return (
         f"{target.model.name}: {target.per_s:,.3g} requests/s ({target.per_s * mean:,.0f} output"
         f" tokens/s), first token within {slo.ttft / 1e9:g} s and then {slo.tpot / 1e6:g} ms a"
-        f" token for {slo.attainment:.0%} of requests."
+        f" token for {slo.attainment:.0%} of requests." + f" {target.users}" * bool(target.users)
     )
 
 

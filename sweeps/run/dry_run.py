@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
+from hwmodel.description.description import DescriptionError
 from sweeps.plan.experiment import Task, measure
-from sweeps.plan.sweep_spec import Sweep
+from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.capacity import rivals, wanted
 from sweeps.run.one_point import rate_of
 from sweeps.run.progress import Progress
@@ -27,21 +28,32 @@ class DryRun(NamedTuple):
 
 
 def dry_run(sweep: Sweep) -> DryRun:
-    """Points that are found on the way (break-evens, ties) are not counted. Raises
-    DescriptionError."""
+    """Points that are found on the way (break-evens, ties) are not counted, nor is a timed one
+    that cannot be measured. Raises DescriptionError where none of these can be."""
     places = {i * (len(sweep.points) - 1) // (TIMED - 1) for i in range(TIMED)}
     chosen = [sweep.points[place] for place in sorted(places)]
     results = sum(point.experiment.replications for point in sweep.points)
     relative = len(wanted(sweep))
     rehearse([point.experiment for point in chosen], Progress())
-    seconds = 0.0
+    seconds, refused = [], list[DescriptionError]()
     for point in chosen:
-        start = time.process_time()
-        rate = rate_of(sweep, point, 1, {}, jobs=1)
-        load = point.experiment.offered
-        shared = load is not None and load.relative is not None
-        each = (time.process_time() - start) / (len(rivals(sweep, point, 1)) if shared else 1)
-        start = time.process_time()
-        measure(Task(point.experiment, 1, rate))
-        seconds += each * (relative or results) + (time.process_time() - start) * results
-    return DryRun(len(sweep.points), results, len(chosen), seconds / len(chosen) / 60)
+        try:
+            seconds.append(_cost(sweep, point, relative, results))
+        except DescriptionError as error:  # such as a batch that this card cannot hold
+            refused.append(error)
+    if not seconds:
+        raise refused[0]
+    mean = sum(seconds) / len(seconds)
+    return DryRun(len(sweep.points), results, len(seconds), mean / 60)
+
+
+def _cost(sweep: Sweep, point: Point, relative: int, results: int) -> float:
+    """CPU seconds of the sweep if all its points are like this one. Raises DescriptionError."""
+    start = time.process_time()
+    rate = rate_of(sweep, point, 1, {}, jobs=1)
+    load = point.experiment.offered
+    shared = load is not None and load.relative is not None
+    each = (time.process_time() - start) / (len(rivals(sweep, point, 1)) if shared else 1)
+    start = time.process_time()
+    measure(Task(point.experiment, 1, rate))
+    return each * (relative or results) + (time.process_time() - start) * results

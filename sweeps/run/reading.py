@@ -64,8 +64,6 @@ def read_run(directory: RunDirectory, shapes: Mapping[str, Shape]) -> RunParts:
         if config and not _as_wanted(config, key, kind):
             problems.append(f"{CONFIG}: {key} is missing or of another version")
             config = {}
-    told = (record["metrics"].get("warnings", ()) for record in records if "metrics" in record)
-    problems += dict.fromkeys(text for texts in told for text in texts)
     config = config or shape.guess(records, path.absolute().name)
     return RunParts(config, records, read_provenance(directory, problems), problems)
 

@@ -19,15 +19,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
 import vllm
-from drive_vllm_windows import BLOCK, LONGEST, STOP, config_of, digest, tables_of
+from drive_vllm_windows import BLOCK, LONGEST, STOP, config_of, digest, spec_of, tables_of
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request
 
@@ -100,40 +99,51 @@ def speculative(method: str, tokens: int) -> SimpleNamespace:
 
 def scheduler_of(config: dict[str, Any]) -> tuple[Scheduler, int]:
     """The scheduler, and tokens behind a block that its hash covers."""
-    whole = config_of({**config, "groups": [None]})
+    whole, block = config_of(config), config["block_size"]
     whole.cache_config.enable_prefix_caching = config["prefix_caching"]
-    object.__setattr__(whole, "speculative_config", speculative(**config["speculation"]))
-    shape = {"block_size": BLOCK, "num_kv_heads": 1, "head_size": 16, "dtype": torch.float32}
-    group = KVCacheGroupSpec(["layer"], FullAttentionSpec(**shape))
+    if drafts := config.get("speculation"):
+        object.__setattr__(whole, "speculative_config", speculative(**drafts))
+    groups = [
+        KVCacheGroupSpec([f"layer.{at}"], spec_of(window, block))
+        for at, window in enumerate(config["groups"])
+    ]
     kind = AsyncScheduler if config["async"] else Scheduler
     scheduler = kind(
-        vllm_config=whole, block_size=BLOCK, log_stats=False,
-        kv_cache_config=KVCacheConfig(config["blocks"] + 1, [], [group]),
+        vllm_config=whole, block_size=block, log_stats=False,
+        kv_cache_config=KVCacheConfig(config["blocks"] + 1, [], groups),
         structured_output_manager=SimpleNamespace(
             should_advance=lambda request: False, accept_tokens=lambda *given, **named: True,
             validate_tokens=lambda request, tokens: tokens,
         ),
     )  # fmt: skip
-    assert scheduler.num_spec_tokens == config["speculation"]["tokens"]
+    assert scheduler.num_spec_tokens == (drafts["tokens"] if drafts else 0)
     assert scheduler.kv_cache_manager.enable_caching == config["prefix_caching"]
     return scheduler, getattr(whole, "num_hash_lookahead_tokens", 0)
 
 
-def requests_of(case: dict[str, Any], behind: int) -> list[Request]:
-    """Random prompts, but for what those with one prefix_id begin with."""
-    trace, hasher = case["trace"], None
+def requests_of(case: dict[str, Any], behind: int) -> tuple[list[Request], list[list[int]]]:
+    """Requests and their outputs. Prompts are random, but for what those with one prefix_id, and
+    turns of a session, begin with."""
+    trace, hasher, block = case["trace"], None, case["config"]["block_size"]
     if case["config"]["prefix_caching"]:
         init_none_hash(sha256)
         more = {"num_hash_lookahead_tokens": behind} if behind else {}
-        hasher = get_request_block_hasher(BLOCK, sha256, **more)
+        hasher = get_request_block_hasher(block, sha256, **more)
     rng = np.random.default_rng(zlib.crc32(case["name"].encode()))
     prefixes = rng.integers(100, 59999, (4, LONGEST))
-    found = []
+    sessions = case.get("bankwise", {}).get("session") or [-1] * len(trace["prompt"])
+    found, outputs, said = [], [], {}
     for at, length in enumerate(trace["prompt"]):
         tokens = rng.integers(100, 59999, length)
         if "prefix_id" in trace:
             shared = trace["prefix_tokens"][at]
             tokens[:shared] = prefixes[trace["prefix_id"][at], :shared]
+        before = said.get(sessions[at], [])
+        tokens[: len(before)] = before
+        outputs.append(rng.integers(100, 59999, trace["output"][at]).tolist())
+        outputs[-1][-1] = STOP
+        if sessions[at] >= 0:
+            said[sessions[at]] = [*tokens.tolist(), *outputs[-1]]
         ends = {"max_tokens": trace["output"][at]}
         if case["config"]["ends"] == "stop":
             ends = {"max_tokens": LONGEST, "stop_token_ids": [STOP]}
@@ -141,17 +151,19 @@ def requests_of(case: dict[str, Any], behind: int) -> list[Request]:
             request_id=str(at), prompt_token_ids=tokens.tolist(), pooling_params=None,
             sampling_params=SamplingParams(ignore_eos=True, **ends), block_hasher=hasher,
         ))  # fmt: skip
-    return found
+    return found, outputs
 
 
 def drive(case: dict[str, Any]) -> None:
     """Adds `steps` and `tables` to the case."""
     config, trace = case["config"], case["trace"]
     scheduler, behind = scheduler_of(config)
-    requests, drafted = requests_of(case, behind), config["speculation"]["tokens"]
+    requests, outputs = requests_of(case, behind)
+    drafted = (config.get("speculation") or {"tokens": 0})["tokens"]
     pool = scheduler.kv_cache_manager.block_pool
+    sessions = case.get("bankwise", {}).get("session") or [-1] * len(requests)
     arrivals = deque(enumerate(trace["arrival"]))
-    rng, depth = np.random.default_rng(7), 2 if config["async"] else 1
+    depth = 2 if config["async"] else 1
     flying: deque[Any] = deque()
     steps, tables, clock, empty = [], [], 0, 0
 
@@ -159,18 +171,21 @@ def drive(case: dict[str, Any]) -> None:
         known = scheduler.requests.get(one)
         if known is None:
             return [100]
-        made, left = known.num_output_tokens, trace["output"][int(one)] - known.num_output_tokens
-        held = int(trace["held"][int(one)][made]) if rows and left > 0 else 0
-        drawn = rng.integers(100, 59999, 1 + min(held, rows)).tolist()
-        if 0 < left <= len(drawn):
-            drawn[left - 1] = STOP
-        return drawn
+        made = known.num_output_tokens
+        held = int(trace["held"][int(one)][made]) if rows and made < len(outputs[int(one)]) else 0
+        return outputs[int(one)][made : made + 1 + min(held, rows)] or [100]
 
     while arrivals or flying or scheduler.get_num_unfinished_requests():
         if not flying and not scheduler.get_num_unfinished_requests():
             clock = max(clock, arrivals[0][1])
         while arrivals and arrivals[0][1] <= clock:
-            scheduler.add_request(requests[arrivals.popleft()[0]])
+            joins = arrivals.popleft()[0]
+            before = sessions.index(sessions[joins]) if sessions[joins] >= 0 else joins
+            assert not any(
+                sessions[at] == sessions[joins] and str(at) in scheduler.requests
+                for at in range(before, joins)
+            ), "a turn ends late"
+            scheduler.add_request(requests[joins])
         if scheduler.get_num_unfinished_requests():
             before = [(one, one.num_preemptions) for one in scheduler.running]
             ran = {one.request_id for one, _ in before}
@@ -205,7 +220,7 @@ def drive(case: dict[str, Any]) -> None:
         scheduler.update_from_output(
             out, ModelRunnerOutput(req_ids=ids, req_id_to_index=places, sampled_token_ids=made)
         )
-        if depth == 1:
+        if depth == 1 and drafted:
             sampled = [one for one in ids if samples[one]]
             scheduler.update_draft_token_ids(
                 DraftTokenIds(sampled, [[7] * drafted for _ in sampled])

@@ -121,7 +121,7 @@ def config_of(config: dict[str, Any]) -> VllmConfig:
         max_model_len=LONGEST,
     )  # fmt: skip
     cache = CacheConfig(
-        block_size=BLOCK, cache_dtype="auto", enable_prefix_caching=False,
+        block_size=config["block_size"], cache_dtype="auto", enable_prefix_caching=False,
         **({"swap_space": 0, "gpu_memory_utilization": 0.9} if OLD else {}),
     )  # fmt: skip
     made = VllmConfig(
@@ -133,8 +133,8 @@ def config_of(config: dict[str, Any]) -> VllmConfig:
     return made
 
 
-def spec_of(window: int | None) -> FullAttentionSpec | SlidingWindowSpec:
-    shape = {"block_size": BLOCK, "num_kv_heads": 1, "head_size": 16, "dtype": torch.float32}
+def spec_of(window: int | None, block: int = BLOCK) -> FullAttentionSpec | SlidingWindowSpec:
+    shape = {"block_size": block, "num_kv_heads": 1, "head_size": 16, "dtype": torch.float32}
     return (
         SlidingWindowSpec(**shape, sliding_window=window) if window else FullAttentionSpec(**shape)
     )

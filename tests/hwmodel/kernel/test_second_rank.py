@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hwmodel.description.library import names
 from hwmodel.oracle.audit import audit
-from hwmodel.specs.device import device_names, load_device
+from hwmodel.specs.device import load_device
 from tests.hwmodel.one_channel import simulate_channel
 from tests.rotation import LONG
 
-NAMES = [name for name in device_names() if load_device(name).accelerator is None]
+NAMES = names("memories")
 RANKED = [
     name
     for name in NAMES

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hwmodel.description.library import names
 from hwmodel.measure.bandwidth import PATTERNS, measure
 from hwmodel.measure.bounds import bounds, least_cycles, read_bound
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.replay import figures
-from hwmodel.specs.device import device_names, load_device
+from hwmodel.specs.device import load_device
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.rotation import long, rotated
 
-CHANNELS = [name for name in device_names() if load_device(name).accelerator is None]
+CHANNELS = names("memories")
 NO_REFRESH = "controller.refresh=none"
 GREEDY = [
     NO_REFRESH,

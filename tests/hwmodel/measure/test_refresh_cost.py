@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from hwmodel.measure import refresh_cost
 from hwmodel.measure.refresh_cost import Choice, Cost, choices
 from hwmodel.specs.device import load_device
+from hwmodel.specs.memory_spec import row_delay
 from sweeps.cli.main import app
 
 SIZE = 1 << 20
@@ -53,3 +54,20 @@ def test_the_command_prints_the_table_and_why(monkeypatch: pytest.MonkeyPatch) -
     found = CliRunner().invoke(app, ["bandwidth", "lpddr5-6400-x16", "--refresh", "--json"])
     rows = json.loads(found.output)["rows"]
     assert {row["postpone"] for row in rows} == {0, 4, 8}
+
+
+def test_counting_activations_costs_a_hammered_bank_its_longer_row_cycle() -> None:
+    plain, counting = (
+        load_device(name, ["controller.refresh=none"]).memory
+        for name in ("ddr5-4800-x32", "ddr5-4800-x32-prac")
+    )
+    cost = refresh_cost.counting_cost(plain, counting, SIZE)
+    cycles = []
+    for memory in (plain, counting):
+        opened, read, closed = (
+            row_delay(memory, *pair, ("bank",))
+            for pair in (("ACT", "RD"), ("RD", "PRE"), ("PRE", "ACT"))
+        )
+        cycles.append(max(row_delay(memory, "ACT", "ACT", ("bank",)), opened + read + closed))
+    assert cost["row pair"] == pytest.approx(cycles[0] / cycles[1], abs=5e-3)
+    assert 0.95 < cost["64 B"] <= 1 and 0.95 < cost["in order"] <= 1

@@ -302,7 +302,7 @@ class Memory:
 
 
 @pytest.mark.parametrize("order", FREE_LISTS)
-@settings(max_examples=1000 if LONG else 40)
+@settings(max_examples=1000 if LONG else 20)
 @given(data=st.data(), block=st.sampled_from([1, 4, 16]), recompute=st.booleans())
 def test_nobody_finds_what_others_wrote(
     order: str, data: st.DataObject, block: int, recompute: bool

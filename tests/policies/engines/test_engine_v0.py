@@ -218,9 +218,9 @@ def test_blocks_of_a_cut_prefill_that_were_never_filled_are_not_found() -> None:
     assert engine._findable(0, 31) == 30
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("name", ["v0", "v1"])
-@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize(
+    ("policy", "name", "chunked"), rotated(POLICIES, ["v0", "v1"], [False, True])
+)
 def test_memory_is_empty_in_the_end(policy: str, name: str, chunked: bool) -> None:
     lengths = mixed(150)
     draw = np.random.default_rng(5)

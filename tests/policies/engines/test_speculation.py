@@ -21,7 +21,7 @@ from policies.memory.drafting import drafter_of
 from policies.memory.step import Efficiency, StepModel
 from policies.predictors.prediction import Prediction
 from policies.serving.serving_spec import ServingSpec
-from tests.policies.small import MODEL, device, mixed, requests, run
+from tests.policies.small import MODEL, WINDOWS, device, mixed, requests, run
 
 EAGLE = {"method": "eagle", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]}
 LOOKUP = {"method": "ngram", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]}
@@ -97,7 +97,7 @@ def test_slots_of_rejected_drafts_are_used_again() -> None:
     assert allocator.reserved[0] == 16  # the drafter's three slots begin a block
     one, kept, behind = np.array([0]), np.array([1]), np.array([6])
     for stored in (9, 10, 11):  # nine and six lie in two blocks, eleven and six in three
-        assert allocator.store_ahead(one, kept, behind) == 1
+        assert allocator.store_ahead(one, kept, behind, 0 * one) == 1
         assert allocator.stored[0] == stored
         assert allocator.reserved[0] == (16 if stored < 11 else 24)
     assert allocator.release(0) == 24
@@ -186,3 +186,20 @@ def test_what_does_not_draft_is_refused(changes: dict[str, Any], message: str) -
 def test_policies_without_slots_for_drafts_are_refused(policy: str) -> None:
     with pytest.raises(DescriptionError, match=policy):
         run(4096, mixed(3), speculation=EAGLE, policy={"name": policy})
+
+
+@pytest.mark.parametrize("policy", [{"name": "paged"}, {"name": "static", "window_kv": "full"}])
+def test_windows_verify_drafts(policy: dict[str, Any]) -> None:
+    engine = {"max_model_len": 1024, "like": "0.33"}
+    given = {"shape": WINDOWS, "policy": policy, "engine": engine}
+    plain, drafted = (
+        run(4096, mixed(60), **given, **more).metrics for more in ({}, {"speculation": EAGLE})
+    )
+    assert drafted["speculation"]["tokens_a_step"] > 2
+    assert drafted["steps"] < 0.7 * plain["steps"]
+    assert drafted["finished"] == plain["finished"] == 60
+
+
+def test_a_ring_has_no_room_for_drafts() -> None:
+    with pytest.raises(DescriptionError, match="window_kv: full"):
+        run(4096, mixed(60), shape=WINDOWS, policy={"name": "static"}, speculation=EAGLE)

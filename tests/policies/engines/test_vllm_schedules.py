@@ -20,6 +20,8 @@ FOLDER = Path(__file__).parents[2] / "reference"
 FILES = ("vllm_schedules.json.gz", "vllm_schedules_drawn.json.gz")
 WINDOWS = "vllm_window_schedules.json.gz"
 DRAFTS = "vllm_speculation_schedules.json.gz"
+CACHED = "vllm_cached_window_schedules.json.gz"
+LISTS = "vllm_free_list_schedules.json.gz"
 FURTHER = Path(__file__).parents[4] / "shared" / "reference" / "vllm_reference_2.json.gz"
 """Schedules that do not ship: sessions, priorities, limits of prefills."""
 EXAMPLE: dict[str, Any] = {
@@ -42,7 +44,8 @@ EXAMPLE: dict[str, Any] = {
 def cases() -> list[Any]:
     """Every second one with windows, and with drafts, is run in the long suite alone."""
     every = [pytest.param(case) for name in FILES for case in read_cases(FOLDER / name)]
-    return [*every, *shared(read_cases(FOLDER / WINDOWS)), *shared(read_cases(FOLDER / DRAFTS))]
+    others = (shared(read_cases(FOLDER / name)) for name in (WINDOWS, DRAFTS, CACHED, LISTS))
+    return [*every, *(case for each in others for case in each)]
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
@@ -74,6 +77,10 @@ def differences(folder: Path, *names: str) -> list[str]:
 )  # fmt: skip
 def test_turns_of_sessions_find_what_vllm_finds(tmp_path: Path, names: tuple[str, ...]) -> None:
     assert differences(tmp_path, *names) == []
+
+
+def test_windows_find_prefixes_that_vllm_finds(tmp_path: Path) -> None:
+    assert differences(tmp_path, "window-cached") == []
 
 
 @pytest.mark.parametrize("name", ["threshold", "interval", "active", "priority", "partial"])
@@ -162,7 +169,7 @@ def test_a_schedule_that_is_too_short_or_too_long_differs(tmp_path: Path) -> Non
         (("trace", "prompt"), [16], r"cases\[0\].trace: arrays of different lengths"),
         (("config", "groups"), [64, 128], r"cases\[0\].config: groups: expected windows of one"),
         (("config", "groups"), [None, None], r"cases\[0\].config: groups: expected windows of one"),
-        (("config", "groups"), [None, 64], r"prefix_caching: not modelled with windows"),
+        (("config", "groups"), [None, 0], r"cases\[0\].config.groups"),
         (("vllm",), "0.34.1", r"cases\[0\].vllm: vLLM 0.34.1 is not modelled; did you mean"),
         (("steps",), [[0, 1]], r"cases\[0\].steps"),
     ],

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.policies.small import mixed, requests, run, spec
+from tests.rotation import rotated
 
 S3 = {"name": "s3"}
 PACKED = {"packing": "decreasing_first_fit"}
@@ -48,8 +49,10 @@ def test_the_head_of_the_line_is_overtaken_so_often_and_no_more() -> None:
     assert int((result.first_token_s < result.first_token_s[0]).sum()) <= 8
 
 
-@pytest.mark.parametrize("policy", ["paged", "odma", "s3", "oracle"])
-@pytest.mark.parametrize("more", [{}, {"admit_on": "chunk"}, {"name": "v0"}])
+@pytest.mark.parametrize(
+    ("more", "policy"),
+    rotated([{}, {"admit_on": "chunk"}, {"name": "v0"}], ["paged", "odma", "s3", "oracle"]),
+)
 def test_who_arrives_may_be_packed_at_once(policy: str, more: dict[str, Any]) -> None:
     changes = {
         "policy": {"name": policy}, "predictor": {"kind": "lognormal", "sigma": 0.6},

@@ -16,7 +16,7 @@ from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 from policies.transfers.moves import as_table
 
-DEVICE, MODEL = load_device("a100-80gb"), load_model("llama-3.1-8b")
+DEVICE, MODEL = load_device("mlu370-x4"), load_model("llama-3.1-8b")
 LINKS = ["pcie5-h100-merged", "nixl-cuda-ipc"]
 
 

@@ -69,7 +69,7 @@ GROUPS = {
     "Ask": "fit size tune transfer restore pause states devices models kv-formats",
     "Describe": "check schema device model predictor",
     "Run": "run study bandwidth replay kv-read export",
-    "Look": "report compare figure explore explain",
+    "Look": "report compare figure explore explain site",
     "Trust": "audit validate calibrate measure schedule-check",
 }
 
@@ -121,6 +121,7 @@ def test_set_changes_what_devices_says(tmp_path: Path) -> None:
     assert random("--set", "timing.tRRD=16nCK") < random()
 
 
+@pytest.mark.long
 def test_check_finds_no_mistake_in_what_ships(tmp_path: Path) -> None:
     done = bankwise("check", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -191,6 +192,7 @@ def test_check_reports_every_bad_file_and_goes_on(tmp_path: Path) -> None:
         ("device_set.timing.tRCDD=20ns", "did you mean 'tRCD'?"),
         ("serving.engin.max_num_seqs=2", "did you mean 'engine'?"),
         ("requests=1e3", "not a number in YAML"),
+        ("serving.kv_tokens=[9, 8]", "to compare several: --set axes.serving.kv_tokens=[...]"),
         ("requests", "expected dotted.path=value"),
         ("device=mlu370", "did you mean 'mlu370-x4'?"),
         ("workload=r1", "r1-reasoning"),
@@ -246,6 +248,15 @@ def test_run_and_report_print_sentences_and_a_table(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[0] in shown.stdout
     assert (tmp_path / "runs/smoke-1/report.md").is_file()
     assert "<html" in (tmp_path / "all.html").read_text()
+
+
+@pytest.mark.long
+def test_a_dry_run_passes_over_a_point_that_does_not_fit(tmp_path: Path) -> None:
+    axes = ("axes.device=[mlu370-x4]", "axes.model=[llama-2-7b]", "axes.batch.context=[512, 8192]")
+    sets = [word for axis in axes for word in ("--set", axis)]
+    done = bankwise("run", "kv-share", "--dry-run", *sets, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "16 points, 32 results" in done.stdout and "by 1 of them" in done.stdout
 
 
 def test_a_dry_run_says_how_long_a_run_would_take_and_writes_nothing(tmp_path: Path) -> None:

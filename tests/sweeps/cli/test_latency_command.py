@@ -30,6 +30,8 @@ def test_latency_has_a_curve_an_extent_and_mix_with_its_knee() -> None:
         assert curve["unloaded"]["offered"] is None
         for load in (curve["unloaded"], *curve["loads"]):
             assert set(load["read_latency_ns"]) == {"mean", "p50", "p90", "p99", "max"}
+            writes = curve["write_share"] > 0 and load["offered"] is not None
+            assert (load["write_latency_ns"] is not None) == writes
             assert load["bandwidth_gbps"] < 1.05 * curve["saturated_gbps"]
         assert 0 < curve["knee_gbps"] < curve["saturated_gbps"] < done["peak_gbps"]
     shares = [curve["write_share"] for curve in
@@ -44,6 +46,7 @@ def test_latency_is_printed_and_drawn(tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "")
     assert "512 B, 25 % written" in done.out and "one by one" in done.out
     assert f"wrote {page}\nwrote {picture}\n" in done.out
+    assert "write p99 ns" in page.read_text()
     assert "the knee is at" in page.read_text() and page.read_text().count("<figure") == 1
     assert all(name in picture.read_text() for name in ("mean", "p50", "p99", "twice unloaded"))
 

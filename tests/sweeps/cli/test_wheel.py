@@ -82,6 +82,7 @@ def test_the_source_distribution_has_what_the_tests_need(tmp_path: Path) -> None
         inner = {name.split("/", 1)[1] for name in archive.getnames()}
     assert {"bankwise/__init__.py", "examples/what_if.py", "tests/test_examples.py"} <= inner
     assert {"sweeps/py.typed", "docs/python.md", "yaml/sweeps/smoke.yaml"} <= inner
+    assert {"CONTRIBUTING.md", "research/README.md"} <= inner  # docs link to them
     assert {"CITATION.cff", "LICENSE", "README.md", "examples/notebooks/odma_map.ipynb"} <= inner
 
 
@@ -105,4 +106,5 @@ def test_the_wheel_runs_a_sweep(installed: Path, tmp_path: Path) -> None:
     ran = run(installed, "run", "smoke", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     record = json.loads((tmp_path / "runs/smoke-1/provenance.json").read_text())
-    assert record["commit"] is None and record["version"] == "0.1.0"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert record["commit"] is None and record["version"] == project["version"]

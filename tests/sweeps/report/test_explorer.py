@@ -84,6 +84,49 @@ def test_the_page_interpolates_inside_and_is_silent_outside(
     assert outside.count("not simulated") == 2 and "median" not in outside
 
 
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_all_places_are_filtered_by_words_and_told_on_hover(
+    simulated: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "explore.html"
+    bankwise("explore", simulated, "--out", page, cwd=tmp_path)
+    ask = """
+    (words => {
+      const box = document.querySelector(".all input");
+      box.value = words;
+      box.dispatchEvent(new Event("input"));
+      return [...document.querySelectorAll(".all tbody tr")].map(row => row.cells[2].title);
+    })
+    """
+    with Browser(tmp_path) as browser:
+        browser.open(page, 390)
+        every, wins = (browser.value(f"{ask}('{words}')") for words in ("", "best: odma"))
+        bar = browser.value("document.querySelector('.bar').title")
+        assert browser.value("document.documentElement.scrollWidth") <= 390
+        assert browser.errors == []
+    assert len(every) == 3 and every[2].startswith("odma, ") and "140.0" in every[2]
+    (only,) = wins
+    assert "90.0" in only and "Output tokens/s" in only
+    assert bar == "paged: 40.0, the best here"
+
+
+def test_cases_are_chosen_from_and_never_mixed(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    cases = {name: {"set": {"device": name}, "role": "case"} for name in ("small", "large")}
+    axes = {"serving.policy": ["paged"]}
+    run.create({**CONFIG, "axes": axes, "variants": cases}, PROVENANCE, {})
+    for index, name in enumerate(cases):
+        run.append({
+            "point": index, "control": "", "replication": 1, "seed": [1, 1], "rate_per_s": 1.0,
+            "overrides": {"case": name, "serving.policy": "paged"},
+            "metrics": metrics(10.0 * (index + 1)),
+        })  # fmt: skip
+    run.release()
+    found = explored(read_table(RunDirectory(run.path)))
+    assert found["choices"] == [{"label": "case", "values": ["large", "small"]}]
+    assert [(p["of"], p["value"][0]) for p in found["points"]] == [(["small"], 10), (["large"], 20)]
+
+
 def test_a_run_without_axes_of_numbers_is_chosen_from(tmp_path: Path) -> None:
     page = explorer([read_table(RunDirectory(made(tmp_path / "run")))])
     assert "<title>" in page and 'class="knobs"' in page

@@ -36,6 +36,7 @@ from sweeps.report.chart import (
 from sweeps.report.drawing import FORMS, VEGA_LITE, still, svg
 from sweeps.report.palette import COLOURS, colours
 from sweeps.report.vega import DARK, LIGHT, Spec, spec
+from tests.rotation import rotated
 
 COMPARED = ("static", "paged", "paged block=32")
 ONE = Interval(5.0, -math.inf, math.inf, 1)
@@ -126,8 +127,7 @@ def scales(found: Any) -> dict[str, str]:
     return known
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["still", "live"])
-@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize(("name", "live"), rotated([*CHARTS], [False, True]))
 def test_every_chart_is_valid_and_compiles(name: str, live: bool) -> None:
     found = spec(CHARTS[name], COMPARED, live)
     altair.Chart.from_dict(found, validate=True)

@@ -51,16 +51,6 @@ def test_a_damaged_line_is_named_and_the_rest_is_there(tmp_path: Path) -> None:
     assert "unfinished: 21 of 24 results" in shown(tmp_path)
 
 
-def test_what_results_warn_of_is_told_once(tmp_path: Path) -> None:
-    made(tmp_path)
-    lines = [json.loads(line) for line in (tmp_path / RESULTS).read_bytes().splitlines()]
-    for line in lines[:2]:
-        line["metrics"]["warnings"] = ["nothing is found"]
-    (tmp_path / RESULTS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert read_run(RunDirectory(tmp_path), {"sweep": SWEEP}).problems == ["nothing is found"]
-    assert "nothing is found." in shown(tmp_path)
-
-
 @pytest.mark.parametrize("content", [None, "a: [1,\n", "axes: 3\n", "\xff", "[]\n", "name: x\n"])
 def test_without_its_config_the_results_tell_what_was_asked(
     content: str | None, tmp_path: Path

@@ -211,6 +211,7 @@ def test_the_table_is_measured_for_the_best_so_far(whole: Path) -> None:
         assert result["efficiency"] == tables[result["batch"]]["efficiency"]
 
 
+@pytest.mark.long
 def test_the_finale_is_on_replications_that_no_trial_saw(tmp_path: Path) -> None:
     small = [item for item in TINY if not item.startswith("trials")]
     study = load_study("quick", [*small, "trials=4", "memory=table"])

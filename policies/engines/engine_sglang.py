@@ -1,0 +1,303 @@
+"""SGLang's scheduler (0.5.23: `managers/scheduler.py`, `schedule_policy.py`, `schedule_batch.py`).
+
+A step is prefills or decodes. While requests wait and the batch is not full, a step prefills them:
+in order of arrival, or by the longest prefix found, requests last whose first 32 tokens one before
+them computes. One is admitted if its prompt and all output that it may ask for (4,096 tokens at
+most) fit what is free, less a share of what running requests may still ask for. A prompt longer
+than what is left of a chunk is cut, and what is left of it comes first in the next step. The batch
+is full once a request finds no room, until another leaves.
+
+The share, `new_token_ratio`, falls with each decode step. Where a decode step has no room, requests
+with the fewest output tokens, of those the longest prompts, are retracted to the end of the line,
+one at least; the share becomes what they have decoded of what they asked for, and those that stay
+are in the order of that choice. It begins anew when nothing runs or waits.
+
+Not modelled: overlap of scheduling with steps, mixed chunks, `ignore_eos`, requests that are
+aborted for want of memory (an error here).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hwmodel.description.description import DescriptionError
+from policies.allocators.allocator import Allocator, Demand
+from policies.allocators.capabilities import Batches, Caches
+from policies.allocators.radix_tree import Key, beginning
+from policies.engines.engine import Chunk, Count, Engine, EngineOptions, Step
+from policies.predictors.prediction import Predictions
+from policies.requests.requests import IntArray, Requests
+
+MOST_NEW, RATIO, LEAST_SHARE, DECAY_STEPS, RETRACT_STEPS = 4096, 0.7, 0.14, 600, 20
+"""SGLang's CLIP_MAX_NEW_TOKENS, INIT_NEW_TOKEN_RATIO, MIN_NEW_TOKEN_RATIO_FACTOR,
+NEW_TOKEN_RATIO_DECAY_STEPS and RETRACT_DECODE_STEPS."""
+IN_BATCH, LINE = 32, 128
+"""IN_BATCH_PREFIX_CACHING_CHECK_THRESHOLD; requests in line that are sorted by their prefix."""
+
+
+class EngineSglangSpec(EngineOptions):
+    """Options of SGLang's scheduler, which needs policy `radix`."""
+
+    name: Literal["sglang"] = "sglang"
+    schedule_policy: Literal["fcfs", "lpm"] = "fcfs"
+    """Order of the line: of arrival, or the longest prefix found first."""
+    chunked_prefill_size: Count = 8192
+    """Tokens that a step prefills at most. SGLang: 2,048 to 16,384, by the memory of the device."""
+    max_prefill_tokens: Count = 16384
+    """Tokens from which on a step admits no more prefills."""
+    schedule_conservativeness: Annotated[float, Field(gt=0, le=10)] = 1.0
+    """Factor on the share of their remaining output that running requests keep free at first."""
+    ends: Literal["stop", "length"] = "stop"
+    """Output that a request asks for: the most that any may have (assumed: as most do that people
+    chat with), or its own length."""
+
+    def token_budget(self, longest: int) -> int:
+        return max(self.chunked_prefill_size, self.sequence_cap)
+
+    @model_validator(mode="after")
+    def _one_line(self) -> EngineSglangSpec:
+        if self.batching != "any" or self.packing != "arrival":
+            raise ValueError("batching, packing: not with engine sglang; expected schedule_policy")
+        if self.max_num_seqs is None:
+            raise ValueError("max_num_seqs: null only with engine v1 and like")
+        return self
+
+
+class _Pass:
+    """What one step may still prefill: `total` and `current` are slots spoken for, with and without
+    output to come; `promised`, those of them that the allocator counts already."""
+
+    def __init__(self, spec: EngineSglangSpec, output: float, page: int) -> None:
+        self.total, self.current, self.promised, self._page = output, 0, 0, page
+        self.tokens, self.chunk = spec.max_prefill_tokens, spec.chunked_prefill_size
+
+    def paged(self, tokens: int) -> int:
+        """Slots of whole pages."""
+        return -(-tokens // self._page) * self._page
+
+    def charge(self, tokens: int, output: int) -> None:
+        """A prefill of so many tokens, and so much output to come."""
+        tokens = self.paged(tokens)
+        self.total += tokens + self._page + output
+        self.current += tokens + self._page
+        self.tokens -= tokens
+        self.chunk -= tokens
+
+    @property
+    def spent(self) -> bool:
+        """Whether a step computes enough."""
+        return self.tokens <= 0 or self.chunk <= 0
+
+
+class EngineSglang(Engine):
+    """Requests that wait and run, as SGLang schedules them."""
+
+    spec: EngineSglangSpec
+
+    def __init__(
+        self, spec: EngineSglangSpec, allocator: Allocator, requests: Requests,
+        output_tokens: IntArray, predicted: Predictions,
+    ) -> None:  # fmt: skip
+        """Raises DescriptionError for a policy other than `radix` and chunks that part a page."""
+        super().__init__(spec, allocator, requests, output_tokens, predicted)
+        if not isinstance(allocator, Batches) or not isinstance(allocator, Caches) or self.several:
+            raise DescriptionError(
+                f"serving.engine: sglang needs policy radix, and one sample a request; got "
+                f"{allocator.options.name}"
+            )
+        self._pool: Batches = allocator
+        self._page = allocator.options.page
+        if spec.chunked_prefill_size % self._page:
+            raise DescriptionError(
+                f"serving.engine.chunked_prefill_size: expected a multiple of policy.page, "
+                f"{self._page}; got {spec.chunked_prefill_size}"
+            )
+        limits = allocator.limits
+        longest = min(limits.max_model_len, allocator.reach) - 1
+        asked = self.output if spec.ends == "length" else limits.max_tokens
+        self._asked: IntArray = np.minimum(asked, np.maximum(longest - self.prompt - 1, 1))
+        """Output that each request may have."""
+        self._full = False
+        self._limit = "offered_load"
+        """What kept a request from being admitted last."""
+        self._ratio = self._first_ratio = min(RATIO * spec.schedule_conservativeness, 1.0)
+        self._least = self._ratio * LEAST_SHARE
+        self._decay = (self._ratio - self._least) / DECAY_STEPS
+        self._filled = np.zeros(len(requests), np.int64)
+        """Tokens that the last prefill of each computed or found."""
+
+    def schedule(self) -> Step:
+        before, self._cached_tokens = self.preemptions, 0
+        chunks: list[Chunk] = []
+        decode: IntArray = np.zeros(0, np.int64)
+        self._full &= len(self.running) > 0
+        if self._partial or (self.waiting and not self._full):
+            self._limit = self._prefill(chunks)
+        if not chunks and len(self.running):
+            decode = self._decode_all()
+        elif not chunks and self.waiting:
+            raise self._never_fits(self.waiting[0])
+        limit = self._limit if self.waiting else "offered_load"
+        return self._step(decode, chunks, [], self.preemptions - before, limit)
+
+    def complete(self, step: Step, rounds: int) -> tuple[list[int], list[int]]:
+        done = super().complete(step, rounds)
+        if done[1] or self._partial:
+            self._full = False
+        if not self.busy:
+            self._ratio = self._first_ratio
+        return done
+
+    def admits_arrivals(self, step: Step) -> bool:
+        return not self._full
+
+    def repeat(self, step: Step, rounds: int) -> None:
+        super().repeat(step, rounds)
+        self._ratio = max(self._ratio - rounds * self._decay, self._least)
+
+    def _prefill(self, chunks: list[Chunk]) -> str:
+        """Prefill the next chunk of a request, and those that wait: which of STEP_LIMITS ended
+        it."""
+        decode = self._decoding()
+        to_come = np.minimum(self._asked[decode] - self._made(decode), MOST_NEW)
+        budget = _Pass(self.spec, float((to_come * self._ratio).sum()), self._page)
+        if self._partial:
+            self._continue(chunks, budget)
+        admitted, limit = [], "offered_load"
+        for request in self._line():
+            if budget.spent and self._left(budget) > 0:
+                limit = "token_budget"
+                break
+            if len(decode) + len(chunks) >= self._cap:
+                self._full, limit = True, "sequence_cap"
+                break
+            limit, chunk = self._admit_one(request, budget)
+            if chunk is not None:
+                chunks.append(chunk)
+                admitted.append(request)
+            if limit == "kv_memory":
+                self._full = bool(chunks) or len(decode) > 0
+            if limit != "offered_load":
+                break
+        for request in admitted:
+            self.waiting.remove(request)
+        self.running = np.concatenate((self.running, np.array(admitted, np.int64)))
+        return limit
+
+    def _continue(self, chunks: list[Chunk], budget: _Pass) -> None:
+        """The next chunk of the prefill under way."""
+        request = int(self.running[-1])
+        start, total = int(self.allocator.stored[request]), self._total(request)
+        most = min(budget.chunk, int(self._left(budget)))
+        tokens = min(total - start, most if most > 0 else budget.chunk)
+        before = self.allocator.free_slots
+        if not self.allocator.grow(request, tokens):
+            raise self._never_fits(request)
+        budget.promised += before - self.allocator.free_slots
+        self._partial = start + tokens < total
+        output = 0 if self._partial else min(int(self._asked[request]), MOST_NEW)
+        budget.charge(tokens, output)
+        chunks.append(Chunk(request, start, tokens, not self._partial))
+
+    def _admit_one(self, request: int, budget: _Pass) -> tuple[str, Chunk | None]:
+        """(What keeps others from being admitted, the first chunk of a request that is)."""
+        total, demand = self._total(request), self._demand(request)
+        cached, pinned = self._pool.ask(request, total - 1, demand)
+        asked, rest = int(self._asked[request]), total - cached
+        made = int(self._made(request))
+        wanted = rest + min(max(asked - made, 0), MOST_NEW) + self._page
+        if wanted >= self._left(budget) - pinned:
+            return "kv_memory", None
+        tokens, output = rest, min(asked, MOST_NEW)
+        if budget.paged(rest) > budget.chunk:
+            tokens, output = budget.chunk // self._page * self._page, 0
+            if tokens <= 0:
+                return "token_budget", None
+        before = self.allocator.free_slots
+        if not self._reserve(request, demand, total, cached, tokens):
+            raise self._never_fits(request)
+        budget.promised += before - self.allocator.free_slots - pinned
+        budget.charge(tokens, output)
+        self._filled[request] = total
+        self._cached_tokens += cached
+        self._partial = tokens < rest
+        limit = "kv_memory" if self._left(budget) <= 0 else "offered_load"
+        limit = "token_budget" if budget.spent and limit != "kv_memory" else limit
+        return limit, Chunk(request, cached, tokens, not self._partial)
+
+    def _left(self, budget: _Pass) -> float:
+        """Slots that nothing is promised to, neither with nor without output to come."""
+        free = self.allocator.free_slots + budget.promised
+        return min(free - budget.total, free - budget.current)
+
+    def _made(self, requests: IntArray | int) -> IntArray:
+        """Output tokens so far."""
+        made: IntArray = self.output[requests] - self.left[requests]
+        return made
+
+    def _line(self) -> list[int]:
+        """Requests in the order in which they are admitted."""
+        line = list(self.waiting)
+        if self.spec.schedule_policy == "fcfs" or len(line) > LINE:
+            return line
+        rank: dict[int, float] = {}
+        begun: set[Key] = set()
+        for request in line:
+            total, demand = self._total(request), self._demand(request)
+            found, _ = self._pool.ask(request, total, demand)
+            rank[request] = -min(found, total - 1)
+            if found <= IN_BATCH <= total:
+                begins = beginning(request, demand, IN_BATCH)
+                if begins in begun:
+                    rank[request] = np.inf
+                begun.add(begins)
+        line.sort(key=rank.__getitem__)
+        self.waiting = deque(line)  # equals keep the order of the last time
+        return line
+
+    def _decode_all(self) -> IntArray:
+        """Reserve a token of every running request, or retract some."""
+        if self.allocator.headroom(self.running, 1):
+            self._ratio = max(self._ratio - self._decay, self._least)
+        else:
+            self._retract_some()
+        self._pool.advance_later(self.running)
+        return self.running
+
+    def _retract_some(self) -> None:
+        running: list[int] = self.running.tolist()
+        made = dict(zip(running, self._made(self.running).tolist(), strict=True))
+        running.sort(key=lambda each: (made[each], -int(self.prompt[each])), reverse=True)
+        first = True
+        while first or not self.allocator.headroom(np.array(running), 1):
+            if len(running) == 1:
+                raise self._never_fits(running[0])
+            first = False
+            self._preempt(running.pop())
+            self._pool.make_room(len(running) * RETRACT_STEPS)
+        self.running, self._full = np.array(running, np.int64), False
+        tokens = sum(made[each] for each in running) + RETRACT_STEPS * len(running)
+        self._ratio = min(tokens / (int(self._asked[self.running].sum()) + 1), 1.0)
+
+    def _preempt(self, request: int) -> None:
+        assert self._caching is not None
+        self._caching.release_known(request, int(self._filled[request]))
+        self.reserved_ever[request] = 0
+        self.waiting.append(request)
+        self.preemptions += 1
+
+    def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
+        return self.allocator.reserve(request, demand, cached + budget)
+
+    def _token_budget(self) -> int:
+        return self.spec.token_budget(self.allocator.limits.max_model_len)
+
+    def _first_chunk(self, rest: int, budget: int) -> int:
+        return min(rest, budget)
+
+    def _has_batch(self, begun: bool) -> bool:
+        return begun or len(self.running) > 0

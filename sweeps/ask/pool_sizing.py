@@ -1,0 +1,125 @@
+"""How many replicas serve a load within an objective: with prefill and decode apart, or together.
+
+Every question is a sweep's point (`sweeps.plan.experiment`), over the same requests. Apart, each
+pool's least number is found by bisection beside a pool that is ample. A pair that meets the load
+has no less of either, so the first that does, by their sum, has the fewest: if a replica more never
+serves less (assumed; the noise of runs aside). Together, each step has one of `CHUNKS` at most, of
+prompts and of tokens that are decoded; the best of these counts. Apart, steps are the engine's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from policies.requests.slo import Slo
+from sweeps.ask.sizing import DRAWS, REQUESTS, SEED, WARMUP, attained, enough
+from sweeps.plan.experiment import ExperimentSpec, Load, Task
+
+MOST = 64
+"""Replicas of a pool, or in all: more are not tried, and so many are ample."""
+CHUNKS = (512, 2048, 8192)
+"""Tokens a step of replicas that do both (assumed): small ones delay the tokens of others least."""
+ANSWERS = 3
+"""Longest answers within the objective that arrivals last, after a warm-up of one (assumed)."""
+
+
+class PoolAsked(NamedTuple):
+    """A load and who may serve it. `described`: device, model, workload and what sets them, as an
+    experiment has them; `serving`: what all replicas have."""
+
+    described: dict[str, Any]
+    serving: dict[str, Any]
+    slo: Slo
+    per_s: float
+    """Requests a second."""
+    mean_output: float
+    """Tokens of an answer."""
+    link: str
+    cards: int
+    """Of a replica."""
+
+
+class Both(NamedTuple):
+    """Replicas that do both, and the tokens of a step."""
+
+    replicas: int
+    chunk: int
+
+
+class Apart(NamedTuple):
+    """Replicas that prefill, and that decode."""
+
+    prefill: int
+    decode: int
+
+
+class Question(NamedTuple):
+    """The least number of one kind of replica; `chunk`: of those that do both."""
+
+    asked: PoolAsked
+    of: str
+    chunk: int = 0
+
+
+def tasks(asked: PoolAsked, found: Both | Apart) -> list[Task]:
+    """The runs that decide whether these replicas meet the load."""
+    answer_s = (asked.slo.ttft + asked.slo.tpot * (asked.mean_output - 1)) * 1e-9
+    warm = max(WARMUP, math.ceil(asked.per_s * answer_s))
+    serving: dict[str, Any] = {"model": asked.described["model"], "tensor_parallel": asked.cards}
+    serving |= asked.serving
+    if isinstance(found, Both):
+        serving["cluster"] = {"cards": found.replicas, "placement": "least_requests"}
+        serving["engine"] = {"name": "v1", "max_num_batched_tokens": found.chunk}
+    else:
+        pools = {"prefill": {"replicas": found.prefill}, "decode": {"replicas": found.decode}}
+        serving["pools"] = {**pools, "link": asked.link}
+    experiment = ExperimentSpec.model_validate({
+        **asked.described, "serving": serving, "slo": asked.slo, "seed": SEED,
+        "load": Load(rate_per_s=asked.per_s), "warmup_requests": warm,
+        "requests": max(REQUESTS, ANSWERS * warm),
+    })  # fmt: skip
+    return [Task(experiment, draw, asked.per_s) for draw in range(1, DRAWS + 1)]
+
+
+def share(asked: PoolAsked, found: Both | Apart) -> float:
+    """Of the requests of all runs that attain the objective. Raises DescriptionError."""
+    return sum(map(attained, tasks(asked, found))) / DRAWS
+
+
+def meets(asked: PoolAsked, found: Both | Apart) -> bool:
+    """Whether these replicas meet the load. Raises DescriptionError."""
+    runs = tasks(asked, found)
+    return enough(lambda draw: attained(runs[draw - 1]), asked.slo.attainment)
+
+
+def least(question: Question) -> int | None:
+    """The least number; None where `MOST` do not meet the load. Raises DescriptionError."""
+    asked, of, chunk = question
+    kinds: dict[str, Callable[[int], Both | Apart]] = {
+        "both": lambda n: Both(n, chunk),
+        "prefill": lambda n: Apart(n, MOST), "decode": lambda n: Apart(MOST, n),
+    }  # fmt: skip
+    low, high = 0, 1
+    while not meets(asked, kinds[of](high)):
+        low, high = high, 2 * high
+        if high > MOST:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        if meets(asked, kinds[of](middle)):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def fewest(asked: PoolAsked, prefill: int, decode: int) -> Apart | None:
+    """The pair of the least sum that meets the load, of so many at least; None where there is none
+    of `MOST` in all. Raises DescriptionError."""
+    for total in range(prefill + decode, MOST + 1):
+        for x in range(prefill, total - decode + 1):
+            if meets(asked, Apart(x, total - x)):
+                return Apart(x, total - x)
+    return None
