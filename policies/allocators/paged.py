@@ -366,6 +366,24 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         self._publish(request, demand, before)
         return True
 
+    def drop_first(self, request: int, tokens: int) -> None:
+        """So many of its first tokens, in whole blocks, lie elsewhere from now on; what is left is
+        not found by others."""
+        self._demands[request] = self._demands[request]._replace(
+            prefix_id=-1, prefix_tokens=0, session=-1, parent=-1, above=()
+        )
+        row, many, tables = int(self._first_row[request]), tokens // self.block, self._tables
+        if not many:
+            return
+        held = tables.blocks(row).copy()
+        tables.count[row] = tables.runs[row] = 0
+        tables.append(row, held[many:])
+        tables.tokens[row] -= tokens
+        self._free(held[:many], int((self._others[held[:many]] > 0).sum()))
+        self.stored[request] -= tokens
+        self.reserved[request] -= tokens
+        self.reserved_total -= tokens
+
     def store_ahead(
         self, requests: IntArray, kept: IntArray, beyond: IntArray, unseen: IntArray
     ) -> int:

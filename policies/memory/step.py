@@ -307,6 +307,19 @@ class StepModel:
             chunk_memory_s,
         )  # fmt: skip
 
+    def attention_alone_s(
+        self, context: int, pairs: int, stored: int, efficiency: Efficiency
+    ) -> float:
+        """Seconds of a card that only attends: tokens that decode to `context` of KV together, and
+        chunks to `stored` of it in so many pairs."""
+        read, loads = self._repeats * self._kv_bytes, self._repeats * self._load_s
+        flops_s = context * (self._attention_flops / self._decode_flops + loads)
+        share = self._kv_share(context * read, efficiency)
+        chunks_s = pairs * self._chunk_flops / self._prefill_flops + stored * loads
+        return self._slowdown * self._phase(flops_s, context * read, share) + self._phase(
+            chunks_s, stored * read, efficiency.prefill
+        )
+
     def _kv_share(self, moved_bytes: Any, efficiency: Efficiency) -> Any:
         """Share of the peak at which decode attention moves so many bytes of all layers."""
         if self._shares is None:

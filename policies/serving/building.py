@@ -33,6 +33,7 @@ from policies.serving.recorder import Recorder
 from policies.serving.replica import Replica
 from policies.serving.serving_spec import ServingSpec, state_pages
 from policies.transfers.hosting_engine import HostingEngine
+from policies.transfers.lending_engine import LendingEngine
 from policies.transfers.moves import Moves
 from policies.transfers.offloading_engine import OffloadingEngine
 from policies.transfers.tiers import Tiers
@@ -150,6 +151,7 @@ def build_replica(
             steps = DraftingSteps(each[0], passes, speculation.tokens, device)
     else:
         kind = HostingEngine if spec.cluster.moves else ENGINES[spec.engine.name].engine
+        kind = kind if spec.cluster.lending is None else LendingEngine
         engine = kind(engine_spec, allocator, requests, outputs, predicted)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
@@ -170,7 +172,7 @@ def _require_modelled(
         raise DescriptionError(
             f"{local.name} has {local.state.kind} layers, whose states runs allocate with engine "
             f"v1, one sample a request and {', '.join(_STATES)}, without tiers, moves, "
-            "speculation, cluster.dropping, cluster.migration or copied prefixes"
+            "speculation, cluster.dropping, .migration, .lending or copied prefixes"
         )
     if (pages := state_pages(spec, local)) is not None and pages.groups[0] > 1:
         raise DescriptionError(
@@ -209,9 +211,10 @@ def _require_host(device: Device, engine: EngineOptions) -> None:
 
 
 def admissible(
-    spec: ServingSpec, allocator: Allocator, requests: Requests, output: IntArray
-) -> IntArray:
-    """Indices of the requests that can finish.
+    spec: ServingSpec, allocator: Allocator, requests: Requests, output: IntArray,
+    reach: int | None = None,
+) -> IntArray:  # fmt: skip
+    """Indices of the requests that can finish. reach: of the cards together, where they lend.
 
     Raises DescriptionError for the others, unless they are to be dropped.
     """
@@ -219,7 +222,8 @@ def admissible(
     wanted = allocator.needs(prompt, output, samples)
     long = prompt + output > limits.max_model_len
     wide = samples > spec.engine.sequence_cap
-    bad = long | wide | (wanted > allocator.reach)
+    reach = allocator.reach if reach is None else reach
+    bad = long | wide | (wanted > reach)
     if bad.any() and spec.engine.too_long == "error":
         worst = int(np.flatnonzero(bad)[0])
         size = f"request {worst} ({prompt[worst]} prompt + {output[worst]} output tokens)"
@@ -233,7 +237,7 @@ def admissible(
         else:
             why = (
                 f"policy {spec.policy.name} may need {wanted[worst]} token slots for it, and can "
-                f"give one request {allocator.reach} of the device's {allocator.slots}"
+                f"give one request {reach}, of {allocator.slots} on a card"
             )
         raise DescriptionError(count + why + "; shorten them or set serving.engine.too_long: drop")
     return np.flatnonzero(~bad)

@@ -29,7 +29,7 @@ from hwmodel.description.description import DescriptionError, Strict, nearest
 from policies.allocators.capabilities import report_of
 from policies.memory.pipeline import PipelineSpec
 from policies.requests.requests import FloatArray, IntArray, Requests
-from policies.serving.moving_options import DroppingSpec, MigrationSpec
+from policies.serving.moving_options import DroppingSpec, LendingSpec, MigrationSpec
 from policies.serving.replica import Replica
 
 
@@ -98,6 +98,8 @@ class ClusterSpec(Strict):
     """Cards drop parameters that others have too where KV overflows. None: they do not."""
     migration: MigrationSpec | None = None
     """Running requests move from full cards to empty ones. None: they do not."""
+    lending: LendingSpec | None = None
+    """Cards keep parts of the KV of each other's requests. None: they do not."""
     placement: Annotated[
         str, AfterValidator(_known),
         Field(json_schema_extra=lambda schema: schema.update(enum=list(ROUTERS))),
@@ -118,6 +120,11 @@ class ClusterSpec(Strict):
             raise ValueError("dropping: needs 2 cards or more, and stages 1")
         if self.migration is not None and (self.cards == 1 or self.dropping is not None):
             raise ValueError("migration: needs 2 cards or more, and no dropping")
+        others = self.stages > 1 or self.dropping is not None or self.migration is not None
+        if self.lending is not None and (self.cards == 1 or others):
+            raise ValueError(
+                "lending: needs 2 cards or more, stages 1, and neither dropping nor migration"
+            )
         return self
 
     def grouped(self, stages: int) -> ClusterSpec:
@@ -128,8 +135,8 @@ class ClusterSpec(Strict):
 
     @property
     def moves(self) -> bool:
-        """Whether requests move between cards while they run."""
-        return self.dropping is not None or self.migration is not None
+        """Whether KV moves between cards while requests run."""
+        return any(each is not None for each in (self.dropping, self.migration, self.lending))
 
 
 class Manager:

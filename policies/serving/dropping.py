@@ -23,6 +23,7 @@ import numpy as np
 from hwmodel.specs.link import load_link
 from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import TransformerSpec
+from policies.memory.distributed_attention import kv_seconds
 from policies.requests.requests import IntArray
 from policies.serving.cluster import Manager
 from policies.serving.moving import MovingNode
@@ -94,9 +95,7 @@ class Dropping(MovingNode):
 
     def exchange_s(self, tokens: int, layers: int) -> float:
         """Seconds to move the KV of so many tokens in so many layers over one link."""
-        halves = self._model.attention.halves
-        size = min(self._spec.block, tokens) * self._model.kv_layer_bytes // halves
-        return self._link.seconds(size, -(-tokens // self._spec.block) * layers * halves)
+        return kv_seconds(self._link, self._model, tokens, layers, self._spec.block)
 
     def pull_s(self, cards: int) -> float:
         """Seconds until the card that lacks most has its weights back."""

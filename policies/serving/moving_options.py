@@ -30,6 +30,23 @@ class DroppingSpec(Strict):
     """Tokens of a block that is exchanged."""
 
 
+class LendingSpec(Strict):
+    """Infinite-LLM: cards keep parts of the KV of each other's requests (Lin et al. 2024,
+    arXiv 2401.02669v2). Its thresholds are not public: those here are assumed."""
+
+    link: str
+    """Between cards: a shipped link, or a file."""
+    every_s: Seconds = 0.5
+    """Time between two plans (assumed)."""
+    spare: Annotated[float, Field(ge=0, lt=1)] = 0.01
+    """Share of a card's slots that plans leave free, for tokens to come (assumed)."""
+    step_tokens: Count | None = None
+    """Tokens of running requests that a card copies to lenders beside a step, which ends no sooner
+    (the paper: 16). None: as many as the link carries in the time of the step."""
+    block: Count = 256
+    """Tokens of a piece that is sent, of a layer's K or V (assumed)."""
+
+
 class MigrationSpec(Strict):
     """Llumnix: running requests move from full cards to empty ones (Sun et al. 2024,
     arXiv 2406.03243; defaults of AlibabaPAI/llumnix)."""

@@ -28,6 +28,7 @@ from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watch
 from policies.transfers.fabric import Port
 from policies.transfers.hosting_engine import HostingEngine
+from policies.transfers.lending_engine import LendingEngine
 from policies.transfers.moves import Moves
 from policies.transfers.offloading_engine import OffloadingEngine
 from policies.transfers.tiers import Tiers
@@ -60,6 +61,7 @@ class Replica:
         self.moves = moves
         self.tiers = tiers
         self.hosting = engine if isinstance(engine, HostingEngine) else None
+        self._lending = engine if isinstance(engine, LendingEngine) else None
         self._offloading = engine if isinstance(engine, OffloadingEngine) else None
         self._watch = None if recorder is None else Watch(recorder, engine)
         self.more = False
@@ -149,6 +151,8 @@ class Replica:
             self._watch.stepped(begin_s, step, times)
         if self.tiers is not None:
             self.tiers.passed(end_s, times)
+        if self._lending is not None:
+            self._lending.passed(times)
         return self._complete(step, rounds)
 
     def _schedule(self, begin_s: float) -> Step:
@@ -163,7 +167,7 @@ class Replica:
             if self.engine.ending:
                 self.metrics.sums.preemptions += step.preempted
                 self.engine.complete(step, 1)
-            elif self.engine.holding:
+            elif self.engine.holding and not (self.hosting and self.hosting.blocked):
                 self._idle()
                 begin_s = self.now_s
             else:
@@ -212,6 +216,9 @@ class Replica:
         times = self._steps.times(step, rounds, efficiency)
         if self.tiers is not None:
             return times.delayed(self.tiers.stalls(times, efficiency))
+        if self._lending is not None and isinstance(self._steps, StepModel):
+            waits_s = self._lending.stalls(times, step.chunks, self._steps, efficiency)
+            return times.delayed(waits_s)
         if self.hosting is not None and (taken := self.hosting.copied_bytes_s(self.now_s)):
             waits_s = times.contended(taken, self._steps.bandwidth * efficiency.attention)
             self.hosting.slower.append(float(waits_s[0] / times.total_s[0]))

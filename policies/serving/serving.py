@@ -27,6 +27,7 @@ from policies.serving.building import admissible, build_replica
 from policies.serving.cluster import Lockstep, Manager, Node, mean_of
 from policies.serving.disaggregation import Pools
 from policies.serving.dropping import Dropping
+from policies.serving.lending import Lending
 from policies.serving.metrics import Metrics
 from policies.serving.migration import Migrating
 from policies.serving.pool_options import PoolSpec, PoolsSpec
@@ -123,7 +124,12 @@ def _serve(
         for card in range(cards)
     ]  # fmt: skip
     _teach(spec, [replica.engine.allocator for replica in replicas], profile)
-    admitted = admissible(spec, replicas[0].engine.allocator, requests, stream.outputs)
+    manager = Manager(spec.cluster, requests, stream.predicted.length)
+    node, reach = Node(replicas, manager), None
+    if spec.cluster.lending is not None:
+        node = Lending(replicas, manager, spec.cluster.lending, local)
+        reach = node.reach
+    admitted = admissible(spec, replicas[0].engine.allocator, requests, stream.outputs, reach)
     _require_counted(stream, admitted)
 
     def group(stages: int) -> Replica:
@@ -133,8 +139,6 @@ def _serve(
             simulate,
         )  # fmt: skip
 
-    manager = Manager(spec.cluster, requests, stream.predicted.length)
-    node = Node(replicas, manager)
     if spec.cluster.dropping is not None:
         node = Dropping(replicas, manager, spec.cluster.dropping, local, group)
     elif spec.cluster.migration is not None:

@@ -118,7 +118,7 @@ class ServingSpec(Strict):
             raise ValueError("cluster.stages: not with tiers or expert_parallel")
         if self.cluster.moves and (self.engine.name != "v1" or self.expert_parallel != "none"):
             raise ValueError(
-                "cluster.dropping, cluster.migration: need engine v1, and no expert_parallel"
+                "cluster.dropping, .migration, .lending: need engine v1, and no expert_parallel"
             )
         if self.cluster.dropping is not None and self.kv_tokens is not None:
             raise ValueError("cluster.dropping: frees bytes, not with kv_tokens")
@@ -132,7 +132,7 @@ class ServingSpec(Strict):
             if getattr(self, name) is not None:
                 raise ValueError(f"pools: not with {name}")
         if self.cluster.stages > 1 or self.cluster.moves:
-            raise ValueError("pools: not with cluster.stages, .dropping or .migration")
+            raise ValueError("pools: not with cluster.stages, .dropping, .migration or .lending")
         many, cards = self.pools.prefill.replicas + self.pools.decode.replicas, self.cluster.cards
         if cards not in (1, many):
             raise ValueError(f"pools: has {many} replicas; expected cluster.cards 1 or {many}")
@@ -162,7 +162,7 @@ class ServingSpec(Strict):
         if self.speculation is not None and (self.engine.name != "v1" or apart):
             raise ValueError(
                 "speculation: needs engine v1 and expert_parallel none, without tiers, "
-                "cluster.stages, cluster.dropping or cluster.migration"
+                "cluster.stages, .dropping, .migration or .lending"
             )
         return self
 

@@ -19,7 +19,7 @@ from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 from policies.transfers.refusals import require_blocks, require_plain
 
-_KEYS = "cluster.dropping, cluster.migration"
+_KEYS = "cluster.dropping, cluster.migration, cluster.lending"
 
 
 class HostingEngine(EngineV1):
@@ -42,6 +42,8 @@ class HostingEngine(EngineV1):
         self.lost: set[int] = set()
         """Requests that were preempted."""
         self._copied = (0.0, 0.0)  # bytes a second, until when
+        self.blocked = False
+        """Whether it can run nothing until something is decided elsewhere."""
         self.slower: list[float] = []
         """Shares by which steps beside copies take longer."""
         self._due: list[tuple[float, int, bool]] = []  # a heap: (when, request, whether it runs)

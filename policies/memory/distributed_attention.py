@@ -1,0 +1,120 @@
+"""Attention of a request whose KV lies on several cards (Infinite-LLM, arXiv 2401.02669v2).
+
+In each layer the home sends a token's query to every card with a part of the KV. Each computes
+attention over its part, and sends back for each head the maximum m of the scores, the sum l of
+their exponentials, and the weighted V, o. The merge is exact:
+
+    m = max m_i,   l = sum l_i exp(m_i - m),   o = sum o_i l_i exp(m_i - m) / l
+
+Holders compute at the same time, and beside the home. A lender that runs steps of its own gives
+half of itself while it computes for others (assumed); its own steps wait for what was computed.
+Maxima and sums are in fp32, queries and values in the type of the activations (assumed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.link import LinkSpec
+from hwmodel.specs.number_format import number_format
+from hwmodel.specs.transformer import TransformerSpec
+from policies.memory.step import Efficiency, StepModel
+
+SCALAR_BYTES = 4
+"""Of a maximum, and of a sum."""
+
+
+@dataclass
+class Part:
+    """What a step asks of a lender, in tokens: those that decode and their KV there, those of
+    chunks, their KV there, and the pairs of both."""
+
+    decoding: int = 0
+    context: int = 0
+    chunked: int = 0
+    stored: int = 0
+    pairs: int = 0
+
+
+class Asked(NamedTuple):
+    """What a step asks of all lenders. Bytes of all layers."""
+
+    path_s: float = 0.0
+    """From the queries' leaving to the last partial result, of all layers."""
+    link_s: float = 0.0
+    merge_s: float = 0.0
+    card_s: tuple[float, ...] = ()
+    """What it takes of each lender."""
+    query_bytes: int = 0
+    partial_bytes: int = 0
+    merge_bytes: int = 0
+    read_bytes: int = 0
+
+
+class DistributedAttention:
+    """Its bytes and seconds on cards that hold `model`, or a shard of it, over a link that carries
+    KV in pieces of `block` tokens. Raises DescriptionError for latent attention."""
+
+    def __init__(self, model: TransformerSpec, link: LinkSpec, block: int) -> None:
+        if model.latent is not None:
+            raise DescriptionError(f"cluster.lending: the latents of {model.name} are not modelled")
+        number = number_format(model.activations).bits // 8
+        self.query_bytes = model.heads * model.head_dim * number
+        """Of a token and layer, to one lender."""
+        self.partial_bytes = self.query_bytes + 2 * SCALAR_BYTES * model.heads
+        """Of a token and layer, from one holder."""
+        self._model, self._link, self._block = model, link, block
+        self._layers = model.kv_layers
+        self.token_s = self.copy_s(block) / block
+        """Seconds to copy the KV of a token in whole pieces."""
+
+    def merge_bytes(self, holders: int) -> int:
+        """Of a token and layer, at home: the partial results of so many, itself with them, read,
+        and the output written."""
+        return holders * self.partial_bytes + self.query_bytes
+
+    def copy_s(self, tokens: int) -> float:
+        """Seconds of the link to copy the KV of so many tokens."""
+        return kv_seconds(self._link, self._model, tokens, self._layers, self._block)
+
+    def written_s(self, steps: StepModel, efficiency: Efficiency) -> float:
+        """Seconds of a memory to read, or write, the KV of a token."""
+        return self._model.kv_token_bytes / (steps.bandwidth * efficiency.migration)
+
+    def asks(
+        self, parts: Sequence[Part], busy: Sequence[bool], tokens: int, steps: StepModel,
+        efficiency: Efficiency,
+    ) -> Asked:  # fmt: skip
+        """What a step takes that asks these of lenders, for so many tokens in all. busy: whether
+        each lender has steps of its own."""
+        queries = sum(part.decoding + part.chunked for part in parts)
+        if not queries:
+            return Asked(card_s=(0.0,) * len(parts))
+        out, back = queries * self.query_bytes, queries * self.partial_bytes
+        link_s = self._layers * (self._link.seconds(out) + self._link.seconds(back))
+        card_s = tuple(
+            steps.attention_alone_s(part.context, part.pairs, part.stored, efficiency)
+            for part in parts
+        )
+        slowest_s = max(s * (1 + own) for s, own in zip(card_s, busy, strict=True))
+        merge = self._layers * (tokens * self.merge_bytes(1) + queries * self.partial_bytes)
+        read = sum(part.context + part.stored for part in parts) * self._model.kv_token_bytes
+        return Asked(
+            link_s + slowest_s, link_s, merge / (steps.bandwidth * efficiency.attention), card_s,
+            self._layers * out, self._layers * back, merge, read,
+        )  # fmt: skip
+
+
+def kv_seconds(
+    link: LinkSpec, model: TransformerSpec, tokens: int, layers: int, block: int
+) -> float:
+    """Seconds to move the KV of so many tokens in so many layers over one link, in pieces of
+    `block` tokens of a layer's K, or V."""
+    if not tokens:
+        return 0.0
+    halves = model.attention.halves
+    size = min(block, tokens) * model.kv_layer_bytes // halves
+    return link.seconds(size, -(-tokens // block) * layers * halves)

@@ -1,0 +1,134 @@
+"""Infinite-LLM (arXiv 2401.02669v2): a request's KV on several cards of a cluster.
+
+Each time a global manager looks at all cards. Debtors are those whose first request in line, or
+whose running ones, lack memory; those with the smallest batch come first. Creditors are those with
+free memory, the one with most first; debtors themselves only where nobody else has enough. The
+longest request of a debtor goes first: others keep of it what the debtor lacks. The paper's
+thresholds are not public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.link import load_link
+from hwmodel.specs.transformer import TransformerSpec
+from policies.memory.distributed_attention import DistributedAttention
+from policies.requests.percentiles import summary
+from policies.requests.requests import IntArray
+from policies.serving.cluster import Manager
+from policies.serving.moving import MovingNode
+from policies.serving.moving_options import LendingSpec
+from policies.serving.replica import Replica
+from policies.transfers.lending_engine import LendingEngine
+
+
+class Holder(NamedTuple):
+    """What a card says of itself, in tokens."""
+
+    running: int
+    """Requests in its batch."""
+    lacking: int
+    lendable: Sequence[tuple[int, int]]
+    """(tokens, request) that others could keep, the longest first."""
+    free: int
+    """That it can lend."""
+    whole: bool = True
+    """Whether less than all that it lacks is of no use."""
+
+
+class Grant(NamedTuple):
+    debtor: int
+    creditor: int
+    request: int
+    tokens: int
+
+
+def lending_plan(cards: Sequence[Holder], block: int) -> list[Grant]:
+    """Who keeps how much of which request for whom, in whole blocks."""
+    free = {card: each.free for card, each in enumerate(cards)}
+    debtors = [card for card, each in enumerate(cards) if each.lacking]
+    plan: list[Grant] = []
+    for debtor in sorted(debtors, key=lambda card: (cards[card].running, card)):
+        left, grants, room = cards[debtor].lacking, [], dict(free)
+        room.pop(debtor)
+        for tokens, request in cards[debtor].lendable:
+            while left > 0 and room:
+                creditor = max(room, key=lambda c: _rank(c, cards[c], room[c], block))
+                most = min(tokens, room[creditor]) // block * block
+                given = min(-(-left // block) * block, most)
+                if not given:
+                    break
+                grants.append(Grant(debtor, creditor, request, given))
+                room[creditor] -= given
+                tokens, left = tokens - given, left - given
+        if left <= 0 or not cards[debtor].whole:
+            plan, free = plan + grants, {**room, debtor: 0}
+    return plan
+
+
+def _rank(card: int, holder: Holder, room: int, block: int) -> tuple[bool, int, int]:
+    """Creditors by how willing they are."""
+    return (not holder.lacking and room >= block, room, -card)
+
+
+class Lending(MovingNode):
+    """`model`: the shard of a card. `reach`: tokens of the longest request that all serve."""
+
+    def __init__(
+        self, replicas: list[Replica], manager: Manager, spec: LendingSpec, model: TransformerSpec
+    ) -> None:
+        """Raises DescriptionError where a card has less room than a step needs."""
+        super().__init__(replicas, manager, spec.every_s)
+        work = DistributedAttention(model, load_link(spec.link), spec.block)
+        self._engines: list[LendingEngine] = []
+        for replica in replicas:
+            assert isinstance(replica.engine, LendingEngine)
+            self._engines.append(replica.engine)
+        first = self._engines[0]
+        slots, block = first.allocator.reach, first.block
+        spare = -(-int(spec.spare * slots) // block) * block
+        if slots < spare + first.budget + block:
+            raise DescriptionError(
+                f"cluster.lending: {slots} token slots on a card are fewer than a step computes, "
+                f"{first.budget}, beside {spare} that stay free; expected a smaller "
+                "engine.max_num_batched_tokens"
+            )
+        self._vain = 0
+        self.reach = len(replicas) * (slots - spare - block)
+        for card, engine in enumerate(self._engines):
+            engine.join(card, self._engines, work, spare, spec.step_tokens, spec.every_s)
+
+    def decide(self, at_s: float) -> None:
+        stuck = all(each.blocked or not each.busy for each in self._engines)
+        for replica, engine in zip(self.own, self._engines, strict=True):
+            if engine.blocked:
+                replica.wait(max(at_s, replica.now_s))
+            engine.plans(at_s, at_s + self._every_s)
+        plan = lending_plan([self._says(each) for each in self._engines], self._engines[0].block)
+        for debtor, creditor, request, tokens in plan:
+            self._engines[debtor].borrow(request, creditor, tokens)
+        rooms, line = (any(getattr(e, key) for e in self._engines) for key in ("loans", "waiting"))
+        self._vain = self._vain + 1 if stuck and line and not (plan or rooms) else 0
+        assert self._vain < 3, "requests wait, and nothing will give them room"
+
+    def _says(self, engine: LendingEngine) -> Holder:
+        line, lacking = bool(engine.waiting), engine.lacking
+        free = 0 if line and not lacking else engine.allocator.largest_hole - engine.spare
+        return Holder(engine.running.size, lacking, engine.lendable, max(free, 0), whole=line)
+
+    def report(self, outputs: IntArray) -> dict[str, Any]:
+        names = (
+            "loans", "lent_tokens", "sent_tokens", "moved_tokens", "query_bytes", "partial_bytes",
+            "merge_bytes", "read_bytes", "card_s", "charged_s", "delay_s", "wait_s",
+        )  # fmt: skip
+        totals = {name: sum(each.totals[name] for each in self._engines) for name in names}
+        slower = np.array([share for each in self._engines for share in each.slower])
+        return {
+            **super().report(outputs),
+            "lending": {**totals, "steps_longer": summary(slower)},
+        }
