@@ -180,6 +180,7 @@ class PagedAllocator(BlockAllocator, Caches, CopiesOnWrite, Swaps, Reports, Draf
         "prefix_caching": CHOICES, "window_rules": CHOICES, "indirection": Range(1, 10),
     }  # fmt: skip
     references = References(("static",), ceilings=("ideal",))
+    by_request = (*Allocator.by_request, "resident", "_first_row")
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: BlockOptions

@@ -18,62 +18,23 @@ Cards that have experts in common (`Lockstep`) begin each step together and wait
 from __future__ import annotations
 
 import heapq
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, model_validator
 
 from hwmodel.description.description import DescriptionError, Strict, nearest
 from policies.allocators.capabilities import report_of
 from policies.memory.pipeline import PipelineSpec
 from policies.requests.requests import FloatArray, IntArray, Requests
+from policies.serving.fleet_options import FleetSpec
 from policies.serving.moving_options import DroppingSpec, MigrationSpec
 from policies.serving.replica import Replica
-
-
-class Router(ABC):
-    """Where a request goes as it arrives. One of one's own states its `name`."""
-
-    name: ClassVar[str]
-
-    def __init__(self, spec: ClusterSpec) -> None:
-        self.spec = spec
-
-    @abstractmethod
-    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
-        """The card, from 0, of `request`. count: requests on each card, int64 (cards,); tokens:
-        those they are predicted to store, float64 (cards,)."""
-
-
-class RoundRobin(Router):
-    name = "round_robin"
-    _next = -1
-
-    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
-        self._next += 1
-        return self._next % self.spec.cards
-
-
-class LeastRequests(Router):
-    name = "least_requests"
-
-    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
-        return int(np.argmin(count))
-
-
-class Pressure(Router):
-    name = "pressure"
-
-    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
-        weight = self.spec.compute_weight
-        return int(np.argmin(weight * _relative(count) + (1 - weight) * _relative(tokens)))
-
-
-ROUTERS: dict[str, type[Router]] = {
-    each.name: each for each in (RoundRobin, LeastRequests, Pressure)
-}
+from policies.serving.routers import ROUTERS as ROUTERS
+from policies.serving.routers import KvAware
+from policies.serving.routers import Router as Router
 
 
 def _known(value: str) -> str:
@@ -102,13 +63,33 @@ class ClusterSpec(Strict):
         str, AfterValidator(_known),
         Field(json_schema_extra=lambda schema: schema.update(enum=list(ROUTERS))),
     ] = "round_robin"  # fmt: skip
-    """Where a request goes: in turn, to the card with the fewest requests, or to that under the
-    least pressure; the first of equals."""
+    """Where a request goes: in turn, to the card with the fewest requests, to that under the
+    least pressure, to that which was given its prefix last, or to that whose KV holds least; the
+    first of equals."""
     compute_weight: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Weight of compute pressure; the rest is that of memory (assumed)."""
     bounds: Literal["shared", "own"] = "shared"
     """Bucket bounds of one window over the whole node, in step on all cards, or of each card's own
     requests."""
+
+    fleet: FleetSpec | None = None
+    """Cards advance each by itself between the requests that it gets, and may fail
+    (docs/fleet.md). None: all that run are cut at each arrival."""
+
+    @model_validator(mode="after")
+    def _fleet_of_cards(self) -> ClusterSpec:
+        if self.fleet is None:
+            if ROUTERS[self.placement] is KvAware:
+                raise ValueError(f"placement {self.placement}: needs fleet, whose cards report")
+            return self
+        if self.moves:
+            raise ValueError("fleet: not with dropping or migration")
+        if self.cards % self.fleet.cells or self.cards == self.fleet.cells:
+            raise ValueError(
+                f"fleet.cells: {self.fleet.cells} cells of {self.cards} cards; expected a divisor"
+                " that leaves each cell 2 cards or more"
+            )
+        return self
 
     @model_validator(mode="after")
     def _pipeline_of_stages(self) -> ClusterSpec:
@@ -127,6 +108,13 @@ class ClusterSpec(Strict):
         return self.model_copy(update={"stages": stages, "pipeline": own})
 
     @property
+    def of_a_cell(self) -> ClusterSpec:
+        """One of the equal parts of a fleet."""
+        assert self.fleet is not None
+        alone = self.fleet.model_copy(update={"cells": 1})
+        return self.model_copy(update={"cards": self.cards // self.fleet.cells, "fleet": alone})
+
+    @property
     def moves(self) -> bool:
         """Whether requests move between cards while they run."""
         return self.dropping is not None or self.migration is not None
@@ -136,14 +124,21 @@ class Manager:
     """Places requests and tracks the card of each."""
 
     def __init__(self, spec: ClusterSpec, requests: Requests, predicted: FloatArray) -> None:
-        self._spec = spec
+        self.spec = spec
         self._tokens = requests.prompt_tokens + requests.samples * predicted
         self.card_of: IntArray = np.full(len(requests), -1, np.int64)
         self.count: IntArray = np.zeros(spec.cards, np.int64)
         """Requests on each card, waiting or running."""
         self.tokens: FloatArray = np.zeros(spec.cards)
         """Tokens that those are predicted to store."""
+        self.up: NDArray[np.bool_] = np.ones(spec.cards, np.bool_)
+        """Cards that serve."""
+        self.kv_slots: FloatArray = np.zeros(spec.cards)
+        """Of a fleet: slots that each card holds, as it last said, and those that the prompts will
+        take which it was given since or had in line."""
+        self.requests = requests
         self._router = ROUTERS[spec.placement](spec)
+        self._router.manager = self
         self._leaving: list[tuple[float, int]] = []  # ends of steps that may still be under way
 
     def place(self, request: int, now_s: float) -> int:
@@ -152,12 +147,17 @@ class Manager:
             left = heapq.heappop(self._leaving)[1]
             self.count[self.card_of[left]] -= 1
             self.tokens[self.card_of[left]] -= self._tokens[left]
-        card = self._router.choose(request, self.count, self.tokens)
-        if not 0 <= card < self._spec.cards:
+        whole = bool(self.up.all())
+        cards = None if whole else np.flatnonzero(self.up)
+        count, tokens = (each if whole else each[cards] for each in (self.count, self.tokens))
+        card = self._router.choose(request, count, tokens)
+        if not 0 <= card < len(count):
             raise DescriptionError(
-                f"placement {self._spec.placement}: expected a card from 0 to "
-                f"{self._spec.cards - 1}; got {card!r}"
+                f"placement {self.spec.placement}: expected a card from 0 to "
+                f"{len(count) - 1}; got {card!r}"
             )
+        card = card if cards is None else int(cards[card])
+        self.kv_slots[card] += self.requests.prompt_tokens[request]
         self.card_of[request] = card
         self.count[card] += 1
         self.tokens[card] += self._tokens[request]
@@ -168,6 +168,12 @@ class Manager:
         before, self.card_of[request] = self.card_of[request], card
         self.count[[before, card]] += -1, 1
         self.tokens[[before, card]] += -self._tokens[request], self._tokens[request]
+
+    def withdraw(self, requests: list[int]) -> None:
+        """These are on no card, until they are placed again."""
+        np.subtract.at(self.count, self.card_of[requests], 1)
+        np.subtract.at(self.tokens, self.card_of[requests], self._tokens[requests])
+        self.card_of[requests] = -1
 
     def ended(self, requests: list[int], at_s: float) -> None:
         """These leave their cards at `at_s`, the end of a step; until then they count."""
@@ -307,8 +313,3 @@ def mean_of(reports: list[dict[str, Any]], weights: IntArray) -> dict[str, Any]:
         elif isinstance(value, str):
             means[key] = value
     return means
-
-
-def _relative(values: IntArray | FloatArray) -> FloatArray:
-    """Shares of the largest."""
-    return values / max(float(values.max()), 1e-300)
