@@ -22,7 +22,6 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, model_validator
 
 from hwmodel.description.description import DescriptionError, Strict, nearest
@@ -108,6 +107,11 @@ class ClusterSpec(Strict):
         return self.model_copy(update={"stages": stages, "pipeline": own})
 
     @property
+    def of_two(self) -> ClusterSpec:
+        """Two cards of a fleet that never fail, for a try."""
+        return self.model_copy(update={"cards": 2, "fleet": FleetSpec()})
+
+    @property
     def of_a_cell(self) -> ClusterSpec:
         """One of the equal parts of a fleet."""
         assert self.fleet is not None
@@ -131,8 +135,8 @@ class Manager:
         """Requests on each card, waiting or running."""
         self.tokens: FloatArray = np.zeros(spec.cards)
         """Tokens that those are predicted to store."""
-        self.up: NDArray[np.bool_] = np.ones(spec.cards, np.bool_)
-        """Cards that serve."""
+        self.cards: IntArray = np.arange(spec.cards)
+        """Those that serve, in order."""
         self.kv_slots: FloatArray = np.zeros(spec.cards)
         """Of a fleet: slots that each card holds, as it last said, and those that the prompts will
         take which it was given since or had in line."""
@@ -147,16 +151,14 @@ class Manager:
             left = heapq.heappop(self._leaving)[1]
             self.count[self.card_of[left]] -= 1
             self.tokens[self.card_of[left]] -= self._tokens[left]
-        whole = bool(self.up.all())
-        cards = None if whole else np.flatnonzero(self.up)
-        count, tokens = (each if whole else each[cards] for each in (self.count, self.tokens))
-        card = self._router.choose(request, count, tokens)
-        if not 0 <= card < len(count):
+        cards = self.cards
+        card = self._router.choose(request, self.count[cards], self.tokens[cards])
+        if not 0 <= card < len(cards):
             raise DescriptionError(
                 f"placement {self.spec.placement}: expected a card from 0 to "
-                f"{len(count) - 1}; got {card!r}"
+                f"{len(cards) - 1}; got {card!r}"
             )
-        card = card if cards is None else int(cards[card])
+        card = int(cards[card])
         self.kv_slots[card] += self.requests.prompt_tokens[request]
         self.card_of[request] = card
         self.count[card] += 1
@@ -168,6 +170,12 @@ class Manager:
         before, self.card_of[request] = self.card_of[request], card
         self.count[[before, card]] += -1, 1
         self.tokens[[before, card]] += -self._tokens[request], self._tokens[request]
+
+    def serves(self, card: int, again: bool) -> None:
+        """A card serves again, or no more."""
+        change = np.union1d if again else np.setdiff1d
+        self.cards = change(self.cards, [card])
+        self.kv_slots[card] = 0.0
 
     def withdraw(self, requests: list[int]) -> None:
         """These are on no card, until they are placed again."""

@@ -76,9 +76,9 @@ class Fleet(Node):
         self.lives = [1] * len(replicas)
         self.rerouted = 0
         self.lost_s = self.down_s = 0.0
-        for card, at_s in {} if failures is None else failures.first_s(
-            len(replicas), self._rng
-        ).items():
+        for card, at_s in (
+            {} if failures is None else failures.first_s(len(replicas), self._rng).items()
+        ):
             heapq.heappush(self._events, (at_s, FAIL, card, _ALWAYS))
 
     def serve(
@@ -96,7 +96,7 @@ class Fleet(Node):
         self._metrics.close = (close_s, made)
         last_s = max(replica.now_s for replica in self.replicas)
         for card, replica in enumerate(self.replicas):
-            if self.manager.up[card]:
+            if card in self.manager.cards:
                 self._metrics.idle(last_s - replica.now_s)
             else:
                 self.down_s += max(last_s - self._failed_s[card], 0.0)
@@ -115,7 +115,10 @@ class Fleet(Node):
             elif kind == DONE:
                 self._done(card)
             elif kind == FAIL:
-                self._fail(card, at_s)
+                cards = [card]
+                while events and events[0][:2] == (at_s, FAIL):
+                    cards.append(heapq.heappop(events)[2])
+                self._fail(cards, at_s)
             else:
                 self._return(card, at_s)
 
@@ -126,7 +129,7 @@ class Fleet(Node):
             heapq.heappush(self._events, (at_s, kind, card, self._latest[card]))
 
     def _place(self, request: int, at_s: float) -> None:
-        if not self.manager.up.any():
+        if not len(self.manager.cards):
             self._held.append(request)
             return
         card = self.manager.place(request, at_s)
@@ -171,30 +174,36 @@ class Fleet(Node):
             self._progress(self._metrics.ended, self._count)
         self._at(replica.next_s, BEGIN, card)
 
-    def _fail(self, card: int, at_s: float) -> None:
+    def _fail(self, cards: list[int], at_s: float) -> None:
+        """These fail together: who was there goes elsewhere."""
+        assert self._failures is not None
+        requests: list[int] = []
+        for card in cards:
+            self._stop(card, at_s)
+            self.manager.serves(card, False)
+            self._failed_s[card] = at_s
+            requests += self.replicas[card].drain()
+            back_s = at_s + self._failures.down_s
+            heapq.heappush(self._events, (back_s, RETURN, card, _ALWAYS))
+        self.manager.withdraw(requests)
+        self.rerouted += len(requests)
+        for request in requests:
+            self._place(request, at_s)
+
+    def _stop(self, card: int, at_s: float) -> None:
         """What its steps have done until then counts; the one under way is lost."""
         ahead, replica = self._ahead[card], self.replicas[card]
-        if ahead is not None:
+        if ahead is None:
+            self._metrics.idle(max(at_s - replica.now_s, 0.0))
+        else:
             ends = replica.now_s + np.cumsum(ahead.times.total_s)
             if done := int(np.searchsorted(ends, at_s, "right")):
                 end_s = float(ends[done - 1])
                 self._ahead[card] = ahead._replace(times=ahead.times.first(done), end_s=end_s)
                 self._done(card)
-                self._ahead[card] = None
+            self._ahead[card] = None
             self.lost_s += at_s - replica.now_s
-        else:
-            self._metrics.idle(max(at_s - replica.now_s, 0.0))
-        self._ahead[card] = None
         self._at(math.inf, BEGIN, card)
-        self.manager.up[card] = False
-        self._failed_s[card] = at_s
-        requests = replica.drain()
-        self.manager.withdraw(requests)
-        self.rerouted += len(requests)
-        for request in requests:
-            self._place(request, at_s)
-        assert self._failures is not None
-        heapq.heappush(self._events, (at_s + self._failures.down_s, RETURN, card, _ALWAYS))
 
     def _return(self, card: int, at_s: float) -> None:
         assert self._failures is not None
@@ -202,8 +211,7 @@ class Fleet(Node):
         replica.now_s = at_s
         self.lives[card] += 1
         self.down_s += at_s - self._failed_s[card]
-        self.manager.up[card] = True
-        self.manager.kv_slots[card] = 0.0
+        self.manager.serves(card, True)
         if (next_s := self._failures.next_s(at_s, self._rng)) < math.inf:
             heapq.heappush(self._events, (next_s, FAIL, card, _ALWAYS))
         held, self._held = self._held, []
@@ -218,7 +226,7 @@ class Fleet(Node):
             "requests": np.bincount(cards, minlength=own),
             "output_tokens": np.bincount(cards, outputs[served], own),
             "busy_s": self.busy_s,
-            "failures": sum(self.lives) - own + int((~self.manager.up).sum()),
+            "failures": sum(self.lives) - len(self.manager.cards),
             "rerouted": self.rerouted,
             "lost_s": self.lost_s,
             "down_s": self.down_s,

@@ -18,7 +18,7 @@ class Router(ABC):
 
     name: ClassVar[str]
     manager: Manager
-    """Knows the requests, `up` and `kv_slots` of the cards."""
+    """Knows the requests, the `cards` that serve, and their `kv_slots`."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
@@ -72,7 +72,7 @@ class PrefixAware(Router):
         self._given: dict[tuple[str, int], int] = {}
 
     def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
-        requests, up = self.manager.requests, np.flatnonzero(self.manager.up)
+        requests, up = self.manager.requests, self.manager.cards
         keys = [("prefix", prefix) for prefix, _ in reversed(requests.prefixes(request))]
         if (session := int(requests.session[request])) >= 0:
             keys.insert(0, ("session", session))
@@ -94,7 +94,7 @@ class KvAware(Router):
     name = "kv_aware"
 
     def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
-        return int(np.argmin(self.manager.kv_slots[self.manager.up]))
+        return int(np.argmin(self.manager.kv_slots[self.manager.cards]))
 
 
 ROUTERS: dict[str, type[Router]] = {
