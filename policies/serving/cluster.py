@@ -11,15 +11,14 @@ each as a share of the most on any card, and `compute_weight` weighs the two.
 
 Cards advance in the order of their next steps, none past the next arrival. Where bounds are in
 step, a card meets new ones as its next steps are scheduled.
-
-Cards that have experts in common (`Lockstep`) begin each step together and wait for the last.
 """
 
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
@@ -31,9 +30,95 @@ from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.fleet_options import FleetSpec
 from policies.serving.moving_options import DroppingSpec, MigrationSpec
 from policies.serving.replica import Replica
-from policies.serving.routers import ROUTERS as ROUTERS
-from policies.serving.routers import KvAware
-from policies.serving.routers import Router as Router
+
+
+class Router(ABC):
+    """Where a request goes as it arrives. One of one's own states its `name`."""
+
+    name: ClassVar[str]
+    manager: Manager
+    """Knows the requests, the `cards` that serve, and their `kv_slots`."""
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self.spec = spec
+
+    @abstractmethod
+    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
+        """The card, from 0, of `request`, among those that serve. count: requests on each of them,
+        int64 (cards,); tokens: those they are predicted to store, float64 (cards,)."""
+
+
+class RoundRobin(Router):
+    name = "round_robin"
+    _next = -1
+
+    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
+        self._next += 1
+        return self._next % len(count)
+
+
+class LeastRequests(Router):
+    name = "least_requests"
+
+    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
+        return int(np.argmin(count))
+
+
+class Pressure(Router):
+    name = "pressure"
+
+    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
+        weight = self.spec.compute_weight
+        return int(np.argmin(weight * _relative(count) + (1 - weight) * _relative(tokens)))
+
+
+class PrefixAware(Router):
+    """To the card that was last given the request's session, or the longest of its prefixes; to
+    the one with the fewest requests where none was, or where that card has `_MORE` more than it
+    and `_TIMES` as many.
+
+    The form and both thresholds of SGLang's cache-aware router (lightseekorg/smg,
+    docs/getting-started/load-balancing.md), which compares the fullest card instead. What cards
+    have lost since is not asked (assumed).
+    """
+
+    name = "prefix_aware"
+    _MORE = 64
+    _TIMES = 1.5
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        super().__init__(spec)
+        self._given: dict[tuple[str, int], int] = {}
+
+    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
+        requests, up = self.manager.requests, self.manager.cards
+        keys = [("prefix", prefix) for prefix, _ in reversed(requests.prefixes(request))]
+        if (session := int(requests.session[request])) >= 0:
+            keys.insert(0, ("session", session))
+        fewest = int(np.argmin(count))
+        known = next((self._given[key] for key in keys if key in self._given), -1)
+        chosen = int(np.searchsorted(up, known))
+        if known < 0 or chosen == len(up) or up[chosen] != known:
+            chosen = fewest
+        apart = count[chosen] - count[fewest] > self._MORE
+        if apart and count[chosen] > self._TIMES * count[fewest]:
+            chosen = fewest
+        self._given.update(dict.fromkeys(keys, int(up[chosen])))
+        return chosen
+
+
+class KvAware(Router):
+    """To the card that holds the fewest slots of KV, prompts in line included."""
+
+    name = "kv_aware"
+
+    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
+        return int(np.argmin(self.manager.kv_slots[self.manager.cards]))
+
+
+ROUTERS: dict[str, type[Router]] = {
+    each.name: each for each in (RoundRobin, LeastRequests, Pressure, PrefixAware, KvAware)
+}
 
 
 def _known(value: str) -> str:
@@ -257,53 +342,6 @@ class Node:
         }
 
 
-class Lockstep(Node):
-    """Cards that attend to their own requests and share the experts among them (data-parallel
-    attention): a step of one is a step of all, whose tokens together choose the experts, and takes
-    as long as the slowest. A card without requests waits (vLLM's would run an empty batch)."""
-
-    def _advance(
-        self, until_s: float, count: int, progress: Callable[[int, int], None] | None
-    ) -> bool:
-        now_s = min(replica.next_s for replica in self.replicas)
-        if now_s >= until_s:
-            return False
-        cards = [card for card, each in enumerate(self.replicas) if each.next_s <= now_s]
-        began = {card: self.replicas[card].begin(until_s) for card in cards}
-        cards = [card for card in cards if not self.replicas[card].idles(began[card][0])]
-        if not cards:
-            return True
-        chosen, begun = [self.replicas[card] for card in cards], [began[card] for card in cards]
-        decoded = sum(step.tokens for step, _ in begun)
-        chunked = sum(step.batched for step, _ in begun) - decoded
-        steps = [
-            step._replace(elsewhere=(decoded - step.tokens, chunked + step.tokens - step.batched))
-            for step, _ in begun
-        ]
-        pairs = list(zip(chosen, steps, strict=True))
-        seen = [replica.observe(step) for replica, step in pairs]
-        rounds = min(each for each, _ in seen)
-        own = [
-            r.times(step, rounds, efficiency)
-            for (r, step), (_, efficiency) in zip(pairs, seen, strict=True)
-        ]
-        total_s = np.max([times.total_s for times in own], axis=0)
-        own = [each.delayed(total_s - each.total_s)._replace(total_s=total_s) for each in own]
-        cuts = [r.cut(step, each, until_s) for (r, step), each in zip(pairs, own, strict=True)]
-        times, end_s = min(cuts, key=lambda cut: len(cut[0].total_s))
-        for card, step, each, (_, fitting) in zip(cards, steps, own, begun, strict=True):
-            done = each.first(len(times.total_s))
-            ended = self.replicas[card].end(step, fitting, done, end_s)
-            self.busy_s[card] += float(done.total_s.sum())
-            self.manager.ended(ended, end_s)
-            if ended and progress is not None:
-                progress(self._metrics.ended, count)
-        for card, replica in enumerate(self.replicas):
-            if card not in cards:
-                replica.wait(end_s)
-        return True
-
-
 def mean_of(reports: list[dict[str, Any]], weights: IntArray) -> dict[str, Any]:
     """Reports of cards as one: means of their numbers, each card's with its weight, None where a
     card has none; lists stay with the cards. The mean of half-widths (`ci95`) is the most that
@@ -321,3 +359,8 @@ def mean_of(reports: list[dict[str, Any]], weights: IntArray) -> dict[str, Any]:
         elif isinstance(value, str):
             means[key] = value
     return means
+
+
+def _relative(values: IntArray | FloatArray) -> FloatArray:
+    """Shares of the largest."""
+    return values / max(float(values.max()), 1e-300)

@@ -19,10 +19,9 @@ import numpy as np
 from policies.engines.engine import Step
 from policies.memory.step import StepTimes
 from policies.requests.requests import FloatArray, IntArray
-from policies.serving.cluster import Manager, Node
+from policies.serving.cluster import ROUTERS, KvAware, Manager, Node
 from policies.serving.fleet_options import FailureSpec
 from policies.serving.replica import Replica
-from policies.serving.routers import ROUTERS, KvAware
 
 DONE, RETURN, FAIL, BEGIN = range(4)
 """What happens, in the order in which it does at one time; arrivals come before BEGIN."""

@@ -23,10 +23,11 @@ from policies.predictors.predictor import predict
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.building import admissible, build_replica
 from policies.serving.cells import Cell, ServingResult, energy_of, heaviest, merged, rows_of
-from policies.serving.cluster import Lockstep, Manager, Node, mean_of
+from policies.serving.cluster import Manager, Node, mean_of
 from policies.serving.disaggregation import Pools
 from policies.serving.dropping import Dropping
 from policies.serving.fleet import Fleet, together
+from policies.serving.lockstep import Lockstep
 from policies.serving.metrics import Known, Metrics
 from policies.serving.migration import Migrating
 from policies.serving.pool_options import PoolSpec, PoolsSpec

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from hwmodel.description.description import DescriptionError
-from policies.serving.routers import ROUTERS
+from policies.serving.cluster import ROUTERS
 from policies.serving.serving import serve, serve_cell
 from policies.serving.serving_spec import ServingSpec
 from tests.policies.small import MODEL, device, mixed, requests, run, spec
