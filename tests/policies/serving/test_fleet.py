@@ -49,9 +49,9 @@ def node(cards: int, placement: str) -> dict[str, Any]:
 def test_a_fleet_serves_as_a_node_does(placement: str, policy: str) -> None:
     """Cards that are cut at each arrival anywhere, and cards that are not."""
     stream = (SHARED if policy == "paged" else STREAM)[:FEW]
-    changes = {"policy": {"name": policy}}
-    one = run(2048, stream, **node(5, placement), **changes)
-    other = run(2048, stream, **fleet(5, placement), **changes)
+    changes: dict[str, Any] = {"policy": {"name": policy}}
+    one = run(2048, stream, **(node(5, placement) | changes))
+    other = run(2048, stream, **(fleet(5, placement) | changes))
     assert other.first_token_s == pytest.approx(one.first_token_s, rel=1e-12)
     assert other.finish_s == pytest.approx(one.finish_s, rel=1e-12)
     for name in SEEN:
