@@ -98,7 +98,7 @@ class Fleet(Node):
             if card in self.manager.cards:
                 self._metrics.idle(last_s - replica.now_s)
             else:
-                self.down_s += max(last_s - self._failed_s[card], 0.0)
+                self.down_s += max(last_s - float(self._failed_s[card]), 0.0)
 
     def _until(self, until_s: float) -> None:
         """All that happens before a request arrives, or until the last one has ended."""
@@ -209,7 +209,7 @@ class Fleet(Node):
         replica = self.replicas[card] = self._make(card, self.lives[card])
         replica.now_s = at_s
         self.lives[card] += 1
-        self.down_s += at_s - self._failed_s[card]
+        self.down_s += at_s - float(self._failed_s[card])
         self.manager.serves(card, True)
         if (next_s := self._failures.next_s(at_s, self._rng)) < math.inf:
             heapq.heappush(self._events, (next_s, FAIL, card, _ALWAYS))
