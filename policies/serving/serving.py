@@ -57,11 +57,12 @@ def serve(
     """
     fleet = spec.cluster.fleet
     if fleet is not None and fleet.cells > 1:
+        _refuse_logs(recorder, spec)
         if cells is None:
             cells = [
                 serve_cell(
                     device, model, spec, requests, cell, seed=seed,
-                    warmup_requests=warmup_requests, profile=profile,
+                    warmup_requests=warmup_requests, simulate=simulate, profile=profile,
                 )
                 for cell in range(fleet.cells)
             ]  # fmt: skip
@@ -78,7 +79,8 @@ def serve(
 
 def serve_cell(
     device: Device, model: TransformerSpec, spec: ServingSpec, requests: Requests, cell: int, *,
-    seed: int, warmup_requests: int = 0, profile: Requests | None = None,
+    seed: int, warmup_requests: int = 0, simulate: Simulate | None = None,
+    profile: Requests | None = None,
 ) -> ServingResult:  # fmt: skip
     """Serve the part of a fleet's `requests` that one of its cells, from 0, gets; else as `serve`.
     Raises DescriptionError if it gets none."""
@@ -88,7 +90,7 @@ def serve_cell(
     return serve(
         device, model, spec.model_copy(update={"cluster": spec.cluster.of_a_cell}),
         requests.take(rows), seed=int(np.random.SeedSequence((seed, cell)).generate_state(1)[0]),
-        warmup_requests=int((rows < warmup_requests).sum()), profile=profile,
+        warmup_requests=int((rows < warmup_requests).sum()), simulate=simulate, profile=profile,
     )  # fmt: skip
 
 
@@ -118,8 +120,7 @@ def _serve(
     spec = spec.on_device(device, model)
     local = model_of_a_card(spec, model)
     cards = spec.cluster.cards
-    if recorder is not None and cards > 1 and spec.pools is None:
-        raise DescriptionError(f"logs are those of one card; serving.cluster.cards is {cards}")
+    _refuse_logs(recorder, spec)
     stream = _stream(spec, requests, seed, warmup_requests)
     requests, ready_s = stream.requests, stream.ready_s
     if recorder is not None and stream.first_sample is not None:
@@ -248,6 +249,12 @@ def _serve_pools(
     if stream.inference is not None:
         figures["predictor"] = stream.inference.figures(requests.arrival_s, stream.warmup)
     return {**figures, "energy": None, "tokens_per_joule": {}}
+
+
+def _refuse_logs(recorder: Recorder | None, spec: ServingSpec) -> None:
+    cards = spec.cluster.cards
+    if recorder is not None and cards > 1 and spec.pools is None:
+        raise DescriptionError(f"logs are those of one card; serving.cluster.cards is {cards}")
 
 
 def _require_counted(stream: _Stream, admitted: IntArray) -> None:

@@ -213,7 +213,7 @@ class ExperimentSpec(Described):
 
     def parts(self, task: Task) -> list[Task]:
         fleet = self.serving.cluster.fleet
-        cells = 1 if fleet is None or self.latency_at is not None else fleet.cells
+        cells = 1 if fleet is None or self.logs or self.latency_at is not None else fleet.cells
         return [task] if cells == 1 else [task._replace(cell=cell) for cell in range(cells)]
 
     def merge(self, task: Task, parts: list[Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from hwmodel.description.description import DescriptionError
 from policies.serving.cluster import ROUTERS
+from policies.serving.recorder import Recorder
 from policies.serving.serving import serve, serve_cell
 from policies.serving.serving_spec import ServingSpec
 from tests.policies.small import MODEL, device, mixed, requests, run, spec
@@ -172,3 +173,9 @@ def test_a_prompt_goes_to_the_card_that_holds_least_kv() -> None:
 def test_a_mistake_in_a_fleet_is_named(cluster: dict[str, Any], said: str) -> None:
     with pytest.raises((ValidationError, DescriptionError), match=said):
         ServingSpec.model_validate({"model": "small", "cluster": cluster})
+
+
+def test_logs_of_several_cells_are_refused() -> None:
+    described = spec(**fleet(4, cells=2))
+    with pytest.raises(DescriptionError, match="logs are those of one card"):
+        serve(device(2048), MODEL, described, STREAM[:20], seed=1, recorder=Recorder())
