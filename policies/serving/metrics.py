@@ -99,28 +99,23 @@ class Sums:
     def copy(self) -> Sums:
         return deepcopy(self)
 
-    def plus(self, other: Sums) -> Sums:
-        """Both together."""
+    def plus(self, other: Sums, times: int = 1) -> Sums:
+        """With so many times what another has."""
         out = Sums()
         for name, value in self.__dict__.items():
             more = other.__dict__[name]
             if isinstance(value, dict):
                 keys = {**value, **more}
-                out.__dict__[name] = {key: value.get(key, 0) + more.get(key, 0) for key in keys}
+                out.__dict__[name] = {
+                    key: value.get(key, 0) + times * more.get(key, 0) for key in keys
+                }
             else:
-                out.__dict__[name] = value + more
+                out.__dict__[name] = value + times * more
         return out
 
     def since(self, earlier: Sums) -> Sums:
         """What was added after `earlier`."""
-        out = Sums()
-        for name, value in self.__dict__.items():
-            before = earlier.__dict__[name]
-            if isinstance(value, dict):
-                out.__dict__[name] = {key: value[key] - before.get(key, 0) for key in value}
-            else:
-                out.__dict__[name] = value - before
-        return out
+        return self.plus(earlier, -1)
 
 
 class Known(NamedTuple):
