@@ -133,6 +133,8 @@ class Allocator(ABC):
     """
 
     Options: ClassVar[type[PolicyOptions]]
+    by_request: ClassVar[tuple[str, ...]] = ("stored", "reserved", "width")
+    """Arrays that `share` may share."""
     reading: ClassVar[str] = ""
     """What its authors would defend as their policy, where the defaults are that, with its
     source."""
@@ -156,6 +158,12 @@ class Allocator(ABC):
         self.width = np.ones(requests, np.int64)
         self.reserved_total = 0
         """Slots reserved by all residents; shared ones count once, both places of a migration."""
+
+    def share(self, other: Allocator) -> None:
+        """The arrays by request that nothing reads whole are those of `other`, which none of the
+        requests here uses at the same time: a thousand of them need no more memory than one."""
+        for name in self.by_request:
+            setattr(self, name, getattr(other, name))
 
     @property
     def slots(self) -> int:

@@ -284,6 +284,7 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         "prefix_caching": CHOICES, "window_rules": CHOICES, "indirection": Range(1, 10),
     }  # fmt: skip
     references = References(("static",), ceilings=("ideal",))
+    by_request = (*Allocator.by_request, "resident", "_first_row")
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: BlockOptions

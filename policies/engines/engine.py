@@ -354,6 +354,22 @@ class Engine(ABC):
             self._batching.release_together(False)
         self.changes += len(ended)
 
+    def drain(self) -> list[int]:
+        """Requests that have not ended, in the order of the line; it has none of them any more."""
+        self.retire()
+        for request in reversed(self.running.tolist()):
+            self._preempt(request)
+        gone = list(self.waiting)
+        self.waiting.clear()
+        self.running = np.zeros(0, np.int64)
+        return gone
+
+    def share(self, other: Engine) -> None:
+        """Its arrays by request are those of `other`: none is in both engines at a time."""
+        self.left, self.reserved_ever = other.left, other.reserved_ever
+        self.run_tokens = other.run_tokens
+        self.allocator.share(other.allocator)
+
     def rows_of(self, step: Step) -> IntArray:
         """Rows that each decoding request computes, int64 (n,)."""
         return self.samples[step.decode]

@@ -11,8 +11,6 @@ each as a share of the most on any card, and `compute_weight` weighs the two.
 
 Cards advance in the order of their next steps, none past the next arrival. Where bounds are in
 step, a card meets new ones as its next steps are scheduled.
-
-Cards that have experts in common (`Lockstep`) begin each step together and wait for the last.
 """
 
 from __future__ import annotations
@@ -29,6 +27,7 @@ from hwmodel.description.description import DescriptionError, Strict, nearest
 from policies.allocators.capabilities import report_of
 from policies.memory.pipeline import PipelineSpec
 from policies.requests.requests import FloatArray, IntArray, Requests
+from policies.serving.fleet_options import FleetSpec
 from policies.serving.moving_options import DroppingSpec, LendingSpec, MigrationSpec
 from policies.serving.replica import Replica
 
@@ -37,14 +36,16 @@ class Router(ABC):
     """Where a request goes as it arrives. One of one's own states its `name`."""
 
     name: ClassVar[str]
+    manager: Manager
+    """Knows the requests, the `cards` that serve, and their `kv_slots`."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
 
     @abstractmethod
     def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
-        """The card, from 0, of `request`. count: requests on each card, int64 (cards,); tokens:
-        those they are predicted to store, float64 (cards,)."""
+        """The card, from 0, of `request`, among those that serve. count: requests on each of them,
+        int64 (cards,); tokens: those they are predicted to store, float64 (cards,)."""
 
 
 class RoundRobin(Router):
@@ -53,7 +54,7 @@ class RoundRobin(Router):
 
     def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
         self._next += 1
-        return self._next % self.spec.cards
+        return self._next % len(count)
 
 
 class LeastRequests(Router):
@@ -71,8 +72,52 @@ class Pressure(Router):
         return int(np.argmin(weight * _relative(count) + (1 - weight) * _relative(tokens)))
 
 
+class PrefixAware(Router):
+    """To the card that was last given the request's session, or the longest of its prefixes; to
+    the one with the fewest requests where none was, or where that card has `_MORE` more than it
+    and `_TIMES` as many.
+
+    The form and both thresholds of SGLang's cache-aware router (lightseekorg/smg,
+    docs/getting-started/load-balancing.md), which compares the fullest card instead. What cards
+    have lost since is not asked (assumed).
+    """
+
+    name = "prefix_aware"
+    _MORE = 64
+    _TIMES = 1.5
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        super().__init__(spec)
+        self._given: dict[tuple[str, int], int] = {}
+
+    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
+        requests, up = self.manager.requests, self.manager.cards
+        keys = [("prefix", prefix) for prefix, _ in reversed(requests.prefixes(request))]
+        if (session := int(requests.session[request])) >= 0:
+            keys.insert(0, ("session", session))
+        fewest = int(np.argmin(count))
+        known = next((self._given[key] for key in keys if key in self._given), -1)
+        chosen = int(np.searchsorted(up, known))
+        if known < 0 or chosen == len(up) or up[chosen] != known:
+            chosen = fewest
+        apart = count[chosen] - count[fewest] > self._MORE
+        if apart and count[chosen] > self._TIMES * count[fewest]:
+            chosen = fewest
+        self._given.update(dict.fromkeys(keys, int(up[chosen])))
+        return chosen
+
+
+class KvAware(Router):
+    """To the card that holds the fewest slots of KV, prompts in line included."""
+
+    name = "kv_aware"
+
+    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
+        return int(np.argmin(self.manager.kv_slots[self.manager.cards]))
+
+
 ROUTERS: dict[str, type[Router]] = {
-    each.name: each for each in (RoundRobin, LeastRequests, Pressure)
+    each.name: each for each in (RoundRobin, LeastRequests, Pressure, PrefixAware, KvAware)
 }
 
 
@@ -104,13 +149,33 @@ class ClusterSpec(Strict):
         str, AfterValidator(_known),
         Field(json_schema_extra=lambda schema: schema.update(enum=list(ROUTERS))),
     ] = "round_robin"  # fmt: skip
-    """Where a request goes: in turn, to the card with the fewest requests, or to that under the
-    least pressure; the first of equals."""
+    """Where a request goes: in turn, to the card with the fewest requests, to that under the
+    least pressure, to that which was given its prefix last, or to that whose KV holds least; the
+    first of equals."""
     compute_weight: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Weight of compute pressure; the rest is that of memory (assumed)."""
     bounds: Literal["shared", "own"] = "shared"
     """Bucket bounds of one window over the whole node, in step on all cards, or of each card's own
     requests."""
+
+    fleet: FleetSpec | None = None
+    """Cards advance each by itself between the requests that it gets, and may fail
+    (docs/fleet.md). None: all that run are cut at each arrival."""
+
+    @model_validator(mode="after")
+    def _fleet_of_cards(self) -> ClusterSpec:
+        if self.fleet is None:
+            if ROUTERS[self.placement] is KvAware:
+                raise ValueError(f"placement {self.placement}: needs fleet, whose cards report")
+            return self
+        if self.moves:
+            raise ValueError("fleet: not with dropping, migration or lending")
+        if self.cards % self.fleet.cells or self.cards == self.fleet.cells:
+            raise ValueError(
+                f"fleet.cells: {self.fleet.cells} cells of {self.cards} cards; expected a divisor"
+                " that leaves each cell 2 cards or more"
+            )
+        return self
 
     @model_validator(mode="after")
     def _pipeline_of_stages(self) -> ClusterSpec:
@@ -134,6 +199,18 @@ class ClusterSpec(Strict):
         return self.model_copy(update={"stages": stages, "pipeline": own})
 
     @property
+    def of_two(self) -> ClusterSpec:
+        """Two cards of a fleet that never fail, for a try."""
+        return self.model_copy(update={"cards": 2, "fleet": FleetSpec()})
+
+    @property
+    def of_a_cell(self) -> ClusterSpec:
+        """One of the equal parts of a fleet."""
+        assert self.fleet is not None
+        alone = self.fleet.model_copy(update={"cells": 1})
+        return self.model_copy(update={"cards": self.cards // self.fleet.cells, "fleet": alone})
+
+    @property
     def moves(self) -> bool:
         """Whether KV moves between cards while requests run."""
         return any(each is not None for each in (self.dropping, self.migration, self.lending))
@@ -143,14 +220,21 @@ class Manager:
     """Places requests and tracks the card of each."""
 
     def __init__(self, spec: ClusterSpec, requests: Requests, predicted: FloatArray) -> None:
-        self._spec = spec
+        self.spec = spec
         self._tokens = requests.prompt_tokens + requests.samples * predicted
         self.card_of: IntArray = np.full(len(requests), -1, np.int64)
         self.count: IntArray = np.zeros(spec.cards, np.int64)
         """Requests on each card, waiting or running."""
         self.tokens: FloatArray = np.zeros(spec.cards)
         """Tokens that those are predicted to store."""
+        self.cards: IntArray = np.arange(spec.cards)
+        """Those that serve, in order."""
+        self.kv_slots: FloatArray = np.zeros(spec.cards)
+        """Of a fleet: slots that each card holds, as it last said, and those that the prompts will
+        take which it was given since or had in line."""
+        self.requests = requests
         self._router = ROUTERS[spec.placement](spec)
+        self._router.manager = self
         self._leaving: list[tuple[float, int]] = []  # ends of steps that may still be under way
 
     def place(self, request: int, now_s: float) -> int:
@@ -159,12 +243,15 @@ class Manager:
             left = heapq.heappop(self._leaving)[1]
             self.count[self.card_of[left]] -= 1
             self.tokens[self.card_of[left]] -= self._tokens[left]
-        card = self._router.choose(request, self.count, self.tokens)
-        if not 0 <= card < self._spec.cards:
+        cards = self.cards
+        card = self._router.choose(request, self.count[cards], self.tokens[cards])
+        if not 0 <= card < len(cards):
             raise DescriptionError(
-                f"placement {self._spec.placement}: expected a card from 0 to "
-                f"{self._spec.cards - 1}; got {card!r}"
+                f"placement {self.spec.placement}: expected a card from 0 to "
+                f"{len(cards) - 1}; got {card!r}"
             )
+        card = int(cards[card])
+        self.kv_slots[card] += self.requests.prompt_tokens[request]
         self.card_of[request] = card
         self.count[card] += 1
         self.tokens[card] += self._tokens[request]
@@ -175,6 +262,18 @@ class Manager:
         before, self.card_of[request] = self.card_of[request], card
         self.count[[before, card]] += -1, 1
         self.tokens[[before, card]] += -self._tokens[request], self._tokens[request]
+
+    def serves(self, card: int, again: bool) -> None:
+        """A card serves again, or no more."""
+        change = np.union1d if again else np.setdiff1d
+        self.cards = change(self.cards, [card])
+        self.kv_slots[card] = 0.0
+
+    def withdraw(self, requests: list[int]) -> None:
+        """These are on no card, until they are placed again."""
+        np.subtract.at(self.count, self.card_of[requests], 1)
+        np.subtract.at(self.tokens, self.card_of[requests], self._tokens[requests])
+        self.card_of[requests] = -1
 
     def ended(self, requests: list[int], at_s: float) -> None:
         """These leave their cards at `at_s`, the end of a step; until then they count."""
@@ -248,53 +347,6 @@ class Node:
             ],
             "imbalance": max(tokens) * len(tokens) / max(sum(tokens), 1) - 1,
         }
-
-
-class Lockstep(Node):
-    """Cards that attend to their own requests and share the experts among them (data-parallel
-    attention): a step of one is a step of all, whose tokens together choose the experts, and takes
-    as long as the slowest. A card without requests waits (vLLM's would run an empty batch)."""
-
-    def _advance(
-        self, until_s: float, count: int, progress: Callable[[int, int], None] | None
-    ) -> bool:
-        now_s = min(replica.next_s for replica in self.replicas)
-        if now_s >= until_s:
-            return False
-        cards = [card for card, each in enumerate(self.replicas) if each.next_s <= now_s]
-        began = {card: self.replicas[card].begin(until_s) for card in cards}
-        cards = [card for card in cards if not self.replicas[card].idles(began[card][0])]
-        if not cards:
-            return True
-        chosen, begun = [self.replicas[card] for card in cards], [began[card] for card in cards]
-        decoded = sum(step.tokens for step, _ in begun)
-        chunked = sum(step.batched for step, _ in begun) - decoded
-        steps = [
-            step._replace(elsewhere=(decoded - step.tokens, chunked + step.tokens - step.batched))
-            for step, _ in begun
-        ]
-        pairs = list(zip(chosen, steps, strict=True))
-        seen = [replica.observe(step) for replica, step in pairs]
-        rounds = min(each for each, _ in seen)
-        own = [
-            r.times(step, rounds, efficiency)
-            for (r, step), (_, efficiency) in zip(pairs, seen, strict=True)
-        ]
-        total_s = np.max([times.total_s for times in own], axis=0)
-        own = [each.delayed(total_s - each.total_s)._replace(total_s=total_s) for each in own]
-        cuts = [r.cut(step, each, until_s) for (r, step), each in zip(pairs, own, strict=True)]
-        times, end_s = min(cuts, key=lambda cut: len(cut[0].total_s))
-        for card, step, each, (_, fitting) in zip(cards, steps, own, begun, strict=True):
-            done = each.first(len(times.total_s))
-            ended = self.replicas[card].end(step, fitting, done, end_s)
-            self.busy_s[card] += float(done.total_s.sum())
-            self.manager.ended(ended, end_s)
-            if ended and progress is not None:
-                progress(self._metrics.ended, count)
-        for card, replica in enumerate(self.replicas):
-            if card not in cards:
-                replica.wait(end_s)
-        return True
 
 
 def mean_of(reports: list[dict[str, Any]], weights: IntArray) -> dict[str, Any]:

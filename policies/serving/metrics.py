@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,16 +99,32 @@ class Sums:
     def copy(self) -> Sums:
         return deepcopy(self)
 
-    def since(self, earlier: Sums) -> Sums:
-        """What was added after `earlier`."""
+    def plus(self, other: Sums, times: int = 1) -> Sums:
+        """With so many times what another has."""
         out = Sums()
         for name, value in self.__dict__.items():
-            before = earlier.__dict__[name]
+            more = other.__dict__[name]
             if isinstance(value, dict):
-                out.__dict__[name] = {key: value[key] - before.get(key, 0) for key in value}
+                keys = {**value, **more}
+                out.__dict__[name] = {
+                    key: value.get(key, 0) + times * more.get(key, 0) for key in keys
+                }
             else:
-                out.__dict__[name] = value - before
+                out.__dict__[name] = value + times * more
         return out
+
+    def since(self, earlier: Sums) -> Sums:
+        """What was added after `earlier`."""
+        return self.plus(earlier, -1)
+
+
+class Known(NamedTuple):
+    """What engines know of requests that have ended; see `Engine`."""
+
+    reserved_ever: IntArray
+    run_tokens: FloatArray
+    allocator: KvLayout
+    """Whose `slots` are the card's."""
 
 
 class Metrics:
@@ -145,6 +161,22 @@ class Metrics:
         self._shares = bool((requests.prefix_id >= 0).any() or (requests.samples > 1).any())
         self._shares |= first_sample is not None
         self._sessions = bool((requests.session >= 0).any())
+
+    def merge(self, parts: Sequence[tuple[Metrics, IntArray]]) -> None:
+        """Make this, which has collected nothing, what parts have that served the requests of these
+        rows. The steady part is between the means of where theirs begin and end."""
+        share = 1 / len(parts)
+        begin_s = close_s = 0.0
+        begin, made = Sums(), 0
+        for part, rows in parts:
+            for name in ("arrival_s", "first_s", "end_s"):
+                getattr(self, name)[rows] = getattr(part, name)
+            self.sums = self.sums.plus(part.sums)
+            self.timeline.merge(part.timeline)
+            self.ended += part.ended
+            begin_s, begin = begin_s + share * part.begin[0], begin.plus(part.begin[1])
+            close_s, made = close_s + share * part.close[0], made + part.close[1]
+        self.begin, self.close = (begin_s, begin), (close_s, made)
 
     def idle(self, seconds: float) -> None:
         """Nothing ran for this long."""
@@ -374,7 +406,7 @@ class Metrics:
         return combine.reduceat(values, self._first_sample)
 
     def figures(
-        self, engines: Sequence[Engine], model: TransformerSpec, layout: KvLayout
+        self, engines: Sequence[Engine | Known], model: TransformerSpec, layout: KvLayout
     ) -> dict[str, Any]:
         """All metrics by name; times in seconds, rates a second, shares from 0 to 1.
 
@@ -433,7 +465,7 @@ class Metrics:
         return made - begin.output_tokens, close_s - begin_s
 
     def _memory_figures(
-        self, engines: Sequence[Engine], layout: KvLayout, done: NDArray[np.bool_]
+        self, engines: Sequence[Engine | Known], layout: KvLayout, done: NDArray[np.bool_]
     ) -> dict[str, Any]:
         """How KV memory was used after the warm-up; `done`: the requests that count."""
         reserved = self._whole(np.add, np.sum([engine.reserved_ever for engine in engines], axis=0))

@@ -20,7 +20,7 @@ from policies.memory.fidelity import Memory
 from policies.memory.step import StepModel
 from policies.requests.requests import Requests
 from policies.serving.cluster import mean_of
-from policies.serving.metrics import Metrics
+from policies.serving.metrics import Known, Metrics
 from policies.serving.replica import Replica
 from policies.transfers.fabric import Fabric, Place, Port
 from policies.transfers.pool_engines import DecodeEngine, PoolEngine, PrefillEngine
@@ -49,7 +49,7 @@ class PoolMetrics(Metrics):
         return self.whole.end(requests, now)
 
     def _memory_figures(
-        self, engines: Sequence[Engine], layout: KvLayout, done: NDArray[np.bool_]
+        self, engines: Sequence[Engine | Known], layout: KvLayout, done: NDArray[np.bool_]
     ) -> dict[str, Any]:  # fmt: skip
         here = np.sum([engine.reserved_ever for engine in engines], axis=0) > 0
         return super()._memory_figures(engines, layout, done & here)

@@ -95,6 +95,20 @@ class Replica:
         gone, self._to_come = self._to_come, []
         return gone
 
+    def drain(self) -> list[int]:
+        """Its memory is lost: the requests that have not ended, in order, none of which it has any
+        more."""
+        return self.engine.drain() + [request for _, request in sorted(self.depart())]
+
+    def share(self, other: Replica) -> None:
+        """What it knows of requests is what `other` knows; none is in both at a time."""
+        self.engine.share(other.engine)
+
+    def kv_slots(self) -> int:
+        """Slots of KV that it holds, and those that prompts in line will take."""
+        line = [*self.engine.waiting, *(request for _, request in self._to_come)]
+        return self.engine.allocator.reserved_total + int(self.engine.prompt[line].sum())
+
     def advance(self, until_s: float = math.inf, due_s: float = math.inf) -> list[int]:
         """The steps from `next_s`, which is finite, to the next event, but none that begins at or
         after `until_s` or, but for the first, `due_s`. Returns the requests that ended with them.

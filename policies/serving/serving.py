@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,6 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.link import load_link
-from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Learns, report_of
@@ -24,11 +22,14 @@ from policies.predictors.prediction import Predictions, RepeatedPredictions
 from policies.predictors.predictor import predict
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.building import admissible, build_replica
-from policies.serving.cluster import Lockstep, Manager, Node, mean_of
+from policies.serving.cells import Cell, ServingResult, energy_of, heaviest, merged, rows_of
+from policies.serving.cluster import Manager, Node, mean_of
 from policies.serving.disaggregation import Pools
 from policies.serving.dropping import Dropping
+from policies.serving.fleet import Fleet, together
 from policies.serving.lending import Lending
-from policies.serving.metrics import Metrics
+from policies.serving.lockstep import Lockstep
+from policies.serving.metrics import Known, Metrics
 from policies.serving.migration import Migrating
 from policies.serving.pool_options import PoolSpec, PoolsSpec
 from policies.serving.pool_replica import DECODE, PREFILL, Pool, PoolMetrics, PoolReplica, Side
@@ -39,22 +40,11 @@ from policies.transfers.fabric import Fabric
 from policies.transfers.tiers import Tiers
 
 
-@dataclass(frozen=True, eq=False)
-class ServingResult:
-    """`metrics` is plain JSON data. Times of each request in seconds, nan where it was dropped."""
-
-    metrics: dict[str, Any]
-    arrival_s: FloatArray
-    """As the requests have it; in a closed loop when each was sent."""
-    first_token_s: FloatArray
-    finish_s: FloatArray
-
-
 def serve(
     device: Device, model: TransformerSpec, spec: ServingSpec, requests: Requests, *, seed: int,
     warmup_requests: int = 0, progress: Callable[[int, int], None] | None = None,
     simulate: Simulate | None = None, recorder: Recorder | None = None,
-    profile: Requests | None = None,
+    profile: Requests | None = None, cells: Sequence[ServingResult] | None = None,
 ) -> ServingResult:  # fmt: skip
     """Serve `requests` on `device` until the last has its last token.
 
@@ -63,8 +53,21 @@ def serve(
     simulate: instead of `hwmodel.kernel.memory.simulate_system`, for tests.
     recorder: receives the events of the run and is closed at its end; None costs nothing.
     profile: earlier requests, whose lengths a policy that learns knows from the start.
+    cells: of a fleet of several, what `serve_cell` gave for each of them; None: serve them here.
     Raises DescriptionError if the model, or a request, can never fit, or if all is warm-up.
     """
+    fleet = spec.cluster.fleet
+    if fleet is not None and fleet.cells > 1:
+        _refuse_logs(recorder, spec)
+        if cells is None:
+            cells = [
+                serve_cell(
+                    device, model, spec, requests, cell, seed=seed,
+                    warmup_requests=warmup_requests, simulate=simulate, profile=profile,
+                )
+                for cell in range(fleet.cells)
+            ]  # fmt: skip
+        return merged(device, model, spec, requests, seed, warmup_requests, cells)
     try:
         return _serve(
             device, model, spec, requests, seed, warmup_requests, progress, simulate, recorder,
@@ -73,6 +76,23 @@ def serve(
     finally:
         if recorder is not None:
             recorder.close()
+
+
+def serve_cell(
+    device: Device, model: TransformerSpec, spec: ServingSpec, requests: Requests, cell: int, *,
+    seed: int, warmup_requests: int = 0, simulate: Simulate | None = None,
+    profile: Requests | None = None,
+) -> ServingResult:  # fmt: skip
+    """Serve the part of a fleet's `requests` that one of its cells, from 0, gets; else as `serve`.
+    Raises DescriptionError if it gets none."""
+    rows = rows_of(spec, requests, cell)
+    if not len(rows):
+        raise DescriptionError(f"fleet.cells: more than requests, which are {len(requests)}")
+    return serve(
+        device, model, spec.model_copy(update={"cluster": spec.cluster.of_a_cell}),
+        requests.take(rows), seed=int(np.random.SeedSequence((seed, cell)).generate_state(1)[0]),
+        warmup_requests=int((rows < warmup_requests).sum()), simulate=simulate, profile=profile,
+    )  # fmt: skip
 
 
 class _Stream(NamedTuple):
@@ -101,8 +121,7 @@ def _serve(
     spec = spec.on_device(device, model)
     local = model_of_a_card(spec, model)
     cards = spec.cluster.cards
-    if recorder is not None and cards > 1 and spec.pools is None:
-        raise DescriptionError(f"logs are those of one card; serving.cluster.cards is {cards}")
+    _refuse_logs(recorder, spec)
     stream = _stream(spec, requests, seed, warmup_requests)
     requests, ready_s = stream.requests, stream.ready_s
     if recorder is not None and stream.first_sample is not None:
@@ -116,13 +135,20 @@ def _serve(
     shared_experts = None
     if spec.expert_parallel != "none" and local.experts is not None:
         shared_experts = Routing(local.experts, spec.routing, seed)
-    replicas = [
-        build_replica(
-            device, local, spec, requests, stream.predicted, metrics,
-            (seed, card) if card else seed, simulate, recorder, shared_experts,
-        )
-        for card in range(cards)
-    ]  # fmt: skip
+
+    def make(card: int, life: int = 0) -> Replica:
+        key = (seed, card, life) if life else (seed, card) if card else seed
+        built = build_replica(
+            device, local, spec, requests, stream.predicted, metrics, key, simulate, recorder,
+            shared_experts,
+        )  # fmt: skip
+        if fleet is not None and replicas:
+            built.share(replicas[0])
+        return built
+
+    fleet, replicas = spec.cluster.fleet, list[Replica]()
+    for card in range(cards):
+        replicas.append(make(card))
     _teach(spec, [replica.engine.allocator for replica in replicas], profile)
     manager = Manager(spec.cluster, requests, stream.predicted.length)
     node, reach = Node(replicas, manager), None
@@ -139,7 +165,14 @@ def _serve(
             simulate,
         )  # fmt: skip
 
-    if spec.cluster.dropping is not None:
+    if fleet is not None:
+        if shared_experts is not None or stream.first_sample is not None:
+            raise DescriptionError(
+                "serving.cluster.fleet: not with experts that cards share, nor with engine.like "
+                "and several samples a request"
+            )
+        node = Fleet(replicas, manager, fleet.failures, seed, make)
+    elif spec.cluster.dropping is not None:
         node = Dropping(replicas, manager, spec.cluster.dropping, local, group)
     elif spec.cluster.migration is not None:
         node = Migrating(replicas, manager, spec.cluster.migration, local)
@@ -151,9 +184,15 @@ def _serve(
         _serve_one(replicas[0], admitted, ready_s[admitted], progress)
     else:
         node.serve(admitted, ready_s[admitted], progress)
-    stage = max(stages_of(local, spec.cluster.stages), key=lambda each: each.weight_bytes)
+    stage = heaviest(local, spec)
     figures = _figures(device, stage, spec, stream, node, metrics, admitted)
-    return ServingResult({**figures, "seed": seed}, *metrics.times())
+    cell = None
+    if fleet is not None:
+        one = replicas[0].engine
+        known = Known(one.reserved_ever, one.run_tokens, one.allocator.layout)
+        cell = Cell(metrics, known, replicas[0].memory.transfers(), figures)
+        figures = {**figures, "node": together([figures["node"]])}
+    return ServingResult({**figures, "seed": seed}, *metrics.times(), cell)
 
 
 def _serve_pools(
@@ -214,6 +253,12 @@ def _serve_pools(
     if stream.inference is not None:
         figures["predictor"] = stream.inference.figures(requests.arrival_s, stream.warmup)
     return {**figures, "energy": None, "tokens_per_joule": {}}
+
+
+def _refuse_logs(recorder: Recorder | None, spec: ServingSpec) -> None:
+    cards = spec.cluster.cards
+    if recorder is not None and cards > 1 and spec.pools is None:
+        raise DescriptionError(f"logs are those of one card; serving.cluster.cards is {cards}")
 
 
 def _require_counted(stream: _Stream, admitted: IntArray) -> None:
@@ -302,10 +347,7 @@ def _figures(
         figures["predictor"] = stream.inference.figures(stream.came.arrival_s, stream.came_warmup)
     if replicas[0].pipeline is not None:
         figures["pipeline"] = replicas[0].pipeline.figures()
-    transfers = replicas[0].memory.transfers()
-    cards = spec.tensor_parallel * spec.cluster.stages
-    figures["energy"] = metrics.energy(device, local, transfers, cards)
-    figures["tokens_per_joule"] = metrics.tokens_per_joule(device, figures["energy"], cards)
+    figures |= energy_of(device, local, spec, metrics, replicas[0].memory.transfers())
     return figures
 
 

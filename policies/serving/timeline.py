@@ -85,6 +85,15 @@ class Timeline:
         sums[4] += stretch.free_outside * seconds
         sums[5] += stretch.tokens * steps + first * (stretch.tokens_first - stretch.tokens)
 
+    def merge(self, other: Timeline) -> None:
+        """Add the steps of another, which may be left with wider bins."""
+        while self._width_s < other._width_s:
+            self._widen()
+        while other._width_s < self._width_s:
+            other._widen()
+        pairs = zip(self._sums, other._sums, strict=True)
+        self._sums = [[a + b for a, b in zip(*pair, strict=True)] for pair in pairs]
+
     def _widen(self) -> None:
         pairs = zip(self._sums[0::2], self._sums[1::2], strict=True)
         merged = [[a + b for a, b in zip(*pair, strict=True)] for pair in pairs]

@@ -32,8 +32,9 @@ from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.requests.slo import Slo
 from policies.requests.workload import WorkloadSpec, workload_document
+from policies.serving.cells import ServingResult
 from policies.serving.recorder import Recorder
-from policies.serving.serving import ServingResult, serve
+from policies.serving.serving import serve, serve_cell
 from policies.serving.serving_spec import ServingSpec
 from sweeps.analyse.figures import BACKLOG, GOODPUT, OVERLOADED, THROUGHPUT
 from sweeps.analyse.objective import SERVED, Objective
@@ -84,6 +85,8 @@ class Task(NamedTuple):
     rate_per_s: float | None
     logs: str | None = None
     """How the paths of its logs begin; None writes none."""
+    cell: int | None = None
+    """Of a fleet: this cell alone, whose result is one for `merge`. None: all of it."""
 
 
 class Source(NamedTuple):
@@ -116,6 +119,14 @@ class Described(Strict):
 
     def measure(self, task: Task) -> dict[str, Any]:
         """One replication of this experiment: metrics by name. Raises DescriptionError."""
+        raise NotImplementedError
+
+    def parts(self, task: Task) -> list[Task]:
+        """What workers may do apart of this task, whose results `merge` takes; one: nothing."""
+        return [task]
+
+    def merge(self, task: Task, parts: list[Any]) -> dict[str, Any]:
+        """The metrics of a task of several parts, whose results these are."""
         raise NotImplementedError
 
     @classmethod
@@ -196,7 +207,20 @@ class ExperimentSpec(Described):
 
     def measure(self, task: Task) -> dict[str, Any]:
         """As `run_task`. Raises ResultRefused as well."""
-        found = run_task(task)
+        if task.cell is not None:
+            return run_cell(task)
+        return self._refused(run_task(task))
+
+    def parts(self, task: Task) -> list[Task]:
+        fleet = self.serving.cluster.fleet
+        cells = 1 if fleet is None or self.logs or self.latency_at is not None else fleet.cells
+        return [task] if cells == 1 else [task._replace(cell=cell) for cell in range(cells)]
+
+    def merge(self, task: Task, parts: list[Any]) -> dict[str, Any]:
+        return self._refused(run_task(task, parts))
+
+    def _refused(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The metrics, unless sampling leaves them too uncertain."""
         memory = self.serving.memory
         if (error := found["memory"].get("throughput_ci95") or 0.0) > memory.refuse:
             raise ResultRefused(
@@ -217,6 +241,9 @@ class ExperimentSpec(Described):
             waiting = experiment.model_copy(update={"arrivals": ALL_AT_ONCE})
             requests_of(waiting, experiment.replications, None, workload_of(waiting))
             small = with_memory(experiment.model_copy(update=_REHEARSAL), refuse=math.inf)
+            if (cluster := small.serving.cluster).fleet is not None:
+                serving = small.serving.model_copy(update={"cluster": cluster.of_two})
+                small = small.model_copy(update={"serving": serving})
             found.setdefault(small.serving.memory.fidelity, small)
             cheap = with_memory(small, fidelity="analytic", efficiency=1.0)
             found.setdefault(cheap.model_dump_json(exclude={"seed", "replications"}), cheap)
@@ -345,12 +372,25 @@ def requests_of(
     return generate(workload, count, rate_per_s, seed, stretch=max(abs(replication) - 1, 0))
 
 
-def run_task(task: Task) -> dict[str, Any]:
-    """Serve one replication and return its metrics. Raises DescriptionError."""
+def run_cell(task: Task) -> Any:
+    """What one cell of a fleet makes of its part of a replication. Raises DescriptionError."""
+    experiment, replication = task.experiment, task.replication
+    assert task.cell is not None
+    requests = requests_of(experiment, replication, task.rate_per_s, workload_of(experiment))
+    return serve_cell(
+        device_of(experiment), model_of(experiment), experiment.serving, requests, task.cell,
+        seed=serving_seed(experiment, replication), warmup_requests=experiment.warmup_requests,
+        profile=_profile(experiment, replication, requests),
+    )  # fmt: skip
+
+
+def run_task(task: Task, cells: list[ServingResult] | None = None) -> dict[str, Any]:
+    """Serve one replication and return its metrics. `cells`: of a fleet, what `run_cell` gave for
+    each. Raises DescriptionError."""
     experiment = task.experiment
     requests = requests_of(experiment, task.replication, task.rate_per_s, workload_of(experiment))
     logs = recorder(experiment.logs, task.logs, _cut(experiment, requests))
-    result = serve_requests(experiment, task.replication, requests, logs)
+    result = serve_requests(experiment, task.replication, requests, logs, cells)
     metrics = {**result.metrics, **_attainment(experiment, requests, result)}
     if experiment.load is not None and experiment.load.goodput and task.rate_per_s is not None:
         metrics[GOODPUT] = task.rate_per_s
@@ -381,13 +421,14 @@ def _below_capacity(task: Task, requests: Requests, metrics: dict[str, Any]) -> 
 
 
 def serve_requests(
-    experiment: ExperimentSpec, replication: int, requests: Requests, logs: Recorder | None
-) -> ServingResult:
-    """Serve the requests of a replication. Raises DescriptionError."""
+    experiment: ExperimentSpec, replication: int, requests: Requests, logs: Recorder | None,
+    cells: list[ServingResult] | None = None,
+) -> ServingResult:  # fmt: skip
+    """Serve the requests of a replication, unless `cells` did. Raises DescriptionError."""
     return serve(
         device_of(experiment), model_of(experiment), experiment.serving, requests,
         seed=serving_seed(experiment, replication), warmup_requests=experiment.warmup_requests,
-        recorder=logs, profile=_profile(experiment, replication, requests),
+        recorder=logs, profile=_profile(experiment, replication, requests), cells=cells,
     )  # fmt: skip
 
 

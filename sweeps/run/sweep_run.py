@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -243,7 +244,7 @@ def _run(
         tasks = [_task(sweep, *each, calibration, logs) for each in left]
         with (
             progress.stage("points", len(left) + len(run.records), len(run.records)) as done,
-            closing(execute(measure, tasks, jobs, cluster)) as outcomes,
+            closing(_whole(tasks, jobs, cluster)) as outcomes,
         ):
             for outcome in outcomes:
                 point, replication = left[outcome.index]
@@ -263,6 +264,35 @@ def _run(
                     early -= 1
                     for line in preview(run.records, config) if not early else ():
                         progress.say(line)
+
+
+def _whole(tasks: list[Task], jobs: int, cluster: str | None) -> Generator[Outcome, None, None]:
+    """The outcomes of tasks, of which each is done in parts where it has several. A part whose
+    worker died is begun again, once."""
+    apart = [task.experiment.parts(task) for task in tasks]
+    flat = [(at, place, part) for at, parts in enumerate(apart) for place, part in enumerate(parts)]
+    several = len(flat) > len(tasks)
+    found: dict[int, dict[int, Outcome]] = {}
+    with closing(
+        execute(measure, [part for *_, part in flat], jobs, cluster, int(several))
+    ) as outcomes:
+        for outcome in outcomes:
+            at, place, _ = flat[outcome.index]
+            mine = found.setdefault(at, {})
+            mine[place] = outcome
+            if len(mine) == len(apart[at]):
+                yield _one(at, tasks[at], [mine[place] for place in sorted(mine)])
+                del found[at]
+
+
+def _one(at: int, task: Task, parts: list[Outcome]) -> Outcome:
+    """The outcome of a task of which these were done."""
+    failed = [part for part in parts if part.error is not None]
+    if len(parts) == 1 or failed:
+        return replace((failed or parts)[0], index=at)
+    merge = partial(task.experiment.merge, parts=[part.value for part in parts])
+    merged = attempt(merge, at, task)
+    return replace(merged, wall_s=merged.wall_s + sum(part.wall_s for part in parts))
 
 
 def _task(

@@ -1,0 +1,181 @@
+"""Does a fleet do what a node does, whoever simulates it, and lose nothing where cards fail?"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from hwmodel.description.description import DescriptionError
+from policies.serving.cluster import ROUTERS
+from policies.serving.recorder import Recorder
+from policies.serving.serving import serve, serve_cell
+from policies.serving.serving_spec import ServingSpec
+from tests.policies.small import MODEL, device, mixed, requests, run, spec
+from tests.rotation import LONG
+
+STREAM = mixed(240)
+SHARED = dataclasses.replace(
+    STREAM,
+    prompt_tokens=STREAM.prompt_tokens + 256,
+    prefix_id=np.arange(240) % 7,
+    prefix_tokens=np.full(240, 256),
+)
+"""The same behind one of seven system prompts."""
+WHOLE = ("round_robin", "least_requests", "pressure", "prefix_aware")
+FEW = 240 if LONG else 90
+SEEN = ("ttft_s", "tpot_s", "latency_s", "prefill_tokens", "steps", "preemptions", "makespan_s")
+
+
+def fleet(cards: int, placement: str = "least_requests", **options: Any) -> dict[str, Any]:
+    cluster = {"cards": cards, "placement": placement, "fleet": options}
+    return {"cluster": cluster, "engine": {"max_model_len": 1024}}
+
+
+def node(cards: int, placement: str) -> dict[str, Any]:
+    cluster = {"cards": cards, "placement": placement}
+    return {"cluster": cluster, "engine": {"max_model_len": 1024}}
+
+
+@pytest.mark.parametrize(
+    ("placement", "policy"),
+    [*((each, "paged") for each in WHOLE), ("least_requests", "static"), ("pressure", "oracle")],
+)
+def test_a_fleet_serves_as_a_node_does(placement: str, policy: str) -> None:
+    """Cards that are cut at each arrival anywhere, and cards that are not."""
+    stream = (SHARED if policy == "paged" else STREAM)[:FEW]
+    changes: dict[str, Any] = {"policy": {"name": policy}}
+    one = run(2048, stream, **(node(5, placement) | changes))
+    other = run(2048, stream, **(fleet(5, placement) | changes))
+    assert other.first_token_s == pytest.approx(one.first_token_s, rel=1e-12)
+    assert other.finish_s == pytest.approx(one.finish_s, rel=1e-12)
+    for name in SEEN:
+        assert other.metrics[name] == pytest.approx(one.metrics[name], rel=1e-9)
+
+
+def test_steps_advanced_together_are_those_of_single_steps() -> None:
+    for placement in ROUTERS if LONG else ("kv_aware",):
+        together = run(2048, SHARED[:60], **fleet(3, placement))
+        single = run(2048, SHARED[:60], **fleet(3, placement), advance_together=False)
+        assert together.finish_s == pytest.approx(single.finish_s, rel=1e-12)
+
+
+def test_cells_that_deal_in_turn_are_one_fleet_that_does() -> None:
+    whole = run(2048, STREAM[:FEW], **fleet(6, "round_robin"))
+    for cells in (2, 3):
+        parts = run(2048, STREAM[:FEW], **fleet(6, "round_robin", cells=cells))
+        assert parts.finish_s == pytest.approx(whole.finish_s, rel=1e-12)
+        for name in (*SEEN, "batch", "utilization", "kv_stored_share"):
+            assert parts.metrics[name] == pytest.approx(whole.metrics[name], rel=1e-9), name
+        told, whole_told = parts.metrics["node"], whole.metrics["node"]
+        for name in ("requests", "output_tokens", "busy_s", "imbalance"):
+            assert told[name] == pytest.approx(whole_told[name], rel=1e-9), name
+
+
+def test_cells_served_elsewhere_are_those_served_here() -> None:
+    """What workers send is pickled; whoever did it, all figures are the same to the last digit."""
+    described, where = spec(**fleet(6, cells=3)), device(2048)
+    parts = [
+        serve_cell(where, MODEL, described, STREAM, cell, seed=5, warmup_requests=30)
+        for cell in range(3)
+    ]
+    sent = [pickle.loads(pickle.dumps(part)) for part in parts]
+    here = serve(where, MODEL, described, STREAM, seed=5, warmup_requests=30)
+    there = serve(where, MODEL, described, STREAM, seed=5, warmup_requests=30, cells=sent)
+    assert there.metrics == here.metrics
+    assert np.array_equal(there.finish_s, here.finish_s)
+
+
+@given(
+    data=st.data(),
+    cards=st.integers(2, 5),
+    placement=st.sampled_from(list(ROUTERS)),
+    policy=st.sampled_from(["paged", "odma", "static", "radix"]),
+)
+@settings(max_examples=120 if LONG else 8)
+def test_what_fails_and_returns_loses_nobody_and_serves_nobody_twice(
+    data: st.DataObject, cards: int, placement: str, policy: str
+) -> None:
+    """Every request ends once, on one card, after its last reroute; every token is output once."""
+    law: dict[str, Any] = {"mean_up_s": data.draw(st.floats(0.02, 1.0))}
+    if data.draw(st.booleans()):
+        law = {"share": data.draw(st.floats(0.01, 0.99)), "at_s": data.draw(st.floats(0, 0.3))}
+    law["down_s"] = data.draw(st.floats(0.001, 0.5))
+    cells = data.draw(st.sampled_from([1, 2])) if cards == 4 else 1
+    options = fleet(cards, placement, failures=law, cells=cells)
+    stream = SHARED[:50] if policy == "radix" else STREAM[:50]
+    seed = data.draw(st.integers(0, 9))
+    found = run(2048, stream, seed, **options, policy={"name": policy})
+    metrics, told = found.metrics, found.metrics["node"]
+    assert metrics["finished"] == len(stream)
+    assert np.isfinite(found.finish_s).all() and (found.first_token_s >= stream.arrival_s).all()
+    assert found.cell is None or int(found.cell.metrics.sums.output_tokens) == int(
+        stream.output_tokens.sum()
+    )
+    assert (told["failures"] == 0) <= (told["rerouted"] == told["lost_s"] == told["down_s"] == 0)
+    assert run(2048, stream, seed, **options, policy={"name": policy}).metrics == metrics
+
+
+def test_who_loses_its_card_keeps_its_tokens_and_computes_their_kv_again() -> None:
+    """One request of 100 + 50 tokens; its card fails in mid-decode, and the other goes on."""
+    stream = requests([0.0], 100, 50)
+    alone = run(2048, stream, **fleet(2, "round_robin"))
+    half_s = float(alone.first_token_s[0] + alone.finish_s[0]) / 2
+    law = {"share": 0.9, "at_s": half_s, "down_s": 1.0}  # both: it waits for the first to return
+    both = run(2048, stream, **fleet(2, "round_robin", failures=law))
+    assert both.first_token_s[0] == alone.first_token_s[0]
+    assert both.metrics["node"]["rerouted"] == 1
+    assert both.finish_s[0] == pytest.approx(alone.finish_s[0] + 1.0, rel=0.02)
+    again = both.metrics["prefill_tokens"] - 100
+    assert 100 + 20 <= again <= 100 + 30
+    assert both.metrics["node"]["down_s"] >= 1.0
+
+
+def test_requests_go_round_a_card_that_is_away() -> None:
+    law = {"share": 0.34, "at_s": 0.0, "down_s": 1e6}
+    told = run(2048, STREAM[:120], **fleet(3, "round_robin", failures=law)).metrics["node"]
+    assert told["requests"] == {"p0": 0, "p10": 12, "p50": 60, "p90": 60, "p100": 60}
+
+
+def test_a_prefix_goes_where_it_went_before() -> None:
+    """Seven prefixes on three cards: fewer tokens are prefilled than with turns."""
+    aware, turns = (
+        run(8192, SHARED, **fleet(3, placement)).metrics["prefill_tokens"]
+        for placement in ("prefix_aware", "round_robin")
+    )
+    assert turns - aware > 7 * 256
+
+
+def test_a_prompt_goes_to_the_card_that_holds_least_kv() -> None:
+    """A long prompt on card 0, then short ones: all to card 1 until it holds as much."""
+    stream = requests(np.arange(6) * 1e-6, [900, 100, 100, 100, 100, 100], 20)
+    told = run(4096, stream, **fleet(2, "kv_aware")).metrics["node"]
+    assert told["requests"]["p0"] == 1 and told["requests"]["p100"] == 5
+
+
+@pytest.mark.parametrize(
+    ("cluster", "said"),
+    [
+        ({"cards": 10, "fleet": {"cells": 3}}, "expected a divisor"),
+        ({"cards": 4, "fleet": {"cell": 2}}, "unknown key"),
+        ({"cards": 4, "placement": "kv_aware"}, "needs fleet"),
+        ({"cards": 4, "placement": "kv_awre", "fleet": {}}, "kv_aware"),
+        ({"cards": 4, "fleet": {"failures": {"share": 0.1}}}, "at_s"),
+        ({"cards": 4, "fleet": {"failures": {"down_s": 9}}}, "either share and at_s, or mean_up_s"),
+    ],
+)
+def test_a_mistake_in_a_fleet_is_named(cluster: dict[str, Any], said: str) -> None:
+    with pytest.raises((ValidationError, DescriptionError), match=said):
+        ServingSpec.model_validate({"model": "small", "cluster": cluster})
+
+
+def test_logs_of_several_cells_are_refused() -> None:
+    described = spec(**fleet(4, cells=2))
+    with pytest.raises(DescriptionError, match="logs are those of one card"):
+        serve(device(2048), MODEL, described, STREAM[:20], seed=1, recorder=Recorder())
