@@ -88,7 +88,10 @@ def greedy(name: str) -> list[str]:
 # Where what binds loses a slot to the command bus and cannot make up for it: a column command comes
 # in the place of an activation that a full bus, or a bank that never rests, needs just then.
 # Pairs of BL32 bursts come 2 and 6 CK apart, their activations every 4.
-SHORT = {"ddr5-4800-x32": 0.97, "lpddr5-6400-x16-bl32": 0.88, "lpddr5x-8533-x16": 0.96}
+SHORT = {
+    "ddr5-4800-x32": 0.97, "ddr5-4800-x32-prac": 0.97, "lpddr5-6400-x16-bl32": 0.88,
+    "lpddr5x-8533-x16": 0.96,
+}  # fmt: skip
 
 
 # two bursts on LPDDR5 load four resources to 100 % at once: no greedy scheduler reaches that

@@ -365,7 +365,7 @@ def test_no_option_is_left_out() -> None:
     elsewhere |= {"engine.prefill_schedule_interval", "engine.long_prefill_token_threshold"}
     elsewhere |= {"cluster.stages", "cluster.pipeline"}  # memory/test_pipeline.py
     elsewhere |= {"cluster.dropping", "cluster.migration"}  # test_moving.py
-    elsewhere |= {"cluster.lending"}  # test_lending.py
+    elsewhere |= {"cluster.lending", "cluster.fleet"}  # test_lending.py, test_fleet.py
     known, elsewhere = known | {"attention"}, elsewhere | {"attention"}  # memory/test_sparse.py
     for name in ("vattention", "radix"):
         options = POLICIES[name].Options.model_fields
