@@ -20,6 +20,8 @@ _MANY = 10
 """Columns of a heat map that need the wider."""
 _PAPER = ((LIGHT, "#ffffff"), (DARK, "#16181b"))
 """Theme and paper of a picture: light, dark."""
+_PADDING = {"left": 20, "right": 48, "top": 12, "bottom": 12}
+"""Pixels: where "sans-serif" is a wide font (DejaVu), texts are a tenth wider than was measured."""
 _LETTERS = 100
 """Of a line of a note under a title."""
 
@@ -47,9 +49,11 @@ def still(charts: Sequence[Chart], compared: Sequence[str], dark: bool = False) 
     """The specification of a picture."""
     found = [_sized(chart, compared) for chart in charts]
     theme, paper = _PAPER[dark]
-    config = {**theme, "background": paper, "padding": 12, "font": "sans-serif"}
+    config = {**theme, "background": paper, "padding": _PADDING, "font": "sans-serif"}
     letters = max(each["usermeta"]["letters"] for each in found)
-    config["legend"] = {**theme["legend"], "columns": legend_columns(letters, _WIDTH)}
+    columns, apart = legend_columns(letters, _WIDTH), {"top": {"margin": 14}}
+    legend = {"columns": columns, "columnPadding": 9, "layout": apart}
+    config["legend"] = {**theme["legend"], **legend}
     if len(found) == 1:
         return {**found[0], "config": config}
     independent = {
@@ -66,7 +70,7 @@ def _sized(chart: Chart, compared: Sequence[str]) -> Spec:
     wide = wide or (isinstance(chart, Heat) and len(chart.columns_of) > _MANY)
     found = spec(chart, compared) | {"width": _WIDE if wide else _WIDTH}
     lines = textwrap.wrap(chart.title, _LETTERS)
-    found["title"] = {"text": lines, "subtitle": textwrap.wrap(chart.note, _LETTERS + 20)}
+    found["title"] = {"text": lines, "subtitle": textwrap.wrap(chart.note, _LETTERS + 10)}
     return found
 
 
