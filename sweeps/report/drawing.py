@@ -14,14 +14,16 @@ from sweeps.report.chart import Chart, Dots, Heat, Timeline
 from sweeps.report.vega import DARK, LIGHT, Spec, legend_columns, spec
 
 VEGA_LITE = "6.4"
-_WIDTH, _WIDE = 640, 1080
+_WIDTH, _WIDE = 680, 1080
 """Pixels of a chart, and of one with much along its axis."""
 _MANY = 10
 """Columns of a heat map that need the wider."""
 _PAPER = ((LIGHT, "#ffffff"), (DARK, "#16181b"))
 """Theme and paper of a picture: light, dark."""
-_PADDING = {"left": 20, "right": 48, "top": 12, "bottom": 12}
-"""Pixels: where "sans-serif" is a wide font (DejaVu), texts are a tenth wider than was measured."""
+_FONT = "DejaVu Sans, Verdana, sans-serif"
+"""Wide, so that texts which are drawn in another one are no wider than was measured."""
+_PADDING = {"left": 12, "right": 16, "top": 12, "bottom": 12}
+"""Pixels."""
 _LETTERS = 100
 """Of a line of a note under a title."""
 
@@ -49,10 +51,10 @@ def still(charts: Sequence[Chart], compared: Sequence[str], dark: bool = False) 
     """The specification of a picture."""
     found = [_sized(chart, compared) for chart in charts]
     theme, paper = _PAPER[dark]
-    config = {**theme, "background": paper, "padding": _PADDING, "font": "sans-serif"}
+    config = {**theme, "background": paper, "padding": _PADDING, "font": _FONT}
     letters = max(each["usermeta"]["letters"] for each in found)
-    columns, apart = legend_columns(letters, _WIDTH), {"top": {"margin": 14}}
-    legend = {"columns": columns, "columnPadding": 9, "layout": apart}
+    columns, apart = legend_columns(letters, _WIDTH), {"top": {"margin": 10}}
+    legend = {"columns": columns, "columnPadding": 6, "layout": apart}
     config["legend"] = {**theme["legend"], **legend}
     if len(found) == 1:
         return {**found[0], "config": config}
