@@ -226,6 +226,8 @@ def keep(name: str, command: str, values: Any, **more: Any) -> None:
 def take(file: Path, run: Path) -> None:
     """Put the values of a run into a file that says which they are. Raises FigureError."""
     told = json.loads(file.read_text(encoding="utf-8"))
+    if not _says(told["values"]):
+        raise FigureError(f"{file.name}: no value says which of the run it is (`of`, `at`)")
     provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
     results = run / "results.jsonl"
     with results.open(encoding="utf-8") as lines:
@@ -250,6 +252,11 @@ def _command(words: list[str]) -> str:
         if not {before, word} & ELSEWHERE:
             kept.append(word)
     return " ".join(kept)
+
+
+def _says(value: Any) -> bool:
+    """Whether any of these values is one that a run has."""
+    return isinstance(value, dict) and ("of" in value or any(map(_says, value.values())))
 
 
 def _taken(value: Any, records: list[dict[str, Any]]) -> Any:

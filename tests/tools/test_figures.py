@@ -126,3 +126,6 @@ def test_values_are_taken_from_a_run_paired_by_replication(tmp_path: Path) -> No
     file.write_text(json.dumps({"values": {"s3": {"of": "rate.mean", "at": {"policy": "s3"}}}}))
     with pytest.raises(figures.FigureError, match="no point"):
         figures.take(file, run)
+    file.write_text(json.dumps({"values": {"cells": 21}}))
+    with pytest.raises(figures.FigureError, match="no value says which of the run it is"):
+        figures.take(file, run)
