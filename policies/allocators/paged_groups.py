@@ -34,10 +34,11 @@ from typing import Any, Literal
 import numpy as np
 
 from policies.allocators.allocator import Demand, Limits
+from policies.allocators.block_allocator import SharingAllocator
 from policies.allocators.capabilities import Drafts
 from policies.allocators.free_list import FreeList, SplitQueue
 from policies.allocators.kv_layout import KvLayout, Units
-from policies.allocators.paged import PagedOptions, SharingAllocator
+from policies.allocators.paged import PagedOptions
 from policies.allocators.prefix_cache import BlockCache
 from policies.requests.requests import IntArray
 

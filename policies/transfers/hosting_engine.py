@@ -12,7 +12,7 @@ import heapq
 import numpy as np
 
 from policies.allocators.allocator import Allocator
-from policies.allocators.paged import BlockAllocator
+from policies.allocators.block_allocator import BlockAllocator
 from policies.engines.engine import Step
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.predictors.prediction import Predictions

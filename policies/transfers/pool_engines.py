@@ -14,7 +14,7 @@ from collections import deque
 import numpy as np
 
 from policies.allocators.allocator import Allocator
-from policies.allocators.paged import BlockAllocator
+from policies.allocators.block_allocator import BlockAllocator
 from policies.engines.engine import Chunk, Step
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.predictors.prediction import Predictions

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
+from policies.allocators.block_allocator import BlockAllocator
 from policies.allocators.capabilities import Caches
-from policies.allocators.paged import BlockAllocator
 from policies.engines.engine_v1 import EngineV1
 
 

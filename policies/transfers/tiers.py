@@ -32,8 +32,8 @@ from hwmodel.specs.kv_order import Dims
 from hwmodel.specs.link import LinkSpec, load_link
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Demand
+from policies.allocators.block_allocator import BlockAllocator
 from policies.allocators.capabilities import Caches
-from policies.allocators.paged import BlockAllocator
 from policies.allocators.radix_tree import text_of
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
