@@ -122,6 +122,10 @@ def _assign(document: Document, assignment: str) -> None:
     if keys[0] not in experiment.model_fields:
         raise DescriptionError(suggestion(experiment, keys), mark.file, None, ".".join(keys))
     axis = ".".join(keys)
+    above = next((each for each in document.data["axes"] if axis.startswith(f"{each}.")), None)
+    if above is not None:
+        why = f"{above} is an axis, whose values replace it; set it there: axes.{above}=[...]"
+        raise DescriptionError(why, mark.file, None, axis)
     if axis in document.data["axes"]:
         document.put(("axes", axis), value if isinstance(value, list) else [value], mark)
     else:
