@@ -83,7 +83,7 @@ def test_it_declares_mispredictions_where_it_reads_predictions(
 
 
 def guessing(**serving: Any) -> ExperimentSpec:
-    point = load_sweep("quickstart", ["axes.device=[a100-80gb]", "serving.policy.fit=best"])
+    point = load_sweep("quickstart", ["axes.device=[a100-80gb]"])
     found: Any = point.points[0].experiment
     given = {"policy": GuessingOptions(fit="best"), **serving}
     experiment: ExperimentSpec = found.model_copy(
