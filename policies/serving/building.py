@@ -59,7 +59,12 @@ def kv_region(
     whole, pool = _region(device, local, spec, seed), state_pool(spec, local)
     if pool is None:
         return whole
-    return _region(device, local, spec, seed, pool.apart(whole.bytes))
+    if (apart := pool.apart(whole.bytes)) >= whole.bytes and spec.kv_tokens is None:
+        raise DescriptionError(
+            f"policy.states: the slots of {pool.name} take {apart} B of {whole.bytes} B for KV and "
+            f"states of {local.name}; lower engine.max_num_seqs"
+        )
+    return _region(device, local, spec, seed, apart)
 
 
 def _region(

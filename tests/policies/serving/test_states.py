@@ -115,6 +115,14 @@ def test_short_requests_are_limited_by_their_states() -> None:
         ({"policy": {"name": "paged", "states": "two_pools"}}, "not with kv_tokens"),
         (
             {
+                "policy": {"name": "paged", "states": "compact"},
+                "kv_tokens": None,
+                "engine": {"max_num_seqs": 2000},
+            },
+            "slots of compact take .*; lower engine.max_num_seqs",
+        ),
+        (
+            {
                 "policy": {"name": "paged", "states": "two_pools", "state_ratio": 1e-4},
                 "kv_tokens": None,
             },
