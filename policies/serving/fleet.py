@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from policies.engines.engine import Step
+from policies.engines.scheduled_step import Step
 from policies.memory.step import StepTimes
 from policies.requests.requests import FloatArray, IntArray
 from policies.serving.cluster import ROUTERS, KvAware, Manager, Node
