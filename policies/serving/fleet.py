@@ -69,6 +69,7 @@ class Fleet(Node):
         """Output tokens of steps under way as the steady part began: they are not of it."""
         self._late: list[_Stretch] = []
         """That end after the steady part, as far as it is known."""
+        self._most_late = 4 * len(replicas)
         self._held: list[int] = []
         """Requests that found no card up."""
         self._failed_s: FloatArray = np.full(len(replicas), np.nan)
@@ -157,9 +158,10 @@ class Fleet(Node):
         assert ahead is not None
         self._ahead[card] = None
         self._late.append(ahead)
-        if len(self._late) > 4 * len(self.replicas):
+        if len(self._late) > self._most_late:
             close_s = self._metrics.close[0]
             self._late = [each for each in self._late if each.end_s > close_s]
+            self._most_late = 2 * len(self._late) + 4 * len(self.replicas)
         warm_s, before_s = self._metrics.begin[0], self._metrics.sums.seconds
         ended = replica.end(ahead.step, ahead.fitting, ahead.times, ahead.end_s)
         self.busy_s[card] += self._metrics.sums.seconds - before_s
