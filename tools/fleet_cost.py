@@ -1,6 +1,6 @@
 """What fleets of 10 to 1,000 cards cost to simulate, one process each: a table of docs/fleet.md.
 
-    python -m tools.fleet_cost             # 15 CPU minutes, 2 GiB
+python -m tools.fleet_cost             # 15 CPU minutes, 2 GiB
 """
 
 from __future__ import annotations

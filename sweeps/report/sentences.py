@@ -438,6 +438,30 @@ def study(found: StudyGain) -> Iterator[str]:
             yield f"The search closes {percent(part, named=True)} of the gap from base to {name}."
 
 
+def cheapest(
+    who: str, unit: str, sizes: dict[str, tuple[float, float]], best: str,
+    kept: Sequence[tuple[str, Interval, str, float]], replications: int,
+) -> list[str]:  # fmt: skip
+    """The cheapest fleet. sizes: (cards, cost) by contender, `best` among them; kept: each
+    constraint's metric, what the best has, and its bound."""
+    cards, cost = sizes[best]
+    total = f"{cost:,.6g} {unit}" if unit == "cards" else f"{cards:.0f} cards, {cost:,.6g} {unit}"
+    told = [
+        f"{metric} {found.mean:.3f} ({found.low:.3f} to {found.high:.3f}; asked: {bound} {asked:g})"
+        for metric, found, bound, asked in kept
+    ]
+    count = counted(replications, "replication")
+    others = [
+        f"{name} takes {n:.0f} cards and costs {100 * (each / cost - 1):+.0f} %"
+        for name, (n, each) in sizes.items()
+        if name != best
+    ]
+    return [
+        f"Cheapest fleet: {who}, {total}; on {count} not used in the search {listed(told)}.",
+        f"The best of the others: {listed(others)}.",
+    ]
+
+
 def settings(trial: str, rows: Sequence[Sequence[str]]) -> str:
     """What a trial has instead of the base; rows: path, the base's value, its own."""
     told = [f"{path} {value} (base: {own})" for path, own, value in rows]
