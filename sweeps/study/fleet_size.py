@@ -87,38 +87,34 @@ def cost(study: FleetStudy, overrides: Overrides) -> dict[str, float]:
 
 def check(study: FleetStudy) -> None:
     """Whether the study can be one of the cheapest fleet. Raises DescriptionError."""
-    spec, base, document = study.spec, study.base, study.document
-    cluster = base.serving.cluster
-    if cluster.fleet is None or cluster.fleet.cells > 1:
-        why = "a study of fleets needs serving.cluster.fleet: {cells: 1} in its base"
-        raise document.error(why, ("base", "serving", "cluster"))
-    if base.load is None or base.load.rate_per_s is None:
-        raise document.error("fleets of any size serve one load: expected rate_per_s",
-                             ("base", "load"))  # fmt: skip
-    if (lasts_s := base.requests / base.load.rate_per_s) < SHORTEST_S:
-        raise document.error(
-            f"{base.requests} requests arrive in {lasts_s:.3g} s, which measures how queues fill: "
-            f"expected {SHORTEST_S:g} s or more, {SHORTEST_S * base.load.rate_per_s:.0f} requests",
-            ("base", "requests"),
-        )  # fmt: skip
-    if not spec.constraints:
-        wanted = f"{{metric: {ATTAINED}, at_least: 0.95}}"
-        raise document.error(f"which fleets will do? expected such as {wanted}", ("constraints",))
-    if [(each.metric, each.direction) for each in spec.objectives] != [("cost", "minimize")]:
-        raise document.error("the cheapest fleet: expected [{metric: cost, direction: minimize}]",
-                             ("objectives",))  # fmt: skip
-    for key in ("first", "prune", "mix", "costs"):
-        if getattr(spec, key):
-            raise document.error(f"{key}: not with fleet, whose rivals are their own first trials "
-                                 "and whose costs are fleet.card_costs", (key,))  # fmt: skip
-    if spec.memory != "sampled":
-        raise document.error("fleets differ in memory: expected sampled, each trial's own",
-                             ("memory",))  # fmt: skip
+    spec, base = study.spec, study.base
+    cluster, rate = base.serving.cluster, 0.0 if base.load is None else base.load.rate_per_s
+    lasts_s = base.requests / rate if rate else SHORTEST_S
+    beside = [key for key in ("first", "prune", "mix", "costs") if getattr(spec, key)]
+    objectives = [(each.metric, each.direction) for each in spec.objectives]
+    paths = [path for each in spec.fleet.rivals.values() for path in (*each.space, *each.set)]
+    mistakes: list[tuple[object, str, tuple[str, ...]]] = [
+        (cluster.fleet is None or cluster.fleet.cells > 1,
+         "a study of fleets needs cluster.fleet: {cells: 1}", ("base", "serving", "cluster")),
+        (not rate, "fleets of any size serve one load: expected rate_per_s", ("base", "load")),
+        (lasts_s < SHORTEST_S,
+         f"requests arrive for {lasts_s:.3g} s, which measures how queues fill: expected "
+         f"{SHORTEST_S:g} s or more, {SHORTEST_S * (rate or 0):.0f} requests", ("base", "requests")),
+        (not spec.constraints,
+         f"which fleets will do? expected such as {{metric: {ATTAINED}, at_least: 0.95}}",
+         ("constraints",)),
+        (objectives != [("cost", "minimize")],
+         "the cheapest fleet: expected [{metric: cost, direction: minimize}]", ("objectives",)),
+        (beside, f"{', '.join(beside)}: not with fleet, whose rivals are their own first trials "
+         "and whose costs are fleet.card_costs", tuple(beside[:1])),
+        (spec.memory != "sampled", "expected sampled: each trial's own memory", ("memory",)),
+        (CARDS in {*spec.space, *paths}, f"{CARDS} is found by bisection", ("fleet", "rivals")),
+    ]  # fmt: skip
+    for wrong, why, place in mistakes:
+        if wrong:
+            raise study.document.error(why, place)
     devices = spec.space["device"].choice if "device" in spec.space else [base.device]
-    for name, rival in spec.fleet.rivals.items():
-        for path in (*spec.space, *rival.space, *rival.set):
-            if f"{path}.".startswith(f"{CARDS}."):
-                raise document.error(f"{CARDS} is found by bisection", ("fleet", "rivals", name))
+    for rival in spec.fleet.rivals.values():
         for device in devices:
             cost(study, {"device": device, **rival.set})
 
@@ -139,27 +135,22 @@ class SmallestFleet:
         """`cards`, and the metrics of each replication with them; `most` where even those do not
         keep the constraints. Raises DescriptionError."""
         runs: dict[int, list[dict[str, Any]]] = {}
+        spare = [1 - (each.at_least or 0) for each in self.constraints if each.metric == ATTAINED]
 
         def meets(cards: int) -> bool:
-            runs[cards] = []
+            runs[cards], missed = [], 0.0
             for experiment, replication in zip(self.experiments, self.replications, strict=True):
                 assert experiment.load is not None
                 sized = Task(of(experiment, cards), replication, experiment.load.rate_per_s)
                 runs[cards].append(measure(sized))
-                if cards < self.most and self._lost(runs[cards]):
-                    return False
+                missed += 1 - flat(runs[cards][-1]).get(ATTAINED, 1.0)
+                if cards < self.most and missed > min(spare, default=1) * len(self.experiments):
+                    return False  # which the replications to come cannot mend
             return all(each.violation(_mean(runs[cards], each.metric)) <= 0
                        for each in self.constraints)  # fmt: skip
 
         found = least(meets, self.lowest, self.most, self.guess) or self.most
         return {"cards": found, "found": runs[found]}
-
-    def _lost(self, runs: list[dict[str, Any]]) -> bool:
-        """Whether so few have attained their objective that the replications to come cannot mend
-        it."""
-        missed = sum(1 - flat(run)[ATTAINED] for run in runs) / len(self.experiments)
-        least = [each.at_least for each in self.constraints if each.metric == ATTAINED]
-        return any(missed > 1 - share for share in least if share is not None)
 
 
 def _mean(runs: list[dict[str, Any]], metric: str) -> float:
@@ -177,10 +168,8 @@ def of(experiment: ExperimentSpec, cards: int) -> ExperimentSpec:
     return experiment.model_copy(update={"serving": serving})
 
 
-def guess(device: str, rival: str, told: list[dict[str, Any]], base: str) -> int:
-    """Cards to try first: the fewest that a trial on the device took, of the same rival where there
-    is one. told: records of trials; base: the device of those that name none."""
-    known = [each for each in told if each["values"] and CARDS in each["overrides"]]
-    known = [each for each in known if each["overrides"].get("device", base) == device]
-    own = [each for each in known if each["rival"] == rival]
-    return min((each["overrides"][CARDS] for each in own or known), default=GUESS)
+def guess(device: str, told: list[dict[str, Any]], base: str) -> int:
+    """Cards to try first: the fewest that a trial on the device took. told: records of trials;
+    base: the device of those that name none."""
+    known = [each["overrides"] for each in told if each["values"]]
+    return min((each[CARDS] for each in known if each.get("device", base) == device), default=GUESS)

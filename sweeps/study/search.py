@@ -275,16 +275,12 @@ class _Batch:
                 self.outcomes[number][replication] = Outcome(0, error=str(error), at_fault=True)
             return
         if self.study.spec.fleet is not None:
-            yield 0, Task(self.study.smallest(experiments, self._guess(number, overrides)), 1, None)
+            told = [t.user_attrs[RESULT] for t in self.run.journal.trials()[: self.begin]]
+            guess = fleet_size.guess(experiments[0].device, told, self.study.base.device)
+            yield 0, Task(self.study.smallest(experiments, guess), 1, None)
             return
         for replication, experiment in enumerate(experiments, 1):
             yield replication, Task(experiment, replication, self.run.rates[replication])
-
-    def _guess(self, number: int, overrides: Overrides) -> int:
-        told = [t.user_attrs[RESULT] for t in self.run.journal.trials()[: self.begin]]
-        device = self.study.base.device
-        rival = str(self.study.rival(number))
-        return fleet_size.guess(overrides.get("device", device), rival, told, device)
 
     def _sized(self, number: int, outcome: Outcome) -> None:
         """The replications of a trial whose cards were found together."""
