@@ -439,26 +439,23 @@ def study(found: StudyGain) -> Iterator[str]:
 
 
 def cheapest(
-    who: str, unit: str, sizes: dict[str, tuple[float, float]], best: str,
-    kept: Sequence[tuple[str, Interval, str, float]], replications: int,
+    who: str, unit: str, sizes: dict[str, tuple[float | None, float | None]],
+    kept: Sequence[tuple[str, Interval]], replications: int,
 ) -> list[str]:  # fmt: skip
-    """The cheapest fleet. sizes: (cards, cost) by contender, `best` among them; kept: each
-    constraint's metric, what the best has, and its bound."""
-    cards, cost = sizes[best]
-    total = f"{cost:,.6g} {unit}" if unit == "cards" else f"{cards:.0f} cards, {cost:,.6g} {unit}"
+    """The cheapest fleet. sizes: (cards, cost) by contender, the best first; kept: each
+    constraint's metric, and what the best has."""
+    (cards, cost), *others = ((n or 0.0, each or 0.0) for n, each in sizes.values())
     told = [
-        f"{metric} {found.mean:.3f} ({found.low:.3f} to {found.high:.3f}; asked: {bound} {asked:g})"
-        for metric, found, bound, asked in kept
+        f"{metric} {each.mean:.3f} ({each.low:.3f} to {each.high:.3f})" for metric, each in kept
     ]
-    count = counted(replications, "replication")
-    others = [
+    dearer = [
         f"{name} takes {n:.0f} cards and costs {100 * (each / cost - 1):+.0f} %"
-        for name, (n, each) in sizes.items()
-        if name != best
+        for name, (n, each) in zip(list(sizes)[1:], others, strict=True)
     ]
     return [
-        f"Cheapest fleet: {who}, {total}; on {count} not used in the search {listed(told)}.",
-        f"The best of the others: {listed(others)}.",
+        f"Cheapest fleet: {who}, {cards:.0f} cards ({cost:,.6g} {unit}); on"
+        f" {counted(replications, 'replication')} not used in the search {listed(told)}.",
+        f"The best of the others: {listed(dearer)}.",
     ]
 
 

@@ -103,19 +103,14 @@ def _sentences(table: Table, trials: Trials) -> list[str]:
 
 
 def _cheapest(table: Table, trials: Trials, winner: Record, cost: str) -> list[str]:
-    """The fleet that is cheapest, whether it keeps the constraints, and how much dearer the best of
-    the others are."""
-    best = trials.contenders[0]
-    sizes = {
-        row.name: (row.mean("cards") or 0.0, row.mean("cost") or 0.0) for row in trials.contenders
-    }
-    kept = []
-    for each in table.config.get("constraints") or ():
-        bound = "at_least" if each.get("at_least") is not None else "at_most"
+    """The cheapest fleet, how it keeps the constraints, and how much dearer others are."""
+    best, kept = trials.contenders[0], []
+    for each in table.config["constraints"]:
         most = 1.0 if each["metric"] == ATTAINED else math.inf
         among = interval(best.values(each["metric"], list(best.replications))).within(0.0, most)
-        kept.append((each["metric"], among, bound.replace("_", " "), each[bound]))
+        kept.append((each["metric"], among))
+    sizes = {row.name: (row.mean("cards"), row.mean("cost")) for row in trials.contenders}
     device = winner["overrides"].get("device", at(table.config["base"], "device"))
     who = f"{winner['rival']} (trial {winner['trial']}) on {device}"
     unit = {"cards": "cards", "watts": "W"}.get(cost, "in all")
-    return sentences.cheapest(who, unit, sizes, best.name, kept, len(best.replications))
+    return sentences.cheapest(who, unit, sizes, kept, len(best.replications))

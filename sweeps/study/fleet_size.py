@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from hwmodel.description.description import DescriptionError, Document, Strict
+from hwmodel.description.description import Strict
 from sweeps.analyse.rows import flat
 from sweeps.plan.bisection import least
 from sweeps.plan.experiment import ExperimentSpec, Task, device_of, measure
@@ -53,19 +53,7 @@ class CheapestSpec(Strict):
     """Device -> watts or price of a card. Watts that are not here are those of its description."""
 
 
-class FleetStudy(Protocol):
-    """What of a study a fleet's cost and checks need."""
-
-    @property
-    def spec(self) -> Any: ...
-    @property
-    def document(self) -> Document: ...
-    @property
-    def base(self) -> ExperimentSpec: ...
-    def experiment(self, overrides: Overrides) -> ExperimentSpec: ...
-
-
-def cost(study: FleetStudy, overrides: Overrides) -> dict[str, float]:
+def cost(study: Any, overrides: Overrides) -> dict[str, float]:
     """The metrics `cost` and `cards` of a fleet: each replica is as many devices as it has stages
     and ways of tensor parallelism. Raises DescriptionError where a card's cost is not known."""
     experiment, fleet = study.experiment(overrides), study.spec.fleet
@@ -85,7 +73,7 @@ def cost(study: FleetStudy, overrides: Overrides) -> dict[str, float]:
     return {"cost": cards * each, "cards": float(cards)}
 
 
-def check(study: FleetStudy) -> None:
+def check(study: Any) -> None:
     """Whether the study can be one of the cheapest fleet. Raises DescriptionError."""
     spec, base = study.spec, study.base
     cluster, rate = base.serving.cluster, 0.0 if base.load is None else base.load.rate_per_s
@@ -138,38 +126,20 @@ class SmallestFleet:
         spare = [1 - (each.at_least or 0) for each in self.constraints if each.metric == ATTAINED]
 
         def meets(cards: int) -> bool:
-            runs[cards], missed = [], 0.0
-            for experiment, replication in zip(self.experiments, self.replications, strict=True):
-                assert experiment.load is not None
-                sized = Task(of(experiment, cards), replication, experiment.load.rate_per_s)
-                runs[cards].append(measure(sized))
-                missed += 1 - flat(runs[cards][-1]).get(ATTAINED, 1.0)
+            runs[cards], told, missed = [], list[dict[str, Any]](), 0.0
+            for one, replication in zip(self.experiments, self.replications, strict=True):
+                cluster = one.serving.cluster.model_copy(update={"cards": cards})
+                serving = one.serving.model_copy(update={"cluster": cluster})
+                sized = one.model_copy(update={"serving": serving})
+                rate = None if one.load is None else one.load.rate_per_s
+                runs[cards].append(measure(Task(sized, replication, rate)))
+                told.append(flat(apart(runs[cards][-1])[0]))
+                missed += 1 - told[-1].get(ATTAINED, 1.0)
                 if cards < self.most and missed > min(spare, default=1) * len(self.experiments):
                     return False  # which the replications to come cannot mend
-            return all(each.violation(_mean(runs[cards], each.metric)) <= 0
-                       for each in self.constraints)  # fmt: skip
+            means = [np.mean([each[c.metric] for each in told]) for c in self.constraints]
+            pairs = zip(self.constraints, map(float, means), strict=True)
+            return all(each.violation(mean) <= 0 for each, mean in pairs)
 
         found = least(meets, self.lowest, self.most, self.guess) or self.most
         return {"cards": found, "found": runs[found]}
-
-
-def _mean(runs: list[dict[str, Any]], metric: str) -> float:
-    """Of the replications. Raises DescriptionError where one has no such number."""
-    values = [flat(apart(run)[0]).get(metric) for run in runs]
-    if not all(isinstance(value, int | float) for value in values):
-        raise DescriptionError(f"metric {metric} is missing")
-    return float(np.mean(values))  # type: ignore[arg-type]
-
-
-def of(experiment: ExperimentSpec, cards: int) -> ExperimentSpec:
-    """The experiment on a fleet of so many replicas."""
-    cluster = experiment.serving.cluster.model_copy(update={"cards": cards})
-    serving = experiment.serving.model_copy(update={"cluster": cluster})
-    return experiment.model_copy(update={"serving": serving})
-
-
-def guess(device: str, told: list[dict[str, Any]], base: str) -> int:
-    """Cards to try first: the fewest that a trial on the device took. told: records of trials;
-    base: the device of those that name none."""
-    known = [each["overrides"] for each in told if each["values"]]
-    return min((each[CARDS] for each in known if each.get("device", base) == device), default=GUESS)

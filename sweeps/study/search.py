@@ -36,6 +36,7 @@ from sweeps.study import fleet_size
 from sweeps.study.best import best_sweep
 from sweeps.study.finale import run_finale
 from sweeps.study.fleet_finale import fleet_finale
+from sweeps.study.fleet_size import CARDS
 from sweeps.study.front import costs, front
 from sweeps.study.journal import RESULT, finished
 from sweeps.study.sampler import ask_batch, best
@@ -276,7 +277,10 @@ class _Batch:
             return
         if self.study.spec.fleet is not None:
             told = [t.user_attrs[RESULT] for t in self.run.journal.trials()[: self.begin]]
-            guess = fleet_size.guess(experiments[0].device, told, self.study.base.device)
+            known = [each["overrides"] for each in told if each["values"]]
+            device = overrides.get("device")  # the fewest that a trial on it took
+            sizes = (each[CARDS] for each in known if each.get("device") == device)
+            guess = min(sizes, default=fleet_size.GUESS)
             yield 0, Task(self.study.smallest(experiments, guess), 1, None)
             return
         for replication, experiment in enumerate(experiments, 1):
@@ -306,7 +310,7 @@ class _Batch:
         params = self.asked[number - self.begin]
         overrides = self.study.overrides_of(number, params)
         if number in self.cards:
-            overrides[fleet_size.CARDS] = self.cards[number]
+            overrides[CARDS] = self.cards[number]
         rival = {} if self.study.spec.fleet is None else {"rival": self.study.rival(number)}
         record: Record = {
             "trial": number, "batch": self.index, "first": _first(self.study, number), **rival,
