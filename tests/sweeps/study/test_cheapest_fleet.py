@@ -10,6 +10,8 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from sweeps.plan.bisection import least
 from sweeps.plan.experiment import Task
+from sweeps.report.presenters import read_table, sentences
+from sweeps.run.store import RunDirectory
 from sweeps.study import fleet_size, search, study_run
 from sweeps.study.fleet_size import CARDS
 from sweeps.study.study_spec import load_study
@@ -74,6 +76,11 @@ def test_the_cheapest_rival_wins_and_each_is_tuned_by_as_many_trials(
     assert metrics["cost"] == 11 * 72 and metrics["slo.attainment"] == 1.0
     others = {each.name.split(" ")[0]: each.overrides[CARDS] for each in done.finale.others}
     assert others == {"base": 11, "odma": 13, "static": 16}
+    said = " ".join(sentences(read_table(RunDirectory(tmp_path / "run"))))
+    trial = done.finale.best.name
+    assert f"paged ({trial}) on l4, 11 cards (792 W); on 2 replications not used" in said
+    assert "slo.attainment 1.000 (1.000 to 1.000)" in said
+    assert "takes 13 cards and costs +18 %" in said and "takes 16 cards and costs +45 %" in said
 
 
 def test_an_interrupted_study_comes_to_the_same(oracle: None, tmp_path: Path) -> None:
