@@ -10,7 +10,7 @@ from __future__ import annotations
 from sweeps.plan.experiment import Task
 from sweeps.study.contenders import Contender, Finale
 from sweeps.study.finale import kept, serve_all, write_finale
-from sweeps.study.fleet_size import ATTAINED, CARDS, FEWEST, GUESS
+from sweeps.study.fleet_size import ATTAINED, CARDS
 from sweeps.study.journal import RESULT
 from sweeps.study.sampler import broken, ranking
 from sweeps.study.study_run import StudyFailed, StudyRun
@@ -59,9 +59,9 @@ def _size(run: StudyRun, contenders: list[Contender], choosing: range) -> None:
     missing = [each for each in contenders if journal.note(_name(each)) is None]
     tasks = []
     for each in missing:
-        known = each.overrides.get(CARDS)
         experiments = [study.served(each.overrides, r) for r in choosing]
-        sized = study.smallest(experiments, known or GUESS, known or FEWEST, choosing.start)
+        lowest = each.overrides.get(CARDS, 0)
+        sized = study.smallest(experiments, lowest=lowest, first=choosing.start)
         tasks.append(Task(sized, 1, None))
     with run.progress.stage("sizes", len(contenders), len(contenders) - len(tasks)) as done:
         for outcome in run.workers.outcomes(tasks):

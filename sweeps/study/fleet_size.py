@@ -1,8 +1,8 @@
 """The cheapest fleet: of each configuration the fewest cards that keep a study's constraints.
 
 A trial draws everything but the cards. They are found by bisection on the requests of all of its
-replications, from what earlier trials on the same device took: if a card more never serves less
-(assumed; the noise of runs aside), no draw of theirs could do better.
+replications, if a card more never serves less (assumed; the noise of runs aside). As many cards as
+its rival's best trial costs are tried first: who breaks a constraint with them is done.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from sweeps.study.space import Overrides, ParameterSpec
 CARDS = "serving.cluster.cards"
 FEWEST = 2
 """Cards of a fleet."""
-GUESS = 8
-"""Cards that are tried first where nothing is known of the device (assumed)."""
 SHORTEST_S = 20.0
 """Arrivals that last less measure how queues fill, not whether they stay short (assumed)."""
 ATTAINED = "slo.attainment"

@@ -32,7 +32,6 @@ from sweeps.run.store import (
     write_atomically,
 )
 from sweeps.run.sweep_run import apart, refuse_another, rehearse
-from sweeps.study import fleet_size
 from sweeps.study.best import best_sweep
 from sweeps.study.finale import run_finale
 from sweeps.study.fleet_finale import fleet_finale
@@ -276,15 +275,21 @@ class _Batch:
                 self.outcomes[number][replication] = Outcome(0, error=str(error), at_fault=True)
             return
         if self.study.spec.fleet is not None:
-            told = [t.user_attrs[RESULT] for t in self.run.journal.trials()[: self.begin]]
-            known = [each["overrides"] for each in told if each["values"]]
-            device = overrides.get("device")  # the fewest that a trial on it took
-            sizes = (each[CARDS] for each in known if each.get("device") == device)
-            guess = min(sizes, default=fleet_size.GUESS)
-            yield 0, Task(self.study.smallest(experiments, guess), 1, None)
+            most = self._affordable(number, overrides)
+            yield 0, Task(self.study.smallest(experiments, most), 1, None)
             return
         for replication, experiment in enumerate(experiments, 1):
             yield replication, Task(experiment, replication, self.run.rates[replication])
+
+    def _affordable(self, number: int, overrides: Overrides) -> int | None:
+        """As many cards as the best trial of the same rival costs, of the batches before; None
+        where there is none. Who takes more is not tuned further."""
+        before = self.run.journal.trials()[: self.begin]
+        mine = [t for t in before if self.study.rival(t.number) == self.study.rival(number)]
+        found = best(self.study, mine)
+        if found is None:
+            return None
+        return int(found.values[0] / self.study.cost({**overrides, CARDS: 2})["cost"] * 2 + 1e-9)
 
     def _sized(self, number: int, outcome: Outcome) -> None:
         """The replications of a trial whose cards were found together."""

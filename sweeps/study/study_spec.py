@@ -255,15 +255,18 @@ class Study(Planned):
         return self.experiment({**overrides, **member})
 
     def smallest(
-        self, experiments: list[ExperimentSpec], guess: int, lowest: int = fleet_size.FEWEST,
+        self, experiments: list[ExperimentSpec], most: int | None = None, lowest: int = 0,
         first: int = 1,
     ) -> fleet_size.SmallestFleet:  # fmt: skip
-        """What finds the cards of a fleet on the replications from `first` on."""
+        """What finds the cards of a fleet, `lowest` to `most`, on the replications from `first` on.
+        `most`, where it is given, is tried first; else `lowest`, or the base's."""
         assert self.spec.fleet is not None
         among = tuple(range(first, first + len(experiments)))
+        fewest, limit = max(lowest, fleet_size.FEWEST), max(lowest, self.spec.fleet.most)
+        limit = limit if most is None else min(max(most, fewest), limit)
+        guess = most or lowest or self.base.serving.cluster.cards
         wanted = tuple(self.spec.constraints)
-        most = max(self.spec.fleet.most, lowest)
-        return fleet_size.SmallestFleet(tuple(experiments), among, wanted, lowest, most, guess)
+        return fleet_size.SmallestFleet(tuple(experiments), among, wanted, fewest, limit, guess)
 
     def cost(self, overrides: Overrides) -> dict[str, float]:
         """The metric `cost`, where the study has costs; what is not overridden is the base's."""
