@@ -155,6 +155,10 @@ class TwoPools:
     page: int = 1
     name: str = field(default="two_pools", init=False)
 
+    def apart(self, memory: int) -> int:
+        """Bytes of so many that no KV may take."""
+        return memory - int(memory / (1 + self.ratio))
+
     def running(self, memory: int) -> int:
         """Requests that have states: K // R of K slots, one of which is padding."""
         each = self.model.state_bytes()
@@ -164,7 +168,7 @@ class TwoPools:
     def held(self, memory: int, lengths: Sequence[int]) -> Held:
         """As `Unified.held`."""
         each, states = self.model.kv_token_bytes, self.model.state_bytes()
-        pages = int(memory / (1 + self.ratio)) // (each * self.page)
+        pages = (memory - self.apart(memory)) // (each * self.page)
         needs = [-(-tokens // self.page) for tokens in lengths]
         count = min(_first(needs, pages), self.running(memory))
         used: Counter[str] = Counter()
@@ -190,10 +194,18 @@ class Compact:
     drafts: int = 0
     name: str = field(default="compact", init=False)
 
+    def apart(self, memory: int) -> int:
+        """As `TwoPools.apart`; it does not hang on the memory."""
+        return (self.sequences + 1) * self.model.state_bytes(self.drafts)
+
+    def running(self, memory: int) -> int:
+        """As `TwoPools.running`."""
+        return self.sequences
+
     def held(self, memory: int, lengths: Sequence[int]) -> Held:
         """As `Unified.held`."""
         each, states = self.model.kv_token_bytes, self.model.state_bytes(self.drafts)
-        left = memory - (self.sequences + 1) * states
+        left = memory - self.apart(memory)
         needs = [-(-tokens // self.block) for tokens in lengths]
         count = min(_first(needs, max(left, 0) // (each * self.block)), self.sequences)
         used: Counter[str] = Counter()

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hwmodel.specs.accelerator import Paging
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
@@ -66,9 +66,22 @@ class PagedOptions(PolicyOptions):
     find those of the turns before."""
     window_rules: Literal["0.11", "0.19", "0.23", "0.33"] = "0.33"
     """vLLM version whose rules hold for sliding windows (`policies.allocators.paged_groups`)."""
+    states: Literal["unified", "two_pools", "compact"] | None = None
+    """Where layers with a state keep it (`policies.allocators.hybrid`): in blocks like those of KV,
+    or apart, by SGLang's ratio, or for `max_num_seqs` and one more. None: `unified`, where the
+    model has such layers."""
+    state_ratio: Annotated[float, Field(gt=0, le=100)] | None = None
+    """With `two_pools`: bytes of states over bytes of KV (SGLang: `mamba_full_memory_ratio`). None:
+    0.9, its default."""
     indirection: Annotated[float, Field(ge=1, le=10)] = 1.0
     """What looking blocks up costs the kernel: factor on the time of the decode attention. Assumed
     to be nothing, as measured for pages of 128 by bulk copy; see docs/step-time.md."""
+
+    @model_validator(mode="after")
+    def _ratio_of_pools(self) -> PagedOptions:
+        if self.state_ratio is not None and self.states != "two_pools":
+            raise ValueError("state_ratio: only with states: two_pools")
+        return self
 
     @property
     def kernel_cost(self) -> float:
@@ -100,6 +113,7 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         "block": Range(1, 2048), "free_list": CHOICES, "watermark": Range(0, 1),
         "idle_watermark": CHOICES, "null_block": CHOICES, "cached_recompute": CHOICES,
         "prefix_caching": CHOICES, "window_rules": CHOICES, "indirection": Range(1, 10),
+        "state_ratio": Range(0, 100),
     }  # fmt: skip
     references = References(("static",), ceilings=("ideal",))
     by_request = (*Allocator.by_request, "resident", "_first_row")

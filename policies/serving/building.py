@@ -32,7 +32,7 @@ from policies.serving.metrics import Metrics
 from policies.serving.pool_replica import PoolReplica, Side
 from policies.serving.recorder import Recorder
 from policies.serving.replica import Replica
-from policies.serving.serving_spec import ServingSpec, state_pages
+from policies.serving.serving_spec import ServingSpec, state_pages, state_pool
 from policies.transfers.hosting_engine import HostingEngine
 from policies.transfers.lending_engine import LendingEngine
 from policies.transfers.moves import Moves
@@ -54,11 +54,27 @@ def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
 def kv_region(
     device: Device, local: TransformerSpec, spec: ServingSpec, seed: int | tuple[int, ...] = 0
 ) -> KvLayout:
-    """Where the KV of a card lies: what weights, activations, the predictor and the share that is
-    kept free leave. `local` is its shard of the model. Raises DescriptionError if nothing is left.
-    """
+    """Where the KV of a card lies: what weights, activations, the predictor, states that are kept
+    apart and the share that is kept free leave. `local` is its shard of the model. Raises
+    DescriptionError if nothing is left."""
+    whole, pool = _region(device, local, spec, seed), state_pool(spec, local)
+    if pool is None:
+        return whole
+    if (apart := pool.apart(whole.bytes)) >= whole.bytes and spec.kv_tokens is None:
+        raise DescriptionError(
+            f"policy.states: the slots of {pool.name} take {apart} B of {whole.bytes} B for KV and "
+            f"states of {local.name}; lower engine.max_num_seqs"
+        )
+    return _region(device, local, spec, seed, apart)
+
+
+def _region(
+    device: Device, local: TransformerSpec, spec: ServingSpec, seed: int | tuple[int, ...],
+    apart: int = 0,
+) -> KvLayout:  # fmt: skip
+    """As `kv_region`, with `apart` bytes for states."""
     order = spec.kv_layout or spec.policy.kv_layout or device.paging.kv_layout
-    kept = spec.predictor.on_card_bytes + activation_bytes(spec, local)
+    kept = spec.predictor.on_card_bytes + activation_bytes(spec, local) + apart
     groups = kv_groups(local, spec.policy.kv_of_windows)
     drafter, beside_bytes = _drafter(spec, local), 0
     if drafter is not None:
@@ -113,6 +129,13 @@ def build_replica(
         pages = state_pages(spec, local)
         slots = -(-local.state_bytes() // layout.token_bytes)
         limits = limits._replace(states=pages.groups[1] * pages.block if pages else slots)
+        if (pool := state_pool(spec, local)) is not None:
+            running = pool.running(_region(device, local, spec, seed).bytes)
+            if not running:
+                raise DescriptionError("policy.state_ratio: no request has a slot; raise it")
+            limits = limits._replace(states=0)
+            most = min(running, engine_spec.sequence_cap)
+            engine_spec = engine_spec.model_copy(update={"max_num_seqs": most})
     allocator = build(layout, len(requests), limits, spec.policy)
     if routing is None and local.experts is not None:
         routing = Routing(local.experts, spec.routing, seed)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.description.units import Bytes
 from hwmodel.specs.device import Device
 from hwmodel.specs.kv_order import KvOrder
@@ -14,7 +14,7 @@ from hwmodel.specs.mlp import Exchange, ExpertPlacement
 from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, shard
 from policies.allocators.attention_options import DENSE, AttentionSpec
-from policies.allocators.hybrid import Unified
+from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import PolicySpec
 from policies.engines.engine_options import EngineOptions
@@ -180,9 +180,11 @@ class ServingSpec(Strict):
         longest = model.max_position
         engine = self.engine.on_device(device.capacity_bytes, device.name, longest)
         policy = self.policy.on_device(device.paging)
-        if model.state is not None and (pages := state_pages(self, model_of_a_card(self, model))):
+        if isinstance(policy, PagedOptions) and model.state is not None:
+            pages = state_pages(self, model_of_a_card(self, model))
             plain = {"prefix_caching": False, "cached_recompute": False}
-            policy = policy.model_copy(update={"block": pages.block, **plain})
+            block = policy.block if pages is None else pages.block
+            policy = policy.model_copy(update={"block": block, **plain})
         return self.model_copy(update={"engine": engine, "policy": policy})
 
     @model_validator(mode="after")
@@ -230,4 +232,19 @@ def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpe
 def state_pages(spec: ServingSpec, local: TransformerSpec) -> Unified | None:
     """vLLM's pages of a model with states, in which no prefix is found (its mode `none`)."""
     paged = local.state is not None and isinstance(spec.policy, PagedOptions)
-    return Unified(local) if paged else None
+    return Unified(local) if paged and state_pool(spec, local) is None else None
+
+
+def state_pool(spec: ServingSpec, local: TransformerSpec) -> TwoPools | Compact | None:
+    """Memory that `paged` keeps apart for states. Raises DescriptionError for a model without, or
+    where the number of KV slots is given and they would follow from it."""
+    policy = spec.policy
+    if not isinstance(policy, PagedOptions) or policy.states is None:
+        return None
+    if local.state is None:
+        raise DescriptionError(f"policy.states: {local.name} has no layers with a state")
+    if policy.states == "compact":
+        return Compact(local, spec.engine.sequence_cap)
+    if policy.states == "two_pools" and spec.kv_tokens is not None:
+        raise DescriptionError("policy.states: two_pools parts all memory, not with kv_tokens")
+    return TwoPools(local, policy.state_ratio or 0.9) if policy.states == "two_pools" else None

@@ -366,6 +366,7 @@ def test_no_option_is_left_out() -> None:
     elsewhere |= {"cluster.stages", "cluster.pipeline"}  # memory/test_pipeline.py
     elsewhere |= {"cluster.dropping", "cluster.migration"}  # test_moving.py
     elsewhere |= {"cluster.lending", "cluster.fleet"}  # test_lending.py, test_fleet.py
+    elsewhere |= {"policy.paged.states", "policy.paged.state_ratio"}  # test_states.py
     known, elsewhere = known | {"attention"}, elsewhere | {"attention"}  # memory/test_sparse.py
     for name in ("vattention", "radix"):
         options = POLICIES[name].Options.model_fields

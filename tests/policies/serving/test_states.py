@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
+from hwmodel.description.description import DescriptionError, Document
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.hybrid import Unified
+from policies.allocators.hybrid import Compact, TwoPools, Unified
+from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.predictors.prediction import Prediction
 from policies.requests.requests import Requests
@@ -56,6 +57,41 @@ def test_pages_hold_as_many_requests_as_vllm_counts(lengths: list[int]) -> None:
     assert allocator.free_slots == (layout.slots // pages.block - 1) * pages.block
 
 
+POOLS: dict[str, tuple[dict[str, Any], Any]] = {
+    "sglang": ({"states": "two_pools"}, TwoPools(HYBRID, page=16)),
+    "sglang even": ({"states": "two_pools", "state_ratio": 0.5}, TwoPools(HYBRID, 0.5, page=16)),
+    "tpu": ({"states": "compact"}, Compact(HYBRID, 100)),
+}
+"""Options of `paged`, and the rule that they stand for."""
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("length", [100, 3000, 20_000])
+def test_pools_apart_run_as_many_requests_as_their_rules_hold(name: str, length: int) -> None:
+    options, rule = POOLS[name]
+    device = load_device("a100-80gb")
+
+    def region(**chosen: Any) -> KvLayout:
+        given: dict[str, Any] = {"engine": {"max_num_seqs": 100}, **chosen}
+        return kv_region(device, HYBRID, ServingSpec(model="x", **given).on_device(device, HYBRID))
+
+    memory, slots = region().bytes, region(policy={"name": "paged", **options}).slots
+    fitting = min(slots // 16 // -(-length // 16), rule.running(memory))
+    assert fitting == rule.held(memory, [length] * 2000).requests
+
+
+def test_requests_beyond_the_slots_of_states_wait() -> None:
+    stream = Requests(np.zeros(60), np.full(60, 100), np.full(60, 50))
+    given: dict[str, Any] = {
+        "policy": {"name": "paged", "states": "two_pools", "state_ratio": 0.02}, "kv_tokens": None,
+    }  # fmt: skip
+    found = served(stream, **given).metrics
+    # 1.04 GiB of 53 in slots of 49.1 MiB: 20, and one more is padding
+    assert found["finished"] == 60
+    assert 18 < found["batch"] <= 20
+    assert found["limit_share"]["sequence_cap"] > 0.6  # the last third has none that waits
+
+
 @pytest.mark.parametrize("policy", ["paged", "static", "odma", "s3", "oracle"])
 def test_all_requests_of_a_hybrid_end_under_a_policy(policy: str) -> None:
     metrics = ran(policy).metrics
@@ -76,9 +112,44 @@ def test_short_requests_are_limited_by_their_states() -> None:
         ({"policy": {"name": "radix"}}, "gated_delta layers, .* paged, static"),
         ({"engine": {"name": "v0"}}, "engine v1"),
         ({"speculation": {"method": "ngram", "tokens": 1, "acceptance": [0.5]}}, "speculation"),
+        ({"policy": {"name": "paged", "states": "two_pools"}}, "not with kv_tokens"),
+        (
+            {
+                "policy": {"name": "paged", "states": "compact"},
+                "kv_tokens": None,
+                "engine": {"max_num_seqs": 2000},
+            },
+            "slots of compact take .*; lower engine.max_num_seqs",
+        ),
+        (
+            {
+                "policy": {"name": "paged", "states": "two_pools", "state_ratio": 1e-4},
+                "kv_tokens": None,
+            },
+            "policy.state_ratio: .* raise it",
+        ),
+        (
+            {"policy": {"name": "paged", "states": "compact"}, "model": "llama-3.1-8b"},
+            "llama-3.1-8b has no layers with a state",
+        ),
     ],
 )
 def test_what_has_no_place_for_states_is_refused(changes: dict[str, Any], message: str) -> None:
     stream = Requests(np.zeros(1), np.array([10]), np.array([10]))
     with pytest.raises(DescriptionError, match=message):
         served(stream, **changes)
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ({"name": "paged", "states": "two_pool"}, "two_pools"),
+        ({"name": "paged", "state": "compact"}, "states"),
+        ({"name": "paged", "states": "compact", "state_ratio": 0.5}, "only with states: two_pools"),
+    ],
+)
+def test_a_mistake_in_where_states_lie_names_what_was_meant(
+    policy: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DescriptionError, match=message):
+        Document({"model": "x", "policy": policy}, "x").build(ServingSpec)
