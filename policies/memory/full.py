@@ -47,7 +47,6 @@ class FullMemory(Memory):
         self._probe = probe
         self._layout = layout
         self._reading = reading
-        self._steps = 0
         self._weights = routed
         self._together = together
         simulated = KV_PHASES if routed is None else ("weights", *KV_PHASES)
@@ -115,6 +114,7 @@ class FullMemory(Memory):
         return {
             "fidelity": self._spec.fidelity,
             **({"together": True} if one else {}),
+            **self.in_motion(),
             "efficiency": {"weights": weights}
             | {name: phase["efficiency"] for name, phase in phases.items()},
             "phases": phases,
