@@ -1,0 +1,129 @@
+"""Figures of what KV in motion takes from a decode step, into docs/figures/contention.json.
+
+    python -m tools.contention
+
+Cycle model beside analytic share, some CPU minutes: by card, link, block and layout.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.kv_order import LAYOUTS
+from hwmodel.specs.link import load_link
+from hwmodel.specs.transformer import TransformerSpec, load_model
+from policies.allocators.allocator import Limits
+from policies.allocators.kv_layout import kv_layout
+from policies.allocators.paged import PagedOptions
+from policies.allocators.registry import POLICIES
+from policies.engines.engine import Step
+from policies.memory.batch import BatchSpec, place
+from policies.memory.contention import Contention, Moving
+from policies.memory.fidelity import FidelitySpec
+from policies.memory.interval import confidence_interval
+from policies.memory.probe import Probe
+from policies.memory.probe_cache import simulate_once
+from policies.memory.step import Efficiency, StepModel
+from policies.memory.step_streams import StepStreams
+from policies.transfers.restoring import recompute
+from policies.transfers.transfer import Server, transfer
+from tools.figures import keep
+
+SEQUENCES, CONTEXT, DRAWS = 16, 2048, 3
+CARDS = [
+    ("mlu370-x4", "deepseek-r1-distill-qwen-7b", ("pcie4-a30-batched", "rdma-200")),
+    ("dgx-spark-gb10", "llama-3.1-8b", ("rdma-200", "mooncake-rdma-400-merged")),
+    ("a100-80gb", "llama-3.1-8b", ("pcie4-a30-batched", "mooncake-rdma-400-merged")),
+    ("h100-sxm", "llama-3.1-8b", ("pcie5-h100-kernel", "nixl-cuda-ipc")),
+]
+NAMES = {"layers": "layer_kv_token", "blocks": "block_layer_kv_token"}
+WAYS = {"out": False, "in": True}
+
+
+class Bench:
+    """A decode step on a card, and a request of the same length that moves beside it."""
+
+    def __init__(self, device: Device, model: TransformerSpec, layout: str, block: int) -> None:
+        batch = BatchSpec(
+            policy=PagedOptions(block=block), sequences=SEQUENCES + 1, context=CONTEXT, age=300
+        )
+        order = kv_layout(device, model, dims=LAYOUTS[layout])
+        limits = Limits(CONTEXT, 2 * CONTEXT)
+        self.allocator = POLICIES["paged"](order, batch.requests(), limits, batch.policy)
+        placed = place(self.allocator, batch, np.random.default_rng(0))
+        self.step = Step(placed[:-1], SEQUENCES * CONTEXT, [], [], 0, "offered_load")
+        self.units = self.allocator.units(int(placed[-1]))
+        self.block, self.model = block, model
+        self._spec = FidelitySpec(fidelity="sampled", phases="together")
+        self._probe = Probe(device, self._spec, simulate_once)
+        self._streams = StepStreams(device, model, self._spec.weight_tile)
+
+    def rate(self, link: str) -> float:
+        """Bytes a second that a link moves of the request."""
+        end = Server(self.allocator.layout.dims, self.block, self.units.start // self.block)
+        moved = transfer(load_link(link), self.model, CONTEXT, end, end)
+        return moved.pieces.bytes / moved.cost.total_ns * 1e9
+
+    def share(self) -> float:
+        """Of the peak, at which a layer of the step moves, with `derate`."""
+        layers = (self._streams.at_once(self.step, self.allocator, at) for at in range(DRAWS))
+        return self._probe.whole(self._probe.start(layer, 64e6) for layer in layers)[0]
+
+    def costs(self, rate: float, write: bool) -> list[float]:
+        """`Contention.cost`, of each draw: another layer, another part of the transfer."""
+        found = []
+        for at in range(DRAWS):
+            moving = Moving(rate, write, self.units, at / DRAWS)
+            one = Contention(self._probe, self._streams, self._spec)
+            found.append(one.cost(self.step, self.allocator, [moving], at))
+        return found
+
+
+def measure(card: str, shape: str, links: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """A row for each link and block of a card: costs by layout, at the rate that the link has with
+    the better one; a step beside a load, whole blocks over layers apart; and what computing a token
+    again takes, over what loading it takes from others."""
+    device, model = load_device(card), load_model(shape)
+    rows = {}
+    for block in (16, 64):
+        benches = {key: Bench(device, model, layout, block) for key, layout in NAMES.items()}
+        shares = {key: bench.share() for key, bench in benches.items()}
+        for link in links:
+            row: dict[str, Any] = {}
+            rate = max(bench.rate(link) for bench in benches.values())
+            seconds: dict[str, dict[str, float]] = {"share": {}, "cycles": {}}
+            busy = rate / (device.peak_gbps * 1e9)
+            row["link, GB/s"] = round(rate / 1e9, 1)
+            for key, bench in benches.items():
+                for way, write in WAYS.items():
+                    mean, half = confidence_interval(bench.costs(rate, write))
+                    ends = (mean, mean - (half or 0), mean + (half or 0))
+                    row[f"{key}, {way}"] = [round(value, 3) for value in ends]
+                cost = row[f"{key}, in"][0]
+                seconds["share"][key] = (1 + busy / shares[key]) / shares[key]
+                seconds["cycles"][key] = (1 + cost * busy / shares[key]) / shares[key]
+            for name, of in seconds.items():  # of whole blocks over layers apart, beside a load
+                row[f"step, {name}"] = round(of["blocks"] / of["layers"], 4)
+            turned = (row["step, share"] - 1) * (row["step, cycles"] - 1) < 0
+            row["reverses"] = "yes" if turned else "no"
+            share, cost = shares["layers"], row["layers, in"][0]
+            lost = cost * model.kv_token_bytes / (device.peak_gbps * 1e9 * share)
+            again = recompute(StepModel(device, model), 2 * CONTEXT, Efficiency()).total_s
+            row["recompute"] = round(again / (2 * CONTEXT) / lost, 1)
+            rows[f"{card}, {link}, blocks of {block}"] = row
+            print(link, block, row, flush=True)
+    return rows
+
+
+def main() -> None:
+    rows: dict[str, dict[str, Any]] = {}
+    for card, shape, links in CARDS:
+        rows |= measure(card, shape, links)
+    keep("contention", "python -m tools.contention", {"cost": rows})
+
+
+if __name__ == "__main__":
+    main()
