@@ -28,11 +28,12 @@ from policies.memory.probe import Probe
 from policies.memory.probe_cache import simulate_once
 from policies.memory.step import Efficiency, StepModel
 from policies.memory.step_streams import StepStreams
+from policies.requests.requests import FloatArray
 from policies.transfers.restoring import recompute
 from policies.transfers.transfer import Server, transfer
 from tools.figures import keep
 
-SEQUENCES, CONTEXT, DRAWS = 16, 2048, 3
+SEQUENCES, CONTEXT, DRAWS = 16, 2048, 5
 CARDS = [
     ("mlu370-x4", "deepseek-r1-distill-qwen-7b", ("pcie4-a30-batched", "rdma-200")),
     ("dgx-spark-gb10", "llama-3.1-8b", ("rdma-200", "mooncake-rdma-400-merged")),
@@ -40,7 +41,6 @@ CARDS = [
     ("h100-sxm", "llama-3.1-8b", ("pcie5-h100-kernel", "nixl-cuda-ipc")),
 ]
 NAMES = {"layers": "layer_kv_token", "blocks": "block_layer_kv_token"}
-WAYS = {"out": False, "in": True}
 
 
 class Bench:
@@ -67,19 +67,19 @@ class Bench:
         moved = transfer(load_link(link), self.model, CONTEXT, end, end)
         return moved.pieces.bytes / moved.cost.total_ns * 1e9
 
-    def share(self) -> float:
-        """Of the peak, at which a layer of the step moves, with `derate`."""
+    def shares(self) -> FloatArray:
+        """Of the peak, at which layers of the step move, with `derate`; (draws,)."""
         layers = (self._streams.at_once(self.step, self.allocator, at) for at in range(DRAWS))
-        return self._probe.whole(self._probe.start(layer, 64e6) for layer in layers)[0]
+        return np.array([self._probe.whole([self._probe.start(each, 64e6)])[0] for each in layers])
 
-    def costs(self, rate: float, write: bool) -> list[float]:
-        """`Contention.cost`, of each draw: another layer, another part of the transfer."""
+    def costs(self, rate: float, write: bool) -> FloatArray:
+        """`Contention.cost` of draws: another layer, another part of the transfer; (draws,)."""
         found = []
         for at in range(DRAWS):
             moving = Moving(rate, write, self.units, at / DRAWS)
             one = Contention(self._probe, self._streams, self._spec)
             found.append(one.cost(self.step, self.allocator, [moving], at))
-        return found
+        return np.array(found)
 
 
 def measure(card: str, shape: str, links: tuple[str, ...]) -> dict[str, dict[str, Any]]:
@@ -87,35 +87,43 @@ def measure(card: str, shape: str, links: tuple[str, ...]) -> dict[str, dict[str
     the better one; a step beside a load, whole blocks over layers apart; and what computing a token
     again takes, over what loading it takes from others."""
     device, model = load_device(card), load_model(shape)
-    rows = {}
+    peak, rows = device.peak_gbps * 1e9, {}
     for block in (16, 64):
         benches = {key: Bench(device, model, layout, block) for key, layout in NAMES.items()}
-        shares = {key: bench.share() for key, bench in benches.items()}
+        shares = {key: bench.shares() for key, bench in benches.items()}
         for link in links:
-            row: dict[str, Any] = {}
             rate = max(bench.rate(link) for bench in benches.values())
-            seconds: dict[str, dict[str, float]] = {"share": {}, "cycles": {}}
-            busy = rate / (device.peak_gbps * 1e9)
-            row["link, GB/s"] = round(rate / 1e9, 1)
-            for key, bench in benches.items():
-                for way, write in WAYS.items():
-                    mean, half = confidence_interval(bench.costs(rate, write))
-                    ends = (mean, mean - (half or 0), mean + (half or 0))
-                    row[f"{key}, {way}"] = [round(value, 3) for value in ends]
-                cost = row[f"{key}, in"][0]
-                seconds["share"][key] = (1 + busy / shares[key]) / shares[key]
-                seconds["cycles"][key] = (1 + cost * busy / shares[key]) / shares[key]
-            for name, of in seconds.items():  # of whole blocks over layers apart, beside a load
-                row[f"step, {name}"] = round(of["blocks"] / of["layers"], 4)
-            turned = (row["step, share"] - 1) * (row["step, cycles"] - 1) < 0
-            row["reverses"] = "yes" if turned else "no"
-            share, cost = shares["layers"], row["layers, in"][0]
-            lost = cost * model.kv_token_bytes / (device.peak_gbps * 1e9 * share)
+            row: dict[str, Any] = {"link, GB/s": round(rate / 1e9, 1)}
+            costs = {
+                (key, way): bench.costs(rate, way == "in")
+                for key, bench in benches.items()
+                for way in ("out", "in")
+            }
+            row |= {f"{key}, {way}": spread(found) for (key, way), found in costs.items()}
+            steps = [  # seconds of a step beside a load, by share and by cycles, in one unit
+                {key: (1 + cost * rate / (peak * shares[key])) / shares[key] for key, cost in by}
+                for by in (
+                    [(key, np.ones(DRAWS)) for key in benches],
+                    [(key, costs[key, "in"]) for key in benches],
+                )
+            ]
+            found = [spread(each["blocks"] / each["layers"]) for each in steps]
+            row |= {"step, share": found[0], "step, cycles": found[1]}
+            (_, low, high), (_, least, most) = found
+            row["reverses"] = "yes" if (low > 1 and most < 1) or (high < 1 and least > 1) else "no"
+            share, cost = float(shares["layers"].mean()), row["layers, in"][0]
             again = recompute(StepModel(device, model), 2 * CONTEXT, Efficiency()).total_s
-            row["recompute"] = round(again / (2 * CONTEXT) / lost, 1)
+            lost = cost * 2 * CONTEXT * model.kv_token_bytes / (peak * share)
+            row["recompute"] = round(again / lost, 1)
             rows[f"{card}, {link}, blocks of {block}"] = row
             print(link, block, row, flush=True)
     return rows
+
+
+def spread(found: FloatArray) -> list[float]:
+    """Mean and 95 % interval."""
+    mean, half = confidence_interval(found.tolist())
+    return [round(mean + side * (half or 0.0), 4) for side in (0, -1, 1)]
 
 
 def main() -> None:
