@@ -11,12 +11,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Any
 
 import numpy as np
-from pydantic import Field, model_validator
 
-from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import (
     Batches,
@@ -29,158 +28,9 @@ from policies.allocators.capabilities import (
     OnDemand,
     Remembers,
 )
+from policies.engines.scheduled_step import Chunk, Step
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import FloatArray, IntArray, Requests
-
-Count = Annotated[int, Field(ge=1)]
-
-STEP_LIMITS = ("kv_memory", "sequence_cap", "token_budget", "offered_load", "batching")
-"""What can limit a step."""
-
-
-class EngineOptions(Strict):
-    """Options that every engine has; `name` is the engine's."""
-
-    name: str
-    max_num_seqs: Count | None = 256
-    """Sequences that may run at once; each sample of a request is one. None: by the class of the
-    device (v1 with `like`)."""
-    max_tokens: Count | None = None
-    """Outputs are cut at this length. None: the longest output of the workload (assumed: a
-    well-informed operator)."""
-    max_model_len: Count | None = None
-    """Longest prompt + output. None: the model's."""
-    batching: Literal["any", "same_tag"] = "any"
-    """Requests that are admitted together: any, or only those with the tag of the batch
-    (`Classifies.tag`), which overtake the others. A batch is the prefill step in v0; in v1 all that
-    is admitted until nothing runs. The head of the line is overtaken at most `max_num_seqs` times
-    (assumed)."""
-    packing: Literal["arrival", "first_fit", "decreasing_first_fit"] = "arrival"
-    """Request that is admitted next: the head of the line, or of those that fit among the first
-    `packing_window` the first, or the one with the longest prediction (S3's batches; Jin et al.
-    2023). The head of the line is overtaken at most `max_num_seqs` times (assumed)."""
-    packing_window: Count = 64
-    """Requests in line among which packing chooses (assumed)."""
-    too_long: Literal["error", "drop"] = "error"
-    """What to do with requests that can never fit (assumed)."""
-
-    def cut(self, output_tokens: IntArray) -> IntArray:
-        """Outputs as the engine cuts them, int64 (n,)."""
-        return np.minimum(output_tokens, self.max_tokens or np.iinfo(np.int64).max)
-
-    def token_budget(self, longest: int) -> int:
-        """Most tokens of one step, where the longest request has `longest`."""
-        raise NotImplementedError
-
-    @property
-    def sequence_cap(self) -> int:
-        """`max_num_seqs`, where it does not hang on the device or was resolved by `on_device`."""
-        assert self.max_num_seqs is not None
-        return self.max_num_seqs
-
-    def times(self, batches: int) -> Self:
-        """The options of so many batches in flight: as many times the sequences and tokens."""
-        most = {"max_num_seqs": self.max_num_seqs, "max_num_batched_tokens": None}
-        most["max_num_batched_tokens"] = getattr(self, "max_num_batched_tokens", None)
-        changes = {key: batches * count for key, count in most.items() if count is not None}
-        return self if batches == 1 else self.model_copy(update=changes)
-
-    @property
-    def ahead(self) -> int:
-        """See `Limits.ahead`."""
-        return 0
-
-    def on_device(self, capacity_bytes: int, device: str, max_model_len: int) -> EngineOptions:
-        """The options with what hangs on the device, of `capacity_bytes` a card, filled in."""
-        return self
-
-    @model_validator(mode="after")
-    def _one_order_of_the_line(self) -> EngineOptions:
-        if self.packing != "arrival" and self.batching != "any":
-            raise ValueError("packing: only with batching: any")
-        return self
-
-
-class Chunk(NamedTuple):
-    """Part of a prefill: `tokens` after the first `start`, which are stored already."""
-
-    request: int
-    start: int
-    tokens: int
-    last: bool
-    """Whether it ends the prefill; then each sample makes an output token."""
-    samples: int = 1
-    """Samples of the request."""
-
-
-class Step(NamedTuple):
-    """One scheduled step, whose slots are reserved already."""
-
-    decode: IntArray
-    """Requests that decode one token, in running order."""
-    context: int
-    """Tokens they had stored before."""
-    chunks: list[Chunk]
-    migrations: list[Migration]
-    preempted: int
-    limit: str
-    """Which of STEP_LIMITS limited the step."""
-    cached: int = 0
-    """Tokens that requests found in memory at their admission and need not prefill."""
-    further: int = 0
-    """Samples of the decoding requests beyond the first of each."""
-    common: int = 0
-    """Tokens of `context` that those samples also attend to: their prompts."""
-    swapped: int = 0
-    """Tokens copied to or from host memory."""
-    copies: tuple[Migration, ...] = ()
-    """Copies on write."""
-    lengths: IntArray | None = None
-    """Tokens that each of `decode` had stored before; only where not all of them are read."""
-    rows: IntArray | None = None
-    """Then, where drafts are verified: rows of each of `decode`."""
-    overrun: int = 0
-    """Of `tokens`, those of samples that have ended, which asynchronous scheduling sees a step
-    later; they are no output."""
-    drafts: int = 0
-    """Rows of drafts that are verified beside the decoding requests' last tokens."""
-    pairs: int = 0
-    """Of these rows and the tokens that they attend to, themselves included."""
-    accepted: int = 0
-    """Drafts that are output."""
-    elsewhere: tuple[int, int] = (0, 0)
-    """Tokens of other replicas that pass through the same experts: decoded, and of chunks."""
-
-    @property
-    def tokens(self) -> int:
-        """Tokens decoded: one of each sample."""
-        return len(self.decode) + self.further
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing is computed."""
-        return not len(self.decode) and not self.chunks
-
-    @property
-    def batched(self) -> int:
-        """Tokens that run through the matrix products: those decoded and those of chunks."""
-        return self.tokens + self.drafts + sum(chunk.tokens for chunk in self.chunks)
-
-    @property
-    def routed(self) -> int:
-        """Tokens that pass through experts."""
-        return self.batched + sum(self.elsewhere)
-
-    @property
-    def copied(self) -> int:
-        """Tokens copied on write."""
-        return sum(copy.tokens for copy in self.copies) if self.copies else 0
-
-    @property
-    def repeats(self) -> bool:
-        """Whether the next step is the same if no request arrives, ends or lacks room."""
-        moved = self.migrations or self.preempted or self.copies or self.swapped
-        return not self.chunks and not moved
 
 
 class Engine(ABC):

@@ -28,7 +28,9 @@ from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Batches, Caches
 from policies.allocators.radix_tree import Key, beginning
-from policies.engines.engine import Chunk, Count, Engine, EngineOptions, Step
+from policies.engines.engine import Engine
+from policies.engines.engine_options import Count, EngineOptions
+from policies.engines.scheduled_step import Chunk, Step
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 

@@ -22,7 +22,9 @@ from pydantic import Field, model_validator
 
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration
-from policies.engines.engine import Chunk, Count, Engine, EngineOptions, Step
+from policies.engines.engine import Engine
+from policies.engines.engine_options import Count, EngineOptions
+from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.vllm_version import VERSIONS, Usage, VersionName, device_class
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests

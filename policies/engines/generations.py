@@ -7,7 +7,8 @@ from typing import Annotated, NamedTuple
 from pydantic import SerializeAsAny
 
 from hwmodel.description.written import Chosen
-from policies.engines.engine import Engine, EngineOptions
+from policies.engines.engine import Engine
+from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_sglang import EngineSglang, EngineSglangSpec
 from policies.engines.engine_v0 import EngineV0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec

@@ -15,8 +15,9 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Drafts, Migration
-from policies.engines.engine import Chunk, Engine, Step
+from policies.engines.engine import Engine
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
+from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.speculation import Drawn, SpeculationSpec
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
-from policies.engines.engine import Step
+from policies.engines.scheduled_step import Step
 from policies.engines.speculation import SpeculationSpec
 from policies.memory.step import Efficiency, StepModel, StepTimes
 

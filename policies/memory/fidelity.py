@@ -20,7 +20,8 @@ from pydantic import Field, model_validator
 
 from hwmodel.description.description import Strict
 from hwmodel.description.units import Nanoseconds, PositiveBytes
-from policies.engines.engine import Engine, Step
+from policies.engines.engine import Engine
+from policies.engines.scheduled_step import Step
 from policies.memory.step import Efficiency, StepTimes
 from policies.memory.step_energy import Transfer
 

@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from policies.allocators.kv_layout import KvLayout
-from policies.engines.engine import Engine, Step
+from policies.engines.engine import Engine
+from policies.engines.scheduled_step import Step
 from policies.memory import traffic
 from policies.memory.banks import bank_activity
 from policies.memory.fidelity import KV_PHASES, FidelitySpec, Memory

@@ -21,7 +21,7 @@ from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import kv_layout
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import POLICIES, PolicySpec
-from policies.engines.engine import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory import traffic
 from policies.memory.batch import BatchSpec, place
 from policies.memory.fidelity import FidelitySpec

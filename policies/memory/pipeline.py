@@ -26,7 +26,7 @@ from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.specs.accelerator import Link
 from hwmodel.specs.link import LinkSpec, load_link
 from policies.allocators.allocator import Allocator
-from policies.engines.engine import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from policies.allocators.kv_layout import KvLayout
-from policies.engines.engine import Engine, Step
+from policies.engines.engine import Engine
+from policies.engines.scheduled_step import Step
 from policies.memory import traffic
 from policies.memory.banks import bank_activity
 from policies.memory.fidelity import AGAIN, KV_PHASES, NO_PROBE, FidelitySpec, Memory

@@ -49,7 +49,7 @@ from hwmodel.specs.mlp import CardExperts, Experts
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_sparse import Sparse
-from policies.engines.engine import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.routing import Routing
 from policies.memory.traffic import reading
 from policies.requests.requests import FloatArray

@@ -12,7 +12,7 @@ from hwmodel.kernel.memory import Descriptors
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
-from policies.engines.engine import Step
+from policies.engines.scheduled_step import Step
 from policies.memory import traffic
 from policies.memory.routing import Routing
 from policies.memory.traffic import Extents, Spread

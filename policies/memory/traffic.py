@@ -39,7 +39,7 @@ from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Migration
 from policies.allocators.kv_layout import ByteRuns, KvLayout, Parts, Units
 from policies.allocators.kv_sparse import Sparse
-from policies.engines.engine import Chunk
+from policies.engines.scheduled_step import Chunk
 from policies.requests.requests import FloatArray, IntArray
 
 Spread = Literal["slice", "sequence", "split", "head", "head_major"]

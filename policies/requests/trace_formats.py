@@ -18,14 +18,15 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 import json
 import math
 import zlib
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,22 +89,51 @@ def read_trace(path: Path, max_tokens: int) -> Columns:
     Raises DescriptionError with file and line for whatever is wrong with the file, and where a
     length is above `max_tokens`.
     """
-    text = read_text(path)
-    rows: _Csv | _JsonLines | _Logged | _Agents
-    if text.lstrip().startswith("{"):
-        if AgentSessions.known(text):
-            rows = _Agents(text, max_tokens)
-        else:
-            logged = LoggedRequests.known(text)
-            rows = _Logged(text, max_tokens) if logged else _JsonLines(text)
-    else:
-        rows = _Csv(text)
+    with _lines(path) as lines:
+        rows = _rows(path, lines, max_tokens)
+        try:
+            return rows.columns()
+        except _UNREADABLE:
+            read_text(path)  # says where
+            raise
+        except csv.Error as error:
+            raise DescriptionError(f"not a CSV row: {error}", path, rows.line) from None
+        except ValueError as error:
+            raise DescriptionError(str(error), path, rows.line) from None
+
+
+_UNREADABLE = (OSError, EOFError, zlib.error, UnicodeDecodeError)
+
+
+def _lines(path: Path) -> TextIO:
+    """The file's text to be read a line at a time. Raises DescriptionError when there is none."""
     try:
-        return rows.columns() if isinstance(rows, _Logged | _Agents) else rows.read(max_tokens)
-    except csv.Error as error:
-        raise DescriptionError(f"not a CSV row: {error}", path, rows.line) from None
-    except ValueError as error:
-        raise DescriptionError(str(error), path, rows.line) from None
+        return io.TextIOWrapper(open_whole(path), encoding="utf-8-sig", newline="")
+    except OSError:
+        return io.StringIO(read_text(path), newline="")  # which says why
+
+
+def _rows(path: Path, lines: TextIO, max_tokens: int) -> _Csv | _JsonLines | _Logged | _Agents:
+    """The reader of the format of what begins like this. CSV and Mooncake's lines are read one at a
+    time; sessions and logs, some of which are one object, whole."""
+    head = [""]
+    try:
+        while not head[-1].strip():
+            head.append(next(lines))
+    except (StopIteration, *_UNREADABLE):
+        head.append("{")  # read whole, which says what is wrong
+    if not head[-1].lstrip().startswith("{"):
+        return _Csv(itertools.chain(head[1:], lines), max_tokens)
+    if all(f'"{key}"' in head[-1] for key in _JsonLines.KEYS):
+        return _JsonLines(itertools.chain(head[1:], lines), max_tokens)
+    text = read_text(path)
+    if not text.lstrip().startswith("{"):
+        return _Csv(io.StringIO(text, newline=""), max_tokens)
+    if AgentSessions.known(text):
+        return _Agents(text, max_tokens)
+    if LoggedRequests.known(text):
+        return _Logged(text, max_tokens)
+    return _JsonLines(io.StringIO(text), max_tokens)
 
 
 def read_text(path: Path) -> str:
@@ -164,26 +194,29 @@ class _Rows:
         """All rows; raises ValueError where there are none."""
         if not self._prompts:
             raise ValueError(f"no requests: {self.dropped} rows, all with an empty output")
-        arrival_s = np.array(self._arrivals)
+        arrival_s = np.frombuffer(self._arrivals)
         if timed and from_zero:
             assert self._start is not None
-            arrival_s = (arrival_s - self._start) / per_second
-        prompts, outputs = np.array(self._prompts, np.int64), np.array(self._outputs, np.int64)
+            arrival_s -= self._start
+            arrival_s /= per_second
+        prompts = np.frombuffer(self._prompts, np.int64)
+        outputs = np.frombuffer(self._outputs, np.int64)
         return Columns(arrival_s if timed else None, prompts, outputs, self.dropped)
 
 
 class _Csv:
     """A trace with a header and a row for each request."""
 
-    def __init__(self, text: str) -> None:
-        self._reader = csv.reader(io.StringIO(text, newline=""))
+    def __init__(self, lines: Iterable[str], max_tokens: int) -> None:
+        self._reader = csv.reader(lines)
+        self._most = max_tokens
 
     @property
     def line(self) -> int:
         """The line just read."""
         return max(self._reader.line_num, 1)
 
-    def read(self, max_tokens: int) -> Columns:
+    def columns(self) -> Columns:
         """Raises ValueError or csv.Error about the row just read."""
         kind, header = _format(self._reader)
         at = [header.index(name) for name in (kind.time, kind.prompt, kind.output)]
@@ -203,8 +236,8 @@ class _Csv:
             elif time:
                 raise ValueError(f"{kind.time} is {time!r} here but empty in the first row")
             rows.add(
-                _tokens(prompt, kind.prompt, kind.least_prompt, max_tokens),
-                _tokens(output, kind.output, 0, max_tokens),
+                _tokens(prompt, kind.prompt, kind.least_prompt, self._most),
+                _tokens(output, kind.output, 0, self._most),
             )
         return rows.columns(bool(timed), kind.from_zero, kind.per_second)
 
@@ -286,25 +319,25 @@ class _JsonLines:
 
     KEYS = ("timestamp", "input_length", "output_length")
 
-    def __init__(self, text: str) -> None:
-        self._lines = text.rstrip("\n").split("\n")
+    def __init__(self, lines: Iterable[str], max_tokens: int) -> None:
+        self._lines, self._most = lines, max_tokens
         self.line = 1
 
-    def read(self, max_tokens: int) -> Columns:
+    def columns(self) -> Columns:
         """Raises ValueError about the line just read."""
-        rows = _Rows()
+        rows, none = _Rows(), list[int]()
         chains: list[list[int]] = []
         for number, line in enumerate(self._lines, 1):
             self.line = number
             if not line.strip():
                 continue
             item = self._object(line)
-            prompt = self._whole(item, "input_length", 1, max_tokens)
-            output = self._whole(item, "output_length", 0, max_tokens)
+            prompt = self._whole(item, "input_length", 1, self._most)
+            output = self._whole(item, "output_length", 0, self._most)
             rows.time(self._milliseconds(item), "timestamp", item["timestamp"])
-            chain = self._chain(item)
+            hashes = self._chain(item)
             if rows.add(prompt, output):
-                chains.append(chain)
+                chains.append(hashes or none)
         columns = rows.columns(timed=True, from_zero=True, per_second=1e3)
         prefix_id, blocks, tree = shared_chains(chains)
         tokens = np.minimum(blocks * MOONCAKE_BLOCK_TOKENS, columns.prompt_tokens)

@@ -12,7 +12,8 @@ from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import build
-from policies.engines.engine import Engine, EngineOptions
+from policies.engines.engine import Engine
+from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_v0 import EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import ENGINES

@@ -44,9 +44,10 @@ class ServingResult:
 
 
 def rows_of(spec: ServingSpec, requests: Requests, cell: int) -> IntArray:
-    """The requests that a cell gets: each in turn."""
+    """The requests that a cell gets: each in turn, sessions whole."""
     assert spec.cluster.fleet is not None
-    return np.arange(cell, len(requests), spec.cluster.fleet.cells)
+    turns = np.where(requests.session >= 0, requests.session, np.arange(len(requests)))
+    return np.flatnonzero(turns % spec.cluster.fleet.cells == cell)
 
 
 def merged(

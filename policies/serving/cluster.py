@@ -16,6 +16,7 @@ step, a card meets new ones as its next steps are scheduled.
 from __future__ import annotations
 
 import heapq
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
@@ -83,7 +84,7 @@ class PrefixAware(Router):
     """
 
     name = "prefix_aware"
-    _MORE = 64
+    _MORE: float = 64
     _TIMES = 1.5
 
     def __init__(self, spec: ClusterSpec) -> None:
@@ -107,6 +108,13 @@ class PrefixAware(Router):
         return chosen
 
 
+class Sticky(PrefixAware):
+    """As `prefix_aware`, however many requests that card has."""
+
+    name = "sticky"
+    _MORE = math.inf
+
+
 class KvAware(Router):
     """To the card that holds the fewest slots of KV, prompts in line included."""
 
@@ -117,7 +125,7 @@ class KvAware(Router):
 
 
 ROUTERS: dict[str, type[Router]] = {
-    each.name: each for each in (RoundRobin, LeastRequests, Pressure, PrefixAware, KvAware)
+    each.name: each for each in (RoundRobin, LeastRequests, Pressure, PrefixAware, KvAware, Sticky)
 }
 
 
@@ -150,8 +158,8 @@ class ClusterSpec(Strict):
         Field(json_schema_extra=lambda schema: schema.update(enum=list(ROUTERS))),
     ] = "round_robin"  # fmt: skip
     """Where a request goes: in turn, to the card with the fewest requests, to that under the
-    least pressure, to that which was given its prefix last, or to that whose KV holds least; the
-    first of equals."""
+    least pressure, to that which was given its prefix or session last, where it is not too full
+    or always (`sticky`), or to that whose KV holds least; the first of equals."""
     compute_weight: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Weight of compute pressure; the rest is that of memory (assumed)."""
     bounds: Literal["shared", "own"] = "shared"

@@ -22,7 +22,7 @@ import numpy as np
 
 from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
-from policies.engines.engine import Step
+from policies.engines.scheduled_step import Step
 from policies.requests.percentiles import summary
 from policies.requests.requests import IntArray, Requests
 from policies.serving.pool_options import FailureSpec, PoolsSpec

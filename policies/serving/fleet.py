@@ -16,14 +16,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from policies.engines.engine import Step
+from policies.engines.scheduled_step import Step
 from policies.memory.step import StepTimes
 from policies.requests.requests import FloatArray, IntArray
+from policies.serving.clients import Clients
 from policies.serving.cluster import ROUTERS, KvAware, Manager, Node
 from policies.serving.fleet_options import FailureSpec
 from policies.serving.replica import Replica
 
-DONE, RETURN, FAIL, BEGIN = range(4)
+DONE, RETURN, FAIL, COME, BEGIN = range(5)
 """What happens, in the order in which it does at one time; arrivals come before BEGIN."""
 _ALWAYS = -1
 _PERCENTILES = (0, 10, 50, 90, 100)
@@ -60,7 +61,12 @@ class Fleet(Node):
         self._make = make
         self._ahead: list[_Stretch | None] = [None] * len(replicas)
         self._events: list[tuple[float, int, int, int]] = []
-        """A heap of (when, what, card, number): one that is not the card's latest is void."""
+        """A heap of (when, what, card, number): one that is not the card's latest is void. Of a
+        request that clients send (COME) it has the number of the request instead of a card's."""
+        self.clients: Clients | None = None
+        """Of a closed loop and of sessions: who sends what as requests end."""
+        self._sessions = bool((manager.requests.session >= 0).any())
+        self._lasts_s = math.inf
         self._latest = [0] * len(replicas)
         self._reports = ROUTERS[manager.spec.placement] is KvAware
         self._failures = failures
@@ -69,6 +75,7 @@ class Fleet(Node):
         """Output tokens of steps under way as the steady part began: they are not of it."""
         self._late: list[_Stretch] = []
         """That end after the steady part, as far as it is known."""
+        self._most_late = 4 * len(replicas)
         self._held: list[int] = []
         """Requests that found no card up."""
         self._failed_s: FloatArray = np.full(len(replicas), np.nan)
@@ -85,6 +92,11 @@ class Fleet(Node):
         progress: Callable[[int, int], None] | None = None,
     ) -> None:  # fmt: skip
         self._count, self._progress = len(requests), progress
+        if self.clients is not None:
+            requests, arrival_s = self.clients.first()
+            self._lasts_s = float(arrival_s.max())
+            order = np.argsort(arrival_s, kind="stable")
+            requests, arrival_s = requests[order], arrival_s[order]
         for request, at_s in zip(requests.tolist(), arrival_s.tolist(), strict=True):
             self._until(at_s)
             self._place(request, at_s)
@@ -107,6 +119,9 @@ class Fleet(Node):
             if until_s == math.inf and self._metrics.ended == self._count:
                 return
             at_s, kind, card, number = heapq.heappop(events)
+            if kind == COME:
+                self._place(card, at_s)
+                continue
             if number not in (latest[card], _ALWAYS):
                 continue
             if kind == BEGIN:
@@ -144,7 +159,12 @@ class Fleet(Node):
 
     def _begin(self, card: int, until_s: float) -> None:
         replica = self.replicas[card]
+        if self.clients is not None:
+            replica.more = bool(self.clients.to_send)
+            if self._sessions:
+                replica.lasts_s = math.inf if replica.more else self._lasts_s
         step, fitting = replica.begin(until_s)
+        replica.lasts_s = None  # `_late` knows what of its steps is of the steady part
         if replica.idles(step):
             self._at(replica.next_s, BEGIN, card)
             return
@@ -157,9 +177,10 @@ class Fleet(Node):
         assert ahead is not None
         self._ahead[card] = None
         self._late.append(ahead)
-        if len(self._late) > 4 * len(self.replicas):
+        if len(self._late) > self._most_late:
             close_s = self._metrics.close[0]
             self._late = [each for each in self._late if each.end_s > close_s]
+            self._most_late = 2 * len(self._late) + 4 * len(self.replicas)
         warm_s, before_s = self._metrics.begin[0], self._metrics.sums.seconds
         ended = replica.end(ahead.step, ahead.fitting, ahead.times, ahead.end_s)
         self.busy_s[card] += self._metrics.sums.seconds - before_s
@@ -167,6 +188,10 @@ class Fleet(Node):
             others = (each.made(now_s) for each in self._ahead if each is not None)
             self._early = sum(others)
         self.manager.ended(ended, replica.now_s)
+        if self.clients is not None:
+            for request, sent_s in self.clients.after(ended, replica.now_s):
+                self._metrics.arrival_s[request] = sent_s
+                heapq.heappush(self._events, (sent_s, COME, request, _ALWAYS))
         if self._reports and (ended or ahead.step.chunks):
             self.manager.kv_slots[card] = replica.kv_slots()
         if ended and self._progress is not None:

@@ -17,7 +17,7 @@ from policies.serving.recorder import Recorder, Rows
 if TYPE_CHECKING:
     from policies.allocators.allocator import Allocator
     from policies.allocators.capabilities import Migration
-    from policies.engines.engine import Step
+    from policies.engines.scheduled_step import Step
     from policies.memory.step import StepTimes
     from policies.requests.requests import Requests
 

@@ -15,7 +15,8 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import OnDemand
 from policies.allocators.kv_layout import KvLayout
-from policies.engines.engine import STEP_LIMITS, Engine, Step
+from policies.engines.engine import Engine
+from policies.engines.scheduled_step import STEP_LIMITS, Step
 from policies.memory.step import PHASES, StepTimes
 from policies.memory.step_energy import Transfer, serving_energy
 from policies.memory.traffic import reading

@@ -20,7 +20,7 @@ from policies.serving.recorder import Recorder, phase_seconds
 if TYPE_CHECKING:
     from policies.allocators.allocator import Allocator
     from policies.allocators.capabilities import Migration
-    from policies.engines.engine import Step
+    from policies.engines.scheduled_step import Step
     from policies.memory.step import StepTimes
     from policies.requests.requests import Requests
 

@@ -15,7 +15,8 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.capabilities import report_of
 from policies.allocators.kv_layout import KvLayout
-from policies.engines.engine import Engine, Step
+from policies.engines.engine import Engine
+from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import Memory
 from policies.memory.step import StepModel
 from policies.requests.requests import Requests

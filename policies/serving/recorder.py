@@ -20,7 +20,8 @@ from policies.memory.step import PHASES
 if TYPE_CHECKING:
     from policies.allocators.allocator import Allocator
     from policies.allocators.capabilities import Migration
-    from policies.engines.engine import Engine, Step
+    from policies.engines.engine import Engine
+    from policies.engines.scheduled_step import Step
     from policies.memory.step import StepTimes
     from policies.requests.requests import Requests
 

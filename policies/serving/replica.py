@@ -19,7 +19,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from policies.allocators.capabilities import Learns, Maps
-from policies.engines.engine import Engine, Step
+from policies.engines.engine import Engine
+from policies.engines.scheduled_step import Step
 from policies.memory.drafting import DraftingSteps
 from policies.memory.fidelity import Memory
 from policies.memory.pipeline import PipelineSteps

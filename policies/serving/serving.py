@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from policies.predictors.predictor import predict
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.building import admissible, build_replica
 from policies.serving.cells import Cell, ServingResult, energy_of, heaviest, merged, rows_of
+from policies.serving.clients import Clients
 from policies.serving.cluster import Manager, Node, mean_of
 from policies.serving.disaggregation import Pools
 from policies.serving.dropping import Dropping
@@ -86,8 +86,8 @@ def serve_cell(
     """Serve the part of a fleet's `requests` that one of its cells, from 0, gets; else as `serve`.
     Raises DescriptionError if it gets none."""
     rows = rows_of(spec, requests, cell)
-    if not len(rows):
-        raise DescriptionError(f"fleet.cells: more than requests, which are {len(requests)}")
+    if not len(rows) or (requests.closed and not np.isnan(requests.think_s[rows[0]])):
+        raise DescriptionError(f"fleet.cells: cell {cell} gets no request, or no client")
     return serve(
         device, model, spec.model_copy(update={"cluster": spec.cluster.of_a_cell}),
         requests.take(rows), seed=int(np.random.SeedSequence((seed, cell)).generate_state(1)[0]),
@@ -172,13 +172,15 @@ def _serve(
                 "and several samples a request"
             )
         node = Fleet(replicas, manager, fleet.failures, seed, make)
+        if requests.closed:
+            node.clients = Clients(admitted, requests)
     elif spec.cluster.dropping is not None:
         node = Dropping(replicas, manager, spec.cluster.dropping, local, group)
     elif spec.cluster.migration is not None:
         node = Migrating(replicas, manager, spec.cluster.migration, local)
     elif shared_experts is not None:
         node = Lockstep(replicas, manager)
-    if requests.closed:
+    if requests.closed and fleet is None:
         _serve_closed(replicas[0], admitted, requests, recorder, progress)
     elif cards == 1:
         _serve_one(replicas[0], admitted, ready_s[admitted], progress)
@@ -273,12 +275,14 @@ def _require_counted(stream: _Stream, admitted: IntArray) -> None:
 def _stream(spec: ServingSpec, requests: Requests, seed: int, warmup: int) -> _Stream:
     """The stream with its predictions. Raises DescriptionError for what cannot be served so."""
     outputs = spec.engine.cut(requests.output_tokens)
-    cards = spec.cluster.cards if spec.pools is None else 1
+    single = spec.pools is not None or spec.cluster.fleet is not None
+    cards = 1 if single else spec.cluster.cards
     cost = spec.predictor.inference
     apart = spec.samples_apart and bool((requests.samples > 1).any())
     if requests.closed and (cards > 1 or cost is not None or apart):
         what = "a free predictor and samples that are not requests of their own"
-        what = f"one card; serving.cluster.cards is {cards}" if cards > 1 else what
+        if cards > 1:
+            what = f"one card, or serving.cluster.fleet; serving.cluster.cards is {cards}"
         raise DescriptionError(f"closed arrivals and sessions need {what}")
     if ((requests.context >= 0) & (outputs < requests.output_tokens)).any():
         longest = int(requests.output_tokens.max())
@@ -389,32 +393,3 @@ def _serve_closed(
                 recorder.sent(sent_s, request)
         if ended and progress is not None:
             progress(metrics.ended, len(admitted))
-
-
-class Clients:
-    """Who sends what in a closed loop: the next turn of a session after its last one, and others by
-    the client that was answered last. `to_send`: requests that no client has taken."""
-
-    def __init__(self, admitted: IntArray, requests: Requests) -> None:
-        self._think_s, self._requests = requests.think_s, requests
-        self._clients = int(np.isnan(requests.think_s).sum())
-        before = requests.take(admitted).turn_before
-        later = before >= 0
-        pairs = zip(admitted[before[later]].tolist(), admitted[later].tolist(), strict=True)
-        self._following, self._firsts = dict(pairs), admitted[~later]
-        self.to_send = deque(self._firsts[self._clients :].tolist())
-
-    def first(self) -> tuple[IntArray, FloatArray]:
-        """What clients send first, and when."""
-        chosen = self._firsts[: self._clients]
-        return chosen, self._requests.arrival_s[chosen]
-
-    def after(self, ended: list[int], now_s: float) -> Iterator[tuple[int, float]]:
-        """What they send, and when, as these end."""
-        for done in ended:
-            request = self._following.get(done, -1)
-            if request < 0:
-                if not self.to_send:
-                    continue
-                request = self.to_send.popleft()
-            yield request, now_s + float(self._think_s[request])

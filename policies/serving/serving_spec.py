@@ -17,7 +17,7 @@ from policies.allocators.attention_options import DENSE, AttentionSpec
 from policies.allocators.hybrid import Unified
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import PolicySpec
-from policies.engines.engine import EngineOptions
+from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_v0 import PAGED_V0
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import EngineChoice

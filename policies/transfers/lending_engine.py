@@ -17,8 +17,8 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.paged import PagedAllocator
-from policies.engines.engine import Chunk, Step
 from policies.engines.engine_v1 import EngineV1Spec
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.distributed_attention import DistributedAttention, Part
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.predictors.prediction import Predictions

@@ -18,8 +18,8 @@ from itertools import islice
 import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand
-from policies.engines.engine import Chunk, Step
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
+from policies.engines.scheduled_step import Chunk, Step
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 from policies.transfers.refusals import require_plain

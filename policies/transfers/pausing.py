@@ -20,7 +20,7 @@ import numpy as np
 
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
-from policies.engines.engine import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.step import Efficiency, StepModel
 
 Way = Literal["keep", "drop", "swap"]

@@ -15,8 +15,8 @@ import numpy as np
 
 from policies.allocators.allocator import Allocator
 from policies.allocators.block_allocator import BlockAllocator
-from policies.engines.engine import Chunk, Step
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
+from policies.engines.scheduled_step import Chunk, Step
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 from policies.transfers.refusals import require_blocks, require_plain

@@ -20,7 +20,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.number_format import number_format
 from hwmodel.specs.transformer import TransformerSpec
-from policies.engines.engine import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.step import Efficiency, StepModel
 from policies.transfers.transfer import Server, transfer
 

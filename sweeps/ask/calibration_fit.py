@@ -24,7 +24,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.measure.student import t_quantile
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import load_model
-from policies.engines.engine import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.routing import Routing
 from policies.memory.step import Efficiency, StepModel
 from policies.requests.requests import FloatArray

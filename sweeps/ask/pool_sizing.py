@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from policies.requests.slo import Slo
 from sweeps.ask.sizing import DRAWS, REQUESTS, SEED, WARMUP, attained, enough
+from sweeps.plan import bisection
 from sweeps.plan.experiment import ExperimentSpec, Load, Task
 
 MOST = 64
@@ -101,18 +102,7 @@ def least(question: Question) -> int | None:
         "both": lambda n: Both(n, chunk),
         "prefill": lambda n: Apart(n, MOST), "decode": lambda n: Apart(MOST, n),
     }  # fmt: skip
-    low, high = 0, 1
-    while not meets(asked, kinds[of](high)):
-        low, high = high, 2 * high
-        if high > MOST:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        if meets(asked, kinds[of](middle)):
-            high = middle
-        else:
-            low = middle
-    return high
+    return bisection.least(lambda n: meets(asked, kinds[of](n)), 1, MOST, 1)
 
 
 def fewest(asked: PoolAsked, prefill: int, decode: int) -> Apart | None:

@@ -17,7 +17,7 @@ import numpy as np
 from hwmodel.measure.bounds import read_bound
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
-from policies.engines.engine import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import Requests

@@ -21,7 +21,7 @@ from hwmodel.description.units import Nanoseconds, PositiveBytes, parse_quantity
 from hwmodel.measure.estimate import estimate
 from hwmodel.measure.racm import read_extents, slot_bytes
 from hwmodel.specs.device import load_device
-from policies.engines.engine import Step
+from policies.engines.scheduled_step import Step
 from policies.memory.step import Efficiency, StepModel
 from sweeps.analyse.objective import KV_READ, Objective
 from sweeps.analyse.table import Table

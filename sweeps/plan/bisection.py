@@ -60,6 +60,21 @@ def largest(guess: float, tolerance: float, doublings: int) -> Search:
     return low, high
 
 
+def least(meets: Callable[[int], bool], lowest: int, most: int, guess: int) -> int | None:
+    """The least whole number from `lowest` to `most` that meets something which all larger ones
+    do; None where `most` does not. Tried first is the guess, then what lies 1, 2, 4, ... from
+    it."""
+    low, high, at, step = lowest - 1, most + 1, min(max(guess, lowest), most), 1
+    while high - low > 1:
+        low, high = (low, at) if meets(at) else (at, high)
+        if low < lowest:
+            at = max(high - step, lowest)
+        else:
+            at = min(low + step, most) if high > most else (low + high) // 2
+        step *= 2
+    return high if high <= most else None
+
+
 def settled(search: Search, decide: Callable[[float], bool]) -> Bracket:
     """The bracket, each answer as it is asked for. Raises what the search and `decide` raise."""
     try:

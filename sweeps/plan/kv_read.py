@@ -21,7 +21,7 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.kv_layout import kv_layout
 from policies.allocators.registry import POLICIES
-from policies.engines.engine import Step
+from policies.engines.scheduled_step import Step
 from policies.memory import traffic
 from policies.memory.batch import BatchSpec, place
 from policies.memory.fidelity import FidelitySpec

@@ -47,10 +47,13 @@ def explored(table: Table) -> dict[str, Any]:
         found = None if objective is None else row.interval(objective.metric)
         if found is not None and None not in place:
             ends = [v if math.isfinite(v) else None for v in (found.low, found.high)]
-            picked = [named(path, row.overrides.get(path)) for path in choices]
+            picked = [named(path, row.overrides.get(path)) or "as described" for path in choices]
             points.append({"name": row.name, "at": place, "of": picked,
                            "value": [found.mean, *ends]})  # fmt: skip
-    names = list(dict.fromkeys(point["name"] for point in points))
+    drawn = colours(list(dict.fromkeys(point["name"] for point in points)))
+    short = _without_what_all_say(list(drawn))
+    points = [{**point, "name": short[point["name"]]} for point in points]
+    names = list(short.values())
     spans = [sorted({point["at"][i] for point in points}) for i in range(len(axes))]
     logs = [bool(s) and s[0] > 0 and s[-1] >= _LOGARITHMIC * s[0] for s in spans]
     return {
@@ -59,13 +62,24 @@ def explored(table: Table) -> dict[str, Any]:
         "objective": None if objective is None else {
             "words": objective.words, "scale": objective.scale, "digits": objective.digits,
             "less": objective.less},
-        "axes": [{"label": each.drawn.label, "values": span, "log": log}
+        "axes": [{"label": each.drawn.label, "values": span, "log": log,
+                  "bytes": each.drawn.scale == "bytes"}
                  for each, span, log in zip(axes.values(), spans, logs, strict=True)],
-        "choices": [{"label": path, "values": sorted({point["of"][i] for point in points})}
+        "choices": [{"label": path, "values": [*dict.fromkeys(each["of"][i] for each in points)]}
                     for i, path in enumerate(choices)],
-        "points": points, "colours": colours(names), "names": names,
+        "points": points, "names": names,
+        "colours": {short[name]: colour for name, colour in drawn.items()},
         "error": {name: _error([p for p in points if p["name"] == name], logs) for name in names},
     }  # fmt: skip
+
+
+def _without_what_all_say(names: Sequence[str]) -> dict[str, str]:
+    """A short name of each: the words that not all have, where those tell all apart."""
+    words = [name.split(" ") for name in names]
+    common = set.intersection(*map(set, words)) if len(names) > 1 else set()
+    short = [" ".join(word for word in each if word not in common) for each in words]
+    apart = all(short) and len({*short}) == len(names)
+    return dict(zip(names, short if apart else names, strict=True))
 
 
 def _error(points: list[dict[str, Any]], logs: Sequence[bool]) -> dict[str, float] | None:

@@ -438,6 +438,27 @@ def study(found: StudyGain) -> Iterator[str]:
             yield f"The search closes {percent(part, named=True)} of the gap from base to {name}."
 
 
+def cheapest(
+    who: str, unit: str, sizes: dict[str, tuple[float | None, float | None]],
+    kept: Sequence[tuple[str, Interval]], replications: int,
+) -> list[str]:  # fmt: skip
+    """The cheapest fleet. sizes: (cards, cost) by contender, the best first; kept: each
+    constraint's metric, and what the best has."""
+    (cards, cost), *others = ((n or 0.0, each or 0.0) for n, each in sizes.values())
+    told = [
+        f"{metric} {each.mean:.3f} ({each.low:.3f} to {each.high:.3f})" for metric, each in kept
+    ]
+    dearer = [
+        f"{name} takes {n:.0f} cards and costs {100 * (each / cost - 1):+.0f} %"
+        for name, (n, each) in zip(list(sizes)[1:], others, strict=True)
+    ]
+    return [
+        f"Cheapest fleet: {who}, {cards:.0f} cards ({cost:,.6g} {unit}); on"
+        f" {counted(replications, 'replication')} not used in the search {listed(told)}.",
+        f"The best of the others: {listed(dearer)}.",
+    ]
+
+
 def settings(trial: str, rows: Sequence[Sequence[str]]) -> str:
     """What a trial has instead of the base; rows: path, the base's value, its own."""
     told = [f"{path} {value} (base: {own})" for path, own, value in rows]

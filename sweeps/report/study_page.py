@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps.analyse.rows import Record
+from sweeps.analyse.rows import Record, at
+from sweeps.analyse.statistics import interval
 from sweeps.analyse.table import Table
 from sweeps.report import sentences
 from sweeps.report.presenter import Presenter, in_words, variant_rows
@@ -13,6 +15,7 @@ from sweeps.report.section import Block
 from sweeps.report.study_sections import settings_rows, study_blocks
 from sweeps.run.reading import RunParts, Shape
 from sweeps.run.store import RunDirectory
+from sweeps.study.fleet_size import ATTAINED, CARDS
 from sweeps.study.trials import Trials, finale_groups, read_trials, study_gain
 
 
@@ -88,10 +91,26 @@ def _sentences(table: Table, trials: Trials) -> list[str]:
         failed = sum(trials.values(record) is None for record in trials.records)
         return [sentences.no_trial(len(trials.records), failed)]
     winner = trials.winner() or best
-    rows = [row for row in settings_rows(table, winner) if row[1] != row[2]]
+    rows = [row for row in settings_rows(table, winner) if row[1] != row[2] and row[0] != CARDS]
     found = [sentences.settings(f"Trial {winner['trial']}", rows)]
     if len(trials.objectives) > 1:
         found.append(sentences.objectives(trials.by_objective()))
     if not trials.contenders:
         return [sentences.best_so_far(best["trial"], trials.first(best), trials.words), *found]
+    if fleet := table.config.get("fleet"):
+        return [*_cheapest(table, trials, winner, fleet["cost"]), *found]
     return [*sentences.study(study_gain(trials)), *found]
+
+
+def _cheapest(table: Table, trials: Trials, winner: Record, cost: str) -> list[str]:
+    """The cheapest fleet, how it keeps the constraints, and how much dearer others are."""
+    best, kept = trials.contenders[0], []
+    for each in table.config["constraints"]:
+        most = 1.0 if each["metric"] == ATTAINED else math.inf
+        among = interval(best.values(each["metric"], list(best.replications))).within(0.0, most)
+        kept.append((each["metric"], among))
+    sizes = {row.name: (row.mean("cards"), row.mean("cost")) for row in trials.contenders}
+    device = winner["overrides"].get("device", at(table.config["base"], "device"))
+    who = f"{winner['rival']} (trial {winner['trial']}) on {device}"
+    unit = {"cards": "cards", "watts": "W"}.get(cost, "in all")
+    return sentences.cheapest(who, unit, sizes, kept, len(best.replications))

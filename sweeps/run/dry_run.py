@@ -15,6 +15,8 @@ from sweeps.run.sweep_run import rehearse
 
 TIMED = 3
 """Points that are timed, spread over the sweep, each in one replication (assumed)."""
+ENOUGH_S = 60.0
+"""CPU time after which no other point is timed (assumed)."""
 
 
 class DryRun(NamedTuple):
@@ -31,12 +33,15 @@ def dry_run(sweep: Sweep) -> DryRun:
     """Points that are found on the way (break-evens, ties) are not counted, nor is a timed one
     that cannot be measured. Raises DescriptionError where none of these can be."""
     places = {i * (len(sweep.points) - 1) // (TIMED - 1) for i in range(TIMED)}
-    chosen = [sweep.points[place] for place in sorted(places)]
+    middle = len(sweep.points) // 2  # the first, as one point may be all that there is time for
+    chosen = [sweep.points[place] for place in sorted(places, key=lambda at: abs(at - middle))]
     results = sum(point.experiment.replications for point in sweep.points)
     relative = len(wanted(sweep))
     rehearse([point.experiment for point in chosen], Progress())
-    seconds, refused = [], list[DescriptionError]()
+    seconds, refused, start = list[float](), list[DescriptionError](), time.process_time()
     for point in chosen:
+        if seconds and time.process_time() - start > ENOUGH_S:
+            break
         try:
             seconds.append(_cost(sweep, point, relative, results))
         except DescriptionError as error:  # such as a batch that this card cannot hold

@@ -17,7 +17,7 @@ from hwmodel.measure.simulator_traces import FORMATS, Format
 from hwmodel.measure.trace_writer import TraceWriter, trace_writer
 from hwmodel.specs.device import Device
 from policies.allocators.allocator import Allocator
-from policies.engines.engine import Step
+from policies.engines.scheduled_step import Step
 from policies.memory.routing import Routing
 from policies.memory.step import StepTimes
 from policies.memory.step_streams import PHASES, StepStreams

@@ -42,7 +42,7 @@ def _changed(study: Study, overrides: Overrides) -> dict[str, Any]:
     """The base's description with overrides."""
     document = Document(copy.deepcopy(study.document.data["base"]), study.document.file)
     for path, value in overrides.items():
-        document.put(tuple(path.split(".")), value, Mark(document.file))
+        document.put(tuple(path.split(".")), copy.deepcopy(value), Mark(document.file))
     return document.data
 
 

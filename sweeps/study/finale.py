@@ -18,7 +18,7 @@ from sweeps.analyse.rows import flat
 from sweeps.plan.experiment import Task
 from sweeps.run.store import write_atomically
 from sweeps.run.sweep_run import apart
-from sweeps.study.contenders import Contender, Finale
+from sweeps.study.contenders import Contender, Finale, Metrics
 from sweeps.study.first import LEVELS, known_lengths
 from sweeps.study.journal import RESULT
 from sweeps.study.sampler import broken, ranking
@@ -46,7 +46,7 @@ def run_finale(run: StudyRun) -> Finale | None:
     judging = range(choosing.stop, choosing.stop + spec.replications)
     tried = [Contender(f"trial {t.number}", t.user_attrs[RESULT]["overrides"]) for t in top]
     if len(tried) > 1:
-        _serve(run, tried, choosing, "choice")
+        serve_all(run, tried, choosing, "choice")
     chosen = _best(run.study, tried, choosing)
     others = [Contender(point.control, point.overrides) for point in run.study.points]
     simple = [each for each, t in zip(tried, top, strict=True) if t in firsts]
@@ -57,9 +57,9 @@ def run_finale(run: StudyRun) -> Finale | None:
     known = limit(run.study, chosen.overrides)
     if known is not None:
         write_atomically(run.directory.path / LIMIT, json.dumps(_record(known), indent=2) + "\n")
-    _serve(run, [chosen, *others], judging, "finale")
+    serve_all(run, [chosen, *others], judging, "finale")
     found = Finale(chosen, others, tried, choosing, judging)
-    _write(run, found)
+    write_finale(run, found)
     return found
 
 
@@ -72,7 +72,7 @@ def _best(study: Study, tried: list[Contender], choosing: range) -> Contender:
     return min(tried, key=lambda each: sign * each.mean(objective.metric, choosing))
 
 
-def _serve(run: StudyRun, contenders: list[Contender], among: range, stage: str) -> None:
+def serve_all(run: StudyRun, contenders: list[Contender], among: range, stage: str) -> None:
     """Fill in the metrics of these replications, from the journal or by serving."""
     missing = []
     for contender in contenders:
@@ -95,12 +95,16 @@ def _serve(run: StudyRun, contenders: list[Contender], among: range, stage: str)
             name = _name(contender, replication)
             if outcome.error is not None:
                 raise StudyFailed(f"failed: {name}: {outcome.error}")
-            metrics = plain(flat(apart(outcome.value)[0]))
-            kept = {k: v for k, v in metrics.items() if not isinstance(v, list)}
-            kept |= run.study.cost(contender.overrides)
-            run.journal.write_note(name, kept)
-            contender.metrics[replication] = kept
+            told = kept(outcome.value) | run.study.cost(contender.overrides)
+            run.journal.write_note(name, told)
+            contender.metrics[replication] = told
             done()
+
+
+def kept(metrics: dict[str, Any]) -> Metrics:
+    """The numbers of a replication, flat."""
+    every = plain(flat(apart(metrics)[0]))
+    return {key: value for key, value in every.items() if not isinstance(value, list)}
 
 
 def _name(contender: Contender, replication: int) -> str:
@@ -140,7 +144,7 @@ def _record(known: Limit) -> dict[str, Any]:
     }
 
 
-def _write(run: StudyRun, finale: Finale) -> None:
+def write_finale(run: StudyRun, finale: Finale) -> None:
     """A line a contender and replication."""
     lines = [
         {"contender": c.name, "overrides": c.overrides, "replication": r, "metrics": c.metrics[r]}

@@ -31,6 +31,8 @@ class Study(Protocol):
     @property
     def space(self) -> Space: ...
     def experiment(self, overrides: Overrides) -> ExperimentSpec: ...
+    def space_of(self, rival: str | None) -> Space: ...
+    def rival_set(self, rival: str | None) -> Overrides: ...
 
 
 class FirstTrial(NamedTuple):
@@ -44,6 +46,13 @@ def first_trials(study: Study) -> list[FirstTrial]:
     """The points of the space that `first` names, in its order, each once. Raises DescriptionError
     where one is not in the space."""
     found: list[FirstTrial] = []
+    for rival in study.spec.fleet.rivals if study.spec.fleet else ():
+        try:
+            params = _params(study, study.rival_set(rival), None, study.space_of(rival))
+        except Outside as error:
+            place = ("fleet", "rivals", rival)
+            raise study.document.error(f"as it is set, it is no trial: {error}", place) from None
+        found.append(FirstTrial(rival, params))
     lengths: IntArray | None = None
     for i, kind in enumerate(study.spec.first):
         buckets = isinstance(study.base.serving.policy, QuantileBuckets)
@@ -107,15 +116,19 @@ def _tuned(study: Study) -> Iterator[tuple[str, Overrides]]:
         yield name, study.space.meant(found)
 
 
-def _params(study: Study, overrides: Overrides, lengths: IntArray | None) -> dict[str, Any]:
+def _params(
+    study: Study, overrides: Overrides, lengths: IntArray | None, space: Space | None = None
+) -> dict[str, Any]:
+    """Of the study's space, or of one around what the overrides make."""
+    made, space = ({}, study.space) if space is None else (overrides, space)
     wanted = study.experiment(overrides)
     levels: list[float] = []
     if lengths is not None:
         policy = wanted.serving.policy
         assert isinstance(policy, QuantileBuckets)
         levels = [float((lengths <= bound).mean()) for bound in policy.bounds_for(lengths)]
-    params = study.space.params(lambda path: _value(study, overrides, wanted, path), levels)
-    if study.experiment(study.space.overrides(params)) != wanted:
+    params = space.params(lambda path: _value(study, overrides, wanted, path), levels)
+    if study.experiment({**made, **space.overrides(params)}) != wanted:
         raise Outside("no point of the space is this experiment")
     return params
 

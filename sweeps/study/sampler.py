@@ -27,12 +27,15 @@ def ask_batch(study: Study, journal: Journal, begin: int, end: int) -> list[dict
     import optuna
 
     trials = journal.trials()
-    distributions = study.space.distributions()
     directions = [objective.direction for objective in study.spec.objectives]
-    view = optuna.create_study(directions=directions)
-    view.add_trials(trials[:begin])
+    views = {rival: optuna.create_study(directions=directions)
+             for rival in map(study.rival, range(begin, end))}  # fmt: skip
+    for rival, view in views.items():
+        view.add_trials([t for t in trials[:begin] if study.rival(t.number) == rival])
     asked = []
     for number in range(begin, end):
+        view = views[rival := study.rival(number)]
+        distributions = study.space_of(rival).distributions()
         if number < max(len(trials), len(study.first)):
             known = number < len(trials)
             params = dict(trials[number].params if known else study.first[number].params)

@@ -34,6 +34,8 @@ from sweeps.run.store import (
 from sweeps.run.sweep_run import apart, refuse_another, rehearse
 from sweeps.study.best import best_sweep
 from sweeps.study.finale import run_finale
+from sweeps.study.fleet_finale import fleet_finale
+from sweeps.study.fleet_size import CARDS
 from sweeps.study.front import costs, front
 from sweeps.study.journal import RESULT, finished
 from sweeps.study.sampler import ask_batch, best
@@ -85,7 +87,7 @@ def run_study(
         _catch_up(run)
         _search(run)
         if study.spec.finale is not None:
-            run.finale = run_finale(run)
+            run.finale = run_finale(run) if study.spec.fleet is None else fleet_finale(run)
             _write_best(run)
     return run
 
@@ -105,7 +107,9 @@ def _interruptible(run: StudyRun) -> Iterator[None]:
 
 def _rehearse(study: Study, progress: Progress) -> None:
     """What cannot work at all, and metrics that are not there, are said before anything else."""
-    rehearse([point.experiment for point in study.points], progress)
+    rivals = study.spec.fleet.rivals if study.spec.fleet else ()
+    made = [study.experiment(study.rival_set(rival)) for rival in rivals]
+    rehearse([*(point.experiment for point in study.points), *made], progress)
     small = ExperimentSpec.rehearsals([study.base])[0]
     outcome = attempt(measure, 0, Task(_on(study, small, EVEN), 1, None))
     if outcome.error is not None:
@@ -192,6 +196,7 @@ class _Batch:
         self.table = self._table() if self.study.spec.memory == "table" else {}
         self.asked = ask_batch(self.study, run.journal, begin, end)
         self.outcomes: dict[int, dict[int, Outcome]] = {}
+        self.cards: dict[int, int] = {}
 
     def evaluate(self, step: Any) -> None:
         """Evaluate what is not told yet, and tell it in order."""
@@ -223,7 +228,10 @@ class _Batch:
                 assert ahead is not None
                 self._note(self.index + 1, ahead[0], outcome)
                 continue
-            self.outcomes[number][replication] = outcome
+            if replication == 0:
+                self._sized(number, outcome)
+            else:
+                self.outcomes[number][replication] = outcome
             self._tell_ready(left, step)
 
     def _pruned(self) -> dict[int, int]:
@@ -234,7 +242,7 @@ class _Batch:
             return {}
         numbers, tasks = [], []
         for number in range(max(self.begin, len(study.first)), self.end):
-            overrides = study.space.overrides(self.asked[number - self.begin])
+            overrides = study.overrides_of(number, self.asked[number - self.begin])
             with suppress(DescriptionError):  # which is said where it is served in full
                 short = study.served({**overrides, **prune.set}, 1)
                 tasks.append(Task(_on(study, short, self.table), 1, self.run.rates[1]))
@@ -256,7 +264,7 @@ class _Batch:
         return {number: place + 1 for place, number in enumerate(order[keep:])}
 
     def _tasks(self, number: int) -> Iterator[tuple[int, Task]]:
-        overrides = self.study.space.overrides(self.asked[number - self.begin])
+        overrides = self.study.overrides_of(number, self.asked[number - self.begin])
         try:
             experiments = [
                 _on(self.study, self.study.served(overrides, replication), self.table)
@@ -266,8 +274,34 @@ class _Batch:
             for replication in range(1, self.study.base.replications + 1):
                 self.outcomes[number][replication] = Outcome(0, error=str(error), at_fault=True)
             return
+        if self.study.spec.fleet is not None:
+            most = self._affordable(number, overrides)
+            yield 0, Task(self.study.smallest(experiments, most), 1, None)
+            return
         for replication, experiment in enumerate(experiments, 1):
             yield replication, Task(experiment, replication, self.run.rates[replication])
+
+    def _affordable(self, number: int, overrides: Overrides) -> int | None:
+        """As many cards as the best trial of the same rival costs, of the batches before; None
+        where there is none. Who takes more is not tuned further."""
+        before = self.run.journal.trials()[: self.begin]
+        mine = [t for t in before if self.study.rival(t.number) == self.study.rival(number)]
+        found = best(self.study, mine)
+        if found is None:
+            return None
+        return int(found.values[0] / self.study.cost({**overrides, CARDS: 2})["cost"] * 2 + 1e-9)
+
+    def _sized(self, number: int, outcome: Outcome) -> None:
+        """The replications of a trial whose cards were found together."""
+        several = range(1, self.study.base.replications + 1)
+        self.outcomes[number] = dict.fromkeys(several, outcome)
+        if outcome.error is None:
+            self.cards[number] = outcome.value["cards"]
+            each = zip(several, outcome.value["found"], strict=True)
+            wall_s = outcome.wall_s / len(several)
+            self.outcomes[number] = {
+                r: Outcome(outcome.index, metrics, wall_s=wall_s) for r, metrics in each
+            }
 
     def _tell_ready(self, left: list[int], step: Any) -> None:
         """Tell the trials that have all their outcomes, up to the first that has not."""
@@ -279,12 +313,16 @@ class _Batch:
 
     def _tell(self, number: int, outcomes: list[Outcome]) -> None:
         params = self.asked[number - self.begin]
+        overrides = self.study.overrides_of(number, params)
+        if number in self.cards:
+            overrides[CARDS] = self.cards[number]
+        rival = {} if self.study.spec.fleet is None else {"rival": self.study.rival(number)}
         record: Record = {
-            "trial": number, "batch": self.index, "first": _first(self.study, number),
-            "overrides": self.study.space.overrides(params), "params": params,
+            "trial": number, "batch": self.index, "first": _first(self.study, number), **rival,
+            "overrides": overrides, "params": params,
             "rates_per_s": [self.run.rates[r] for r in sorted(self.outcomes[number])],
             "efficiency": self.table or None,
-            **_judged(self.study, outcomes, self.study.space.overrides(params)),
+            **_judged(self.study, outcomes, overrides),
         }  # fmt: skip
         values = record["values"]
         if record["state"] == "failed":

@@ -23,6 +23,7 @@ from sweeps.plan.place import Override, in_sweep
 from sweeps.plan.sweep import Given, document_of, successor
 from sweeps.plan.sweep_spec import Planned, Point, RunSpec
 from sweeps.plan.variant import VariantSpec
+from sweeps.study import fleet_size
 from sweeps.study.first import First, FirstTrial, first_trials
 from sweeps.study.space import Overrides, ParameterSpec, Space
 
@@ -145,6 +146,8 @@ class StudySpec(RunSpec):
     again. The mean over a mix is what a trial is judged by."""
     costs: dict[str, dict[str, float]] = {}
     """Path of a choice -> what each costs, in the user's own unit; the metric `cost` is the sum."""
+    fleet: fleet_size.CheapestSpec | None = None
+    """The cheapest fleet is sought: of each trial the fewest cards that keep the constraints."""
 
     @model_validator(mode="after")
     def _consistent(self) -> StudySpec:
@@ -179,6 +182,9 @@ class StudySpec(RunSpec):
         for path, parameter in data["space"].items():
             choices = range(len(parameter.get("choice") or ()))
             yield Override(path, ("space", path), [("space", path, "choice", i) for i in choices])
+        for name, rival in ((data.get("fleet") or {}).get("rivals") or {}).items():
+            at = ("fleet", "rivals", name, "set")
+            yield from (Override(path, (*at, path), [(*at, path)]) for path in rival.get("set", ()))
         yield from super().overrides(data)
 
 
@@ -191,6 +197,27 @@ class Study(Planned):
     @property
     def space(self) -> Space:
         return Space(self.spec.space)
+
+    def rival(self, number: int) -> str | None:
+        """Whose trial it is, in a study of fleets: those of its rivals in turn."""
+        fleet = self.spec.fleet
+        return None if fleet is None else list(fleet.rivals)[number % len(fleet.rivals)]
+
+    def space_of(self, rival: str | None) -> Space:
+        """What is searched for it."""
+        if rival is None:
+            return self.space
+        assert self.spec.fleet is not None
+        return Space({**self.spec.space, **self.spec.fleet.rivals[rival].space})
+
+    def rival_set(self, rival: str | None) -> Overrides:
+        """What makes it."""
+        return dict(self.spec.fleet.rivals[rival].set) if self.spec.fleet and rival else {}
+
+    def overrides_of(self, number: int, params: Mapping[str, Any]) -> Overrides:
+        """What a trial with these parameters changes of the base."""
+        rival = self.rival(number)
+        return {**self.rival_set(rival), **self.space_of(rival).overrides(params)}
 
     @property
     def base(self) -> ExperimentSpec:
@@ -227,8 +254,24 @@ class Study(Planned):
         member = mix[(replication - 1) % len(mix)] if mix else {}
         return self.experiment({**overrides, **member})
 
+    def smallest(
+        self, experiments: list[ExperimentSpec], most: int | None = None, lowest: int = 0,
+        first: int = 1,
+    ) -> fleet_size.SmallestFleet:  # fmt: skip
+        """What finds the cards of a fleet, `lowest` to `most`, on the replications from `first` on.
+        `most`, where it is given, is tried first; else `lowest`, or the base's."""
+        assert self.spec.fleet is not None
+        among = tuple(range(first, first + len(experiments)))
+        fewest, limit = max(lowest, fleet_size.FEWEST), max(lowest, self.spec.fleet.most)
+        limit = limit if most is None else min(max(most, fewest), limit)
+        guess = most or lowest or self.base.serving.cluster.cards
+        wanted = tuple(self.spec.constraints)
+        return fleet_size.SmallestFleet(tuple(experiments), among, wanted, fewest, limit, guess)
+
     def cost(self, overrides: Overrides) -> dict[str, float]:
         """The metric `cost`, where the study has costs; what is not overridden is the base's."""
+        if self.spec.fleet is not None:
+            return fleet_size.cost(self, overrides)
         if not self.spec.costs:
             return {}
         found = 0.0
@@ -347,11 +390,14 @@ def _check(study: Study) -> None:
         raise document.error(why, ("base", "load"))
     if study.base.logs:
         raise document.error("a study writes no logs", ("base", "logs"))
-    if study.spec.finale and study.base.serving.memory.fidelity != "sampled":
+    sampled = study.base.serving.memory.fidelity == "sampled"
+    if study.spec.finale and not sampled and study.spec.fleet is None:
         raise document.error(
             "the finale compares on simulated memory: expected sampled",
             ("base", "serving", "memory", "fidelity"),
         )
+    if study.spec.fleet is not None:
+        fleet_size.check(study)
     _check_paths(study)
     for point in study.points:
         _window_is_full(document, point.experiment, ("variants", point.control))  # type: ignore[arg-type]
@@ -360,11 +406,12 @@ def _check(study: Study) -> None:
         for source in study.experiment(member).sources():
             source.read()
     _ = study.cost({})
-    for path, overrides in study.space.corners():
-        experiment = study.experiment(overrides)
-        _may_search(document, experiment, path, overrides)
-        _window_is_full(document, experiment, ("space", path))
-        _resolves(document, experiment, path.split(".")[0])
+    for rival in study.spec.fleet.rivals if study.spec.fleet else [None]:
+        for path, overrides in study.space_of(rival).corners():
+            experiment = study.experiment({**study.rival_set(rival), **overrides})
+            _may_search(document, experiment, path, overrides)
+            _window_is_full(document, experiment, ("space", path))
+            _resolves(document, experiment, path.split(".")[0])
     _ = study.first  # each is in the space
 
 
@@ -376,7 +423,11 @@ def _check_paths(study: Study) -> None:
             if _under(path, _COMMON):
                 place = ("variants", name, "set", path)
                 raise document.error(f"{path} is the same for all", place)
-    for path in study.spec.space:
+    rivals = study.spec.fleet.rivals.values() if study.spec.fleet else ()
+    for path in (
+        *study.spec.space,
+        *(path for each in rivals for path in (*each.set, *each.space)),
+    ):
         if _under(path, _COMMON):
             raise document.error(f"{path} is the same for all trials", ("space", path))
         if study.spec.memory == "table" and _under(path, _ON_TABLE):

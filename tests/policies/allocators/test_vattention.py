@@ -14,7 +14,7 @@ from policies.allocators.allocator import Demand, Limits
 from policies.allocators.capabilities import Maps
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.vattention import VattentionAllocator, VattentionOptions
-from policies.engines.engine import Step
+from policies.engines.scheduled_step import Step
 from policies.memory.mapped import mapped
 from policies.memory.step import Efficiency, StepModel
 from policies.predictors.predictor import Prediction

@@ -14,8 +14,8 @@ from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.allocators.registry import POLICIES
-from policies.engines.engine import Step
 from policies.engines.engine_v0 import EngineV0, EngineV0Spec
+from policies.engines.scheduled_step import Step
 from policies.predictors.prediction import LognormalPredictions
 from policies.predictors.predictor import predict
 from policies.requests.requests import IntArray, Requests

@@ -15,7 +15,7 @@ from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Demand, Limits, Lookahead
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
-from policies.engines.engine import Step
+from policies.engines.scheduled_step import Step
 from policies.engines.speculation import GOLDEN, SpeculationSpec, draw, positions
 from policies.memory.drafting import drafter_of
 from policies.memory.step import Efficiency, StepModel

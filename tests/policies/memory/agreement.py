@@ -12,7 +12,8 @@ import numpy as np
 
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
-from policies.engines.engine import Engine, Step
+from policies.engines.engine import Engine
+from policies.engines.scheduled_step import Step
 from policies.memory import traffic
 from policies.memory.probe import Probe
 from policies.memory.probe_cache import simulate_once

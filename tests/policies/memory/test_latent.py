@@ -9,7 +9,7 @@ from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.transformer import TransformerSpec, load_model
 from policies.allocators.kv_layout import Units, kv_layout
-from policies.engines.engine import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory import traffic
 from policies.memory.step import Efficiency, StepModel
 from tests.policies.small import LATENT, device

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import load_model
-from policies.engines.engine import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.pipeline import Costs, PipelineSpec, cuts, flow, micro_batch
 from policies.serving.cluster import ClusterSpec
 from tests.policies.small import EXPERTS, MODEL, WINDOWS, mixed, requests, run

@@ -7,7 +7,7 @@ import pytest
 
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
-from policies.engines.engine import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.step import Efficiency, StepModel
 
 BARE = ["compute.decode_efficiency=1.0", "compute.prefill_efficiency=1.0"]

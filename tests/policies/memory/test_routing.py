@@ -10,7 +10,7 @@ import pytest
 from hwmodel.specs.device import load_device
 from hwmodel.specs.mlp import ExpertsSpec
 from hwmodel.specs.transformer import load_model, shard
-from policies.engines.engine import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory import traffic
 from policies.memory.routing import Routing, RoutingSpec, probabilities
 from policies.memory.step import Efficiency, StepModel

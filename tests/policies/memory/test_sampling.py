@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from policies.allocators.kv_layout import KvLayout
-from policies.engines.engine import Step
+from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import AGAIN, NO_PROBE, FidelitySpec
 from policies.memory.interval import confidence_interval
 from policies.memory.probe import Beside, Probed

@@ -18,7 +18,7 @@ from policies.allocators.capabilities import Migration
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.kv_sparse import Sparse
 from policies.allocators.registry import POLICIES, build
-from policies.engines.engine import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory import traffic
 from policies.memory.step import Efficiency, StepModel
 from policies.memory.traffic import Reading

@@ -10,7 +10,7 @@ import pytest
 
 from hwmodel.specs.device import Device
 from policies.allocators.allocator import Allocator
-from policies.engines.engine import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.serving.recorder import Recorder
 from policies.serving.serving import serve

@@ -17,7 +17,8 @@ from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.kv_layout import KvLayout, Units, kv_layout
 from policies.allocators.registry import POLICIES
-from policies.engines.engine import Engine, Step
+from policies.engines.engine import Engine
+from policies.engines.scheduled_step import Step
 from policies.memory import traffic
 from policies.memory.fidelity import Memory
 from policies.memory.step import Efficiency

@@ -15,7 +15,7 @@ from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Demand
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES
-from policies.engines.engine import Chunk
+from policies.engines.scheduled_step import Chunk
 from policies.memory import traffic
 from policies.predictors.predictor import Prediction
 from tests.policies.allocators.contract import LIMITS, build, cases

@@ -10,7 +10,7 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
-from policies.engines.engine import Step
+from policies.engines.scheduled_step import Step
 from policies.memory.measured_steps import Decode, Rate, Runtime, decode_time
 from policies.memory.step import Efficiency, StepModel
 from policies.serving.serving_spec import model_of_a_card

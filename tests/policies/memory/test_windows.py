@@ -17,7 +17,7 @@ from policies.allocators.kv_apart import Apart, apart
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import POLICIES, build
-from policies.engines.engine import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory import traffic
 from policies.memory.step import Efficiency, StepModel
 from policies.predictors.prediction import Prediction

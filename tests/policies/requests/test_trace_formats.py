@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
 from policies.requests.requests import load_trace
-from policies.requests.trace_formats import shared_chains
+from policies.requests.trace_formats import read_trace, shared_chains
 
 BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
 LATER = (
@@ -161,3 +162,32 @@ def test_a_bad_trace_answers_with_file_line_and_what_was_expected(
     assert message.startswith(f"{file}:{line}: ")
     assert why in message
     assert "\n" not in message
+
+
+ROWS = 12_000
+OURS = "arrival_s,prompt_tokens,output_tokens\n" + "".join(f"{i},700,90\n" for i in range(ROWS))
+
+
+@pytest.mark.parametrize("text", [OURS, mooncake(*((i, 700, 90, []) for i in range(ROWS)))])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_long_trace_takes_the_memory_of_its_columns(
+    tmp_path: Path, text: str, packed: bool
+) -> None:
+    file = tmp_path / "trace"
+    file.write_bytes(gzip.compress(text.encode(), 1) if packed else text.encode())
+    tracemalloc.start()
+    found = read_trace(file, 1000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    columns = [each for each in found if each is not None and not isinstance(each, int)]
+    assert len(found.prompt_tokens) == ROWS
+    # three columns while rows are read; with prefixes two more, their working copies and `chains`
+    assert peak < 2.2 * sum(each.nbytes for each in columns)
+
+
+def test_what_cannot_be_read_further_down_is_told_with_its_line(tmp_path: Path) -> None:
+    rows = "".join(f"{i},700,90\n" for i in range(9000))
+    file = tmp_path / "trace"
+    file.write_bytes(f"arrival_s,prompt_tokens,output_tokens\n{rows}".encode() + b"\xff,1,1\n")
+    message = refusal(file)
+    assert message.startswith(f"{file}:9002: ") and "got byte 0xff" in message

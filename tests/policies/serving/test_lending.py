@@ -15,7 +15,7 @@ from hwmodel.specs.attention import LatentAttention
 from hwmodel.specs.device import load_device
 from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import load_model
-from policies.engines.engine import Chunk
+from policies.engines.scheduled_step import Chunk
 from policies.memory.distributed_attention import DistributedAttention, Part
 from policies.memory.step import Efficiency, StepModel
 from policies.requests.requests import Requests

@@ -10,7 +10,7 @@ import pytest
 from hwmodel.specs.mlp import CardExperts
 from hwmodel.specs.transformer import shard
 from policies.allocators.registry import POLICIES
-from policies.engines.engine import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.routing import Routing
 from policies.memory.step import Efficiency, StepModel
 from tests.policies.small import EXPERTS, FakeMemory, device, mixed, requests, run

@@ -12,7 +12,7 @@ import pytest
 
 from policies.allocators.allocator import PolicyOptions
 from policies.allocators.registry import POLICIES
-from policies.engines.engine import EngineOptions
+from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_v0 import EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.memory.fidelity import FidelitySpec

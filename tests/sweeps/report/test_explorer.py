@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.report.explorer import explored, explorer, left_out
+from sweeps.report.explorer import _without_what_all_say, explored, explorer, left_out
 from sweeps.report.presenters import read_table
 from sweeps.run.store import RunDirectory
 from tests.sweeps.cli.test_command_line import bankwise, refusal
@@ -110,6 +110,30 @@ def test_all_places_are_filtered_by_words_and_told_on_hover(
     assert bar == "paged: 40.0, the best here"
 
 
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_a_curve_has_a_line_of_all_simulated_points_until_its_key_is_pressed(
+    simulated: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "explore.html"
+    bankwise("explore", simulated, "--out", page, cwd=tmp_path)
+    with Browser(tmp_path) as browser:
+        browser.open(page, 390)
+        lines = "document.querySelectorAll('.curve polyline').length"
+        points = "[...document.querySelectorAll('.curve title')].map(each => each.textContent)"
+        told, before = browser.value(points), browser.value(lines)
+        browser.value("document.querySelector('.keys button').click()")
+        after = browser.value(lines)
+        assert browser.errors == []
+    assert (before, after) == (2, 1) and len(told) == 6
+    assert told[4].startswith("odma, ") and told[4].endswith("max_num_seqs 10: 90.0 (90.0 to 90.0)")
+
+
+def test_names_lack_the_words_that_all_have_but_stay_apart() -> None:
+    assert list(_without_what_all_say(["a=1 b=2", "a=2 b=2"]).values()) == ["a=1", "a=2"]
+    assert list(_without_what_all_say(["a", "a b"]).values()) == ["a", "a b"]
+    assert list(_without_what_all_say(["one of a kind"]).values()) == ["one of a kind"]
+
+
 def test_cases_are_chosen_from_and_never_mixed(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     cases = {name: {"set": {"device": name}, "role": "case"} for name in ("small", "large")}
@@ -123,7 +147,7 @@ def test_cases_are_chosen_from_and_never_mixed(tmp_path: Path) -> None:
         })  # fmt: skip
     run.release()
     found = explored(read_table(RunDirectory(run.path)))
-    assert found["choices"] == [{"label": "case", "values": ["large", "small"]}]
+    assert found["choices"] == [{"label": "case", "values": ["small", "large"]}]
     assert [(p["of"], p["value"][0]) for p in found["points"]] == [(["small"], 10), (["large"], 20)]
 
 

@@ -1,0 +1,85 @@
+"""Figures of docs/fleet.md: what fleets cost to simulate, and the study of the cheapest.
+
+python -m tools.fleet_cost               # 15 CPU minutes, 2 GiB
+python -m tools.fleet_cost cheapest DIR  # the study, where DIR lacks it, and what it found
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from sweeps.analyse.statistics import interval
+from sweeps.run.reading import RunParts
+from sweeps.run.store import RunDirectory
+from sweeps.study.fleet_size import ATTAINED, CARDS
+from sweeps.study.trials import read_trials
+from tools.figures import keep
+
+SIZES = {"10": (10, 1, 1000), "100": (100, 1, 1000), "1,000": (1000, 1, 1000),
+         "1,000 in 20 cells": (1000, 20, 200)}  # fmt: skip
+"""Cards, cells, and requests a card that count; a tenth more are warm-up."""
+PER_S = 6
+"""Requests a second and card."""
+
+
+def spent(*words: str) -> tuple[float, int]:
+    """CPU seconds and peak MiB of a command in one process, its start included."""
+    command = [sys.executable, "-m", "sweeps.cli.main", *words, "--jobs", "1"]
+    done = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(done.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(words)}: exit status {status}")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss // 1024
+
+
+def sets(cards: int, cells: int, each: int) -> list[str]:
+    given = (
+        f"serving.cluster.cards={cards}", f"serving.cluster.fleet.cells={cells}",
+        f"load.rate_per_s={PER_S * cards}", f"requests={each * cards}",
+        f"warmup_requests={each * cards // 10}", "replications=1", "workload_set={}",
+        "variants={}", "serving.cluster.placement=[least_requests]",
+    )  # fmt: skip
+    return [word for each_of in given for word in ("--set", each_of)]
+
+
+def cost(cards: int, cells: int, each: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        seconds, peak = spent("run", "fleet", "--out", f"{folder}/run", *sets(cards, cells, each))
+    requests = each * cards + each * cards // 10
+    return {"requests": requests, "CPU s": round(seconds, 1),
+            "ms a request": round(seconds / requests * 1e3, 2), "MiB": peak}  # fmt: skip
+
+
+def cheapest(folder: Path) -> dict[str, Any]:
+    """The finale's fleets, and for each device and rival the least that the search found."""
+    seconds = spent("study", "cheapest-fleet", "--resume", "--out", str(folder))[0]
+    directory = RunDirectory(folder)
+    trials = read_trials(directory, RunParts(directory.config(), list(directory.records()), {}, []))
+    found: dict[str, Any] = {}
+    for row in trials.contenders:
+        share = interval(row.values(ATTAINED, list(row.replications))).within(0.0, 1.0)
+        found[row.name] = {"cards": row.mean("cards"), "W": row.mean("cost"), "attained": [
+            round(value, 4) for value in (share.mean, share.low, share.high)]}  # fmt: skip
+    searched: dict[str, dict[str, float]] = {}
+    for record in trials.kept():
+        rival = f"{record['rival']}, {record['overrides']['device']}"
+        one = {"cards": record["overrides"][CARDS], "W": trials.first(record)}
+        searched[rival] = min(searched.get(rival, one), one, key=lambda each: each["W"])
+    winner = trials.winner()
+    assert winner is not None
+    return {"finale": found, "search": searched, "CPU min": round(seconds / 60, 1),
+            "winner": {key: str(value) for key, value in winner["overrides"].items()}}  # fmt: skip
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["cheapest"]:
+        keep("cheapest-fleet", "bankwise study cheapest-fleet", cheapest(Path(sys.argv[2])))
+    else:
+        what = f"python -m tools.fleet_cost: bankwise run fleet {' '.join(sets(*SIZES['1,000']))}"
+        table = {name: cost(*size) for name, size in SIZES.items()}
+        keep("fleet-size", what, {"size": table}, note="of a process on two busy cores")
