@@ -1,12 +1,15 @@
 """Figures of what KV in motion takes from a decode step, into docs/figures/contention.json.
 
-    python -m tools.contention
+    python -m tools.contention [CARD ...]
 
-Cycle model beside analytic share, some CPU minutes: by card, link, block and layout.
+Cycle model beside analytic share, some CPU minutes: by card, link, block and layout. Rows of cards
+that are not named stay.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,7 @@ from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import kv_layout
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import POLICIES
-from policies.engines.engine import Step
+from policies.engines.scheduled_step import Step
 from policies.memory.batch import BatchSpec, place
 from policies.memory.contention import Contention, Moving
 from policies.memory.fidelity import FidelitySpec
@@ -31,15 +34,16 @@ from policies.memory.step_streams import StepStreams
 from policies.requests.requests import FloatArray
 from policies.transfers.restoring import recompute
 from policies.transfers.transfer import Server, transfer
-from tools.figures import keep
+from tools.figures import ROOT, keep
 
 SEQUENCES, CONTEXT, DRAWS = 16, 2048, 5
 CARDS = [
-    ("mlu370-x4", "deepseek-r1-distill-qwen-7b", ("pcie4-a30-batched", "rdma-200")),
-    ("dgx-spark-gb10", "llama-3.1-8b", ("rdma-200", "mooncake-rdma-400-merged")),
-    ("a100-80gb", "llama-3.1-8b", ("pcie4-a30-batched", "mooncake-rdma-400-merged")),
-    ("h100-sxm", "llama-3.1-8b", ("pcie5-h100-kernel", "nixl-cuda-ipc")),
+    ("mlu370-x4", "deepseek-r1-distill-qwen-7b", (16, 64), ("pcie4-a30-batched", "rdma-200")),
+    ("dgx-spark-gb10", "llama-3.1-8b", (16, 64), ("rdma-200", "mooncake-rdma-400-merged")),
+    ("a100-80gb", "llama-3.1-8b", (16,), ("pcie4-a30-batched", "mooncake-rdma-400-merged")),
+    ("h100-sxm", "llama-3.1-8b", (16,), ("pcie5-h100-kernel", "nixl-cuda-ipc")),
 ]
+"""Device, model, blocks and links."""
 NAMES = {"layers": "layer_kv_token", "blocks": "block_layer_kv_token"}
 
 
@@ -82,13 +86,15 @@ class Bench:
         return np.array(found)
 
 
-def measure(card: str, shape: str, links: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+def measure(
+    card: str, shape: str, blocks: tuple[int, ...], links: tuple[str, ...]
+) -> dict[str, dict[str, Any]]:
     """A row for each link and block of a card: costs by layout, at the rate that the link has with
     the better one; a step beside a load, whole blocks over layers apart; and what computing a token
     again takes, over what loading it takes from others."""
     device, model = load_device(card), load_model(shape)
     peak, rows = device.peak_gbps * 1e9, {}
-    for block in (16, 64):
+    for block in blocks:
         benches = {key: Bench(device, model, layout, block) for key, layout in NAMES.items()}
         shares = {key: bench.shares() for key, bench in benches.items()}
         for link in links:
@@ -127,9 +133,11 @@ def spread(found: FloatArray) -> list[float]:
 
 
 def main() -> None:
-    rows: dict[str, dict[str, Any]] = {}
-    for card, shape, links in CARDS:
-        rows |= measure(card, shape, links)
+    file = ROOT / "docs/figures/contention.json"
+    rows = json.loads(file.read_text())["values"]["cost"] if file.exists() else {}
+    for card, shape, blocks, links in CARDS:
+        if not sys.argv[1:] or card in sys.argv[1:]:
+            rows |= measure(card, shape, blocks, links)
     keep("contention", "python -m tools.contention", {"cost": rows})
 
 

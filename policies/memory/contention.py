@@ -16,7 +16,7 @@ import numpy as np
 from hwmodel.measure.paced import WARM, Paced, issuing_ns, write_queue_bytes
 from policies.allocators.allocator import Allocator
 from policies.allocators.kv_layout import KvLayout, Units
-from policies.engines.engine import Step
+from policies.engines.scheduled_step import Step
 from policies.memory import traffic
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.interval import confidence_interval
