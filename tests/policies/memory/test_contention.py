@@ -10,18 +10,19 @@ import numpy as np
 import pytest
 
 from hwmodel.kernel.memory import Descriptors
-from hwmodel.measure.paced import Paced, issuing_ns, write_queue_bytes
+from hwmodel.measure.paced import WARM, Paced, issuing_ns, write_queue_bytes
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.memory.contention import Contention, Moving, accesses
 from policies.memory.fidelity import FidelitySpec
 from tests.policies.serving.test_pools import pools
+from tests.policies.serving.test_sessions import talks
 from tests.policies.small import requests, run
 from tests.policies.transfers.test_tiers import AGAIN, served, slow, tiers
 
 LPDDR = load_device("mlu370-x4")
-TOGETHER = {"fidelity": "sampled", "phases": "together"}
+TOGETHER = {"fidelity": "sampled", "phases": "together", "max_probes": 2}
 
 
 def own(each_bytes: int = 128 << 10) -> Descriptors:
@@ -37,6 +38,12 @@ def beside(gbps: float, write: bool, count: int = 8000) -> Paced:
     blocks = (1 << 20) + np.random.default_rng(0).permutation(count)
     start = ((blocks << 14)[:, None] + (np.arange(32) << 9)).ravel()[:count]
     return Paced(start, np.full(count, 512), np.full(count, write), gbps)
+
+
+def first(count: float) -> dict[str, Any]:
+    """So many accesses of a stream."""
+    whole = beside(1.0, False, 60_000)
+    return {name: getattr(whole, name)[: int(count)] for name in ("start", "size", "write")}
 
 
 @pytest.mark.parametrize("layout", ["layer_kv_token", "block_layer_kv_token"])
@@ -72,14 +79,17 @@ def test_a_step_grows_with_the_rate_of_the_link_and_more_where_it_writes() -> No
 
 
 def test_a_stream_beside_moves_as_many_bytes_as_its_rate_says() -> None:
-    """Of two as long as the step only that of half the rate is there to its end."""
-    alone_ns = issuing_ns(LPDDR, own())
-    count = int(alone_ns * 20 / 512)
-    fast, slow_ = (beside(rate, False, count) for rate in (20.0, 10.0))
-    whole = issuing_ns(LPDDR, own(), [beside(20.0, False, 8 * count)])
-    # at half the rate as many bytes last twice as long: the step's last part has company
-    assert alone_ns < issuing_ns(LPDDR, own(), [fast]) < whole
-    assert alone_ns < issuing_ns(LPDDR, own(), [slow_]) < whole
+    """One that is laid out for a tenth longer than the step is there to its end; one for two thirds
+    of it is not."""
+    endless_ns = issuing_ns(LPDDR, own(512 << 10), [beside(40.0, False, 60_000)])
+    step_ns = endless_ns / (1 - WARM)
+    assert endless_ns > 1.05 * issuing_ns(LPDDR, own(512 << 10))
+    longer, shorter = (
+        issuing_ns(LPDDR, own(512 << 10), [beside(40.0, False)._replace(**cut)])
+        for cut in (first(share * step_ns * 40 / 512) for share in (1.1, 0.67))
+    )
+    assert longer == pytest.approx(endless_ns, rel=0.002)
+    assert shorter < 0.99 * endless_ns
 
 
 def test_two_directions_cost_more_than_either() -> None:
@@ -154,3 +164,20 @@ def test_simulated_contention_is_refused_where_it_cannot_be(
 ) -> None:
     with pytest.raises(ValueError, match=named):
         served(AGAIN, **changes)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        {"tiers": tiers({"block_size": 64}, layerwise=True, contention="simulated")},
+        {"tiers": tiers(pauses={"policy": "swap"}, contention="simulated")},
+        {"pools": pools(mode="push", transfer="layers", contention="simulated")},
+        {"pools": pools(decode={"tensor_parallel": 2}, contention="simulated")},
+    ],
+)
+def test_every_background_transfer_can_be_simulated(way: dict[str, Any]) -> None:
+    stream = talks(8, 4)
+    policy = {"name": "paged"}
+    found = served(stream, 1024, memory=TOGETHER, policy=policy, **way).metrics
+    assert found["finished"] == len(stream)
+    assert found["memory"]["in_motion"]["cost"] >= 0
