@@ -1,15 +1,12 @@
 """Figures of what KV in motion takes from a decode step, into docs/figures/contention.json.
 
-    python -m tools.contention [CARD ...]
+    python -m tools.contention
 
-Cycle model beside analytic share, some CPU minutes: by card, link, block and layout. Rows of cards
-that are not named stay.
+Cycle model beside analytic share, ten CPU minutes: by card, link, block and layout.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
 import numpy as np
@@ -34,7 +31,7 @@ from policies.memory.step_streams import StepStreams
 from policies.requests.requests import FloatArray
 from policies.transfers.restoring import recompute
 from policies.transfers.transfer import Server, transfer
-from tools.figures import ROOT, keep
+from tools.figures import keep
 
 SEQUENCES, CONTEXT, DRAWS = 16, 2048, 5
 CARDS = [
@@ -94,35 +91,26 @@ def measure(
     again takes, over what loading it takes from others."""
     device, model = load_device(card), load_model(shape)
     peak, rows = device.peak_gbps * 1e9, {}
+    again = recompute(StepModel(device, model), 2 * CONTEXT, Efficiency()).total_s
     for block in blocks:
         benches = {key: Bench(device, model, layout, block) for key, layout in NAMES.items()}
         shares = {key: bench.shares() for key, bench in benches.items()}
         for link in links:
             rate = max(bench.rate(link) for bench in benches.values())
             row: dict[str, Any] = {"link, GB/s": round(rate / 1e9, 1)}
-            costs = {
-                (key, way): bench.costs(rate, way == "in")
-                for key, bench in benches.items()
-                for way in ("out", "in")
-            }
-            row |= {f"{key}, {way}": spread(found) for (key, way), found in costs.items()}
-            steps = [  # seconds of a step beside a load, by share and by cycles, in one unit
-                {key: (1 + cost * rate / (peak * shares[key])) / shares[key] for key, cost in by}
-                for by in (
-                    [(key, np.ones(DRAWS)) for key in benches],
-                    [(key, costs[key, "in"]) for key in benches],
-                )
-            ]
-            found = [spread(each["blocks"] / each["layers"]) for each in steps]
-            row |= {"step, share": found[0], "step, cycles": found[1]}
-            (_, low, high), (_, least, most) = found
+            step: dict[str, dict[str, FloatArray]] = {"share": {}, "cycles": {}}
+            for key, bench in benches.items():
+                row[f"{key}, out"] = spread(bench.costs(rate, False))
+                costs = bench.costs(rate, True)
+                row[f"{key}, in"] = spread(costs)
+                for by, cost in (("share", np.ones(DRAWS)), ("cycles", costs)):
+                    step[by][key] = (1 + cost * rate / (peak * shares[key])) / shares[key]
+            row |= {f"step, {by}": spread(of["blocks"] / of["layers"]) for by, of in step.items()}
+            (_, low, high), (_, least, most) = row["step, share"], row["step, cycles"]
             row["reverses"] = "yes" if (low > 1 and most < 1) or (high < 1 and least > 1) else "no"
-            share, cost = float(shares["layers"].mean()), row["layers, in"][0]
-            again = recompute(StepModel(device, model), 2 * CONTEXT, Efficiency()).total_s
-            lost = cost * 2 * CONTEXT * model.kv_token_bytes / (peak * share)
-            row["recompute"] = round(again / lost, 1)
+            lost = row["layers, in"][0] * 2 * CONTEXT * model.kv_token_bytes
+            row["recompute"] = round(again * peak * float(shares["layers"].mean()) / lost, 1)
             rows[f"{card}, {link}, blocks of {block}"] = row
-            print(link, block, row, flush=True)
     return rows
 
 
@@ -133,11 +121,9 @@ def spread(found: FloatArray) -> list[float]:
 
 
 def main() -> None:
-    file = ROOT / "docs/figures/contention.json"
-    rows = json.loads(file.read_text())["values"]["cost"] if file.exists() else {}
-    for card, shape, blocks, links in CARDS:
-        if not sys.argv[1:] or card in sys.argv[1:]:
-            rows |= measure(card, shape, blocks, links)
+    rows: dict[str, dict[str, Any]] = {}
+    for card in CARDS:
+        rows |= measure(*card)
     keep("contention", "python -m tools.contention", {"cost": rows})
 
 
