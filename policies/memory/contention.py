@@ -70,31 +70,41 @@ def accesses(layout: KvLayout, moving: Moving, most: int, piece: int) -> tuple[I
     return start[chosen], size[chosen]
 
 
+class Found(NamedTuple):
+    """By which share of its time a step was longer, and of its bytes what moved meanwhile."""
+
+    lost: float
+    moved: float
+
+
+def ratio(found: Sequence[Found]) -> float:
+    """What was lost over what moved: those with more in motion count for more."""
+    return sum(each.lost for each in found) / (sum(each.moved for each in found) or 1.0)
+
+
 class Contention:
     """Of one card. streams: of the steps, phases together."""
 
     def __init__(self, probe: Probe, streams: StepStreams, spec: FidelitySpec) -> None:
         self._probe, self._streams, self._spec = probe, streams, spec
         self._clocks: dict[tuple[bool, ...], Clock] = {}
-        self._found: dict[tuple[bool, ...], list[float]] = {}
+        self._found: dict[tuple[bool, ...], list[Found]] = {}
 
     def cost(self, step: Step, allocator: Allocator, moving: Sequence[Moving], at: int) -> float:
         """Time that a byte in motion takes from step number `at` over that of one of the step's
         own; 1 is what a share of the bandwidth says."""
         kind = (bool(step.chunks), *sorted(each.write for each in moving))
         found = self._found.setdefault(kind, [])
-        if self._spec.fidelity != "sampled":
-            found.append(self._simulated(step, allocator, moving, at))
-            return max(found[-1], 0.0)
         clock = self._clocks.setdefault(kind, Clock(self._spec))
         placed = 1 + step.tokens, sum(each.rate for each in moving)
-        if clock.asks(at, placed, False, self._spec.max_probes):
+        every = self._spec.fidelity != "sampled"
+        if every or clock.asks(at, placed, False, self._spec.max_probes):
             found.append(self._simulated(step, allocator, moving, at))
-        return max(sum(found) / len(found), 0.0)
+        return max(ratio(found[-1:] if every else found), 0.0)
 
     def _simulated(
         self, step: Step, allocator: Allocator, moving: Sequence[Moving], at: int
-    ) -> float:
+    ) -> Found:
         layout, device = allocator.layout, self._probe.device
         # in simulated time, which is as much shorter
         rates = [each.rate / 1e9 / device.derate for each in moving]
@@ -107,12 +117,8 @@ class Contention:
             start, size = accesses(layout, each, most, device.dma.request)
             beside.append(Paced(start, size, np.full(len(start), each.write), gbps))
         both_ns = issuing_ns(device, own, beside)
-        return (
-            (both_ns - alone_ns)
-            / alone_ns
-            * float(own.size.sum() * (1 - WARM))
-            / (both_ns * sum(rates))
-        )
+        moved = both_ns * sum(rates) / float(own.size.sum() * (1 - WARM))
+        return Found(both_ns / alone_ns - 1, moved)
 
     def _own(self, step: Step, allocator: Allocator, at: int, least: float) -> Descriptors:
         """A layer of a step, and the next ones up to `least` bytes; `sampled`: as long at most."""
@@ -126,6 +132,8 @@ class Contention:
         return self._probe.start(own, least) if self._spec.fidelity == "sampled" else own
 
     def report(self) -> dict[str, Any]:
-        """`cost` over all probes: mean and half-width of its 95 % interval."""
-        mean, half = confidence_interval([each for found in self._found.values() for each in found])
-        return {"cost": mean, "ci95": half, "probes": sum(map(len, self._found.values()))}
+        """`cost` over all probes, and the half-width of its 95 % interval (a ratio's)."""
+        found = [each for of_kind in self._found.values() for each in of_kind]
+        cost, moved = ratio(found), sum(each.moved for each in found) / max(len(found), 1)
+        half = confidence_interval([(each.lost - cost * each.moved) / moved for each in found])[1]
+        return {"cost": cost, "ci95": half, "probes": len(found)}
