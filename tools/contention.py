@@ -48,38 +48,34 @@ class Bench:
     """A decode step on a card, and a request of the same length that moves beside it."""
 
     def __init__(self, device: Device, model: TransformerSpec, layout: str, block: int) -> None:
-        batch = BatchSpec(
-            policy=PagedOptions(block=block), sequences=SEQUENCES + 1, context=CONTEXT, age=300
-        )
-        order = kv_layout(device, model, dims=LAYOUTS[layout])
-        limits = Limits(CONTEXT, 2 * CONTEXT)
-        self.allocator = POLICIES["paged"](order, batch.requests(), limits, batch.policy)
-        placed = place(self.allocator, batch, np.random.default_rng(0))
-        self.step = Step(placed[:-1], SEQUENCES * CONTEXT, [], [], 0, "offered_load")
-        self.units = self.allocator.units(int(placed[-1]))
-        self.block, self.model = block, model
-        self._spec = FidelitySpec(fidelity="sampled", phases="together")
+        policy = PagedOptions(block=block)
+        batch = BatchSpec(policy=policy, sequences=SEQUENCES + 1, context=CONTEXT, age=300)
+        order, limits = kv_layout(device, model, dims=LAYOUTS[layout]), Limits(CONTEXT, 2 * CONTEXT)
+        self._allocator = POLICIES["paged"](order, batch.requests(), limits, policy)
+        placed = place(self._allocator, batch, np.random.default_rng(0))
+        self._step = Step(placed[:-1], SEQUENCES * CONTEXT, [], [], 0, "offered_load")
+        self._units = self._allocator.units(int(placed[-1]))
+        self._end = Server(order.dims, block, self._units.start // block)
+        self._model, self._spec = model, FidelitySpec(fidelity="sampled", phases="together")
         self._probe = Probe(device, self._spec, simulate_once)
         self._streams = StepStreams(device, model, self._spec.weight_tile)
 
     def rate(self, link: str) -> float:
         """Bytes a second that a link moves of the request."""
-        end = Server(self.allocator.layout.dims, self.block, self.units.start // self.block)
-        moved = transfer(load_link(link), self.model, CONTEXT, end, end)
-        return moved.pieces.bytes / moved.cost.total_ns * 1e9
+        return transfer(load_link(link), self._model, CONTEXT, self._end, self._end).gbps * 1e9
 
     def shares(self) -> FloatArray:
         """Of the peak, at which layers of the step move, with `derate`; (draws,)."""
-        layers = (self._streams.at_once(self.step, self.allocator, at) for at in range(DRAWS))
+        layers = (self._streams.at_once(self._step, self._allocator, at) for at in range(DRAWS))
         return np.array([self._probe.whole([self._probe.start(each, 64e6)])[0] for each in layers])
 
     def costs(self, rate: float, write: bool) -> FloatArray:
         """`Contention.cost` of draws: another layer, another part of the transfer; (draws,)."""
         found = []
         for at in range(DRAWS):
-            moving = Moving(rate, write, self.units, at / DRAWS)
+            moving = Moving(rate, write, self._units, at / DRAWS)
             one = Contention(self._probe, self._streams, self._spec)
-            found.append(one.cost(self.step, self.allocator, [moving], at))
+            found.append(one.cost(self._step, self._allocator, [moving], at))
         return np.array(found)
 
 
