@@ -36,7 +36,7 @@ def ask_batch(study: Study, journal: Journal, begin: int, end: int) -> list[dict
     for number in range(begin, end):
         view = views[rival := study.rival(number)]
         distributions = study.space_of(rival).distributions()
-        taken = None if rival is None else _taken_over(study, trials[:begin], rival, view.trials)
+        taken = None if rival is None else taken_over(study, trials[:begin], rival, view.trials)
         if number < max(len(trials), len(study.first)):
             known = number < len(trials)
             params = dict(trials[number].params if known else study.first[number].params)
@@ -53,7 +53,7 @@ def ask_batch(study: Study, journal: Journal, begin: int, end: int) -> list[dict
     return asked
 
 
-def _taken_over(
+def taken_over(
     study: Study, trials: list[FrozenTrial], rival: str, mine: list[FrozenTrial]
 ) -> dict[str, Any] | None:
     """A rival's best with what all search as the best of all rivals has it, so that none wins by a
