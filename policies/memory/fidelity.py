@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -110,6 +110,19 @@ class Memory:
         self.efficiency = efficiency
         self._routed = routed
         self._transfers = {} if transfers is None else dict(transfers)
+        self.contention: Any = None
+        """`policies.memory.contention.Contention`, where what moves beside steps is simulated."""
+        self._steps = 0
+
+    def beside(self, step: Step, engine: Engine, moving: Sequence[Any]) -> float:
+        """What a byte of transfers (`contention.Moving`) costs a step, over one of its own."""
+        if self.contention is None or not moving:
+            return 1.0
+        return float(self.contention.cost(step, engine.allocator, moving, self._steps))
+
+    def in_motion(self) -> dict[str, Any]:
+        """For reports: what was found of it."""
+        return {} if self.contention is None else {"in_motion": self.contention.report()}
 
     def transfers(self) -> dict[str, Transfer]:
         """Energy of each phase's bytes; empty where nothing was simulated."""

@@ -48,7 +48,6 @@ class FullMemory(Memory):
         self._probe = probe
         self._layout = layout
         self._reading = reading
-        self._steps = 0
         self._weights = routed
         self._together = together
         simulated = KV_PHASES if routed is None else ("weights", *KV_PHASES)
@@ -116,6 +115,7 @@ class FullMemory(Memory):
         return {
             "fidelity": self._spec.fidelity,
             **({"together": True} if one else {}),
+            **self.in_motion(),
             "efficiency": {"weights": weights}
             | {name: phase["efficiency"] for name, phase in phases.items()},
             "phases": phases,

@@ -8,6 +8,7 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.kv_layout import KvLayout
 from policies.memory import traffic
+from policies.memory.contention import Contention
 from policies.memory.fidelity import FidelitySpec, Memory, Simulate
 from policies.memory.full import FullMemory
 from policies.memory.mapped import mapped
@@ -23,15 +24,15 @@ from policies.memory.step_streams import StepStreams
 def memory_model(
     spec: FidelitySpec, device: Device, model: TransformerSpec, layout: KvLayout,
     seed: int | tuple[int, ...], simulate: Simulate | None = None, routing: Routing | None = None,
-    allocator: Allocator | None = None,
+    allocator: Allocator | None = None, contends: bool = False,
 ) -> Memory:  # fmt: skip
     """The memory of a run, its weights measured if they are not given.
 
     simulate: instead of `policies.memory.probe_cache.simulate_once`. routing: of a model with
-    experts. allocator: whose placements are simulated.
+    experts. allocator: whose placements are simulated. contends: with what moves over links.
     """
     if spec.fidelity != "analytic":
-        return _simulated(spec, device, model, layout, seed, simulate, routing, allocator)
+        return _simulated(spec, device, model, layout, seed, simulate, routing, allocator, contends)
     even, given = spec.efficiency, _given(spec)
     if even is None and device.given is not None:
         even = device.given.efficiency
@@ -54,7 +55,7 @@ def memory_model(
 def _simulated(
     spec: FidelitySpec, device: Device, model: TransformerSpec, layout: KvLayout,
     seed: int | tuple[int, ...], simulate: Simulate | None, routing: Routing | None,
-    allocator: Allocator | None,
+    allocator: Allocator | None, contends: bool,
 ) -> Memory:  # fmt: skip
     """The memory that simulates steps, now and then or each."""
     if device.given is not None:
@@ -74,9 +75,18 @@ def _simulated(
         simulate = mapped(simulate, device, allocator)
     probe, reading = Probe(device, spec, simulate), traffic.reading(device, model)
     if spec.fidelity != "sampled":
-        return FullMemory(efficiency, transfers, spec, probe, layout, reading, routed, together)
-    share = None if routed is None else routed.share
-    return SampledMemory(efficiency, transfers, spec, probe, layout, seed, reading, share, together)
+        memory: Memory = FullMemory(
+            efficiency, transfers, spec, probe, layout, reading, routed, together
+        )
+    else:
+        share = None if routed is None else routed.share
+        memory = SampledMemory(
+            efficiency, transfers, spec, probe, layout, seed, reading, share, together
+        )
+    if contends:
+        assert together is not None, "ServingSpec says so"
+        memory.contention = Contention(probe, together, spec)
+    return memory
 
 
 def _given(spec: FidelitySpec) -> tuple[float | None, ...]:

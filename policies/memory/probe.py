@@ -120,15 +120,23 @@ class Probe:
         if not calibrate:
             return Probed(at_peak_ns, reckoned_ns, result, exact=False)
         share = min(self._calibrate_bytes / moved, 1.0)
-        if share < 1:
-            most = np.ceil(loads * share).astype(np.int64)[entire.engine]
-            entire = traffic.window(entire, self.engines, 0.0, most, self._dma.request)
+        entire = self.start(entire)
         whole = self._exact(entire)
         lost_ns = whole.elapsed_ns - self._reckoned_ns(self._loads(entire), result.gbps)
         beside = Beside(whole.at_peak_ns, lost_ns)
         if share < 1:
             return Probed(at_peak_ns, reckoned_ns, result, exact=False, beside=beside)
         return whole._replace(beside=beside)
+
+    def start(self, entire: Descriptors, least: float = 0.0) -> Descriptors:
+        """The first `FidelitySpec.calibrate` bytes of a layer, or `least`, as much of each
+        engine's."""
+        loads = self._loads(entire)
+        share = max(self._calibrate_bytes, least) / float(loads.sum())
+        if share >= 1:
+            return entire
+        most = np.ceil(loads * share).astype(np.int64)[entire.engine]
+        return traffic.window(entire, self.engines, 0.0, most, self._dma.request)
 
     def _loads(self, dealt: Descriptors) -> IntArray:
         """Bytes of each engine."""

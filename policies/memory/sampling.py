@@ -62,8 +62,7 @@ class SampledMemory(Memory):
         self._together = together
         key = (*b"policies.fidelity", spec.seed)
         self._rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
-        self._steps = 0
-        self._clocks = {name: _Clock(spec) for name in KV_PHASES}
+        self._clocks = {name: Clock(spec) for name in KV_PHASES}
         self._changes = -1
         self._results: dict[str, list[tuple[float, Any]]] = {name: [] for name in self._clocks}
         self._marks = dict.fromkeys(self._clocks, 0)
@@ -179,6 +178,7 @@ class SampledMemory(Memory):
         return {
             "fidelity": "sampled",
             **({"together": True} if one else {}),
+            **self.in_motion(),
             **({"throughput_ci95": error} if error else {}),
             "efficiency": {"weights": weights}
             | {name: phase["efficiency"] for name, phase in phases.items()},
@@ -285,7 +285,7 @@ def moved(now: tuple[float, ...], then: tuple[float, ...]) -> float:
     return max((max(new / old, old / new) - 1 for new, old in pairs), default=0.0)
 
 
-class _Clock:
+class Clock:
     """When the next probe of a phase is due: ever more rarely, so that a run twice as long takes a
     few more probes, spread over all of it."""
 

@@ -109,10 +109,12 @@ class StepTimes(NamedTuple):
         before_s = 0.0 if self.stall_s is None else self.stall_s
         return self._replace(total_s=self.total_s + stall_s, stall_s=before_s + stall_s)
 
-    def contended(self, taken: float, bandwidth: float) -> FloatArray:
+    def contended(self, taken: float, bandwidth: float, cost: float = 1.0) -> FloatArray:
         """Seconds that each of the steps takes longer while copies move `taken` of the `bandwidth`
         bytes a second of its memory, float64 (rounds,): the part of a step that memory bounds has
-        the rest. Raises DescriptionError where nothing is left."""
+        the rest. cost: of one of their bytes over one of the step's. Raises DescriptionError where
+        nothing is left."""
+        taken *= cost
         if taken >= bandwidth:
             raise DescriptionError(
                 "KV in motion takes all that the card's DRAM gives; expected a slower link"

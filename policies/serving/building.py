@@ -152,7 +152,10 @@ def build_replica(
             pipeline, each, allocator, metrics.arrival_s, device.accelerator.link, state_bytes,
             spec.tensor_parallel,
         )  # fmt: skip
-    memory = memory_model(spec.memory, device, local, layout, seed, simulate, routing, allocator)
+    memory = memory_model(
+        spec.memory, device, local, layout, seed, simulate, routing, allocator,
+        getattr(spec.tiers or side, "contention", False) == "simulated",
+    )  # fmt: skip
     engine: Engine
     if side is not None and isinstance(spec.engine, EngineV1Spec):
         mine = side.engine(spec.engine, allocator, requests, outputs, predicted)

@@ -250,7 +250,7 @@ class Pools:
         if tokens <= trip.skip:
             return
         sent = self._move(trip.skip, tokens, near.table(request), far.table(request))
-        sent.request, sent.last = request, trip.done
+        sent.request, sent.last, sent.tokens = request, trip.done, (trip.skip, tokens)
         sent.source, sent.target = (PREFILL, trip.source), (DECODE, trip.target)
         at_s = now_s
         if layers and now_s == ended_s:

@@ -10,6 +10,7 @@ from hwmodel.description.description import Strict
 from hwmodel.specs.kv_order import KvOrder
 from policies.allocators.registry import PolicySpec
 from policies.engines.generations import EngineChoice
+from policies.transfers.tier_options import Contends
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -51,8 +52,9 @@ class PoolsSpec(Strict):
     connector); push, before it is (SGLang, Mooncake)."""
     transfer: Literal["whole", "layers"] = "whole"
     """All layers after the prefill, or each layer of each chunk as it is computed (with push)."""
-    contention: bool = True
-    """Whether transfers take their bytes from the bandwidth of both cards' DRAM."""
+    contention: Contends = True
+    """Whether transfers take their bytes from the bandwidth of both cards' DRAM; `simulated` as of
+    tiers."""
     fails: list[FailureSpec] = []
 
     @model_validator(mode="after")

@@ -25,6 +25,7 @@ from policies.serving.metrics import Known, Metrics
 from policies.serving.replica import Replica
 from policies.transfers.fabric import Fabric, Place, Port
 from policies.transfers.pool_engines import DecodeEngine, PoolEngine, PrefillEngine
+from policies.transfers.tier_options import Contends
 
 PREFILL, DECODE = "prefill", "decode"
 
@@ -123,12 +124,14 @@ class Side:
 
     engine: type[PrefillEngine] | type[DecodeEngine]
     port: Callable[[StepModel], Port]
+    contention: Contends
 
     @classmethod
-    def of(cls, fabric: Fabric, place: Place, contention: bool) -> Side:
+    def of(cls, fabric: Fabric, place: Place, contention: Contends) -> Side:
         return cls(
             PrefillEngine if place[0] == PREFILL else DecodeEngine,
-            lambda steps: Port(steps, lambda: fabric.rate(place), contention),
+            lambda steps: Port(steps, fabric, place, contention),
+            contention,
         )
 
 

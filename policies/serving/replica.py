@@ -230,7 +230,9 @@ class Replica:
             self.pipeline.now_s = self.now_s
         times = self._steps.times(step, rounds, efficiency)
         if self.tiers is not None:
-            return times.delayed(self.tiers.stalls(times, efficiency))
+            moving = self.tiers.moving(self.engine.allocator)
+            cost = self.memory.beside(step, self.engine, moving)
+            return times.delayed(self.tiers.stalls(times, efficiency, cost))
         if self._lending is not None and isinstance(self._steps, StepModel):
             waits_s = self._lending.stalls(times, step.chunks, self._steps, efficiency)
             return times.delayed(waits_s)

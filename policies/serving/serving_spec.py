@@ -125,6 +125,18 @@ class ServingSpec(Strict):
         return self
 
     @model_validator(mode="after")
+    def _contends_where_phases_are_one(self) -> ServingSpec:
+        memory = self.memory
+        if memory.fidelity == "analytic" or memory.phases == "in_turn":
+            for name, given in (("tiers", self.tiers), ("pools", self.pools)):
+                if given is not None and given.contention == "simulated":
+                    raise ValueError(
+                        f"{name}.contention: simulated needs memory.phases: together, and "
+                        "memory.fidelity: sampled, full or exhaustive"
+                    )
+        return self
+
+    @model_validator(mode="after")
     def _fleet_of_replicas(self) -> ServingSpec:
         fleet = self.cluster.fleet
         if fleet is not None and self.pools is not None:

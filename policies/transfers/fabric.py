@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from policies.allocators.allocator import Allocator
+from policies.memory.contention import Moving
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray
+from policies.transfers.tier_options import Contends
 
 Place = tuple[str, int]
 """A pool and the number of a replica."""
@@ -33,6 +35,8 @@ class Sent:
     """Bytes of a rank of the target for each of the source."""
     last: bool = True
     """Whether no other follows for the same request."""
+    tokens: tuple[int, int] = (0, 0)
+    """The first of the request's that moves, and the one behind the last."""
     until_s: float = 0.0
     """It cannot be there before (its last layer is not computed)."""
     put_s: float = 0.0
@@ -93,6 +97,10 @@ class Fabric:
                 del self._busy[place]
         self._begin()
 
+    def under_way(self, place: Place) -> Sent | None:
+        """What a replica sends or receives now."""
+        return self._busy.get(place)
+
     def rate(self, place: Place) -> float:
         """Bytes a second of a rank that a replica sends or receives now."""
         sent = self._busy.get(place)
@@ -119,11 +127,14 @@ class Fabric:
 
 
 class Port:
-    """What a replica sees of the transfers: those that have arrived, and the DRAM that they take.
-    `rate`: bytes a second that move to or from each of its cards now."""
+    """What a replica at `place` sees of the transfers: those that have arrived, and the DRAM of
+    each of its cards that they take."""
 
-    def __init__(self, steps: StepModel, rate: Callable[[], float], contention: bool) -> None:
-        self._steps, self._rate, self._contention = steps, rate, contention
+    def __init__(
+        self, steps: StepModel, fabric: Fabric, place: Place, contention: Contends
+    ) -> None:
+        self._steps, self._fabric, self._place = steps, fabric, place
+        self._contention = contention
         self._came: list[tuple[float, int]] = []
         self.stalled_s = 0.0
 
@@ -142,10 +153,20 @@ class Port:
         self._came = self._came[len(found) :]
         return found
 
-    def stalls(self, times: StepTimes, efficiency: Efficiency) -> FloatArray:
-        """Seconds by which each of these steps is longer, float64 (steps,)."""
-        rate = self._rate() if self._contention else 0.0
-        return times.contended(rate, self.bandwidth * efficiency.attention)
+    def moving(self, allocator: Allocator) -> list[Moving]:
+        """What moves to or from the replica's memory now, where that is simulated."""
+        sent = self._fabric.under_way(self._place)
+        if self._contention != "simulated" or sent is None:
+            return []
+        gone = (self._fabric.now_s - sent.began_s) / (sent.due_s - sent.began_s)
+        rate, write = self._fabric.rate(self._place), self._place == sent.target
+        return [Moving(rate, write, allocator.units(sent.request), gone, *sent.tokens)]
+
+    def stalls(self, times: StepTimes, efficiency: Efficiency, cost: float = 1.0) -> FloatArray:
+        """Seconds by which each of these steps is longer, float64 (steps,); `cost` as of
+        `StepTimes.contended`."""
+        rate = self._fabric.rate(self._place) if self._contention else 0.0
+        return times.contended(rate, self.bandwidth * efficiency.attention, cost)
 
     @property
     def bandwidth(self) -> float:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hwmodel.specs.link import Cost
+from policies.requests.requests import IntArray
 
 IN, OUT = 0, 1
 """Directions: to the device, and from it."""
@@ -33,6 +34,8 @@ class Job:
     alone: Cost
     both: Cost
     what: Any = None
+    near: IntArray | None = None
+    """Block ids on the card in the order in which they move, int64 (blocks,)."""
     put_s: float = 0.0
     began_s: float = math.inf
     left: float = 1.0
@@ -79,6 +82,11 @@ class LinkQueue:
         for job in jobs:
             job.dropped = True
         return jobs
+
+    @property
+    def under_way(self) -> list[Job]:
+        """What moves now."""
+        return [job for job in self._now if job is not None]
 
     def wait_s(self, direction: int) -> float:
         """How long what is under way or waits in a direction takes, at today's rates."""

@@ -12,6 +12,7 @@ from hwmodel.specs.kv_order import KvOrder
 
 Count = Annotated[int, Field(ge=1)]
 PauseChoice = Literal["keep", "drop", "swap", "least"]
+Contends = Literal[True, False, "simulated"]
 EvictionName = Literal["lru", "arc", "priority", "pinned"]
 
 
@@ -83,8 +84,9 @@ class TiersSpec(Strict):
     """None: prompts are stored when they are computed, and memory is free when a turn ends."""
     synchronous: bool = False
     """Steps wait for all transfers, as vLLM's swapping had it before v1."""
-    contention: bool = True
-    """Whether transfers take their bytes from the bandwidth of the card's DRAM."""
+    contention: Contends = True
+    """Whether transfers take their bytes from the bandwidth of the card's DRAM. `simulated`: what a
+    byte takes is measured, in `memory.phases: together`."""
 
     @model_validator(mode="after")
     def _reads_by_layer(self) -> TiersSpec:
@@ -92,4 +94,6 @@ class TiersSpec(Strict):
             raise ValueError("layerwise: not with ssd, whose blocks come to the host whole")
         if self.layerwise and self.host.fails_at_s:
             raise ValueError("layerwise: not with host.fails_at_s")
+        if self.contention == "simulated" and (self.synchronous or self.host.dram == "card"):
+            raise ValueError("contention: simulated is not with synchronous, nor host.dram: card")
         return self

@@ -11,7 +11,8 @@ go first. Deviations: vLLM stores each chunk of a prefill as it is computed; a b
 stored does not count as found here.
 
 Contention for the card's DRAM is a share: while so many bytes a second move over the link, the part
-of a step that DRAM bounds has as much less bandwidth. The host's DRAM limits the rate of both
+of a step that DRAM bounds has as much less bandwidth, times what a byte costs where that is
+simulated (`policies.memory.contention`). The host's DRAM limits the rate of both
 directions together. A drive takes nothing from the card.
 """
 
@@ -34,7 +35,9 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.block_allocator import BlockAllocator
 from policies.allocators.capabilities import Caches
+from policies.allocators.kv_layout import Units
 from policies.allocators.radix_tree import text_of
+from policies.memory.contention import Moving
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 from policies.transfers.eviction import BlockKey
@@ -159,14 +162,28 @@ class Tiers:
         due_s = min(self._queue.due_s, self._drive_queue.due_s, *self._fails[:1])
         return due_s if self._pauses is None else min(due_s, self._pauses.due_s)
 
-    def stalls(self, times: StepTimes, efficiency: Efficiency) -> FloatArray:
+    def moving(self, allocator: Allocator) -> list[Moving]:
+        """What moves to and from the card's memory now, where that is simulated."""
+        if self._spec.contention != "simulated":
+            return []
+        found = []
+        for job in self._queue.under_way:
+            assert job.near is not None
+            size = np.full(len(job.near), self._near_block)
+            units = Units(job.near * self._near_block, size, size)
+            rate = self._queue.rate(job.direction)
+            found.append(Moving(rate, job.direction == IN, units, 1 - job.left))
+        return found
+
+    def stalls(self, times: StepTimes, efficiency: Efficiency, cost: float = 1.0) -> FloatArray:
         """Seconds that each of these steps, which begin now, takes longer: their DRAM gives less
-        while the link is busy, and layers wait for their KV. float64 (steps,)."""
+        while the link is busy (`cost` as of `StepTimes.contended`), and layers wait for their KV.
+        float64 (steps,)."""
         self.efficiency = efficiency
         waits = np.zeros(len(times.total_s))
         if self._spec.contention and (rate := self._queue.rate()):
             taken = rate * (2 if self._spec.host.dram == "card" else 1)
-            waits += times.contended(taken, self._steps.bandwidth * efficiency.attention)
+            waits += times.contended(taken, self._steps.bandwidth * efficiency.attention, cost)
         if self._spec.synchronous:
             waits[0] += max(self._queue.wait_s(IN), self._queue.wait_s(OUT))
         if self._spec.layerwise and self._loads:
@@ -384,9 +401,9 @@ class Tiers:
         alone = both = transfer(link, self._model, tokens, *ends, skip=skip)
         if link.both_ways is not None:
             both = transfer(link, self._model, tokens, *ends, both_ways=True, skip=skip)
-        found = alone.pieces
+        found, near = alone.pieces, ends[direction == IN].table[skip // self._near_block :]
         return Job(
-            direction, priority, found.bytes, found.descriptors, alone.cost, both.cost, what
+            direction, priority, found.bytes, found.descriptors, alone.cost, both.cost, what, near
         )  # fmt: skip
 
     def _estimate_s(

@@ -163,6 +163,7 @@ def run(
     """
     from sweeps.cli.reporting import show
     from sweeps.plan.narrowed import load_narrowed
+    from sweeps.plan.young_sessions import young_sessions
     from sweeps.report.presenters import read_table
     from sweeps.run.executor import worker_count
     from sweeps.run.progress import Progress
@@ -170,6 +171,8 @@ def run(
 
     workers = worker_count(jobs, cluster)
     loaded = load_narrowed(sweep, overrides or [], only.split(",") if only else ())
+    if told := young_sessions(point.experiment for point in loaded.points):
+        print(f"note: {told}", file=sys.stderr)
     if dry_run:
         from sweeps.run.dry_run import dry_run as estimate
 

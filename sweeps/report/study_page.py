@@ -98,7 +98,8 @@ def _sentences(table: Table, trials: Trials) -> list[str]:
     if not trials.contenders:
         return [sentences.best_so_far(best["trial"], trials.first(best), trials.words), *found]
     if fleet := table.config.get("fleet"):
-        return [*_cheapest(table, trials, winner, fleet["cost"]), *found]
+        told = _cheapest(table, trials, winner, fleet["cost"])
+        return told if " as " in trials.chosen else [*told, *found]
     return [*sentences.study(study_gain(trials)), *found]
 
 
@@ -111,6 +112,8 @@ def _cheapest(table: Table, trials: Trials, winner: Record, cost: str) -> list[s
         kept.append((each["metric"], among))
     sizes = {row.name: (row.mean("cards"), row.mean("cost")) for row in trials.contenders}
     device = winner["overrides"].get("device", at(table.config["base"], "device"))
-    who = f"{winner['rival']} (trial {winner['trial']}) on {device}"
+    who = f"{winner['rival']} ({trials.chosen}) on {device}"
+    if " as " in trials.chosen:
+        who = f"{trials.chosen} on {device}"
     unit = {"cards": "cards", "watts": "W"}.get(cost, "in all")
     return sentences.cheapest(who, unit, sizes, kept, len(best.replications))

@@ -2,7 +2,8 @@
 search never saw.
 
 The fleets of the `top` trials of each rival grow to what the first of those replications need too;
-so none is small by luck. The cheapest of each are judged on the replications after them.
+so none is small by luck. Each rival is also tried as the best trial is in all that they share, if
+it was not yet. The cheapest of each are judged on the replications after them.
 """
 
 from __future__ import annotations
@@ -12,23 +13,33 @@ from sweeps.study.contenders import Contender, Finale
 from sweeps.study.finale import kept, serve_all, write_finale
 from sweeps.study.fleet_size import ATTAINED, CARDS
 from sweeps.study.journal import RESULT
-from sweeps.study.sampler import broken, ranking
+from sweeps.study.sampler import best as best_trial
+from sweeps.study.sampler import broken, ranking, taken_over
 from sweeps.study.study_run import StudyFailed, StudyRun
 
 
 def fleet_finale(run: StudyRun) -> Finale | None:
     """Serve what is not served yet; None where no trial keeps the constraints."""
     study, spec = run.study, run.study.spec.finale
-    assert spec is not None
+    assert spec is not None and study.spec.fleet is not None
     tried: dict[str | None, list[Contender]] = {}
-    for trial in ranking(study, run.journal.trials()):
+    for trial in ranking(study, run.told()):
         top = tried.setdefault(study.rival(trial.number), [])
         if not broken(trial) and len(top) < spec.top:
             overrides = dict(trial.user_attrs[RESULT]["overrides"])
             top.append(Contender(f"trial {trial.number}", overrides))
-    every = [each for top in tried.values() for each in top]
-    if not every:
+    if not any(tried.values()):
         return None
+    trials = run.told()
+    ahead = best_trial(study, trials)
+    assert ahead is not None
+    for rival in study.spec.fleet.rivals:
+        mine = [t for t in trials if study.rival(t.number) == rival]
+        if (params := taken_over(study, trials, rival, mine)) is not None:
+            overrides = {**study.rival_set(rival), **study.space_of(rival).overrides(params)}
+            top = tried.setdefault(rival, [])
+            top.append(Contender(f"trial {ahead.number} as {rival}", overrides))
+    every = [each for top in tried.values() for each in top]
     others = [Contender(point.control, dict(point.overrides)) for point in study.points]
     first = study.base.replications + 1
     choosing = range(first, first + spec.choose)
@@ -43,9 +54,10 @@ def fleet_finale(run: StudyRun) -> Finale | None:
 
     best = {rival: min(top, key=rank) for rival, top in tried.items() if top}
     chosen = min(best.values(), key=rank)
-    for rival, each in best.items():
+    for name, each in best.items():
         if each is not chosen:
-            others.append(Contender(f"{rival} ({each.name})", each.overrides))
+            whole = each.name if " as " in each.name else f"{name} ({each.name})"
+            others.append(Contender(whole, each.overrides))
     serve_all(run, [chosen, *others], judging, "finale")
     found = Finale(chosen, others, every, choosing, judging)
     write_finale(run, found)

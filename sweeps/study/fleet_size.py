@@ -42,7 +42,8 @@ class CheapestSpec(Strict):
     """A study of the cheapest fleet that keeps the constraints."""
 
     rivals: Annotated[dict[str, RivalSpec], Field(min_length=1)]
-    """Name -> who is tuned. Trials are theirs in turn; each has a sampler of its own."""
+    """Name -> who is tuned. Trials are theirs in turn; each has a sampler of its own, and tries the
+    shared settings of the best of all."""
     most: Annotated[int, Field(ge=FEWEST, le=1024)] = 64
     """Cards that are tried at most."""
     cost: Literal["cards", "watts", "price"] = "cards"

@@ -36,9 +36,13 @@ def ask_batch(study: Study, journal: Journal, begin: int, end: int) -> list[dict
     for number in range(begin, end):
         view = views[rival := study.rival(number)]
         distributions = study.space_of(rival).distributions()
+        taken = None if rival is None else taken_over(study, trials[:begin], rival, view.trials)
         if number < max(len(trials), len(study.first)):
             known = number < len(trials)
             params = dict(trials[number].params if known else study.first[number].params)
+            view.add_trial(running(params, distributions))
+        elif taken is not None:
+            params = taken
             view.add_trial(running(params, distributions))
         else:
             view.sampler = sampler_of(study.spec.sampler, number, study.spec.batch)
@@ -47,6 +51,21 @@ def ask_batch(study: Study, journal: Journal, begin: int, end: int) -> list[dict
             journal.ask(params, distributions)
         asked.append(params)
     return asked
+
+
+def taken_over(
+    study: Study, trials: list[FrozenTrial], rival: str, mine: list[FrozenTrial]
+) -> dict[str, Any] | None:
+    """A rival's best with what all search as the best of all rivals has it, so that none wins by a
+    device or router that others did not draw; None where it was tried. mine: those of the rival,
+    with those under way."""
+    ahead = best(study, trials)
+    if ahead is None or not mine:
+        return None
+    own = best(study, [t for t in trials if study.rival(t.number) == rival]) or mine[0]
+    shared = {name: ahead.params[name] for name in study.space.distributions()}
+    found = {**own.params, **shared}
+    return None if found in [trial.params for trial in mine] else found
 
 
 def sampler_of(spec: SamplerSpec, number: int, batch: int) -> BaseSampler:

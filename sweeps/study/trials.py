@@ -88,7 +88,8 @@ class Trials:
 
     def winner(self) -> Record | None:
         """The trial that was chosen in the finale, else the best one."""
-        named = (r for r in self.records if f"trial {r['trial']}" == self.chosen)
+        chosen = self.chosen.split(" as ")[0]  # in a study of fleets, as another rival
+        named = (r for r in self.records if f"trial {r['trial']}" == chosen)
         return next(named, None) or self.best()
 
     def by_objective(self) -> list[tuple[str, float | None, float | None]]:

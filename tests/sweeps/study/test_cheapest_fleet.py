@@ -87,6 +87,27 @@ def test_the_cheapest_rival_wins_and_each_is_tuned_by_as_many_trials(
     assert "takes 13 cards and costs +18 %" in said and "takes 16 cards and costs +45 %" in said
 
 
+def test_every_rival_tries_the_device_and_router_of_the_best(oracle: None, tmp_path: Path) -> None:
+    run(load_study(NAME, ["trials=24", "batch=6", "finale=null"]), tmp_path / "run")
+    found = results(tmp_path / "run")
+    shared = load_study(NAME).space.parameters
+    for begin in (6, 12, 18):
+        kept = [r for r in found[:begin] if max(r["constraints"].values()) <= 0]
+        best = min(kept, key=lambda each: (each["values"]["cost"], each["trial"]))
+        wanted = {path: best["overrides"][path] for path in shared}
+        tried = [r for r in found[: begin + 6] if wanted.items() <= r["overrides"].items()]
+        assert {each["rival"] for each in tried} == {"paged", "odma", "static"}
+
+
+def test_no_rival_loses_by_a_device_that_it_did_not_draw(oracle: None, tmp_path: Path) -> None:
+    """The last trial, of paged, is the first on the cheapest device; others get it later."""
+    sets = ["trials=4", "batch=4", "fleet.card_costs={rtx-4090: 10}"]
+    done = run(load_study(NAME, [*sets, "finale={choose: 1, replications: 2}"]), tmp_path / "run")
+    assert done.finale is not None and done.finale.best.name == "trial 3"
+    others = {each.name: each.overrides.get(CARDS) for each in done.finale.others}
+    assert others == {"base": 11, "trial 3 as odma": 7, "trial 3 as static": 8}
+
+
 def test_an_interrupted_study_comes_to_the_same(oracle: None, tmp_path: Path) -> None:
     whole = load_study(NAME, ["trials=9", "batch=3", "finale=null"])
     run(whole, tmp_path / "whole")

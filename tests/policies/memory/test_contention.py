@@ -1,0 +1,183 @@
+"""What do transfers beside a step take from it, as the cycle model has it?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from hwmodel.kernel.memory import Descriptors
+from hwmodel.measure.paced import WARM, Paced, issuing_ns, write_queue_bytes
+from hwmodel.specs.device import load_device
+from hwmodel.specs.kv_order import LAYOUTS
+from policies.allocators.kv_layout import KvLayout, Units
+from policies.memory.contention import Contention, Moving, accesses
+from policies.memory.fidelity import FidelitySpec
+from tests.policies.serving.test_pools import pools
+from tests.policies.serving.test_sessions import talks
+from tests.policies.small import requests, run
+from tests.policies.transfers.test_tiers import AGAIN, served, slow, tiers
+
+LPDDR = load_device("mlu370-x4")
+TOGETHER = {"fidelity": "sampled", "phases": "together", "max_probes": 2}
+
+
+def own(each_bytes: int = 128 << 10) -> Descriptors:
+    """A long read by each engine."""
+    engines = LPDDR.dma.engines
+    engine = np.repeat(np.arange(engines), each_bytes >> 14)
+    start = np.arange(len(engine)) << 14
+    return Descriptors(engine, start, np.full(len(start), 1 << 14), np.zeros(len(start), bool))
+
+
+def beside(gbps: float, write: bool, count: int = 8000) -> Paced:
+    """Blocks of 16 KiB anywhere, in pieces of 512 bytes."""
+    blocks = (1 << 20) + np.random.default_rng(0).permutation(count)
+    start = ((blocks << 14)[:, None] + (np.arange(32) << 9)).ravel()[:count]
+    return Paced(start, np.full(count, 512), np.full(count, write), gbps)
+
+
+def first(count: float) -> dict[str, Any]:
+    """So many accesses of a stream."""
+    whole = beside(1.0, False, 60_000)
+    return {name: getattr(whole, name)[: int(count)] for name in ("start", "size", "write")}
+
+
+@pytest.mark.parametrize("layout", ["layer_kv_token", "block_layer_kv_token"])
+def test_the_stream_is_the_transfer_s_bytes_each_once_in_the_layout_s_order(layout: str) -> None:
+    kv = KvLayout(1 << 21, 1024, 3, 2, 64, LAYOUTS[layout])
+    blocks = np.array([5, 2, 9])
+    moving = Moving(1.0, True, Units(blocks * 16, np.full(3, 16), np.full(3, 16)), 0.0)
+    whole = 48 * kv.token_bytes
+    start, size = accesses(kv, moving, whole - 1, 512)
+    assert size.sum() == whole
+    extents = [kv.extents(moving.units, layer, half) for layer in range(3) for half in kv.passes]
+    asked = {at for e in extents for s, n in zip(*e, strict=True) for at in range(s, s + n, 64)}
+    moved = {at for s, n in zip(start, size, strict=True) for at in range(s, s + n, 64)}
+    assert moved == asked
+    unit = (start - kv.base) // (16 * kv.token_bytes) if "block" in layout[:5] else None
+    if unit is not None:  # whole blocks one after another
+        assert unit.tolist() == np.repeat(blocks, 16 * kv.token_bytes // 512).tolist()
+    half = accesses(kv, moving._replace(done=0.5), whole - 1, 512)
+    assert (half[0] == np.roll(start, -(len(start) // 2))).all()
+
+
+def test_a_step_grows_with_the_rate_of_the_link_and_more_where_it_writes() -> None:
+    alone_ns = issuing_ns(LPDDR, own())
+    growth = {
+        (gbps, write): issuing_ns(LPDDR, own(), [beside(gbps, write)]) / alone_ns - 1
+        for gbps in (12.0, 36.0)
+        for write in (False, True)
+    }
+    share = 36 / (LPDDR.peak_gbps - 36)
+    for write in (False, True):
+        assert 0 < growth[12.0, write] < growth[36.0, write] < 4 * share
+    assert growth[36.0, True] > growth[36.0, False]  # the bus turns round
+
+
+def test_a_stream_beside_moves_as_many_bytes_as_its_rate_says() -> None:
+    """One that is laid out for a tenth longer than the step is there to its end; one for two thirds
+    of it is not."""
+    endless_ns = issuing_ns(LPDDR, own(512 << 10), [beside(40.0, False, 60_000)])
+    step_ns = endless_ns / (1 - WARM)
+    assert endless_ns > 1.05 * issuing_ns(LPDDR, own(512 << 10))
+    longer, shorter = (
+        issuing_ns(LPDDR, own(512 << 10), [beside(40.0, False)._replace(**cut)])
+        for cut in (first(share * step_ns * 40 / 512) for share in (1.1, 0.67))
+    )
+    assert longer == pytest.approx(endless_ns, rel=0.002)
+    assert shorter < 0.99 * endless_ns
+
+
+def test_two_directions_cost_more_than_either() -> None:
+    both = issuing_ns(LPDDR, own(), [beside(20.0, False), beside(20.0, True)])
+    for write in (False, True):
+        assert issuing_ns(LPDDR, own(), [beside(20.0, write)]) < both
+
+
+def test_what_is_simulated_is_longer_than_the_write_queues_hide() -> None:
+    assert write_queue_bytes(LPDDR) == 24 * LPDDR.memory.controller.write_queue * 32
+
+    class Streams:
+        def at_once(self, *asked: Any) -> Descriptors:
+            return own(16 << 10)
+
+    probe = SimpleNamespace(device=LPDDR, start=lambda stream, least: stream)
+    spec = FidelitySpec.model_validate(TOGETHER | {"fidelity": "full"})
+    layout = KvLayout(1 << 21, 1 << 16, 3, 2, 64)
+    units = Units(np.arange(4000) * 16, np.full(4000, 16), np.full(4000, 16))
+    found = Contention(cast(Any, probe), cast(Any, Streams()), spec)
+    step = cast(Any, SimpleNamespace(chunks=[], tokens=4))
+    allocator = cast(Any, SimpleNamespace(layout=layout))
+    cost = found.cost(step, allocator, [Moving(100e9, True, units, 0.3)], 0)
+    assert cost > 0.5
+    assert found.report() == {"cost": cost, "ci95": None, "probes": 1}
+
+
+def test_where_nothing_moves_simulated_contention_changes_nothing() -> None:
+    still = {"host": {"store_threshold": 9}}
+    found, plain = (
+        served(AGAIN, tiers=tiers(still["host"], contention=how), memory=TOGETHER)
+        for how in ("simulated", True)
+    )
+    assert (found.finish_s == plain.finish_s).all()
+    memory = found.metrics["memory"]
+    assert memory.pop("in_motion")["probes"] == 0
+    assert memory.keys() == plain.metrics["memory"].keys()
+
+
+def test_a_tier_s_loads_and_stores_are_streams_of_the_simulation(tmp_path: Path) -> None:
+    link = slow(tmp_path)
+    stream = requests(np.arange(8) * 0.05, 300, 30)
+    found = served(stream, tiers=tiers(link, contention="simulated"), memory=TOGETHER).metrics
+    assert found["memory"]["in_motion"]["probes"] > 0
+    assert found["tiers"]["stalled_s"] >= 0
+
+
+def test_a_pool_simulates_what_it_receives(tmp_path: Path) -> None:
+    stream = requests(np.arange(20) * 3e-4, 300, 20)
+    found = run(
+        1 << 14, stream, engine={"name": "v1", "max_model_len": 1024},
+        pools=pools(contention="simulated", **slow(tmp_path)), memory=TOGETHER,
+    )  # fmt: skip
+    assert found.metrics["finished"] == 20
+    assert found.metrics["memory"]["in_motion"]["probes"] > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"tiers": tiers(contention="simulated")}, "tiers.contention: simulated needs memory.phas"),
+        ({"pools": pools(contention="simulated")}, "pools.contention: simulated needs memory.phas"),
+        ({"tiers": tiers(contention="simulate")}, "True, False or 'simulated'"),
+        (
+            {"tiers": tiers({"dram": "card"}, contention="simulated"), "memory": TOGETHER},
+            "not with synchronous, nor host.dram: card",
+        ),
+    ],
+)
+def test_simulated_contention_is_refused_where_it_cannot_be(
+    changes: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ValueError, match=named):
+        served(AGAIN, **changes)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        {"tiers": tiers({"block_size": 64}, layerwise=True, contention="simulated")},
+        {"tiers": tiers(pauses={"policy": "swap"}, contention="simulated")},
+        {"pools": pools(mode="push", transfer="layers", contention="simulated")},
+        {"pools": pools(decode={"tensor_parallel": 2}, contention="simulated")},
+    ],
+)
+def test_every_background_transfer_can_be_simulated(way: dict[str, Any]) -> None:
+    stream = talks(8, 4)
+    policy = {"name": "paged"}
+    found = served(stream, 1024, memory=TOGETHER, policy=policy, **way).metrics
+    assert found["finished"] == len(stream)
+    assert found["memory"]["in_motion"]["cost"] >= 0
