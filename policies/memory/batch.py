@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hwmodel.description.description import DescriptionError, Strict
 from policies.allocators.allocator import Allocator, Demand
@@ -39,6 +39,12 @@ class BatchSpec(Strict):
     age: Annotated[int, Field(ge=0)] = 2000
     """Requests that come and go before; their lengths are uniform from half to three halves of
     `context` (assumed). After about 2,000 a queue of free blocks has lost its order."""
+
+    @model_validator(mode="after")
+    def _holds_no_states(self) -> BatchSpec:
+        if isinstance(self.policy, PagedOptions) and self.policy.states is not None:
+            raise ValueError("policy.states: only where requests are served; a batch is KV alone")
+        return self
 
     def requests(self) -> int:
         """How many requests the allocator must know."""

@@ -42,3 +42,8 @@ def test_is_a_batch_that_does_not_fit_refused() -> None:
     for slots in (12 * 16, 6 * 16):  # its last tokens, and its prompt
         with pytest.raises(DescriptionError, match="do not fit"):
             placed(0, slots=slots, sequences=1)
+
+
+def test_is_a_place_for_states_refused_where_there_is_only_kv() -> None:
+    with pytest.raises(ValueError, match="only where requests are served"):
+        BatchSpec.model_validate({"policy": {"name": "paged", "states": "compact"}})
