@@ -126,42 +126,59 @@ def _each_column(
 
 
 @inlined
-def _hits_of_rank(
-    c: Record, s: Record, pc: int, kind: int, mask: int, pair_open: bool, best: Candidate
-) -> Candidate:
-    """The column commands, or CAS, of the oldest hits of banks of one data clock."""
+def _columns_of_rank(
+    c: Record, s: Record, pc: int, kind: int, slots: Int, ages: Int, mask: int, order: int,
+    pair_open: bool, best: Candidate,
+) -> Candidate:  # fmt: skip
+    """As `_columns`, of banks of one data clock."""
     if c.plain_columns == 0 or (kind == 1 and s.masked > 0):
-        return _each_column(c, s, pc, s.hit[kind], mask, COLUMN, pair_open, best)
+        return _each_column(c, s, pc, slots, mask, order, pair_open, best)
     start, command = pc * c.banks_per_pc, RD + 2 * kind
     at = floor(c, s, pc, command)
     if c.check_dq == 1:
         at = dq_free(c, s, pc, kind, at)
-    if c.sync == 0 and (at << CLASS_BITS) | COLUMN > best[0]:
+    if c.sync == 0 and (at << CLASS_BITS) | order > best[0]:
         return best  # not even the first tick of the bus is before the best candidate
-    tick, bank = first_ready(s.ready[command], s.hit_age[kind], start, mask, at)
+    tick, bank = first_ready(s.ready[command], ages, start, mask, at)
     if c.check_dq == 1 and tick > at:  # free beats were looked for from `at` on
         at = dq_free(c, s, pc, kind, tick)
-        tick, bank = first_ready(s.ready[command], s.hit_age[kind], start, mask, at)
+        tick, bank = first_ready(s.ready[command], ages, start, mask, at)
     if c.sync == 1 and tick > s.sync_until[c.rank_of[bank]]:
-        return _each_column(c, s, pc, s.hit[kind], mask, COLUMN, pair_open, best)
+        return _each_column(c, s, pc, slots, mask, order, pair_open, best)
     if pair_open and not fits(c, s, command, pc, tick):
         return best
-    slot = s.hit[kind, bank]
-    return _first(best, tick, COLUMN, s.slot[slot, Q_SEQ], command, bank, slot)
+    slot = slots[bank]
+    return _first(best, tick, order, s.slot[slot, Q_SEQ], command, bank, slot)
 
 
 @inlined
-def _hits(
-    c: Record, s: Record, pc: int, kind: int, mask: int, pair_open: bool, best: Candidate
-) -> Candidate:
-    """The column commands, or CAS, of the oldest hits of the banks of a mask."""
-    ranks = c.ranks // c.pcs if c.sync == 1 else 1  # each has a data clock of its own
-    for rank in range(ranks):
+def _columns(
+    c: Record, s: Record, pc: int, kind: int, slots: Int, ages: Int, mask: int, order: int,
+    pair_open: bool, best: Candidate,
+) -> Candidate:  # fmt: skip
+    """The column commands, or CAS, for the requests `slots` (banks,), of one kind and of packed
+    ages `ages`, of the banks of a mask."""
+    for clock in range(c.data_clocks):
         banks = mask
-        if ranks > 1:
-            banks &= banks_of_rank(c) << (rank * c.banks_per_rank)
+        if c.data_clocks > 1:
+            banks &= banks_of_rank(c) << (clock * c.banks_per_rank)
         if banks != 0:
-            best = _hits_of_rank(c, s, pc, kind, banks, pair_open, best)
+            best = _columns_of_rank(
+                c, s, pc, kind, slots, ages, banks, order, pair_open, best
+            )  # fmt: skip
+    return best
+
+
+@rare
+def _buffered(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -> Candidate:
+    """The column commands, or CAS, of the activation buffer."""
+    pair_bit = 0 if s.pair_bank[pc] < 0 else 1 << (s.pair_bank[pc] - pc * c.banks_per_pc)
+    for kind in range(2):
+        mask = s.active_banks[pc] & ~pair_bit
+        mask &= s.active_writes[pc] if kind == 1 else ~s.active_writes[pc]
+        best = _columns(
+            c, s, pc, kind, s.active, s.active_age, mask, BUFFERED, pair_open, best
+        )  # fmt: skip
     return best
 
 
@@ -247,7 +264,9 @@ def _requests(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -
         hits = s.in_order[pc, kind] & pending
     else:  # a bank that served its limit of hits goes on only with its oldest request
         hits &= ~s.spent[pc] | s.in_order[pc, kind]
-    best = _hits(c, s, pc, kind, hits, pair_open, best)
+    best = _columns(
+        c, s, pc, kind, s.hit[kind], s.hit_age[kind], hits, COLUMN, pair_open, best
+    )  # fmt: skip
     # FR-FCFS: column commands before row commands at one tick, and no row command for a bank with
     # a hit; oldest-ready: by age alone, and none for a bank whose oldest request hits
     order = ROW if c.scheduler == FRFCFS else COLUMN
@@ -277,9 +296,7 @@ def choose(c: Record, s: Record) -> Candidate:
         if c.page_policy >= PAGE_TIMEOUT:
             best = _timeouts(c, s, pc, pair_open, best)
         if s.active_banks[pc] != 0:
-            pair_bit = 0 if s.pair_bank[pc] < 0 else 1 << (s.pair_bank[pc] - pc * c.banks_per_pc)
-            buffered = s.active_banks[pc] & ~pair_bit
-            best = _each_column(c, s, pc, s.active, buffered, BUFFERED, pair_open, best)
+            best = _buffered(c, s, pc, pair_open, best)
         if s.pending[pc, s.mode[pc]] != 0:
             best = _requests(c, s, pc, pair_open, best)
     return best

@@ -21,6 +21,8 @@ from hwmodel.kernel.timing import (
     N_COMMANDS,
     NEVER,
     REFRESH_NONE,
+    in_lines,
+    zeroed,
 )
 from hwmodel.specs.commands import MAX_REQUESTS, MAX_WINDOW, MAX_WINDOW_INSTANCES, MAX_WINDOWS
 from hwmodel.specs.memory_spec import MemorySpec
@@ -88,6 +90,7 @@ _SCALARS = {
 _PER_PC = {
     "mode": "0: reads are served, 1: writes",
     "active_banks": "banks with an activation-buffer request, a bit mask",
+    "active_writes": "those whose request is a write, a bit mask",
     "active_count": "activation-buffer requests",
     "blocked": "banks blocked by an urgent refresh, a bit mask",
     "held": "banks that may not open, a bit mask",
@@ -104,7 +107,7 @@ _PER_PC = {
 """What a pseudo-channel has one of: unit and meaning. Bit masks have a bit for each bank of it, so
 that one `and` says which banks may take a command, and one loop over lanes which is first."""
 
-CHANNEL = np.dtype(
+CHANNEL = in_lines(
     [(name, np.int64) for name in _SCALARS]
     + [(name, np.int64, (MAX_PCS,)) for name in _PER_PC]
     + [
@@ -144,9 +147,9 @@ CHANNEL = np.dtype(
         ("first", np.int64, (2, MAX_BANKS)),  # oldest queued slot of each kind, or -1
         ("last", np.int64, (2, MAX_BANKS)),  # youngest
         ("hit", np.int64, (2, MAX_BANKS)),  # oldest slot that hits the open row, or -1
-        ("_line", np.int64, (5,)),  # unused: what follows begins a cache line
         ("first_age", np.int64, (2, BANKS)),  # packed age of `first` where there is one
         ("hit_age", np.int64, (2, BANKS)),  # of `hit`
+        ("active_age", np.int64, (BANKS,)),  # of `active`
         ("slot", np.int64, (MAX_SLOTS, SLOT_FIELDS)),  # queue entries by the Q_ names
         ("writes", np.int64, (WRITE_KEYS,)),  # waiting writes that fill their burst, by hash
         ("free", np.int64, (MAX_PCS, MAX_REQUESTS)),  # free slots
@@ -172,7 +175,7 @@ def idle_channels(
 ) -> NDArray[np.void]:
     """`channels` idle channels at tick 0 as CHANNEL records; refreshes phased as the controller
     says."""
-    state = np.zeros(channels, CHANNEL)
+    state = zeroed(channels, CHANNEL)
     c = constants[0]
     state["high"], state["left"] = -1, NEVER
     for name in ("ready", "floor", "ring", "dq", "sync_until"):

@@ -9,6 +9,7 @@ from hwmodel.kernel.channel_state import (
     Q_KIND,
     Q_NEXT,
     Q_ROW,
+    Q_SEQ,
     Q_TAG,
     Q_TIME,
 )
@@ -30,7 +31,7 @@ from hwmodel.kernel.kernel_names import (
 )
 from hwmodel.kernel.pages import close_row, open_row, shorten_timeout
 from hwmodel.kernel.power import stirred
-from hwmodel.kernel.queues import count_write, find_hit, link, queue_of, set_hit, unlink
+from hwmodel.kernel.queues import count_write, find_hit, link, put_age, queue_of, set_hit, unlink
 from hwmodel.kernel.ready import delay, delay_banks, take_dq
 from hwmodel.kernel.refresh import bank_of, lower_counters, refreshed
 from hwmodel.kernel.timing import Int
@@ -45,6 +46,9 @@ def _activate(c: Record, s: Record, pc: int, bank: int, slot: int, tick: int) ->
         unlink(c, s, pc, bit, slot)
         s.active[bank] = slot
         s.active_banks[pc] |= bit
+        if s.slot[slot, Q_KIND] == 1:
+            s.active_writes[pc] |= bit
+        put_age(s.active_age, bank, bit, s.slot[slot, Q_SEQ])
         s.active_count[pc] += 1
     if c.steps == 2:
         s.pairs += 1
@@ -108,6 +112,7 @@ def _leave(c: Record, s: Record, pc: int, bank: int, bit: int, slot: int) -> Non
     if s.active[bank] == slot:
         s.active[bank] = -1
         s.active_banks[pc] &= ~bit
+        s.active_writes[pc] &= ~bit
         s.active_count[pc] -= 1
         return
     queue = queue_of(c, s.slot[slot, Q_KIND])

@@ -109,19 +109,6 @@ def _least_of_lanes(typingctx: Any, values: Any, start: Any, mask: Any) -> Any:
 
 
 @intrinsic
-def _put_lanes(typingctx: Any, values: Any, start: Any, mask: Any, value: Any) -> Any:
-    """As `put`, of LANES values."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer, vector = _load(context, builder, signature.args[0], args[0], args[1])
-        value = _splat(builder, args[3])
-        builder.store(builder.select(_chosen(builder, args[2]), value, vector), pointer, align=8)
-        return context.get_dummy_value()
-
-    return types.void(values, types.int64, types.int64, types.int64), generate
-
-
-@intrinsic
 def _postpone_lanes(typingctx: Any, values: Any, start: Any, mask: Any, at: Any) -> Any:
     """As `postpone`, of LANES values."""
 
@@ -203,15 +190,6 @@ def packed_age(seq: int, bank: int) -> int:
     """Order of entry and bank (in the pseudo-channel) of a request, in AGE_BITS: ages compare as
     orders of entry do, and name their bank."""
     return seq * BANKS_OF_PC + bank
-
-
-@inlined
-def put(values: Int, start: int, mask: int, value: int) -> None:
-    """Set the values of the banks of a mask."""
-    while mask != 0:
-        _put_lanes(values, start, mask, value)
-        mask = (mask >> LANES) & _UPPER
-        start += LANES
 
 
 @inlined

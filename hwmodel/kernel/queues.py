@@ -24,7 +24,7 @@ from hwmodel.kernel.channel_state import (
 )
 from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import FLAG_MASKED, FLAG_RMW, PARTIAL_WRITE, READ, Record
-from hwmodel.kernel.lanes import lowest_bit, packed_age, put
+from hwmodel.kernel.lanes import lowest_bit, packed_age
 from hwmodel.kernel.power import wake
 from hwmodel.kernel.timing import LOW_BITS, Int
 
@@ -39,9 +39,9 @@ def find_hit(s: Record, start: int, row: int) -> int:
 
 @inlined
 def put_age(ages: Int, bank: int, bit: int, seq: int) -> None:
-    """A bank's request that counts is the one of this order of entry."""
-    number = lowest_bit(bit)
-    put(ages, bank - number, bit, packed_age(seq, number))
+    """A bank's request that counts is the one of this order of entry. A single number, for it is
+    read in vectors only after a whole decision."""
+    ages[bank] = packed_age(seq, lowest_bit(bit))
 
 
 @inlined

@@ -25,8 +25,12 @@ def ready(c: Record, s: Record, bank: int, command: int) -> int:
 def delay_banks(c: Record, s: Record, command: int, bank: int, tick: int, rules: int) -> None:
     """Book the first `rules` rows of `command` to `bank` that some banks of a pseudo-channel alone
     feel."""
+    alone = c.n_self_rules[command]
+    for r in range(alone):
+        then, at = c.bank_rules[command, r, 1], tick + c.bank_rules[command, r, 2]
+        s.ready[then, bank] = max(s.ready[then, bank], at)
     start = c.pc_of[bank] * c.banks_per_pc
-    for r in range(rules):
+    for r in range(alone, rules):
         scope, then = c.bank_rules[command, r, 0], c.bank_rules[command, r, 1]
         at = tick + c.bank_rules[command, r, 2]
         postpone(s.ready[then], start, c.reach[scope, bank], at)

@@ -7,8 +7,10 @@ command postpones those of the banks that a row's scope reaches.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +91,7 @@ _SCALARS = {
     "self_refresh_exit": "ticks from a request to the first command",
     "rfm_sets": "sets of banks of a rank that RFMs address",
     "sync": "1: the data clock stops, and CAS starts it",
+    "data_clocks": "clocks of a pseudo-channel that do so, one a rank; 1 where none does",
     "check_dq": "1: rows leave room for bursts to collide on DQ",
     "plain_columns": "1: the queue alone says which column command a request needs",
     "burst_bytes": "bytes of a burst",
@@ -101,10 +104,41 @@ _SCALARS = {
     "n_hashes": "hashes of rows into banks",
 }
 """Scalars of CONSTANTS: unit and meaning."""
+_LINE = 64
+"""Bytes of a cache line: what lies in one is loaded, and stored, as one vector."""
+
+
+def in_lines(fields: list[Any]) -> np.dtype[np.void]:
+    """A record of int64 fields in which each array that fills LANES begins a cache line, if it
+    does so itself."""
+    offsets, end = [], 0
+    for _, _, *shape in fields:
+        numbers = math.prod(*shape) if shape else 1
+        if numbers >= LANES:
+            end += -end % _LINE
+        offsets.append(end)
+        end += 8 * numbers
+    names, formats = [field[0] for field in fields], [field[1:] for field in fields]
+    return np.dtype(
+        {
+            "names": names,
+            "formats": [np.dtype(tuple(form) if len(form) > 1 else form[0]) for form in formats],
+            "offsets": offsets,
+            "itemsize": end + -end % _LINE,
+        }
+    )
+
+
+def zeroed(count: int, kind: np.dtype[np.void]) -> NDArray[np.void]:
+    """`count` records of zeros that begin a cache line."""
+    space = np.zeros(count * kind.itemsize + _LINE, np.uint8)
+    start = -space.ctypes.data % _LINE
+    return space[start : start + count * kind.itemsize].view(kind)
+
 
 # What the channel kernel reads and never writes; times in ticks. One record, so that it passes
 # as one pointer.
-CONSTANTS = np.dtype(
+CONSTANTS = in_lines(
     [(name, np.int64) for name in _SCALARS]
     + [
         ("queue", np.int64, (2,)),  # read and write queue entries a pseudo-channel
@@ -113,9 +147,10 @@ CONSTANTS = np.dtype(
         ("pc_delay", np.int64, (N_COMMANDS, LANES)),
         ("channel_delay", np.int64, (N_COMMANDS, LANES)),
         # from a command to those of some banks of the pseudo-channel: scope, next command, delay;
-        # the rows of `other_` scopes come last
+        # by size of scope, the rows of `other_` scopes last
         ("bank_rules", np.int64, (N_COMMANDS, MAX_RULES, 3)),
         ("n_bank_rules", np.int64, (N_COMMANDS,)),
+        ("n_self_rules", np.int64, (N_COMMANDS,)),  # the first: those that the bank alone feels
         ("n_own_rules", np.int64, (N_COMMANDS,)),  # without those of `other_` scopes
         # of a scope (level, or MAX_LEVELS + level for `other_`), the banks, a bit mask
         ("reach", np.int64, (2 * MAX_LEVELS, MAX_BANKS)),
@@ -338,7 +373,7 @@ def lower(memory: MemorySpec) -> NDArray[np.void]:
 
 def _lower(memory: MemorySpec) -> NDArray[np.void]:
     levels = _levels(memory)
-    result = np.zeros(1, CONSTANTS)
+    result = zeroed(1, CONSTANTS)
     r = result[0]
     o = memory.organisation
     _lower_rows(memory, levels, r)
@@ -400,6 +435,7 @@ def _lower_rows(memory: MemorySpec, levels: list[str], r: np.void) -> None:
                 at = r["n_bank_rules"][issued]
                 r["bank_rules"][issued, at] = scope + level, then, table[level, issued, then]
                 r["n_bank_rules"][issued] += 1
+                r["n_self_rules"][issued] += scope == level == 0
         if scope == 0:
             r["n_own_rules"] = r["n_bank_rules"]
 
@@ -422,6 +458,7 @@ def _scalars(memory: MemorySpec, r: np.void) -> None:
     schedulers = {"frfcfs": FRFCFS, "frfcfs_oldest_ready": OLDEST_READY, "fcfs": FCFS}
     sets = memory.refresh_sets()
     one_bus = len({command.bus for command in memory.commands.values()}) == 1
+    stops = memory.sync is not None and not memory.sync.always_on
     r["queue"] = c.read_queue, c.write_queue
     r["data_end"] = r["segments"].max(axis=(1, 2))
     values = {
@@ -448,7 +485,7 @@ def _scalars(memory: MemorySpec, r: np.void) -> None:
         "refresh_interval": memory.refresh_ticks(), "refresh_sets": memory.refreshes_per_round,
         "idle_first": c.refresh_order == "idle_first", "patience": _patience(memory),
         "set_size": len(sets[0]), "rfm_sets": len(sets),
-        "sync": memory.sync is not None and not memory.sync.always_on,
+        "sync": stops, "data_clocks": o.ranks if stops else 1,
         "check_dq": _dq_can_collide(memory, r["segments"]), "burst_bytes": o.burst_bytes,
         "plain_columns": c.page_policy != "closed" and c.queues != "shared",
         "one_bus": o.pseudochannels == 1 and one_bus,
