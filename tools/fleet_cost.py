@@ -56,7 +56,7 @@ def cost(cards: int, cells: int, each: int) -> dict[str, Any]:
 
 
 def cheapest(folder: Path) -> dict[str, Any]:
-    """The finale's fleets, and for each device and rival the least that the search found."""
+    """The finale's fleets, and those of the rivals as they are set, before any search."""
     seconds = spent("study", "cheapest-fleet", "--resume", "--out", str(folder))[0]
     directory = RunDirectory(folder)
     trials = read_trials(directory, RunParts(directory.config(), list(directory.records()), {}, []))
@@ -65,14 +65,13 @@ def cheapest(folder: Path) -> dict[str, Any]:
         share = interval(row.values(ATTAINED, list(row.replications))).within(0.0, 1.0)
         found[row.name] = {"cards": row.mean("cards"), "W": row.mean("cost"), "attained": [
             round(value, 4) for value in (share.mean, share.low, share.high)]}  # fmt: skip
-    searched: dict[str, dict[str, float]] = {}
-    for record in trials.kept():
-        rival = f"{record['rival']}, {record['overrides']['device']}"
-        one = {"cards": record["overrides"][CARDS], "W": trials.first(record)}
-        searched[rival] = min(searched.get(rival, one), one, key=lambda each: each["W"])
+    own = {
+        each["first"]: {"cards": each["overrides"][CARDS], "W": trials.first(each)}
+        for each in trials.records if each["first"]
+    }  # fmt: skip
     winner = trials.winner()
     assert winner is not None
-    return {"finale": found, "search": searched, "CPU min": round(seconds / 60, 1),
+    return {"finale": found, "as set": own, "CPU min": round(seconds / 60, 1),
             "winner": {key: str(value) for key, value in winner["overrides"].items()}}  # fmt: skip
 
 
