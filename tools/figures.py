@@ -30,7 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.analyse.statistics import Interval, interval, relative_gap
+from sweeps.report.presenters import read_table
 from sweeps.run.provenance import commit
+from sweeps.run.store import CONFIG, RunDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUIRED = {"command", "commit", "date", "values"}
@@ -224,7 +226,8 @@ def keep(name: str, command: str, values: Any, **more: Any) -> None:
 
 
 def take(file: Path, run: Path) -> None:
-    """Put the values of a run into a file that says which they are. Raises FigureError."""
+    """Put the values of a run into a file that says which they are; says so where the run lacks
+    results. Raises FigureError."""
     told = json.loads(file.read_text(encoding="utf-8"))
     if not _says(told["values"]):
         raise FigureError(f"{file.name}: no value says which of the run it is (`of`, `at`)")
@@ -243,6 +246,10 @@ def take(file: Path, run: Path) -> None:
     rest = {key: told[key] for key in told if key not in {*head, "dirty", "values"}}
     new = {**head, **rest, "values": _taken(told["values"], records)}
     file.write_text(f"{dumped(new)}\n", encoding="utf-8")
+    if (run / CONFIG).is_file():
+        state = read_table(RunDirectory(run)).state
+        if state.startswith("unfinished"):
+            print(f"{run}: {state}", file=sys.stderr)
 
 
 def _command(words: list[str]) -> str:
