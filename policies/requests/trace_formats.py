@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.description.packed import open_whole
+from hwmodel.description.packed import is_packed, open_whole
 from policies.requests.agent_sessions import AgentSessions
 from policies.requests.logged_requests import LoggedRequests
 
@@ -96,10 +96,11 @@ def read_trace(path: Path, max_tokens: int) -> Columns:
         except _UNREADABLE:
             read_text(path)  # says where
             raise
-        except csv.Error as error:
-            raise DescriptionError(f"not a CSV row: {error}", path, rows.line) from None
-        except ValueError as error:
-            raise DescriptionError(str(error), path, rows.line) from None
+        except (csv.Error, ValueError) as error:
+            if is_packed(path):
+                read_text(path)  # what is damaged says so first
+            why = f"not a CSV row: {error}" if isinstance(error, csv.Error) else str(error)
+            raise DescriptionError(why, path, rows.line) from None
 
 
 _UNREADABLE = (OSError, EOFError, zlib.error, UnicodeDecodeError)
