@@ -102,6 +102,14 @@ def as_recorded(config: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
+def _refuse_below_axis(document: Document, path: str, mark: Mark, at: bool) -> None:
+    """Raise DescriptionError where an axis replaces what is set below it, or `at` it."""
+    for axis in document.data["axes"]:
+        if path.startswith(f"{axis}.") or (at and path == axis):
+            why = f"{axis} is an axis, whose values replace it; set it there: axes.{axis}=[...]"
+            raise DescriptionError(why, mark.file, None, path)
+
+
 def _assign(document: Document, assignment: str) -> None:
     path, value = parse_assignment(assignment)
     keys = tuple(str(part) for part in path)
@@ -114,6 +122,8 @@ def _assign(document: Document, assignment: str) -> None:
     if (why := successor(keys[0])) is not None:
         raise DescriptionError(why, mark.file, None, keys[0])
     if any(keys[0] in spec.model_fields for spec in sweep_specs()):
+        if keys[0] == "base":
+            _refuse_below_axis(document, ".".join(keys[1:]), mark, at=True)
         document.put(path, value, mark)
         return
     experiment = experiment_of(document.data)
@@ -122,10 +132,7 @@ def _assign(document: Document, assignment: str) -> None:
     if keys[0] not in experiment.model_fields:
         raise DescriptionError(suggestion(experiment, keys), mark.file, None, ".".join(keys))
     axis = ".".join(keys)
-    above = next((each for each in document.data["axes"] if axis.startswith(f"{each}.")), None)
-    if above is not None:
-        why = f"{above} is an axis, whose values replace it; set it there: axes.{above}=[...]"
-        raise DescriptionError(why, mark.file, None, axis)
+    _refuse_below_axis(document, axis, mark, at=False)
     if axis in document.data["axes"]:
         document.put(("axes", axis), value if isinstance(value, list) else [value], mark)
     else:

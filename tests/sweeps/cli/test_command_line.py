@@ -193,6 +193,7 @@ def test_check_reports_every_bad_file_and_goes_on(tmp_path: Path) -> None:
         ("serving.engin.max_num_seqs=2", "did you mean 'engine'?"),
         ("requests=1e3", "not a number in YAML"),
         ("serving.policy.block=32", "serving.policy is an axis, whose values replace it"),
+        ("base.serving.policy={name: paged}", "serving.policy is an axis, whose values replace it"),
         ("serving.kv_tokens=[9, 8]", "to compare several: --set axes.serving.kv_tokens=[...]"),
         ("requests", "expected dotted.path=value"),
         ("device=mlu370", "did you mean 'mlu370-x4'?"),
