@@ -9,7 +9,7 @@ from typing import Any
 from sweeps.analyse.rows import Record, at
 from sweeps.analyse.statistics import interval
 from sweeps.analyse.table import Table
-from sweeps.report import sentences
+from sweeps.report import study_sentences as sentences
 from sweeps.report.presenter import Presenter, in_words, variant_rows
 from sweeps.report.section import Block
 from sweeps.report.study_sections import settings_rows, study_blocks

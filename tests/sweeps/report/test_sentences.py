@@ -23,7 +23,7 @@ from sweeps.plan.paged_findings import Effects
 from sweeps.plan.paper_findings import DatasetResult, MapCell, Placement
 from sweeps.plan.parameter import Parameter
 from sweeps.plan.what_if import Changes, Sensitivity
-from sweeps.report import sentences
+from sweeps.report import sentences, study_sentences
 from sweeps.report.answer_page import regions
 from sweeps.report.formats import (
     counted,
@@ -284,15 +284,15 @@ def test_a_study() -> None:
     found = StudyGain(
         "trial 3", "tokens/s", 100.0, 4, gains, closed, "paper (trial 2)", gains["paper (trial 2)"]
     )
-    assert list(sentences.study(found)) == [
+    assert list(study_sentences.study(found)) == [
         "trial 3 has 100.0 tokens/s on 4 replications not used in the search, +0.0 % (95 % CI -1.0"
         " to 1.0) against the base, not significant.",
         "Best trial without a search: paper (trial 2); the search adds +10 % (95 % CI 9 to 11)"
         " against it.",
         "The search closes 75 % (95 % CI 74 to 76) of the gap from base to oracle.",
     ]
-    assert sentences.no_trial(3, 1) == "None of 3 trials meets the constraints; 1 failed."
-    assert sentences.best_so_far(3, 147.5, "tokens/s") == (
+    assert study_sentences.no_trial(3, 1) == "None of 3 trials meets the constraints; 1 failed."
+    assert study_sentences.best_so_far(3, 147.5, "tokens/s") == (
         "Best so far: trial 3, 147.5 tokens/s in the search, biased up by noise."
     )
 

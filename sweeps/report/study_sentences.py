@@ -1,0 +1,79 @@
+"""The sentences of studies: what the search chose, and what that gained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sweeps.analyse.statistics import Interval
+from sweeps.report.formats import counted, gain, listed, percent
+from sweeps.study.trials import BASE, StudyGain
+
+
+def no_trial(count: int, failed: int) -> str:
+    """No trial may be chosen."""
+    return f"None of {counted(count, 'trial')} meets the constraints; {failed} failed."
+
+
+def best_so_far(trial: int, value: float, metric: str) -> str:
+    """The best trial of a search that has no finale yet."""
+    return f"Best so far: trial {trial}, {value:,.4g} {metric} in the search, biased up by noise."
+
+
+def study(found: StudyGain) -> Iterator[str]:
+    """What the chosen trial gained over the base and the best trial that needed no search, and how
+    much of the gap to a ceiling it closes."""
+    base = found.gains.get(BASE)
+    count = counted(found.replications, "replication")
+    head = f"{found.chosen} has {found.mean:,.1f} {found.metric} on {count} not used in the search"
+    yield f"{head}, {_against(base, 'the base')}." if base else f"{head}."
+    if found.first not in (None, BASE):
+        added = "nothing" if found.added is None else _against(found.added, "it")
+        yield f"Best trial without a search: {found.first}; the search adds {added}."
+    for name, part in found.closed.items():
+        if part is not None:
+            yield f"The search closes {percent(part, named=True)} of the gap from base to {name}."
+
+
+def cheapest(
+    who: str, unit: str, sizes: dict[str, tuple[float | None, float | None]],
+    kept: Sequence[tuple[str, Interval]], replications: int,
+) -> list[str]:  # fmt: skip
+    """The cheapest fleet. sizes: (cards, cost) by contender, the best first; kept: each
+    constraint's metric, and what the best has."""
+    (cards, cost), *others = ((n or 0.0, each or 0.0) for n, each in sizes.values())
+    told = [
+        f"{metric} {each.mean:.3f} ({each.low:.3f} to {each.high:.3f})" for metric, each in kept
+    ]
+    dearer = [
+        f"{name} takes {n:.0f} cards and costs {100 * (each / cost - 1):+.0f} %"
+        for name, (n, each) in zip(list(sizes)[1:], others, strict=True)
+    ]
+    return [
+        f"Cheapest fleet: {who}, {cards:.0f} cards ({cost:,.6g} {unit}); on"
+        f" {counted(replications, 'replication')} not used in the search {listed(told)}.",
+        f"The best of the others: {listed(dearer)}.",
+    ]
+
+
+def settings(trial: str, rows: Sequence[Sequence[str]]) -> str:
+    """What a trial has instead of the base; rows: path, the base's value, its own."""
+    told = [f"{path} {value} (base: {own})" for path, own, value in rows]
+    return f"{trial} has {listed(told)}." if told else f"{trial} has the settings of the base."
+
+
+def objectives(found: Sequence[tuple[str, float | None, float | None]]) -> str:
+    """Every objective of the winner beside the base's."""
+    told = [
+        f"{noun} {_four(ours)}" + (f" (base: {_four(theirs)})" * (theirs is not None))
+        for noun, ours, theirs in found
+    ]
+    return f"By objective: {listed(told)}."
+
+
+def _four(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.4g}"
+
+
+def _against(found: Interval, other: str) -> str:
+    text = f"{gain(found, named=True)} against {other}"
+    return text if found.sign else f"{text}, not significant"
