@@ -15,8 +15,9 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from hwmodel.description.description import checked
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.buckets import Balance, Buckets, align_up
 from policies.allocators.capabilities import Classifies, Learns, Migrates, Migration, Reports
@@ -136,8 +137,8 @@ class OdmaOptions(ArenaOptions):
         own = self.model_dump(exclude={"first_bounds", *self.of_spaces})
         return type(self)(**own, space="arena", compaction="free")
 
-    @model_validator(mode="after")
-    def _buckets_are_consistent(self) -> OdmaOptions:
+    @checked
+    def _buckets_are_consistent(self) -> None:
         for name, given in (("levels", self.levels), ("bounds", self.bounds)):
             if given and len(given) != self.buckets:
                 raise ValueError(f"{name}: expected {self.buckets}, one a bucket; got {len(given)}")
@@ -147,10 +148,9 @@ class OdmaOptions(ArenaOptions):
             raise ValueError("first_bounds: bounds are given already")
         if self.constant is not None and self.uncertainty != "constant":
             raise ValueError("constant belongs to uncertainty: constant")
-        return self
 
-    @model_validator(mode="after")
-    def _pools_are_consistent(self) -> OdmaOptions:
+    @checked
+    def _pools_are_consistent(self) -> None:
         if self.space != "slabs" and self.borrow is not None:
             raise ValueError("borrow belongs to space: slabs")
         if self.space != "arena" and self.compaction != "none":
@@ -160,7 +160,6 @@ class OdmaOptions(ArenaOptions):
                 raise ValueError("pool_share: partitioned pools keep a share for large ones")
         elif self.pool_split or self.repartition:
             raise ValueError("pool_split and repartition belong to space: partitioned")
-        return self
 
 
 class _Wanted(NamedTuple):

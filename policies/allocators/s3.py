@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from hwmodel.description.description import checked
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.capabilities import Classifies, Remembers, Reports
 from policies.allocators.compaction import RunOptions
@@ -52,11 +53,10 @@ class S3Options(RunOptions):
     def learned_lengths(self) -> dict[str, int]:
         return {"profile": self.profile}
 
-    @model_validator(mode="after")
-    def _one_histogram(self) -> S3Options:
+    @checked
+    def _one_histogram(self) -> None:
         if self.lengths and self.profile:
             raise ValueError("profile: lengths are given already")
-        return self
 
 
 class _Admission(NamedTuple):

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, checked
 from hwmodel.specs.device import Device
 from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, shard
@@ -62,11 +62,10 @@ class Decode(Strict):
     kv: KvFormat | None = None
     since: Count | None = None
 
-    @model_validator(mode="after")
-    def _longer(self) -> Decode:
+    @checked
+    def _longer(self) -> None:
         if self.since is not None and self.since >= self.context:
             raise ValueError("since: expected a shorter context")
-        return self
 
 
 class Prefill(Strict):
