@@ -87,12 +87,8 @@ def size(
         target = _target(model, workload, slo, rate, tokens_per_s, cards, users, think, weights,
                          kv, policy)  # fmt: skip
         sized_pools = pooled(target, device, model, workload, pools, overrides or [], jobs)
-        if json:
-            print_json(pool_record(sized_pools))
-        else:
-            print_section(pool_sheet(sized_pools))
+        print_json(pool_record(sized_pools)) if json else print_section(pool_sheet(sized_pools))
         return
-
     found = sized(
         model, workload, slo, rate, tokens_per_s, device, cards,
         devices.split(",") if devices else (), weights, kv, price or (), overrides or (), jobs,
