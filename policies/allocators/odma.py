@@ -37,7 +37,7 @@ from policies.allocators.reservation import ContiguousAllocator
 from policies.allocators.score import Guess, Outcome, Score
 from policies.allocators.slabs import BORROW
 from policies.predictors.prediction import Predictive, entropy
-from policies.requests.requests import IntArray
+from policies.requests.requests import IntArray, Samples
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -262,9 +262,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         """When a pending refresh takes effect."""
         return self.buckets.due_s
 
-    def needs(
-        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
-    ) -> IntArray:
+    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
         longest = np.full(len(prompt), self.limits.max_model_len, np.int64)
         if self.options.large == "prompt_plus_max_tokens":
             longest = np.minimum(longest, prompt + self.limits.max_tokens)

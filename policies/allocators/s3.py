@@ -26,7 +26,7 @@ from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.losses import PREDICTION, RESERVING, RUNS
 from policies.allocators.reservation import RunAllocator
-from policies.requests.requests import IntArray
+from policies.requests.requests import IntArray, Samples
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -104,9 +104,7 @@ class S3Allocator(RunAllocator, Classifies, Remembers, Reports):
         """Longest output of each class, ascending, in tokens."""
         return self._bounds
 
-    def needs(
-        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
-    ) -> IntArray:
+    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
         longest = np.minimum(self.limits.max_tokens, self.limits.max_model_len - prompt)
         needed: IntArray = self._slots(prompt + samples * longest)
         return needed
