@@ -11,6 +11,7 @@ from hwmodel.specs.huggingface import Imported
 from hwmodel.specs.transformer import TransformerSpec, load_model
 from sweeps.report.screen import print_table
 
+_OWN = ("name", "summary", "layers", "hidden", "heads", "kv_heads", "head_dim")
 FORMATS = ("bf16", "fp8", "w4a16")
 """Formats whose bytes are listed beside the model's own."""
 
@@ -24,13 +25,7 @@ def _facts(model: TransformerSpec) -> dict[str, Any]:
     experts, longest = model.experts, model.max_position
     kinds = [(kind.window, many) for kind, many in model.kinds.items()]
     return {
-        "name": model.name,
-        "summary": model.summary,
-        "layers": model.layers,
-        "hidden": model.hidden,
-        "heads": model.heads,
-        "kv_heads": model.kv_heads,
-        "head_dim": model.head_dim,
+        **{key: getattr(model, key) for key in _OWN},
         "latent": None if model.latent is None else model.latent.model_dump(),
         "window_tokens": None if model.window is None else model.window.tokens,
         "window_layers": sum(many for window, many in kinds if window is not None),

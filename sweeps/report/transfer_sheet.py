@@ -24,10 +24,7 @@ def _figures(moved: Moved) -> dict[str, Any]:
     pieces, cost = moved.pieces, moved.cost
     return {
         "ranks": moved.ranks,
-        "bytes": pieces.bytes,
-        "regions": pieces.regions,
-        "runs": pieces.runs,
-        "descriptors": pieces.descriptors,
+        **{key: getattr(pieces, key) for key in ("bytes", "regions", "runs", "descriptors")},
         "smallest_bytes": int(pieces.sizes[0]),
         "largest_bytes": int(pieces.sizes[-1]),
         "posting_ms": cost.posting_ns / 1e6,
