@@ -37,7 +37,6 @@ from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.huggingface import import_config
 from policies.engines.schedule_check import check, read_cases
 from policies.predictors.confusion import load_table, read_classes
-from policies.predictors.length_model import load_model
 from policies.requests.arrivals import read_envelope
 from policies.requests.prompts import read_prompts
 from policies.requests.request_log import read_request_log
@@ -156,7 +155,6 @@ def _logs() -> Iterator[Sample]:
             check(case)
 
     def trained(path: Path) -> None:
-        load_model(path)
         load_table(str(path))
 
     header = {"format": "bankwise-block-tables", "version": 1, "block_size": 16, "blocks": 900,

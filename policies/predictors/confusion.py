@@ -18,14 +18,15 @@ import argparse
 import csv
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 import yaml
 from hwmodel.description.description import DescriptionError, Strict, checked
@@ -117,6 +118,19 @@ class ConfusionTable(Strict):
         return float(counts[np.arange(len(counts)), true].sum() / counts.sum())
 
 
+@contextmanager
+def trained_file(path: str) -> Iterator[Any]:
+    """What `bankwise predictor train` wrote. Raises DescriptionError for a file that it did not,
+    also where the reader finds that."""
+    try:
+        yield json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DescriptionError(f"cannot be read: {error.strerror}", path) from None
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+        why = "not a trained predictor, as `bankwise predictor train` writes it"
+        raise DescriptionError(why, path) from None
+
+
 @lru_cache
 def load_table(name_or_path: str) -> ConfusionTable:
     """A shipped table by name, one's own by path, or that of a trained model (.json).
@@ -125,14 +139,8 @@ def load_table(name_or_path: str) -> ConfusionTable:
     """
     if not name_or_path.endswith(".json"):
         return load(find("predictors", name_or_path)).build(ConfusionTable)
-    try:
-        data = json.loads(Path(name_or_path).read_text(encoding="utf-8"))
+    with trained_file(name_or_path) as data:
         return ConfusionTable.model_validate(data["calibration"])
-    except OSError as error:
-        raise DescriptionError(f"cannot be read: {error.strerror}", name_or_path) from None
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, ValidationError):
-        why = "not a trained predictor, as `bankwise predictor train` writes it"
-        raise DescriptionError(why, name_or_path) from None
 
 
 def tabulate(

@@ -11,9 +11,7 @@ for it; that it also takes compute and bandwidth there is not modelled.
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -21,6 +19,7 @@ from pydantic import Field
 
 from hwmodel.description.description import DescriptionError, Strict, checked
 from hwmodel.description.units import Bytes, Nanoseconds
+from policies.predictors.confusion import trained_file
 from policies.requests.percentiles import summary
 from policies.requests.requests import FloatArray
 
@@ -55,14 +54,9 @@ class InferenceSpec(Strict):
 
     def with_times_of(self, model: str) -> InferenceSpec:
         """With the times that training measured. Raises DescriptionError."""
-        try:
-            found = json.loads(Path(model).read_text(encoding="utf-8"))["inference_s"]
-            times = {int(size): 1e9 * float(seconds) for size, seconds in found.items()}
-        except OSError as error:
-            raise DescriptionError(f"cannot be read: {error.strerror}", model) from None
-        except (ValueError, KeyError, TypeError, AttributeError):
-            why = "not a trained predictor, as `bankwise predictor train` writes it"
-            raise DescriptionError(why, model) from None
+        with trained_file(model) as data:
+            found = data["inference_s"].items()
+            times = {int(size): 1e9 * float(seconds) for size, seconds in found}
         sizes = sorted(times)
         if (self.max_batch or 1) > sizes[-1]:
             raise DescriptionError(f"cost.max_batch: {sizes[-1]} is the largest measured", model)

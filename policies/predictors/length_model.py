@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,17 +101,6 @@ def restore(data: dict[str, Any]) -> LengthModel:
         np.array(data["offset"]), np.array(data["heads"]), float(data["strength"]),
         float(data["temperature"]),
     )  # fmt: skip
-
-
-def load_model(path: str | Path) -> LengthModel:
-    """A model of `bankwise predictor train`. Raises DescriptionError."""
-    try:
-        return restore(json.loads(Path(path).read_text(encoding="utf-8"))["model"])
-    except OSError as error:
-        raise DescriptionError(f"cannot be read: {error.strerror}", path) from None
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        why = "not a trained predictor, as `bankwise predictor train` writes it"
-        raise DescriptionError(why, path) from None
 
 
 def fit(texts: list[str], prompt: IntArray, output_tokens: IntArray) -> LengthModel:

@@ -12,7 +12,7 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from policies.predictors.confusion import load_table
-from policies.predictors.length_model import BINS, LEVELS, LengthLaw, load_model
+from policies.predictors.length_model import BINS, LEVELS, LengthLaw, restore
 from policies.predictors.predictor import PredictorSpec, predict
 from policies.predictors.training import lognormal_accuracy, train, write
 from policies.requests.prompts import read_prompts
@@ -65,7 +65,7 @@ def test_the_file_is_plain_data_and_predicts_the_same(
 ) -> None:
     file = tmp_path / "model.json"
     write(found, file)
-    model = load_model(file)
+    model = restore(json.loads(file.read_text())["model"])
     law = model.predict(["poem number 1 of 2", "list number 1 of 2"])
     assert law.length[0] == pytest.approx(300, rel=0.2)
     assert law.length[1] == pytest.approx(20, rel=0.2)
@@ -95,9 +95,8 @@ def test_uncertainty_by_hand() -> None:
     assert LengthLaw(halves, np.ones((1, len(LEVELS)))).uncertainty() == pytest.approx([0.5])
 
 
-def test_a_lognormal_of_no_spread_is_always_right(found: dict[str, Any], tmp_path: Path) -> None:
-    write(found, tmp_path / "model.json")
-    model = load_model(tmp_path / "model.json")
+def test_a_lognormal_of_no_spread_is_always_right(found: dict[str, Any]) -> None:
+    model = restore(found["model"])
     lengths = np.arange(10, 500)
     assert lognormal_accuracy(model, lengths, 0.0, 10) == 1
     assert lognormal_accuracy(model, lengths, 1.0, 10) < 0.5
@@ -135,9 +134,8 @@ def test_mistakes_are_told(tmp_path: Path, line: str, message: str) -> None:
 
 
 def test_without_scikit_learn_it_says_what_to_install(
-    found: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    found: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(found, tmp_path / "model.json")
     monkeypatch.setitem(sys.modules, "sklearn.feature_extraction.text", None)
     with pytest.raises(DescriptionError, match=r"bankwise\[predict\]"):
-        load_model(tmp_path / "model.json").predict(["a"])
+        restore(found["model"]).predict(["a"])
