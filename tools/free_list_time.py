@@ -48,7 +48,7 @@ def sglang() -> tuple[str, dict[str, float]]:
 
     def merge(pages: int) -> Callable[[], None]:
         pool = TokenToKVPoolAllocator(pages, torch.float16, "cpu", None, True)
-        halves = (torch.randperm(pages) + 1).split(pages // 2)
+        halves = (torch.randperm(pages) + 1).tensor_split(2)
 
         def once() -> None:
             pool.free_pages, pool.release_pages = halves[0], halves[1]
