@@ -4,10 +4,10 @@ and V of them again.
 The layers are split once, for a context of `PROFILED` tokens (`policies.transfers.restoring`), as
 the paper profiles before it serves: hidden states of some, of the rest KV, or nothing where these
 are recomputed. A load is ready when its bytes have come and its layers are projected. Projections
-follow the bytes as they come, load by load. They take the cores alone: a step is longer by what is
-projected in it, and beside no step they run on (assumed; kernels that overlap would take less, as
-would decode steps that leave cores idle). Reading hidden states and writing K and V takes a
-twentieth of the FLOPs' time or less, and is left out.
+follow the bytes as they come, load by load. At worst they take the cores alone: a step is longer
+by what is projected in it. At best (`overlap`) all time that memory bounds a step is theirs. Both
+are assumed. Reading hidden states and writing K and V takes a twentieth of the FLOPs' time or less,
+and is left out.
 """
 
 from __future__ import annotations
@@ -142,18 +142,20 @@ class Projections:
         self._came_s += sum(self._works.pop(request))
         self._waiting.append((self._came_s, request, keys))
 
-    def step(self, step_s: float) -> float:
-        """Seconds that a step of `step_s` seconds that begins now takes longer: what is ready, and
-        what becomes so meanwhile of the load under way."""
-        added_s = self.wait_s
-        job = self._job
+    def step(self, step_s: float, idle_s: float = 0.0) -> float:
+        """Seconds that a step of `step_s` seconds that begins now, in which cores idle for
+        `idle_s`, takes longer: by what is ready, and of the load under way what comes meanwhile."""
+        ready_s, job = self.wait_s, self._job
+        found_s, left_s, speed = ready_s, 0.0, 0.0
         if job is not None:
             work_s = self._works[job.what.request].project_s
             left_s, speed = job.left * work_s, self._queue.rate(IN) / job.bytes * work_s
-            whole_s = step_s + added_s
-            added_s += left_s if speed >= 1 else min(left_s, whole_s * speed / (1 - speed))
-        self._taken_s = self._done_s + added_s
-        return added_s
+            found_s += min(left_s, step_s * speed)
+        if found_s > idle_s:  # longer steps bring more
+            longer_s = (step_s + ready_s - idle_s) * speed / (1 - speed) if speed < 1 else left_s
+            found_s = ready_s + min(left_s, longer_s)
+        self._taken_s = self._done_s + found_s
+        return max(found_s - idle_s, 0.0)
 
     def stepped(self) -> None:
         """That step is over."""

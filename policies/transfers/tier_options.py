@@ -29,6 +29,8 @@ class HcacheSpec(Strict):
 
     layers: Count | None = None
     """So many layers by hidden states. None: as many as make link and cores end together."""
+    overlap: bool = False
+    """Whether projections use cores while memory bounds a step (at best); or take them alone."""
 
 
 class HostSpec(Strict):

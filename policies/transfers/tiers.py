@@ -219,7 +219,9 @@ class Tiers:
             taken = rate * (2 if self._spec.host.dram == "card" else 1)
             waits += times.contended(taken, self._steps.bandwidth * efficiency.attention, cost)
         if self.restoring:
-            waits[0] += self._projections.step(float(times.total_s[0] + waits[0]))
+            overlap = self._spec.host.hcache and self._spec.host.hcache.overlap
+            idle_s = float(times.memory_s[0]) if overlap else 0.0
+            waits[0] += self._projections.step(float(times.total_s[0] + waits[0]), idle_s)
         if self._spec.synchronous:
             waits[0] += max(self._queue.wait_s(IN), self._queue.wait_s(OUT))
         if self._spec.layerwise and self._loads:

@@ -154,6 +154,16 @@ def test_a_step_shares_the_cores_with_the_layers_that_come_in_it() -> None:
     assert projections.step(100.0) == pytest.approx(4.0)
 
 
+@pytest.mark.parametrize(("idle_s", "longer_s"), [(0.5, 0.0), (0.25, 0.5), (0.0, 1.0)])
+def test_where_cores_idle_a_step_is_longer_only_by_the_rest(idle_s: float, longer_s: float) -> None:
+    """As above: in 1 s come 0.5 s of work; steps that are longer bring half as much again."""
+    queue = LinkQueue()
+    projections = Projections(queue)
+    projections.put(0, Work(0, 5))
+    queue.put(Job(IN, 0, 8, 1, Cost(0, 0, 0, 10e9), Cost(0, 0, 0, 10e9), Load(0, ())))
+    assert projections.step(1.0, idle_s) == pytest.approx(longer_s)
+
+
 def test_hidden_states_of_outputs_leave_while_a_request_decodes() -> None:
     """160 tokens of a prompt, then a block of 16 for each 16 outputs, the last of 15 not whole."""
     one = Requests(np.zeros(1), np.array([160]), np.array([80]))
@@ -164,7 +174,7 @@ def test_hidden_states_of_outputs_leave_while_a_request_decodes() -> None:
     assert late["transfers"] == 1  # KV of outputs leaves when it has ended
 
 
-@pytest.mark.parametrize("hcache", [{}, {"layers": 1}])
+@pytest.mark.parametrize("hcache", [{}, {"layers": 1}, {"overlap": True}])
 def test_every_request_ends_and_steps_advanced_together_are_as_one_by_one(
     hcache: dict[str, Any],
 ) -> None:
