@@ -230,3 +230,15 @@ def test_what_cannot_be_restored_so_is_refused(changes: dict[str, Any], named: s
 def test_it_is_not_mixed_with_what_moves_kv(other: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"host.hcache: not with ssd"):
         serving(tiers={**kept({}), **other})
+
+
+def test_a_preempted_request_finds_what_left_while_it_decoded() -> None:
+    """Two requests outgrow 512 slots; whichever gives way has computed outputs that the host has,
+    as KV alone of its prompt."""
+    two = Requests(np.zeros(2), np.array([160, 160]), np.array([150, 150]))
+    hidden, prompts = (
+        served(two, tiers=way, policy={"name": "paged", "prefix_caching": True}).metrics
+        for way in (kept({}, **OUTPUTS), tiers(OUTPUTS))
+    )
+    assert hidden["preemptions"] > 0 < prompts["preemptions"]
+    assert hidden["prefill_tokens"] < prompts["prefill_tokens"]
