@@ -268,6 +268,8 @@ def load_measurements(name_or_path: str, beside: str | None = None) -> Measureme
     for name, runtime in spec.runtimes.items():
         if runtime.rate_from is not None:
             _known(document, ("runtimes", name, "rate_from"), runtime.rate_from, inputs)
+        if runtime.source is not None:
+            _known(document, ("runtimes", name, "source"), runtime.source, spec.sources)
     for path, settings in _described(spec):
         try:
             device = _device(spec, settings)
