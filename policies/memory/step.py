@@ -109,6 +109,14 @@ class StepTimes(NamedTuple):
         before_s = 0.0 if self.stall_s is None else self.stall_s
         return self._replace(total_s=self.total_s + stall_s, stall_s=before_s + stall_s)
 
+    @property
+    def memory_s(self) -> FloatArray:
+        """The part of each step that memory bounds, float64 (rounds,)."""
+        fixed: Any = self.overhead_s + self.swap_s + self.all_reduce_s
+        if self.stall_s is not None:
+            fixed = fixed + self.stall_s
+        return np.maximum(self.total_s - self.compute_s - fixed, 0.0)
+
     def contended(self, taken: float, bandwidth: float, cost: float = 1.0) -> FloatArray:
         """Seconds that each of the steps takes longer while copies move `taken` of the `bandwidth`
         bytes a second of its memory, float64 (rounds,): the part of a step that memory bounds has
@@ -119,11 +127,7 @@ class StepTimes(NamedTuple):
             raise DescriptionError(
                 "KV in motion takes all that the card's DRAM gives; expected a slower link"
             )
-        fixed: Any = self.overhead_s + self.swap_s + self.all_reduce_s
-        if self.stall_s is not None:
-            fixed = fixed + self.stall_s
-        memory_s: FloatArray = np.maximum(self.total_s - self.compute_s - fixed, 0.0)
-        return memory_s * taken / (bandwidth - taken)
+        return self.memory_s * taken / (bandwidth - taken)
 
     def first(self, rounds: int) -> StepTimes:
         """The first `rounds` steps of these."""
