@@ -128,21 +128,57 @@ def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
     )  # fmt: skip
 
 
+class Exchange(NamedTuple):
+    """KV on the links of a pipeline, beside activations."""
+
+    ends_s: Sequence[Sequence[float]]
+    """Of each link, when the KV of each request is over."""
+    chunks: bool
+    """One after each of the activations, as long as a stage computes; else they wait until that of
+    a request is over, and KV for nothing."""
+
+    def begins(self, link: int, at_s: float, since_s: float, chunk_s: float) -> float:
+        """When activations are sent that come then to a link without others since `since_s`."""
+        ends = self.ends_s[link]
+        if not ends or at_s >= ends[-1]:
+            return at_s
+        if self.chunks:
+            return max(at_s, min(since_s + chunk_s, ends[-1]))
+        return ends[bisect_left(ends, at_s)]
+
+    def later(self, seconds: float) -> Exchange:
+        """From then on."""
+        return Exchange([[end - seconds for end in ends] for ends in self.ends_s], self.chunks)
+
+    @property
+    def last_s(self) -> float:
+        return max((ends[-1] for ends in self.ends_s if ends), default=-np.inf)
+
+
 def flow(
     work: Sequence[Sequence[float]], sends: Sequence[float], free: Sequence[float],
-    ready: Sequence[float],
+    ready: Sequence[float], exchange: Exchange | None = None,
 ) -> tuple[list[float], list[float]]:  # fmt: skip
     """When micro-batches leave the last stage, and when stages and links are free after them.
 
     work: seconds of each micro-batch in each stage. sends: of each over any of the links. free: of
-    stage, link, stage, ... from when on. ready: of each micro-batch.
+    stage, link, stage, ... from when on. ready: of each micro-batch. exchange: what else the links
+    carry.
     """
+    chunk_s = 0.0
+    if exchange is not None:
+        mean_s = sum(map(sum, work)) / max(sum(map(len, work)), 1)
+        chunk_s = max(mean_s - max(sends, default=0.0), 0.0)
     free, ends = list(free), []
     for stages, send, at in zip(work, sends, ready, strict=True):
         for stage, seconds in enumerate(stages):
             at = free[2 * stage] = max(at, free[2 * stage]) + seconds
             if stage + 1 < len(stages):
-                at = free[2 * stage + 1] = max(at, free[2 * stage + 1]) + send
+                since = free[2 * stage + 1]
+                at = max(at, since)
+                if exchange is not None:
+                    at = exchange.begins(stage, at, since, chunk_s)
+                at = free[2 * stage + 1] = at + send
         ends.append(at)
     return ends, free
 
@@ -169,8 +205,11 @@ class PipelineSteps:
         self._arrival_s, self.now_s = arrival_s, 0.0
         self._free = [0.0] * (2 * len(stages) - 1)
         self._ready = [0.0]
-        self._next: list[tuple[list[float], list[float], float, float]] = []
+        self._next: list[tuple[list[float], list[float], float, float, float]] = []
         self.steps, self.parts, self.seconds, self.busy_s = 0, 0, 0.0, 0.0
+        self.exchange: Exchange | None = None
+        self.beside, self.alone_s, self.beside_s = 0, 0.0, 0.0
+        """Steps beside an exchange, what they would take alone, and what they take."""
         self.link_share = 0.0
         """Of the last step, the part in which the link was busy with activations."""
 
@@ -212,14 +251,20 @@ class PipelineSteps:
             came = max((self._arrival_s[c.request] for c in part.chunks), default=-np.inf)
             ready[place] = max(ready[place], min(float(came) - self.now_s, 0.0))
         self._next, busy = [], work.sum(axis=(0, 1))
-        total = np.empty(rounds)
+        total, passed_s = np.empty(rounds), self.now_s
         for turn in range(rounds):
+            beside = self.exchange
+            if beside is not None:
+                beside = None if beside.last_s <= passed_s else beside.later(passed_s)
             if drains:
                 free, ready = [0.0] * len(free), [0.0] * many
-            ends, free = flow(work[:, :, turn].tolist(), sends, free, ready)
+            each, alone = work[:, :, turn].tolist(), free
+            ends, free = flow(each, sends, free, ready, beside)
             total[turn] = last = ends[-1]
+            passed_s += last
+            alone_s = np.nan if beside is None else flow(each, sends, alone, ready)[0][-1]
             free, ready = [at - last for at in free], [at - last for at in ends]
-            self._next.append((free, ready, last, float(busy[turn])))
+            self._next.append((free, ready, last, float(busy[turn]), alone_s))
         return total
 
     def passed(self, rounds: int) -> None:
@@ -228,6 +273,10 @@ class PipelineSteps:
         self.steps += rounds
         self.parts += rounds * len(self._ready)
         self.seconds += sum(each[2] for each in self._next[:rounds])
+        beside = [each for each in self._next[:rounds] if not np.isnan(each[4])]
+        self.beside += len(beside)
+        self.alone_s += sum(each[4] for each in beside)
+        self.beside_s += sum(each[2] for each in beside)
         self.busy_s += sum(each[3] for each in self._next[:rounds]) / len(self._stages)
 
     def figures(self) -> dict[str, float]:

@@ -9,6 +9,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Limits
+from policies.allocators.kv_frames import StageFrames, whole_frames
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import build
@@ -58,6 +59,8 @@ def kv_region(
     apart and the share that is kept free leave. `local` is its shard of the model. Raises
     DescriptionError if nothing is left."""
     whole, pool = _region(device, local, spec, seed), state_pool(spec, local)
+    if (dropping := spec.cluster.dropping) and dropping.frame and spec.cluster.stages == 1:
+        return whole_frames(whole, dropping.frame)
     if pool is None:
         return whole
     if (apart := pool.apart(whole.bytes)) >= whole.bytes and spec.kv_tokens is None:
@@ -98,19 +101,24 @@ def build_replica(
     device: Device, local: TransformerSpec, spec: ServingSpec, requests: Requests,
     predicted: Predictions, metrics: Metrics, seed: int | tuple[int, ...],
     simulate: Simulate | None = None, recorder: Recorder | None = None,
-    routing: Routing | None = None, side: Side | None = None,
+    routing: Routing | None = None, side: Side | None = None, placed: StageFrames | None = None,
 ) -> Replica:  # fmt: skip
     """A replica for any of `requests`, with its memory empty.
 
     local: the shard on each of its cards (see `model_of_a_card`). routing: where replicas have the
     experts in common; None: its own.
-    predicted: of all requests. metrics: collects what the replica does. side: of pools.
+    predicted: of all requests. metrics: collects what the replica does. side: of pools. placed:
+    where the KV of a group lies, unless it is laid out anew.
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
     stages = stages_of(local, spec.cluster.stages)
-    regions = [kv_region(device, stage, spec, seed) for stage in stages]
-    layout = min(regions, key=lambda region: region.slots)
-    local, state_bytes = stages[regions.index(layout)], local.activation_bytes
+    if placed is None:
+        regions = [kv_region(device, stage, spec, seed) for stage in stages]
+        layout = min(regions, key=lambda region: region.slots)
+        at, frames = regions.index(layout), None
+    else:
+        at, layout, frames = placed
+    local, state_bytes = stages[at], local.activation_bytes
     _require_modelled(local, spec, layout, requests)
     _require_host(device, spec.engine)
     engine_spec = spec.engine.times(len(stages))
@@ -154,7 +162,7 @@ def build_replica(
         )  # fmt: skip
     memory = memory_model(
         spec.memory, device, local, layout, seed, simulate, routing, allocator,
-        getattr(spec.tiers or side, "contention", False) == "simulated",
+        getattr(spec.tiers or side, "contention", False) == "simulated", frames,
     )  # fmt: skip
     engine: Engine
     if side is not None and isinstance(spec.engine, EngineV1Spec):
