@@ -124,7 +124,7 @@ def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
     return step._replace(
         decode=step.decode[low:high], context=int(stored[low:high].sum()), chunks=chunks,
         migrations=[] if low else step.migrations, copies=() if low else step.copies,
-        swapped=0 if low else step.swapped,
+        swapped=0 if low else step.swapped, hidden=0 if low else step.hidden,
     )  # fmt: skip
 
 

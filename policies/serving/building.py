@@ -15,7 +15,7 @@ from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import build
 from policies.engines.engine import Engine
 from policies.engines.engine_options import EngineOptions
-from policies.engines.engine_v0 import EngineV0Spec
+from policies.engines.engine_v0 import EngineV0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import ENGINES
 from policies.engines.speculating_engine import SpeculatingEngine
@@ -38,6 +38,7 @@ from policies.transfers.hosting_engine import HostingEngine
 from policies.transfers.lending_engine import LendingEngine
 from policies.transfers.moves import Moves
 from policies.transfers.offloading_engine import OffloadingEngine
+from policies.transfers.pausing import LeastWaste
 from policies.transfers.tiers import Tiers
 
 
@@ -188,6 +189,8 @@ def build_replica(
         kind = HostingEngine if spec.cluster.moves else ENGINES[spec.engine.name].engine
         kind = kind if spec.cluster.lending is None else LendingEngine
         engine = kind(engine_spec, allocator, requests, outputs, predicted)
+        if isinstance(engine, EngineV0) and engine.spec.preemption == "least":
+            engine.weighs = LeastWaste(device, local, each[0], lambda: memory.efficiency)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
 

@@ -14,6 +14,7 @@ seconds. A step with q tokens to compute takes a q + k (profiled there, from `St
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -94,6 +95,27 @@ def drop_waste(context: int, cost: StepCost, batch: Batch) -> float:
     own = cost.seconds(cost.saturation) * chunk * whole * (whole + 1) / 2
     own += cost.seconds(batch.running + last) * context
     return own + cost.token_s * context * batch.tokens
+
+
+class LeastWaste:
+    """What engine v0 asks of a preempted request. efficiency: that of the memory, now."""
+
+    def __init__(
+        self, device: Device, model: TransformerSpec, steps: StepModel,
+        efficiency: Callable[[], Efficiency],
+    ) -> None:  # fmt: skip
+        self._steps = steps
+        self._cost = lambda batch: step_cost(device, model, steps, efficiency(), batch)
+
+    def hidden(self, running: int, held: int) -> int:
+        """See `policies.engines.engine_v0.Weighs`, as the next."""
+        step_s = self._cost(Batch(running, held)).seconds(running)
+        return int(step_s / self._steps.swap_s(1))
+
+    def swaps(self, tokens: int, running: int, held: int) -> bool:
+        batch = Batch(running, held)
+        waste = drop_waste(tokens, self._cost(batch), batch)
+        return 2 * self._steps.swap_s(tokens) * (tokens + held) < waste
 
 
 def budget(step_s: float, copy_s: dict[int, float]) -> int:
