@@ -1,9 +1,9 @@
 """KV in frames of memory that can be mapped elsewhere (CUDA's virtual memory management: 2 MiB).
 
 A plane is the K, or V, of one layer: a range of virtual addresses, of whole frames. A card that
-drops layers (KunServe, arXiv 2412.18169v4) keeps the planes of the others where they are. Frames of
-the dropped weights, then those of planes whose layers left, are mapped behind their tails, plane
-by plane (the order is assumed), so that block ids grow and blocks keep their addresses.
+drops layers (KunServe, arXiv 2412.18169v4) keeps the planes of the others where they are. Behind
+their tails it maps the frames of planes whose layers left, for the other group's blocks, and those
+of dropped weights last (the order is assumed): block ids grow, and blocks keep their addresses.
 """
 
 from __future__ import annotations
@@ -55,12 +55,13 @@ class CardFrames(NamedTuple):
             kept = slice(stay.start - self.layers.start, stay.stop - self.layers.start)
             held[new, :, first : first + old.shape[2]] = old[kept]
         free = np.concatenate((
-            base + np.arange(added) * self.size, self.spare, np.setdiff1d(self.held, held)
+            base + np.arange(added)[::-1] * self.size, self.spare, np.setdiff1d(self.held, held)
         ))  # fmt: skip
-        gaps = held < 0
-        many = int(gaps.sum())
-        held[gaps] = free[:many]
-        return CardFrames(layers, held.reshape(-1, frames), free[many:], base, self.size)
+        columns = np.moveaxis(held, 2, 0).ravel()
+        gaps = np.flatnonzero(columns < 0)[::-1]  # the tail first
+        columns[gaps] = free[: len(gaps)]
+        held = columns.reshape(frames, -1).T.copy()
+        return CardFrames(layers, held, free[len(gaps) :], base, self.size)
 
     def mapped(self) -> Frames:
         """As the kernel has them: the virtual frame of each physical one."""

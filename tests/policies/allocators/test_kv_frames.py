@@ -77,6 +77,7 @@ def test_layers_that_stay_keep_their_addresses_and_others_fill_the_tail() -> Non
     own, card = frames_of(WHOLE, FRAME), halved()
     many = own.held.shape[1]
     assert (card.held[:, many : 2 * many] == own.held[8:]).all()
+    assert set(card.held[:, :many].ravel()) == set(own.held[:8].ravel())  # the other group's blocks
     others = {*card.held[:, :many].ravel().tolist(), *card.held[:, 2 * many :].ravel().tolist()}
     assert others | set(card.spare.tolist()) == {
         *own.held[:8].ravel().tolist(), *range(WEIGHTS // 2, WEIGHTS, FRAME)
