@@ -161,8 +161,11 @@ def build_replica(
             pipeline, each, allocator, metrics.arrival_s, device.accelerator.link, state_bytes,
             spec.tensor_parallel,
         )  # fmt: skip
+    drawn = layout  # where streams of KV are drawn to measure them: the same with frames or without
+    if spec.cluster.dropping is not None:
+        drawn = _region(device, local, spec, seed)
     memory = memory_model(
-        spec.memory, device, local, layout, seed, simulate, routing, allocator,
+        spec.memory, device, local, drawn, seed, simulate, routing, allocator,
         getattr(spec.tiers or side, "contention", False) == "simulated", frames,
     )  # fmt: skip
     engine: Engine
