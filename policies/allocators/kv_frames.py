@@ -21,67 +21,66 @@ from policies.requests.requests import IntArray
 
 
 class CardFrames(NamedTuple):
-    """Which frames hold what on a card."""
+    """Which frames hold what on a card, by their first bytes."""
 
     layers: range
     """Of the model, whose KV is here."""
     held: IntArray
-    """First byte of each frame, int64 (planes, frames), the planes of a layer together."""
+    """int64 (planes, frames), the planes of a layer together."""
     spare: IntArray
     """Of those that nothing uses, int64 (n,)."""
     base: int
     """First byte behind the weights."""
     size: int
     """Bytes of a frame."""
+    step: int
+    """Frames of a plane that are whole blocks."""
 
-    @property
-    def number(self) -> int:
-        return self.held.size + len(self.spare)
-
-    def freed(self, weights_end: int) -> int:
-        """Frames between the weights that stay, up to so many bytes, and those that were there."""
-        return max(self.base - weights_end, 0) // self.size
+    def room(self, layers: int, weights_end: int) -> int:
+        """Frames of each plane, with so many layers behind so many bytes of weights."""
+        many = self.held.size + len(self.spare) + (self.base - weights_end) // self.size
+        frames = many // (layers * len(self.held) // len(self.layers))
+        return frames - frames % self.step
 
     def remapped(self, layers: range, weights_end: int, first: int, frames: int) -> CardFrames:
         """With these layers, of which it may lack some, in planes of so many frames: what it had
         of them lies from frame `first` on."""
-        added = self.freed(weights_end)
-        base, each = self.base - added * self.size, len(self.held) // len(self.layers)
-        held = np.full((len(layers), each, frames), -1, np.int64)
+        each, added = len(self.held) // len(self.layers), (self.base - weights_end) // self.size
+        base = self.base - added * self.size
+        held: IntArray = np.full((len(layers), each, frames), -1, np.int64)
         old = self.held.reshape(len(self.layers), each, -1)[:, :, : frames - first]
-        stay = range(max(layers.start, self.layers.start), min(layers.stop, self.layers.stop))
-        if len(stay):
-            new = slice(stay.start - layers.start, stay.stop - layers.start)
-            kept = slice(stay.start - self.layers.start, stay.stop - self.layers.start)
-            held[new, :, first : first + old.shape[2]] = old[kept]
-        free = np.concatenate((
-            base + np.arange(added)[::-1] * self.size, self.spare, np.setdiff1d(self.held, held)
-        ))  # fmt: skip
+        for layer in set(layers) & set(self.layers):
+            at = layer - layers.start
+            held[at, :, first : first + old.shape[2]] = old[layer - self.layers.start]
+        weights = base + np.arange(added)[::-1] * self.size
+        free = np.concatenate((weights, self.spare, np.setdiff1d(self.held, held)))
         columns = np.moveaxis(held, 2, 0).ravel()
         gaps = np.flatnonzero(columns < 0)[::-1]  # the tail first
         columns[gaps] = free[: len(gaps)]
-        held = columns.reshape(frames, -1).T.copy()
-        return CardFrames(layers, held, free[len(gaps) :], base, self.size)
+        held, spare = columns.reshape(frames, -1).T.copy(), free[len(gaps) :]
+        return self._replace(layers=layers, held=held, spare=spare, base=base)
 
     def mapped(self) -> Frames:
         """As the kernel has them: the virtual frame of each physical one."""
         at = (self.held.ravel() - self.base) // self.size
-        virtual = np.arange(self.number) + self.held.size  # spare ones lie behind all planes
+        virtual = np.arange(len(at) + len(self.spare)) + len(at)  # spare ones lie behind
         virtual[at] = np.arange(len(at))
         return Frames(self.base, self.size, virtual)
 
-
-class StageFrames(NamedTuple):
-    """The stage of a pipeline with the least room: which it is, its region at virtual addresses,
-    and where these lie."""
-
-    stage: int
-    layout: KvLayout
-    frames: CardFrames
+    def region(self, whole: KvLayout) -> KvLayout:
+        """Its KV at virtual addresses from `base` on. whole: that of all layers."""
+        layers, slots = len(self.layers), self.held.size * self.size * whole.layers
+        slots //= layers * whole.token_bytes
+        return replace(whole, base=self.base, layers=layers, slots=slots)
 
 
-def _steps(layout: KvLayout, size: int) -> tuple[int, int]:
-    """(planes, the least tokens that are whole frames of a plane)."""
+Placed = tuple[int, KvLayout, CardFrames | None]
+"""The stage of a pipeline with the least room, its region, and where that lies if it is mapped."""
+
+
+def in_frames(layout: KvLayout, size: int) -> tuple[KvLayout, CardFrames]:
+    """A region with whole frames of `size` bytes in each plane, one after the other. Raises
+    DescriptionError where no frame fits, and for layouts in which layers are not apart."""
     outer = layout.dims[: layout.dims.index("unit")]
     if outer[:1] != ("layer",):
         raise DescriptionError(
@@ -91,44 +90,15 @@ def _steps(layout: KvLayout, size: int) -> tuple[int, int]:
     sizes = {"layer": layout.layers, "kv": layout.halves, "head": layout.kv_heads}
     planes = math.prod(sizes[dim] for dim in outer)
     slot_bytes = layout.token_bytes // planes
-    return planes, math.lcm(size, slot_bytes * SLOT_ALIGN_TOKENS) // slot_bytes
-
-
-def whole_frames(layout: KvLayout, size: int) -> KvLayout:
-    """A region with whole frames of `size` bytes in each plane. Raises DescriptionError where no
-    frame fits, and for layouts in which layers are not apart."""
-    step = _steps(layout, size)[1]
-    if layout.slots < step:
+    step = math.lcm(size, slot_bytes * SLOT_ALIGN_TOKENS)
+    if not (frames := layout.slots * slot_bytes // step * step // size):
         raise DescriptionError(
-            f"cluster.dropping.frame: {layout.slots} tokens of KV; expected at least {step} for "
-            f"whole frames of {size} B in each layer's K and V; choose a smaller one"
+            f"cluster.dropping.frame: {layout.slots} tokens of KV; expected at least "
+            f"{step // slot_bytes} for whole frames of {size} B in each layer's K and V; choose a "
+            "smaller one"
         )
-    return replace(layout, slots=layout.slots - layout.slots % step)
-
-
-def frames_of(layout: KvLayout, size: int) -> CardFrames:
-    """Those of a region of whole frames, one after the other."""
-    planes, count = _steps(layout, size)[0], layout.bytes // size
-    held = layout.base + np.arange(count).reshape(planes, -1) * size
-    return CardFrames(range(layout.layers), held, np.zeros(0, np.int64), layout.base, size)
-
-
-def plane_frames(
-    layout: KvLayout, cards: list[CardFrames], layers: list[int], weights_end: list[int]
-) -> list[int]:
-    """Frames of each plane, in cards that keep so many layers and bytes of weights. layout: of a
-    card that has all of them."""
-    size = cards[0].size
-    planes, step = _steps(layout, size)
-    unit = step * layout.token_bytes // planes // size
-    found = []
-    for card, many, end in zip(cards, layers, weights_end, strict=True):
-        frames = (card.number + card.freed(end)) // (many * planes // layout.layers)
-        found.append(frames - frames % unit)
-    return found
-
-
-def stage_layout(layout: KvLayout, card: CardFrames) -> KvLayout:
-    """The region of a card that keeps some layers of `layout`, at virtual addresses."""
-    slots = card.held.size * card.size * layout.layers // (len(card.layers) * layout.token_bytes)
-    return replace(layout, base=card.base, layers=len(card.layers), slots=slots)
+    held = layout.base + np.arange(planes * frames).reshape(planes, -1) * size
+    card = CardFrames(
+        range(layout.layers), held, np.zeros(0, np.int64), layout.base, size, step // size
+    )
+    return card.region(layout), card

@@ -236,8 +236,8 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         return fitting
 
     def adopt(self, request: int, demand: Demand, blocks: IntArray, tokens: int) -> bool:
-        """Admit a request whose first `tokens` lie in these blocks already, some of them with
-        others'. False (nothing changes) where the memory has no such blocks."""
+        """Admit a request whose `tokens` lie in these blocks; False where the memory ends before
+        them. Others may hold them, too."""
         if blocks.max(initial=0) >= self._list.blocks:
             return False
         self._admitted(request, demand, 0)

@@ -20,7 +20,8 @@ recomputed (assumed).
 from __future__ import annotations
 
 from collections import deque
-from typing import Literal, Protocol, cast
+from collections.abc import Callable
+from typing import Literal, cast
 
 import numpy as np
 from pydantic import model_validator
@@ -49,15 +50,9 @@ PAGED_V0 = {
 """Default options of `paged` under this engine (block_manager_v1.py; prefix caching was off)."""
 
 
-class Weighs(Protocol):
-    """What knows the time of steps and copies. Beside so many running requests with so many tokens
-    together:"""
-
-    def hidden(self, running: int, held: int) -> int:
-        """Tokens whose copy hides behind a step."""
-
-    def swaps(self, tokens: int, running: int, held: int) -> bool:
-        """Whether a copy that steps wait for wastes less than computing so many tokens again."""
+Weighs = Callable[[int, int, int], tuple[int, bool]]
+"""Of tokens beside so many running requests with so many tokens: how many can be copied behind a
+step, and whether a copy that steps wait for wastes less than computing them again."""
 
 
 class EngineV0Spec(EngineOptions):
@@ -128,7 +123,7 @@ class EngineV0(Engine):
         self._cached_tokens = self._swapping = self._hidden = 0
         if self.weighs is not None:
             held = int(self.allocator.stored[self.running].sum())
-            self._hidden = self.weighs.hidden(len(self.running), held)
+            self._hidden = self.weighs(1, len(self.running), held)[0]
         chunks: list[Chunk] = []
         decode: IntArray = np.zeros(0, np.int64)
         moves: list[Migration] = []
@@ -225,9 +220,8 @@ class EngineV0(Engine):
             return False
         tokens = int(self.allocator.stored[request])
         if self.weighs is not None and self._swapping + tokens > self._hidden:
-            others = self.running[self.running != request]
-            held = int(self.allocator.stored[others].sum())
-            if not self.weighs.swaps(tokens, len(others), held):
+            held = int(self.allocator.stored[self.running].sum()) - tokens
+            if not self.weighs(tokens, len(self.running) - 1, held)[1]:
                 return False
         return tokens <= self.host_free_tokens
 

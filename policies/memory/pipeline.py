@@ -137,33 +137,16 @@ class Exchange(NamedTuple):
     """One after each of the activations, as long as a stage computes; else they wait until that of
     a request is over, and KV for nothing."""
 
-    def begins(self, link: int, at_s: float, since_s: float, chunk_s: float) -> float:
-        """When activations are sent that come then to a link without others since `since_s`."""
-        ends = self.ends_s[link]
-        if not ends or at_s >= ends[-1]:
-            return at_s
-        if self.chunks:
-            return max(at_s, min(since_s + chunk_s, ends[-1]))
-        return ends[bisect_left(ends, at_s)]
-
-    def later(self, seconds: float) -> Exchange:
-        """From then on."""
-        return Exchange([[end - seconds for end in ends] for ends in self.ends_s], self.chunks)
-
-    @property
-    def last_s(self) -> float:
-        return max((ends[-1] for ends in self.ends_s if ends), default=-np.inf)
-
 
 def flow(
     work: Sequence[Sequence[float]], sends: Sequence[float], free: Sequence[float],
-    ready: Sequence[float], exchange: Exchange | None = None,
+    ready: Sequence[float], exchange: Exchange | None = None, now_s: float = 0.0,
 ) -> tuple[list[float], list[float]]:  # fmt: skip
     """When micro-batches leave the last stage, and when stages and links are free after them.
 
     work: seconds of each micro-batch in each stage. sends: of each over any of the links. free: of
     stage, link, stage, ... from when on. ready: of each micro-batch. exchange: what else the links
-    carry.
+    carry, where the step begins at `now_s`.
     """
     chunk_s = 0.0
     if exchange is not None:
@@ -176,8 +159,10 @@ def flow(
             if stage + 1 < len(stages):
                 since = free[2 * stage + 1]
                 at = max(at, since)
-                if exchange is not None:
-                    at = exchange.begins(stage, at, since, chunk_s)
+                ends_s = () if exchange is None else exchange.ends_s[stage]
+                if exchange is not None and ends_s and at < (last := ends_s[-1] - now_s):
+                    over = ends_s[bisect_left(ends_s, at + now_s)] - now_s
+                    at = max(at, min(since + chunk_s, last) if exchange.chunks else over)
                 at = free[2 * stage + 1] = at + send
         ends.append(at)
     return ends, free
@@ -208,8 +193,8 @@ class PipelineSteps:
         self._next: list[tuple[list[float], list[float], float, float, float]] = []
         self.steps, self.parts, self.seconds, self.busy_s = 0, 0, 0.0, 0.0
         self.exchange: Exchange | None = None
-        self.beside, self.alone_s, self.beside_s = 0, 0.0, 0.0
-        """Steps beside an exchange, what they would take alone, and what they take."""
+        self.longer: list[float] = []
+        """Shares by which steps beside an exchange take longer."""
         self.link_share = 0.0
         """Of the last step, the part in which the link was busy with activations."""
 
@@ -254,15 +239,15 @@ class PipelineSteps:
         total, passed_s = np.empty(rounds), self.now_s
         for turn in range(rounds):
             beside = self.exchange
-            if beside is not None:
-                beside = None if beside.last_s <= passed_s else beside.later(passed_s)
+            if beside and not any(ends and ends[-1] > passed_s for ends in beside.ends_s):
+                beside = None
             if drains:
                 free, ready = [0.0] * len(free), [0.0] * many
-            each, alone = work[:, :, turn].tolist(), free
-            ends, free = flow(each, sends, free, ready, beside)
+            each, begun = work[:, :, turn].tolist(), free
+            ends, free = flow(each, sends, begun, ready, beside, passed_s)
             total[turn] = last = ends[-1]
+            alone_s = 0.0 if beside is None else flow(each, sends, begun, ready)[0][-1]
             passed_s += last
-            alone_s = np.nan if beside is None else flow(each, sends, alone, ready)[0][-1]
             free, ready = [at - last for at in free], [at - last for at in ends]
             self._next.append((free, ready, last, float(busy[turn]), alone_s))
         return total
@@ -273,10 +258,7 @@ class PipelineSteps:
         self.steps += rounds
         self.parts += rounds * len(self._ready)
         self.seconds += sum(each[2] for each in self._next[:rounds])
-        beside = [each for each in self._next[:rounds] if not np.isnan(each[4])]
-        self.beside += len(beside)
-        self.alone_s += sum(each[4] for each in beside)
-        self.beside_s += sum(each[2] for each in beside)
+        self.longer += [each[2] / each[4] - 1 for each in self._next[:rounds] if each[4]]
         self.busy_s += sum(each[3] for each in self._next[:rounds]) / len(self._stages)
 
     def figures(self) -> dict[str, float]:

@@ -9,7 +9,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Limits
-from policies.allocators.kv_frames import StageFrames, whole_frames
+from policies.allocators.kv_frames import Placed, in_frames
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import build
@@ -38,7 +38,7 @@ from policies.transfers.hosting_engine import HostingEngine
 from policies.transfers.lending_engine import LendingEngine
 from policies.transfers.moves import Moves
 from policies.transfers.offloading_engine import OffloadingEngine
-from policies.transfers.pausing import LeastWaste
+from policies.transfers.pausing import least_waste
 from policies.transfers.tiers import Tiers
 
 
@@ -61,7 +61,7 @@ def kv_region(
     DescriptionError if nothing is left."""
     whole, pool = _region(device, local, spec, seed), state_pool(spec, local)
     if (dropping := spec.cluster.dropping) and dropping.frame and spec.cluster.stages == 1:
-        return whole_frames(whole, dropping.frame)
+        return in_frames(whole, dropping.frame)[0]
     if pool is None:
         return whole
     if (apart := pool.apart(whole.bytes)) >= whole.bytes and spec.kv_tokens is None:
@@ -102,7 +102,7 @@ def build_replica(
     device: Device, local: TransformerSpec, spec: ServingSpec, requests: Requests,
     predicted: Predictions, metrics: Metrics, seed: int | tuple[int, ...],
     simulate: Simulate | None = None, recorder: Recorder | None = None,
-    routing: Routing | None = None, side: Side | None = None, placed: StageFrames | None = None,
+    routing: Routing | None = None, side: Side | None = None, placed: Placed | None = None,
 ) -> Replica:  # fmt: skip
     """A replica for any of `requests`, with its memory empty.
 
@@ -116,9 +116,8 @@ def build_replica(
     if placed is None:
         regions = [kv_region(device, stage, spec, seed) for stage in stages]
         layout = min(regions, key=lambda region: region.slots)
-        at, frames = regions.index(layout), None
-    else:
-        at, layout, frames = placed
+        placed = regions.index(layout), layout, None
+    at, layout, frames = placed
     local, state_bytes = stages[at], local.activation_bytes
     _require_modelled(local, spec, layout, requests)
     _require_host(device, spec.engine)
@@ -161,11 +160,10 @@ def build_replica(
             pipeline, each, allocator, metrics.arrival_s, device.accelerator.link, state_bytes,
             spec.tensor_parallel,
         )  # fmt: skip
-    drawn = layout  # where streams of KV are drawn to measure them: the same with frames or without
-    if spec.cluster.dropping is not None:
-        drawn = _region(device, local, spec, seed)
+    # without frames streams of KV are measured in the same place
+    region = layout if spec.cluster.dropping is None else _region(device, local, spec, seed)
     memory = memory_model(
-        spec.memory, device, local, drawn, seed, simulate, routing, allocator,
+        spec.memory, device, local, region, seed, simulate, routing, allocator,
         getattr(spec.tiers or side, "contention", False) == "simulated", frames,
     )  # fmt: skip
     engine: Engine
@@ -193,7 +191,7 @@ def build_replica(
         kind = kind if spec.cluster.lending is None else LendingEngine
         engine = kind(engine_spec, allocator, requests, outputs, predicted)
         if isinstance(engine, EngineV0) and engine.spec.preemption == "least":
-            engine.weighs = LeastWaste(device, local, each[0], lambda: memory.efficiency)
+            engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
 

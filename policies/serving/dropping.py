@@ -25,13 +25,7 @@ import numpy as np
 from hwmodel.specs.link import load_link
 from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import TransformerSpec
-from policies.allocators.kv_frames import (
-    CardFrames,
-    StageFrames,
-    frames_of,
-    plane_frames,
-    stage_layout,
-)
+from policies.allocators.kv_frames import Placed, in_frames
 from policies.allocators.kv_layout import KV_ALIGN_BYTES
 from policies.memory.distributed_attention import kv_seconds
 from policies.memory.pipeline import Exchange
@@ -65,11 +59,7 @@ def drop_plan(
 def joined(first: Group, second: Group) -> Group:
     """The cards of both by the middle of the layers that each has, so that it keeps some of them
     and lacks one at most, whose weights count as there."""
-    middle = {
-        card: (2 * at + 1) / (2 * len(group))
-        for group in (first, second)
-        for at, card in enumerate(group)
-    }
+    middle = {c: (2 * at + 1) / len(each) for each in (first, second) for at, c in enumerate(each)}
     return tuple(sorted(middle, key=middle.__getitem__))
 
 
@@ -86,7 +76,7 @@ class Dropping(MovingNode):
 
     def __init__(
         self, replicas: list[Replica], manager: Manager, spec: DroppingSpec,
-        model: TransformerSpec, group_of: Callable[[int, StageFrames | None], Replica],
+        model: TransformerSpec, group_of: Callable[[int, Placed | None], Replica],
     ) -> None:  # fmt: skip
         super().__init__(replicas, manager, spec.every_s)
         self._spec, self._model, self._group_of = spec, model, group_of
@@ -94,11 +84,9 @@ class Dropping(MovingNode):
         self._groups: list[Group] = [(card,) for card in range(len(replicas))]
         self._made: dict[Group, Replica] = {}
         self._layout = replicas[0].engine.allocator.layout
-        self.frames: dict[int, CardFrames] = {}
+        self._whole = spec.frame and in_frames(self._layout, spec.frame)[1]
+        self.frames = dict.fromkeys(range(len(replicas)), self._whole) if self._whole else {}
         """What each card's memory holds, where it is mapped in frames."""
-        if spec.frame is not None:
-            whole = frames_of(self._layout, spec.frame)
-            self.frames = dict.fromkeys(range(len(replicas)), whole)
         self._pulling: dict[Group, float] = {}
         """When the layers of a group are back."""
         self._exchanges: list[tuple[float, int]] = []
@@ -142,8 +130,8 @@ class Dropping(MovingNode):
         if cards not in self._made:
             self._made[cards] = self._group_of(len(cards), placed)
             self.built.append(self._made[cards])
-        group, block = self._made[cards], self.engine(first[0]).block
-        behind = 0 if placed is None else self.engine(first[0]).allocator.slots
+        group, engine = self._made[cards], self.engine(first[0])
+        behind, unaligned = divmod(engine.allocator.slots, engine.block)
         now_s = max(at_s, *(self.replicas[part[0]].now_s for part in parts))
         now_s += self._spec.map_time / 1e9
         self._groups = [each for each in self._groups if each not in parts] + [cards]
@@ -152,33 +140,31 @@ class Dropping(MovingNode):
             self.replicas[card] = group
         group.now_s = now_s
         sent: dict[int, list[float]] = {}
-        for part, old, shift in zip(parts, olds, (0, behind), strict=True):
+        shifts = (0, behind) if placed is not None and not unaligned else (None, None)
+        for part, old, shift in zip(parts, olds, shifts, strict=True):
             layers = {cards[0]: moved_layers(self._model.layers, part, cards)}
-            keeps = None if placed is None or shift % block else shift // block
-            ends = self._hand_over(old, lambda _: cards[0], layers, now_s, keeps)
+            ends = self._hand_over(old, lambda _: cards[0], layers, now_s, shift)
             sent |= dict.fromkeys(part, ends)
         assert group.pipeline is not None
-        chunks = self._spec.exchange == "chunks"
-        group.pipeline.exchange = Exchange([sent[card] for card in cards[:-1]], chunks)
+        each = [sent[card] for card in cards[:-1]]
+        group.pipeline.exchange = Exchange(each, self._spec.exchange == "chunks")
         self._drops += 1
 
-    def _place(self, first: Group, cards: Group) -> StageFrames | None:
+    def _place(self, first: Group, cards: Group) -> Placed | None:
         """Map what these cards no longer need behind the KV that they keep; that of the first of
         the two groups comes first."""
         if not self.frames:
             return None
         stages, held = stages_of(self._model, len(cards)), [self.frames[card] for card in cards]
         ends = [-(-stage.weight_bytes // KV_ALIGN_BYTES) * KV_ALIGN_BYTES for stage in stages]
-        each = plane_frames(self._layout, held, [stage.layers for stage in stages], ends)
+        room = [c.room(s.layers, end) for c, s, end in zip(held, stages, ends, strict=True)]
         behind, at = self.frames[first[0]].held.shape[1], 0
         for card, stage, end in zip(cards, stages, ends, strict=True):
-            layers = range(at, at + stage.layers)
-            begins = 0 if card in first else behind
-            self.frames[card] = self.frames[card].remapped(layers, end, begins, min(each))
-            at = layers.stop
-        least = each.index(min(each))
-        card_frames = self.frames[cards[least]]
-        return StageFrames(least, stage_layout(self._layout, card_frames), card_frames)
+            layers, begins = range(at, at := at + stage.layers), behind * (card not in first)
+            self.frames[card] = self.frames[card].remapped(layers, end, begins, min(room))
+        least = room.index(min(room))
+        chosen = self.frames[cards[least]]
+        return least, chosen.region(self._layout), chosen
 
     def _restore(self, group: Group, at_s: float) -> None:
         if self._pulling.get(group) != at_s:  # a new burst came in between
@@ -193,8 +179,8 @@ class Dropping(MovingNode):
         for card in group:
             self.replicas[card] = self.own[card]
             self.own[card].now_s = now_s
-            if self._spec.frame is not None:
-                self.frames[card] = frames_of(self._layout, self._spec.frame)
+            if self._whole:
+                self.frames[card] = self._whole
         layers = {card: moved_layers(self._model.layers, group, (card,)) for card in group}
         card_of = self.manager.card_of
         self._hand_over(old, lambda request: int(card_of[request]), layers, now_s)
@@ -213,8 +199,8 @@ class Dropping(MovingNode):
         done: list[float] = []
         if shift is not None:  # those without a place of their own take what is left
             most = self.engine(card_of(-1)).allocator.slots // old.hosting.block
-            kept.sort(key=lambda each: each.blocks.max() + shift >= most)
-        for request, earliest_s, blocks, tokens in kept:
+            kept.sort(key=lambda each: each[3].max() + shift >= most)
+        for request, tokens, earliest_s, blocks in kept:
             card = card_of(request)
             engine, layers = self.engine(card), layers_of[card]
             at = None if shift is None else blocks + shift
@@ -223,9 +209,8 @@ class Dropping(MovingNode):
                 self._again += 1
                 continue
             pipeline = self.replicas[card].pipeline
-            share = 0.0
-            if pipeline is not None and self._spec.exchange == "chunks":
-                share = pipeline.link_share
+            alone = pipeline is None or self._spec.exchange == "whole"
+            share = 0.0 if pipeline is None or alone else pipeline.link_share
             seconds = self.exchange_s(tokens, layers) / (1 - share) if layers else 0.0
             ends[card] = ends.get(card, now_s) + seconds
             done.append(ends[card])
@@ -245,10 +230,8 @@ class Dropping(MovingNode):
     def report(self, outputs: IntArray) -> dict[str, Any]:
         moved = np.array(self._exchanges or [(0.0, 0)])
         pipes = [each.pipeline for each in self._made.values() if each.pipeline is not None]
-        busy_s, seconds, beside, alone_s, beside_s = (
-            sum(getattr(pipe, key) for pipe in pipes)
-            for key in ("busy_s", "seconds", "beside", "alone_s", "beside_s")
-        )
+        busy_s, seconds = (sum(getattr(p, key) for p in pipes) for key in ("busy_s", "seconds"))
+        longer = [share for pipe in pipes for share in pipe.longer]
         return {
             **super().report(outputs),
             "dropping": {
@@ -259,8 +242,8 @@ class Dropping(MovingNode):
                 "exchanges": len(self._exchanges),
                 "exchanged_bytes": int(moved[:, 1].sum()),
                 "exchange_s": float(moved[:, 0].sum()),
-                "steps_beside": beside,
-                "steps_longer_share": beside_s / alone_s - 1 if alone_s else 0.0,
+                "steps_beside": len(longer),
+                "steps_longer_share": sum(longer) / max(len(longer), 1),
                 "begun_again": self._again,
                 "idle_share": 1 - busy_s / seconds if seconds else 0.0,
             },

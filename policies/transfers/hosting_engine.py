@@ -8,7 +8,6 @@ nothing else could run, their memory is taken back.
 from __future__ import annotations
 
 import heapq
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,17 +20,6 @@ from policies.requests.requests import IntArray, Requests
 from policies.transfers.refusals import require_blocks, require_plain
 
 _KEYS = "cluster.dropping, cluster.migration, cluster.lending"
-
-
-class Kept(NamedTuple):
-    """A request that leaves with its KV."""
-
-    request: int
-    earliest_s: float
-    """When it may run."""
-    blocks: IntArray
-    """Where it lay, int64 (n,)."""
-    tokens: int
 
 
 class HostingEngine(EngineV1):
@@ -155,16 +143,15 @@ class HostingEngine(EngineV1):
             else:
                 self._release(request)
 
-    def clear(self) -> tuple[list[Kept], list[int]]:
-        """Give all requests and memory up: those whose prompts are computed, and those that have
-        to begin again."""
+    def clear(self) -> tuple[list[tuple[int, int, float, IntArray]], list[int]]:
+        """Give all requests and memory up: (request, tokens, when it may run at the earliest,
+        blocks) of those whose prompts are computed, and those that have to begin again."""
         due = {request: at_s for at_s, request, runs in self._due if runs}
         running, done = self.running.tolist(), len(self.whole())
         whole = [*running[:done], *due]
+        stored, units = self.allocator.stored, self.allocator.units
         kept = [
-            Kept(r, due.get(r, 0.0), self.allocator.units(r).start // self.block,
-                 int(self.allocator.stored[r]))
-            for r in whole
+            (r, int(stored[r]), due.get(r, 0.0), units(r).start // self.block) for r in whole
         ]  # fmt: skip
         line = [*running[done:], *self.waiting]
         for request in (*running, *self.stopped, *self.coming):

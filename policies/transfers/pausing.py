@@ -97,25 +97,19 @@ def drop_waste(context: int, cost: StepCost, batch: Batch) -> float:
     return own + cost.token_s * context * batch.tokens
 
 
-class LeastWaste:
-    """What engine v0 asks of a preempted request. efficiency: that of the memory, now."""
+def least_waste(
+    device: Device, model: TransformerSpec, steps: StepModel, efficiency: Callable[[], Efficiency]
+) -> Callable[[int, int, int], tuple[int, bool]]:
+    """What engine v0 asks (`Weighs`). efficiency: that of the memory, now."""
 
-    def __init__(
-        self, device: Device, model: TransformerSpec, steps: StepModel,
-        efficiency: Callable[[], Efficiency],
-    ) -> None:  # fmt: skip
-        self._steps = steps
-        self._cost = lambda batch: step_cost(device, model, steps, efficiency(), batch)
-
-    def hidden(self, running: int, held: int) -> int:
-        """See `policies.engines.engine_v0.Weighs`, as the next."""
-        step_s = self._cost(Batch(running, held)).seconds(running)
-        return int(step_s / self._steps.swap_s(1))
-
-    def swaps(self, tokens: int, running: int, held: int) -> bool:
+    def weighs(tokens: int, running: int, held: int) -> tuple[int, bool]:
         batch = Batch(running, held)
-        waste = drop_waste(tokens, self._cost(batch), batch)
-        return 2 * self._steps.swap_s(tokens) * (tokens + held) < waste
+        cost = step_cost(device, model, steps, efficiency(), batch)
+        hidden = int(cost.seconds(running) / steps.swap_s(1))
+        pause = paused(math.inf, tokens, cost, batch, steps.swap_s(tokens), 0)
+        return hidden, pause.least == "swap"
+
+    return weighs
 
 
 def budget(step_s: float, copy_s: dict[int, float]) -> int:

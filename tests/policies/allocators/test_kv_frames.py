@@ -15,13 +15,7 @@ from hwmodel.kernel.memory import Descriptors
 from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.stages import dealt
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.kv_frames import (
-    CardFrames,
-    frames_of,
-    plane_frames,
-    stage_layout,
-    whole_frames,
-)
+from policies.allocators.kv_frames import CardFrames, in_frames
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.memory.mapped import at_frames
@@ -31,51 +25,46 @@ FRAME = 4096
 WEIGHTS = 160 * FRAME
 """Of 8 layers of 20 frames; 16 planes, 32 tokens a frame."""
 REGION = KvLayout(WEIGHTS, 2048 + 64, layers=8, kv_heads=2, head_bytes=64)
-WHOLE = whole_frames(REGION, FRAME)
+WHOLE, OWN = in_frames(REGION, FRAME)
 
 
 def everything(card: CardFrames) -> list[int]:
     return sorted([*card.held.ravel().tolist(), *card.spare.tolist()])
 
 
-def halved(frames: int | None = None) -> CardFrames:
+def halved() -> CardFrames:
     """The second of two stages, whose blocks come after the first's."""
-    own = frames_of(WHOLE, FRAME)
-    frames = frames or plane_frames(WHOLE, [own], [4], [WEIGHTS // 2])[0]
-    return own.remapped(range(4, 8), WEIGHTS // 2, own.held.shape[1], frames)
+    return OWN.remapped(range(4, 8), WEIGHTS // 2, OWN.held.shape[1], OWN.room(4, WEIGHTS // 2))
 
 
 def test_a_region_has_whole_frames_in_each_plane() -> None:
-    assert WHOLE.slots == 2112 and frames_of(WHOLE, FRAME).held.shape == (16, 66)
-    assert whole_frames(replace(REGION, slots=2112 + 63), FRAME).slots == 2112
+    assert WHOLE.slots == 2112 and OWN.held.shape == (16, 66)
+    assert in_frames(replace(REGION, slots=2112 + 63), FRAME)[0].slots == 2112
 
 
 def test_dropped_weights_become_slots_in_whole_frames() -> None:
     card = halved()
-    slots = stage_layout(WHOLE, card).slots
+    slots = card.region(WHOLE).slots
     closed = (WHOLE.bytes + WEIGHTS // 2) // (WHOLE.token_bytes // 2)
     assert closed - 64 < slots <= closed and slots == 2 * WHOLE.slots + 80 // 8 * 32
-    assert card.held.size + len(card.spare) == frames_of(WHOLE, FRAME).number + 80
+    assert card.held.size + len(card.spare) == OWN.held.size + 80
 
 
 @given(st.integers(2, 8), st.integers(0, 7), st.integers(0, 40), st.integers(0, 160))
 def test_every_frame_is_somewhere_once(many: int, stage: int, first: int, stay: int) -> None:
-    own = frames_of(WHOLE, FRAME)
     layers = np.cumsum((0, *dealt(8, many)))
     stage %= many
     mine = range(int(layers[stage]), int(layers[stage + 1]))
-    frames = plane_frames(WHOLE, [own], [len(mine)], [stay * FRAME])[0]
-    card = own.remapped(mine, stay * FRAME, first, frames)
+    card = OWN.remapped(mine, stay * FRAME, first, OWN.room(len(mine), stay * FRAME))
     added = range(stay * FRAME, WEIGHTS, FRAME)
-    assert everything(card) == sorted([*everything(own), *added])
-    again = card.remapped(mine[:1], 0, 0, plane_frames(WHOLE, [card], [1], [0])[0])
+    assert everything(card) == sorted([*everything(OWN), *added])
+    again = card.remapped(mine[:1], 0, 0, card.room(1, 0))
     assert everything(again) == sorted([*everything(card), *range(0, stay * FRAME, FRAME)])
-    assert (again.mapped().virtual >= 0).all() and len(set(again.mapped().virtual)) == again.number
+    assert len(set(again.mapped().virtual)) == len(everything(again))
 
 
 def test_layers_that_stay_keep_their_addresses_and_others_fill_the_tail() -> None:
-    own, card = frames_of(WHOLE, FRAME), halved()
-    many = own.held.shape[1]
+    own, card, many = OWN, halved(), OWN.held.shape[1]
     assert (card.held[:, many : 2 * many] == own.held[8:]).all()
     assert set(card.held[:, :many].ravel()) == set(own.held[:8].ravel())  # the other group's blocks
     others = {*card.held[:, :many].ravel().tolist(), *card.held[:, 2 * many :].ravel().tolist()}
@@ -86,7 +75,7 @@ def test_layers_that_stay_keep_their_addresses_and_others_fill_the_tail() -> Non
 
 def test_the_memory_sees_blocks_where_they_were() -> None:
     card = halved()
-    region = stage_layout(WHOLE, card)
+    region = card.region(WHOLE)
 
     def bytes_of(layout: KvLayout, start: int, layer: int) -> Any:
         units = layout.unit_of(start, 40, 64, 0)
@@ -109,7 +98,7 @@ def test_the_kernel_joins_frames_that_follow_at_virtual_addresses() -> None:
     plane = card.held[3]
     virtual = known.addresses(plane)
     assert (np.diff(virtual) == FRAME).all()
-    assert len(set(known.addresses(np.array(everything(card))).tolist())) == card.number
+    assert len(set(known.addresses(np.array(everything(card))).tolist())) == len(everything(card))
 
 
 @pytest.mark.parametrize(("layout", "says"), [
@@ -118,7 +107,7 @@ def test_the_kernel_joins_frames_that_follow_at_virtual_addresses() -> None:
 ])  # fmt: skip
 def test_a_region_without_planes_of_frames_is_refused(layout: KvLayout, says: str) -> None:
     with pytest.raises(DescriptionError, match=says):
-        whole_frames(layout, FRAME)
+        in_frames(layout, FRAME)
 
 
 def demand(prompt: int) -> Demand:

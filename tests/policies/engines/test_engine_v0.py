@@ -181,21 +181,6 @@ def test_a_full_swap_space_recomputes() -> None:
         ]
 
 
-class Weighed:
-    """A stand-in for what knows the time of copies."""
-
-    def __init__(self, hidden: int, swaps: bool) -> None:
-        self._hidden, self._swaps = hidden, swaps
-        self.asked: list[tuple[int, int, int]] = []
-
-    def hidden(self, running: int, held: int) -> int:
-        return self._hidden
-
-    def swaps(self, tokens: int, running: int, held: int) -> bool:
-        self.asked.append((tokens, running, held))
-        return self._swaps
-
-
 @pytest.mark.parametrize(("hidden", "swaps", "done"), [
     (40, False, (32, 32)), (31, True, (32, 31)), (31, False, (0, 0)),
 ])  # fmt: skip
@@ -203,11 +188,17 @@ def test_what_wastes_least_hides_or_is_weighed(
     hidden: int, swaps: bool, done: tuple[int, int]
 ) -> None:
     scene = Scene(64, [(31, 20), (31, 20)], preemption="least")
-    scene.engine.weighs = weighed = Weighed(hidden, swaps)
+    asked: list[tuple[int, int, int]] = []
+
+    def weighs(*given: int) -> tuple[int, bool]:
+        asked.append(given)
+        return hidden, swaps
+
+    scene.engine.weighs = weighs
     while not (step := scene.step()).preempted:
         pass
     assert (step.swapped, step.hidden) == done
-    assert weighed.asked == ([] if hidden == 40 else [(32, 1, 32)])
+    assert asked[-1] == ((1, 2, 64) if hidden == 40 else (32, 1, 32))
     while scene.running != [1]:
         scene.step()
 
