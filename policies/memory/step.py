@@ -297,7 +297,7 @@ class StepModel:
         if step.copied:
             copy_s = self._moved_s(step.copied, efficiency)
         if step.swapped:
-            swap_s = step.swapped * (self._kv_bytes + self._index_bytes) / self._host_bandwidth
+            swap_s = self.swap_s(step.swapped - step.hidden)
         if self._cards > 1 or self._apart is not None:
             all_reduce_s = self._all_reduce_s(step)
         total: Any = weights_s + attention_s
@@ -325,6 +325,10 @@ class StepModel:
         return self._slowdown * self._phase(flops_s, context * read, share) + self._phase(
             chunks_s, stored * read, efficiency.prefill
         )
+
+    def swap_s(self, tokens: int) -> float:
+        """Seconds to copy the KV of so many tokens to the host, or back."""
+        return tokens * (self._kv_bytes + self._index_bytes) / self._host_bandwidth
 
     def _kv_share(self, moved_bytes: Any, efficiency: Efficiency) -> Any:
         """Share of the peak at which decode attention moves so many bytes of all layers."""
