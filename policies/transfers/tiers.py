@@ -1,4 +1,4 @@
-"""A tiered KV cache, or one of hidden states (`policies.transfers.hidden_states`): blocks of prompts
+"""A tiered KV cache, or of hidden states (`policies.transfers.hidden_states`): blocks of prompts
 go to the host, and to a drive, and come back when a request begins with them and the device has
 lost them.
 
