@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, checked
 from hwmodel.description.units import Nanoseconds
 from hwmodel.specs.accelerator import Share
 from hwmodel.specs.device import Device
@@ -83,11 +83,10 @@ class Decode(Strict):
     kv: KvFormat | None = None
     since: Count | None = None
 
-    @model_validator(mode="after")
-    def _longer(self) -> Decode:
+    @checked
+    def _longer(self) -> None:
         if self.since is not None and self.since >= self.context:
             raise ValueError("since: expected a shorter context")
-        return self
 
 
 class Prefill(Strict):

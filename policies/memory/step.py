@@ -151,12 +151,14 @@ class StepModel:
     groups: of a model with sliding windows, what its layers read.
     sparse: what decoding reads of all.
     even: decode attention reads at the efficiency handed in, also where a given memory has shares
-    by size."""
+    by size.
+    commits: with drafts, the state that holds is copied (SGLang), not found by its slot (vLLM)."""
 
     def __init__(
         self, device: Device, model: TransformerSpec, cards: int = 1, slowdown: float = 1.0,
         routing: Routing | None = None, free: Sequence[Free] = (), together: bool = False,
         groups: KvGroups | None = None, sparse: Sparse | None = None, even: bool = False,
+        commits: bool = False,
     ) -> None:  # fmt: skip
         if device.accelerator is None:
             raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
@@ -203,6 +205,7 @@ class StepModel:
         self._index_flops = index_flops * rate / other
         self._made_flops, self._chunk_made_flops = model.attending("decode").stored, chunk.stored
         self._recurrent_bytes = 2 * model.state_bytes()
+        self._draft_state_bytes, self._commits = model.state_row_bytes, commits
         numbers = model.kv_layers * model.attention.halves * model.kv_heads * model.head_dim
         each = (0.0, 0.0) if "compute" in free else compute.quantising_s(model.kv)
         self._load_s, self._store_s = (numbers * seconds for seconds in each)
@@ -256,6 +259,10 @@ class StepModel:
         moved_bytes = context * (self._repeats * self._kv_bytes) + rows * self._kv_bytes
         if self._recurrent_bytes:  # read and written by each sequence
             moved_bytes = moved_bytes + decode * self._recurrent_bytes
+            if step.drafts:  # the state behind each row is written
+                moved_bytes = moved_bytes + step.drafts * self._draft_state_bytes
+                if self._commits:
+                    moved_bytes = moved_bytes + decode * self._recurrent_bytes
         if self._index_bytes:
             moved_bytes = moved_bytes + (indexed + decode) * self._index_bytes
         memory_s = moved_bytes / (self.bandwidth * self._kv_share(moved_bytes, efficiency))
@@ -297,7 +304,7 @@ class StepModel:
         if step.copied:
             copy_s = self._moved_s(step.copied, efficiency)
         if step.swapped:
-            swap_s = step.swapped * (self._kv_bytes + self._index_bytes) / self._host_bandwidth
+            swap_s = self.swap_s(step.swapped - step.hidden)
         if self._cards > 1 or self._apart is not None:
             all_reduce_s = self._all_reduce_s(step)
         total: Any = weights_s + attention_s
@@ -325,6 +332,10 @@ class StepModel:
         return self._slowdown * self._phase(flops_s, context * read, share) + self._phase(
             chunks_s, stored * read, efficiency.prefill
         )
+
+    def swap_s(self, tokens: int) -> float:
+        """Seconds to copy the KV of so many tokens to the host, or back."""
+        return tokens * (self._kv_bytes + self._index_bytes) / self._host_bandwidth
 
     def _kv_share(self, moved_bytes: Any, efficiency: Efficiency) -> Any:
         """Share of the peak at which decode attention moves so many bytes of all layers."""
