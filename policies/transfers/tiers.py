@@ -1,5 +1,6 @@
-"""A tiered KV cache: blocks of prompts go to the host, and to a drive, and come back when a request
-begins with them and the device has lost them.
+"""A tiered KV cache, or of hidden states (`policies.transfers.hidden_states`): blocks of prompts
+go to the host, and to a drive, and come back when a request begins with them and the device has
+lost them.
 
 The reference design is vLLM's `OffloadingConnector`. Full blocks of a prompt are stored when its
 prefill is done, those that the tier has not; a request that is admitted finds what the device has,
