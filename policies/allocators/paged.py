@@ -236,6 +236,23 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         self.reserved_total += int(wanted[:fitting].sum()) * self.block
         return fitting
 
+    def adopt(self, request: int, demand: Demand, blocks: IntArray, tokens: int) -> bool:
+        """Admit a request whose `tokens` lie in these blocks; False where the memory ends before
+        them. Others may hold them, too."""
+        if blocks.max(initial=0) >= self._list.blocks:
+            return False
+        self._admitted(request, demand, 0)
+        row = self._first_row[request] = self._tables.add(request)
+        self._admit(request, 0, 0, demand.samples)
+        self._tables.uses[blocks] += 1
+        self._hold(request, blocks)
+        self._tables.tokens[row] = self.stored[request] = tokens
+        return True
+
+    def forget(self) -> None:
+        """What free blocks hold is not found again."""
+        self._tables.uses += 1
+
     def release_known(self, request: int, tokens: int) -> int:
         self._require(request)
         demand = self._demands[request]

@@ -127,6 +127,12 @@ class RadixAllocator(PagedAllocator, Batches):
         self._promised.append((request, before, tokens))
         return True
 
+    def adopt(self, request: int, demand: Demand, blocks: IntArray, tokens: int) -> bool:
+        return False  # the tree has no place for them
+
+    def forget(self) -> None:
+        self._list.prepare(self._list.blocks)
+
     def settle_step(self) -> None:
         self._settle_decodes()
         promised, self._promised = self._promised, []

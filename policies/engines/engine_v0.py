@@ -20,12 +20,12 @@ recomputed (assumed).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Literal, cast
 
 import numpy as np
-from pydantic import model_validator
 
-from hwmodel.description.description import DescriptionError
+from hwmodel.description.description import DescriptionError, checked
 from hwmodel.description.units import PositiveBytes
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration, Swaps
@@ -49,6 +49,11 @@ PAGED_V0 = {
 """Default options of `paged` under this engine (block_manager_v1.py; prefix caching was off)."""
 
 
+Weighs = Callable[[int, int, int], tuple[int, bool]]
+"""Of tokens beside so many running requests with so many tokens: how many can be copied behind a
+step, and whether a copy that steps wait for wastes less than computing them again."""
+
+
 class EngineV0Spec(EngineOptions):
     """Options of v0; vLLM 0.6's defaults."""
 
@@ -57,8 +62,11 @@ class EngineV0Spec(EngineOptions):
     """Tokens a step may compute. None: max(max_model_len, 2048), or 512 with chunked prefill."""
     chunked_prefill: bool = False
     """Prefill in chunks together with decoding."""
-    preemption: Literal["auto", "recompute", "swap"] = "auto"
-    """`auto`: requests with one sample are recomputed, others swapped if the policy can."""
+    preemption: Literal["auto", "recompute", "swap", "least"] = "auto"
+    """`auto`: requests with one sample are recomputed, others swapped if the policy can. `least`:
+    what wastes least (InferCept, arXiv 2402.01869): swapped where the copy hides behind the step,
+    else the lesser of recomputing and a copy that the step waits for. One comes back a step, or as
+    many as hide."""
     swap_space: PositiveBytes = 4 << 30
     """Host memory for swapped KV, of each card."""
 
@@ -66,12 +74,11 @@ class EngineV0Spec(EngineOptions):
         default = CHUNKED_BUDGET if self.chunked_prefill else max(longest, LEAST_BUDGET)
         return self.max_num_batched_tokens or default
 
-    @model_validator(mode="after")
-    def _budget_covers_running(self) -> EngineV0Spec:
+    @checked
+    def _budget_covers_running(self) -> None:
         given = self.max_num_batched_tokens
         if given is not None and given < self.sequence_cap:
             raise ValueError("max_num_batched_tokens: must not be below max_num_seqs")
-        return self
 
 
 class EngineV0(Engine):
@@ -86,10 +93,13 @@ class EngineV0(Engine):
         super().__init__(spec, allocator, requests, output_tokens, predicted)
         swaps = isinstance(allocator, Swaps) and not self._windowed
         self._swaps = cast(Swaps, allocator) if swaps else None
-        if spec.preemption == "swap" and self._swaps is None:
+        self.weighs: Weighs | None = None
+        """With `least`."""
+        if spec.preemption in ("swap", "least") and self._swaps is None:
             windows = " the KV of a model with sliding windows" if self._windowed else ""
             raise DescriptionError(
-                f"engine.preemption: swap, and policy {allocator.options.name} cannot swap{windows}"
+                f"engine.preemption: {spec.preemption}, and policy {allocator.options.name} "
+                f"cannot swap{windows}"
             )
         self.swapped: deque[int] = deque()
         """Requests that wait in host memory, in the order they were swapped out."""
@@ -97,7 +107,8 @@ class EngineV0(Engine):
         self._host: dict[int, int] = {}  # tokens of each swapped-out request
         self.host_free_tokens = spec.swap_space // allocator.layout.token_bytes
         """Free room of the swap space, in tokens."""
-        self._swapping = 0  # tokens that this step copies to or from the host
+        self._swapping = self._hidden = 0
+        """Tokens that this step copies to or from the host, and those that hide behind it."""
         self._computed = 0  # tokens of the current prefill that are computed
         self._cut_short: dict[int, int] = {}  # the same of requests preempted in their prefill
 
@@ -107,7 +118,10 @@ class EngineV0(Engine):
 
     def schedule(self) -> Step:
         before = self.preemptions
-        self._cached_tokens = self._swapping = 0
+        self._cached_tokens = self._swapping = self._hidden = 0
+        if self.weighs is not None:
+            held = int(self.allocator.stored[self.running].sum())
+            self._hidden = self.weighs(1, len(self.running), held)[0]
         chunks: list[Chunk] = []
         decode: IntArray = np.zeros(0, np.int64)
         moves: list[Migration] = []
@@ -129,7 +143,8 @@ class EngineV0(Engine):
         self.waiting.extendleft(self._set_back)
         self._set_back.clear()
         preempted = self.preemptions - before
-        return self._step(decode, chunks, moves, preempted, limit, self._swapping)
+        step = self._step(decode, chunks, moves, preempted, limit, self._swapping)
+        return step._replace(hidden=min(self._swapping, self._hidden))
 
     def fitting(self, step: Step) -> int:
         return 0 if self.swapped else super().fitting(step)  # those return first
@@ -201,7 +216,12 @@ class EngineV0(Engine):
         one = self.samples[request] == 1
         if self.spec.preemption == "recompute" or (self.spec.preemption == "auto" and one):
             return False
-        return int(self.allocator.stored[request]) <= self.host_free_tokens
+        tokens = int(self.allocator.stored[request])
+        if self.weighs is not None and self._swapping + tokens > self._hidden:
+            held = int(self.allocator.stored[self.running].sum()) - tokens
+            if not self.weighs(tokens, len(self.running) - 1, held)[1]:
+                return False
+        return tokens <= self.host_free_tokens
 
     def _swap_in(self, budget: int) -> IntArray:
         """Requests that return from host memory, in order, and decode in this step."""
@@ -210,6 +230,9 @@ class EngineV0(Engine):
         while self.swapped:
             request = self.swapped[0]
             room -= int(self.samples[request])
+            waits = self.weighs is not None and self._swapping > 0
+            if waits and self._swapping + self._host[request] > self._hidden:
+                break
             if room < 0 or not self._returns(request):
                 break
             back.append(self.swapped.popleft())

@@ -43,6 +43,8 @@ class Step(NamedTuple):
     """Tokens of `context` that those samples also attend to: their prompts."""
     swapped: int = 0
     """Tokens copied to or from host memory."""
+    hidden: int = 0
+    """Of those, tokens for which the step does not wait."""
     copies: tuple[Migration, ...] = ()
     """Copies on write."""
     lengths: IntArray | None = None

@@ -1,30 +1,54 @@
-"""Simulation at the frames that an allocator maps itself."""
+"""Simulation at the frames that an allocator maps itself, or that dropped parameters left."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from hwmodel.description.description import DescriptionError
+from hwmodel.kernel.extents import Stream, cut
+from hwmodel.kernel.memory import Descriptors
 from hwmodel.specs.device import Device
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Maps
+from policies.allocators.kv_frames import CardFrames
 from policies.memory.fidelity import Simulate
 
 
-def mapped(simulate: Simulate, device: Device, allocator: Allocator) -> Simulate:
-    """`simulate`, which knows the allocator's frames where it maps any. Raises DescriptionError
-    where the device translates frames of another size."""
-    if not isinstance(allocator, Maps):
+def mapped(
+    simulate: Simulate, device: Device, allocator: Allocator, card: CardFrames | None = None
+) -> Simulate:
+    """`simulate`, which knows the allocator's frames where it maps any, or those of a card whose
+    region is at virtual addresses. Raises DescriptionError where the device translates frames of
+    another size."""
+    maps = allocator if isinstance(allocator, Maps) else None
+    if maps is None and card is None:
         return simulate
-    maps = allocator
+    size = card.size if card is not None else getattr(maps, "frame_bytes", 0)
     translation = None if device.accelerator is None else device.accelerator.translation
-    if translation is not None and translation.frame != maps.frame_bytes:
+    if translation is not None and translation.frame != size:
+        who = f"policy {allocator.options.name}" if maps is not None else "cluster.dropping"
         raise DescriptionError(
-            f"device_set.translation.frame: {translation.frame} B, and policy "
-            f"{allocator.options.name} maps frames of {maps.frame_bytes} B; expected the same"
+            f"device_set.translation.frame: {translation.frame} B, and {who} maps frames of "
+            f"{size} B; expected the same"
         )
+    known = None if card is None else card.mapped()
 
     def at_its_frames(device: Device, descriptors: Any, **window: Any) -> Any:
-        return simulate(device, descriptors, **window, frames=maps.frames())
+        if card is not None:
+            descriptors = at_frames(descriptors, card)
+        frames = known if maps is None else maps.frames()
+        return simulate(device, descriptors, **window, frames=frames)
 
     return at_its_frames
+
+
+def at_frames(d: Descriptors, card: CardFrames) -> Descriptors:
+    """Descriptors cut at frames, those of the card's virtual addresses where their frames are."""
+    stream = Stream(d.engine, d.start, d.size, d.write.astype(np.int64), np.zeros_like(d.start))
+    engine, start, size, write, _ = cut(stream, card.size, card.base)
+    at, within = np.divmod(start - card.base, card.size)
+    inside = (at >= 0) & (at < card.held.size)
+    placed = card.held.ravel()[np.where(inside, at, 0)] + within
+    return Descriptors(engine, np.where(inside, placed, start), size, write > 0)

@@ -6,6 +6,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
+from policies.allocators.kv_frames import CardFrames
 from policies.allocators.kv_layout import KvLayout
 from policies.memory import traffic
 from policies.memory.contention import Contention
@@ -24,15 +25,18 @@ from policies.memory.step_streams import StepStreams
 def memory_model(
     spec: FidelitySpec, device: Device, model: TransformerSpec, layout: KvLayout,
     seed: int | tuple[int, ...], simulate: Simulate | None = None, routing: Routing | None = None,
-    allocator: Allocator | None = None, contends: bool = False,
+    allocator: Allocator | None = None, contends: bool = False, frames: CardFrames | None = None,
 ) -> Memory:  # fmt: skip
     """The memory of a run, its weights measured if they are not given.
 
     simulate: instead of `policies.memory.probe_cache.simulate_once`. routing: of a model with
     experts. allocator: whose placements are simulated. contends: with what moves over links.
+    frames: where a region at virtual addresses lies.
     """
     if spec.fidelity != "analytic":
-        return _simulated(spec, device, model, layout, seed, simulate, routing, allocator, contends)
+        return _simulated(
+            spec, device, model, layout, seed, simulate, routing, allocator, contends, frames
+        )
     even, given = spec.efficiency, _given(spec)
     if even is None and device.given is not None:
         even = device.given.efficiency
@@ -55,7 +59,7 @@ def memory_model(
 def _simulated(
     spec: FidelitySpec, device: Device, model: TransformerSpec, layout: KvLayout,
     seed: int | tuple[int, ...], simulate: Simulate | None, routing: Routing | None,
-    allocator: Allocator | None, contends: bool,
+    allocator: Allocator | None, contends: bool, frames: CardFrames | None,
 ) -> Memory:  # fmt: skip
     """The memory that simulates steps, now and then or each."""
     if device.given is not None:
@@ -72,7 +76,7 @@ def _simulated(
     elif routing is not None and not spec.weights:
         routed = RoutedWeights(device, model, spec, simulate, routing)
     if allocator is not None:
-        simulate = mapped(simulate, device, allocator)
+        simulate = mapped(simulate, device, allocator, frames)
     probe, reading = Probe(device, spec, simulate), traffic.reading(device, model)
     if spec.fidelity != "sampled":
         memory: Memory = FullMemory(

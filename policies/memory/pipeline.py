@@ -124,25 +124,46 @@ def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
     return step._replace(
         decode=step.decode[low:high], context=int(stored[low:high].sum()), chunks=chunks,
         migrations=[] if low else step.migrations, copies=() if low else step.copies,
-        swapped=0 if low else step.swapped,
+        swapped=0 if low else step.swapped, hidden=0 if low else step.hidden,
     )  # fmt: skip
+
+
+class Exchange(NamedTuple):
+    """KV on the links of a pipeline, beside activations."""
+
+    ends_s: Sequence[Sequence[float]]
+    """Of each link, when the KV of each request is over."""
+    chunks: bool
+    """One after each of the activations, as long as a stage computes; else they wait until that of
+    a request is over, and KV for nothing."""
 
 
 def flow(
     work: Sequence[Sequence[float]], sends: Sequence[float], free: Sequence[float],
-    ready: Sequence[float],
+    ready: Sequence[float], exchange: Exchange | None = None, now_s: float = 0.0,
 ) -> tuple[list[float], list[float]]:  # fmt: skip
     """When micro-batches leave the last stage, and when stages and links are free after them.
 
     work: seconds of each micro-batch in each stage. sends: of each over any of the links. free: of
-    stage, link, stage, ... from when on. ready: of each micro-batch.
+    stage, link, stage, ... from when on. ready: of each micro-batch. exchange: what else the links
+    carry, where the step begins at `now_s`.
     """
+    chunk_s = 0.0
+    if exchange is not None:
+        mean_s = sum(map(sum, work)) / max(sum(map(len, work)), 1)
+        chunk_s = max(mean_s - max(sends, default=0.0), 0.0)
     free, ends = list(free), []
     for stages, send, at in zip(work, sends, ready, strict=True):
         for stage, seconds in enumerate(stages):
             at = free[2 * stage] = max(at, free[2 * stage]) + seconds
             if stage + 1 < len(stages):
-                at = free[2 * stage + 1] = max(at, free[2 * stage + 1]) + send
+                since = free[2 * stage + 1]
+                at = max(at, since)
+                ends_s = () if exchange is None else exchange.ends_s[stage]
+                if exchange is not None and ends_s and at < (last := ends_s[-1] - now_s):
+                    over = ends_s[bisect_left(ends_s, at + now_s)] - now_s
+                    at = max(at, min(since + chunk_s, last) if exchange.chunks else over)
+                at = free[2 * stage + 1] = at + send
         ends.append(at)
     return ends, free
 
@@ -169,8 +190,11 @@ class PipelineSteps:
         self._arrival_s, self.now_s = arrival_s, 0.0
         self._free = [0.0] * (2 * len(stages) - 1)
         self._ready = [0.0]
-        self._next: list[tuple[list[float], list[float], float, float]] = []
+        self._next: list[tuple[list[float], list[float], float, float, float]] = []
         self.steps, self.parts, self.seconds, self.busy_s = 0, 0, 0.0, 0.0
+        self.exchange: Exchange | None = None
+        self.longer: list[float] = []
+        """Shares by which steps beside an exchange take longer."""
         self.link_share = 0.0
         """Of the last step, the part in which the link was busy with activations."""
 
@@ -212,14 +236,20 @@ class PipelineSteps:
             came = max((self._arrival_s[c.request] for c in part.chunks), default=-np.inf)
             ready[place] = max(ready[place], min(float(came) - self.now_s, 0.0))
         self._next, busy = [], work.sum(axis=(0, 1))
-        total = np.empty(rounds)
+        total, passed_s = np.empty(rounds), self.now_s
         for turn in range(rounds):
+            beside = self.exchange
+            if beside and not any(ends and ends[-1] > passed_s for ends in beside.ends_s):
+                beside = None
             if drains:
                 free, ready = [0.0] * len(free), [0.0] * many
-            ends, free = flow(work[:, :, turn].tolist(), sends, free, ready)
+            each, begun = work[:, :, turn].tolist(), free
+            ends, free = flow(each, sends, begun, ready, beside, passed_s)
             total[turn] = last = ends[-1]
+            alone_s = 0.0 if beside is None else flow(each, sends, begun, ready)[0][-1]
+            passed_s += last
             free, ready = [at - last for at in free], [at - last for at in ends]
-            self._next.append((free, ready, last, float(busy[turn])))
+            self._next.append((free, ready, last, float(busy[turn]), alone_s))
         return total
 
     def passed(self, rounds: int) -> None:
@@ -228,6 +258,7 @@ class PipelineSteps:
         self.steps += rounds
         self.parts += rounds * len(self._ready)
         self.seconds += sum(each[2] for each in self._next[:rounds])
+        self.longer += [each[2] / each[4] - 1 for each in self._next[:rounds] if each[4]]
         self.busy_s += sum(each[3] for each in self._next[:rounds]) / len(self._stages)
 
     def figures(self) -> dict[str, float]:

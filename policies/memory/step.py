@@ -109,6 +109,14 @@ class StepTimes(NamedTuple):
         before_s = 0.0 if self.stall_s is None else self.stall_s
         return self._replace(total_s=self.total_s + stall_s, stall_s=before_s + stall_s)
 
+    @property
+    def memory_s(self) -> FloatArray:
+        """The part of each step that memory bounds, float64 (rounds,)."""
+        fixed: Any = self.overhead_s + self.swap_s + self.all_reduce_s
+        if self.stall_s is not None:
+            fixed = fixed + self.stall_s
+        return np.maximum(self.total_s - self.compute_s - fixed, 0.0)
+
     def contended(self, taken: float, bandwidth: float, cost: float = 1.0) -> FloatArray:
         """Seconds that each of the steps takes longer while copies move `taken` of the `bandwidth`
         bytes a second of its memory, float64 (rounds,): the part of a step that memory bounds has
@@ -119,11 +127,7 @@ class StepTimes(NamedTuple):
             raise DescriptionError(
                 "KV in motion takes all that the card's DRAM gives; expected a slower link"
             )
-        fixed: Any = self.overhead_s + self.swap_s + self.all_reduce_s
-        if self.stall_s is not None:
-            fixed = fixed + self.stall_s
-        memory_s: FloatArray = np.maximum(self.total_s - self.compute_s - fixed, 0.0)
-        return memory_s * taken / (bandwidth - taken)
+        return self.memory_s * taken / (bandwidth - taken)
 
     def first(self, rounds: int) -> StepTimes:
         """The first `rounds` steps of these."""
@@ -300,7 +304,7 @@ class StepModel:
         if step.copied:
             copy_s = self._moved_s(step.copied, efficiency)
         if step.swapped:
-            swap_s = step.swapped * (self._kv_bytes + self._index_bytes) / self._host_bandwidth
+            swap_s = self.swap_s(step.swapped - step.hidden)
         if self._cards > 1 or self._apart is not None:
             all_reduce_s = self._all_reduce_s(step)
         total: Any = weights_s + attention_s
@@ -328,6 +332,10 @@ class StepModel:
         return self._slowdown * self._phase(flops_s, context * read, share) + self._phase(
             chunks_s, stored * read, efficiency.prefill
         )
+
+    def swap_s(self, tokens: int) -> float:
+        """Seconds to copy the KV of so many tokens to the host, or back."""
+        return tokens * (self._kv_bytes + self._index_bytes) / self._host_bandwidth
 
     def _kv_share(self, moved_bytes: Any, efficiency: Efficiency) -> Any:
         """Share of the peak at which decode attention moves so many bytes of all layers."""

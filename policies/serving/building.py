@@ -9,13 +9,14 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Limits
+from policies.allocators.kv_frames import Placed, in_frames
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import build
 from policies.engines.engine import Engine
 from policies.engines.engine_options import EngineOptions
-from policies.engines.engine_v0 import EngineV0Spec
+from policies.engines.engine_v0 import EngineV0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import ENGINES
 from policies.engines.speculating_engine import SpeculatingEngine
@@ -38,6 +39,7 @@ from policies.transfers.hosting_engine import HostingEngine
 from policies.transfers.lending_engine import LendingEngine
 from policies.transfers.moves import Moves
 from policies.transfers.offloading_engine import OffloadingEngine
+from policies.transfers.pausing import least_waste
 from policies.transfers.tiers import Tiers
 
 
@@ -59,6 +61,8 @@ def kv_region(
     apart and the share that is kept free leave. `local` is its shard of the model. Raises
     DescriptionError if nothing is left."""
     whole, pool = _region(device, local, spec, seed), state_pool(spec, local)
+    if (dropping := spec.cluster.dropping) and dropping.frame and spec.cluster.stages == 1:
+        return in_frames(whole, dropping.frame)[0]
     if pool is None:
         return whole
     if (apart := pool.apart(whole.bytes)) >= whole.bytes and spec.kv_tokens is None:
@@ -99,19 +103,23 @@ def build_replica(
     device: Device, local: TransformerSpec, spec: ServingSpec, requests: Requests,
     predicted: Predictions, metrics: Metrics, seed: int | tuple[int, ...],
     simulate: Simulate | None = None, recorder: Recorder | None = None,
-    routing: Routing | None = None, side: Side | None = None,
+    routing: Routing | None = None, side: Side | None = None, placed: Placed | None = None,
 ) -> Replica:  # fmt: skip
     """A replica for any of `requests`, with its memory empty.
 
     local: the shard on each of its cards (see `model_of_a_card`). routing: where replicas have the
     experts in common; None: its own.
-    predicted: of all requests. metrics: collects what the replica does. side: of pools.
+    predicted: of all requests. metrics: collects what the replica does. side: of pools. placed:
+    where the KV of a group lies, unless it is laid out anew.
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
     stages = stages_of(local, spec.cluster.stages)
-    regions = [kv_region(device, stage, spec, seed) for stage in stages]
-    layout = min(regions, key=lambda region: region.slots)
-    local, state_bytes = stages[regions.index(layout)], local.activation_bytes
+    if placed is None:
+        regions = [kv_region(device, stage, spec, seed) for stage in stages]
+        layout = min(regions, key=lambda region: region.slots)
+        placed = regions.index(layout), layout, None
+    at, layout, frames = placed
+    local, state_bytes = stages[at], local.activation_bytes
     _require_modelled(local, spec, layout, requests)
     _require_host(device, spec.engine)
     engine_spec = spec.engine.times(len(stages))
@@ -155,9 +163,11 @@ def build_replica(
             pipeline, each, allocator, metrics.arrival_s, device.accelerator.link, state_bytes,
             spec.tensor_parallel,
         )  # fmt: skip
+    # without frames streams of KV are measured in the same place
+    region = layout if spec.cluster.dropping is None else _region(device, local, spec, seed)
     memory = memory_model(
-        spec.memory, device, local, layout, seed, simulate, routing, allocator,
-        getattr(spec.tiers or side, "contention", False) == "simulated",
+        spec.memory, device, local, region, seed, simulate, routing, allocator,
+        getattr(spec.tiers or side, "contention", False) == "simulated", frames,
     )  # fmt: skip
     engine: Engine
     if side is not None and isinstance(spec.engine, EngineV1Spec):
@@ -183,6 +193,8 @@ def build_replica(
         kind = HostingEngine if spec.cluster.moves else ENGINES[spec.engine.name].engine
         kind = kind if spec.cluster.lending is None else LendingEngine
         engine = kind(engine_spec, allocator, requests, outputs, predicted)
+        if isinstance(engine, EngineV0) and engine.spec.preemption == "least":
+            engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
 

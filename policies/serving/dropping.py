@@ -1,13 +1,15 @@
 """KunServe (arXiv 2412.18169v4): where KV overflows, cards drop parameters that others have too.
 
 Trigger: what waits needs more than what is free. Plan: merge the two smallest groups of cards until
-enough is freed; a merge frees the weights once. A group is a pipeline, a stage a card. Requests
-that run exchange the KV of the layers that moved, in turn on each side, and wait for it; the link
-has what activations leave. When a group's KV takes less than a share of what its cards had before,
-the layers come back over the link, while the group serves, and requests go to a card each.
+enough is freed; a merge frees the weights once. A group is a pipeline, a stage a card; each keeps
+layers that it has. Frames that dropped layers leave are mapped behind the KV
+(`policies.allocators.kv_frames`): blocks of the first group keep their ids, those of the second
+follow. Requests that run exchange the KV of the layers that moved, in turn on each side, and wait
+for it: in chunks after activations, or whole. When a group's KV takes less than a share of what its
+cards had before, the layers come back over the link, while the group serves, and requests go to a
+card each, in blocks of its own.
 
-Left out: addresses after a drop are those of a region laid out anew, not of frames one by one; a
-request in its prefill begins again.
+Left out: a request in its prefill begins again; what free blocks held is lost.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ import numpy as np
 from hwmodel.specs.link import load_link
 from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.kv_frames import Placed, in_frames
+from policies.allocators.kv_layout import KV_ALIGN_BYTES
 from policies.memory.distributed_attention import kv_seconds
+from policies.memory.pipeline import Exchange
 from policies.requests.requests import IntArray
 from policies.serving.cluster import Manager
 from policies.serving.moving import MovingNode
@@ -47,8 +52,15 @@ def drop_plan(
         if len(first) + len(second) > most:
             break
         merges.append((first, second))
-        heapq.heappush(heap, (len(first) + len(second), first + second))
+        heapq.heappush(heap, (len(first) + len(second), joined(first, second)))
     return merges
+
+
+def joined(first: Group, second: Group) -> Group:
+    """The cards of both by the middle of the layers that each has, so that it keeps some of them
+    and lacks one at most, whose weights count as there."""
+    middle = {c: (2 * at + 1) / len(each) for each in (first, second) for at, c in enumerate(each)}
+    return tuple(sorted(middle, key=middle.__getitem__))
 
 
 def moved_layers(layers: int, before: Group, after: Group) -> int:
@@ -64,13 +76,17 @@ class Dropping(MovingNode):
 
     def __init__(
         self, replicas: list[Replica], manager: Manager, spec: DroppingSpec,
-        model: TransformerSpec, group_of: Callable[[int], Replica],
+        model: TransformerSpec, group_of: Callable[[int, Placed | None], Replica],
     ) -> None:  # fmt: skip
         super().__init__(replicas, manager, spec.every_s)
         self._spec, self._model, self._group_of = spec, model, group_of
         self._link = load_link(spec.link)
         self._groups: list[Group] = [(card,) for card in range(len(replicas))]
         self._made: dict[Group, Replica] = {}
+        self._layout = replicas[0].engine.allocator.layout
+        self._whole = spec.frame and in_frames(self._layout, spec.frame)[1]
+        self.frames = dict.fromkeys(range(len(replicas)), self._whole) if self._whole else {}
+        """What each card's memory holds, where it is mapped in frames."""
         self._pulling: dict[Group, float] = {}
         """When the layers of a group are back."""
         self._exchanges: list[tuple[float, int]] = []
@@ -109,11 +125,13 @@ class Dropping(MovingNode):
         return used < self._spec.restore_below * before
 
     def _merge(self, first: Group, second: Group, at_s: float) -> None:
-        cards = first + second
+        cards, parts = joined(first, second), (first, second)
+        placed = self._place(first, cards)
         if cards not in self._made:
-            self._made[cards] = self._group_of(len(cards))
+            self._made[cards] = self._group_of(len(cards), placed)
             self.built.append(self._made[cards])
-        group, parts = self._made[cards], (first, second)
+        group, engine = self._made[cards], self.engine(first[0])
+        behind, unaligned = divmod(engine.allocator.slots, engine.block)
         now_s = max(at_s, *(self.replicas[part[0]].now_s for part in parts))
         now_s += self._spec.map_time / 1e9
         self._groups = [each for each in self._groups if each not in parts] + [cards]
@@ -121,10 +139,32 @@ class Dropping(MovingNode):
         for card in cards:
             self.replicas[card] = group
         group.now_s = now_s
-        for part, old in zip(parts, olds, strict=True):
-            layers = moved_layers(self._model.layers, part, cards)
-            self._hand_over(old, lambda _: cards[0], {cards[0]: layers}, now_s)
+        sent: dict[int, list[float]] = {}
+        shifts = (0, behind) if placed is not None and not unaligned else (None, None)
+        for part, old, shift in zip(parts, olds, shifts, strict=True):
+            layers = {cards[0]: moved_layers(self._model.layers, part, cards)}
+            ends = self._hand_over(old, lambda _: cards[0], layers, now_s, shift)
+            sent |= dict.fromkeys(part, ends)
+        assert group.pipeline is not None
+        each = [sent[card] for card in cards[:-1]]
+        group.pipeline.exchange = Exchange(each, self._spec.exchange == "chunks")
         self._drops += 1
+
+    def _place(self, first: Group, cards: Group) -> Placed | None:
+        """Map what these cards no longer need behind the KV that they keep; that of the first of
+        the two groups comes first."""
+        if not self.frames:
+            return None
+        stages, held = stages_of(self._model, len(cards)), [self.frames[card] for card in cards]
+        ends = [-(-stage.weight_bytes // KV_ALIGN_BYTES) * KV_ALIGN_BYTES for stage in stages]
+        room = [c.room(s.layers, end) for c, s, end in zip(held, stages, ends, strict=True)]
+        behind, at = self.frames[first[0]].held.shape[1], 0
+        for card, stage, end in zip(cards, stages, ends, strict=True):
+            layers, begins = range(at, at := at + stage.layers), behind * (card not in first)
+            self.frames[card] = self.frames[card].remapped(layers, end, begins, min(room))
+        least = room.index(min(room))
+        chosen = self.frames[cards[least]]
+        return least, chosen.region(self._layout), chosen
 
     def _restore(self, group: Group, at_s: float) -> None:
         if self._pulling.get(group) != at_s:  # a new burst came in between
@@ -139,6 +179,8 @@ class Dropping(MovingNode):
         for card in group:
             self.replicas[card] = self.own[card]
             self.own[card].now_s = now_s
+            if self._whole:
+                self.frames[card] = self._whole
         layers = {card: moved_layers(self._model.layers, group, (card,)) for card in group}
         card_of = self.manager.card_of
         self._hand_over(old, lambda request: int(card_of[request]), layers, now_s)
@@ -146,24 +188,32 @@ class Dropping(MovingNode):
 
     def _hand_over(
         self, old: Replica, card_of: Callable[[int], int], layers_of: dict[int, int],
-        now_s: float,
-    ) -> None:  # fmt: skip
-        """All requests of a replica go to cards, their KV over each one's link in turn."""
+        now_s: float, shift: int | None = None,
+    ) -> list[float]:  # fmt: skip
+        """All requests of a replica go to cards, their KV over each one's link in turn; when each
+        has it all. shift: their blocks are those so many later; None: any."""
         assert old.hosting is not None
         left = old.engine.left
         kept, line = old.hosting.clear()
         ends: dict[int, float] = {}
-        for request, tokens, earliest_s in kept:
+        done: list[float] = []
+        if shift is not None:  # those without a place of their own take what is left
+            most = self.engine(card_of(-1)).allocator.slots // old.hosting.block
+            kept.sort(key=lambda each: each[3].max() + shift >= most)
+        for request, tokens, earliest_s, blocks in kept:
             card = card_of(request)
             engine, layers = self.engine(card), layers_of[card]
-            if not engine.host(request, tokens, int(left[request])):
+            at = None if shift is None else blocks + shift
+            if not engine.host(request, tokens, int(left[request]), at):
                 line.append(request)
                 self._again += 1
                 continue
             pipeline = self.replicas[card].pipeline
-            share = 0.0 if pipeline is None else pipeline.link_share
+            alone = pipeline is None or self._spec.exchange == "whole"
+            share = 0.0 if pipeline is None or alone else pipeline.link_share
             seconds = self.exchange_s(tokens, layers) / (1 - share) if layers else 0.0
             ends[card] = ends.get(card, now_s) + seconds
+            done.append(ends[card])
             engine.run_at(request, max(ends[card], earliest_s))
             self._exchanges.append((seconds, tokens * layers * self._model.kv_layer_bytes))
         for request in line:
@@ -175,11 +225,13 @@ class Dropping(MovingNode):
         rate = max(path.bandwidth for path in self._link.paths)
         for card, end_s in ends.items():  # what is sent is read, what comes is written
             self.engine(card).copies(2 * rate, end_s)
+        return done
 
     def report(self, outputs: IntArray) -> dict[str, Any]:
         moved = np.array(self._exchanges or [(0.0, 0)])
         pipes = [each.pipeline for each in self._made.values() if each.pipeline is not None]
         busy_s, seconds = (sum(getattr(p, key) for p in pipes) for key in ("busy_s", "seconds"))
+        longer = [share for pipe in pipes for share in pipe.longer]
         return {
             **super().report(outputs),
             "dropping": {
@@ -190,6 +242,8 @@ class Dropping(MovingNode):
                 "exchanges": len(self._exchanges),
                 "exchanged_bytes": int(moved[:, 1].sum()),
                 "exchange_s": float(moved[:, 0].sum()),
+                "steps_beside": len(longer),
+                "steps_longer_share": sum(longer) / max(len(longer), 1),
                 "begun_again": self._again,
                 "idle_share": 1 - busy_s / seconds if seconds else 0.0,
             },

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from hwmodel.description.description import Strict
 from hwmodel.description.units import Nanoseconds
+from hwmodel.specs.virtual_memory import Frame
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
@@ -26,6 +27,12 @@ class DroppingSpec(Strict):
     before. 0: never."""
     map_time: Nanoseconds = 5e6
     """To map the frames of dropped layers behind the KV (the paper: 5 ms)."""
+    frame: Frame | None = 2 << 20
+    """What is mapped at once (CUDA: 2 MiB): each layer's K and V have whole ones. None: the memory
+    of a group is laid out anew."""
+    exchange: Literal["chunks", "whole"] = "chunks"
+    """How KV goes over a link that activations use, too: one chunk after each, as long as a stage
+    computes (the paper), or a request at once, for which they wait (assumed of others)."""
     block: Count = 256
     """Tokens of a block that is exchanged."""
 

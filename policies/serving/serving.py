@@ -13,6 +13,7 @@ from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Learns, report_of
+from policies.allocators.kv_frames import Placed
 from policies.engines.speculating_engine import SpeculatingEngine, acceptance
 from policies.memory.fidelity import Simulate
 from policies.memory.routing import Routing
@@ -158,11 +159,11 @@ def _serve(
     admitted = admissible(spec, replicas[0].engine.allocator, requests, stream.outputs, reach)
     _require_counted(stream, admitted)
 
-    def group(stages: int) -> Replica:
+    def group(stages: int, placed: Placed | None) -> Replica:
         grouped = spec.model_copy(update={"cluster": spec.cluster.grouped(stages)})
         return build_replica(
             device, local, grouped, requests, stream.predicted, metrics, (seed, cards + stages),
-            simulate,
+            simulate, placed=placed,
         )  # fmt: skip
 
     if fleet is not None:

@@ -12,7 +12,7 @@ import heapq
 import numpy as np
 
 from policies.allocators.allocator import Allocator
-from policies.allocators.block_allocator import BlockAllocator
+from policies.allocators.paged import PagedAllocator
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.engines.scheduled_step import Step
 from policies.predictors.prediction import Predictions
@@ -25,6 +25,8 @@ _KEYS = "cluster.dropping, cluster.migration, cluster.lending"
 class HostingEngine(EngineV1):
     """Requests that run here wholly, come, or are leaving."""
 
+    allocator: PagedAllocator
+
     def __init__(
         self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
         predicted: Predictions,
@@ -33,7 +35,7 @@ class HostingEngine(EngineV1):
         super().__init__(spec, allocator, requests, output_tokens, predicted)
         require_plain(_KEYS, self)
         require_blocks(_KEYS, allocator)
-        assert isinstance(allocator, BlockAllocator)
+        assert isinstance(allocator, PagedAllocator)
         self.block = allocator.block
         self.coming: set[int] = set()
         """Requests with memory here that run elsewhere."""
@@ -95,13 +97,15 @@ class HostingEngine(EngineV1):
         """The running requests whose prompts are computed."""
         return self._decoding()
 
-    def host(self, request: int, tokens: int, left: int) -> bool:
+    def host(self, request: int, tokens: int, left: int, blocks: IntArray | None = None) -> bool:
         """Memory for the first `tokens` of a request, of which `left` are to be made; False if
-        there is no room. Also for more of one that comes already."""
+        there is no room. Also for more of one that comes already. blocks: they lie in these."""
         if request in self.coming:
             return self.allocator.grow(request, tokens - int(self.allocator.stored[request]))
         self.left[request] = left
-        if not self.allocator.reserve(request, self._demand(request), tokens):
+        demand = self._demand(request)
+        mine = blocks is not None and self.allocator.adopt(request, demand, blocks, tokens)
+        if not mine and not self.allocator.reserve(request, demand, tokens):
             return False
         self.coming.add(request)
         self.changes += 1
@@ -139,16 +143,20 @@ class HostingEngine(EngineV1):
             else:
                 self._release(request)
 
-    def clear(self) -> tuple[list[tuple[int, int, float]], list[int]]:
-        """Give all requests up: (request, tokens, when it may run at the earliest) of those whose
-        prompts are computed, and those that have to begin again."""
+    def clear(self) -> tuple[list[tuple[int, int, float, IntArray]], list[int]]:
+        """Give all requests and memory up: (request, tokens, when it may run at the earliest,
+        blocks) of those whose prompts are computed, and those that have to begin again."""
         due = {request: at_s for at_s, request, runs in self._due if runs}
         running, done = self.running.tolist(), len(self.whole())
         whole = [*running[:done], *due]
-        kept = [(r, int(self.allocator.stored[r]), due.get(r, 0.0)) for r in whole]
+        stored, units = self.allocator.stored, self.allocator.units
+        kept = [
+            (r, int(stored[r]), due.get(r, 0.0), units(r).start // self.block) for r in whole
+        ]  # fmt: skip
         line = [*running[done:], *self.waiting]
         for request in (*running, *self.stopped, *self.coming):
             self._release(request)
+        self.allocator.forget()
         self.running, self._partial = np.zeros(0, np.int64), False
         for each in (self.waiting, self.stopped, self.coming, self._due):
             each.clear()

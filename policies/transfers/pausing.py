@@ -14,6 +14,7 @@ seconds. A step with q tokens to compute takes a q + k (profiled there, from `St
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -94,6 +95,21 @@ def drop_waste(context: int, cost: StepCost, batch: Batch) -> float:
     own = cost.seconds(cost.saturation) * chunk * whole * (whole + 1) / 2
     own += cost.seconds(batch.running + last) * context
     return own + cost.token_s * context * batch.tokens
+
+
+def least_waste(
+    device: Device, model: TransformerSpec, steps: StepModel, efficiency: Callable[[], Efficiency]
+) -> Callable[[int, int, int], tuple[int, bool]]:
+    """What engine v0 asks (`Weighs`). efficiency: that of the memory, now."""
+
+    def weighs(tokens: int, running: int, held: int) -> tuple[int, bool]:
+        batch = Batch(running, held)
+        cost = step_cost(device, model, steps, efficiency(), batch)
+        hidden = int(cost.seconds(running) / steps.swap_s(1))
+        pause = paused(math.inf, tokens, cost, batch, steps.swap_s(tokens), 0)
+        return hidden, pause.least == "swap"
+
+    return weighs
 
 
 def budget(step_s: float, copy_s: dict[int, float]) -> int:

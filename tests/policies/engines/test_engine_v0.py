@@ -181,6 +181,40 @@ def test_a_full_swap_space_recomputes() -> None:
         ]
 
 
+@pytest.mark.parametrize(("hidden", "swaps", "done"), [
+    (40, False, (32, 32)), (31, True, (32, 31)), (31, False, (0, 0)),
+])  # fmt: skip
+def test_what_wastes_least_hides_or_is_weighed(
+    hidden: int, swaps: bool, done: tuple[int, int]
+) -> None:
+    scene = Scene(64, [(31, 20), (31, 20)], preemption="least")
+    asked: list[tuple[int, int, int]] = []
+
+    def weighs(*given: int) -> tuple[int, bool]:
+        asked.append(given)
+        return hidden, swaps
+
+    scene.engine.weighs = weighs
+    while not (step := scene.step()).preempted:
+        pass
+    assert (step.swapped, step.hidden) == done
+    assert asked[-1] == ((1, 2, 64) if hidden == 40 else (32, 1, 32))
+    while scene.running != [1]:
+        scene.step()
+
+
+def test_least_waste_is_inferceps_sum_of_what_a_copy_and_a_prompt_hold_up() -> None:
+    found = {}
+    for rate in ("1MB/s", "100GB/s"):
+        found[rate] = serve(
+            device(64, f"host.bandwidth={rate}"), MODEL,
+            spec(engine={**V0, "preemption": "least"}, policy={"name": "paged", **ALIKE}),
+            requests([0.0, 0.0], 31, 20), seed=1,
+        ).metrics  # fmt: skip
+    assert found["1MB/s"]["swapped_tokens"] == 0 < found["100GB/s"]["swapped_tokens"] == 64
+    assert found["100GB/s"]["phase_share"]["swap"] == 0  # both ways hide behind a step
+
+
 def test_a_preempted_chunk_is_found_again_as_far_as_it_was_computed() -> None:
     # 8 blocks: 2 for the first, 6 for all of the second, of which 2 + 32 tokens are computed when
     # the first wants its third block

@@ -14,7 +14,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk, Step
-from policies.memory.pipeline import Costs, PipelineSpec, cuts, flow, micro_batch
+from policies.memory.pipeline import Costs, Exchange, PipelineSpec, cuts, flow, micro_batch
 from policies.serving.cluster import ClusterSpec
 from tests.policies.small import EXPERTS, MODEL, WINDOWS, mixed, requests, run
 from tests.rotation import LONG
@@ -57,6 +57,17 @@ def test_steps_that_follow_one_another_leave_no_stage_idle() -> None:
 def test_activations_on_the_link_come_between_the_stages() -> None:
     ends, _ = flow([[1.0, 1.0]] * 3, [1.5] * 3, [0.0] * 3, [0.0] * 3)
     assert ends == [3.5, 5.0, 6.5]  # the link is the slowest
+
+
+def test_chunks_of_a_stage_delay_nothing_and_whole_requests_until_they_are_over() -> None:
+    def ends(exchange: Exchange | None, now_s: float = 0.0) -> list[float]:
+        return flow([[1.0, 1.0]] * 4, [0.25] * 4, [0.0] * 3, [0.0] * 4, exchange, now_s)[0]
+
+    assert ends(Exchange([[9.0]], chunks=True)) == ends(None) == [2.25, 3.25, 4.25, 5.25]
+    assert ends(Exchange([[1.5, 2.5]], chunks=False)) == [2.75, 3.75, 4.75, 5.75]
+    assert ends(Exchange([[0.5]], chunks=False)) == ends(Exchange([[]], chunks=False)) == ends(None)
+    assert ends(Exchange([[8.5, 9.5]], False), 7.0) == ends(Exchange([[1.5, 2.5]], False))
+    assert ends(Exchange([[9.0]], chunks=False)) == [10.25, 11.25, 12.25, 13.25]
 
 
 @given(

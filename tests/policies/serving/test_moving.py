@@ -12,19 +12,20 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.link import load_link
-from hwmodel.specs.stages import stages_of
+from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import TransformerSpec, load_model
 from policies.memory.step import StepTimes
 from policies.predictors.predictor import predict
 from policies.requests.requests import Requests
 from policies.serving.building import build_replica, kv_region
 from policies.serving.cluster import ClusterSpec, Manager
-from policies.serving.dropping import Dropping, drop_plan, moved_layers
+from policies.serving.dropping import Dropping, drop_plan, joined, moved_layers
 from policies.serving.metrics import Metrics
 from policies.serving.migration import Migrating
 from policies.serving.moving import MovingNode
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
+from policies.transfers.hosting_engine import HostingEngine
 from tests.policies.small import FakeMemory, mixed, requests, spec
 from tests.rotation import LONG
 
@@ -34,7 +35,10 @@ SHAPE = TransformerSpec(
 )  # fmt: skip
 """8 KiB of KV a token, 17.8 MB of weights: those of 2,180 tokens."""
 LINK = "mooncake-rdma-400"
-DROPPING = {"cards": 4, "dropping": {"link": LINK, "every_s": 0.005}}
+DROPPING: dict[str, Any] = {
+    "cards": 4,
+    "dropping": {"link": LINK, "every_s": 0.005, "frame": "64KiB"},
+}
 MIGRATION = {"cards": 3, "migration": {"link": LINK, "every_s": 0.002, "last_blocks": 3}}
 
 
@@ -90,7 +94,24 @@ class Watched:
             self.copies += len(engine.coming)
         assert len(runs) == len(set(runs)) and not set(runs) & set(waits)
         assert len(waits) == len(set(waits))
+        if isinstance(node, Dropping):
+            self._look_at_frames(node)
         self.looks += 1
+
+    def _look_at_frames(self, node: Dropping) -> None:
+        """On each card every frame of KV is in one place, with those that dropped weights left;
+        all cards of a group have room for its blocks."""
+        own = node.own[0].engine.allocator.layout
+        for group in node._groups:
+            slots = node.engine(group[0]).allocator.slots
+            stages, layers = stages_of(SHAPE, len(group)), 0
+            for number, stage in zip(group, stages, strict=True):
+                card = node.frames[number]
+                assert card.layers == range(layers, layers := layers + stage.layers)
+                assert card.held.size * card.size == slots * stage.kv_token_bytes
+                assert (card.base - stage.weight_bytes) < (2 << 20) + card.size
+                every = np.sort(np.concatenate((card.held.ravel(), card.spare)))
+                assert (every == np.arange(card.base, own.base + own.bytes, card.size)).all()
 
 
 @pytest.mark.parametrize("seed", range(12 if LONG else 3))
@@ -117,6 +138,46 @@ def test_a_plan_merges_the_two_smallest_until_enough_is_freed() -> None:
     assert drop_plan(cards, 10, 99, 8)[2] == ((0, 1), (2, 3))
     assert len(drop_plan(cards, 10, 99, 2)) == 2 and drop_plan(cards, 10, 0, 8) == []
     assert drop_plan([(0, 1), (2,), (3,)], 10, 20, 8) == [((2,), (3,)), ((0, 1), (2, 3))]
+
+
+def test_cards_of_a_group_keep_layers_that_they_have() -> None:
+    """But for one, where layers are not dealt evenly."""
+    for cards in range(2, 9):
+        groups = [(card,) for card in range(cards)]
+        has = {card: range(28) for card in range(cards)}
+        for first, second in drop_plan(groups, 1, 10**9, 8):
+            group = joined(first, second)
+            edges = np.cumsum((0, *dealt(28, len(group)))).tolist()
+            for card, layers in zip(group, map(range, edges, edges[1:]), strict=True):
+                assert len(set(layers) - set(has[card])) <= (cards not in (2, 4))
+                has[card] = layers
+
+
+def test_running_requests_keep_their_blocks_across_a_drop(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[tuple[int, int]] = []
+    host = HostingEngine.host
+
+    def watched(engine: HostingEngine, request: int, *given: Any) -> bool:
+        done, at = host(engine, request, *given), (*given, None)[2]
+        if done and at is not None:
+            units = engine.allocator.units(request)
+            assert units.start.tolist() == (at * engine.block).tolist()
+            kept.append((request, int(at.min())))
+        return done
+
+    monkeypatch.setattr(HostingEngine, "host", watched)
+    node = found(burst(150), DROPPING)["node"]["dropping"]
+    assert len(kept) >= node["exchanges"] / 2 > 10
+    assert max(first for _, first in kept) >= 1984 // 16  # those of a second group
+
+
+@pytest.mark.parametrize("exchange", ["chunks", "whole"])
+def test_steps_wait_for_kv_on_the_link_where_it_does_not_yield(exchange: str) -> None:
+    slow = {**DROPPING["dropping"], "link": "ethernet-64", "exchange": exchange}
+    node = found(burst(150), {"cards": 4, "dropping": slow})["node"]["dropping"]
+    assert node["steps_beside"] > 5
+    longer = node["steps_longer_share"]
+    assert longer < 0.05 if exchange == "chunks" else longer > 0.05
 
 
 def test_two_drops_of_a_72b_give_55_percent_of_kv() -> None:
@@ -190,8 +251,8 @@ def built(cluster: dict[str, Any], stream: Requests, kind: Any, link: Any = ()) 
     assert given.cluster.dropping is not None
     node = Dropping(
         replicas, manager, given.cluster.dropping, SHAPE,
-        lambda stages: make(
-            given.model_copy(update={"cluster": given.cluster.grouped(stages)})
+        lambda stages, placed: make(
+            given.model_copy(update={"cluster": given.cluster.grouped(stages)}), placed=placed
         ),
     )  # fmt: skip
     node._link = load_link(LINK, link)
@@ -200,7 +261,7 @@ def built(cluster: dict[str, Any], stream: Requests, kind: Any, link: Any = ()) 
 
 def test_layers_that_change_cards_are_counted_on_the_busiest() -> None:
     assert moved_layers(8, (0,), (0, 1)) == 4 and moved_layers(8, (1,), (0, 1)) == 4
-    assert moved_layers(8, (0, 1), (0, 1, 2, 3)) == 4  # all of the second card's
+    assert moved_layers(8, (0, 1), (0, 2, 1, 3)) == 2  # half of each card's
     assert moved_layers(8, (0, 1), (0,)) == 4 and moved_layers(8, (0, 1, 2, 3), (2,)) == 6
 
 
@@ -212,7 +273,7 @@ def test_a_burst_waits_less_where_copies_are_dropped() -> None:
 
 
 def test_copies_never_come_back_where_none_are_asked_for() -> None:
-    never = {"cards": 4, "dropping": {"link": LINK, "restore_below": 0, "every_s": 0.005}}
+    never = {"cards": 4, "dropping": {**DROPPING["dropping"], "restore_below": 0}}
     node = found(burst(150), never)["node"]["dropping"]
     assert node["drops"] and not node["restores"] and node["dropped_share"] > 0
 
@@ -259,11 +320,15 @@ def test_steps_beside_a_copy_take_longer_by_what_it_takes_of_the_memory() -> Non
         ({"cards": 2, "dropping": {}}, {}, "link"),
         ({"cards": 1, "dropping": {"link": LINK}}, {}, "needs 2 cards"),
         ({"cards": 2, "dropping": {"link": LINK, "restore": 0.5}}, {}, "restore"),
-        ({"cards": 2, "dropping": {"link": "rdma"}}, {}, "no shipped link"),
+        ({"cards": 2, "dropping": {"link": "rdma", "frame": None}}, {}, "no shipped link"),
         ({"cards": 2, "migration": {"link": LINK}, "dropping": {"link": LINK}}, {}, "no dropping"),
         ({"cards": 2, "migration": {"link": LINK}}, {"policy": {"name": "s3"}}, "expected paged"),
         ({"cards": 2, "migration": {"link": LINK}}, {"engine": {"name": "v0"}}, "need engine v1"),
         ({"cards": 2, "dropping": {"link": LINK}}, {"kv_tokens": 512}, "not with kv_tokens"),
+        ({"cards": 2, "dropping": {"link": LINK, "frame": "3KiB"}}, {}, "power of two from 4KiB"),
+        ({"cards": 2, "dropping": {"link": LINK, "frames": "2MiB"}}, {}, "frame"),
+        ({"cards": 2, "dropping": {"link": LINK, "exchange": "chunk"}}, {}, "chunks"),
+        ({"cards": 2, "dropping": {"link": LINK}}, {}, "choose a smaller one"),
     ],
 )  # fmt: skip
 def test_a_mistake_says_what_was_expected(

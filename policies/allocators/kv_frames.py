@@ -1,0 +1,104 @@
+"""KV in frames of memory that can be mapped elsewhere (CUDA's virtual memory management: 2 MiB).
+
+A plane is the K, or V, of one layer: a range of virtual addresses, of whole frames. A card that
+drops layers (KunServe, arXiv 2412.18169v4) keeps the planes of the others where they are. Behind
+their tails it maps the frames of planes whose layers left, for the other group's blocks, and those
+of dropped weights last (the order is assumed): block ids grow, and blocks keep their addresses.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.kernel.extents import Frames
+from policies.allocators.kv_layout import SLOT_ALIGN_TOKENS, KvLayout
+from policies.requests.requests import IntArray
+
+
+class CardFrames(NamedTuple):
+    """Which frames hold what on a card, by their first bytes."""
+
+    layers: range
+    """Of the model, whose KV is here."""
+    held: IntArray
+    """int64 (planes, frames), the planes of a layer together."""
+    spare: IntArray
+    """Of those that nothing uses, int64 (n,)."""
+    base: int
+    """First byte behind the weights."""
+    size: int
+    """Bytes of a frame."""
+    step: int
+    """Frames of a plane that are whole blocks."""
+
+    def room(self, layers: int, weights_end: int) -> int:
+        """Frames of each plane, with so many layers behind so many bytes of weights."""
+        many = self.held.size + len(self.spare) + (self.base - weights_end) // self.size
+        frames = many // (layers * len(self.held) // len(self.layers))
+        return frames - frames % self.step
+
+    def remapped(self, layers: range, weights_end: int, first: int, frames: int) -> CardFrames:
+        """With these layers, of which it may lack some, in planes of so many frames: what it had
+        of them lies from frame `first` on."""
+        each, added = len(self.held) // len(self.layers), (self.base - weights_end) // self.size
+        base = self.base - added * self.size
+        held: IntArray = np.full((len(layers), each, frames), -1, np.int64)
+        old = self.held.reshape(len(self.layers), each, -1)[:, :, : frames - first]
+        for layer in set(layers) & set(self.layers):
+            at = layer - layers.start
+            held[at, :, first : first + old.shape[2]] = old[layer - self.layers.start]
+        weights = base + np.arange(added)[::-1] * self.size
+        free = np.concatenate((weights, self.spare, np.setdiff1d(self.held, held)))
+        columns = np.moveaxis(held, 2, 0).ravel()
+        gaps = np.flatnonzero(columns < 0)[::-1]  # the tail first
+        columns[gaps] = free[: len(gaps)]
+        held, spare = columns.reshape(frames, -1).T.copy(), free[len(gaps) :]
+        return self._replace(layers=layers, held=held, spare=spare, base=base)
+
+    def mapped(self) -> Frames:
+        """As the kernel has them: the virtual frame of each physical one."""
+        at = (self.held.ravel() - self.base) // self.size
+        virtual = np.arange(len(at) + len(self.spare)) + len(at)  # spare ones lie behind
+        virtual[at] = np.arange(len(at))
+        return Frames(self.base, self.size, virtual)
+
+    def region(self, whole: KvLayout) -> KvLayout:
+        """Its KV at virtual addresses from `base` on. whole: that of all layers."""
+        layers, slots = len(self.layers), self.held.size * self.size * whole.layers
+        slots //= layers * whole.token_bytes
+        return replace(whole, base=self.base, layers=layers, slots=slots)
+
+
+Placed = tuple[int, KvLayout, CardFrames | None]
+"""The stage of a pipeline with the least room, its region, and where that lies if it is mapped."""
+
+
+def in_frames(layout: KvLayout, size: int) -> tuple[KvLayout, CardFrames]:
+    """A region with whole frames of `size` bytes in each plane, one after the other. Raises
+    DescriptionError where no frame fits, and for layouts in which layers are not apart."""
+    outer = layout.dims[: layout.dims.index("unit")]
+    if outer[:1] != ("layer",):
+        raise DescriptionError(
+            "cluster.dropping.frame: with this kv_layout layers are not apart; expected one that "
+            "begins with layer, or frame: null"
+        )
+    sizes = {"layer": layout.layers, "kv": layout.halves, "head": layout.kv_heads}
+    planes = math.prod(sizes[dim] for dim in outer)
+    slot_bytes = layout.token_bytes // planes
+    step = math.lcm(size, slot_bytes * SLOT_ALIGN_TOKENS)
+    if not (frames := layout.slots * slot_bytes // step * step // size):
+        raise DescriptionError(
+            f"cluster.dropping.frame: {layout.slots} tokens of KV; expected at least "
+            f"{step // slot_bytes} for whole frames of {size} B in each layer's K and V; choose a "
+            "smaller one"
+        )
+    held = layout.base + np.arange(planes * frames).reshape(planes, -1) * size
+    card = CardFrames(
+        range(layout.layers), held, np.zeros(0, np.int64), layout.base, size, step // size
+    )
+    return card.region(layout), card
