@@ -166,10 +166,14 @@ def test_shares_of_the_peaks_by_hand() -> None:
 
 
 def test_step_times_are_within_what_is_documented() -> None:
-    # decode at batch 1 takes three quarters of the measured time: kernels reach 67 to 69 % of the
-    # peak there; prefill_efficiency is the mean of what was measured with 2,048 tokens
-    decode, prefill = compare(only(load_measurements(CARD), 0, 11))
-    assert -0.3 < decode.error < -0.15
+    # decode at batch 1 takes three quarters of the measured time with kernels that read as fast as
+    # DRAM gives, and what was measured with those of a profile; prefill_efficiency is the mean of
+    # what was measured with 2,048 tokens
+    spec = load_measurements(CARD)
+    decode, prefill = compare(only(spec, 0, 11))
+    ideal = compare(only(spec.model_copy(update={"runtimes": {"one card": Runtime()}}), 0))[0]
+    assert -0.3 < ideal.error < -0.15
+    assert -0.05 < decode.error < 0.05
     assert -0.05 < prefill.error < 0.1
 
 

@@ -82,6 +82,7 @@ def test_a_misspelt_key_is_not(file: str, validators: dict[str, Draft202012Valid
         "variants",
         "plausible",
         "tolerances",
+        "runtimes",
     }  # whose keys are names too
     for path, changed in _misspelt(data):
         if "_set." not in path and (path.split(".")[0] not in names or "." not in path):
