@@ -44,11 +44,8 @@ class CardFrames(NamedTuple):
     def remapped(self, layers: range, weights_end: int, first: int, frames: int) -> CardFrames:
         """With these layers, of which it may lack some, in planes of so many frames: what it had
         of them lies from frame `first` on."""
-        each, added = (
-            len(self.held) // len(self.layers),
-            (self.base - weights_end) // self.frame_bytes,
-        )
-        base = self.base - added * self.frame_bytes
+        added = (self.base - weights_end) // self.frame_bytes
+        base, each = self.base - added * self.frame_bytes, len(self.held) // len(self.layers)
         held: IntArray = np.full((len(layers), each, frames), -1, np.int64)
         old = self.held.reshape(len(self.layers), each, -1)[:, :, : frames - first]
         for layer in set(layers) & set(self.layers):
