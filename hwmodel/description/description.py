@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, Self, TypeVar
@@ -230,6 +231,18 @@ def _list_index(items: list[Any], part: str | int, document: Document, path: Key
 def key_path(text: str) -> KeyPath:
     """The keys of a dotted path; `a.b[0]` is `a`, `b`, `0`."""
     return tuple(part for part in re.split(r"[.\[\]]+", text.strip()) if part)
+
+
+def checked(rule: Callable[[Any], None]) -> Any:
+    """Makes of a spec's method a check once its fields are read: of what they hold together. The
+    method raises ValueError."""
+
+    @wraps(rule)
+    def run(self: Any) -> Any:
+        rule(self)
+        return self
+
+    return model_validator(mode="after")(run)
 
 
 class Strict(BaseModel):

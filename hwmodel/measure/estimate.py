@@ -34,6 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hwmodel.kernel.address import to_channel
 from hwmodel.measure.bounds import (
     SAME_BANK,
     activation_ticks,
@@ -276,13 +277,7 @@ def _channels_used(device: Device, extent: int, slot: int) -> float:
     start = np.arange(0, period, grid)[:, None]
     number = start // block + np.arange(-(-extent // block) + 1)
     inside = np.minimum(start + extent, (number + 1) * block) - np.maximum(start, number * block)
-    row = number // many
-    channel = number % many
-    if a.channel_hash == "rotate":
-        channel = (channel + row) % many
-    elif a.channel_hash == "xor":
-        channel = channel ^ (row & (many - 1))
-    place = channel * 2 + ((row & pairs) > 0)
+    place = to_channel(device, number * block)[0] * 2 + ((number // many & pairs) > 0)
     load = np.bincount(place.ravel(), np.clip(inside, 0, None).ravel(), 2 * many)
     if not pairs:
         load = load[::2]

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, checked
 from hwmodel.description.units import PositiveBytes
 from hwmodel.description.written import text
 from hwmodel.kernel.memory import Descriptors, simulate_system
@@ -58,15 +58,14 @@ class Pattern(Strict):
     random: bool = False
     mix: Mix = (1, 0)
 
-    @model_validator(mode="after")
-    def _sensible(self) -> Pattern:
+    @checked
+    def _sensible(self) -> None:
         if self.random and self.stride is not None:
             raise ValueError("stride: random extents have none")
         if self.window is not None and self.window < (self.stride or self.size):
             raise ValueError("window: holds no extent")
         if sum(self.mix) > 1 and PAGE % (self.stride or self.size):
             raise ValueError(f"size: several arrays need extents that divide {PAGE} B")
-        return self
 
     def extents(self, total: int, capacity: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """(start addresses, written), shape (n,), of extents of `total` bytes or a little more."""

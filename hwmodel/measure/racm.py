@@ -20,7 +20,6 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
 from hwmodel.measure.open_loop import OpenLoop
@@ -29,7 +28,6 @@ from hwmodel.specs.controller import MAX_QUEUE
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.memory_spec import MemorySpec
 
-Int = NDArray[np.int64]
 Level = Literal["channel", "device"]
 
 LARGEST_EXTENT = 1 << 20

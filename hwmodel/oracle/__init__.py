@@ -1,1 +1,1 @@
-"""The slow, independent model: a plain-Python oracle and an auditor; never imports the kernel."""
+"""What checks a command log: an auditor that reads the YAML and never imports the kernel."""

@@ -16,7 +16,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
-from hwmodel.description.description import DescriptionError, Strict, again
+from hwmodel.description.description import DescriptionError, Strict, again, checked
 from hwmodel.description.units import (
     BytesPerSecond,
     FlopsPerSecond,
@@ -101,13 +101,12 @@ class Dma(Strict):
             return float(self.descriptor_cost)
         return self.descriptor_cost / self.gather.elements + self.gather.element_cost
 
-    @model_validator(mode="after")
-    def _sizes_fit(self) -> Dma:
+    @checked
+    def _sizes_fit(self) -> None:
         if self.window < self.request:
             raise ValueError("window is smaller than one request")
         if (least := self.minimum_access) is not None and least & (least - 1):
             raise ValueError("minimum_access must be a power of two")
-        return self
 
 
 class Work(Strict):
@@ -370,14 +369,14 @@ class AcceleratorSpec(Strict):
             found += [again(item) for item in error.errors()]
         raise ValidationError.from_exception_data(cls.__name__, found)
 
-    @model_validator(mode="after")
-    def _consistent(self) -> AcceleratorSpec:
+    @checked
+    def _consistent(self) -> None:
         if (self.memory == GIVEN) != (self.given is not None):
             raise ValueError("given: stands with memory: given, and only there")
         if self.given is not None:
             if keys := self.model_fields_set.intersection((*_SIMULATED, *_SIMULATED_TOO)):
                 raise ValueError(f"{min(keys)}: of a simulated memory; this one is given")
-            return self
+            return
         if self.interleave & (self.interleave - 1):
             raise ValueError("interleave: must be a power of two")
         if self.channel_hash == "xor" and self.channels & (self.channels - 1):
@@ -385,4 +384,3 @@ class AcceleratorSpec(Strict):
         for key, many in (("dma.engines", self.dma.engines), ("channels", self.channels)):
             if self.dies is not None and many % self.dies.count:
                 raise ValueError(f"dies.count: must divide {key}, {many}")
-        return self

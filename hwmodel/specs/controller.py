@@ -8,9 +8,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
-from hwmodel.description.description import Strict, nearest
+from hwmodel.description.description import Strict, checked, nearest
 from hwmodel.description.units import ExactNanoseconds
 from hwmodel.description.written import TEXT_TOO
 
@@ -60,8 +60,8 @@ class Controller(Strict):
     """Column commands to a row before a bank's older request to another row goes first; 0: none."""
     activation_buffer: Annotated[int, Field(ge=0, le=MAX_QUEUE)] = 0
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Controller:
+    @checked
+    def _consistent(self) -> None:
         if self.write_drain_low > self.write_drain_high:
             raise ValueError("write_drain_low is above write_drain_high")
         if self.scheduler == "fcfs" and self.activation_buffer:
@@ -77,7 +77,6 @@ class Controller(Strict):
             after = getattr(self, name)
             if after is not None and not 0 <= after <= 10**9:
                 raise ValueError(f"{name} must be at most 1s")
-        return self
 
 
 class Hash(Strict):

@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError, Document
-from hwmodel.specs.hybrid_configs import HYBRIDS, shortest
+from hwmodel.specs.hybrid_configs import (
+    HYBRIDS,
+    deepseek_experts,
+    latent_attention,
+    routed,
+    shortest,
+)
 from hwmodel.specs.transformer import TransformerSpec
 
 _DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
@@ -198,11 +204,7 @@ def _qwen3(config: _Config) -> dict[str, Any]:
 
 def _mixtral(config: _Config) -> dict[str, Any]:
     spec = _base(config)
-    experts = {
-        "count": config.number("num_local_experts", "experts.count"),
-        "per_token": config.number("num_experts_per_tok", "experts.per_token"),
-        "intermediate": spec["intermediate"],
-    }
+    experts = {**routed(config, "num_local_experts"), "intermediate": spec["intermediate"]}
     return _window(config, {**spec, "experts": experts}, ["window"])
 
 
@@ -210,14 +212,9 @@ def _qwen3_moe(config: _Config) -> dict[str, Any]:
     spec = _qwen3(config)
     config.only("decoder_sparse_step", 1)
     config.only("mlp_only_layers", [])
-    return {
-        **spec,
-        "experts": {
-            "count": config.number("num_experts", "experts.count"),
-            "per_token": config.number("num_experts_per_tok", "experts.per_token"),
-            "intermediate": config.number("moe_intermediate_size", "experts.intermediate"),
-        },
-    }
+    experts = routed(config, "num_experts")
+    experts["intermediate"] = config.number("moe_intermediate_size", "experts.intermediate")
+    return {**spec, "experts": experts}
 
 
 def _deepseek(config: _Config) -> dict[str, Any]:
@@ -225,26 +222,9 @@ def _deepseek(config: _Config) -> dict[str, Any]:
     config.take("head_dim", "nothing: stated by latent")
     config.only("attention_bias", False)
     config.only("moe_layer_freq", 1)
-    names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-    latent = {name: config.number(name, f"latent.{name}") for name in names}
-    rank = config.number("q_lora_rank", "latent.q_lora_rank", None)
-    kept = latent["kv_lora_rank"] + latent["qk_rope_head_dim"]
-    spec = {**_base(config), "kv_heads": 1, "head_dim": kept}
-    width = config.number("moe_intermediate_size", "experts.intermediate")
-    shared = config.number("n_shared_experts", "experts.shared_intermediate", 0)
-    return {
-        **spec,
-        "latent": {"q_lora_rank": rank, **latent} if rank else latent,
-        "experts": {
-            "count": config.number("n_routed_experts", "experts.count"),
-            "per_token": config.number("num_experts_per_tok", "experts.per_token"),
-            "intermediate": width,
-            "shared_intermediate": shared * width,
-            "first_dense_layers": config.number(
-                "first_k_dense_replace", "experts.first_dense_layers", 0
-            ),
-        },
-    }
+    latent = latent_attention(config)
+    spec = {**_base(config), **latent}
+    return {**spec, "experts": deepseek_experts(config, "n_routed_experts", "n_shared_experts")}
 
 
 def _deepseek_v3(config: _Config) -> dict[str, Any]:
@@ -271,12 +251,8 @@ def _gemma3(config: _Config) -> dict[str, Any]:
 def _gpt_oss(config: _Config) -> dict[str, Any]:
     spec = {**_base(config), **_biases(config), "mlp_bias": True, "sinks": True}
     config.take("experts_per_token", "experts.per_token")
-    experts = {
-        "count": config.number("num_local_experts", "experts.count"),
-        "per_token": config.number("num_experts_per_tok", "experts.per_token"),
-        "intermediate": spec["intermediate"],
-        "router_bias": True,
-    }
+    experts = {**routed(config, "num_local_experts"), "intermediate": spec["intermediate"]}
+    experts["router_bias"] = True
     return _window(config, {**spec, "experts": experts}, ["window", "full"])
 
 

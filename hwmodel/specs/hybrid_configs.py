@@ -46,6 +46,33 @@ def _pattern(
     return shortest([known[kind] for kind in given])
 
 
+def routed(config: Any, count: str, per_token: str = "num_experts_per_tok") -> dict[str, Any]:
+    """How many experts there are, and of a token, by the fields that say so."""
+    fields = {"count": count, "per_token": per_token}
+    return {key: config.number(field, f"experts.{key}") for key, field in fields.items()}
+
+
+def deepseek_experts(
+    config: Any, count: str, shared: str, per_token: str = "num_experts_per_tok"
+) -> dict[str, Any]:
+    """Experts beside shared ones as wide as them, behind dense layers."""
+    width = config.number("moe_intermediate_size", "experts.intermediate")
+    many = config.number(shared, "experts.shared_intermediate", 0)
+    found = {**routed(config, count, per_token), "intermediate": width}
+    dense = config.number("first_k_dense_replace", "experts.first_dense_layers", 0)
+    return {**found, "shared_intermediate": many * width, "first_dense_layers": dense}
+
+
+def latent_attention(config: Any) -> dict[str, Any]:
+    """K and V as one latent a token, of which queries may have their own."""
+    names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    latent = {name: config.number(name, f"latent.{name}") for name in names}
+    rank = config.number("q_lora_rank", "latent.q_lora_rank", None)
+    kept = latent["kv_lora_rank"] + latent["qk_rope_head_dim"]
+    latent = {"q_lora_rank": rank, **latent} if rank else latent
+    return {"kv_heads": 1, "head_dim": kept, "latent": latent}
+
+
 def _every(config: Any, period: int, last: int, layers: int) -> list[str]:
     """Full attention in each `period`th layer, from `last` on."""
     return shortest(["full" if at % period == last else "state" for at in range(layers)])
@@ -95,16 +122,10 @@ def qwen_experts(config: Any, base: Base) -> dict[str, Any]:
     config.only("mlp_only_layers", [])
     width = config.number("moe_intermediate_size", "experts.intermediate")
     spec = base(config, head_dim=256, intermediate_size=width)
-    experts = {
-        "count": config.number("num_experts", "experts.count"),
-        "per_token": config.number("num_experts_per_tok", "experts.per_token"),
-        "intermediate": width,
-        "shared_intermediate": config.number(
-            "shared_expert_intermediate_size", "experts.shared_intermediate"
-        ),
-        "shared_gate": True,
-    }
-    return {**_gated_delta(config, spec), "experts": experts}
+    found = {**routed(config, "num_experts"), "intermediate": width}
+    shared = config.number("shared_expert_intermediate_size", "experts.shared_intermediate")
+    found |= {"shared_intermediate": shared, "shared_gate": True}
+    return {**_gated_delta(config, spec), "experts": found}
 
 
 def kimi_linear(config: Any, base: Base) -> dict[str, Any]:
@@ -115,34 +136,21 @@ def kimi_linear(config: Any, base: Base) -> dict[str, Any]:
         config.take(field, "nothing: stated by latent")
     if "model_max_length" in config.left:
         config.left["max_position_embeddings"] = config.left.pop("model_max_length")
-    names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-    latent = {name: config.number(name, f"latent.{name}") for name in names}
-    rank = config.number("q_lora_rank", "latent.q_lora_rank", None)
-    spec = base(config, max_position_embeddings=1 << 20)
-    spec |= {"kv_heads": 1, "head_dim": latent["kv_lora_rank"] + latent["qk_rope_head_dim"]}
+    latent = latent_attention(config)
+    spec = base(config, max_position_embeddings=1 << 20) | latent
     own = config.take("linear_attn_config", "state")
     if not isinstance(own, dict) or not isinstance(own.get("full_attn_layers"), list):
         raise config.error("linear_attn_config", "expected full_attn_layers, head_dim, num_heads")
     full = set(own["full_attn_layers"])  # counted from 1
     kinds = ["full" if at + 1 in full else "state" for at in range(spec["layers"])]
-    width = config.number("moe_intermediate_size", "experts.intermediate")
-    shared = config.number("num_shared_experts", "experts.shared_intermediate", 0)
+    found = deepseek_experts(config, "num_experts", "num_shared_experts", "num_experts_per_token")
     return {
         **spec,
-        "latent": {"q_lora_rank": rank, **latent} if rank else latent,
         "state": {
             "kind": "kda", "pattern": shortest(kinds), "heads": own.get("num_heads"),
             "head_dim": own.get("head_dim"), "conv": own.get("short_conv_kernel_size", 4),
         },
-        "experts": {
-            "count": config.number("num_experts", "experts.count"),
-            "per_token": config.number("num_experts_per_token", "experts.per_token"),
-            "intermediate": width, "shared_intermediate": shared * width,
-            "first_dense_layers": config.number(
-                "first_k_dense_replace", "experts.first_dense_layers", 0
-            ),
-            "router_bias": True,
-        },
+        "experts": {**found, "router_bias": True},
     }  # fmt: skip
 
 

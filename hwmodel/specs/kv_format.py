@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, checked
 
 Count = Annotated[int, Field(ge=1)]
 Bits = Annotated[int, Field(ge=0, le=4096)]
@@ -48,13 +48,12 @@ class KvStructure(Strict):
     parallel card has its own for the heads it holds."""
     chunk: Chunk | None = None
 
-    @model_validator(mode="after")
-    def _says_something(self) -> KvStructure:
+    @checked
+    def _says_something(self) -> None:
         if self.outliers is None and not self.vector_bits and self.chunk is None:
             raise ValueError("expected outliers, vector_bits or chunk")
         if self.sparse == "behind" and self.outliers is None:
             raise ValueError("sparse: of outliers, and this has none")
-        return self
 
     def scale_bits(self, width: int) -> float:
         """Mean bits that are not sparse entries of K (or V) of a token, `width` numbers."""

@@ -16,10 +16,10 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from hwmodel.description.based_on import complete
-from hwmodel.description.description import Mark, Strict
+from hwmodel.description.description import Mark, Strict, checked
 from hwmodel.description.library import find
 from hwmodel.description.units import BytesPerSecond, Nanoseconds, PositiveBytes
 from hwmodel.description.yaml_reader import load, parse_assignment
@@ -81,15 +81,14 @@ class LinkSpec(Strict):
     """Whether neighbouring pieces become one before they are posted: `in_order`, where one follows
     the other at both ends; `any_order`, after sorting, so that descending runs merge as well."""
 
-    @model_validator(mode="after")
-    def _paths_cover(self) -> LinkSpec:
+    @checked
+    def _paths_cover(self) -> None:
         sizes = [path.below for path in self.paths]
         if sizes[-1] is not None:
             raise ValueError("paths: the last takes every size, without below")
         limits = [size for size in sizes[:-1] if size is not None]
         if len(limits) < len(sizes) - 1 or limits != sorted(set(limits)):
             raise ValueError("paths: below must grow from path to path")
-        return self
 
     def cost(
         self, sizes: NDArray[np.int64], counts: NDArray[np.int64], both_ways: bool = False

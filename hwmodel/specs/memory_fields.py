@@ -9,9 +9,9 @@ import re
 from fractions import Fraction
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, checked
 from hwmodel.description.expression import names_in
 from hwmodel.description.units import (
     ExactNanoseconds,
@@ -144,8 +144,8 @@ class Organisation(Strict):
                 return total
         raise KeyError(level)
 
-    @model_validator(mode="after")
-    def _sizes(self) -> Organisation:
+    @checked
+    def _sizes(self) -> None:
         if self.width_bits * self.burst_length % 8:
             raise ValueError("width_bits x burst_length is not a whole number of bytes")
         if self.payload_bytes and self.payload_bytes > self.wire_bytes:
@@ -172,7 +172,6 @@ class Organisation(Strict):
             raise ValueError("more than 64 banks a pseudo-channel")
         if self.pseudochannels > 2:
             raise ValueError("more than 2 pseudo-channels a channel")
-        return self
 
 
 class ClockSpec(Strict):
@@ -182,11 +181,10 @@ class ClockSpec(Strict):
     beats_per_ck: Positive
     ticks_per_ck: Positive = 1
 
-    @model_validator(mode="after")
-    def _positive(self) -> ClockSpec:
+    @checked
+    def _positive(self) -> None:
         if self.tCK < Fraction(1, 1000):
             raise ValueError("tCK must be at least 1ps")
-        return self
 
 
 class Bus(Strict):
@@ -210,13 +208,12 @@ class Activate(Strict):
     max_gap: Expression | None = None
     second: Literal["eager", "lazy"] = "eager"
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Activate:
+    @checked
+    def _consistent(self) -> None:
         if self.steps == 2 and (self.max_gap is None or self.reference == "ACT"):
             raise ValueError("steps: 2 needs max_gap and reference: ACT1 or ACT2")
         if self.steps == 1 and self.reference != "ACT":
             raise ValueError("steps: 1 has reference: ACT")
-        return self
 
 
 class DataSlots(Strict):
@@ -225,11 +222,10 @@ class DataSlots(Strict):
     latency: Expression
     segments: list[list[Expression]]
 
-    @model_validator(mode="after")
-    def _pairs(self) -> DataSlots:
+    @checked
+    def _pairs(self) -> None:
         if not self.segments or any(len(pair) != 2 for pair in self.segments):
             raise ValueError("expected segments as [[from, to], ...]")
-        return self
 
 
 class Data(Strict):
@@ -326,11 +322,10 @@ class Row(Strict):
     window: Annotated[int, Field(ge=1, le=MAX_WINDOW)] | None = None
     source: str | None = None
 
-    @model_validator(mode="after")
-    def _window_scope(self) -> Row:
+    @checked
+    def _window_scope(self) -> None:
         if self.window is not None and self.scope.startswith("other_"):
             raise ValueError(f"a window cannot have scope {self.scope}")
-        return self
 
 
 class Background(Strict):

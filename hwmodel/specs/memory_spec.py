@@ -8,9 +8,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import Strict, nearest
+from hwmodel.description.description import Strict, checked, nearest
 from hwmodel.description.expression import evaluate, names_in
 from hwmodel.description.units import Clock
 from hwmodel.specs.commands import (
@@ -216,10 +216,9 @@ class MemorySpec(Strict):
         """Whether partial writes take commands of their own (MWR, MWRA)."""
         return "MWR" in self.commands and self.controller.partial_write == "masked"
 
-    @model_validator(mode="after")
-    def _complete(self) -> MemorySpec:
+    @checked
+    def _complete(self) -> None:
         _check(self)
-        return self
 
     def field_bits(self) -> dict[str, int]:
         """Bits that each address field needs in this memory."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, checked
 from hwmodel.specs.number_format import Matrices
 
 Count = Annotated[int, Field(ge=1)]
@@ -43,11 +43,10 @@ class ExpertsSpec(Strict):
     shared_gate: bool = False
     """A gate on the shared experts, one number a token."""
 
-    @model_validator(mode="after")
-    def _enough(self) -> ExpertsSpec:
+    @checked
+    def _enough(self) -> None:
         if self.per_token > self.count:
             raise ValueError(f"per_token: at most the {self.count} experts; got {self.per_token}")
-        return self
 
     def at(self, layer: int) -> bool:
         """Whether a layer has experts."""

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from hwmodel.description.description import DescriptionError, Document, Strict
+from hwmodel.description.description import DescriptionError, Document, Strict, checked
 from hwmodel.description.library import find, names
 from hwmodel.description.yaml_reader import load
 from hwmodel.specs.kv_format import KvStructure, Quantising
@@ -85,8 +85,8 @@ class NumberFormat(Strict):
     """Type of the matrix products with such weights where the device has a peak for it; else
     elements are converted to fp16 as they are loaded."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> NumberFormat:
+    @checked
+    def _consistent(self) -> None:
         if self.block is None and (self.scale_bits or self.zero_bits or self.block_rows > 1):
             raise ValueError("block: expected one beside scale_bits, zero_bits or block_rows")
         if self.block is not None and not self.scale_bits:
@@ -102,7 +102,6 @@ class NumberFormat(Strict):
                 find("formats", name)
             except DescriptionError as error:
                 raise ValueError(f"parts.{part}: {error}") from None
-        return self
 
     def matrix_bits(self, rows: int, columns: int) -> int:
         """Bits of a matrix with its scales."""

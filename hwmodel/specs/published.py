@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, checked
 from hwmodel.description.units import BytesPerSecond, PositiveBytes, TransfersPerSecond
 
 PEAK_WITHIN = 0.03
@@ -33,14 +33,13 @@ class Bus(Strict):
         """Rate x width, bytes a second."""
         return self.rate * self.width / 8
 
-    @model_validator(mode="after")
-    def _peak_is_rate_times_width(self) -> Bus:
+    @checked
+    def _peak_is_rate_times_width(self) -> None:
         if abs(self.computed / self.peak - 1) > PEAK_WITHIN:
             raise ValueError(
                 f"peak: {self.peak / 1e9:,.6g} GB/s is published, rate x width is"
                 f" {self.computed / 1e9:,.6g} GB/s; expected within {PEAK_WITHIN:.0%}"
             )
-        return self
 
 
 class OnChip(Strict):

@@ -124,6 +124,11 @@ class State(NamedTuple):
         return self.numbers * self.number_bytes + inputs * self.conv_bytes
 
     @property
+    def row_bytes(self) -> int:
+        """That a row adds to what a step writes."""
+        return self.numbers * self.number_bytes + self.channels * self.conv_bytes
+
+    @property
     def matrices(self) -> list[Matrices]:
         """Projections, under the names of attention's that they are stored like."""
         hidden, inner, keys = self.hidden, self.inner, self.key_heads * self.key_dim

@@ -242,6 +242,13 @@ class TransformerSpec(Strict):
         return sum(many * state.bytes(drafts) for state, many in states if state is not None)
 
     @property
+    def state_row_bytes(self) -> int:
+        """Of a further row's states in all layers: those of recurrences, and an input of each
+        convolution (vLLM: `fused_sigmoid_gating`, `mamba_ssm`, `causal_conv1d`)."""
+        states = ((kind.state, many) for kind, many in self.kinds.items())
+        return sum(many * state.row_bytes for state, many in states if state is not None)
+
+    @property
     def kinds(self) -> dict[Layer, int]:
         """The kinds of layers, and how many are of each."""
         return Counter(self.layer(index) for index in range(self.layers))

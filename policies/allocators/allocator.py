@@ -93,7 +93,10 @@ class Limits(NamedTuple):
     scheduling)."""
     lookahead: Lookahead = Lookahead()
     states: int = 0
-    """Slots that a request holds for states of fixed size, beside those of its tokens."""
+    """Slots of a state of fixed size in each of its layers, which a request holds beside those of
+    its tokens, `kept_states` times."""
+    kept_states: int = 1
+    """One, and one more for each draft of a step, which writes the state behind each row."""
 
 
 class Demand(NamedTuple):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, SerializeAsAny, model_validator
+from pydantic import Field, SerializeAsAny
 
-from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.description.description import DescriptionError, Strict, checked
 from hwmodel.description.units import Bytes
 from hwmodel.description.written import Chosen
 from hwmodel.specs.attention import Window
@@ -68,11 +68,10 @@ class Chooses(Less):
     heads: Literal["together", "apart"] = "together"
     """Whether all KV heads of a card read the same tokens, or each its own."""
 
-    @model_validator(mode="after")
-    def _runs_are_clustered(self) -> Chooses:
+    @checked
+    def _runs_are_clustered(self) -> None:
         if self.run != RUN and self.choice != "clustered":
             raise ValueError("run belongs to choice: clustered")
-        return self
 
 
 class TopK(Chooses):
@@ -125,11 +124,10 @@ class Pages(Chooses):
     """Quest has multi-head attention, of which each head chooses; of grouped queries each KV head
     (assumed)."""
 
-    @model_validator(mode="after")
-    def _some_pages(self) -> Pages:
+    @checked
+    def _some_pages(self) -> None:
         if self.page < 2 or self.tokens % self.page or self.tokens < 2 * self.page:
             raise ValueError("tokens: expected two pages or more, of two tokens or more each")
-        return self
 
     def sparse(self, model: TransformerSpec, seed: Seed) -> Sparse:
         return Sparse(
@@ -170,11 +168,10 @@ class Budget(Chooses):
     heads: Literal["together", "apart"] = "apart"
     """H2O's heads keep tokens of their own."""
 
-    @model_validator(mode="after")
-    def _slots_are_all_read(self) -> Budget:
+    @checked
+    def _slots_are_all_read(self) -> None:
         if self.frees == "slots" and (self.choice != "uniform" or self.heads != "apart"):
             raise ValueError("choice and heads belong to frees: blocks; of slots all are read")
-        return self
 
     def served(self, model: TransformerSpec) -> TransformerSpec:
         kept = super().served(model)

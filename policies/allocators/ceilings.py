@@ -21,7 +21,7 @@ from policies.allocators.declaration import CHOICES, References
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING, RUNS, WAITING
 from policies.allocators.reservation import RunAllocator
-from policies.requests.requests import IntArray
+from policies.requests.requests import IntArray, Samples
 
 
 class OracleAllocator(RunAllocator):
@@ -34,9 +34,7 @@ class OracleAllocator(RunAllocator):
     references = References(ceilings=("ideal",))
     options: OracleOptions
 
-    def needs(
-        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
-    ) -> IntArray:
+    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
         needed: IntArray = self._slots(_stored(prompt, output, samples))
         return needed
 
@@ -72,9 +70,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts):
     def preempts(self) -> Literal["last", "itself"]:
         return "itself" if self._ahead else "last"
 
-    def needs(
-        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
-    ) -> IntArray:
+    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
         needed: IntArray = self.layout.slots_of(_stored(prompt, output, samples))
         return needed
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from hwmodel.description.description import checked
 from policies.allocators.allocator import PolicyOptions
 from policies.allocators.arena import Arena, Fit
 from policies.allocators.kv_groups import WindowKv
@@ -61,13 +62,12 @@ class ArenaOptions(PolicyOptions):
         kept = {k: v for k, v in self.model_dump().items() if k not in self.of_spaces}
         return type(self).model_validate({**kept, "space": "arena", "compaction": "free"})
 
-    @model_validator(mode="after")
-    def _limits_copies(self) -> ArenaOptions:
+    @checked
+    def _limits_copies(self) -> None:
         if self.compaction_tokens is not None and self.compaction != "copied":
             raise ValueError("compaction_tokens belongs to compaction: copied")
         if self.prefixes == "copy" and self.compaction != "none":
             raise ValueError("prefixes: copy needs compaction: none, which leaves freed runs alone")
-        return self
 
 
 class RunOptions(ArenaOptions):
@@ -76,11 +76,10 @@ class RunOptions(ArenaOptions):
     space: SpaceKind = "arena"
     """One arena, or slabs of equal blocks cut on demand (assumed)."""
 
-    @model_validator(mode="after")
-    def _slabs_stay(self) -> RunOptions:
+    @checked
+    def _slabs_stay(self) -> None:
         if self.space == "slabs" and self.compaction != "none":
             raise ValueError("compaction: the blocks of slabs do not move; space: arena does")
-        return self
 
 
 class Runs(NamedTuple):

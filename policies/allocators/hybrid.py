@@ -59,13 +59,15 @@ def _uses(memory: int, used: Counter[str]) -> dict[str, int]:
 @dataclass(frozen=True)
 class Unified:
     """vLLM's pages. `model`: of a card. `drafts`: speculative tokens; `align`: tokens that a block
-    is a multiple of; `chunk`: of the scan, which a block is a multiple of with mode `all`."""
+    is a multiple of; `chunk`: of the scan, which a block is a multiple of with mode `all`;
+    `beside`: layers of a drafter, whose KV is like the model's."""
 
     model: TransformerSpec
     mode: Mode = "none"
     drafts: int = 0
     align: int = 16
     chunk: int = 256
+    beside: int = 0
     name: str = field(default="unified", init=False)
 
     @cached_property
@@ -94,7 +96,7 @@ class Unified:
     def layers(self) -> tuple[int, int]:
         """With KV, and with a state."""
         states = sum(many for kind, many in self.model.kinds.items() if kind.state is not None)
-        return self.model.kv_layers, states
+        return self.model.kv_layers + self.beside, states
 
     @cached_property
     def group(self) -> int:
@@ -146,7 +148,8 @@ class Unified:
 @dataclass(frozen=True)
 class TwoPools:
     """SGLang's. `ratio`: bytes of states over bytes of KV (`mamba_full_memory_ratio`); `slots` of
-    states a running request (1; 3 to 5 with a radix cache); `page`: tokens."""
+    states a running request (1; 3 to 5 with a radix cache); `page`: tokens. With drafts, a state
+    behind each row of a step lies apart, and that which holds is copied to the request's slot."""
 
     model: TransformerSpec
     ratio: float = 0.9
@@ -155,6 +158,11 @@ class TwoPools:
     page: int = 1
     name: str = field(default="two_pools", init=False)
 
+    @property
+    def rows(self) -> int:
+        """Of a request in a step that verifies drafts (`speculative_num_draft_tokens`); or none."""
+        return self.drafts and 1 + self.drafts
+
     def apart(self, memory: int) -> int:
         """Bytes of so many that no KV may take."""
         return memory - int(memory / (1 + self.ratio))
@@ -162,8 +170,8 @@ class TwoPools:
     def running(self, memory: int) -> int:
         """Requests that have states: K // R of K slots, one of which is padding."""
         each = self.model.state_bytes()
-        budget = memory * self.ratio / (1 + self.ratio) - (1 + self.drafts) * each
-        return max(int(budget / (each * (1 + self.drafts / self.slots))), 0) // self.slots
+        budget = memory * self.ratio / (1 + self.ratio) - (1 + self.rows) * each
+        return max(int(budget / (each * (1 + self.rows / self.slots))), 0) // self.slots
 
     def held(self, memory: int, lengths: Sequence[int]) -> Held:
         """As `Unified.held`."""
@@ -175,18 +183,19 @@ class TwoPools:
         used["tokens"] = sum(lengths[:count]) * each
         used["end of the last block"] = sum(needs[:count]) * self.page * each - used["tokens"]
         used["states"] = count * states
-        used["further states"] = count * (self.slots - 1 + self.drafts) * states
+        used["further states"] = count * (self.slots - 1 + self.rows) * states
         return Held(count, _uses(memory, used))
 
     def even(self, lengths: Sequence[int]) -> float:
         """The ratio at which both pools run out together."""
-        states = (self.slots + self.drafts) * self.model.state_bytes()
+        states = (self.slots + self.rows) * self.model.state_bytes()
         return states * len(lengths) / (sum(lengths) * self.model.kv_token_bytes)
 
 
 @dataclass(frozen=True)
 class Compact:
-    """Slots of states for `sequences` and one more; KV in blocks of `block` tokens."""
+    """Slots of states for `sequences` and one more; KV in blocks of `block` tokens. With drafts, a
+    sequence has a slot for each row of a step (tpu-inference, PR 3196)."""
 
     model: TransformerSpec
     sequences: int = 256
@@ -196,7 +205,8 @@ class Compact:
 
     def apart(self, memory: int) -> int:
         """As `TwoPools.apart`; it does not hang on the memory."""
-        return (self.sequences + 1) * self.model.state_bytes(self.drafts)
+        slots = self.sequences * (1 + self.drafts) + 1
+        return slots * self.model.state_bytes(self.drafts)
 
     def running(self, memory: int) -> int:
         """As `TwoPools.running`."""
@@ -212,4 +222,5 @@ class Compact:
         used["tokens"] = sum(lengths[:count]) * each
         used["end of the last block"] = sum(needs[:count]) * self.block * each - used["tokens"]
         used["states"] = count * states
+        used["further states"] = count * self.drafts * states
         return Held(count, _uses(memory, used))

@@ -15,8 +15,9 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from hwmodel.description.description import checked
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.buckets import Balance, Buckets, align_up
 from policies.allocators.capabilities import Classifies, Learns, Migrates, Migration, Reports
@@ -36,7 +37,7 @@ from policies.allocators.reservation import ContiguousAllocator
 from policies.allocators.score import Guess, Outcome, Score
 from policies.allocators.slabs import BORROW
 from policies.predictors.prediction import Predictive, entropy
-from policies.requests.requests import IntArray
+from policies.requests.requests import IntArray, Samples
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -136,8 +137,8 @@ class OdmaOptions(ArenaOptions):
         own = self.model_dump(exclude={"first_bounds", *self.of_spaces})
         return type(self)(**own, space="arena", compaction="free")
 
-    @model_validator(mode="after")
-    def _buckets_are_consistent(self) -> OdmaOptions:
+    @checked
+    def _buckets_are_consistent(self) -> None:
         for name, given in (("levels", self.levels), ("bounds", self.bounds)):
             if given and len(given) != self.buckets:
                 raise ValueError(f"{name}: expected {self.buckets}, one a bucket; got {len(given)}")
@@ -147,10 +148,9 @@ class OdmaOptions(ArenaOptions):
             raise ValueError("first_bounds: bounds are given already")
         if self.constant is not None and self.uncertainty != "constant":
             raise ValueError("constant belongs to uncertainty: constant")
-        return self
 
-    @model_validator(mode="after")
-    def _pools_are_consistent(self) -> OdmaOptions:
+    @checked
+    def _pools_are_consistent(self) -> None:
         if self.space != "slabs" and self.borrow is not None:
             raise ValueError("borrow belongs to space: slabs")
         if self.space != "arena" and self.compaction != "none":
@@ -160,7 +160,6 @@ class OdmaOptions(ArenaOptions):
                 raise ValueError("pool_share: partitioned pools keep a share for large ones")
         elif self.pool_split or self.repartition:
             raise ValueError("pool_split and repartition belong to space: partitioned")
-        return self
 
 
 class _Wanted(NamedTuple):
@@ -263,9 +262,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         """When a pending refresh takes effect."""
         return self.buckets.due_s
 
-    def needs(
-        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
-    ) -> IntArray:
+    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
         longest = np.full(len(prompt), self.limits.max_model_len, np.int64)
         if self.options.large == "prompt_plus_max_tokens":
             longest = np.minimum(longest, prompt + self.limits.max_tokens)

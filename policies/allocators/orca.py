@@ -19,7 +19,7 @@ from policies.allocators.declaration import CHOICES, References
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.losses import RESERVING
 from policies.allocators.reservation import ReservingAllocator
-from policies.requests.requests import IntArray
+from policies.requests.requests import IntArray, Samples
 
 
 class OrcaOptions(PolicyOptions):
@@ -53,9 +53,7 @@ class OrcaAllocator(ReservingAllocator):
     def reach(self) -> int:
         return self._space.largest_block
 
-    def needs(
-        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
-    ) -> IntArray:
+    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
         many = np.broadcast_to(samples, len(prompt))
         lengths = zip(prompt.tolist(), output.tolist(), many.tolist(), strict=True)
         return np.array([self._block(*each) for each in lengths], np.int64)

@@ -133,9 +133,10 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         """Requests of several samples that have no output token yet."""
         self._copies: list[Migration] = []
         self._copied_tokens = 0
-        self._fixed = limits.states // self.block
+        self._fixed = limits.states // self.block * limits.kept_states
         """Blocks of a request that hold states."""
-        self._states: dict[int, IntArray] = {}
+        self.states: dict[int, IntArray] = {}
+        """These blocks of residents, group by group."""
 
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
@@ -170,7 +171,7 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
             self._unforked.add(request)
         self._admit(request, 0, 0, demand.samples)
         if self._fixed:
-            self._states[request] = self._list.pop(self._fixed)
+            self.states[request] = self._list.pop(self._fixed)
             self.reserved_total += self._fixed * self.block
         if len(cached):
             self._hold(request, cached)
@@ -262,6 +263,10 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
             own = self._tables.blocks(row)[common:]
             self._free(own, max(self._hashed(row, demand, unknown) - common, 0))
             self._tables.remove(row)
+        if self._fixed:  # each group on its own, tail first, before the KV
+            for group in np.split(self.states.pop(request), self._fixed // self.limits.kept_states):
+                self._list.push(group[::-1], len(group))
+            self.reserved_total -= self._fixed * self.block
         held, hashed = self._tables.blocks(first), self._hashed(first, demand, unknown)
         if self._keeps(demand):
             # one sample's outputs are not another's: what several find again is the prompt
@@ -271,9 +276,6 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
             self._cache.keep(part.key, held[start:last], start)
         self._reused.pop(request, None)
         self._free(held, hashed)
-        if self._fixed:
-            self._list.push(self._states.pop(request)[::-1], self._fixed)
-            self.reserved_total -= self._fixed * self.block
         self._tables.remove(first)
         self._first_row[request] = -1
         self._samples.pop(request, None)

@@ -29,7 +29,7 @@ Not modelled: swapping, and several samples in one request. Under v0, which had 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from policies.allocators.free_list import FreeList, SplitQueue
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.paged import PagedOptions
 from policies.allocators.prefix_cache import BlockCache
-from policies.requests.requests import IntArray
+from policies.requests.requests import IntArray, Samples
 
 
 class PagedGroupsAllocator(SharingAllocator, Drafts):
@@ -66,9 +66,7 @@ class PagedGroupsAllocator(SharingAllocator, Drafts):
         self._ahead = limits.ahead * (options.window_rules == "0.33")
         self._last = np.zeros(requests, np.int64)
 
-    def needs(
-        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
-    ) -> IntArray:
+    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
         needed: IntArray = self._most(prompt + output - 1) * self.block
         return needed
 

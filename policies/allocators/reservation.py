@@ -36,7 +36,7 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts):
         super().__init__(layout, requests, limits, options)
         self.start = np.full(requests, -1, np.int64)
         stagger = options.stagger if isinstance(options, ArenaOptions) else 0
-        self.slack = stagger + limits.lookahead.slots + limits.states
+        self.slack = stagger + limits.lookahead.slots + limits.states * limits.kept_states
         """Slots at the end of each reservation that no token may take, but drafts and states."""
         self._demands: dict[int, Demand] = {}
         self._away: dict[int, _Away] = {}

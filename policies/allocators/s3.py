@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from hwmodel.description.description import checked
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.capabilities import Classifies, Remembers, Reports
 from policies.allocators.compaction import RunOptions
@@ -25,7 +26,7 @@ from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.losses import PREDICTION, RESERVING, RUNS
 from policies.allocators.reservation import RunAllocator
-from policies.requests.requests import IntArray
+from policies.requests.requests import IntArray, Samples
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -52,11 +53,10 @@ class S3Options(RunOptions):
     def learned_lengths(self) -> dict[str, int]:
         return {"profile": self.profile}
 
-    @model_validator(mode="after")
-    def _one_histogram(self) -> S3Options:
+    @checked
+    def _one_histogram(self) -> None:
         if self.lengths and self.profile:
             raise ValueError("profile: lengths are given already")
-        return self
 
 
 class _Admission(NamedTuple):
@@ -104,9 +104,7 @@ class S3Allocator(RunAllocator, Classifies, Remembers, Reports):
         """Longest output of each class, ascending, in tokens."""
         return self._bounds
 
-    def needs(
-        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
-    ) -> IntArray:
+    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
         longest = np.minimum(self.limits.max_tokens, self.limits.max_model_len - prompt)
         needed: IntArray = self._slots(prompt + samples * longest)
         return needed

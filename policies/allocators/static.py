@@ -15,7 +15,7 @@ from policies.allocators.compaction import RunOptions
 from policies.allocators.declaration import CHOICES, References
 from policies.allocators.losses import RESERVING, RUNS
 from policies.allocators.reservation import RunAllocator
-from policies.requests.requests import IntArray
+from policies.requests.requests import IntArray, Samples
 
 
 class StaticOptions(RunOptions):
@@ -39,9 +39,7 @@ class StaticAllocator(RunAllocator):
     references = References(("paged",), ceilings=("oracle", "ideal"))
     options: StaticOptions
 
-    def needs(
-        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
-    ) -> IntArray:
+    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
         longest = np.full(len(prompt), self.limits.max_model_len, np.int64)
         if self.options.reserve == "prompt_plus_max_tokens":
             longest = np.minimum(longest, prompt + self.limits.max_tokens)

@@ -34,7 +34,7 @@ from policies.allocators.capabilities import Maps, OnDemand, Reports
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING
-from policies.requests.requests import FloatArray, IntArray
+from policies.requests.requests import FloatArray, IntArray, Samples
 
 SLICED: Dims = ("kv", "unit", "token", "layer", "head")
 """Two tensors, with all layers of a token side by side."""
@@ -126,9 +126,7 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         """Groups mapped since `charged`: waited for, or behind a step."""
         self._mapped = self._taken = 0
 
-    def needs(
-        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
-    ) -> IntArray:
+    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
         needed: IntArray = -(-(prompt + samples * (output - 1)) // self.block) * self.block
         return needed
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, checked
 from policies.requests.requests import IntArray
 
 Count = Annotated[int, Field(ge=1)]
@@ -69,8 +69,7 @@ class EngineOptions(Strict):
         """The options with what hangs on the device, of `capacity_bytes` a card, filled in."""
         return self
 
-    @model_validator(mode="after")
-    def _one_order_of_the_line(self) -> EngineOptions:
+    @checked
+    def _one_order_of_the_line(self) -> None:
         if self.packing != "arrival" and self.batching != "any":
             raise ValueError("packing: only with batching: any")
-        return self

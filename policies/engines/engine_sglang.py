@@ -22,9 +22,9 @@ from collections import deque
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import DescriptionError
+from hwmodel.description.description import DescriptionError, checked
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Batches, Caches
 from policies.allocators.radix_tree import Key, beginning
@@ -60,13 +60,12 @@ class EngineSglangSpec(EngineOptions):
     def token_budget(self, longest: int) -> int:
         return max(self.chunked_prefill_size, self.sequence_cap)
 
-    @model_validator(mode="after")
-    def _one_line(self) -> EngineSglangSpec:
+    @checked
+    def _one_line(self) -> None:
         if self.batching != "any" or self.packing != "arrival":
             raise ValueError("batching, packing: not with engine sglang; expected schedule_policy")
         if self.max_num_seqs is None:
             raise ValueError("max_num_seqs: null only with engine v1 and like")
-        return self
 
 
 class _Pass:

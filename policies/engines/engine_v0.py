@@ -24,9 +24,8 @@ from collections.abc import Callable
 from typing import Literal, cast
 
 import numpy as np
-from pydantic import model_validator
 
-from hwmodel.description.description import DescriptionError
+from hwmodel.description.description import DescriptionError, checked
 from hwmodel.description.units import PositiveBytes
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration, Swaps
@@ -75,12 +74,11 @@ class EngineV0Spec(EngineOptions):
         default = CHUNKED_BUDGET if self.chunked_prefill else max(longest, LEAST_BUDGET)
         return self.max_num_batched_tokens or default
 
-    @model_validator(mode="after")
-    def _budget_covers_running(self) -> EngineV0Spec:
+    @checked
+    def _budget_covers_running(self) -> None:
         given = self.max_num_batched_tokens
         if given is not None and given < self.sequence_cap:
             raise ValueError("max_num_batched_tokens: must not be below max_num_seqs")
-        return self
 
 
 class EngineV0(Engine):

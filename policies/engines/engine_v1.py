@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from hwmodel.description.description import checked
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration
 from policies.engines.engine import Engine
@@ -75,14 +76,13 @@ class EngineV1Spec(EngineOptions):
     def ahead(self) -> int:
         return int(self.async_scheduling)
 
-    @model_validator(mode="after")
-    def _budget_covers_running(self) -> EngineV1Spec:
+    @checked
+    def _budget_covers_running(self) -> None:
         budget, most = self.max_num_batched_tokens, self.max_num_seqs
         if self.like is None and (budget is None or most is None):
             raise ValueError("max_num_seqs, max_num_batched_tokens: null only with like")
         if budget is not None and most is not None and budget < most:
             raise ValueError("max_num_batched_tokens: must not be below max_num_seqs")
-        return self
 
     def on_device(self, capacity_bytes: int, device: str, max_model_len: int) -> EngineV1Spec:
         """See `EngineOptions.on_device`; vLLM's `EngineArgs`."""

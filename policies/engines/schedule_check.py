@@ -50,11 +50,13 @@ class Speculation(Strict):
 
 class Config(Strict):
     """Options of vLLM. `blocks`: those that are handed out, without the null block. `groups`: of
-    layers, the window of each (None: full attention); not given: one group without a window."""
+    layers, the window of each (None: full attention); not given: one group without a window.
+    `states`: groups of layers that keep a state, which come before."""
 
     blocks: Count
     block_size: Annotated[int, Field(ge=1, le=2048)] = 16
     groups: Annotated[list[Count | None], Field(min_length=1)] = [None]
+    states: Annotated[int, Field(ge=0)] = 0
     max_num_batched_tokens: Count
     max_num_seqs: Count
     prefix_caching: bool
@@ -70,6 +72,8 @@ class Config(Strict):
             raise ValueError("max_num_batched_tokens: must not be below max_num_seqs")
         if len(set(self.groups) - {None}) != (self.groups != [None]):
             raise ValueError("groups: expected windows of one length")
+        if self.states and (self.prefix_caching or self.groups != [None]):
+            raise ValueError("states: only with groups [null] and without prefix_caching")
         return self
 
     @property
@@ -286,7 +290,11 @@ class Driven:
             )
             lookahead = speculation.slots(ahead, version_of(case))
             longest = LARGEST
-        limits = Limits(longest, longest, config.max_num_batched_tokens, ahead, lookahead)
+        kept = 1 if speculation is None else 1 + speculation.tokens
+        limits = Limits(
+            longest, longest, config.max_num_batched_tokens, ahead, lookahead,
+            config.states * self._block, kept,
+        )  # fmt: skip
         self.allocator = build(config.layout, len(requests), limits, policy)
         spec = EngineV1Spec(
             like=version_of(case),  # type: ignore[arg-type]
@@ -343,7 +351,8 @@ class Driven:
     def _blocks(self, request: int) -> IntArray:
         layout = self.allocator.layout
         groups = [self.allocator.layer_units(request, group) for group in range(layout.parts)]
-        return np.concatenate([units.start for units in groups]) // self._block - 1
+        states = getattr(self.allocator, "states", {}).get(request, np.zeros(0, np.int64))
+        return np.concatenate([states, *(units.start // self._block for units in groups)]) - 1
 
     def _digest(self) -> int:
         return zlib.crc32(b"".join(self._entry(one) for one in self.engine.running.tolist()))

@@ -13,9 +13,9 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import Strict, nearest
+from hwmodel.description.description import Strict, checked, nearest
 from policies.allocators.allocator import Lookahead
 from policies.requests.requests import IntArray
 
@@ -63,8 +63,8 @@ class SpeculationSpec(Strict):
     draft_model: str | None = None
     """With `draft`: a shipped model, or the path of one."""
 
-    @model_validator(mode="after")
-    def _complete(self) -> SpeculationSpec:
+    @checked
+    def _complete(self) -> None:
         table = self.acceptance
         if isinstance(table, str):
             if table not in GOLDEN:
@@ -77,7 +77,6 @@ class SpeculationSpec(Strict):
         if (self.draft_model is None) == (self.method == "draft"):
             word = "needs" if self.method == "draft" else "only with"
             raise ValueError(f"draft_model: {word} method: draft")
-        return self
 
     @property
     def holds(self) -> list[float]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.description.description import DescriptionError, Strict, checked
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.attention_options import DENSE, AttentionSpec
 from policies.allocators.paged import PagedOptions
@@ -40,11 +40,10 @@ class BatchSpec(Strict):
     """Requests that come and go before; their lengths are uniform from half to three halves of
     `context` (assumed). After about 2,000 a queue of free blocks has lost its order."""
 
-    @model_validator(mode="after")
-    def _holds_no_states(self) -> BatchSpec:
+    @checked
+    def _holds_no_states(self) -> None:
         if isinstance(self.policy, PagedOptions) and self.policy.states is not None:
             raise ValueError("policy.states: only where requests are served; a batch is KV alone")
-        return self
 
     def requests(self) -> int:
         """How many requests the allocator must know."""

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, checked
 from hwmodel.description.units import Nanoseconds, PositiveBytes
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
@@ -86,12 +86,11 @@ class FidelitySpec(Strict):
     refuse: Annotated[float, Field(gt=0)] = 0.1
     """Such a half-width above which a result does not count (assumed)."""
 
-    @model_validator(mode="after")
-    def _measured_as_one(self) -> FidelitySpec:
+    @checked
+    def _measured_as_one(self) -> None:
         given = [name for name in ("weights", "attention", "prefill") if getattr(self, name)]
         if given and self.phases == "together" and self.fidelity != "analytic":
             raise ValueError(f"{given[0]}: phases: together measures it with the others")
-        return self
 
 
 class Memory:

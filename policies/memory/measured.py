@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator
 
 from hwmodel.description.description import (
     DescriptionError,
@@ -22,6 +22,7 @@ from hwmodel.description.description import (
     KeyPath,
     Mark,
     Strict,
+    checked,
     nearest,
 )
 from hwmodel.description.library import find
@@ -132,13 +133,12 @@ class MeasuredCell(Strict):
     """Where that cause lies; with `cause` alone."""
     note: str = ""
 
-    @model_validator(mode="after")
-    def _divided_by(self) -> Self:
+    @checked
+    def _divided_by(self) -> None:
         if self.group is not None and not self.cause:
             raise ValueError("group: stands with a cause, and only there")
         if (self.measured.unit == "x") != (self.over is not None):
             raise ValueError("over: stands with a figure in x, and only there")
-        return self
 
     @property
     def kind(self) -> str:
@@ -169,8 +169,8 @@ class Cell(MeasuredCell):
     def kind(self) -> str:
         return next(kind for kind in UNITS if getattr(self, kind) is not None)
 
-    @model_validator(mode="after")
-    def _one_kind(self) -> Cell:
+    @checked
+    def _one_kind(self) -> None:
         given = [kind for kind in UNITS if getattr(self, kind) is not None]
         if len(given) != 1:
             raise ValueError(f"expected one of {', '.join(UNITS)}; got {' and '.join(given)}")
@@ -180,7 +180,6 @@ class Cell(MeasuredCell):
                 raise ValueError("runtime: stands with decode, and only there")
         elif (self.measured.unit == "GB/s") != (self.decode.since is not None):
             raise ValueError("decode.since: stands with a figure in GB/s, and only there")
-        return self
 
 
 class MeasurementSpec(Strict):
@@ -268,6 +267,8 @@ def load_measurements(name_or_path: str, beside: str | None = None) -> Measureme
     for name, runtime in spec.runtimes.items():
         if runtime.rate_from is not None:
             _known(document, ("runtimes", name, "rate_from"), runtime.rate_from, inputs)
+        if runtime.source is not None:
+            _known(document, ("runtimes", name, "source"), runtime.source, spec.sources)
     for path, settings in _described(spec):
         try:
             device = _device(spec, settings)

@@ -8,12 +8,15 @@ efficiency for both.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, checked
+from hwmodel.description.units import Nanoseconds
+from hwmodel.specs.accelerator import Share
 from hwmodel.specs.device import Device
 from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, shard
@@ -47,6 +50,24 @@ class Runtime(Strict):
     loss: Literal["weights", "memory"] = "weights"
     """What loses as much against its simulated rate as `rate_from` says: the kernels of the weights
     alone, or all that the memory moves."""
+    weights: Share | None = None
+    """Share of the memory's peak at which its matrix products read the weights. None: what the
+    device gives."""
+    layer_overhead: Nanoseconds | None = None
+    """Fixed time of a layer: all kernels beside those products, and every launch. None: the
+    device's."""
+    source: str | None = None
+    """Of these two."""
+
+    def on(self, device: Device) -> Device:
+        """The device as this software's kernels find it."""
+        if self.layer_overhead is None or device.accelerator is None:
+            return device
+        compute = device.accelerator.compute.model_copy(
+            update={"layer_overhead": self.layer_overhead}
+        )
+        accelerator = device.accelerator.model_copy(update={"compute": compute})
+        return replace(device, accelerator=accelerator)
 
 
 class Decode(Strict):
@@ -62,11 +83,10 @@ class Decode(Strict):
     kv: KvFormat | None = None
     since: Count | None = None
 
-    @model_validator(mode="after")
-    def _longer(self) -> Decode:
+    @checked
+    def _longer(self) -> None:
         if self.since is not None and self.since >= self.context:
             raise ValueError("since: expected a shorter context")
-        return self
 
 
 class Prefill(Strict):
@@ -95,10 +115,10 @@ def decode_time(
 ) -> StepTime:
     """A decode step on cards of which each holds a share of the model."""
     part = shard(model.stored_as(item.weights, item.kv), item.cards)
-    steps = StepModel(device, part, item.cards)
+    steps = StepModel(runtime.on(device), part, item.cards)
     step = Step(np.arange(item.batch), item.batch * item.context, [], [], 0, "offered_load")
     efficiency = Efficiency(
-        _weights(device, part, item.batch) * rate.weights,
+        (runtime.weights or _weights(device, part, item.batch)) * rate.weights,
         _attention(device, part, item, runtime) * rate.kv,
     )
     ms = float(steps.times(step, 1, efficiency).total_s[0]) * 1e3

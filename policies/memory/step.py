@@ -109,6 +109,14 @@ class StepTimes(NamedTuple):
         before_s = 0.0 if self.stall_s is None else self.stall_s
         return self._replace(total_s=self.total_s + stall_s, stall_s=before_s + stall_s)
 
+    @property
+    def memory_s(self) -> FloatArray:
+        """The part of each step that memory bounds, float64 (rounds,)."""
+        fixed: Any = self.overhead_s + self.swap_s + self.all_reduce_s
+        if self.stall_s is not None:
+            fixed = fixed + self.stall_s
+        return np.maximum(self.total_s - self.compute_s - fixed, 0.0)
+
     def contended(self, taken: float, bandwidth: float, cost: float = 1.0) -> FloatArray:
         """Seconds that each of the steps takes longer while copies move `taken` of the `bandwidth`
         bytes a second of its memory, float64 (rounds,): the part of a step that memory bounds has
@@ -119,11 +127,7 @@ class StepTimes(NamedTuple):
             raise DescriptionError(
                 "KV in motion takes all that the card's DRAM gives; expected a slower link"
             )
-        fixed: Any = self.overhead_s + self.swap_s + self.all_reduce_s
-        if self.stall_s is not None:
-            fixed = fixed + self.stall_s
-        memory_s: FloatArray = np.maximum(self.total_s - self.compute_s - fixed, 0.0)
-        return memory_s * taken / (bandwidth - taken)
+        return self.memory_s * taken / (bandwidth - taken)
 
     def first(self, rounds: int) -> StepTimes:
         """The first `rounds` steps of these."""
@@ -147,12 +151,14 @@ class StepModel:
     groups: of a model with sliding windows, what its layers read.
     sparse: what decoding reads of all.
     even: decode attention reads at the efficiency handed in, also where a given memory has shares
-    by size."""
+    by size.
+    commits: with drafts, the state that holds is copied (SGLang), not found by its slot (vLLM)."""
 
     def __init__(
         self, device: Device, model: TransformerSpec, cards: int = 1, slowdown: float = 1.0,
         routing: Routing | None = None, free: Sequence[Free] = (), together: bool = False,
         groups: KvGroups | None = None, sparse: Sparse | None = None, even: bool = False,
+        commits: bool = False,
     ) -> None:  # fmt: skip
         if device.accelerator is None:
             raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
@@ -199,6 +205,7 @@ class StepModel:
         self._index_flops = index_flops * rate / other
         self._made_flops, self._chunk_made_flops = model.attending("decode").stored, chunk.stored
         self._recurrent_bytes = 2 * model.state_bytes()
+        self._draft_state_bytes, self._commits = model.state_row_bytes, commits
         numbers = model.kv_layers * model.attention.halves * model.kv_heads * model.head_dim
         each = (0.0, 0.0) if "compute" in free else compute.quantising_s(model.kv)
         self._load_s, self._store_s = (numbers * seconds for seconds in each)
@@ -252,6 +259,10 @@ class StepModel:
         moved_bytes = context * (self._repeats * self._kv_bytes) + rows * self._kv_bytes
         if self._recurrent_bytes:  # read and written by each sequence
             moved_bytes = moved_bytes + decode * self._recurrent_bytes
+            if step.drafts:  # the state behind each row is written
+                moved_bytes = moved_bytes + step.drafts * self._draft_state_bytes
+                if self._commits:
+                    moved_bytes = moved_bytes + decode * self._recurrent_bytes
         if self._index_bytes:
             moved_bytes = moved_bytes + (indexed + decode) * self._index_bytes
         memory_s = moved_bytes / (self.bandwidth * self._kv_share(moved_bytes, efficiency))

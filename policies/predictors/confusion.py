@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 import yaml
-from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.description.description import DescriptionError, Strict, checked
 from hwmodel.description.library import find
 from hwmodel.description.packed import open_text
 from hwmodel.description.yaml_reader import load
@@ -64,8 +64,8 @@ class ConfusionTable(Strict):
     """A row a class: the shares of the bins that the classifier states. None: it states none, and
     those of the counts are taken."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> ConfusionTable:
+    @checked
+    def _consistent(self) -> None:
         if any(b <= a for a, b in pairwise(self.edges)):
             raise ValueError("edges: expected strictly increasing numbers")
         if len(self.counts) != len(self.edges) - 1:
@@ -81,7 +81,6 @@ class ConfusionTable(Strict):
             wrong = [row for row in self.says if len(row) != len(self.counts) or not sum(row)]
             if wrong or len(self.says) != len(self.counts[0]):
                 raise ValueError("says: expected a row a class with a share for each bin")
-        return self
 
     def predict(
         self, output_tokens: IntArray, uniform: FloatArray, scale: Scale

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.description.description import DescriptionError, Strict, checked
 from hwmodel.description.units import Bytes, Nanoseconds
 from policies.requests.percentiles import summary
 from policies.requests.requests import FloatArray
@@ -42,8 +42,8 @@ class InferenceSpec(Strict):
     on_card: Bytes = 0
     """Memory of each card that is kept for it."""
 
-    @model_validator(mode="after")
-    def _table_is_whole(self) -> InferenceSpec:
+    @checked
+    def _table_is_whole(self) -> None:
         if len(self.sizes) != len(self.times):
             raise ValueError(f"times: expected {len(self.sizes)}, one a size")
         if self.sizes and self.sizes[0] != 1:
@@ -52,7 +52,6 @@ class InferenceSpec(Strict):
             raise ValueError("sizes: expected strictly increasing numbers")
         if self.sizes and (self.max_batch or 1) > self.sizes[-1]:
             raise ValueError(f"max_batch: the largest of the sizes is {self.sizes[-1]}")
-        return self
 
     def with_times_of(self, model: str) -> InferenceSpec:
         """With the times that training measured. Raises DescriptionError."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, SerializeAsAny, model_validator
+from pydantic import Field, SerializeAsAny
 
-from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.description.description import DescriptionError, Strict, checked
 from hwmodel.description.written import Chosen
 from policies.predictors.confusion import Scale, load_table
 from policies.predictors.inference import InferenceSpec
@@ -59,10 +59,10 @@ class PredictorSpec(Strict):
     cost: InferenceSpec | None = None
     """Time and room that predicting takes; None: neither."""
 
-    @model_validator(mode="after")
-    def _options_of_its_kind(self) -> PredictorSpec:
+    @checked
+    def _options_of_its_kind(self) -> None:
         if type(self) is not PredictorSpec:
-            return self
+            return
         every = set().union(*_OWN.values())
         for name in sorted((every - _OWN[self.kind]) & self.model_fields_set):
             if getattr(self, name) != type(self).model_fields[name].default:
@@ -73,7 +73,6 @@ class PredictorSpec(Strict):
                 raise ValueError(f"{name}: kind: {self.kind} needs one")
         if self.cost is not None and not self.cost.sizes and self.model is None:
             raise ValueError("cost: sizes and times are measured for kind: trained only")
-        return self
 
     @property
     def file(self) -> str | None:

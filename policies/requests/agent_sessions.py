@@ -11,13 +11,14 @@ were rewritten, and of two neighbours the shorter prompt is what both begin with
 
 from __future__ import annotations
 
-import json
 import math
 from array import array
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from policies.requests.logged_requests import json_object
 
 
 class SessionColumns(NamedTuple):
@@ -52,8 +53,7 @@ class AgentSessions:
 
     def read(self) -> SessionColumns:
         """All turns. Raises ValueError about the line being read."""
-        begins, pauses = array("d"), array("d")
-        prompts, outputs, sessions, on = array("q"), array("q"), array("q"), array("b")
+        rows = array("d")
         dropped, before, count = 0, -math.inf, 0
         for number, line in enumerate(self._text.split("\n"), 1):
             self.line = number
@@ -67,29 +67,19 @@ class AgentSessions:
             dropped += len(turns) - len(kept)
             whole = [prompt + output for prompt, output, _ in kept]
             goes_on = all(turn[0] >= held for turn, held in zip(kept[1:], whole, strict=False))
-            for prompt, output, pause_s in _following(turns):
-                begins.append(begin)
-                prompts.append(prompt)
-                outputs.append(output)
-                pauses.append(pause_s)
-                sessions.append(count)
-                on.append(goes_on)
+            for turn in _following(turns):
+                rows.extend((begin, *turn, count, goes_on))
             count += bool(kept)
-        if not prompts:
+        if not rows:
             raise ValueError("no requests")
-        start = np.array(begins)
-        return SessionColumns(
-            (start - start[0]) / 1e9, np.array(prompts, np.int64), np.array(outputs, np.int64),
-            np.array(pauses), np.array(sessions, np.int64), np.array(on, np.bool_), dropped,
-        )  # fmt: skip
+        start, prompt, output, pause_s, session, on = np.array(rows).reshape(-1, 6).T.copy()
+        tokens = prompt.astype(np.int64), output.astype(np.int64)
+        numbers = session.astype(np.int64), on.astype(np.bool_)
+        return SessionColumns((start - start[0]) / 1e9, *tokens, pause_s, *numbers, dropped)
 
     def _session(self, line: str) -> tuple[float, list[tuple[int, int, float]]]:
         """(arrival, ns; prompt, output and seconds to the next prompt of each turn)."""
-        try:
-            item = json.loads(line)
-        except (ValueError, RecursionError):
-            item = None
-        if not isinstance(item, dict):
+        if (item := json_object(line)) is None:
             raise ValueError("expected a JSON object with arrival_time_ns and sub_requests")
         turns = item.get("sub_requests", [item])
         if not isinstance(turns, list) or not all(isinstance(each, dict) for each in turns):

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.description.description import DescriptionError, Strict, checked
 from policies.requests.requests import FloatArray, Trace
 from policies.requests.trace_formats import read_text
 
@@ -43,13 +43,12 @@ class RateOverTime(Strict):
     period_s: Positive | None = None
     """How long it takes, and then begins again. None: once over the run, however long that is."""
 
-    @model_validator(mode="after")
-    def _one_of_two(self) -> RateOverTime:
+    @checked
+    def _one_of_two(self) -> None:
         if (self.steps is None) == (self.envelope is None):
             raise ValueError("expected either steps or envelope")
         if self.steps is not None and not any(self.steps):
             raise ValueError("steps: expected a rate above 0")
-        return self
 
     def rates(self) -> FloatArray:
         """The relative rates, float64 (parts,). Raises DescriptionError as `read_envelope`."""
@@ -80,8 +79,8 @@ class Arrivals(Strict):
     think_s: NotNegative | ExponentialTime = 0.0
     rate_over_time: RateOverTime | None = None
 
-    @model_validator(mode="after")
-    def _options_fit_the_process(self) -> Arrivals:
+    @checked
+    def _options_fit_the_process(self) -> None:
         if self.process == "gamma" and self.cv is None:
             raise ValueError("gamma arrivals need cv, the gaps' coefficient of variation")
         if self.process != "gamma" and self.cv is not None:
@@ -92,7 +91,6 @@ class Arrivals(Strict):
             raise ValueError(f"think_s belongs to closed arrivals, not to {self.process}")
         if self.rate_over_time is not None and self.process in ("all_at_once", "trace", "closed"):
             raise ValueError(f"rate_over_time does not go with {self.process} arrivals")
-        return self
 
 
 def arrival_times(

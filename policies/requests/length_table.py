@@ -22,10 +22,10 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field
 
 import yaml
-from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.description.description import DescriptionError, Strict, checked
 from policies.requests.requests import MAX_TOKENS, FloatArray, IntArray, Requests, Trace, load_trace
 
 QUANTILES = (0, 0.02, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.85, 0.9, 0.95, 0.98, 0.995, 1)
@@ -54,13 +54,12 @@ class PromptClass(Strict):
     prompt_tokens: Points
     output_tokens: Points
 
-    @model_validator(mode="after")
-    def _ascending(self) -> PromptClass:
+    @checked
+    def _ascending(self) -> None:
         for name in ("prompt_tokens", "output_tokens"):
             points = getattr(self, name)
             if sorted(points) != points:
                 raise ValueError(f"{name} must not decrease; they are quantile points")
-        return self
 
 
 class Window(Strict):
@@ -72,10 +71,9 @@ class Window(Strict):
     """How long it lasted, where the trace has times; with `share` it gives the rate's drift."""
     classes: Annotated[list[PromptClass], Field(min_length=1)]
 
-    @model_validator(mode="after")
-    def _whole(self) -> Window:
+    @checked
+    def _whole(self) -> None:
         _require_whole([part.share for part in self.classes], "classes")
-        return self
 
 
 class LengthTable(Strict):
@@ -91,8 +89,8 @@ class LengthTable(Strict):
     """Cumulative probabilities of the quantile points, from 0 to 1."""
     windows: Annotated[list[Window], Field(min_length=1)]
 
-    @model_validator(mode="after")
-    def _consistent(self) -> LengthTable:
+    @checked
+    def _consistent(self) -> None:
         levels = self.quantiles
         if levels[0] != 0 or levels[-1] != 1 or sorted(set(levels)) != levels:
             raise ValueError(f"quantiles must rise from 0 to 1; got {levels}")
@@ -104,7 +102,6 @@ class LengthTable(Strict):
                         place = f"windows[{k}].classes[{j}].{name}"
                         raise ValueError(f"{place} has {got} points for {len(levels)} quantiles")
         _require_whole([window.share for window in self.windows], "windows")
-        return self
 
     def window_of(self, count: int) -> IntArray:
         """The window each of `count` requests of a run falls in: int64 (count,), non-decreasing."""

@@ -61,7 +61,7 @@ class LoggedRequests:
         return sorted(found, key=lambda each: each.queued)
 
     def _row(self, line: str) -> Timed:
-        item = _object(line)
+        item = json_object(line)
         if item is None:
             raise ValueError(
                 f"expected a JSON object with {', '.join(_TOKENS + _TIMES)} on each line"
@@ -85,7 +85,7 @@ class LoggedRequests:
 
     def _bench(self) -> list[Timed]:
         last = self._text.rstrip().rsplit("\n", 1)[-1]  # SGLang appends a line a run
-        data = _object(self._text) or _object(last)
+        data = json_object(self._text) or json_object(last)
         if data is None:
             raise ValueError("expected the JSON object of a benchmark")
         for key in _LISTS:
@@ -116,7 +116,8 @@ class LoggedRequests:
         return Timed(prompt, output, start, first, first + math.fsum(gaps))
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def json_object(text: str) -> dict[str, Any] | None:
+    """The object that a text is; None where it is none."""
     try:
         item = json.loads(text)
     except (ValueError, RecursionError):

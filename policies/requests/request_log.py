@@ -61,10 +61,5 @@ def read_request_log(path: Path) -> RequestTimes:
         raise DescriptionError(str(error), path, log.line) from None
     prompts, outputs, queued, first, last = np.array(rows).T
     start = queued[0]
-    return RequestTimes(
-        queued - start,
-        first - start,
-        last - start,
-        prompts.astype(np.int64),
-        outputs.astype(np.int64),
-    )
+    times = (each - start for each in (queued, first, last))
+    return RequestTimes(*times, *(each.astype(np.int64) for each in (prompts, outputs)))

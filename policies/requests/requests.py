@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,8 @@ from policies.requests.trace_formats import read_trace
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Samples = IntArray | Literal[1]
+"""Of each request; 1: of all."""
 
 MAX_TOKENS = 10**9
 """Longest length taken: far above any context window, and sums of many stay inside int64."""

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, checked
 from policies.requests.arrivals import ExponentialTime, NotNegative, Positive
 from policies.requests.requests import MAX_TOKENS, FloatArray, IntArray
 
@@ -77,12 +77,11 @@ class Sessions(Strict):
     """Documents, behind the system prompt: that of rank k goes with the prompt k modulo their
     count."""
 
-    @model_validator(mode="after")
-    def _openings_leave_room(self) -> Sessions:
+    @checked
+    def _openings_leave_room(self) -> None:
         both = [each.tokens for each in (self.system, self.documents) if each is not None]
         if sum(each.median for each in both) > self.context_tokens - 2:
             raise ValueError("context_tokens: the median opening leaves no room for a first turn")
-        return self
 
 
 class Turns(NamedTuple):

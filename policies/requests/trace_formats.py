@@ -19,7 +19,6 @@ import csv
 import gzip
 import io
 import itertools
-import json
 import math
 import zlib
 from array import array
@@ -34,7 +33,7 @@ from numpy.typing import NDArray
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.packed import is_packed, open_whole
 from policies.requests.agent_sessions import AgentSessions
-from policies.requests.logged_requests import LoggedRequests
+from policies.requests.logged_requests import LoggedRequests, json_object
 
 MOONCAKE_BLOCK_TOKENS = 512
 """Tokens of the prompt that a hash id stands for (Mooncake's README)."""
@@ -346,11 +345,7 @@ class _JsonLines:
         return columns._replace(prefix_id=prefix_id, prefix_tokens=tokens, tree=tree)
 
     def _object(self, line: str) -> dict[str, Any]:
-        try:
-            item = json.loads(line)
-        except (ValueError, RecursionError):
-            item = None
-        if not isinstance(item, dict):
+        if (item := json_object(line)) is None:
             raise ValueError(f"expected a JSON object with {', '.join(self.KEYS)} on each line")
         for key in self.KEYS:
             if key not in item:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import DescriptionError, Document, KeyPath, Strict
+from hwmodel.description.description import DescriptionError, Document, KeyPath, Strict, checked
 from hwmodel.description.library import find
 from hwmodel.description.written import NAME_TOO
 from hwmodel.description.yaml_reader import load
@@ -71,15 +71,14 @@ class Splice(Strict):
     parts: Annotated[list[Part], Field(min_length=2)]
     order: Literal["sequence", "interleave", "drift"] = "sequence"
 
-    @model_validator(mode="after")
-    def _drift_is_between_two(self) -> Splice:
+    @checked
+    def _drift_is_between_two(self) -> None:
         if self.order == "drift" and len(self.parts) != 2:
             raise ValueError(f"parts: drift goes from one to another; got {len(self.parts)} parts")
         if any(part.workload.lengths.sessions is not None for part in self.parts):
             raise ValueError("parts: sessions cannot be spliced; their turns follow answers")
         if self.order == "drift" and any(part.share != 1 for part in self.parts):
             raise ValueError("parts: share does not go with drift")
-        return self
 
 
 class Prefixes(Strict):
@@ -111,8 +110,8 @@ class Lengths(Strict):
     splice: Splice | None = None
     sessions: Sessions | None = None
 
-    @model_validator(mode="after")
-    def _one_source(self) -> Lengths:
+    @checked
+    def _one_source(self) -> None:
         names = ("table", "trace", "constant", "uniform", "lognormal", "splice", "sessions")
         given = [name for name in names if getattr(self, name) is not None]
         if len(given) != 1:
@@ -128,7 +127,6 @@ class Lengths(Strict):
             self._refuse_drift(given[0])
         if self.repeat and self.trace is None:
             raise ValueError(f"repeat belongs to trace lengths, not to {given[0]}")
-        return self
 
     def _refuse_drift(self, given: str) -> None:
         if self.table is None:
@@ -160,15 +158,14 @@ class WorkloadSpec(Strict):
     samples: Tokens | None = None
     """Outputs drawn at once from each prompt. None: 1, or in a splice what its parts say."""
 
-    @model_validator(mode="after")
-    def _trace_times_need_a_trace(self) -> WorkloadSpec:
+    @checked
+    def _trace_times_need_a_trace(self) -> None:
         if self.arrivals.process == "trace" and self.lengths.trace is None:
             raise ValueError("arrivals.process: trace needs lengths.trace")
         if self.lengths.sessions is not None:
             for name in ("limits", "prefixes", "samples"):
                 if getattr(self, name) != type(self).model_fields[name].default:
                     raise ValueError(f"{name}: does not go with sessions, whose laws bound them")
-        return self
 
 
 Lengths.model_rebuild()

@@ -12,6 +12,7 @@ from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.kv_frames import Placed, in_frames
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
+from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import build
 from policies.engines.engine import Engine
 from policies.engines.engine_options import EngineOptions
@@ -49,8 +50,8 @@ def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
     engine = spec.engine
     longest = min(engine.max_model_len or local.max_position, local.max_position)
     tokens = engine.token_budget(longest)
-    drafts = 0 if spec.speculation is None else spec.speculation.tokens
-    return peak_activation_bytes(local, spec.tensor_parallel, tokens, engine.sequence_cap, drafts)
+    cards, sequences = spec.tensor_parallel, engine.sequence_cap
+    return peak_activation_bytes(local, cards, tokens, sequences, spec.drafts)
 
 
 def kv_region(
@@ -135,8 +136,9 @@ def build_replica(
         limits = limits._replace(lookahead=speculation.slots(spec.engine.ahead, version))
     if local.state is not None:
         pages = state_pages(spec, local)
-        slots = -(-local.state_bytes() // layout.token_bytes)
-        limits = limits._replace(states=pages.groups[1] * pages.block if pages else slots)
+        slots = -(-local.state_bytes(spec.drafts) // layout.token_bytes)
+        slots = pages.groups[1] * pages.block if pages else slots
+        limits = limits._replace(states=slots, kept_states=1 + spec.drafts)
         if (pool := state_pool(spec, local)) is not None:
             running = pool.running(_region(device, local, spec, seed).bytes)
             if not running:
@@ -151,6 +153,7 @@ def build_replica(
         device, stage, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
         spec.memory.phases == "together", layout.groups, layout.sparse,
         even=bool(spec.memory.efficiency or spec.memory.attention),
+        commits=isinstance(spec.policy, PagedOptions) and spec.policy.states == "two_pools",
     ) for stage in stages]  # fmt: skip
     steps: StepModel | PipelineSteps | DraftingSteps = each[0]
     if len(stages) > 1:
@@ -178,10 +181,10 @@ def build_replica(
         engine = OffloadingEngine(
             spec.engine, allocator, requests, outputs, predicted, tiers, spec.tiers.layerwise
         )
-    elif speculation is not None and isinstance(spec.engine, EngineV1Spec):
+    elif speculation is not None and isinstance(engine_spec, EngineV1Spec):
         drawn = draw(speculation, outputs, seed if isinstance(seed, int) else seed[0])
         engine = SpeculatingEngine(
-            spec.engine, allocator, requests, outputs, predicted, speculation, drawn
+            engine_spec, allocator, requests, outputs, predicted, speculation, drawn
         )
         if (drafter := _drafter(spec, local)) is not None:
             passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
@@ -204,16 +207,22 @@ def _require_modelled(
     local: TransformerSpec, spec: ServingSpec, layout: KvLayout, requests: Requests
 ) -> None:
     several = requests.samples.max(initial=1) > 1
-    others = spec.tiers or spec.moves or spec.speculation or spec.policy.copies_prefixes
+    others = spec.tiers or spec.moves or spec.policy.copies_prefixes
     others = others or spec.cluster.moves
     plain = spec.engine.name == "v1" and not several and not others
     if local.state is not None and not (plain and spec.policy.name in _STATES):
         raise DescriptionError(
             f"{local.name} has {local.state.kind} layers, whose states runs allocate with engine "
             f"v1, one sample a request and {', '.join(_STATES)}, without tiers, moves, "
-            "speculation, cluster.dropping, .migration, .lending or copied prefixes"
+            "cluster.dropping, .migration, .lending or copied prefixes"
         )
-    if (pages := state_pages(spec, local)) is not None and pages.groups[0] > 1:
+    pages = state_pages(spec, local)
+    if pages is not None and spec.speculation is not None and spec.speculation.draft_model:
+        raise DescriptionError(
+            "speculation.draft_model: its KV has no place in pages as large as a state; expected "
+            "method ngram, eagle or mtp, or policy.states: two_pools or compact"
+        )
+    if pages is not None and pages.groups[0] > 1:
         raise DescriptionError(
             f"{local.name} has {pages.groups[0]} groups of layers with KV; runs allocate one"
         )

@@ -14,9 +14,9 @@ from statistics import NormalDist
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, checked
 from policies.allocators.s3 import S3Options, class_bounds
 from policies.predictors.predictor import PredictorSpec, predict
 from policies.requests.length_table import QUANTILES
@@ -39,8 +39,8 @@ class Law(Strict):
     sigma: Annotated[float, Field(gt=0, le=5)] | None = None
     source: str | None = None
 
-    @model_validator(mode="after")
-    def _one_law(self) -> Law:
+    @checked
+    def _one_law(self) -> None:
         if (self.quantiles is None) == (self.sigma is None):
             raise ValueError("expected quantiles or sigma")
         if self.quantiles is not None:
@@ -48,7 +48,6 @@ class Law(Strict):
                 raise ValueError(f"quantiles: expected {len(QUANTILES)}, at {QUANTILES}")
             if sorted(self.quantiles) != self.quantiles:
                 raise ValueError("quantiles: must not decrease")
-        return self
 
     def at(self, level: FloatArray) -> FloatArray:
         """Lengths at these levels, float64 (n,)."""

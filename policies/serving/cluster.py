@@ -22,9 +22,9 @@ from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
-from hwmodel.description.description import DescriptionError, Strict, nearest
+from hwmodel.description.description import DescriptionError, Strict, checked, nearest
 from policies.allocators.capabilities import report_of
 from policies.memory.pipeline import PipelineSpec
 from policies.requests.requests import FloatArray, IntArray, Requests
@@ -170,12 +170,12 @@ class ClusterSpec(Strict):
     """Cards advance each by itself between the requests that it gets, and may fail
     (docs/fleet.md). None: all that run are cut at each arrival."""
 
-    @model_validator(mode="after")
-    def _fleet_of_cards(self) -> ClusterSpec:
+    @checked
+    def _fleet_of_cards(self) -> None:
         if self.fleet is None:
             if ROUTERS[self.placement] is KvAware:
                 raise ValueError(f"placement {self.placement}: needs fleet, whose cards report")
-            return self
+            return
         if self.moves:
             raise ValueError("fleet: not with dropping, migration or lending")
         if self.cards % self.fleet.cells or self.cards == self.fleet.cells:
@@ -183,10 +183,9 @@ class ClusterSpec(Strict):
                 f"fleet.cells: {self.fleet.cells} cells of {self.cards} cards; expected a divisor"
                 " that leaves each cell 2 cards or more"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _pipeline_of_stages(self) -> ClusterSpec:
+    @checked
+    def _pipeline_of_stages(self) -> None:
         if self.pipeline is not None and self.stages == 1 and self.dropping is None:
             raise ValueError("pipeline: needs stages, 2 or more")
         if self.dropping is not None and (self.cards == 1 or self.stages > 1):
@@ -198,7 +197,6 @@ class ClusterSpec(Strict):
             raise ValueError(
                 "lending: needs 2 cards or more, stages 1, and neither dropping nor migration"
             )
-        return self
 
     def grouped(self, stages: int) -> ClusterSpec:
         """How so many cards serve that have dropped parameters."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, checked
 from policies.serving.moving_options import Seconds
 
 
@@ -24,13 +24,12 @@ class FailureSpec(Strict):
     down_s: Seconds = 60.0
     """Until a card serves again."""
 
-    @model_validator(mode="after")
-    def _one_law(self) -> FailureSpec:
+    @checked
+    def _one_law(self) -> None:
         if (self.share is None) == (self.mean_up_s is None):
             raise ValueError("failures: expected either share and at_s, or mean_up_s")
         if (self.share is None) != (self.at_s is None):
             raise ValueError("failures.at_s: stands with share, and only there")
-        return self
 
     def first_s(self, cards: int, rng: np.random.Generator) -> dict[int, float]:
         """When cards fail first, by card."""

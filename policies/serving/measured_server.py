@@ -14,9 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import model_validator
-
-from hwmodel.description.description import DescriptionError, Document, Strict, key_path, nearest
+from hwmodel.description.description import (
+    DescriptionError,
+    Document,
+    Strict,
+    checked,
+    key_path,
+    nearest,
+)
 from hwmodel.description.library import find
 from hwmodel.description.yaml_reader import load
 from hwmodel.specs.device import Device, load_device
@@ -64,10 +69,9 @@ class ServerCell(MeasuredCell):
     def kind(self) -> str:
         return "server"
 
-    @model_validator(mode="after")
-    def _its_unit(self) -> ServerCell:
+    @checked
+    def _its_unit(self) -> None:
         self.in_units((FIGURES[self.figure][0], "x"))
-        return self
 
 
 class ServerSpec(Strict):
@@ -98,15 +102,14 @@ class ServerSpec(Strict):
     cells: list[ServerCell] = []
     """None: the figures of the log."""
 
-    @model_validator(mode="after")
-    def _requests_from_one_place(self) -> ServerSpec:
+    @checked
+    def _requests_from_one_place(self) -> None:
         if (self.log is None) == (self.workload is None):
             raise ValueError("expected either log or workload")
         if (self.workload is None) != (self.requests is None):
             raise ValueError("requests: how many, with a workload and only there")
         if not self.cells and self.log is None:
             raise ValueError("cells: expected some where there is no log to take them from")
-        return self
 
 
 class Skipped(DescriptionError):

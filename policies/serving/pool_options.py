@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, checked
 from hwmodel.specs.kv_order import KvOrder
 from policies.allocators.registry import PolicySpec
 from policies.engines.generations import EngineChoice
@@ -57,8 +57,8 @@ class PoolsSpec(Strict):
     tiers."""
     fails: list[FailureSpec] = []
 
-    @model_validator(mode="after")
-    def _possible(self) -> PoolsSpec:
+    @checked
+    def _possible(self) -> None:
         if self.transfer == "layers" and self.mode != "push":
             raise ValueError("transfer: layers needs mode: push; a pull begins after the prefill")
         for failure in self.fails:
@@ -67,4 +67,3 @@ class PoolsSpec(Strict):
                 raise ValueError(
                     f"fails: {failure.pool} has replicas 0 to {many - 1}; got {failure.replica}"
                 )
-        return self

@@ -7,7 +7,7 @@ and keeps only the state of requests that have not ended.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,56 +67,22 @@ class Recorder:
 
 
 class Recorders(Recorder):
-    """Several at once."""
+    """Several at once: each event goes to every member."""
 
     def __init__(self, members: Iterable[Recorder]) -> None:
         self._members = tuple(members)
 
-    def serving(self, requests: Requests) -> None:
-        for member in self._members:
-            member.serving(requests)
 
-    def step(
-        self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
-    ) -> None:
+def _to_all(event: str) -> Callable[..., None]:
+    def told(self: Recorders, *what: Any) -> None:
         for member in self._members:
-            member.step(now_s, seconds, step, times, allocator)
+            getattr(member, event)(*what)
 
-    def sent(self, at_s: float, request: int) -> None:
-        for member in self._members:
-            member.sent(at_s, request)
+    return told
 
-    def admitted(self, now_s: float, request: int, slots: int) -> None:
-        for member in self._members:
-            member.admitted(now_s, request, slots)
 
-    def first_token(self, now_s: float, request: int) -> None:
-        for member in self._members:
-            member.first_token(now_s, request)
-
-    def resumed(self, now_s: float, request: int) -> None:
-        for member in self._members:
-            member.resumed(now_s, request)
-
-    def ended(self, now_s: float, request: int) -> None:
-        for member in self._members:
-            member.ended(now_s, request)
-
-    def preempted(self, now_s: float, request: int, how: str) -> None:
-        for member in self._members:
-            member.preempted(now_s, request, how)
-
-    def migrated(self, now_s: float, migration: Migration) -> None:
-        for member in self._members:
-            member.migrated(now_s, migration)
-
-    def refreshed(self, now_s: float, bounds: Sequence[int]) -> None:
-        for member in self._members:
-            member.refreshed(now_s, bounds)
-
-    def close(self) -> None:
-        for member in self._members:
-            member.close()
+for _event in [name for name in vars(Recorder) if not name.startswith("_")]:
+    setattr(Recorders, _event, _to_all(_event))
 
 
 class Watch:

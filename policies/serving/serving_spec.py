@@ -219,6 +219,11 @@ class ServingSpec(Strict):
         return self
 
     @property
+    def drafts(self) -> int:
+        """Of a sequence in a step."""
+        return 0 if self.speculation is None else self.speculation.tokens
+
+    @property
     def samples_apart(self) -> bool:
         """Whether each sample is a request of its own, as the policy has it under engine v1."""
         if not isinstance(self.engine, EngineV1Spec):
@@ -244,7 +249,10 @@ def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpe
 def state_pages(spec: ServingSpec, local: TransformerSpec) -> Unified | None:
     """vLLM's pages of a model with states, in which no prefix is found (its mode `none`)."""
     paged = local.state is not None and isinstance(spec.policy, PagedOptions)
-    return Unified(local) if paged and state_pool(spec, local) is None else None
+    if not paged or state_pool(spec, local) is not None:
+        return None
+    own = spec.speculation is not None and spec.speculation.method in ("eagle", "mtp")
+    return Unified(local, drafts=spec.drafts, beside=int(own))
 
 
 def state_pool(spec: ServingSpec, local: TransformerSpec) -> TwoPools | Compact | None:
@@ -256,7 +264,9 @@ def state_pool(spec: ServingSpec, local: TransformerSpec) -> TwoPools | Compact 
     if local.state is None:
         raise DescriptionError(f"policy.states: {local.name} has no layers with a state")
     if policy.states == "compact":
-        return Compact(local, spec.engine.sequence_cap)
+        return Compact(local, spec.engine.sequence_cap, drafts=spec.drafts)
     if policy.states == "two_pools" and spec.kv_tokens is not None:
         raise DescriptionError("policy.states: two_pools parts all memory, not with kv_tokens")
-    return TwoPools(local, policy.state_ratio or 0.9) if policy.states == "two_pools" else None
+    if policy.states == "unified":
+        return None
+    return TwoPools(local, policy.state_ratio or 0.9, drafts=spec.drafts)

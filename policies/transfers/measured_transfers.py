@@ -8,9 +8,9 @@ from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import DescriptionError, KeyPath, Strict, nearest
+from hwmodel.description.description import DescriptionError, KeyPath, Strict, checked, nearest
 from hwmodel.description.library import find
 from hwmodel.description.units import PositiveBytes
 from hwmodel.description.yaml_reader import load
@@ -65,14 +65,13 @@ class TransferCell(MeasuredCell):
     def kind(self) -> str:
         return "transfer"
 
-    @model_validator(mode="after")
-    def _one_kind(self) -> TransferCell:
+    @checked
+    def _one_kind(self) -> None:
         if (self.batch is None) == (self.request is None):
             raise ValueError("expected either batch or request")
         if self.over is not None:
             raise ValueError("over: a transfer stands alone")
         self.in_units((UNITS[self.figure],))
-        return self
 
 
 class TransferSpec(Strict):

@@ -82,11 +82,26 @@ class OffloadingEngine(EngineV1):
             self.leaving = [request for request in self.leaving if request not in gone]
             self._gone(sorted(gone))
 
+    def rounds(self, step: Step, limit: int) -> int:
+        if self._tiers.restoring:
+            return 1
+        if (every := self._tiers.saves_every) and len(step.decode):
+            limit = min(limit, 1 + int((-self.allocator.stored[step.decode] % every).min()))
+        return super().rounds(step, limit)
+
     def complete(self, step: Step, rounds: int) -> tuple[list[int], list[int]]:
         prefilled, ended = super().complete(step, rounds)
         for request in prefilled:
             if self.left[request]:
                 self._tiers.store(request, self._demand(request), int(self.prompt[request]))
+        if every := self._tiers.saves_every:
+            stored = self.allocator.stored[step.decode]
+            whole = (stored > 0) & (stored % every == 0)
+            for request, tokens in zip(
+                step.decode[whole].tolist(), stored[whole].tolist(), strict=True
+            ):
+                if self.left[request]:
+                    self._tiers.store(request, self._demand(request), tokens)
         return prefilled, ended
 
     def retire(self) -> None:

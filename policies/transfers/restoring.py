@@ -92,27 +92,32 @@ def fetch(
     return Restored(seconds, seconds, 0.0, moved.pieces.bytes)
 
 
-def hcache(
-    link: LinkSpec, device: Device, model: TransformerSpec, tokens: int,
-    recomputed: Restored, fetched: Restored,
-) -> Restored:  # fmt: skip
-    """Hidden states of as many layers as make link and cores end together.
-
-    recomputed and fetched: all layers by these. Restoring streams the weights of the projections
-    once and is otherwise bound by FLOPs, as prefill is. Raises DescriptionError for latents.
-    """
+def projection_s(device: Device, model: TransformerSpec, tokens: int) -> float:
+    """Seconds that K and V of one layer's hidden states take: bound by FLOPs, as prefill is. Raises
+    DescriptionError for latents."""
     assert device.accelerator is not None
     compute = device.accelerator.compute
     rate = compute.peak(model.weights) * compute.prefill_efficiency
-    project_s = tokens * projection_flops(model) / rate
+    return tokens * projection_flops(model) / rate
+
+
+def hcache(
+    link: LinkSpec, device: Device, model: TransformerSpec, tokens: int,
+    recomputed: Restored, fetched: Restored, layers: int | None = None,
+) -> Restored:  # fmt: skip
+    """Hidden states of `layers` layers; None: of as many as make link and cores end together.
+
+    recomputed and fetched: all layers by these. Raises DescriptionError for latents.
+    """
+    project_s = projection_s(device, model, tokens)
     chunks = -(-tokens // HCACHE_CHUNK)
     size = HCACHE_CHUNK * hidden_bytes(model)
-    latency_s, layers = link.latency / 1e9, model.layers
+    latency_s, every = link.latency / 1e9, model.layers
     best: Restored | None = None
-    for hidden in range(layers, -1, -1):
+    for hidden in range(every, -1, -1) if layers is None else (layers,):
         cost = link.cost(np.array([size]), np.array([hidden * chunks]))
-        hidden_s, left = (cost.total_ns / 1e9 - latency_s) if hidden else 0.0, layers - hidden
-        share = left / layers
+        hidden_s, left = (cost.total_ns / 1e9 - latency_s) if hidden else 0.0, every - hidden
+        share = left / every
         for rest in ("kv", "recompute") if left else (None,):
             link_s, compute_s, moved = hidden_s, hidden * project_s, hidden * chunks * size
             if rest == "kv":

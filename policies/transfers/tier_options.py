@@ -24,6 +24,15 @@ class HostMemory(Strict):
     channels: Count
 
 
+class HcacheSpec(Strict):
+    """Hidden states instead of KV (`policies.transfers.hidden_states`)."""
+
+    layers: Count | None = None
+    """So many layers by hidden states. None: as many as make link and cores end together."""
+    overlap: bool = False
+    """Whether projections use cores while memory bounds a step (at best); or take them alone."""
+
+
 class HostSpec(Strict):
     """The host's memory; options of vLLM's `OffloadingConnector` have its names
     (`CPUOffloadingSpec`) and defaults."""
@@ -33,7 +42,7 @@ class HostSpec(Strict):
     cpu_bytes_to_use: PositiveBytes
     """Of all cards of the replica together."""
     block_size: Count | None = None
-    """Tokens of a block, a multiple of the device's. None: the device's."""
+    """Tokens of a block, a multiple of the device's. None: the device's; HCache: 64 (paper)."""
     eviction_policy: EvictionName = "lru"
     """See `policies.transfers.eviction`; vLLM has the first two."""
     store_threshold: Annotated[int, Field(ge=0)] = 0
@@ -44,6 +53,8 @@ class HostSpec(Strict):
     """Order of dimensions in the host. None: the device's."""
     dram: HostMemory | Literal["card"] | None = None
     """`card`: the card's own, which moves every byte twice. None: never limits."""
+    hcache: HcacheSpec | None = None
+    """Whether it keeps hidden states. Those of outputs leave while a request decodes."""
     fails_at_s: list[Annotated[float, Field(gt=0)]] = []
     """Times at which it loses all content, what is under way included; requests that wait for it
     compute their tokens (vLLM's `kv_load_failure_policy: recompute`). The drive keeps its own."""
@@ -92,6 +103,12 @@ class TiersSpec(Strict):
     def _reads_by_layer(self) -> TiersSpec:
         if self.layerwise and self.ssd is not None:
             raise ValueError("layerwise: not with ssd, whose blocks come to the host whole")
+        plain = self.ssd is None and self.pauses is None and self.contention != "simulated"
+        if self.host.hcache and not (plain and not self.layerwise and not self.synchronous):
+            raise ValueError(
+                "host.hcache: not with ssd (host.link: nvme-pcie4 is a drive), pauses, layerwise, "
+                "synchronous, nor contention: simulated"
+            )
         if self.layerwise and self.host.fails_at_s:
             raise ValueError("layerwise: not with host.fails_at_s")
         if self.contention == "simulated" and (self.synchronous or self.host.dram == "card"):

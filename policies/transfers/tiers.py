@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
@@ -41,15 +41,16 @@ from policies.memory.contention import Moving
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 from policies.transfers.eviction import BlockKey
+from policies.transfers.hidden_states import PROFILED, HiddenStates, Projections
 from policies.transfers.link_queue import IN, OUT, Job, LinkQueue
 from policies.transfers.pauses import Pauses, Way
 from policies.transfers.pausing import Batch, step_cost
 from policies.transfers.refusals import require_blocks
-from policies.transfers.restoring import recompute
+from policies.transfers.restoring import HCACHE_CHUNK, recompute
 from policies.transfers.tier_figures import TierFigures
 from policies.transfers.tier_options import HostMemory, TiersSpec
 from policies.transfers.tier_pool import TierPool
-from policies.transfers.transfer import Server, transfer
+from policies.transfers.transfer import Moved, Server, transfer
 
 
 class Store(NamedTuple):
@@ -95,7 +96,8 @@ class Tiers:
             )
         self._spec, self._model, self._allocator, self._steps = spec, model, allocator, steps
         self._near_block = allocator.block
-        self.block = spec.host.block_size or allocator.block
+        usual = HCACHE_CHUNK if spec.host.hcache else allocator.block
+        self.block = spec.host.block_size or usual
         if self.block % allocator.block:
             raise DescriptionError(
                 f"serving.tiers.host.block_size: expected a multiple of {allocator.block}, the "
@@ -105,11 +107,21 @@ class Tiers:
         self._far: Dims = spec.host.kv_layout or layout.dims
         self._link = load_link(spec.host.link)
         size = self.block * layout.token_bytes * cards
+        self._hidden: HiddenStates | None = None
+        self._transfer: Callable[..., Moved] = transfer
+        if spec.host.hcache is not None:
+            if cards > 1:
+                raise DescriptionError("serving.tiers.host.hcache: expected tensor_parallel: 1")
+            ends = self._apart(-(-PROFILED // self.block), self._near_block, self._near)
+            self._hidden = HiddenStates(spec.host.hcache, self._link, device, model, steps, ends)
+            self._transfer = self._hidden.transfer
+            size = self.block * self._hidden.token_bytes
         self._host = TierPool(
             _blocks("host.cpu_bytes_to_use", spec.host.cpu_bytes_to_use, size),
             spec.host.eviction_policy,
         )
         self._queue = LinkQueue(_far_bandwidth(spec.host.dram))
+        self._projections = Projections(self._queue)
         self._drive: TierPool | None = None
         self._drive_queue = LinkQueue()
         if spec.ssd is not None:
@@ -142,10 +154,10 @@ class Tiers:
 
     # what the replica asks
 
-    def clock(self, now_s: float) -> None:
-        """It is `now_s`; it never goes back."""
-        while (due_s := self.due_s) <= now_s:
-            queues = (self._queue, self._drive_queue)
+    def clock(self, now_s: float, steps: bool = False) -> None:
+        """It is `now_s`; it never goes back. steps: whether steps ran until then."""
+        while (due_s := self._event_s if steps else self.due_s) <= now_s:
+            queues, before_s = (self._queue, self._drive_queue), self._queue.now_s
             for job in [job for queue in queues for job in queue.until(due_s)]:
                 self._arrived(job)
             if self._fails and self._fails[0] <= due_s:
@@ -153,12 +165,34 @@ class Tiers:
                 self._fail()
             if self._pauses is not None:
                 self._over |= self._pauses.over(due_s)
+            if not steps:
+                self._projections.idle(due_s - before_s)
+                self._project()
+        before_s = self._queue.now_s
         for queue in (self._queue, self._drive_queue):
             queue.until(now_s)
+        if not steps:
+            self._projections.idle(now_s - before_s)
 
     @property
     def due_s(self) -> float:
-        """When the next transfer arrives, the host fails, or a pause is too long; inf: never."""
+        """When the next transfer arrives or is projected, the host fails, or a pause is too long;
+        inf: never."""
+        return min(self._event_s, self._projections.due_s)
+
+    @property
+    def restoring(self) -> bool:
+        """Whether the next step projects hidden states."""
+        waits = bool(self._loads) or self._projections.due_s < math.inf
+        return waits and self._hidden is not None
+
+    @property
+    def saves_every(self) -> int:
+        """Tokens that a request computes until they leave; 0: all when it ends."""
+        return 0 if self._hidden is None or self._spec.host.offload_prompt_only else self.block
+
+    @property
+    def _event_s(self) -> float:
         due_s = min(self._queue.due_s, self._drive_queue.due_s, *self._fails[:1])
         return due_s if self._pauses is None else min(due_s, self._pauses.due_s)
 
@@ -184,6 +218,10 @@ class Tiers:
         if self._spec.contention and (rate := self._queue.rate()):
             taken = rate * (2 if self._spec.host.dram == "card" else 1)
             waits += times.contended(taken, self._steps.bandwidth * efficiency.attention, cost)
+        if self.restoring:
+            overlap = self._spec.host.hcache and self._spec.host.hcache.overlap
+            idle_s = float(times.memory_s[0]) if overlap else 0.0
+            waits[0] += self._projections.step(float(times.total_s[0] + waits[0]), idle_s)
         if self._spec.synchronous:
             waits[0] += max(self._queue.wait_s(IN), self._queue.wait_s(OUT))
         if self._spec.layerwise and self._loads:
@@ -201,11 +239,14 @@ class Tiers:
         """Steps with such times ended then."""
         if times.stall_s is not None:
             self._counted.stalled_s += float(times.stall_s.sum())
-        self.clock(end_s)
+        self.clock(end_s, steps=True)
+        self._projections.stepped()
+        self._project()
 
     def mark(self) -> None:
         """The warm-up is over: what was counted before does not count."""
         self._counted = TierFigures()
+        self._done_before_s = self._projections.done_s
         self._host.evicted = 0
 
     # what the engine asks
@@ -264,6 +305,9 @@ class Tiers:
         self._counted.tokens["host"] += plan.end - plan.start - len(plan.cold) * self.block
         self._counted.tokens["ssd"] += len(plan.cold) * self.block
         self._coming.update(plan.keys)
+        if self._hidden is not None:
+            work = self._hidden.work(plan.start, plan.end, self.efficiency)
+            self._projections.put(request, work)
         first = plan.start // self.block * self.block
         near = self._table(request, first, plan.end)
         ends = self._end(self._host, plan.keys), Server(self._near, self._near_block, near)
@@ -367,8 +411,13 @@ class Tiers:
         self._keys.pop(request, None)
 
     def figures(self) -> dict[str, Any]:
-        """See `TierFigures.figures`; blocks that the host gave up."""
+        """See `TierFigures.figures`; blocks that the host gave up; of HCache the layers by hidden
+        states, how the rest, and the seconds that the cores took."""
         found = {**self._counted.figures(), "evicted_blocks": self._host.evicted}
+        if self._hidden is not None:
+            layers, rest = self._hidden.split[-2:]
+            done_s = self._projections.done_s - self._done_before_s
+            found["hcache"] = {"layers": layers, "rest": rest, "compute_s": done_s}
         return found if self._pauses is None else {**found, "pauses": self._pauses.ways}
 
     # its own
@@ -398,9 +447,9 @@ class Tiers:
         tokens: int, what: Any, skip: int = 0,
     ) -> Job:  # fmt: skip
         """A transfer of `tokens` tokens between the first and the second of `ends`."""
-        alone = both = transfer(link, self._model, tokens, *ends, skip=skip)
+        alone = both = self._transfer(link, self._model, tokens, *ends, skip=skip)
         if link.both_ways is not None:
-            both = transfer(link, self._model, tokens, *ends, both_ways=True, skip=skip)
+            both = self._transfer(link, self._model, tokens, *ends, both_ways=True, skip=skip)
         found, near = alone.pieces, ends[direction == IN].table[skip // self._near_block :]
         return Job(
             direction, priority, found.bytes, found.descriptors, alone.cost, both.cost, what, near
@@ -412,10 +461,14 @@ class Tiers:
         """Seconds to move so many blocks whose ids are not known yet: none lie together."""
         if not blocks:
             return 0.0
-        small = near_block or self._near_block
-        near = Server(dims or self._near, small, np.arange(blocks * self.block // small) * 2)
-        far = Server(self._far, self.block, np.arange(blocks) * 2)
-        return transfer(link, self._model, blocks * self.block, far, near).cost.total_ns / 1e9
+        ends = self._apart(blocks, near_block or self._near_block, dims or self._near)
+        moved = self._transfer(link, self._model, blocks * self.block, *ends)
+        return moved.cost.total_ns / 1e9
+
+    def _apart(self, blocks: int, small: int, dims: Dims) -> tuple[Server, Server]:
+        """So many blocks of the host, and those of `small` tokens: none lie together."""
+        near = Server(dims, small, np.arange(blocks * self.block // small) * 2)
+        return Server(self._far, self.block, np.arange(blocks) * 2), near
 
     def _sooner(self, plan: Plan) -> bool:
         """Whether a load ends before a lone prefill of the same tokens would."""
@@ -423,6 +476,9 @@ class Tiers:
         if plan.cold:
             read_s = self._estimate_s(self._drive_link, len(plan.cold), self.block, self._far)
             load_s += self._drive_queue.wait_s(IN) + read_s
+        if self._hidden is not None:
+            work = self._hidden.work(plan.start, plan.end, self.efficiency)
+            load_s = max(load_s, self._projections.wait_s + sum(work))
         return load_s < recompute(self._steps, plan.end, self.efficiency, plan.start).total_s
 
     def _arrived(self, job: Job) -> None:
@@ -438,10 +494,11 @@ class Tiers:
                 self._queue.put(what.rest)
                 return
             self._host.leave(what.keys)
-            self._coming.subtract(what.keys)
-            self._coming = +self._coming
             del self._loads[what.request]
-            self._loaded.append(what.request)
+            if self._hidden is None:
+                self._ready(what.request, what.keys)
+            else:
+                self._projections.came(what.request, what.keys)
         elif what.request < 0:
             counted.arrived("write", job, self._queue.now_s)
             assert self._drive is not None
@@ -457,6 +514,16 @@ class Tiers:
                 self._stored.append(what.request)
             self._write(what.keys)
 
+    def _project(self) -> None:
+        for request, keys in self._projections.projected():
+            self._ready(request, keys)
+
+    def _ready(self, request: int, keys: Sequence[BlockKey]) -> None:
+        """The KV of a request is there."""
+        self._coming.subtract(keys)
+        self._coming = +self._coming
+        self._loaded.append(request)
+
     def _fail(self) -> None:
         """The host loses all that it has."""
         jobs = self._queue.clear() + self._drive_queue.clear()
@@ -471,6 +538,8 @@ class Tiers:
             last = job.what.rest or job
             self._missing[request] = last.what.keys
             self._failed.append(request)
+            if self._hidden is not None:
+                self._projections.drop(request)
         self._loads.clear()
         self._stored += self._stores
         self._stores.clear()

@@ -44,8 +44,6 @@ PREEMPTIONS_EACH = "preemptions_per_request"
 PREFILL, ATTENTION, WEIGHTS = "phase_share.prefill", "phase_share.attention", "phase_share.weights"
 COMPUTE = "compute_share"
 """Metric: share of step time in phases whose FLOPs take longer than their bytes."""
-PHASES = ("weights", "attention", "prefill", "migration", "overhead")
-"""What `phase_share` tells apart of a step."""
 LIMIT_WORDS = {
     KV_MEMORY: "KV memory",
     "sequence_cap": "sequence cap",

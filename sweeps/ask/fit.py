@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.description.description import DescriptionError, Strict, checked
 from hwmodel.specs.device import Device
 from hwmodel.specs.mlp import ExpertPlacement
 from hwmodel.specs.number_format import KvFormat, WeightFormat, number_format
@@ -56,11 +56,10 @@ class Question(Strict):
     expert_parallel: ExpertPlacement = "none"
     """Of whole experts on these cards."""
 
-    @model_validator(mode="after")
-    def _allowed(self) -> Question:
+    @checked
+    def _allowed(self) -> None:
         if self.limit < self.output:
             raise ValueError(f"limit: is below the {self.output} tokens of an answer")
-        return self
 
     def spec(self, model: TransformerSpec) -> ServingSpec:
         """The serving run that this is about."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.kv_order import LAYOUTS, Dims
 from hwmodel.specs.link import LinkSpec
@@ -21,7 +20,7 @@ from policies.transfers.pausing import (
 )
 from policies.transfers.pieces import pages
 from policies.transfers.transfer import Server, transfer
-from sweeps.ask.rates import closed_form
+from sweeps.ask.rates import closed_form, require_room
 
 BLOCKS = [2**n for n in range(11)]
 """Blocks of a copy that may hide behind a step."""
@@ -55,15 +54,7 @@ def pause(question: Question, seconds: list[float]) -> Answer:
     """The waste of each pause. Raises DescriptionError where the KV does not fit beside the
     weights, or the model has windows."""
     device, model, batch = question.device, question.model, question.batch
-    held = batch.tokens + question.context
-    needed = model.weight_bytes + held * model.kv_token_bytes
-    if needed > device.capacity_bytes:
-        raise DescriptionError(
-            f"{model.name} with {held:,} tokens takes {needed / 2**30:,.1f} GiB; {device.name} has"
-            f" {device.capacity_bytes / 2**30:,.1f}"
-        )
-    if model.window is not None:
-        raise DescriptionError(f"{model.name}: layers with windows are not copied")
+    require_room(device, model, batch.tokens + question.context, "copied")
     cost = step_cost(device, model, StepModel(device, model), closed_form(device), batch)
     step_s = cost.seconds(batch.running)
     orders = {

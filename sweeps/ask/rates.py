@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.measure.bounds import read_bound
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
@@ -64,6 +65,19 @@ def efficiency_of(
             pass
     source: Source = "bound" if device.given is None else "given"
     return source, closed_form(device)
+
+
+def require_room(device: Device, model: TransformerSpec, tokens: int, what: str) -> None:
+    """Raises DescriptionError where a card has no room for the weights and the KV of so many
+    tokens, and for layers with windows, which are not `what`: copied, restored."""
+    needed = model.weight_bytes + tokens * model.kv_token_bytes
+    if needed > device.capacity_bytes:
+        raise DescriptionError(
+            f"{model.name} with {tokens:,} tokens takes {needed / 2**30:,.1f} GiB;"
+            f" {device.name} has {device.capacity_bytes / 2**30:,.1f}"
+        )
+    if model.window is not None:
+        raise DescriptionError(f"{model.name}: layers with windows are not {what}")
 
 
 def closed_form(device: Device) -> Efficiency:

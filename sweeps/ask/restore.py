@@ -12,7 +12,7 @@ from policies.memory.step import Efficiency, StepModel
 from policies.transfers.pieces import KNOWN_LAYOUTS, pages
 from policies.transfers.restoring import Restored, fetch, hcache, recompute
 from policies.transfers.transfer import Server
-from sweeps.ask.rates import closed_form
+from sweeps.ask.rates import closed_form, require_room
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,7 @@ def restore(question: Question, contexts: list[int]) -> list[Answer]:
         raise DescriptionError(
             f"{longest:,} tokens are more than the {model.max_position:,} of {model.name}"
         )
-    needed = model.weight_bytes + longest * model.kv_token_bytes
-    if needed > device.capacity_bytes:
-        raise DescriptionError(
-            f"{model.name} with {longest:,} tokens takes {needed / 2**30:,.1f} GiB; "
-            f"{device.name} has {device.capacity_bytes / 2**30:,.1f}"
-        )
-    if model.window is not None:
-        raise DescriptionError(f"{model.name}: layers with windows are not restored")
+    require_room(device, model, longest, "restored")
     steps = StepModel(device, model)
     efficiency = closed_form(device)
     return [_answer(question, steps, efficiency, tokens) for tokens in contexts]

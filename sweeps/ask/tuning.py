@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -34,10 +33,8 @@ from sweeps.plan.experiment import (
     run_task,
     with_memory,
 )
-from sweeps.run.capacity import CapacityFailed
-from sweeps.run.executor import execute
+from sweeps.run.capacity import answered
 from sweeps.run.goodput import goodput_task
-from sweeps.run.outcome import Work
 from sweeps.run.progress import Progress
 
 SEARCH = 9
@@ -151,7 +148,7 @@ def with_efficiencies(
     missing = {place: each for place, each in first.items() if place not in known}
     tasks = [each.experiment for each in missing.values()]
     with progress.stage("memory", len(tasks)) as done:
-        for index, value in _outcomes(_efficiencies, tasks, jobs):
+        for index, value in answered(_efficiencies, tasks, jobs):
             known[list(missing)[index]] = value
             done()
     told = []
@@ -187,7 +184,7 @@ def searched(
     rates: dict[int, dict[int, float]] = {}
     whys: dict[int, str] = {}
     with progress.stage(stage, len(tasks)) as done:
-        for index, value in _outcomes(goodput_task, tasks, jobs):
+        for index, value in answered(goodput_task, tasks, jobs):
             i, r = asked[index]
             if isinstance(value, str):
                 whys[i] = value
@@ -199,15 +196,6 @@ def searched(
         else replace(each, rates=dict(sorted(rates[i].items())))
         for i, each in enumerate(found)
     ]  # fmt: skip
-
-
-def _outcomes(work: Work, tasks: Sequence[Any], jobs: int) -> Iterator[tuple[int, Any]]:
-    """(index, value), or in words why there is none. Raises CapacityFailed."""
-    with closing(execute(work, tasks, jobs)) as outcomes:
-        for outcome in outcomes:
-            if outcome.error is not None and not outcome.at_fault:
-                raise CapacityFailed(f"failed: {outcome.error}")
-            yield outcome.index, outcome.error if outcome.at_fault else outcome.value
 
 
 def tune(asked: Asked, found: Sequence[Choice], jobs: int, progress: Progress) -> Tuned:

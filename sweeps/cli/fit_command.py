@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweeps.cli.options import Html, Json, Plugin, Set, mistake
+from sweeps.cli.options import Html, Json, Kv, Plugin, Set, Weights, mistake
 
 if TYPE_CHECKING:
     from hwmodel.specs.device import Device
@@ -25,12 +25,8 @@ def fit(
     limit: Annotated[
         int | None, typer.Option(metavar="TOKENS", help="Longest answer allowed; 1024.")
     ] = None,
-    weights: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="Of the weights; the model's own.")
-    ] = None,
-    kv: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="Of the KV; the model's own.")
-    ] = None,
+    weights: Weights = None,
+    kv: Kv = None,
     cards: Annotated[int, typer.Option(help="Cards that share the model.")] = 1,
     expert_parallel: Annotated[
         str | None, typer.Option(metavar="PLACEMENT", help="Whole experts: linear or balanced.")

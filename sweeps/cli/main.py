@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -74,16 +75,12 @@ def _main(
     pass
 
 
-app.command(rich_help_panel=ASK)(fit)
-app.command(rich_help_panel=ASK)(size)
-app.command(rich_help_panel=ASK)(tune)
-app.command(rich_help_panel=ASK)(transfer)
-app.command(rich_help_panel=ASK)(restore)
-app.command(rich_help_panel=ASK)(pause)
-app.command(rich_help_panel=ASK)(states)
-app.command(rich_help_panel=ASK)(devices)
-app.command(rich_help_panel=ASK)(models)
-app.command("kv-formats", rich_help_panel=ASK)(kv_formats)
+def _add(panel: str, *commands: Callable[..., None]) -> None:
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+
+
+_add(ASK, fit, size, tune, transfer, restore, pause, states, devices, models, kv_formats)
 app.add_typer(device_app, name="device", rich_help_panel=DESCRIBE)
 app.add_typer(model_app, name="model", rich_help_panel=DESCRIBE)
 app.add_typer(predictor_app, name="predictor", rich_help_panel=DESCRIBE)
@@ -238,10 +235,7 @@ def study(
         print(f"wrote {path}")
 
 
-app.command(rich_help_panel=RUN)(bandwidth)
-app.command(rich_help_panel=RUN)(replay)
-app.command("kv-read", rich_help_panel=RUN)(kv_read)
-app.command(rich_help_panel=RUN)(export)
+_add(RUN, bandwidth, replay, kv_read, export)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -316,13 +310,8 @@ def explore(
     _wrote([out], False)
 
 
-app.command(rich_help_panel=LOOK)(explain)
-app.command(rich_help_panel=LOOK)(site)
-app.command(rich_help_panel=TRUST)(audit)
-app.command(rich_help_panel=TRUST)(validate)
-app.command(rich_help_panel=TRUST)(calibrate)
-app.command(rich_help_panel=TRUST)(measure)
-app.command("schedule-check", rich_help_panel=TRUST)(schedule_check)
+_add(LOOK, explain, site)
+_add(TRUST, audit, validate, calibrate, measure, schedule_check)
 
 
 def _wrote(files: list[Path], json: bool) -> None:

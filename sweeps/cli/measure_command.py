@@ -60,10 +60,7 @@ def measure(
     out.mkdir(parents=True, exist_ok=True)
     found = run(told)
     told("")
-    if json:
-        print_json(record(found))
-    else:
-        show(found)
+    print_json(record(found)) if json else show(found)
     files = write(out, found, described, device or "")
     for file in files:
         print(f"wrote {file}", file=sys.stderr if json else sys.stdout)

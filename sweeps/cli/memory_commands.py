@@ -176,10 +176,7 @@ def _latency(
 
     check_picture(chart)
     found = latency(device, overrides, extent, writes)
-    if json:
-        print_json(record(found))
-    else:
-        print_section(page_section(found))
+    print_json(record(found)) if json else print_section(page_section(found))
     if html is not None:
         html.write_text(page([page_section(found, drawn=True)]), encoding="utf-8")
     if chart is not None:
@@ -199,10 +196,7 @@ def _racm(
 
     judged = THRESHOLD if threshold is None else threshold
     found = racm(device, overrides, extent or EXTENT, judged, quick)
-    if json:
-        print_json(record(found))
-    else:
-        show_racm(found)
+    print_json(record(found)) if json else show_racm(found)
     if html is not None:
         html.write_text(page(found), encoding="utf-8")
         if not json:

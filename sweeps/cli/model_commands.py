@@ -29,10 +29,7 @@ def models(
     from sweeps.report.screen import print_json
 
     found = facts(names or [], overrides or [])
-    if json:
-        print_json(found)
-    else:
-        show(found)
+    print_json(found) if json else show(found)
 
 
 def kv_formats(
@@ -49,10 +46,7 @@ def kv_formats(
     from sweeps.report.screen import print_json
 
     found = facts(model, devices or [], tokens, overrides or [])
-    if json:
-        print_json(found)
-    else:
-        show(found)
+    print_json(found) if json else show(found)
 
 
 @app.callback()

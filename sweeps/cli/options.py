@@ -69,6 +69,10 @@ Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Run directory; runs/NAME-N by default.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Weights = Annotated[
+    str | None, typer.Option(metavar="FORMAT", help="Of the weights; the model's own.")
+]
+Kv = Annotated[str | None, typer.Option(metavar="FORMAT", help="Of the KV; the model's own.")]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page to FILE.")]
 Markdown = Annotated[
     Path | None, typer.Option("--markdown", metavar="FILE", help="Write Markdown to FILE.")

@@ -36,6 +36,7 @@ def pause(
     from sweeps.ask.pause import Question
     from sweeps.ask.pause import pause as answer
     from sweeps.report.pause_sheet import record, show
+    from sweeps.report.screen import print_json
 
     card = load_device(device, overrides or [])
     question = Question(
@@ -43,12 +44,7 @@ def pause(
         card.paging.block, one_or_two(pages, "--pages"),
     )  # fmt: skip
     found = answer(question, _numbers(seconds))
-    if json:
-        from sweeps.report.screen import print_json
-
-        print_json(record(question, found))
-    else:
-        show(question, found)
+    print_json(record(question, found)) if json else show(question, found)
 
 
 def _numbers(given: str) -> list[float]:

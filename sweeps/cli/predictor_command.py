@@ -40,10 +40,7 @@ def train(
     if out is not None and out.suffix != ".json":
         raise DescriptionError("expected a name that ends in .json", out)
     found = learn(file)
-    if json:
-        print_json(found["report"])
-    else:
-        show_training(found["report"])
+    (print_json if json else show_training)(found["report"])
     if out is not None:
         write(found, out)
         if not json:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sweeps.cli.options import Json, Set, mistake, one_or_two
+from sweeps.cli.options import Json, Kv, Set, Weights, mistake, one_or_two
 
 CONTEXTS = "1024,4096,16384,32768"
 
@@ -22,12 +22,8 @@ def restore(
     pages: Annotated[
         str, typer.Option(metavar="KIND[:KIND]", help="Block ids of the pool there and here.")
     ] = "aged:aged",
-    weights: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="Of the weights; the model's own.")
-    ] = None,
-    kv: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="Of the KV; the model's own.")
-    ] = None,
+    weights: Weights = None,
+    kv: Kv = None,
     json: Json = False,
     overrides: Set = None,
 ) -> None:
@@ -41,6 +37,7 @@ def restore(
     from sweeps.ask.restore import Question
     from sweeps.ask.restore import restore as answer
     from sweeps.report.restore_sheet import record, show
+    from sweeps.report.screen import print_json
 
     card = load_device(device, overrides or [])
     shape = load_model(model).stored_as(weights, kv)
@@ -48,12 +45,7 @@ def restore(
         card, shape, load_link(link), block or card.paging.block, one_or_two(pages, "--pages")
     )  # fmt: skip
     found = answer(question, _contexts(contexts, shape.max_position))
-    if json:
-        from sweeps.report.screen import print_json
-
-        print_json(record(question, found))
-    else:
-        show(question, found)
+    print_json(record(question, found)) if json else show(question, found)
 
 
 def _contexts(given: str | None, longest: int) -> list[int]:

@@ -87,12 +87,8 @@ def size(
         target = _target(model, workload, slo, rate, tokens_per_s, cards, users, think, weights,
                          kv, policy)  # fmt: skip
         sized_pools = pooled(target, device, model, workload, pools, overrides or [], jobs)
-        if json:
-            print_json(pool_record(sized_pools))
-        else:
-            print_section(pool_sheet(sized_pools))
+        print_json(pool_record(sized_pools)) if json else print_section(pool_sheet(sized_pools))
         return
-
     found = sized(
         model, workload, slo, rate, tokens_per_s, device, cards,
         devices.split(",") if devices else (), weights, kv, price or (), overrides or (), jobs,
@@ -275,20 +271,12 @@ def _target(
 
 def _answers(stage: str, asked: list[Any], workers: int, answer: Callable[[Any], Any]) -> list[Any]:
     """A figure each, None, or in words why the question has no answer."""
-    from contextlib import closing
-
-    from sweeps.run.capacity import CapacityFailed
-    from sweeps.run.executor import execute
+    from sweeps.run.capacity import answered
     from sweeps.run.progress import Progress
 
     found: list[Any] = [None] * len(asked)
-    with (
-        Progress().stage(stage, len(asked)) as step,
-        closing(execute(answer, asked, workers)) as outcomes,
-    ):
-        for outcome in outcomes:
-            if outcome.error is not None and not outcome.at_fault:
-                raise CapacityFailed(f"failed: {outcome.error}")
-            found[outcome.index] = outcome.error if outcome.at_fault else outcome.value
+    with Progress().stage(stage, len(asked)) as step:
+        for index, value in answered(answer, asked, workers):
+            found[index] = value
             step()
     return found

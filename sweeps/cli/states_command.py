@@ -54,7 +54,4 @@ def states(
         Document(asked, "states").build(Question),
         Options(mode.value, drafts, ratio, slots, sequences),
     )  # fmt: skip
-    if json:
-        print_json(record(found))
-    else:
-        show(found)
+    print_json(record(found)) if json else show(found)

@@ -68,6 +68,7 @@ def transfer(
     from hwmodel.specs.transformer import load_model
     from policies.transfers.transfer import Server
     from policies.transfers.transfer import transfer as move
+    from sweeps.report.screen import print_json
     from sweeps.report.transfer_sheet import record, show
 
     spec = load_link(link, overrides or [])
@@ -101,12 +102,8 @@ def transfer(
         "tokens": tokens, "block": blocks, "layout": [_name(each) for each in dims],
         "pages": [str(tables) if tables else kinds[0], kinds[1]], "tp": cards,
     }  # fmt: skip
-    if json:
-        from sweeps.report.screen import print_json
-
-        print_json(record(spec, shape, asked, found))
-    else:
-        show(spec, shape, asked, found)
+    answer = (spec, shape, asked, found)
+    print_json(record(*answer)) if json else show(*answer)
 
 
 def _fresh(blocks: int) -> Any:

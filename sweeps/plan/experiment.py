@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import DescriptionError, Document, Strict
+from hwmodel.description.description import DescriptionError, Document, Strict, checked
 from hwmodel.description.library import find
 from hwmodel.description.yaml_reader import load, override
 from hwmodel.description.yaml_writer import plain, to_yaml_flow
@@ -69,12 +69,11 @@ class Load(Strict):
     goodput: Slo | None = None
     """Each point is offered the largest load that attains this. See `goodput`."""
 
-    @model_validator(mode="after")
-    def _one_of_three(self) -> Load:
+    @checked
+    def _one_of_three(self) -> None:
         given = (self.rate_per_s, self.relative, self.goodput)
         if sum(value is not None for value in given) != 1:
             raise ValueError("expected one of rate_per_s, relative and goodput")
-        return self
 
 
 class Task(NamedTuple):
@@ -199,11 +198,10 @@ class ExperimentSpec(Described):
 
     objective: ClassVar[Objective | None] = SERVED
 
-    @model_validator(mode="after")
-    def _saturates(self) -> ExperimentSpec:
+    @checked
+    def _saturates(self) -> None:
         if self.latency_at is not None and self.load is not None and self.load.goodput:
             raise ValueError("latency_at: a load by goodput is below capacity already")
-        return self
 
     def measure(self, task: Task) -> dict[str, Any]:
         """As `run_task`. Raises ResultRefused as well."""

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import Strict, nearest
+from hwmodel.description.description import Strict, checked, nearest
 from policies.allocators.odma import OdmaOptions
 from policies.allocators.registry import PolicySpec
 from policies.requests.requests import FloatArray, Requests
@@ -76,12 +76,11 @@ class Assumption(Strict):
     tensor_parallel: Literal[1, 2, 4] = 1
     """Cards that each replica spans, of the four; the paper says neither."""
 
-    @model_validator(mode="after")
-    def _on_one_node(self) -> Assumption:
+    @checked
+    def _on_one_node(self) -> None:
         if self.cards * self.tensor_parallel > NODE:
             raise ValueError(f"cards x tensor_parallel: the paper's node has {NODE} cards; got "
                              f"{self.cards} x {self.tensor_parallel}")  # fmt: skip
-        return self
 
 
 class OdmaPaperSpec(Described):
@@ -99,8 +98,8 @@ class OdmaPaperSpec(Described):
     """For each card, as is the warm-up."""
     warmup_requests: Annotated[int, Field(ge=0)] = 0
 
-    @model_validator(mode="after")
-    def _it_fits_together(self) -> OdmaPaperSpec:
+    @checked
+    def _it_fits_together(self) -> None:
         if self.assumption.shape not in self.shapes:
             hint = nearest(self.assumption.shape, list(self.shapes))
             raise ValueError(f"assumption.shape: no such shape; {hint}")
@@ -114,7 +113,6 @@ class OdmaPaperSpec(Described):
         if unknown:
             hint = nearest(min(unknown), list(OdmaOptions.model_fields))
             raise ValueError(f"assumption.odma: no option {min(unknown)!r}; {hint}")
-        return self
 
     def seeds(self, replication: int) -> tuple[int, int]:
         return self.seed, EVALUATION_SEED + replication - 1

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, checked
 from hwmodel.description.written import Also
 from hwmodel.description.yaml_writer import to_yaml_flow
 from sweeps.analyse.statistics import Interval
@@ -87,8 +87,8 @@ class Parameter(Strict):
     """The ratio of the first competitor over the second that is sought: 1 is where the answer
     turns, 0.9 is where the first has lost a tenth."""
 
-    @model_validator(mode="after")
-    def _one_of_two(self) -> Parameter:
+    @checked
+    def _one_of_two(self) -> None:
         if bool(self.range) == bool(self.variants):
             raise ValueError("expected one of range and variants, not empty")
         if bool(self.range) != bool(self.path):
@@ -99,7 +99,6 @@ class Parameter(Strict):
             raise ValueError("log and unit belong to range")
         if self.log and self.range[0] <= 0:
             raise ValueError(f"log needs a range above zero; got {self.range}")
-        return self
 
     def number(self, position: float) -> Number:
         """The number at a position of the range, from 0 to 1."""

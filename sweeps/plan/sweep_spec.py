@@ -11,9 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import model_validator
-
-from hwmodel.description.description import Document, Strict, nearest
+from hwmodel.description.description import Document, Strict, checked, nearest
 from sweeps.analyse.label import NAMED, label, named
 from sweeps.analyse.objective import OBJECTIVES
 from sweeps.analyse.rows import Record
@@ -96,8 +94,8 @@ class SweepSpec(RunSpec):
     compare: str
     """The axis whose values compete, within each combination of the others."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> SweepSpec:
+    @checked
+    def _consistent(self) -> None:
         for path, values in self.axes.items():
             if not values:
                 raise ValueError(f"axes.{path}: expected at least one value")
@@ -112,7 +110,6 @@ class SweepSpec(RunSpec):
         self.refuse_variants()
         self._refuse_of()
         self.refuse_inconsistent()
-        return self
 
     def refuse_variants(self) -> None:
         super().refuse_variants()

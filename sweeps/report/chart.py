@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -341,15 +339,6 @@ class Dots:
 
 
 Chart = Heat | Lines | Curves | Bars | Tornado | Stacks | Patches | Regions | Timeline | Dots
-
-
-def to_csv(chart: Chart) -> str:
-    """The chart's table as CSV."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(chart.columns())
-    writer.writerows([[cell(value) for value in row] for row in chart.rows()])
-    return out.getvalue()
 
 
 def cell(value: Any) -> str:

@@ -9,9 +9,10 @@ its whole group.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.figures import REFERENCE
@@ -19,7 +20,7 @@ from sweeps.analyse.label import label
 from sweeps.plan.experiment import CALIBRATION, Described, Task, capacity_task
 from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.executor import execute
-from sweeps.run.outcome import Outcome
+from sweeps.run.outcome import Outcome, Work
 
 _NOT_PART = {"load", "replications", "logs", "latency_at", "calibration"}
 
@@ -99,6 +100,15 @@ def calibrate(
             if outcome.error is not None:
                 _refuse(missing[keys[outcome.index]].point, outcome)
             yield keys[outcome.index], float(outcome.value)
+
+
+def answered(work: Work, tasks: Sequence[Any], jobs: int) -> Iterator[tuple[int, Any]]:
+    """(index, value) of each task, or in words why there is none. Raises CapacityFailed."""
+    with closing(execute(work, tasks, jobs)) as outcomes:
+        for outcome in outcomes:
+            if outcome.error is not None and not outcome.at_fault:
+                raise CapacityFailed(f"failed: {outcome.error}")
+            yield outcome.index, outcome.error if outcome.at_fault else outcome.value
 
 
 def _refuse(point: Point, outcome: Outcome) -> None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hwmodel.description.description import Strict
+from hwmodel.description.description import Strict, checked
 from hwmodel.description.yaml_writer import to_yaml_flow
 from policies.allocators.buckets import Balance
 
@@ -59,8 +59,8 @@ class ParameterSpec(Strict):
     otherwise: Any = None
     """What it is with others."""
 
-    @model_validator(mode="after")
-    def _one_of_three(self) -> ParameterSpec:
+    @checked
+    def _one_of_three(self) -> None:
         if sum(map(bool, (self.range, self.choice, self.quantiles))) != 1:
             raise ValueError("expected one of range, choice and quantiles, not empty")
         for name in ("range", "quantiles"):
@@ -74,7 +74,6 @@ class ParameterSpec(Strict):
         if self.otherwise is not None and not self.when:
             raise ValueError("otherwise belongs to when")
         self._range_is_drawable()
-        return self
 
     def _range_is_drawable(self) -> None:
         if self.log and self.range[0] <= 0:

@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
-from hwmodel.description.description import DescriptionError, Document, Mark, Strict, nearest
+from hwmodel.description.description import (
+    DescriptionError,
+    Document,
+    Mark,
+    Strict,
+    checked,
+    nearest,
+)
 from hwmodel.description.yaml_reader import parse_assignment
 from hwmodel.description.yaml_writer import to_yaml_flow
 from policies.allocators.registry import policy_class, refusal
@@ -60,11 +67,10 @@ class Constraint(Strict):
     at_most: float | None = None
     at_least: float | None = None
 
-    @model_validator(mode="after")
-    def _one_of_two(self) -> Constraint:
+    @checked
+    def _one_of_two(self) -> None:
         if (self.at_most is None) == (self.at_least is None):
             raise ValueError("expected one of at_most and at_least")
-        return self
 
     @property
     def name(self) -> str:
@@ -149,8 +155,8 @@ class StudySpec(RunSpec):
     fleet: fleet_size.CheapestSpec | None = None
     """The cheapest fleet is sought: of each trial the fewest cards that keep the constraints."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> StudySpec:
+    @checked
+    def _consistent(self) -> None:
         if not self.space:
             raise ValueError("space: expected at least one parameter")
         if not self.objectives:
@@ -175,7 +181,6 @@ class StudySpec(RunSpec):
         if BASE in self.variants:
             raise ValueError(f"variants.{BASE}: the base is compared in any case")
         self.refuse_variants()
-        return self
 
     @classmethod
     def overrides(cls, data: Mapping[str, Any]) -> Iterator[Override]:

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 import vllm
 from drive_vllm_windows import BLOCK, LONGEST, STOP, config_of, digest, spec_of, tables_of
 from vllm.sampling_params import SamplingParams
@@ -26,7 +27,7 @@ from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, MambaSpec
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request
 
@@ -107,9 +108,15 @@ def scheduler_of(config: dict[str, Any]) -> tuple[Scheduler, int]:
         KVCacheGroupSpec([f"layer.{at}"], spec_of(window, block))
         for at, window in enumerate(config["groups"])
     ]
+    state = MambaSpec(
+        block_size=LONGEST, shapes=((block, 16),), dtypes=(torch.float32,),
+        num_speculative_blocks=drafts["tokens"] if drafts else 0,
+    )  # fmt: skip
+    many = config.get("states", 0)  # layers with a state come first, as in the models
+    groups = [*(KVCacheGroupSpec([f"state.{at}"], state) for at in range(many)), *groups]
     kind = AsyncScheduler if config["async"] else Scheduler
     scheduler = kind(
-        vllm_config=whole, block_size=block, log_stats=False,
+        vllm_config=whole, block_size=LONGEST if many else block, log_stats=False,
         kv_cache_config=KVCacheConfig(config["blocks"] + 1, [], groups),
         structured_output_manager=SimpleNamespace(
             should_advance=lambda request: False, accept_tokens=lambda *given, **named: True,

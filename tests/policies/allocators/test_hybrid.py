@@ -56,8 +56,17 @@ def test_the_slots_of_two_pools_are_those_of_sglang() -> None:
     memory, states = 40 << 30, qwen.state_bytes()
     budget = memory * 0.9 / 1.9
     assert TwoPools(qwen).running(memory) == int((budget - states) / states)
-    five = TwoPools(qwen, slots=5, drafts=3).running(memory)
+    five = TwoPools(qwen, slots=5, drafts=2).running(memory)  # three rows of a step
     assert five == int((budget - 4 * states) / (states * 1.6)) // 5
+
+
+def test_compact_slots_are_as_many_a_sequence_as_a_step_has_rows() -> None:
+    qwen, memory = load_model("qwen3.5-9b"), 40 << 30
+    pool = Compact(qwen, 64, drafts=3)
+    assert pool.apart(memory) == (64 * 4 + 1) * qwen.state_bytes(3)
+    found = pool.held(memory, [1000] * 100)
+    assert found.bytes["further states"] == 3 * found.bytes["states"]
+    assert sum(found.bytes.values()) == memory
 
 
 @pytest.mark.parametrize("name", ["qwen3.5-9b", "kimi-linear-48b-a3b", "jamba-v0.1"])

@@ -22,6 +22,7 @@ WINDOWS = "vllm_window_schedules.json.gz"
 DRAFTS = "vllm_speculation_schedules.json.gz"
 CACHED = "vllm_cached_window_schedules.json.gz"
 LISTS = "vllm_free_list_schedules.json.gz"
+STATES = "vllm_state_schedules.json.gz"
 FURTHER = Path(__file__).parents[4] / "shared" / "reference" / "vllm_reference_2.json.gz"
 """Schedules that do not ship: sessions, priorities, limits of prefills."""
 EXAMPLE: dict[str, Any] = {
@@ -44,7 +45,9 @@ EXAMPLE: dict[str, Any] = {
 def cases() -> list[Any]:
     """Every second one with windows, and with drafts, is run in the long suite alone."""
     every = [pytest.param(case) for name in FILES for case in read_cases(FOLDER / name)]
-    others = (shared(read_cases(FOLDER / name)) for name in (WINDOWS, DRAFTS, CACHED, LISTS))
+    others = (
+        shared(read_cases(FOLDER / name)) for name in (WINDOWS, DRAFTS, CACHED, LISTS, STATES)
+    )
     return [*every, *(case for each in others for case in each)]
 
 
@@ -169,6 +172,9 @@ def test_a_schedule_that_is_too_short_or_too_long_differs(tmp_path: Path) -> Non
         (("trace", "prompt"), [16], r"cases\[0\].trace: arrays of different lengths"),
         (("config", "groups"), [64, 128], r"cases\[0\].config: groups: expected windows of one"),
         (("config", "groups"), [None, None], r"cases\[0\].config: groups: expected windows of one"),
+        (("config", "states"), 3, r"cases\[0\].config: states: only .* without prefix_caching"),
+        (("config", "state"), 3, r"cases\[0\].config.*states"),
+        (("config", "states"), -1, r"cases\[0\].config.states"),
         (("config", "groups"), [None, 0], r"cases\[0\].config.groups"),
         (("vllm",), "0.34.1", r"cases\[0\].vllm: vLLM 0.34.1 is not modelled; did you mean"),
         (("steps",), [[0, 1]], r"cases\[0\].steps"),

@@ -101,6 +101,41 @@ def test_an_input_gives_the_rate_of_the_weights_and_of_what_loses_with_them(
         measured_rate(device, model, short, Runtime(), 0.5)
 
 
+def test_a_program_reads_weights_at_its_own_rate_and_takes_a_fixed_time_a_layer() -> None:
+    card, model = load_device("rtx-4090"), load_model("llama-2-7b")
+    assert card.accelerator is not None and card.given is not None
+    compute, given = card.accelerator.compute, card.given
+    step = Decode(batch=1, context=64)
+    ideal, found = (
+        decode_time(card, model, step, runtime, Rate()).ms
+        for runtime in (Runtime(), Runtime(weights=given.of_weights / 2, layer_overhead="59us"))
+    )
+    weights_ms = model.step_weight_bytes / (card.peak_gbps * given.of_weights * 1e6)
+    fixed_ms = model.layers * (59_000.0 - compute.layer_overhead) / 1e6
+    assert found - ideal == pytest.approx(weights_ms + fixed_ms, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("cells", "runtime", "card", "weights", "tokens_per_s"),
+    [
+        ("llama-3-8b-decode", "Ada", "rtx-4090", "q4_0", 146.81),
+        pytest.param(
+            "llama-3-8b-decode", "HBM", "h100-pcie", "q4_k_m", 163.83, marks=pytest.mark.long
+        ),
+        pytest.param(
+            "llama-3-8b-decode", "Apple", "m2-ultra", "q4_0", 88.54, marks=pytest.mark.long
+        ),
+    ],
+)
+def test_a_fixed_time_of_a_layer_is_what_the_step_that_it_is_from_leaves(
+    cells: str, runtime: str, card: str, weights: str, tokens_per_s: float
+) -> None:
+    step = Decode(batch=1, context=64, weights=weights, kv="fp16")  # tg 128 from an empty context
+    described = load_measurements(cells).runtimes[runtime]
+    found = decode_time(load_device(card), load_model("llama-2-7b"), step, described, Rate())
+    assert found.ms == pytest.approx(1e3 / tokens_per_s, rel=0.005)
+
+
 def test_verdicts_by_hand() -> None:
     cell = load_measurements(CARD).cells[0]
     measured = cell.measured.value
@@ -252,6 +287,17 @@ def test_a_set_up_may_be_another_device_and_what_reaches_its_engines_counts(tmp_
             "tolerances:",
             "runtimes: {it: {rate_from: b}}\ntolerances:",
             "runtimes.it.rate_from: no rate_from 'b'",
+        ),
+        (
+            "tolerances:",
+            "runtimes: {it: {weights: 0.5, source: so}}\ntolerances:",
+            "runtimes.it.source: no source 'so'; did you mean 's'",
+        ),
+        ("tolerances:", "runtimes: {it: {weights: 1.5}}\ntolerances:", "runtimes.it.weights"),
+        (
+            "tolerances:",
+            "runtimes: {it: {layer_overhead: 9}}\ntolerances:",
+            "runtimes.it.layer_overhead: expected a time with its unit",
         ),
     ],
 )

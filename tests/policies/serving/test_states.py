@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from policies.allocators.allocator import Demand, Limits
 from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
+from policies.engines.scheduled_step import Step
+from policies.memory.step import Efficiency, StepModel
 from policies.predictors.prediction import Prediction
 from policies.requests.requests import Requests
 from policies.serving.building import kv_region
@@ -22,14 +25,16 @@ from policies.serving.serving import ServingResult, serve
 from policies.serving.serving_spec import ServingSpec
 
 HYBRID = load_model("qwen3.5-9b")
+MTP = {"method": "mtp", "tokens": 3, "acceptance": "qwen3.5-397b-mtp"}
 
 
 @functools.cache
-def ran(policy: str, model: str = "qwen3.5-9b") -> ServingResult:
+def ran(policy: str, drafts: bool = False, model: str = "qwen3.5-9b") -> ServingResult:
     """Of 60 requests of 300 to 3,000 tokens."""
     rng = np.random.default_rng(0)
     prompt, output = rng.integers(200, 2800, 60), rng.integers(100, 200, 60)
-    return served(Requests(np.zeros(60), prompt, output), model, policy={"name": policy})
+    given = {"speculation": MTP if drafts else None, "policy": {"name": policy}}
+    return served(Requests(np.zeros(60), prompt, output), model, **given)
 
 
 def served(stream: Requests, model: str = "qwen3.5-9b", **changes: Any) -> ServingResult:
@@ -38,20 +43,25 @@ def served(stream: Requests, model: str = "qwen3.5-9b", **changes: Any) -> Servi
     return serve(load_device("a100-80gb"), load_model(model), spec, stream, seed=1)
 
 
+@pytest.mark.parametrize("drafts", [0, 3])
 @pytest.mark.parametrize("lengths", [[100], [1372], [100, 3000, 528, 529]])
-def test_pages_hold_as_many_requests_as_vllm_counts(lengths: list[int]) -> None:
-    device, spec = load_device("a100-80gb"), ServingSpec(model="x")
-    spec, pages = spec.on_device(device, HYBRID), Unified(HYBRID)
+def test_pages_hold_as_many_requests_as_vllm_counts(lengths: list[int], drafts: int) -> None:
+    device, given = load_device("a100-80gb"), {"speculation": MTP} if drafts else {}
+    spec = ServingSpec.model_validate({"model": "x", **given}).on_device(device, HYBRID)
+    # 8 layers with KV, or 9 with the drafter's: vLLM makes groups of 8, 8, 8 and 9
+    pages = Unified(HYBRID, drafts=drafts, beside=bool(drafts))
+    assert (pages.group, *pages.groups) == (9 if drafts else 8, 1, 3)
     layout = kv_region(device, HYBRID, spec)
-    assert isinstance(spec.policy, PagedOptions)
-    limits = Limits(4096, 8192, states=pages.groups[1] * pages.block)
+    assert isinstance(spec.policy, PagedOptions) and spec.policy.block == pages.block
+    limits = Limits(4096, 8192, states=pages.groups[1] * pages.block, kept_states=1 + drafts)
     options = spec.policy.model_copy(update={"null_block": True})
     many = (lengths * 2000)[:2000]
     allocator = PagedAllocator(layout, len(many), limits, options)
     count = 0
     while allocator.reserve(count, Demand(many[count], 0, Prediction(1.0)), many[count]):
         count += 1
-    assert count == pages.held(layout.bytes, many).requests
+    memory = layout.slots // pages.block * pages.page * pages.group
+    assert count == pages.held(memory, many).requests
     for request in range(count):
         allocator.release(request)
     assert allocator.free_slots == (layout.slots // pages.block - 1) * pages.block
@@ -67,13 +77,18 @@ POOLS: dict[str, tuple[dict[str, Any], Any]] = {
 
 @pytest.mark.parametrize("name", POOLS)
 @pytest.mark.parametrize("length", [100, 3000, 20_000])
-def test_pools_apart_run_as_many_requests_as_their_rules_hold(name: str, length: int) -> None:
-    options, rule = POOLS[name]
-    device = load_device("a100-80gb")
+@pytest.mark.parametrize("drafts", [0, 3])
+def test_pools_apart_run_as_many_requests_as_their_rules_hold(
+    name: str, length: int, drafts: int
+) -> None:
+    options, rule = POOLS[name][0], replace(POOLS[name][1], drafts=drafts)
+    device, looked_up = load_device("a100-80gb"), {**MTP, "method": "ngram"}
 
     def region(**chosen: Any) -> KvLayout:
-        given: dict[str, Any] = {"engine": {"max_num_seqs": 100}, **chosen}
-        return kv_region(device, HYBRID, ServingSpec(model="x", **given).on_device(device, HYBRID))
+        given: dict[str, Any] = {"model": "x", "engine": {"max_num_seqs": 100}, **chosen}
+        given["speculation"] = looked_up if drafts else None
+        spec = ServingSpec.model_validate(given).on_device(device, HYBRID)
+        return kv_region(device, HYBRID, spec)
 
     memory, slots = region().bytes, region(policy={"name": "paged", **options}).slots
     fitting = min(slots // 16 // -(-length // 16), rule.running(memory))
@@ -92,12 +107,40 @@ def test_requests_beyond_the_slots_of_states_wait() -> None:
     assert found["limit_share"]["sequence_cap"] > 0.6  # the last third has none that waits
 
 
+@pytest.mark.parametrize("drafts", [False, True])
 @pytest.mark.parametrize("policy", ["paged", "static", "odma", "s3", "oracle"])
-def test_all_requests_of_a_hybrid_end_under_a_policy(policy: str) -> None:
-    metrics = ran(policy).metrics
+def test_all_requests_of_a_hybrid_end_under_a_policy(policy: str, drafts: bool) -> None:
+    metrics = ran(policy, drafts).metrics
     assert metrics["finished"] == 60
-    # 40,000 slots less the states, 1,584 of each request in pages
-    assert metrics["batch"] < 26
+    # 40,000 slots less the states, 1,584 of each request in pages, four times with three drafts
+    assert metrics["batch"] < (7 if drafts else 26)
+
+
+def test_a_step_with_drafts_writes_a_state_behind_each_row() -> None:
+    device, full = load_device("a100-80gb"), Efficiency()
+    plain = Step(np.array([0]), 1000, [], [], 0, "offered_load")
+    states = HYBRID.state_bytes()
+    # 24 layers: 32 heads of 128 x 128 numbers in fp32, and an input of 8,192 channels in bf16
+    each = 24 * (32 * 128 * 128 * 4 + 8192 * 2)
+    for commits, copied in ((False, 0), (True, 2 * states)):
+        steps = StepModel(device, HYBRID, free=["compute"], commits=commits)
+        alone, rows = (
+            steps.times(plain._replace(drafts=drafts), 1, full).attention_s for drafts in (0, 3)
+        )
+        more = 3 * (HYBRID.kv_token_bytes + each) + copied
+        assert (rows - alone) * steps.bandwidth == pytest.approx(more)
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_drafts_make_tokens_beside_states_in_pools(name: str) -> None:
+    stream = Requests(np.zeros(40), np.full(40, 600), np.full(40, 120))
+    policy = {"name": "paged", **POOLS[name][0]}
+    found = served(
+        stream, policy=policy, kv_tokens=None, speculation=MTP,
+        engine={"max_num_seqs": 100},
+    ).metrics  # fmt: skip
+    assert found["finished"] == 40
+    assert found["speculation"]["tokens_a_step"] > 2.5
 
 
 def test_short_requests_are_limited_by_their_states() -> None:
@@ -111,7 +154,14 @@ def test_short_requests_are_limited_by_their_states() -> None:
     [
         ({"policy": {"name": "radix"}}, "gated_delta layers, .* paged, static"),
         ({"engine": {"name": "v0"}}, "engine v1"),
-        ({"speculation": {"method": "ngram", "tokens": 1, "acceptance": [0.5]}}, "speculation"),
+        (
+            {
+                "speculation": {**MTP, "method": "draft", "draft_model": "qwen3-0.6b"},
+                "model": "qwen3-next-80b-a3b",
+                "tensor_parallel": 4,
+            },
+            "draft_model: .* expected method ngram, eagle or mtp, or policy.states: two_pools",
+        ),
         ({"policy": {"name": "paged", "states": "two_pools"}}, "not with kv_tokens"),
         (
             {

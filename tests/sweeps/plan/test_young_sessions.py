@@ -9,7 +9,7 @@ from sweeps.plan.young_sessions import young_sessions
 
 
 @pytest.mark.parametrize(
-    "name", ["sessions", "motion", "offload", "pauses", "restore", "pools-map"]
+    "name", ["sessions", "motion", "offload", "pauses", "radix", "restore", "hcache", "pools-map"]
 )
 def test_shipped_sweeps_of_sessions_warm_up_long_enough(name: str) -> None:
     assert young_sessions(point.experiment for point in load_sweep(name).points) is None

@@ -1,7 +1,7 @@
 """Exported steps in other simulators, beside ours: `docs/figures/peers.json`, which docs/peers.md
 shows.
 
-    BANKWISE_RAMULATOR=DIR BANKWISE_DRAMSIM3=FILE python -m tools.peers
+    BANKWISE_RAMULATOR=DIR BANKWISE_DRAMSIM3=FILE python -m tests.reference.peers
 
 DIR: the folder `python` of Ramulator 2.1, built for this Python; FILE: `dramsim3main`. Cycles are
 those until the last access is accepted (Ramulator ends there) or the last data (DRAMsim3); ours
@@ -29,7 +29,7 @@ from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.trace import read_trace
 from hwmodel.specs.device import Device, load_device
 from sweeps.run.trace_export import Wanted, export
-from tools.figures import ROOT, keep
+from tools.figures import keep
 
 VARIABLES = {"Ramulator": "BANKWISE_RAMULATOR", "DRAMsim3": "BANKWISE_DRAMSIM3"}
 CHANNEL, MOST = 5, 150_000
@@ -161,9 +161,8 @@ class Ramulator(Peer):
             "read_queue": c.read_queue, "write_queue": c.write_queue, "out": str(out),
             "drain_low": float(c.write_drain_low), "drain_high": float(c.write_drain_high),
         }  # fmt: skip
-        called(
-            [sys.executable, str(ROOT / "tools/ramulator_run.py")], json.dumps(asked), self.built
-        )
+        program = [sys.executable, str(Path(__file__).with_name("ramulator_run.py"))]
+        called(program, json.dumps(asked), self.built)
         counts = json.loads(out.read_text(encoding="utf-8"))
         hits, *others = (counts[f"row_{kind}"] for kind in ("hits", "misses", "conflicts"))
         return Found(counts["cycles"], hits / (hits + sum(others)))
@@ -383,7 +382,7 @@ def main() -> int:
     if len(peers) < len(PEERS):
         print(f"set {' and '.join(VARIABLES.values())}; docs/peers.md says how", file=sys.stderr)
         return 2
-    keep("peers", "python -m tools.peers", compared(peers))
+    keep("peers", "python -m tests.reference.peers", compared(peers))
     return 0
 
 

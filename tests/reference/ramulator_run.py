@@ -1,5 +1,5 @@
 """One trace through Ramulator 2.1, by its own Python: run as a script whose PYTHONPATH is its
-folder `python`. Standard input: JSON as `tools.peers` writes it; counts go to its `out`, JSON."""
+folder `python`. Standard input: JSON as `peers` writes it; counts go to its `out`, JSON."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import peers
+from tests.reference import peers
 
 
 def peer(name: str) -> peers.Peer:
