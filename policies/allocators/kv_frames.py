@@ -31,28 +31,27 @@ class CardFrames(NamedTuple):
     """Of those that nothing uses, int64 (n,)."""
     base: int
     """First byte behind the weights."""
-    size: int
-    """Bytes of a frame."""
+    frame_bytes: int
     step: int
     """Frames of a plane that are whole blocks."""
 
     def room(self, layers: int, weights_end: int) -> int:
         """Frames of each plane, with so many layers behind so many bytes of weights."""
-        many = self.held.size + len(self.spare) + (self.base - weights_end) // self.size
+        many = self.held.size + len(self.spare) + (self.base - weights_end) // self.frame_bytes
         frames = many // (layers * len(self.held) // len(self.layers))
         return frames - frames % self.step
 
     def remapped(self, layers: range, weights_end: int, first: int, frames: int) -> CardFrames:
         """With these layers, of which it may lack some, in planes of so many frames: what it had
         of them lies from frame `first` on."""
-        each, added = len(self.held) // len(self.layers), (self.base - weights_end) // self.size
-        base = self.base - added * self.size
+        added = (self.base - weights_end) // self.frame_bytes
+        base, each = self.base - added * self.frame_bytes, len(self.held) // len(self.layers)
         held: IntArray = np.full((len(layers), each, frames), -1, np.int64)
         old = self.held.reshape(len(self.layers), each, -1)[:, :, : frames - first]
         for layer in set(layers) & set(self.layers):
             at = layer - layers.start
             held[at, :, first : first + old.shape[2]] = old[layer - self.layers.start]
-        weights = base + np.arange(added)[::-1] * self.size
+        weights = base + np.arange(added)[::-1] * self.frame_bytes
         free = np.concatenate((weights, self.spare, np.setdiff1d(self.held, held)))
         columns = np.moveaxis(held, 2, 0).ravel()
         gaps = np.flatnonzero(columns < 0)[::-1]  # the tail first
@@ -60,16 +59,16 @@ class CardFrames(NamedTuple):
         held, spare = columns.reshape(frames, -1).T.copy(), free[len(gaps) :]
         return self._replace(layers=layers, held=held, spare=spare, base=base)
 
-    def mapped(self) -> Frames:
+    def frames(self) -> Frames:
         """As the kernel has them: the virtual frame of each physical one."""
-        at = (self.held.ravel() - self.base) // self.size
+        at = (self.held.ravel() - self.base) // self.frame_bytes
         virtual = np.arange(len(at) + len(self.spare)) + len(at)  # spare ones lie behind
         virtual[at] = np.arange(len(at))
-        return Frames(self.base, self.size, virtual)
+        return Frames(self.base, self.frame_bytes, virtual)
 
     def region(self, whole: KvLayout) -> KvLayout:
         """Its KV at virtual addresses from `base` on. whole: that of all layers."""
-        layers, slots = len(self.layers), self.held.size * self.size * whole.layers
+        layers, slots = len(self.layers), self.held.size * self.frame_bytes * whole.layers
         slots //= layers * whole.token_bytes
         return replace(whole, base=self.base, layers=layers, slots=slots)
 
@@ -93,12 +92,10 @@ def in_frames(layout: KvLayout, size: int) -> tuple[KvLayout, CardFrames]:
     step = math.lcm(size, slot_bytes * SLOT_ALIGN_TOKENS)
     if not (frames := layout.slots * slot_bytes // step * step // size):
         raise DescriptionError(
-            f"cluster.dropping.frame: {layout.slots} tokens of KV; expected at least "
-            f"{step // slot_bytes} for whole frames of {size} B in each layer's K and V; choose a "
-            "smaller one"
+            f"cluster.dropping.frame: {layout.slots} tokens of KV; expected {step // slot_bytes} "
+            f"or more for whole frames of {size} B in each layer's K and V; choose a smaller one"
         )
     held = layout.base + np.arange(planes * frames).reshape(planes, -1) * size
-    card = CardFrames(
-        range(layout.layers), held, np.zeros(0, np.int64), layout.base, size, step // size
-    )
+    none, unit = np.zeros(0, np.int64), step // size
+    card = CardFrames(range(layout.layers), held, none, layout.base, size, unit)
     return card.region(layout), card

@@ -230,8 +230,8 @@ class EngineV0(Engine):
         while self.swapped:
             request = self.swapped[0]
             room -= int(self.samples[request])
-            waits = self.weighs is not None and self._swapping > 0
-            if waits and self._swapping + self._host[request] > self._hidden:
+            more = self._swapping + self._host[request] > self._hidden
+            if self.weighs and self._swapping and more:
                 break
             if room < 0 or not self._returns(request):
                 break

@@ -22,24 +22,20 @@ def mapped(
     """`simulate`, which knows the allocator's frames where it maps any, or those of a card whose
     region is at virtual addresses. Raises DescriptionError where the device translates frames of
     another size."""
-    maps = allocator if isinstance(allocator, Maps) else None
-    if maps is None and card is None:
+    maps = card or allocator
+    if not isinstance(maps, Maps | CardFrames):
         return simulate
-    size = card.size if card is not None else getattr(maps, "frame_bytes", 0)
     translation = None if device.accelerator is None else device.accelerator.translation
-    if translation is not None and translation.frame != size:
-        who = f"policy {allocator.options.name}" if maps is not None else "cluster.dropping"
+    if translation is not None and translation.frame != maps.frame_bytes:
+        who = "cluster.dropping" if card else f"policy {allocator.options.name}"
         raise DescriptionError(
             f"device_set.translation.frame: {translation.frame} B, and {who} maps frames of "
-            f"{size} B; expected the same"
+            f"{maps.frame_bytes} B; expected the same"
         )
-    known = None if card is None else card.mapped()
 
     def at_its_frames(device: Device, descriptors: Any, **window: Any) -> Any:
-        if card is not None:
-            descriptors = at_frames(descriptors, card)
-        frames = known if maps is None else maps.frames()
-        return simulate(device, descriptors, **window, frames=frames)
+        descriptors = at_frames(descriptors, card) if card else descriptors
+        return simulate(device, descriptors, **window, frames=maps.frames())
 
     return at_its_frames
 
@@ -47,8 +43,8 @@ def mapped(
 def at_frames(d: Descriptors, card: CardFrames) -> Descriptors:
     """Descriptors cut at frames, those of the card's virtual addresses where their frames are."""
     stream = Stream(d.engine, d.start, d.size, d.write.astype(np.int64), np.zeros_like(d.start))
-    engine, start, size, write, _ = cut(stream, card.size, card.base)
-    at, within = np.divmod(start - card.base, card.size)
+    engine, start, size, write, _ = cut(stream, card.frame_bytes, card.base)
+    at, within = np.divmod(start - card.base, card.frame_bytes)
     inside = (at >= 0) & (at < card.held.size)
     placed = card.held.ravel()[np.where(inside, at, 0)] + within
     return Descriptors(engine, np.where(inside, placed, start), size, write > 0)

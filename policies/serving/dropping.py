@@ -209,8 +209,7 @@ class Dropping(MovingNode):
                 self._again += 1
                 continue
             pipeline = self.replicas[card].pipeline
-            alone = pipeline is None or self._spec.exchange == "whole"
-            share = 0.0 if pipeline is None or alone else pipeline.link_share
+            share = pipeline.link_share if pipeline and self._spec.exchange == "chunks" else 0.0
             seconds = self.exchange_s(tokens, layers) / (1 - share) if layers else 0.0
             ends[card] = ends.get(card, now_s) + seconds
             done.append(ends[card])

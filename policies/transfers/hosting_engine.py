@@ -11,6 +11,7 @@ import heapq
 
 import numpy as np
 
+from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.paged import PagedAllocator
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
@@ -35,7 +36,8 @@ class HostingEngine(EngineV1):
         super().__init__(spec, allocator, requests, output_tokens, predicted)
         require_plain(_KEYS, self)
         require_blocks(_KEYS, allocator)
-        assert isinstance(allocator, PagedAllocator)
+        if not isinstance(allocator, PagedAllocator):
+            raise DescriptionError(f"{_KEYS}: expected policy paged, or one that is made of it")
         self.block = allocator.block
         self.coming: set[int] = set()
         """Requests with memory here that run elsewhere."""

@@ -60,7 +60,7 @@ def test_every_frame_is_somewhere_once(many: int, stage: int, first: int, stay: 
     assert everything(card) == sorted([*everything(OWN), *added])
     again = card.remapped(mine[:1], 0, 0, card.room(1, 0))
     assert everything(again) == sorted([*everything(card), *range(0, stay * FRAME, FRAME)])
-    assert len(set(again.mapped().virtual)) == len(everything(again))
+    assert len(set(again.frames().virtual)) == len(everything(again))
 
 
 def test_layers_that_stay_keep_their_addresses_and_others_fill_the_tail() -> None:
@@ -94,7 +94,7 @@ def test_the_memory_sees_blocks_where_they_were() -> None:
 
 def test_the_kernel_joins_frames_that_follow_at_virtual_addresses() -> None:
     card = halved()
-    known = card.mapped()
+    known = card.frames()
     plane = card.held[3]
     virtual = known.addresses(plane)
     assert (np.diff(virtual) == FRAME).all()

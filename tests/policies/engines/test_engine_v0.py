@@ -380,3 +380,15 @@ def test_the_seeds_of_a_run_are_all_that_decides() -> None:
         result = run(2048, mixed(200), engine={**V0, "preemption": "swap"})
         outputs.append((result.finish_s * 1e9).astype(np.int64))
     assert (outputs[0] == outputs[1]).all()
+
+
+@pytest.mark.parametrize(("changes", "says"), [
+    ({"engine": {**V0, "preemption": "leest"}}, "'least'"),
+    ({"engine": {"name": "v1", "preemption": "least"}}, "preemption"),
+    ({"engine": {**V0, "preemption": "least"}, "policy": {"name": "vattention"}}, "cannot swap"),
+])  # fmt: skip
+def test_a_mistake_about_least_waste_says_what_was_expected(
+    changes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises((DescriptionError, ValueError), match=says):
+        serve(device(16384), MODEL, spec(**changes), requests([0.0], 31, 20), seed=1)

@@ -14,6 +14,7 @@ from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.link import load_link
 from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import TransformerSpec, load_model
+from policies.memory.mapped import mapped
 from policies.memory.step import StepTimes
 from policies.predictors.predictor import predict
 from policies.requests.requests import Requests
@@ -108,10 +109,10 @@ class Watched:
             for number, stage in zip(group, stages, strict=True):
                 card = node.frames[number]
                 assert card.layers == range(layers, layers := layers + stage.layers)
-                assert card.held.size * card.size == slots * stage.kv_token_bytes
-                assert (card.base - stage.weight_bytes) < (2 << 20) + card.size
+                assert card.held.size * card.frame_bytes == slots * stage.kv_token_bytes
+                assert (card.base - stage.weight_bytes) < (2 << 20) + card.frame_bytes
                 every = np.sort(np.concatenate((card.held.ravel(), card.spare)))
-                assert (every == np.arange(card.base, own.base + own.bytes, card.size)).all()
+                assert (every == np.arange(card.base, own.base + own.bytes, card.frame_bytes)).all()
 
 
 @pytest.mark.parametrize("seed", range(12 if LONG else 3))
@@ -345,3 +346,12 @@ def test_memory_is_probed_where_requests_move(cluster: dict[str, Any]) -> None:
     given = spec(cluster=cluster, memory=sampled)
     metrics = serve(card(2048), SHAPE, given, burst(40), seed=1, simulate=FakeMemory()).metrics
     assert metrics["finished"] == 40 and metrics["memory"]["probes"] > 0
+
+
+def test_a_device_that_translates_frames_of_another_size_is_refused() -> None:
+    device = load_device("mlu370-x4", ["translation={frame: 2MiB}"])
+    node = built(DROPPING, burst(8), Dropping)
+    allocator = node.own[0].engine.allocator
+    with pytest.raises(DescriptionError, match=r"cluster\.dropping maps frames of 65536 B"):
+        mapped(FakeMemory(), device, allocator, node.frames[0])
+    assert node.frames[0].frames().size == 64 << 10
