@@ -72,6 +72,11 @@ class HiddenStates:
         """Kept of a token."""
         self.token_bytes += 0 if self._kv is None else self._kv.kv_token_bytes
 
+    @property
+    def keeps_kv(self) -> bool:
+        """Whether some layers are kept as KV."""
+        return self._kv is not None
+
     def transfer(
         self, link: LinkSpec, model: TransformerSpec, tokens: int, source: Server, target: Server,
         both_ways: bool = False, skip: int = 0,
@@ -134,8 +139,9 @@ class Projections:
         self._works[request] = work
 
     def drop(self, request: int) -> None:
-        """It will not come."""
+        """It will not come, and is no longer in the queue; what was projected of it is lost."""
         del self._works[request]
+        self._came_s = max(self._came_s, self._done_s)
 
     def came(self, request: int, keys: Sequence[BlockKey]) -> None:
         """Its bytes have come."""

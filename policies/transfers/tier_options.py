@@ -42,7 +42,8 @@ class HostSpec(Strict):
     cpu_bytes_to_use: PositiveBytes
     """Of all cards of the replica together."""
     block_size: Count | None = None
-    """Tokens of a block, a multiple of the device's. None: the device's; HCache: 64 (paper)."""
+    """Tokens of a block, a multiple of the device's. None: the device's; HCache: 64 (paper), or
+    the next multiple."""
     eviction_policy: EvictionName = "lru"
     """See `policies.transfers.eviction`; vLLM has the first two."""
     store_threshold: Annotated[int, Field(ge=0)] = 0

@@ -97,7 +97,8 @@ class Tiers:
             )
         self._spec, self._model, self._allocator, self._steps = spec, model, allocator, steps
         self._near_block = allocator.block
-        usual = HCACHE_CHUNK if spec.host.hcache else allocator.block
+        usual = HCACHE_CHUNK if spec.host.hcache else 1
+        usual = -(-usual // allocator.block) * allocator.block
         self.block = spec.host.block_size or usual
         if self.block % allocator.block:
             raise DescriptionError(
@@ -116,6 +117,11 @@ class Tiers:
             ends = self._apart(-(-PROFILED // self.block), self._near_block, self._near)
             self._hidden = HiddenStates(spec.host.hcache, self._link, device, model, steps, ends)
             self._transfer = self._hidden.transfer
+            if spec.host.kv_layout and not self._hidden.keeps_kv:
+                raise DescriptionError(
+                    "serving.tiers.host.kv_layout: HCache keeps no KV here, whose order it is; "
+                    "expected null, or fewer hcache.layers"
+                )
             size = self.block * self._hidden.token_bytes
         self._host = TierPool(
             _blocks("host.cpu_bytes_to_use", spec.host.cpu_bytes_to_use, size),

@@ -154,6 +154,30 @@ def test_a_step_shares_the_cores_with_the_layers_that_come_in_it() -> None:
     assert projections.step(100.0) == pytest.approx(4.0)
 
 
+def test_cores_have_done_what_is_lost_with_a_load() -> None:
+    """As above, of which a second is projected when the host fails; then another such load."""
+    queue = LinkQueue()
+    projections = Projections(queue)
+    for request in range(2):
+        projections.put(request, Work(0, 5))
+        queue.put(Job(IN, 0, 8, 1, Cost(0, 0, 0, 10e9), Cost(0, 0, 0, 10e9), Load(request, ())))
+        projections.step(1.0)
+        queue.until(queue.now_s + 2.0)
+        projections.stepped()
+        queue.clear()
+        projections.drop(request)
+        assert (projections.done_s, projections.wait_s) == pytest.approx((request + 1.0, 0.0))
+
+
+@pytest.mark.parametrize("block", [16, 48, 128])
+def test_a_block_of_the_host_is_64_tokens_or_the_next_multiple_of_the_devices(block: int) -> None:
+    one = Requests(np.zeros(1), np.array([384]), np.array([80]))
+    policy = {"name": "paged", "block": block}
+    found = served(one, tiers=kept({"layers": 2}), policy=policy, slots=768).metrics["tiers"]
+    whole = 384 // (size := -(-64 // block) * block) * size
+    assert found["store"]["bytes"] == whole * 2 * hidden_bytes(MODEL)
+
+
 @pytest.mark.parametrize(("idle_s", "longer_s"), [(0.5, 0.0), (0.25, 0.5), (0.0, 1.0)])
 def test_where_cores_idle_a_step_is_longer_only_by_the_rest(idle_s: float, longer_s: float) -> None:
     """As above: in 1 s come 0.5 s of work; steps that are longer bring half as much again."""
@@ -219,6 +243,10 @@ def test_what_does_not_come_is_computed_and_not_projected(tmp_path: Any) -> None
         ({"tiers": kept({"layers": 3})}, "hcache.layers: expected at most 2, those of small"),
         ({"shape": LATENT}, "K and V, not latents"),
         ({"tiers": kept({}, link="mine.yaml")}, "mine.yaml"),
+        (
+            {"tiers": kept({"layers": 2}, kv_layout="block_layer_kv_token")},
+            "kv_layout: HCache keeps no KV here",
+        ),
     ],
 )
 def test_what_cannot_be_restored_so_is_refused(changes: dict[str, Any], named: str) -> None:
