@@ -59,6 +59,13 @@ class Runtime(Strict):
     source: str | None = None
     """Of these two."""
 
+    @checked
+    def _one_rate(self) -> None:
+        if self.rate_from is None and self.loss != "weights":
+            raise ValueError("loss: only with rate_from")
+        if self.rate_from is not None and self.weights is not None:
+            raise ValueError("weights: not with rate_from, which finds their rate")
+
     def on(self, device: Device) -> Device:
         """The device as this software's kernels find it."""
         if self.layer_overhead is None or device.accelerator is None:

@@ -91,7 +91,7 @@ def test_an_input_gives_the_rate_of_the_weights_and_of_what_loses_with_them(
     assert 0.9 * rate.weights == pytest.approx(moved / 273.0667e6 / weights_ms, rel=1e-4)
     peak_ms = decode_time(device, model, short, Runtime(), rate).peak_ms
     assert peak_ms == pytest.approx((moved + 513 * 57344) / 273.0667e6, rel=1e-4)
-    lossy = measured_rate(device, model, short, Runtime(loss="memory"), 34.2)
+    lossy = measured_rate(device, model, short, Runtime(loss="memory", rate_from="short"), 34.2)
     assert lossy == Rate(rate.weights, rate.weights)
     # the slope over context is the rate of KV alone
     both = Decode(batch=16, context=8192, since=512, weights="q8_0", kv="fp16")
@@ -298,6 +298,16 @@ def test_a_set_up_may_be_another_device_and_what_reaches_its_engines_counts(tmp_
             "runtimes.it.source: no source 'so'; did you mean 's'",
         ),
         ("tolerances:", "runtimes: {it: {weights: 1.5}}\ntolerances:", "runtimes.it.weights"),
+        (
+            "tolerances:",
+            "runtimes: {it: {weights: 0.5, rate_from: b}}\ntolerances:",
+            "runtimes.it: weights: not with rate_from",
+        ),
+        (
+            "tolerances:",
+            "runtimes: {it: {loss: memory}}\ntolerances:",
+            "runtimes.it: loss: only with rate_from",
+        ),
         (
             "tolerances:",
             "runtimes: {it: {layer_overhead: 9}}\ntolerances:",
