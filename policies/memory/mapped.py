@@ -25,19 +25,24 @@ def mapped(
     maps = card or allocator
     if not isinstance(maps, Maps | CardFrames):
         return simulate
-    translation = None if device.accelerator is None else device.accelerator.translation
-    if translation is not None and translation.frame != maps.frame_bytes:
-        who = "cluster.dropping" if card else f"policy {allocator.options.name}"
-        raise DescriptionError(
-            f"device_set.translation.frame: {translation.frame} B, and {who} maps frames of "
-            f"{maps.frame_bytes} B; expected the same"
-        )
+    who = "cluster.dropping" if card else f"policy {allocator.options.name}"
+    require_frames(device, maps.frame_bytes, who)
 
     def at_its_frames(device: Device, descriptors: Any, **window: Any) -> Any:
         descriptors = at_frames(descriptors, card) if card else descriptors
         return simulate(device, descriptors, **window, frames=maps.frames())
 
     return at_its_frames
+
+
+def require_frames(device: Device, size: int, who: str) -> None:
+    """Raises DescriptionError where the device translates frames of another size."""
+    translation = None if device.accelerator is None else device.accelerator.translation
+    if translation is not None and translation.frame != size:
+        raise DescriptionError(
+            f"device_set.translation.frame: {translation.frame} B, and {who} maps frames of "
+            f"{size} B; expected the same"
+        )
 
 
 def at_frames(d: Descriptors, card: CardFrames) -> Descriptors:

@@ -23,6 +23,7 @@ from policies.engines.speculating_engine import SpeculatingEngine
 from policies.engines.speculation import draw
 from policies.memory.drafting import Drafter, DraftingSteps, drafter_of
 from policies.memory.fidelity import Simulate
+from policies.memory.mapped import require_frames
 from policies.memory.memory_model import memory_model
 from policies.memory.pipeline import PipelineSpec, PipelineSteps
 from policies.memory.routing import Routing
@@ -62,6 +63,7 @@ def kv_region(
     DescriptionError if nothing is left."""
     whole, pool = _region(device, local, spec, seed), state_pool(spec, local)
     if (dropping := spec.cluster.dropping) and dropping.frame and spec.cluster.stages == 1:
+        require_frames(device, dropping.frame, "cluster.dropping")  # before the first drop
         return in_frames(whole, dropping.frame)[0]
     if pool is None:
         return whole

@@ -355,3 +355,6 @@ def test_a_device_that_translates_frames_of_another_size_is_refused() -> None:
     with pytest.raises(DescriptionError, match=r"cluster\.dropping maps frames of 65536 B"):
         mapped(FakeMemory(), device, allocator, node.frames[0])
     assert node.frames[0].frames().size == 64 << 10
+    given = spec(cluster=DROPPING, memory={"fidelity": "analytic"})
+    with pytest.raises(DescriptionError, match=r"cluster\.dropping maps frames of"):
+        kv_region(device, SHAPE, given)  # before a run, not at its first drop
