@@ -27,7 +27,7 @@ def states(
         list[str] | None, typer.Option("--workload", help="Whose lengths; several times.")
     ] = None,
     mode: Annotated[Mode, typer.Option(help="States that vLLM keeps for prefixes.")] = Mode.none,
-    drafts: Annotated[int, typer.Option(min=0, help="Speculative tokens.")] = 0,
+    drafts: Annotated[int, typer.Option(min=0, max=16, help="Speculative tokens.")] = 0,
     ratio: Annotated[float, typer.Option(help="Of SGLang: bytes of states over KV.")] = 0.9,
     slots: Annotated[int, typer.Option(min=1, help="Of SGLang: states a running request.")] = 1,
     sequences: Annotated[int, typer.Option(min=1, help="Compact slots.")] = 256,

@@ -29,6 +29,7 @@ def test_requests_and_waste_by_allocator(tmp_path: Path) -> None:
         (("rtx-4090", "jamba-v0.1"), "jamba-v0.1 does not fit rtx-4090"),
         (("a100-80gb", "qwen3.5-9b", "--ratio", "0"), "--ratio: expected a number above 0"),
         (("a100-80gb", "qwen3.5-9b", "--workload", "alpac"), "alpac"),
+        (("a100-80gb", "qwen3.5-9b", "--drafts", "17"), "less than or equal to 16"),
     ],
 )
 def test_a_mistake_is_answered_in_a_line(asked: tuple[str, ...], said: str, tmp_path: Path) -> None:
