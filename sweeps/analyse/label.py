@@ -10,10 +10,11 @@ NAMED = ("dataset", "assumption")
 
 
 def label(value: Any) -> str:
-    """A short name of an axis value: a file's stem, a mapping's name and options, or its text."""
+    """A short name of an axis value: a file's stem, a mapping's name and options (empty:
+    `defaults`), or its text."""
     if isinstance(value, dict):
         rest = (f"{key}={label(item)}" for key, item in value.items() if key != "name")
-        return " ".join([*([str(value["name"])] if "name" in value else []), *rest])
+        return " ".join([*([str(value["name"])] if "name" in value else []), *rest]) or "defaults"
     text = str(value)
     return Path(text).name.split(".")[0] if "/" in text and Path(text).suffix else text
 

@@ -89,3 +89,8 @@ def test_which_limits_bound_and_for_how_much_of_the_time() -> None:
 def test_a_name_with_a_stroke_is_no_file() -> None:
     assert label("0.14 requests/s") == "0.14 requests/s"
     assert label("/cards/mine.yaml") == "mine"
+
+
+def test_a_value_without_options_has_a_name() -> None:
+    assert label({}) == "defaults"
+    assert label({"layers": 32}) == "layers=32"
