@@ -7,7 +7,8 @@ are recomputed. A load is ready when its bytes have come and its layers are proj
 follow the bytes as they come, load by load. At worst they take the cores alone: a step is longer
 by what is projected in it. At best (`overlap`) all time that memory bounds a step is theirs. Both
 are assumed. Reading hidden states and writing K and V takes a twentieth of the FLOPs' time or less,
-and is left out.
+and is left out. A block that the host lost and the device still has is stored again, though the
+server has no hidden states of it (a limit).
 """
 
 from __future__ import annotations
