@@ -327,8 +327,9 @@ class Node:
         replica, before_s = self.replicas[card], self._metrics.sums.seconds
         if replica.next_s >= until_s:
             return False
+        together = [each is replica for each in self.replicas]  # cards that are its stages
         ended = replica.advance(until_s, self.due_s)
-        self.busy_s[card] += self._metrics.sums.seconds - before_s
+        self.busy_s[together] += self._metrics.sums.seconds - before_s
         self.manager.ended(ended, replica.now_s)
         if ended and progress is not None:
             progress(self._metrics.ended, count)

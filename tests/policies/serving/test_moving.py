@@ -348,6 +348,14 @@ def test_memory_is_probed_where_requests_move(cluster: dict[str, Any]) -> None:
     assert metrics["finished"] == 40 and metrics["memory"]["probes"] > 0
 
 
+def test_all_cards_of_a_group_are_busy_while_it_steps() -> None:
+    never = {"cards": 4, "dropping": {**DROPPING["dropping"], "restore_below": 0}}
+    metrics = found(burst(150), never)
+    busy = [each["busy_s"] for each in metrics["node"]["cards"]]
+    assert metrics["node"]["dropping"]["drops"] == 2  # two groups of two, to the end
+    assert min(busy) > 0.5 * max(busy) and max(busy) <= metrics["makespan_s"]
+
+
 def test_a_device_that_translates_frames_of_another_size_is_refused() -> None:
     device = load_device("mlu370-x4", ["translation={frame: 2MiB}"])
     node = built(DROPPING, burst(8), Dropping)
