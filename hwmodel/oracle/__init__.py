@@ -1,1 +1,1 @@
-"""What checks a command log: an auditor that reads the YAML and never imports the kernel."""
+"""The slow, independent model: a plain-Python oracle and an auditor; never imports the kernel."""

@@ -12,11 +12,11 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from hwmodel.measure.energy import energy_parts, idle_states
 from hwmodel.measure.open_loop import OpenLoop
+from hwmodel.oracle.reference import simulate
 from hwmodel.specs.device import load_device
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import SHIPPED, spec
 from tests.hwmodel.one_channel import simulate_channel
-from tests.hwmodel.oracle.reference import simulate
 
 LPDDR5 = "lpddr5-6400-x16"
 SLEEPY = [n for n in SHIPPED if spec(n).power_states and not n.startswith("ramulator")]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from hwmodel.oracle.reference_refresh import Refresh
 from hwmodel.specs.commands import COLUMN_COMMANDS, LEVELS
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
-from tests.hwmodel.oracle.reference_refresh import Refresh
 
 
 class Power(Refresh):
