@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -215,10 +215,9 @@ class _Text:
 
     def _accesses(self, lines: list[bytes], before: int) -> Iterator[Chunk]:
         """The accesses of lines that `before` others precede."""
-        found = self._parse(lines, before)
-        if self._format is None or not found:
+        numbers, kind, size, time, place = self._parse(lines, before)
+        if self._format is None or not place:
             return
-        numbers, kind, size, time, place = zip(*found, strict=True)
         address = self._addresses(numbers, place)
         self._clock = self._clock or _Clock(self._device, self._format.time)
         try:
@@ -241,9 +240,15 @@ class _Text:
                 kind_of = kinds(one.write, one.size, burst)
                 yield Chunk(one.address, kind_of, None if arrival is None else one.cycle)
 
-    def _parse(self, lines: list[bytes], before: int) -> list[tuple[list[int], int, int, int, int]]:
+    def _parse(
+        self, lines: list[bytes], before: int
+    ) -> tuple[list[list[int]], list[int], list[int], list[int], list[int]]:
         """Of each access: the numbers of its address, its kind, its bytes, its time, its line."""
-        found = []
+        numbers: list[list[int]] = []
+        kind: list[int] = []
+        size: list[int] = []
+        time: list[int] = []
+        place: list[int] = []
         for at, text in enumerate(lines, before + 1):
             bare = text.strip()
             if not bare or bare.startswith(b"#"):
@@ -257,8 +262,12 @@ class _Text:
                 raise DescriptionError("negative address", self._file, at)
             if parsed[3] < 0:
                 raise DescriptionError("negative time", self._file, at)
-            found.append((*parsed, at))
-        return found
+            numbers.append(parsed[0])
+            kind.append(parsed[1])
+            size.append(parsed[2])
+            time.append(parsed[3])
+            place.append(at)
+        return numbers, kind, size, time, place
 
     def _unlike(self, line: bytes, at: int) -> DescriptionError:
         shown = line.decode(errors="replace")[:40]
@@ -266,7 +275,7 @@ class _Text:
         forms = " or ".join(f"{each.example!r} ({each.name})" for each in known)
         return DescriptionError(f"expected {forms}; got {shown!r}", self._file, at)
 
-    def _addresses(self, numbers: Sequence[list[int]], place: Sequence[int]) -> Int:
+    def _addresses(self, numbers: list[list[int]], place: list[int]) -> Int:
         """Byte addresses. Raises DescriptionError where a number is out of range."""
         most = [np.iinfo(np.int64).max - 2 * MOST_BYTES]
         if self._format is not None and self._format.vector:
