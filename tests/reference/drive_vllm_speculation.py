@@ -237,10 +237,22 @@ def drive(case: dict[str, Any]) -> None:
     case |= {"steps": steps, "tables": {str(at): tables[at] for at in shown}}
 
 
+def of_other_versions(path: Path) -> list[dict[str, Any]]:
+    """The cases of a file that other versions of vLLM made."""
+    kept = json.loads(gzip.decompress(path.read_bytes()))["cases"] if path.exists() else []
+    return [case for case in kept if case["vllm"] != vllm.__version__]
+
+
+def write(path: Path, cases: list[dict[str, Any]]) -> None:
+    """Cases into a file, by version."""
+    cases.sort(key=lambda case: [int(part) for part in case["vllm"].split(".")])
+    text = json.dumps({"cases": cases}, separators=(",", ":")).encode()
+    path.write_bytes(gzip.compress(text, mtime=0))
+
+
 def main() -> None:
     path, draws = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    kept = json.loads(gzip.decompress(path.read_bytes()))["cases"] if path.exists() else []
-    kept = [case for case in kept if case["vllm"] != vllm.__version__]
+    kept = of_other_versions(path)
     for name, kind in CASES.items():
         for nth in range(draws):
             if case := made(name, kind, nth):
@@ -251,9 +263,7 @@ def main() -> None:
                     f" {sum(len(step[2]) for step in case['steps']):4} preemptions"
                     f" {sum(step[3] for step in case['steps']):6} found"
                 )
-    kept.sort(key=lambda case: [int(part) for part in case["vllm"].split(".")])
-    text = json.dumps({"cases": kept}, separators=(",", ":")).encode()
-    path.write_bytes(gzip.compress(text, mtime=0))
+    write(path, kept)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,11 @@ versions there. Made with 0.23.0 and 0.33.0; README.md has the form.
 
 from __future__ import annotations
 
-import gzip
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
-import vllm
-from drive_vllm_speculation import drive, made
+from drive_vllm_speculation import drive, made, of_other_versions, write
 
 CASES: dict[str, dict[str, Any]] = {
     # states: groups of layers that keep one; tokens: drafts, 0: none
@@ -47,8 +44,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     path, draws = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    kept = json.loads(gzip.decompress(path.read_bytes()))["cases"] if path.exists() else []
-    kept = [case for case in kept if case["vllm"] != vllm.__version__]
+    kept = of_other_versions(path)
     for name, kind in CASES.items():
         for nth in range(draws):
             case = made(name, {"method": "ngram", **kind}, nth)
@@ -63,9 +59,7 @@ def main() -> None:
             print(
                 f"{case['name']:28} {len(case['steps']):5} steps {lost:4} preemptions", flush=True
             )
-    kept.sort(key=lambda case: [int(part) for part in case["vllm"].split(".")])
-    text = json.dumps({"cases": kept}, separators=(",", ":")).encode()
-    path.write_bytes(gzip.compress(text, mtime=0))
+    write(path, kept)
 
 
 if __name__ == "__main__":
