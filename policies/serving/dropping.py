@@ -231,8 +231,13 @@ class Dropping(MovingNode):
         pipes = [each.pipeline for each in self._made.values() if each.pipeline is not None]
         busy_s, seconds = (sum(getattr(p, key) for p in pipes) for key in ("busy_s", "seconds"))
         longer = [share for pipe in pipes for share in pipe.longer]
+        found = super().report(outputs)
+        for each in self._made.values():  # a group's count on the cards that requests came to
+            assert each.hosting is not None
+            for request, times in each.hosting.lost.items():
+                found["cards"][int(self.manager.card_of[request])]["preemptions"] += times
         return {
-            **super().report(outputs),
+            **found,
             "dropping": {
                 "drops": self._drops,
                 "freed_bytes": self._drops * self._model.weight_bytes,

@@ -8,6 +8,7 @@ nothing else could run, their memory is taken back.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 
 import numpy as np
 
@@ -43,8 +44,8 @@ class HostingEngine(EngineV1):
         """Requests with memory here that run elsewhere."""
         self.stopped: set[int] = set()
         """Requests with memory here that run nowhere: until a time in `_due`."""
-        self.lost: set[int] = set()
-        """Requests that were preempted."""
+        self.lost: Counter[int] = Counter()
+        """How often requests were preempted."""
         self._copied = (0.0, 0.0)  # bytes a second, until when
         self.blocked = False
         """Whether it can run nothing until something is decided elsewhere."""
@@ -174,5 +175,5 @@ class HostingEngine(EngineV1):
         return step
 
     def _preempt(self, request: int) -> None:
-        self.lost.add(request)
+        self.lost[request] += 1
         super()._preempt(request)

@@ -356,6 +356,12 @@ def test_all_cards_of_a_group_are_busy_while_it_steps() -> None:
     assert min(busy) > 0.5 * max(busy) and max(busy) <= metrics["makespan_s"]
 
 
+def test_preemptions_of_cards_are_those_of_their_groups_too() -> None:
+    metrics = found(burst(150, rate=6000.0), DROPPING, 1024)
+    cards = [each["preemptions"] for each in metrics["node"]["cards"]]
+    assert metrics["node"]["dropping"]["drops"] and sum(cards) == metrics["preemptions"] > 0
+
+
 def test_a_device_that_translates_frames_of_another_size_is_refused() -> None:
     device = load_device("mlu370-x4", ["translation={frame: 2MiB}"])
     node = built(DROPPING, burst(8), Dropping)
