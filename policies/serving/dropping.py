@@ -319,7 +319,7 @@ class Dropping(MovingNode):
                 "steps_longer_share": sum(longer) / max(len(longer), 1),
                 "vacated_bytes": self._vacated,
                 "moved_bytes": self._moved,
-                "stayed_bytes": self._stayed,
+                "stayed_share": self._stayed / max(self._stayed + self._moved, 1),
                 "begun_again": self._again,
                 "idle_share": 1 - busy_s / seconds if seconds else 0.0,
             },
