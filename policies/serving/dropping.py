@@ -6,10 +6,11 @@ layers that it has. Frames that dropped layers leave are mapped behind the KV
 (`policies.allocators.kv_frames`): blocks of the first group keep their ids, those of the second
 follow. Requests that run exchange the KV of the layers that moved, in turn on each side, and wait
 for it: in chunks after activations, or whole. When a group's KV takes less than a share of what its
-cards had before, what lies in frames of weights is copied to free blocks, beside the next step, and
-the layers come back over the link, while the group serves. Then requests go to a card each. Blocks
-in frames that the card had before keep them; others are copied within its memory, before its first
-step, at the rate of copies there (assumed). Layers that it lacked come over the link.
+cards had before, what lies in frames of weights is copied to free blocks, beside the next step
+(`reclaim_extra_blocks` of SJTU-IPADS/kunserve), and the layers come back over the link, while the
+group serves. Then requests go to a card each (in that code they stay in the pipeline to their end).
+Blocks in frames that the card had before keep them; others are copied within its memory, before its
+first step, at the rate of copies there (assumed). Layers that it lacked come over the link.
 
 Left out: a request in its prefill begins again; what free blocks held is lost; room for KV that
 leaves a card while other KV comes.
