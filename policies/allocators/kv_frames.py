@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.extents import Frames
@@ -59,6 +60,16 @@ class CardFrames(NamedTuple):
         held, spare = columns.reshape(frames, -1).T.copy(), free[len(gaps) :]
         return self._replace(layers=layers, held=held, spare=spare, base=base)
 
+    def stays(self, own: CardFrames, first: int) -> NDArray[np.bool_]:
+        """Which frames of `own`, in the planes that are here, are where its first is at frame
+        `first`, (planes, frames)."""
+        each = len(own.held) // len(own.layers)
+        mine = own.held[self.layers.start * each : self.layers.stop * each]
+        here = self.held[:, first : first + mine.shape[1]]
+        same = np.zeros(mine.shape, np.bool_)
+        same[:, : here.shape[1]] = here == mine[:, : here.shape[1]]
+        return same
+
     def frames(self) -> Frames:
         """As the kernel has them: the virtual frame of each physical one."""
         at = (self.held.ravel() - self.base) // self.frame_bytes
@@ -71,6 +82,15 @@ class CardFrames(NamedTuple):
         layers, slots = len(self.layers), self.held.size * self.frame_bytes * whole.layers
         slots //= layers * whole.token_bytes
         return replace(whole, base=self.base, layers=layers, slots=slots)
+
+
+def all_of_blocks(frames: NDArray[np.bool_], slots: int, block: int) -> NDArray[np.bool_]:
+    """Of what is said of each frame of planes of so many slots, (..., frames): whether it holds for
+    all that a block lies in, (..., blocks)."""
+    many, begin = frames.shape[-1], np.arange(slots // block) * block
+    untrue = np.zeros((*frames.shape[:-1], many + 1), np.int64)
+    untrue[..., 1:] = np.cumsum(~frames, axis=-1)
+    return untrue[..., -(-(begin + block) * many // slots)] == untrue[..., begin * many // slots]
 
 
 Placed = tuple[int, KvLayout, CardFrames | None]

@@ -137,6 +137,7 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         """Blocks of a request that hold states."""
         self.states: dict[int, IntArray] = {}
         """These blocks of residents, group by group."""
+        self._barred = np.zeros(0, np.int64)
 
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
@@ -252,6 +253,37 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
     def forget(self) -> None:
         """What free blocks hold is not found again."""
         self._tables.uses += 1
+
+    def free_blocks(self) -> IntArray:
+        """Those that are free, in ascending order."""
+        return np.flatnonzero(self._list.is_free(np.arange(self._list.blocks)))
+
+    def bar(self, blocks: IntArray) -> int | None:
+        """These, and no others, are not handed out from now on. What lies in them is copied to
+        free blocks (`copies`), and is not found again: tokens; None (nothing changes): no room."""
+        before, behind = self._barred, np.setdiff1d(blocks, self._barred)
+        free = self._list.is_free(behind)
+        held, spare = behind[~free], np.setdiff1d(before, blocks)
+        if len(held) > self._list.free + len(spare) - int(free.sum()):
+            return None
+        self._barred = blocks
+        self._list.take(behind[free])
+        self._list.push(spare)
+        names, fresh = np.arange(self._list.blocks), self._list.pop(len(held))
+        names[held] = fresh
+        self._tables.uses[np.concatenate((held, fresh))] += 1
+        self._others[fresh], self._others[held] = self._others[held], 0
+        copied: dict[int, Migration] = {}
+        for request in np.flatnonzero(self.resident).tolist() if len(held) else ():
+            for row in self._rows(request):
+                start, tokens, _ = self._row_units(row, 0)
+                table, size = start // self.block, self.block
+                for at in np.flatnonzero(names[table] != table).tolist():
+                    source, target = int(start[at]), int(names[table[at]]) * size
+                    copied[source] = Migration(request, source, target, int(tokens[at]), size)
+                self._tables.replace(row, 0, names[table])
+        self._copies += copied.values()
+        return sum(copy.tokens for copy in copied.values())
 
     def release_known(self, request: int, tokens: int) -> int:
         self._require(request)

@@ -67,8 +67,18 @@ class EngineV0Spec(EngineOptions):
     what wastes least (InferCept, arXiv 2402.01869): swapped where the copy hides behind the step,
     else the lesser of recomputing and a copy that the step waits for. One comes back a step, or as
     many as hide."""
+    contention: bool | None = None
+    """With `least`: whether copies that hide behind a step take their bytes from the bandwidth of
+    the card's DRAM meanwhile. None: they do."""
     swap_space: PositiveBytes = 4 << 30
     """Host memory for swapped KV, of each card."""
+
+    @checked
+    def _contends_what_hides(self) -> None:
+        if self.contention is not None and self.preemption != "least":
+            raise ValueError(
+                f"contention: needs preemption least; steps wait for copies with {self.preemption}"
+            )
 
     def token_budget(self, longest: int) -> int:
         default = CHUNKED_BUDGET if self.chunked_prefill else max(longest, LEAST_BUDGET)
@@ -144,7 +154,8 @@ class EngineV0(Engine):
         self._set_back.clear()
         preempted = self.preemptions - before
         step = self._step(decode, chunks, moves, preempted, limit, self._swapping)
-        return step._replace(hidden=min(self._swapping, self._hidden))
+        hidden = min(self._swapping, self._hidden)
+        return step._replace(hidden=hidden, beside=hidden * (self.spec.contention is not False))
 
     def fitting(self, step: Step) -> int:
         return 0 if self.swapped else super().fitting(step)  # those return first

@@ -45,6 +45,8 @@ class Step(NamedTuple):
     """Tokens copied to or from host memory."""
     hidden: int = 0
     """Of those, tokens for which the step does not wait."""
+    beside: int = 0
+    """Of these, tokens that take bandwidth from the step."""
     copies: tuple[Migration, ...] = ()
     """Copies on write."""
     lengths: IntArray | None = None

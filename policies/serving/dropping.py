@@ -6,10 +6,14 @@ layers that it has. Frames that dropped layers leave are mapped behind the KV
 (`policies.allocators.kv_frames`): blocks of the first group keep their ids, those of the second
 follow. Requests that run exchange the KV of the layers that moved, in turn on each side, and wait
 for it: in chunks after activations, or whole. When a group's KV takes less than a share of what its
-cards had before, the layers come back over the link, while the group serves, and requests go to a
-card each, in blocks of its own.
+cards had before, what lies in frames of weights is copied to free blocks, beside the next step
+(`reclaim_extra_blocks` of SJTU-IPADS/kunserve), and the layers come back over the link, while the
+group serves. Then requests go to a card each (in that code they stay in the pipeline to their end).
+Blocks in frames that the card had before keep them; others are copied within its memory, before its
+first step, at the rate of copies there (assumed). Layers that it lacked come over the link.
 
-Left out: a request in its prefill begins again; what free blocks held is lost.
+Left out: a request in its prefill begins again; what free blocks held is lost; room for KV that
+leaves a card while other KV comes.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ import numpy as np
 from hwmodel.specs.link import load_link
 from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import TransformerSpec
-from policies.allocators.kv_frames import Placed, in_frames
+from policies.allocators.kv_frames import Placed, all_of_blocks, in_frames
 from policies.allocators.kv_layout import KV_ALIGN_BYTES
 from policies.memory.distributed_attention import kv_seconds
 from policies.memory.pipeline import Exchange
@@ -34,9 +38,13 @@ from policies.serving.cluster import Manager
 from policies.serving.moving import MovingNode
 from policies.serving.moving_options import DroppingSpec
 from policies.serving.replica import Replica
+from policies.transfers.hosting_engine import NONE
 
 Group = tuple[int, ...]
 """Cards in the order of their stages."""
+
+Kept = tuple[int, int, float, IntArray]
+"""A request that goes on, its tokens, when at the earliest, and its blocks; none: any."""
 
 
 def drop_plan(
@@ -87,27 +95,48 @@ class Dropping(MovingNode):
         self._whole = spec.frame and in_frames(self._layout, spec.frame)[1]
         self.frames = dict.fromkeys(range(len(replicas)), self._whole) if self._whole else {}
         """What each card's memory holds, where it is mapped in frames."""
+        self._first: dict[int, int | None] = dict.fromkeys(self.frames, 0)
+        """The block of its group at which those begin that a card had before; None: inside one."""
         self._pulling: dict[Group, float] = {}
         """When the layers of a group are back."""
         self._exchanges: list[tuple[float, int]] = []
         self._drops = self._restores = self._again = 0
         self._dropped = self._looks = 0
+        self._vacated = self._moved = self._stayed = 0
 
     def decide(self, at_s: float) -> None:
         self._looks += 1
         self._dropped += len(self._groups) < len(self.own)
-        each = [self.engine(group[0]) for group in self._groups]
-        lacking = [max(e.demand_tokens - e.allocator.free_slots, 0) for e in each]
         model = self._model
-        if wanted := sum(lacking) * model.kv_token_bytes:
+        if self._lacking() and self._pulling:  # a new burst: what was vacated is of use again
+            for group in self._pulling:
+                self.engine(group[0]).allocator.bar(NONE)
             self._pulling.clear()
+        if wanted := self._lacking() * model.kv_token_bytes:
             for pair in drop_plan(self._groups, model.weight_bytes, wanted, model.layers):
                 self._merge(*pair, at_s)
             return
         for group in self._groups:
-            if len(group) > 1 and group not in self._pulling and self._may_restore(group):
+            ready = len(group) > 1 and group not in self._pulling and self._may_restore(group)
+            if ready and self._vacate(group):
                 self._pulling[group] = at_s + self.pull_s(len(group))
                 self._at(self._pulling[group], partial(self._restore, group))
+
+    def _lacking(self) -> int:
+        """Tokens that wait and have no room."""
+        each = [self.engine(group[0]) for group in self._groups]
+        return sum(max(e.demand_tokens - e.allocator.free_slots, 0) for e in each)
+
+    def _vacate(self, group: Group) -> bool:
+        """Whether no block is left in frames that weights had, from the next step on."""
+        if self._whole:
+            allocator, base = self.engine(group[0]).allocator, self._whole.base
+            held = np.concatenate([self.frames[card].held for card in group])
+            fine = all_of_blocks(np.all(held >= base, axis=0), allocator.slots, allocator.block)
+            if (tokens := allocator.bar(np.flatnonzero(~fine))) is None:
+                return False
+            self._vacated += tokens * self._model.kv_token_bytes
+        return True
 
     def exchange_s(self, tokens: int, layers: int) -> float:
         """Seconds to move the KV of so many tokens in so many layers over one link."""
@@ -141,9 +170,18 @@ class Dropping(MovingNode):
         group.now_s = now_s
         sent: dict[int, list[float]] = {}
         shifts = (0, behind) if placed is not None and not unaligned else (None, None)
+        most = group.engine.allocator.slots // engine.block
         for part, old, shift in zip(parts, olds, shifts, strict=True):
             layers = {cards[0]: moved_layers(self._model.layers, part, cards)}
-            ends = self._hand_over(old, lambda _: cards[0], layers, now_s, shift)
+            assert old.hosting is not None
+            found, line = old.hosting.clear()
+            kept = [(*each[:3], NONE if shift is None else each[3] + shift) for each in found]
+            # those without a place of their own take what is left
+            kept.sort(key=lambda each: each[3].max(initial=0) >= most)
+            for card in part:
+                at = self._first.get(card)
+                self._first[card] = None if at is None or shift is None else at + shift
+            ends = self._hand_over(old, kept, line, lambda _: cards[0], layers, {cards[0]: now_s})
             sent |= dict.fromkeys(part, ends)
         assert group.pipeline is not None
         each = [sent[card] for card in cards[:-1]]
@@ -170,54 +208,86 @@ class Dropping(MovingNode):
         if self._pulling.get(group) != at_s:  # a new burst came in between
             return
         del self._pulling[group]
+        old, engine = self.replicas[group[0]], self.engine(group[0])
+        engine.allocator.bar(NONE)
         if not self._may_restore(group):
             return
-        old = self.replicas[group[0]]
+        assert old.pipeline is not None
         now_s = max(at_s, old.now_s) + self._spec.map_time / 1e9
+        rate = old.pipeline.bandwidth * old.memory.efficiency.migration
         self._groups = [each for each in self._groups if each != group]
         self._groups += [(card,) for card in group]
+        late = sum(copy.tokens for copy in engine.allocator.copies())  # no step came since
+        card_of, (found, line), kept = self.manager.card_of, engine.clear(), dict[int, Kept]()
+        begins: dict[int, float] = {}
         for card in group:
+            mine = [each for each in found if card_of[each[0]] == card]
+            here, moved = self._settle(card, mine)
+            kept |= {each[0]: each for each in here}
+            self._moved += moved
+            late_bytes = late * self._model.kv_token_bytes // len(group)
+            begins[card] = now_s + 2 * (late_bytes + moved) / rate
             self.replicas[card] = self.own[card]
-            self.own[card].now_s = now_s
+            self.own[card].now_s = begins[card]
             if self._whole:
-                self.frames[card] = self._whole
+                self.frames[card], self._first[card] = self._whole, 0
+        line += [each[0] for each in found if each[0] not in kept]
+        self._again += len(found) - len(kept)
         layers = {card: moved_layers(self._model.layers, group, (card,)) for card in group}
-        card_of = self.manager.card_of
-        self._hand_over(old, lambda request: int(card_of[request]), layers, now_s)
+        there = [kept[each[0]] for each in found if each[0] in kept]
+        self._hand_over(old, there, line, lambda request: int(card_of[request]), layers, begins)
         self._restores += 1
 
+    def _settle(self, card: int, kept: list[Kept]) -> tuple[list[Kept], int]:
+        """Those of a group's requests that have room on a card, with their blocks there, and bytes
+        that are copied in its memory: those in frames that are not where the card had them."""
+        first, alone = self._first.get(card), self.own[card].hosting
+        if not self._whole or first is None or not kept or alone is None:
+            return [(*each[:3], NONE) for each in kept], 0
+        own = alone.allocator
+        frames, free, block = self.frames[card], own.free_blocks(), own.block
+        same = frames.stays(self._whole, first * block * self._whole.held.shape[1] // own.slots)
+        staying = all_of_blocks(same, own.slots, block).mean(axis=0)
+        used = np.unique(np.concatenate([each[3] for each in kept]))
+        share, at, inside = np.zeros(len(used)), used - first, np.isin(used - first, free)
+        share[inside] = staying[at[inside]]
+        others = np.flatnonzero(share == 0)
+        new = np.setdiff1d(free, at[share > 0])[: len(others)]
+        at[others] = -1
+        at[others[: len(new)]] = new
+        named = [(*each[:3], at[np.searchsorted(used, each[3])]) for each in kept]
+        here = [each for each in named if each[3].min() >= 0]
+        share = share[np.isin(at, np.concatenate([NONE, *(each[3] for each in here)]))]
+        each_bytes = block * len(frames.layers) * self._model.kv_layer_bytes
+        stayed = round(share.sum() * each_bytes)
+        self._stayed += stayed
+        return here, len(share) * each_bytes - stayed
+
     def _hand_over(
-        self, old: Replica, card_of: Callable[[int], int], layers_of: dict[int, int],
-        now_s: float, shift: int | None = None,
+        self, old: Replica, kept: list[Kept], line: list[int], card_of: Callable[[int], int],
+        layers_of: dict[int, int], begins: dict[int, float],
     ) -> list[float]:  # fmt: skip
-        """All requests of a replica go to cards, their KV over each one's link in turn; when each
-        has it all. shift: their blocks are those so many later; None: any."""
-        assert old.hosting is not None
-        left = old.engine.left
-        kept, line = old.hosting.clear()
+        """Requests of a replica go to cards, with their KV over each one's link in turn, or begin
+        again; when each has it all. begins: from when on a card takes KV."""
         ends: dict[int, float] = {}
         done: list[float] = []
-        if shift is not None:  # those without a place of their own take what is left
-            most = self.engine(card_of(-1)).allocator.slots // old.hosting.block
-            kept.sort(key=lambda each: each[3].max() + shift >= most)
         for request, tokens, earliest_s, blocks in kept:
             card = card_of(request)
             engine, layers = self.engine(card), layers_of[card]
-            at = None if shift is None else blocks + shift
-            if not engine.host(request, tokens, int(left[request]), at):
+            if not engine.host(request, tokens, int(old.engine.left[request]), blocks):
                 line.append(request)
                 self._again += 1
                 continue
             pipeline = self.replicas[card].pipeline
             share = pipeline.link_share if pipeline and self._spec.exchange == "chunks" else 0.0
             seconds = self.exchange_s(tokens, layers) / (1 - share) if layers else 0.0
-            ends[card] = ends.get(card, now_s) + seconds
+            ends[card] = ends.get(card, begins[card]) + seconds
             done.append(ends[card])
             engine.run_at(request, max(ends[card], earliest_s))
             self._exchanges.append((seconds, tokens * layers * self._model.kv_layer_bytes))
         for request in line:
             engine = self.engine(card_of(request))
-            engine.left[request] = left[request]
+            engine.left[request] = old.engine.left[request]
             engine.waiting = deque(sorted((*engine.waiting, request)))
         for at_s, request in old.depart():
             self.replicas[card_of(request)].arrive([request], [at_s])
@@ -231,8 +301,13 @@ class Dropping(MovingNode):
         pipes = [each.pipeline for each in self._made.values() if each.pipeline is not None]
         busy_s, seconds = (sum(getattr(p, key) for p in pipes) for key in ("busy_s", "seconds"))
         longer = [share for pipe in pipes for share in pipe.longer]
+        found = super().report(outputs)
+        for each in self._made.values():  # a group's count on the cards that requests came to
+            assert each.hosting is not None
+            for request, times in each.hosting.lost.items():
+                found["cards"][int(self.manager.card_of[request])]["preemptions"] += times
         return {
-            **super().report(outputs),
+            **found,
             "dropping": {
                 "drops": self._drops,
                 "freed_bytes": self._drops * self._model.weight_bytes,
@@ -243,6 +318,9 @@ class Dropping(MovingNode):
                 "exchange_s": float(moved[:, 0].sum()),
                 "steps_beside": len(longer),
                 "steps_longer_share": sum(longer) / max(len(longer), 1),
+                "vacated_bytes": self._vacated,
+                "moved_bytes": self._moved,
+                "stayed_share": self._stayed / max(self._stayed + self._moved, 1),
                 "begun_again": self._again,
                 "idle_share": 1 - busy_s / seconds if seconds else 0.0,
             },

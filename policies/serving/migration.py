@@ -67,7 +67,7 @@ class Migrating(MovingNode):
             giving = self.engine(source)
             if len(able := giving.whole()):
                 request = int(able[np.argmin(giving.allocator.stored[able])])
-                giving.lost.discard(request)
+                giving.lost.pop(request, None)
                 self._moves.append(Move(request, source, target))
                 self._stage(self._moves[-1], at_s)
 

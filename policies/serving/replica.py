@@ -240,6 +240,10 @@ class Replica:
             waits_s = times.contended(taken, self._steps.bandwidth * efficiency.attention)
             self.hosting.slower.append(float(waits_s[0] / times.total_s[0]))
             return times.delayed(waits_s)
+        if step.beside:
+            moved = step.beside * self.engine.allocator.layout.token_bytes
+            taken, given = moved / float(times.total_s[0]), self._steps.bandwidth
+            return times.delayed(times.contended(taken, given * efficiency.attention))
         if self._maps is None:
             return times
         return times.delayed(self._maps.stalls(step.decode, times.total_s))

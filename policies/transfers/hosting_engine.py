@@ -8,6 +8,7 @@ nothing else could run, their memory is taken back.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 from policies.transfers.refusals import require_blocks, require_plain
 
+NONE: IntArray = np.zeros(0, np.int64)
 _KEYS = "cluster.dropping, cluster.migration, cluster.lending"
 
 
@@ -43,8 +45,8 @@ class HostingEngine(EngineV1):
         """Requests with memory here that run elsewhere."""
         self.stopped: set[int] = set()
         """Requests with memory here that run nowhere: until a time in `_due`."""
-        self.lost: set[int] = set()
-        """Requests that were preempted."""
+        self.lost: Counter[int] = Counter()
+        """How often requests were preempted."""
         self._copied = (0.0, 0.0)  # bytes a second, until when
         self.blocked = False
         """Whether it can run nothing until something is decided elsewhere."""
@@ -99,14 +101,14 @@ class HostingEngine(EngineV1):
         """The running requests whose prompts are computed."""
         return self._decoding()
 
-    def host(self, request: int, tokens: int, left: int, blocks: IntArray | None = None) -> bool:
+    def host(self, request: int, tokens: int, left: int, blocks: IntArray = NONE) -> bool:
         """Memory for the first `tokens` of a request, of which `left` are to be made; False if
-        there is no room. Also for more of one that comes already. blocks: they lie in these."""
+        there is no room. Also for more of one that comes already. blocks: they lie there."""
         if request in self.coming:
             return self.allocator.grow(request, tokens - int(self.allocator.stored[request]))
         self.left[request] = left
         demand = self._demand(request)
-        mine = blocks is not None and self.allocator.adopt(request, demand, blocks, tokens)
+        mine = len(blocks) and self.allocator.adopt(request, demand, blocks, tokens)
         if not mine and not self.allocator.reserve(request, demand, tokens):
             return False
         self.coming.add(request)
@@ -159,6 +161,7 @@ class HostingEngine(EngineV1):
         for request in (*running, *self.stopped, *self.coming):
             self._release(request)
         self.allocator.forget()
+        self.allocator.copies()
         self.running, self._partial = np.zeros(0, np.int64), False
         for each in (self.waiting, self.stopped, self.coming, self._due):
             each.clear()
@@ -171,8 +174,11 @@ class HostingEngine(EngineV1):
             for request in list(self.coming):
                 self.cancel(request)
             step = super().schedule()
+        if not step.empty and (copied := self.allocator.copies()):
+            self.changes += 1
+            step = step._replace(copies=(*step.copies, *copied))
         return step
 
     def _preempt(self, request: int) -> None:
-        self.lost.add(request)
+        self.lost[request] += 1
         super()._preempt(request)

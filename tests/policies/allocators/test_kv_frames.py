@@ -138,3 +138,24 @@ def test_what_free_blocks_held_is_not_found_after_a_drop() -> None:
     assert one.cached(1, 49, demand(50)) == 32
     one.forget()
     assert one.cached(1, 49, demand(50)) == 0
+
+
+def test_what_lies_in_barred_blocks_is_copied_once_and_they_are_not_handed_out() -> None:
+    one = PagedAllocator(replace(WHOLE, slots=256), 4, Limits(64, 512), PagedOptions(block=16))
+    for request in (0, 1):
+        assert one.reserve(request, demand(50), 50)  # two blocks in common, two each
+    before = [one.units(request).start // 16 for request in (0, 1)]
+    barred, uses = np.array([0, 2, 15]), one.reserved_total
+    assert one.bar(barred) == 16 + 16 and one.reserved_total == uses
+    after = [one.units(request).start // 16 for request in (0, 1)]
+    moves = {(copy.source // 16, copy.target // 16) for copy in one.copies()}
+    changed = {
+        (int(a), int(b)) for old, new in zip(before, after, strict=True)
+        for a, b in zip(old, new, strict=True) if a != b
+    }  # fmt: skip
+    assert moves == changed and {a for a, _ in moves} == {0, 2}
+    assert one.free_slots == 256 - 6 * 16 - 3 * 16
+    assert one.grow(0, 14) and one.grow(0, 7 * 16) and one.free_slots == 0
+    assert not set(barred) & set(one.units(0).start // 16) and one.bar(np.arange(9)) is None
+    assert one.bar(barred[:0]) == 0 and one.free_slots == 3 * 16
+    assert one.release(0) and one.release(1) and one.free_slots == 256

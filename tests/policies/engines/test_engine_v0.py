@@ -16,6 +16,7 @@ from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.allocators.registry import POLICIES
 from policies.engines.engine_v0 import EngineV0, EngineV0Spec
 from policies.engines.scheduled_step import Step
+from policies.memory.step import Efficiency, StepTimes
 from policies.predictors.prediction import LognormalPredictions
 from policies.predictors.predictor import predict
 from policies.requests.requests import IntArray, Requests
@@ -215,6 +216,34 @@ def test_least_waste_is_inferceps_sum_of_what_a_copy_and_a_prompt_hold_up() -> N
     assert found["100GB/s"]["phase_share"]["swap"] == 0  # both ways hide behind a step
 
 
+def test_a_copy_behind_a_step_takes_its_bytes_from_what_the_memory_gives() -> None:
+    """The step has the rest of the bandwidth: memory_s x taken / (bandwidth - taken) longer."""
+    stalls, made = {}, StepTimes.delayed
+    for contention in (True, None, False):
+        seen: list[tuple[StepTimes, float]] = []
+
+        def delayed(times: StepTimes, stall_s: Any, seen: Any = seen) -> StepTimes:
+            seen.append((times, float(stall_s[0])))
+            return made(times, stall_s)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(StepTimes, "delayed", delayed)
+            engine = {**V0, "preemption": "least", "contention": contention}
+            card = device(64, "host.bandwidth=100GB/s")
+            metrics = serve(
+                card, MODEL, spec(engine=engine, policy={"name": "paged", **ALIKE}),
+                requests([0.0, 0.0], 31, 20), seed=1,
+            ).metrics  # fmt: skip
+        assert metrics["swapped_tokens"] == 64
+        stalls[contention] = seen
+    assert not stalls[False] and len(stalls[True]) == len(stalls[None]) == 2  # out, and back
+    gives = card.peak_gbps * 1e9 * Efficiency().attention
+    for times, stall_s in stalls[True]:
+        taken = 32 * MODEL.kv_token_bytes / float(times.total_s[0])
+        assert stall_s == pytest.approx(float(times.memory_s[0]) * taken / (gives - taken))
+        assert stall_s > 0
+
+
 def test_a_preempted_chunk_is_found_again_as_far_as_it_was_computed() -> None:
     # 8 blocks: 2 for the first, 6 for all of the second, of which 2 + 32 tokens are computed when
     # the first wants its third block
@@ -386,6 +415,9 @@ def test_the_seeds_of_a_run_are_all_that_decides() -> None:
     ({"engine": {**V0, "preemption": "leest"}}, "'least'"),
     ({"engine": {"name": "v1", "preemption": "least"}}, "preemption"),
     ({"engine": {**V0, "preemption": "least"}, "policy": {"name": "vattention"}}, "cannot swap"),
+    ({"engine": {**V0, "preemption": "swap", "contention": False}}, "needs preemption least"),
+    ({"engine": {**V0, "preemption": "least", "contention": "simulated"}}, "contention"),
+    ({"engine": {**V0, "preemption": "least", "contentions": False}}, "engine.contentions"),
 ])  # fmt: skip
 def test_a_mistake_about_least_waste_says_what_was_expected(
     changes: dict[str, Any], says: str

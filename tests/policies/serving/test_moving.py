@@ -14,6 +14,7 @@ from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.link import load_link
 from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import TransformerSpec, load_model
+from policies.allocators.kv_frames import CardFrames
 from policies.memory.mapped import mapped
 from policies.memory.step import StepTimes
 from policies.predictors.predictor import predict
@@ -89,7 +90,8 @@ class Watched:
             held = {*running, *engine.stopped, *engine.coming}
             assert held == set(np.flatnonzero(allocator.resident).tolist())
             assert allocator.reserved_total == int(allocator.reserved.sum())
-            assert allocator.reserved_total + allocator.free_slots == allocator.slots
+            barred = len(engine.allocator._barred) * engine.block
+            assert allocator.reserved_total + allocator.free_slots + barred == allocator.slots
             assert (allocator.stored <= allocator.reserved).all()
             assert not set(engine.waiting) & held
             self.copies += len(engine.coming)
@@ -101,7 +103,7 @@ class Watched:
 
     def _look_at_frames(self, node: Dropping) -> None:
         """On each card every frame of KV is in one place, with those that dropped weights left;
-        all cards of a group have room for its blocks."""
+        all cards of a group have room for its blocks; none lies where weights come back."""
         own = node.own[0].engine.allocator.layout
         for group in node._groups:
             slots = node.engine(group[0]).allocator.slots
@@ -113,6 +115,21 @@ class Watched:
                 assert (card.base - stage.weight_bytes) < (2 << 20) + card.frame_bytes
                 every = np.sort(np.concatenate((card.held.ravel(), card.spare)))
                 assert (every == np.arange(card.base, own.base + own.bytes, card.frame_bytes)).all()
+                if group in node._pulling:
+                    assert (places(card, held_by(node.engine(group[0]))) >= own.base).all()
+
+
+def held_by(engine: HostingEngine) -> Any:
+    """Blocks of all requests with memory."""
+    residents = np.flatnonzero(engine.allocator.resident).tolist()
+    each = [engine.allocator.units(request).start for request in residents]
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *each])) // engine.block
+
+
+def places(card: CardFrames, blocks: Any) -> Any:
+    """Addresses of blocks of 16 tokens of 512 B, (planes, blocks)."""
+    frame, within = np.divmod(blocks * 16 * 512, card.frame_bytes)
+    return card.held[:, frame] + within
 
 
 @pytest.mark.parametrize("seed", range(12 if LONG else 3))
@@ -170,6 +187,52 @@ def test_running_requests_keep_their_blocks_across_a_drop(monkeypatch: pytest.Mo
     node = found(burst(150), DROPPING)["node"]["dropping"]
     assert len(kept) >= node["exchanges"] / 2 > 10
     assert max(first for _, first in kept) >= 1984 // 16  # those of a second group
+
+
+@pytest.mark.parametrize("cards", [2, 3, 4])
+def test_a_restore_moves_only_blocks_in_frames_that_the_card_had_not(
+    cards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restore, counts = Dropping._restore, np.zeros(2)
+
+    def watched(node: Dropping, group: tuple[int, ...], at_s: float) -> None:
+        allocator, frames = node.engine(group[0]).allocator, dict(node.frames)
+        residents = np.flatnonzero(allocator.resident).tolist()
+        before = {request: allocator.units(request).start // 16 for request in residents}
+        counted, times = (node._moved, node._stayed), node._restores
+        restore(node, group, at_s)
+        if node._restores == times:
+            return
+        moved = stayed = 0
+        for card in group:
+            own = node.own[card].engine.allocator
+            here = np.flatnonzero(own.resident).tolist()
+            pairs = [np.stack((before[r], own.units(r).start // 16)) for r in here]
+            old, new = np.unique(np.hstack([np.zeros((2, 0), np.int64), *pairs]), axis=1)
+            assert len(set(old)) == len(set(new)) == len(old)  # once, shared as before
+            layers = frames[card].layers
+            there = places(node.frames[card], new)[2 * layers.start : 2 * layers.stop]
+            same = int((places(frames[card], old) == there).sum())
+            stayed, moved = stayed + same, moved + there.size - same
+        assert (moved * 16 * 512, stayed * 16 * 512) == (
+            node._moved - counted[0], node._stayed - counted[1],
+        )  # fmt: skip
+        counts[:] += moved, stayed
+
+    monkeypatch.setattr(Dropping, "_restore", watched)
+    found(burst(150), {**DROPPING, "cards": cards})
+    assert (counts > 0).all()
+
+
+def test_kv_moves_out_of_frames_of_weights_before_they_come_back() -> None:
+    slow = {**DROPPING["dropping"], "link": "nvme-pcie4"}  # some steps go on beside the layers
+    metrics = found(burst(150), {**DROPPING, "dropping": slow})
+    vacated = metrics["node"]["dropping"]["vacated_bytes"]
+    assert vacated == metrics["copied_tokens"] * SHAPE.kv_token_bytes > 0
+    assert metrics["phase_share"]["copy"] > 0
+    anew = {**DROPPING["dropping"], "frame": None}
+    anew = found(burst(150), {**DROPPING, "dropping": anew})["node"]["dropping"]
+    assert not anew["vacated_bytes"] and not anew["moved_bytes"] and anew["restores"]
 
 
 @pytest.mark.parametrize("exchange", ["chunks", "whole"])
@@ -354,6 +417,12 @@ def test_all_cards_of_a_group_are_busy_while_it_steps() -> None:
     busy = [each["busy_s"] for each in metrics["node"]["cards"]]
     assert metrics["node"]["dropping"]["drops"] == 2  # two groups of two, to the end
     assert min(busy) > 0.5 * max(busy) and max(busy) <= metrics["makespan_s"]
+
+
+def test_preemptions_of_cards_are_those_of_their_groups_too() -> None:
+    metrics = found(burst(150, rate=6000.0), DROPPING, 1024)
+    cards = [each["preemptions"] for each in metrics["node"]["cards"]]
+    assert metrics["node"]["dropping"]["drops"] and sum(cards) == metrics["preemptions"] > 0
 
 
 def test_a_device_that_translates_frames_of_another_size_is_refused() -> None:

@@ -87,7 +87,7 @@ CLASSIFIED = classified()
 COST = {"cost": {"sizes": [1, 8], "times": ["2ms", "4ms"]}}
 PACKED = {"packing": "decreasing_first_fit"}
 NODE = {"cluster": {"cards": 3}}
-SWAP = {"preemption": "swap"}
+SWAP, LEAST = {"preemption": "swap"}, {"preemption": "least"}
 RARELY = {"memory": {**SAMPLED, "every_steps": 999}}
 STATIC = {"policy": {"name": "static"}}
 MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -225,6 +225,7 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "engine.v0.chunked_prefill": (v0(), v0(chunked_prefill=True), "tpot_s.p99"),
     "engine.v0.preemption": (v0(), v0(**SWAP), "swapped_tokens"),
+    "engine.v0.contention": (v0(**LEAST), v0(**LEAST, contention=False), "makespan_s"),
     "engine.v0.swap_space": (v0(**SWAP), v0(**SWAP, swap_space="16KiB"), "swapped_tokens"),
     "weights": ({}, {"weights": "int8"}, "phase_share.weights"),
     "kv": ({}, {"kv": "int8"}, "kv_capacity_tokens"),
