@@ -5,7 +5,8 @@ BIN := .venv/bin
 DEV := .venv/installed-dev
 RUN := .venv/installed
 
-.PHONY: install-matrix demo test test-long bench results figures validation physics findings lint warm clean
+.PHONY: install-matrix demo test test-long bench results figures validation physics findings lint warm \
+	warm-kernel warm-calls warm-runs clean
 
 demo: $(RUN)
 	$(BIN)/bankwise run quickstart
@@ -17,13 +18,13 @@ test test-long: export PYTHONDONTWRITEBYTECODE :=
 
 # Kernels are compiled once, beside the linters, and not by every test worker at the same time.
 test: $(DEV)
-	$(MAKE) --no-print-directory --jobs 2 lint warm
+	$(MAKE) --no-print-directory --jobs 2 warm-kernel lint warm
 	$(BIN)/python -m pytest -q -rs -m "not long" -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # Every case: all combinations, longer streams, 1,000 examples of each property.
 test-long: $(DEV)
 	@echo "make test-long: about 25 minutes on two quiet cores"
-	$(MAKE) --no-print-directory --jobs 2 lint warm
+	$(MAKE) --no-print-directory --jobs 2 warm-kernel lint warm
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q -rs -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 lint: $(DEV)
@@ -31,10 +32,16 @@ lint: $(DEV)
 	$(BIN)/python -m ruff format --check --quiet .
 	$(BIN)/python -m mypy
 
-warm: $(DEV)
+warm: warm-calls warm-runs
+
+warm-kernel: $(DEV)
 	@$(BIN)/bankwise bandwidth mlu370-x4 --pattern sequential > /dev/null
-	@$(BIN)/bankwise bandwidth lpddr5-6400-x16 --pattern sequential > /dev/null
+
+warm-calls: warm-kernel
 	@$(BIN)/python -c 'from hwmodel.kernel.completion import entry; entry()'
+
+warm-runs: warm-kernel
+	@$(BIN)/bankwise bandwidth lpddr5-6400-x16 --pattern sequential > /dev/null
 	@rm -rf .venv/warm
 	@$(BIN)/bankwise run smoke --out .venv/warm > /dev/null \
 		--set "policy=[paged, {name: paged, free_list: lifo}, {name: paged, free_list: sorted}]"
@@ -79,7 +86,7 @@ $(RUN): pyproject.toml | .venv/bin/python
 	@touch $@
 
 $(DEV): pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[dev]"
 	@touch $(RUN) $@
 
 # Do wheel and sdist install and run, each in a new environment of each Python? Needs an index.

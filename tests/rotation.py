@@ -18,13 +18,21 @@ def long(*values: Any) -> list[Any]:
     return [pytest.param(value, marks=pytest.mark.long) for value in values]
 
 
-def shared(values: Iterable[Any], first: int = 0) -> list[Any]:
-    """Every second value, from the place `first` (0 or 1), runs in `make test`; the others in the
-    long suite alone."""
-    return [
-        pytest.param(value, marks=() if turn % 2 == first else pytest.mark.long)
-        for turn, value in enumerate(values)
-    ]
+def shared(values: Iterable[Any], first: int = 0, every: int = 2) -> list[Any]:
+    """Each `every`-th value, from the place `first`, runs in `make test`; the others in the long
+    suite alone."""
+    return spread(values, first=first, every=every)
+
+
+def spread(*axes: Iterable[Any], first: int = 0, every: int = 2) -> list[Any]:
+    """Parameter sets for all combinations of `axes`, of which each `every`-th runs in `make test`,
+    where the places on all axes add up to `first`; the others in the long suite alone."""
+    found = []
+    for each in product(*map(enumerate, axes)):
+        places, values = zip(*each, strict=True)
+        quick = sum(places) % every == first
+        found.append(pytest.param(*values, marks=() if quick else pytest.mark.long))
+    return found
 
 
 def rotated(*axes: Sequence[Any]) -> list[Any]:

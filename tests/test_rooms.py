@@ -7,6 +7,7 @@ them.
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import re
 import subprocess
@@ -42,7 +43,10 @@ def imported(module: str) -> set[str]:
     return found & MODULES.keys() - {module}
 
 
-IMPORTS = {module: imported(module) for module in MODULES}
+@functools.cache
+def imports() -> dict[str, set[str]]:
+    """Module -> those of ours that it names."""
+    return {module: imported(module) for module in MODULES}
 
 
 def room(module: str) -> str:
@@ -53,7 +57,7 @@ def room(module: str) -> str:
 def rooms() -> dict[str, set[str]]:
     """Which rooms each room imports from."""
     found: dict[str, set[str]] = {}
-    for module, others in IMPORTS.items():
+    for module, others in imports().items():
         if len(module.split(".")) > 1 or module == "bankwise":
             found.setdefault(room(module), set()).update({room(o) for o in others} - {room(module)})
     return found
@@ -70,7 +74,7 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
 
 def test_floors_import_downwards() -> None:
     heights = {floor: i for i, floor in enumerate(FLOORS)}
-    for module, others in IMPORTS.items():
+    for module, others in imports().items():
         for other in others:
             assert heights[other.split(".")[0]] <= heights[module.split(".")[0]], (module, other)
 
@@ -97,7 +101,7 @@ def test_the_drawing_of_the_architecture_shows_these_imports() -> None:
 
 
 def test_no_circle_of_files() -> None:
-    assert not circle(IMPORTS)
+    assert not circle(imports())
 
 
 def test_no_two_modules_of_one_name() -> None:
@@ -116,7 +120,7 @@ def test_a_room_says_in_a_sentence_what_it_holds() -> None:
 
 
 def test_the_oracle_shares_nothing_with_the_kernel() -> None:
-    for module, others in IMPORTS.items():
+    for module, others in imports().items():
         if room(module) == "hwmodel.oracle":
             assert not [other for other in others if room(other) == "hwmodel.kernel"], module
 
@@ -125,7 +129,7 @@ def test_every_kind_of_run_has_a_presenter_and_only_the_registries_name_a_design
     assert PRESENTERS.keys() == {*MEASURES, *DESIGNS, STUDY}
     designs = {spec.__module__ for spec in DESIGNS.values()}
     presenters = {type(each).__module__ for each in PRESENTERS.values()} - {Presenter.__module__}
-    for module, others in IMPORTS.items():
+    for module, others in imports().items():
         if module != "sweeps.plan.kinds" and room(module) != "sweeps.report":
             assert not others & designs, module
         if module != "sweeps.report.presenters":
@@ -133,7 +137,7 @@ def test_every_kind_of_run_has_a_presenter_and_only_the_registries_name_a_design
 
 
 def test_what_runs_and_analyses_never_imports_what_shows() -> None:
-    for module, others in IMPORTS.items():
+    for module, others in imports().items():
         upper = {"sweeps.cli"} if room(module) == "sweeps.report" else UPPER
         if room(module) in (*LOWER, "sweeps.report"):
             assert not [other for other in others if room(other) in upper], module

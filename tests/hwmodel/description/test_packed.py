@@ -22,18 +22,18 @@ from policies.requests.prompts import read_prompts
 from policies.requests.requests import load_trace
 from policies.serving.server_log import BlockLog
 from tests.damage import bounded
+from tests.rotation import spread
 
 
 def accesses(path: Path) -> list[Any]:
     return list(trace.read_trace(path, load_device("lpddr5-6400-x16"), single_channel=True))
 
 
-@pytest.mark.parametrize("unit", [b"\0", b"\n", b"# a comment\n"])
-@pytest.mark.parametrize(
-    "read",
-    [accesses, load_trace, read_cases, read_prompts, lambda p: read_classes(p, "a"),
-     lambda p: list(BlockLog(p))],
-)  # fmt: skip
+READERS = [accesses, load_trace, read_cases, read_prompts, lambda p: read_classes(p, "a"),
+           lambda p: list(BlockLog(p))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("read", "unit"), spread(READERS, [b"\0", b"\n", b"# a comment\n"]))
 def test_a_gzip_of_a_gibibyte_is_refused(
     read: Callable[[Path], Any], unit: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

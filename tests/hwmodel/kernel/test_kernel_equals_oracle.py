@@ -23,7 +23,7 @@ from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, memories, spec
 from tests.hwmodel.one_channel import simulate_channel
-from tests.rotation import LONG, rotated
+from tests.rotation import LONG, rotated, spread
 
 EXAMPLES = int(os.environ.get("BANKWISE_EXAMPLES", "2000" if LONG else "100"))
 LONG_RUN = int(os.environ.get("BANKWISE_LONG_RUN", "100000" if LONG else "4000"))
@@ -175,8 +175,7 @@ def test_kernel_and_oracle_issue_the_same_commands_on_shipped_memories(
     assert_equal(Case(memory, requests, 0, 1))
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize(("name", "pattern"), spread(SHIPPED, PATTERNS))
 def test_auditor_finds_nothing_in_long_runs_of_the_kernel(name: str, pattern: str) -> None:
     memory = spec(name)
     result = simulate_channel(memory, *stream(memory, pattern, LONG_RUN), log=True)
@@ -202,8 +201,7 @@ CONTROLLERS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("controller", CONTROLLERS)
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize(("name", "controller"), spread(SHIPPED, CONTROLLERS))
 def test_auditor_finds_nothing_whatever_the_controller(name: str, controller: str) -> None:
     memory = spec(name, **{f"controller__{k}": v for k, v in CONTROLLERS[controller].items()})
     arrival, address, write = stream(memory, "mixed", LONG_RUN // 5)

@@ -16,7 +16,7 @@ from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.device import load_device
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import Case, cases
-from tests.rotation import LONG
+from tests.rotation import LONG, spread
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 BOUNDS = yaml.safe_load((REFERENCE / "read_bounds.yaml").read_text())
@@ -94,8 +94,7 @@ def bound(run: OpenLoop) -> float:
     return found
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("name", names("memories"))
+@pytest.mark.parametrize(("name", "pattern"), spread(names("memories"), PATTERNS))
 def test_no_run_of_a_shipped_memory_beats_its_own_bound(name: str, pattern: str) -> None:
     memory = load_device(name).memory
     run = OpenLoop(memory)

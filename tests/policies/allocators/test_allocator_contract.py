@@ -20,7 +20,7 @@ from policies.predictors.predictor import Prediction
 from policies.requests.requests import IntArray
 from tests.policies.allocators.contract import LAYOUT, Contract, build, cases, state
 from tests.policies.allocators.plugin import PluginAllocator
-from tests.rotation import LONG
+from tests.rotation import LONG, shared
 
 CASES = cases()
 EXAMPLES = 40 if LONG else 8
@@ -41,7 +41,7 @@ def run(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("options", [c[1] for c in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize("options", shared(c[1] for c in CASES), ids=[c[0] for c in CASES])
 class TestEveryAllocator:
     def test_keeps_the_contract_in_random_lives(self, options: PolicyOptions) -> None:
         plain = LONG or options == type(options)(name=options.name)

@@ -26,7 +26,7 @@ from policies.serving.serving import serve
 from policies.serving.serving_spec import model_of_a_card
 from tests.policies.allocators.contract import cases
 from tests.policies.small import MODEL, device, mixed, requests, run, spec
-from tests.rotation import rotated
+from tests.rotation import rotated, spread
 
 V0 = {"name": "v0", "max_model_len": 1024}
 ALIKE = {"watermark": 0.0, "cached_recompute": False, "free_list": "lifo"}
@@ -335,7 +335,7 @@ def test_swapping_takes_the_time_of_the_link_to_the_host() -> None:
     assert share == pytest.approx(64 * MODEL.kv_token_bytes * 1e-6)
 
 
-@pytest.mark.parametrize(("policy", "manner"), rotated([*CASES], [*MANNERS]))
+@pytest.mark.parametrize(("policy", "manner"), spread(CASES, MANNERS, every=6))
 def test_everybody_is_served_by_every_policy(policy: str, manner: str) -> None:
     if policy.startswith("vattention") and manner == "swap":
         manner = "recompute"  # it cannot swap, and says so

@@ -60,7 +60,7 @@ def record(folder: Path, slots: int, stream: Requests, **changes: Any) -> Servin
     return serve(device(slots), MODEL, spec(**changes), stream, seed=1, recorder=Recorders(writers))
 
 
-@pytest.mark.parametrize("options", shared(c[1] for c in CASES), ids=[c[0] for c in CASES])
+@pytest.mark.parametrize("options", shared((c[1] for c in CASES), 1, 4), ids=[c[0] for c in CASES])
 def test_recording_changes_no_figure(tmp_path: Path, options: Any) -> None:
     changes = {**CHANGES, "policy": options}
     recorded = record(tmp_path, 4096, FEW, **changes)

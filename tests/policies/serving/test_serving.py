@@ -33,7 +33,9 @@ def flat(value: Any, name: str = "") -> dict[str, float]:
     return {k: v for key, part in value.items() for k, v in flat(part, f"{name}.{key}").items()}
 
 
-@pytest.mark.parametrize("options", shared(c[1] for c in CASES), ids=[c[0] for c in CASES])
+@pytest.mark.parametrize(
+    "options", shared((c[1] for c in CASES), every=4), ids=[c[0] for c in CASES]
+)
 class TestEveryPolicy:
     def test_steps_advanced_together_are_the_single_steps(self, options: Any) -> None:
         changes = {

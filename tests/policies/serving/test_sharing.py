@@ -60,7 +60,7 @@ def test_a_whole_prompt_is_not_copied() -> None:
     assert run(1024, sampled(requests([0.0], 32, 3), 4)).metrics["copied_tokens"] == 0
 
 
-@pytest.mark.parametrize("options", shared((c[1] for c in CASES), 1), ids=[c[0] for c in CASES])
+@pytest.mark.parametrize("options", shared((c[1] for c in CASES), 1, 4), ids=[c[0] for c in CASES])
 def test_samples_are_served_by_every_policy(options: Any) -> None:
     stream = sampled(mixed(120 if LONG else 80), 3)
     changes = {"policy": options, "engine": {"max_model_len": 1024}}

@@ -27,6 +27,7 @@ from hwmodel.specs.device import Device, load_device
 from sweeps.ask.low_bandwidth import Ladder, explain
 from sweeps.ask.memory_changes import address_maps, candidates
 from sweeps.cli.low_bandwidth_table import show_low_bandwidth
+from tests.rotation import shared
 from tests.sweeps.cli.test_memory_commands import bankwise, found
 from tests.sweeps.cli.test_mistakes import ROOT, mistakes
 from tools.low_bandwidth import TRACES, change, explained, row
@@ -170,7 +171,7 @@ def test_any_controller_and_a_short_trace_are_explained(
     assert all(change["interval"] is None for change in why["changes"])
 
 
-@pytest.mark.parametrize("name", names("memories"))
+@pytest.mark.parametrize("name", shared(names("memories")))
 def test_every_memory_stays_legal_without_any_cause(name: str) -> None:
     device = load_device(name)
     case = of(

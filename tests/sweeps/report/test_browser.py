@@ -124,10 +124,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 NAMES = ["report", "runs", "study", "comparison", "what-if", "break-even"]
 
 
-@pytest.mark.parametrize(("name", "width", "dark"), rotated(NAMES, [1400, 390], [False, True]))
+SCREENS = [(1400, False), (390, True), (1400, True), (390, False)]
+"""Widths, and whether colours are dark."""
+
+
+@pytest.mark.parametrize(("name", "screen"), rotated(NAMES, SCREENS))
 def test_nothing_is_cut_overlaps_or_fails(
-    name: str, width: int, dark: bool, browser: Browser, pages: dict[str, Path]
+    name: str, screen: tuple[int, bool], browser: Browser, pages: dict[str, Path]
 ) -> None:
+    width, dark = screen
     browser.errors.clear()
     browser.open(pages[name], width, dark)
     assert browser.value(UNFOLDED) > 0

@@ -36,7 +36,7 @@ from sweeps.report.chart import (
 from sweeps.report.drawing import FORMS, VEGA_LITE, still, svg
 from sweeps.report.palette import COLOURS, colours
 from sweeps.report.vega import DARK, LIGHT, Spec, spec
-from tests.rotation import rotated
+from tests.rotation import rotated, shared
 
 COMPARED = ("static", "paged", "paged block=32")
 ONE = Interval(5.0, -math.inf, math.inf, 1)
@@ -135,7 +135,7 @@ def test_every_chart_is_valid_and_compiles(name: str, live: bool) -> None:
     assert vl_convert.vegalite_to_vega(found, VEGA_LITE)["marks"]
 
 
-@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize("name", shared(CHARTS))
 def test_every_chart_is_a_picture_of_each_kind(name: str) -> None:
     starts = {".svg": b"<svg", ".png": b"\x89PNG", ".pdf": b"%PDF"}
     for ending, form in FORMS.items():
