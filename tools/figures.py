@@ -13,7 +13,8 @@ A text names a value, how it is written, and has what is written between two com
     <!--/table-->
 
 A value is a number, `[mean, low, high]`, a word, or a mapping: `of` (a metric's path), `at` (the
-overrides of its point), `over` (those that the point it is divided by has instead) and `is`.
+overrides of its point), `over` (those that the point it is divided by has instead) and `is`; or
+`cell` (the first words of a row of the run's report, and the column) and `is`.
 Formats: one of Python's for numbers (`,.0f`), or of ratios `change` (+87 %), `more` (87 %) and
 `less`, and `share`, with `.N` digits (tenths below 10 %); ` alone` leaves the interval out.
 """
@@ -23,14 +24,15 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from sweeps.analyse.statistics import Interval, interval, relative_gap
-from sweeps.report.presenters import read_table
+from sweeps.report.presenters import presenter_of, read_table
+from sweeps.report.section import Block, Grid, Section
 from sweeps.run.provenance import commit
 from sweeps.run.store import CONFIG, RunDirectory
 
@@ -88,7 +90,12 @@ def named(files: Files, name: str) -> Any:
 
 def plain(value: Any) -> Any:
     """A value without where it was taken from."""
-    return value["is"] if isinstance(value, dict) and "of" in value else value
+    return value["is"] if _placed(value) else value
+
+
+def _placed(value: Any) -> bool:
+    """Whether a value says which of the run it is."""
+    return isinstance(value, dict) and not value.keys().isdisjoint(("of", "cell"))
 
 
 def written(value: Any, how: str) -> str:
@@ -235,6 +242,8 @@ def take(file: Path, run: Path) -> None:
     results = run / "results.jsonl"
     with results.open(encoding="utf-8") as lines:
         records = [json.loads(line) for line in lines]
+    shown = read_table(RunDirectory(run)) if (run / CONFIG).is_file() else None
+    grids = [] if shown is None else list(_grids(presenter_of(shown).sections(shown)))
     day = datetime.fromtimestamp(results.stat().st_mtime, UTC).date()
     head = {
         "command": _command(provenance["command"]),
@@ -244,18 +253,16 @@ def take(file: Path, run: Path) -> None:
     if provenance.get("dirty"):
         head["dirty"] = True
     rest = {key: told[key] for key in told if key not in {*head, "dirty", "values"}}
-    new = {**head, **rest, "values": _taken(told["values"], records)}
+    new = {**head, **rest, "values": _taken(told["values"], records, grids)}
     file.write_text(f"{dumped(new)}\n", encoding="utf-8")
-    if (run / CONFIG).is_file():
-        state = read_table(RunDirectory(run)).state
-        if state.startswith("unfinished"):
-            print(f"{run}: {state}", file=sys.stderr)
+    if shown is not None and shown.state.startswith("unfinished"):
+        print(f"{run}: {shown.state}", file=sys.stderr)
 
 
 def _command(words: list[str]) -> str:
     """What was typed, without the options that say where and by how many processes it ran."""
     kept = ["bankwise"]
-    for before, word in pairwise(words):
+    for before, word in pairwise(word for word in words if word != "--resume"):
         if not {before, word} & ELSEWHERE:
             kept.append(word)
     return " ".join(kept)
@@ -263,14 +270,17 @@ def _command(words: list[str]) -> str:
 
 def _says(value: Any) -> bool:
     """Whether any of these values is one that a run has."""
-    return isinstance(value, dict) and ("of" in value or any(map(_says, value.values())))
+    return _placed(value) or (isinstance(value, dict) and any(map(_says, value.values())))
 
 
-def _taken(value: Any, records: list[dict[str, Any]]) -> Any:
+def _taken(value: Any, records: list[dict[str, Any]], grids: list[Grid]) -> Any:
     if not isinstance(value, dict):
         return value
-    if "of" not in value:
-        return {key: _taken(each, records) for key, each in value.items()}
+    if not _placed(value):
+        return {key: _taken(each, records, grids) for key, each in value.items()}
+    if "cell" in value:
+        *labels, column = value["cell"]
+        return {**value, "is": _cell(labels, column, grids)}
     at = value["at"]
     ours = _measured(value["of"], at, records)
     if "over" in value:
@@ -281,6 +291,30 @@ def _taken(value: Any, records: list[dict[str, Any]]) -> Any:
     else:
         found = interval(list(ours.values()))
     return {**value, "is": _rounded(found)}
+
+
+def _grids(blocks: Sequence[Block]) -> Iterator[Grid]:
+    """The tables of a page, at any depth."""
+    for block in blocks:
+        if isinstance(block, Grid):
+            yield block
+        elif isinstance(block, Section):
+            yield from _grids(block.blocks)
+
+
+def _cell(labels: list[str], column: str, grids: list[Grid]) -> str:
+    """The text in a column of the report's tables, and in the row that begins with `labels`.
+    Raises FigureError."""
+    found = [
+        row[grid.columns.index(column)]
+        for grid in grids
+        if column in grid.columns
+        for row in grid.rows
+        if row[: len(labels)] == labels
+    ]
+    if len(found) != 1:
+        raise FigureError(f"{len(found)} cells in row {labels} and column {column!r} of the run")
+    return found[0]
 
 
 def _measured(
@@ -311,7 +345,7 @@ def _rounded(found: Interval) -> Any:
 
 def dumped(value: Any, indent: str = "") -> str:
     """JSON with a line for each value, so that a change of one is a line of a diff."""
-    if not isinstance(value, dict) or "of" in value:
+    if not isinstance(value, dict) or _placed(value):
         return json.dumps(value, ensure_ascii=False)
     inner = indent + "  "
     lines = [

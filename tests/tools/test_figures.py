@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sweeps.plan.test_break_even import run as search
 from tools import figures
 
 FILES: figures.Files = {
@@ -95,6 +96,23 @@ def test_a_file_says_where_its_values_are_from(tmp_path: Path) -> None:
     (root / "docs/figures/made.json").write_text('{"values": {}, "date": "2026-11-22"}')
     with pytest.raises(figures.FigureError, match=r"made.json: no command, commit"):
         figures.read_files(root)
+
+
+def test_a_cell_is_taken_from_the_tables_of_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search(tmp_path / "run", monkeypatch)
+    file = tmp_path / "made.json"
+    value = {"cell": ["cost", "break-even"]}
+    file.write_text(json.dumps({"values": {"speed": value}}))
+    figures.take(file, tmp_path / "run")
+    told = json.loads(file.read_text())["values"]["speed"]
+    assert told == {**value, "is": "711ns (494ns to 1053ns)"}
+    assert figures.plain(told) == told["is"]
+    for label, column in (("costs", "break-even"), ("cost", "break even")):
+        file.write_text(json.dumps({"values": {"speed": {"cell": [label, column]}}}))
+        with pytest.raises(figures.FigureError, match=f"0 cells in row .'{label}'"):
+            figures.take(file, tmp_path / "run")
 
 
 def test_values_are_taken_from_a_run_paired_by_replication(tmp_path: Path) -> None:
