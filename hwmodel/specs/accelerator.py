@@ -253,14 +253,19 @@ class Link(Strict):
     all_reduce: Annotated[list[SizedRate], AfterValidator(_rising)] | None = None
     """What all-reduces of some sizes were measured at, by size. None: the ring's messages over
     `bandwidth` and `latency`."""
+    one_shot: PositiveBytes | None = None
+    """All-reduces of at most so many bytes are one message: each card sends all it has to every
+    other at once. None: always a ring."""
 
     def all_reduce_s(self, cards: int, size_bytes: float) -> float:
         """Seconds of an all-reduce. By the rates measured where there are any, between two sizes in
-        proportion to the logarithms, beyond them as at the last; else of a ring: 2 (N - 1) messages
-        of size / N (Patarasuk and Yuan 2009)."""
+        proportion to the logarithms, beyond them as at the last; else one message to each other
+        card (`one_shot`), or a ring: 2 (N - 1) messages of size / N (Patarasuk and Yuan 2009)."""
         if self.all_reduce is not None:
             points = [(each.size, each.rate) for each in self.all_reduce]
             return size_bytes / by_size(points, size_bytes)
+        if self.one_shot is not None and size_bytes <= self.one_shot:
+            return (cards - 1) * size_bytes / self.bandwidth + self.latency * 1e-9
         messages = 2 * (cards - 1)
         return messages * (size_bytes / cards / self.bandwidth + self.latency * 1e-9)
 

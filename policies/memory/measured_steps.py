@@ -53,11 +53,16 @@ class Runtime(Strict):
     weights: Share | None = None
     """Share of the memory's peak at which its matrix products read the weights. None: what the
     device gives."""
+    kv: Share | None = None
+    """Share of the memory's peak at which its attention reads KV. None: the simulated one."""
+    products: Share | None = None
+    """Share of the peak FLOPs that its products reach where they wait for them, and attention with
+    them. None: the device's `decode_efficiency`."""
     layer_overhead: Nanoseconds | None = None
     """Fixed time of a layer: all kernels beside those products, and every launch. None: the
     device's."""
     source: str | None = None
-    """Of these two."""
+    """Of these four."""
 
     @checked
     def _one_rate(self) -> None:
@@ -68,11 +73,11 @@ class Runtime(Strict):
 
     def on(self, device: Device) -> Device:
         """The device as this software's kernels find it."""
-        if self.layer_overhead is None or device.accelerator is None:
+        given = {"layer_overhead": self.layer_overhead, "decode_efficiency": self.products}
+        known = {key: value for key, value in given.items() if value is not None}
+        if not known or device.accelerator is None:
             return device
-        compute = device.accelerator.compute.model_copy(
-            update={"layer_overhead": self.layer_overhead}
-        )
+        compute = device.accelerator.compute.model_copy(update=known)
         accelerator = device.accelerator.model_copy(update={"compute": compute})
         return replace(device, accelerator=accelerator)
 
@@ -126,7 +131,7 @@ def decode_time(
     step = Step(np.arange(item.batch), item.batch * item.context, [], [], 0, "offered_load")
     efficiency = Efficiency(
         (runtime.weights or _weights(device, part, item.batch)) * rate.weights,
-        _attention(device, part, item, runtime) * rate.kv,
+        (runtime.kv or _attention(device, part, item, runtime)) * rate.kv,
     )
     ms = float(steps.times(step, 1, efficiency).total_s[0]) * 1e3
     moved = steps.weight_bytes(step) + item.batch * (item.context + 1) * part.kv_token_bytes
