@@ -18,7 +18,6 @@ import numpy as np
 
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model
-from policies.allocators.static import StaticOptions
 from policies.memory.measured_steps import Decode, Rate, Runtime, decode_time
 
 CONTEXT = 500 + 1024 // 2
@@ -89,14 +88,12 @@ def parts(device: Device, size: str, form: str) -> tuple[float, float, int]:
     """(ms of weights at the peak, ms of all that is neither weights nor of a layer, layers)."""
     model = model_of(size)
     item = Decode(batch=1, context=CONTEXT, weights=form, kv="fp16")
-    kept = StaticOptions(name="static", reserve="max_model_len")
-    whole, half = (
-        decode_time(
-            device, model, item,
-            Runtime(policy=kept, age=0, pad=256, weights=share, layer_overhead="0ns"), Rate(),
-        ).ms
+    kept = {"policy": {"name": "static", "reserve": "max_model_len"}, "age": 0, "pad": 256}
+    free = [
+        Runtime.model_validate(kept | {"weights": share, "layer_overhead": "0ns"})
         for share in (1.0, 0.5)
-    )  # fmt: skip
+    ]
+    whole, half = (decode_time(device, model, item, runtime, Rate()).ms for runtime in free)
     return half - whole, 2 * whole - half, model.layers
 
 

@@ -30,6 +30,7 @@ from policies.memory.measured_steps import (
     kv_rate,
     measured_rate,
 )
+from tools import kernel_rates
 
 QUICK = ("bandwidth", "latency", "energy")
 CARD = "llama-2-7b-a100-80gb"
@@ -115,25 +116,60 @@ def test_a_program_reads_weights_at_its_own_rate_and_takes_a_fixed_time_a_layer(
     assert found - ideal == pytest.approx(weights_ms + fixed_ms, rel=0.01)
 
 
+def test_a_fixed_time_of_a_layer_is_what_the_step_that_it_is_from_leaves() -> None:
+    step = Decode(batch=1, context=64, weights="q4_0", kv="fp16")  # tg 128 from an empty context
+    described = load_measurements("llama-3-8b-decode").runtimes["RTX 4090 F16"]
+    runtime = described.model_copy(update={"kv": None})
+    found = decode_time(load_device("rtx-4090"), load_model("llama-2-7b"), step, runtime, Rate())
+    assert found.ms == pytest.approx(1e3 / 146.81, rel=0.005)
+
+
 @pytest.mark.parametrize(
-    ("cells", "runtime", "card", "weights", "tokens_per_s"),
+    ("runtime", "machine", "form"),
     [
-        ("llama-3-8b-decode", "Ada", "rtx-4090", "q4_0", 146.81),
-        pytest.param(
-            "llama-3-8b-decode", "HBM", "h100-pcie", "q4_k_m", 163.83, marks=pytest.mark.long
-        ),
-        pytest.param(
-            "llama-3-8b-decode", "Apple", "m2-ultra", "q4_0", 88.54, marks=pytest.mark.long
+        ("RTX 4090 4 bits", "RTX 4090", "q4_0"),
+        ("L40S 4 bits", "RTX 6000 Ada", "q4_0"),
+        ("RTX 6000 Ada F16", "RTX 6000 Ada", "fp16"),
+        *(
+            pytest.param(runtime, machine, form, marks=pytest.mark.long)
+            for runtime, machine, form in (
+                ("A100 F16", "A100 80GB", "fp16"),
+                ("A100 4 bits", "A100 80GB", "q4_0"),
+                ("H100 F16", "H100 PCIe", "fp16"),
+                ("H100 4 bits", "H100 PCIe", "q4_0"),
+                ("M1 Max 4 bits", "M1 Max, 24 cores", "q4_0"),
+                ("M2 Ultra F16", "M2 Ultra, 76 cores", "fp16"),
+                ("M2 Ultra 4 bits", "M2 Ultra, 76 cores", "q4_0"),
+            )
         ),
     ],
 )
-def test_a_fixed_time_of_a_layer_is_what_the_step_that_it_is_from_leaves(
-    cells: str, runtime: str, card: str, weights: str, tokens_per_s: float
+def test_rates_and_fixed_times_are_those_fitted_to_other_runs(
+    runtime: str, machine: str, form: str
 ) -> None:
-    step = Decode(batch=1, context=64, weights=weights, kv="fp16")  # tg 128 from an empty context
-    described = load_measurements(cells).runtimes[runtime]
-    found = decode_time(load_device(card), load_model("llama-2-7b"), step, described, Rate())
-    assert found.ms == pytest.approx(1e3 / tokens_per_s, rel=0.005)
+    name, settings = kernel_rates.MACHINES[machine]
+    runs = kernel_rates.TOKENS_PER_S[machine, form]
+    share, layer_us, error = kernel_rates.fitted(load_device(name, settings), form, runs)
+    found = load_measurements("llama-3-8b-decode").runtimes[runtime]
+    assert found.weights == pytest.approx(share, abs=0.0006)
+    assert found.layer_overhead == pytest.approx(1e3 * layer_us, abs=600)
+    assert error < 0.06
+
+
+def test_products_that_wait_for_flops_and_a_rate_of_the_kv() -> None:
+    """As Qwen3-4B's step, 64.3 GFLOP in 30 ms, of 258 TFLOPS."""
+    thor, model = load_device("jetson-agx-thor"), load_model("llama-3.1-8b")
+    step = Decode(batch=8, context=447, weights="w4a16", kv="fp16")
+    found, slower_kv = (
+        decode_time(thor, model, step, Runtime(weights=0.7, kv=kv, products=0.0083), Rate()).ms
+        for kv in (0.5, 0.25)
+    )
+    products_ms = 8 * (model.layer_flops + model.head_flops) / (0.0083 * 258e9)
+    kv_ms = 8 * 448 * 131072 / (0.5 * thor.peak_gbps * 1e6)
+    compute = thor.accelerator.compute  # type: ignore[union-attr]
+    fixed_ms = (compute.step_overhead + 32 * compute.layer_overhead) / 1e6
+    assert found == pytest.approx(products_ms + kv_ms + fixed_ms, rel=0.005)
+    assert slower_kv - found == pytest.approx(kv_ms, rel=0.005)
 
 
 def test_verdicts_by_hand() -> None:

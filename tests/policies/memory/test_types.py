@@ -122,6 +122,9 @@ def test_an_all_reduce_by_hand() -> None:
     assert accelerator is not None and accelerator.link is not None
     # 4 cards, 4 MB: 6 messages of 1 MB at 300 GB/s, 3 us each
     assert accelerator.link.all_reduce_s(4, 4e6) == pytest.approx(6 * (1e6 / 300e9 + 3e-6))
+    direct = accelerator.link.model_copy(update={"one_shot": 262144})
+    assert direct.all_reduce_s(4, 8192) == pytest.approx(3 * 8192 / 300e9 + 3e-6)
+    assert direct.all_reduce_s(4, 4e6) == accelerator.link.all_reduce_s(4, 4e6)
 
 
 def test_an_all_reduce_of_a_measured_size_takes_its_rate_and_others_one_between() -> None:
