@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.kernel.alerts import COUNT, bind, counters
 from hwmodel.kernel.lanes import PADDING
 from hwmodel.kernel.timing import (
     DQ_TICKS,
@@ -74,7 +75,9 @@ _SCALARS = {
     "next_due": "tick at which refreshes are looked at again",
     "urgent": "ranks whose refresh is urgent, a bit mask",
     "postponed": "ranks that owe a refresh, not yet urgent, a bit mask",
-    "managed": "ranks that owe an RFM, a bit mask",
+    "managed": "ranks that owe an RFM, or back off, a bit mask",
+    "alerts": "alerts so far",
+    "row_counts": "address of the counters of rows, or 0",
     "quiet": "tick at which all that commands do is over, where the channel sleeps",
     "served": "tick at which the last data end, or an exit does",
     "booked": "tick up to which time asleep was booked",
@@ -127,6 +130,11 @@ CHANNEL = in_lines(
         ("active_ticks", np.int64, (MAX_RANKS,)),  # time with a bank open before that
         ("rfm_owed", np.int64, (MAX_RANKS,)),  # sets whose RFM may wait, a bit mask
         ("rfm_urgent", np.int64, (MAX_RANKS,)),  # sets whose RFM may not, a bit mask
+        ("critical", np.int64, (MAX_RANKS,)),  # rows that have as many activations as alert
+        ("back_off_at", np.int64, (MAX_RANKS,)),  # tick from which it backs off, or FOREVER
+        ("back_off_rfms", np.int64, (MAX_RANKS,)),  # RFMABs of it to come
+        ("alert_delay", np.int64, (MAX_RANKS,)),  # rows to close before it may alert
+        ("refreshes", np.int64, (MAX_BANKS,)),  # refreshes of a bank in this turn of its rows
         ("raa", np.int64, (MAX_BANKS,)),  # activations, less what refreshes and RFMs take off
         ("asleep", np.int64, (MAX_RANKS, 4)),  # ticks: power-down, self-refresh; closed, open
         ("refresh_due", np.int64),  # refreshes that have fallen due so far
@@ -175,8 +183,11 @@ def idle_channels(
 ) -> NDArray[np.void]:
     """`channels` idle channels at tick 0 as CHANNEL records; refreshes phased as the controller
     says."""
-    state = zeroed(channels, CHANNEL)
     c = constants[0]
+    counted = int(c["rows_counted"])
+    state = zeroed(channels, CHANNEL, channels * counted * COUNT.itemsize)
+    bind(state)
+    state["back_off_at"] = FOREVER
     state["high"], state["left"] = -1, NEVER
     for name in ("ready", "floor", "ring", "dq", "sync_until"):
         state[name] = NEVER
@@ -196,3 +207,13 @@ def idle_channels(
         FOREVER if c["refresh"] == REFRESH_NONE else state["phase"] + interval // sets
     )
     return state
+
+
+def copied(states: NDArray[np.void]) -> NDArray[np.void]:
+    """A copy of what `idle_channels` or this gave, with row counters of its own."""
+    behind = counters(states)
+    result = zeroed(len(states), CHANNEL, behind.nbytes)
+    result[:] = states
+    counters(result)[:] = behind
+    bind(result)
+    return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hwmodel.kernel.alerts import lower_row_counters
 from hwmodel.kernel.channel_state import (
     EXACT_LATENCIES,
     OCTAVE_BITS,
@@ -25,6 +26,7 @@ from hwmodel.kernel.kernel_names import (
     PREA,
     RD,
     REFAB,
+    REFPB,
     RFM,
     TIMEOUT,
     Record,
@@ -155,7 +157,7 @@ def _serve(
 
 @rare
 def _apply_to_rank(c: Record, s: Record, command: int, bank: int, slot: int, tick: int) -> None:
-    """What PREA, CAS, REFPB, REFAB and RFM change; of the last three `slot` is -1 - their set."""
+    """What PREA, CAS and refreshes change; of these but RFMAB `slot` is -1 - their set."""
     rank = c.rank_of[bank]
     if command == PREA:
         for other in range(bank, bank + c.banks_per_rank):
@@ -163,14 +165,16 @@ def _apply_to_rank(c: Record, s: Record, command: int, bank: int, slot: int, tic
     elif command == CAS:
         s.sync_until[rank] = max(s.sync_until[rank], tick + c.hold[0])
     else:
-        if command != REFAB:
+        if command == REFPB or command == RFM:
             for i in range(1, c.set_size):  # rows of the other banks of its set
                 other = bank_of(c, False, rank, -1 - slot, i)
                 delay_banks(c, s, command, other, tick, c.n_own_rules[command])
-        if command != RFM:
+        if command == REFPB or command == REFAB:
             refreshed(c, s, rank, -1 - slot)
         if c.raaimt > 0:
             lower_counters(c, s, command, rank, -1 - slot)
+        if c.alert_from > 0:
+            lower_row_counters(c, s, command, rank, -1 - slot)
 
 
 @inlined

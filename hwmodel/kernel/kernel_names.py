@@ -8,11 +8,11 @@ from hwmodel.kernel.timing import N_COMMANDS
 from hwmodel.specs.commands import COMMANDS
 
 (
-    ACT, ACT1, ACT2, RD, RDA, WR, WRA, MWR, MWRA, PRE, PREA, REFPB, REFAB, CAS, RFM,
+    ACT, ACT1, ACT2, RD, RDA, WR, WRA, MWR, MWRA, PRE, PREA, REFPB, REFAB, CAS, RFM, RFMAB,
 ) = range(N_COMMANDS)  # fmt: skip
 assert COMMANDS == (
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
-    "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM",
+    "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM", "RFMAB",
 )  # fmt: skip
 # classes of candidates, the first before the others at the same tick (docs/scheduling.md: choice)
 EAGER_ACT2, BUFFERED, URGENT_REFRESH, COLUMN, ROW, LAZY_ACT2, OWED_REFRESH, TIMEOUT = range(8)

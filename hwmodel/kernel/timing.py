@@ -84,6 +84,13 @@ _SCALARS = {
     "raammt": "activations of a closed bank from which an RFM is urgent",
     "raa_by_refresh": "activations that a refresh takes off",
     "raa_by_rfm": "activations that an RFM takes off",
+    "alert_from": "activations of a row from which its rank alerts; 0: rows are not counted",
+    "alert_react": "ticks from an alert to its back-off",
+    "alert_rfms": "RFMABs of a back-off",
+    "alert_delay": "rows that close after it before the rank may alert again",
+    "alert_refreshes": "refreshes of a bank that reset all its rows; 0: none does",
+    "rows": "rows of a bank, where they are counted",
+    "rows_counted": "rows of all banks, where they are counted",
     "sleeps": "1: a channel powers down, or refreshes itself, when nothing waits",
     "power_down_after": "ticks of quiet before power-down",
     "self_refresh_after": "ticks from the last data to self-refresh",
@@ -129,9 +136,15 @@ def in_lines(fields: list[Any]) -> np.dtype[np.void]:
     )
 
 
-def zeroed(count: int, kind: np.dtype[np.void]) -> NDArray[np.void]:
-    """`count` records of zeros that begin a cache line."""
-    space = np.zeros(count * kind.itemsize + _LINE, np.uint8)
+def zeroed_bytes(count: int, kind: np.dtype[np.void]) -> int:
+    """Bytes of the block of `zeroed`."""
+    return count * kind.itemsize + _LINE
+
+
+def zeroed(count: int, kind: np.dtype[np.void], behind: int = 0) -> NDArray[np.void]:
+    """`count` records of zeros that begin a cache line; `behind`: bytes more at the end of their
+    block."""
+    space = np.zeros(zeroed_bytes(count, kind) + behind, np.uint8)
     start = -space.ctypes.data % _LINE
     return space[start : start + count * kind.itemsize].view(kind)
 
@@ -226,8 +239,9 @@ def _as_waited_for(memory: MemorySpec, level: str, delay: Int) -> None:
         "MWRA": c.page_policy != "closed" or not memory.masked_writes,
         "REFPB": c.refresh != "per_bank" and not memory.managed,
         "RFM": not memory.managed,
-        "REFAB": c.refresh != "all_bank",
-        "PREA": c.refresh != "all_bank",
+        "REFAB": c.refresh != "all_bank" and not memory.alerts,
+        "PREA": c.refresh != "all_bank" and not memory.alerts,
+        "RFMAB": not memory.alerts,
         "CAS": memory.sync is None or memory.sync.always_on,
     }
     for name in COMMANDS:
@@ -495,6 +509,11 @@ def _scalars(memory: MemorySpec, r: np.void) -> None:
         values["raaimt"], values["raammt"] = management.RAAIMT, management.RAAMMT
         values["raa_by_rfm"] = management.lowers(management.RAADEC)
         values["raa_by_refresh"] = management.lowers(management.RAAREF) if management.RAAREF else 0
+    if (alerts := memory.alerts) is not None:
+        values["alert_from"], values["alert_react"] = alerts.threshold, memory.ticks(alerts.react)
+        values["alert_rfms"], values["alert_delay"] = alerts.rfms, alerts.delay
+        values["alert_refreshes"] = alerts.refreshes if alerts.reset == "refresh" else 0
+        values["rows"], values["rows_counted"] = o.rows, o.rows * o.bank_numbers
     if memory.sleeps:
         values |= _sleep(memory, r)
     for name, value in values.items():
@@ -509,7 +528,7 @@ def _sleep(memory: MemorySpec, r: np.void) -> dict[str, int]:
     assert memory.power_states is not None
     for i, name in enumerate(COMMANDS):
         r["lasts"][i] = max(r["slots"][i], 0)
-        if name in ("REFPB", "REFAB", "RFM"):
+        if name in ("REFPB", "REFAB", "RFM", "RFMAB"):
             r["lasts"][i] = row_delay(memory, name, memory.activate_command, LEVELS)
         elif name in COLUMN_COMMANDS:
             r["lasts"][i] = r["data_end"][int(name in WRITE_COMMANDS)]

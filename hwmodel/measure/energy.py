@@ -60,7 +60,8 @@ def energy_parts(
     reads = sum(commands.get(name, 0) for name in READ_COMMANDS)
     writes = sum(commands.get(name, 0) for name in WRITE_COMMANDS)
     ranks = o.pseudochannels * o.ranks
-    refreshed = commands.get("REFAB", 0) * (o.banks // ranks)
+    of_ranks = commands.get("REFAB", 0) + commands.get("RFMAB", 0)
+    refreshed = of_ranks * (o.banks // ranks)
     of_sets = commands.get("REFPB", 0) + commands.get("RFM", 0)
     refreshed += of_sets * len(memory.refresh_sets()[0])
     closed_ns = elapsed_ns * ranks * channels - active_ns

@@ -53,8 +53,8 @@ def command_log(memory: MemorySpec, lines: Int) -> CommandLog:
 
 def stated(memory: MemorySpec, counts: dict[str, int]) -> dict[str, int]:
     """Of the counts of all commands, those that results state: of every command of the memory, of
-    masked writes and RFM where there were any."""
-    always = set(memory.commands) - set(MASKED_WRITES.values()) - {"RFM"}
+    masked writes and RFMs where there were any."""
+    always = set(memory.commands) - set(MASKED_WRITES.values()) - {"RFM", "RFMAB"}
     return {name: n for name, n in counts.items() if n or name in always}
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.description.expression import evaluate
+from hwmodel.oracle.alert_audit import back_offs
 from hwmodel.oracle.command_log import CODE, LEVEL_FIELDS, CommandLog, clocks_text, read_csv
 from hwmodel.oracle.refresh_audit import bank_in_rank, debts, rank_in_channel, wrong_turns
 from hwmodel.specs.commands import (
@@ -94,6 +95,9 @@ def audit(
         auditor.refresh(end_tick)
     if memory.managed:
         auditor.management()
+    if memory.alerts:
+        for index, rule in back_offs(memory, auditor.log):
+            auditor.report(index, rule)
     return auditor.found()
 
 
@@ -347,7 +351,7 @@ class _Auditor:
     def _bank_events(self) -> tuple[Ints, Ints]:
         """(index, bank) of all that touches a bank, PREA and REFAB once for each of a rank."""
         index, bank = self._spread()
-        wide = np.flatnonzero(self.mask("PREA", "REFAB"))
+        wide = np.flatnonzero(self.mask("PREA", "REFAB", "RFMAB"))
         first = self._rank()[wide] * self.banks_per_rank
         numbers = np.arange(self.banks_per_rank, dtype=np.int64)
         index = np.concatenate([index, np.repeat(wide, self.banks_per_rank)])
@@ -382,7 +386,7 @@ class _Auditor:
         opens = among(code, ("ACT", "ACT1"))
         report(opens & is_open, "state: activation of an open bank")
         report((code == CODE["PRE"]) & closed, "state: PRE of a closed bank")
-        refreshes = among(code, ("REFPB", "REFAB", "RFM"))
+        refreshes = among(code, ("REFPB", "REFAB", "RFM", "RFMAB"))
         report(refreshes & is_open, "state: refresh of an open bank")
         second = code == CODE["ACT2"]
         report(second & ~opening, "pair: ACT2 without its ACT1")
@@ -459,7 +463,7 @@ class _Auditor:
         assert limits is not None
         index, bank = self._bank_events()
         code = self.log.command[index]
-        less = {CODE["RFM"]: limits.lowers(limits.RAADEC)}
+        less = dict.fromkeys((CODE["RFM"], CODE["RFMAB"]), limits.lowers(limits.RAADEC))
         if limits.RAAREF:
             less |= dict.fromkeys((CODE["REFPB"], CODE["REFAB"]), limits.lowers(limits.RAAREF))
         counts: dict[int, int] = {}

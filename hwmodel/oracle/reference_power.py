@@ -68,7 +68,7 @@ class Power(Refresh):
                 self.now - self.memory.ticks(self.memory.power_states.power_down_exit)
             )
         lasts = self.lowered.slots[command]
-        if command in ("REFPB", "REFAB", "RFM"):
+        if command in ("REFPB", "REFAB", "RFM", "RFMAB"):
             lasts = row_delay(self.memory, command, self.memory.activate_command, LEVELS)
         if command in COLUMN_COMMANDS:
             lasts = max(b for _, b in self._beats(command)) - self.now

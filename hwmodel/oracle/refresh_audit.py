@@ -40,8 +40,9 @@ def closing_ticks(memory: MemorySpec) -> int:
     keeps column commands of all pseudo-channels apart, older requests of the others go between.
     """
     c, commands = memory.controller, memory.commands.values()
-    unused = [["REFAB"]] if c.refresh == "per_bank" else [] if memory.managed else [["REFPB"]]
-    unused += [] if memory.managed else [["RFM"]]
+    unused = [["REFPB"]] if c.refresh != "per_bank" and not memory.managed else []
+    unused += [["REFAB"]] if c.refresh == "per_bank" and not memory.alerts else []
+    unused += ([] if memory.managed else [["RFM"]]) + ([] if memory.alerts else [["RFMAB"]])
     delays = [memory.ticks(row.delay) for row in memory.constraints if row.after not in unused]
     bursts = [
         memory.ticks(data.latency) + memory.ticks(end)
@@ -56,6 +57,8 @@ def closing_ticks(memory: MemorySpec) -> int:
         steps += (o.pseudochannels - 1) * memory.requests_held
     if memory.managed:  # RFMs of other sets may go before
         steps += len(memory.refresh_sets())
+    if memory.alerts:  # and a back-off
+        steps += memory.alerts.rfms + 1
     return steps * (max(delays) + max(bursts) + slots)
 
 

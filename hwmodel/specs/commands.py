@@ -14,9 +14,9 @@ LEAST_BELOW_ODD = 8
 """Bits of a burst index that a table decodes: below a part whose values are no power of two."""
 COMMANDS = (
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
-    "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM",
+    "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM", "RFMAB",
 )  # fmt: skip
-RANK_COMMANDS = ("PREA", "REFAB", "CAS")
+RANK_COMMANDS = ("PREA", "REFAB", "CAS", "RFMAB")
 READ_COMMANDS = ("RD", "RDA")
 MASKED_WRITES = {"WR": "MWR", "WRA": "MWRA"}
 """The form of each write that masks some of its bytes."""

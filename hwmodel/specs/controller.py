@@ -50,6 +50,8 @@ class Controller(Strict):
     """Refresh intervals by which a refresh may be put off while its banks are busy."""
     refresh_management: Literal["none", "rfm"] = "none"
     """Whether RFMs are issued where the memory has `refresh.management`."""
+    row_counting: Literal["none", "prac"] = "none"
+    """Whether rows are counted, and alerts answered, where the memory has `refresh.alerts`."""
     power_down_after: ExactNanoseconds | None = None
     """How long nothing waits and nothing goes on before a channel powers down; null: never."""
     self_refresh_after: ExactNanoseconds | None = None

@@ -25,7 +25,7 @@ from hwmodel.specs.commands import LEVELS, MAX_CAPACITY, MAX_WINDOW
 
 CommandName = Literal[
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
-    "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM",
+    "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM", "RFMAB",
 ]  # fmt: skip
 Scope = Literal[
     "channel", "pseudochannel", "rank", "stack", "bankgroup", "bank", "other_rank", "other_stack"
@@ -283,6 +283,24 @@ class Management(Strict):
         return max(1, int(self.RAAIMT * share))
 
 
+class Alerts(Strict):
+    """What a die that counts the activations of each row (PRAC) asks for when a row has too many:
+    it alerts, and the controller backs off (docs/rfm-power.md)."""
+
+    threshold: Annotated[int, Field(ge=1, le=2**30)]
+    """Activations of a row from which the die alerts."""
+    react: Expression
+    """From an alert to the back-off."""
+    rfms: Annotated[int, Field(ge=1, le=64)]
+    """RFMABs of a back-off."""
+    delay: Annotated[int, Field(ge=0, le=2**20)]
+    """Rows that close after a back-off before the rank may alert again."""
+    reset: Literal["rfm", "refresh"] = "rfm"
+    """What makes a counter 0: an RFMAB that picks its row alone, or a refresh of the row too."""
+    refreshes: Annotated[int, Field(ge=1, le=2**20)] = 8192
+    """Refreshes of a bank that refresh each of its rows once."""
+
+
 class Refresh(Strict):
     """The refresh commands that a memory has; `interval`: each bank is refreshed once in it."""
 
@@ -291,6 +309,7 @@ class Refresh(Strict):
     derating: Annotated[float, Field(gt=0, le=8)] = 1
     """Factor on the interval: below 1 in the heat, above 1 in the cold."""
     management: Management | None = None
+    alerts: Alerts | None = None
 
 
 class Hot(Strict):

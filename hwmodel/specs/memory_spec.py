@@ -28,6 +28,7 @@ from hwmodel.specs.commands import (
 from hwmodel.specs.controller import FIELDS, AddressMap, Controller, Hash
 from hwmodel.specs.memory_fields import (
     Activate,
+    Alerts,
     Bus,
     ClockSpec,
     Command,
@@ -148,6 +149,7 @@ class MemorySpec(Strict):
         worst if that is longer (docs/scheduling.md: postponing). Where a row keeps column commands
         of both pseudo-channels apart, older requests of the other one go between."""
         o, refreshes = self.organisation, {"RFM"} if self.managed else {"REFAB", "REFPB", "RFM"}
+        refreshes = refreshes | (set() if self.alerts else {"RFMAB"})
         rows = [row for row in self.constraints if not refreshes & set(row.after)]
         longest = max((self.ticks(row.delay) for row in rows), default=0)
         burst = max(
@@ -161,6 +163,8 @@ class MemorySpec(Strict):
             steps += (o.pseudochannels - 1) * self.requests_held
         if self.managed:  # an RFM of each set may go before
             steps += len(self.refresh_sets())
+        if self.alerts:  # and a back-off
+            steps += self.alerts.rfms + 1
         return max(self.refresh_ticks() // 8, steps * (longest + burst + slots))
 
     @property
@@ -193,10 +197,13 @@ class MemorySpec(Strict):
 
     def in_rows(self, names: Iterable[str]) -> set[str]:
         """The commands that names in a row stand for: ACT as in `reference`, a write for its masked
-        form as well where the memory has it, REFPB for RFM where that is issued."""
+        form as well where the memory has it, REFPB and REFAB for RFM and RFMAB where these are
+        issued."""
         commands = {self.reference(name) for name in names}
         if self.managed and "REFPB" in commands:
             commands.add("RFM")
+        if self.alerts and "REFAB" in commands:
+            commands.add("RFMAB")
         masked = {MASKED_WRITES[name] for name in commands if name in MASKED_WRITES}
         return commands | (masked & set(self.commands))
 
@@ -210,6 +217,11 @@ class MemorySpec(Strict):
     def managed(self) -> bool:
         """Whether RFMs are issued."""
         return self.controller.refresh_management == "rfm"
+
+    @property
+    def alerts(self) -> Alerts | None:
+        """What rows are counted for; None where they are not."""
+        return self.refresh.alerts if self.controller.row_counting == "prac" else None
 
     @property
     def masked_writes(self) -> bool:
@@ -311,6 +323,8 @@ def _commands(memory: MemorySpec) -> None:
         wanted |= {"CAS"}
     if memory.refresh.management:
         wanted |= {"REFPB", "RFM"}
+    if memory.refresh.alerts:
+        wanted |= {"PREA", "RFMAB"}
     if "MWRA" in memory.commands:
         wanted |= {"MWR"}
     if missing := sorted(wanted - set(memory.commands)):
@@ -381,6 +395,8 @@ def _controller(memory: MemorySpec) -> None:
         raise ValueError(
             "controller.refresh_management: this memory does not describe refresh.management"
         )
+    if memory.controller.row_counting == "prac" and not memory.refresh.alerts:
+        raise ValueError("controller.row_counting: this memory does not describe refresh.alerts")
     for name, power in (("power_down", "power_down_active"), ("self_refresh", "self_refresh")):
         stated = memory.power_states and getattr(memory.energy.background, power) is not None
         if getattr(memory.controller, f"{name}_after") is not None and not stated:
@@ -452,7 +468,7 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
     if memory.activate.steps != 2 or memory.activate.max_gap is None:
         return
     longest = memory.ticks(memory.activate.max_gap)
-    harmless_to_rank = {"PREA", "REFAB"} | (
+    harmless_to_rank = {"PREA", "REFAB", "RFMAB"} | (
         {"REFPB", "RFM"} if _second_step_at_once(memory) else set()
     )
     for i, row in enumerate(memory.constraints):
@@ -513,6 +529,8 @@ def _expressions(memory: MemorySpec) -> list[tuple[str, str]]:
         expressions += [(f"sync.hold.{k}", v) for k, v in memory.sync.hold.model_dump().items()]
     if memory.power_states:
         expressions += [(f"power_states.{k}", v) for k, v in memory.power_states]
+    if memory.refresh.alerts:
+        expressions.append(("refresh.alerts.react", memory.refresh.alerts.react))
     for kind in ("all_bank", "per_bank"):
         if (refresh := getattr(memory.refresh, kind)) is not None:
             expressions.append((f"refresh.{kind}.interval", refresh.interval))

@@ -309,6 +309,7 @@ def _refresh(draw: st.DrawFn, made: Document) -> None:
     made.put(("refresh", "per_bank"), {"interval": "tREFI", "sets": sets}, GENERATED)
     made.put(("refresh", "derating"), draw(st.sampled_from([1, 1, 0.8, 1.25])), GENERATED)
     _management(draw, made)
+    _alerts(draw, made)
     _power(draw, made)
 
 
@@ -341,6 +342,28 @@ def _management(draw: st.DrawFn, made: Document) -> None:
             rows.append({**row, "delay": draw(st.integers(1, 40))})
         if draw(st.booleans()):
             rows.append({"scope": "rank", "after": "ACT", "before": "RFM", "delay": 9})
+        made.put(("constraints",), rows, GENERATED)
+
+
+def _alerts(draw: st.DrawFn, made: Document) -> None:
+    """Rows counted in some, with alerts after few activations or more."""
+    if draw(st.integers(0, 2)) == 0:
+        alerts = {
+            "threshold": draw(st.integers(1, 6)),
+            "react": draw(st.integers(0, 60)),
+            "rfms": draw(st.sampled_from([1, 2, 4])),
+            "delay": draw(st.integers(0, 4)),
+            "reset": draw(st.sampled_from(["rfm", "refresh"])),
+            "refreshes": draw(st.sampled_from([1, 2, 3, 8])),
+        }
+        made.put(("refresh", "alerts"), alerts, GENERATED)
+        made.put(("controller", "row_counting"), "prac", GENERATED)
+        rows = [row for row in made.data["constraints"] if "RFMAB" not in _listed(row["after"])]
+        if draw(st.booleans()):
+            row = {"scope": "rank", "after": "RFMAB", "before": ["ACT1", "REFPB", "RFMAB"]}
+            rows.append({**row, "delay": draw(st.integers(1, 40))})
+        if draw(st.booleans()):
+            rows.append({"scope": "rank", "after": "REFPB", "before": "RFMAB", "delay": 9})
         made.put(("constraints",), rows, GENERATED)
 
 
@@ -407,7 +430,7 @@ def _address_map(draw: st.DrawFn, made: Document) -> None:
 
 def _every_command(made: Document) -> None:
     """Commands that a controller may need and the shipped memory does without."""
-    for name in ("RDA", "WRA", "PREA", "REFAB", "REFPB", "RFM"):
+    for name in ("RDA", "WRA", "PREA", "REFAB", "REFPB", "RFM", "RFMAB"):
         if name not in made.data["commands"]:
             made.put(("commands", name), {"bus": "row"}, GENERATED)
 
