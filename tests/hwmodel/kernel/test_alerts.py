@@ -28,8 +28,8 @@ def made(threshold: int = 16, **more: object) -> MemorySpec:
 
 def hammer(memory: MemorySpec, rows: int = 2) -> ChannelResult:
     """Rows of a bank in turn, one request at a time."""
-    near, far = hammered(memory)
-    step = 8 * (far - near)  # the hash leaves the bank
+    o = memory.organisation
+    step = o.capacity_bytes // o.rows * 32  # rows that hash to one bank
     address = np.resize(step * np.arange(rows), ACTIVATIONS).astype(np.int64)
     nothing = np.zeros(ACTIVATIONS, np.int64)
     return simulate_channel(memory, nothing, address, nothing)
