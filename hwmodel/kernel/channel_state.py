@@ -66,6 +66,7 @@ _SCALARS = {
     "tail": "runs put into the inbox so far",
     "released": "runs taken that engines know of, where the inbox is finite",
     "endpoint_free": "1/1024 ticks at which another request may reach it, where they are spaced",
+    "last_check": "burst of checks of the last request x 2, + 1 of a write, or -1",
     "offset": "bursts of the head run that were taken",
     "stream_closed": "1: nothing follows what is in the inbox",
     "stalled": "1: the head has arrived and finds no room, until a queue changes",
@@ -188,7 +189,7 @@ def idle_channels(
     state = zeroed(channels, CHANNEL, channels * counted * COUNT.itemsize)
     bind(state)
     state["back_off_at"] = FOREVER
-    state["high"], state["left"] = -1, NEVER
+    state["high"], state["left"], state["last_check"] = -1, NEVER, -1
     for name in ("ready", "floor", "ring", "dq", "sync_until"):
         state[name] = NEVER
     unset = ["open_row", "first", "last", "hit", "active", "pair_bank"]

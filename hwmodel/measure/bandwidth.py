@@ -125,7 +125,7 @@ def _extents(spec: Pattern, extent: int, total: int, capacity: int) -> tuple[Any
 def _on_channel(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
     o = device.memory.organisation
     extent = max(spec.extent or 1024, o.burst_bytes)
-    start, written = _extents(spec, extent, CHANNEL_BYTES, o.capacity_bytes)
+    start, written = _extents(spec, extent, CHANNEL_BYTES, device.memory.data_bytes)
     kind = np.repeat(written, extent // o.burst_bytes).astype(np.int64)
     address = bursts(start, extent, o.burst_bytes)
     return channel_figures(device, pattern, address, kind, _bound(device, spec))

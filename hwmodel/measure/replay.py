@@ -66,9 +66,7 @@ def replay(
 
 def _feed(run: OpenLoop, device: Device, trace: Path, single_channel: bool, at_once: bool) -> bool:
     """Simulate a trace; whether its times counted."""
-    limit = device.memory.organisation.capacity_bytes if single_channel else device.capacity_bytes
-    if protects := device.memory.controller.inline_ecc:
-        limit -= limit // protects  # the rest holds the check bytes
+    limit = device.memory.data_bytes if single_channel else device.capacity_bytes
     done, timed = 0, False
     for address, kind, arrival in read_trace(trace, device, single_channel):
         if address.max() >= limit:

@@ -187,6 +187,12 @@ class MemorySpec(Strict):
         return entries * queues + (max(c.activation_buffer, queues) if c.activation_buffer else 0)
 
     @property
+    def data_bytes(self) -> int:
+        """Capacity of a channel without the check bytes of in-line ECC, which lie behind it."""
+        size, protects = self.organisation.capacity_bytes, self.controller.inline_ecc
+        return size - size // protects if protects else size
+
+    @property
     def activate_command(self) -> str:
         """The (first) command that opens a row."""
         return "ACT1" if self.activate.steps == 2 else "ACT"
