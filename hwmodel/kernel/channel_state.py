@@ -25,7 +25,7 @@ from hwmodel.kernel.timing import (
     in_lines,
     zeroed,
 )
-from hwmodel.specs.commands import MAX_REQUESTS, MAX_WINDOW, MAX_WINDOW_INSTANCES, MAX_WINDOWS
+from hwmodel.specs.commands import COMMANDS, MAX_REQUESTS, MAX_WINDOW, MAX_WINDOW_INSTANCES, MAX_WINDOWS
 from hwmodel.specs.memory_spec import MemorySpec
 
 INBOX = 1 << 12
@@ -43,6 +43,8 @@ BANKS = MAX_BANKS + PADDING
 # fields of a queue slot; TAG is the row of `completions` that its bytes return to
 Q_ROW, Q_COLUMN, Q_BANK, Q_SEQ, Q_TIME, Q_FLAGS, Q_TAG, Q_NEXT, Q_PREV, Q_KIND = range(10)
 SLOT_FIELDS = 10
+MOST_NAPS = 8
+"""Entries and exits between two commands, at most."""
 
 # fields of a run in the inbox
 RUN_TICK, RUN_FIRST, RUN_BURSTS, RUN_KIND, RUN_ROW, RUN_TAKEN = range(6)
@@ -82,6 +84,8 @@ _SCALARS = {
     "quiet": "tick at which all that commands do is over, where the channel sleeps",
     "served": "tick at which the last data end, or an exit does",
     "booked": "tick up to which time asleep was booked",
+    "naps": "entries and exits not yet logged",
+    "refreshing_itself": "1: SRE was issued, and SRX not yet",
     "refreshes_asleep": "refreshes that stand for those of self-refresh",
     "high": "upper bits of the burst index decoded last (above LOW_BITS), or -1",
     "high_column": "column bits that these give",
@@ -137,13 +141,15 @@ CHANNEL = in_lines(
         ("alert_delay", np.int64, (MAX_RANKS,)),  # rows to close before it may alert
         ("refreshes", np.int64, (MAX_BANKS,)),  # refreshes of a bank in this turn of its rows
         ("raa", np.int64, (MAX_BANKS,)),  # activations, less what refreshes and RFMs take off
-        ("asleep", np.int64, (MAX_RANKS, 4)),  # ticks: power-down, self-refresh; closed, open
+        # ticks in power-down, self-refresh and deep sleep, each with rows closed and open
+        ("asleep", np.int64, (MAX_RANKS, 6)),
+        ("nap", np.int64, (MOST_NAPS, 2)),  # tick and command of entries and exits not yet logged
         ("refresh_due", np.int64),  # refreshes that have fallen due so far
         # ticks of the last N commands that each window counts, and the place of the last one
         ("ring", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES, MAX_WINDOW)),
         ("ring_at", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES)),
         ("dq", np.int64, (MAX_PCS, DQ_TICKS)),  # a ring of ticks at which DQ is taken
-        ("commands", np.int64, (N_COMMANDS,)),  # commands issued
+        ("commands", np.int64, (len(COMMANDS),)),  # commands issued
         ("open_row", np.int64, (MAX_BANKS,)),  # or -1
         ("bank_commands", np.int64, (MAX_BANKS, 4)),  # ACT, RD, WR, MWR (A forms too)
         ("queued", np.int64, (2, MAX_BANKS)),  # requests in the queues, by kind and bank

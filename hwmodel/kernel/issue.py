@@ -32,7 +32,6 @@ from hwmodel.kernel.kernel_names import (
     Record,
 )
 from hwmodel.kernel.pages import close_row, open_row, shorten_timeout
-from hwmodel.kernel.power import stirred
 from hwmodel.kernel.queues import count_write, find_hit, link, put_age, queue_of, set_hit, unlink
 from hwmodel.kernel.ready import delay, delay_banks, take_dq
 from hwmodel.kernel.refresh import bank_of, lower_counters, refreshed
@@ -184,8 +183,6 @@ def apply(
     """Issue a command of class `order` now and change the state of banks, queues and refresh."""
     tick = s.now
     pc = c.pc_of[bank]
-    if c.sleeps == 1:
-        stirred(c, s, command, tick)
     delay(c, s, command, bank, tick)
     s.bus_free[c.bus[pc, command]] = tick + c.slots[command]
     s.commands[command] += 1

@@ -21,6 +21,7 @@ from hwmodel.specs.commands import (
     LEAST_BELOW_ODD,
     LEVELS,
     MAX_WINDOWS,
+    POWER_COMMANDS,
     RANK_COMMANDS,
     WRITE_COMMANDS,
 )
@@ -31,7 +32,8 @@ NEVER = -(1 << 60)
 """An instant before every other."""
 FOREVER = 1 << 60
 """An instant after every other."""
-N_COMMANDS = len(COMMANDS)
+N_COMMANDS = len(COMMANDS) - len(POWER_COMMANDS)
+"""Commands that wait for one another by rows; those of power states follow them."""
 LANES = 16
 """Numbers that the kernel handles at once: banks, or all commands."""
 
@@ -94,8 +96,15 @@ _SCALARS = {
     "sleeps": "1: a channel powers down, or refreshes itself, when nothing waits",
     "power_down_after": "ticks of quiet before power-down",
     "self_refresh_after": "ticks from the last data to self-refresh",
+    "deep_sleep_after": "ticks from the last data to deep sleep",
     "power_down_exit": "ticks from a request to the first command",
     "self_refresh_exit": "ticks from a request to the first command",
+    "deep_sleep_exit": "ticks from a request to the first command",
+    "power_down_stay": "ticks that it lasts at least",
+    "self_refresh_stay": "ticks that it lasts at least",
+    "deep_sleep_stay": "ticks that it lasts at least",
+    "power_down_named": "1: PDE and PDX take the bus",
+    "self_refresh_named": "1: SRE and SRX take the bus",
     "rfm_sets": "sets of banks of a rank that RFMs address",
     "sync": "1: the data clock stops, and CAS starts it",
     "data_clocks": "clocks of a pseudo-channel that do so, one a rank; 1 where none does",
@@ -170,8 +179,8 @@ CONSTANTS = in_lines(
         ("instance", np.int64, (MAX_LEVELS, MAX_BANKS)),  # number of a bank's instance of a level
         ("pc_of", np.int64, (MAX_BANKS,)),  # pseudo-channel of a bank
         ("rank_of", np.int64, (MAX_BANKS,)),  # rank of a bank, flat over pseudo-channels
-        ("bus", np.int64, (MAX_PCS, N_COMMANDS)),  # bus of a command in a pseudo-channel
-        ("slots", np.int64, (N_COMMANDS,)),  # ticks a command holds its bus
+        ("bus", np.int64, (MAX_PCS, len(COMMANDS))),  # bus of a command in a pseudo-channel
+        ("slots", np.int64, (len(COMMANDS),)),  # ticks a command holds its bus
         ("segments", np.int64, (2, MAX_SEGMENTS, 2)),  # DQ of reads, writes; latency included
         ("n_segments", np.int64, (2,)),
         ("lasts", np.int64, (N_COMMANDS,)),  # ticks until what a command does is over
@@ -244,7 +253,7 @@ def _as_waited_for(memory: MemorySpec, level: str, delay: Int) -> None:
         "RFMAB": not memory.alerts,
         "CAS": memory.sync is None or memory.sync.always_on,
     }
-    for name in COMMANDS:
+    for name in COMMANDS[:N_COMMANDS]:
         small = name in RANK_COMMANDS and o.count(level) > o.count("rank")
         if idle.get(name, False) or small:
             delay[..., COMMANDS.index(name)] = NEVER
@@ -526,16 +535,22 @@ def _sleep(memory: MemorySpec, r: np.void) -> dict[str, int]:
     """Lower what power-down and self-refresh need."""
     c, clock = memory.controller, memory.tick_clock
     assert memory.power_states is not None
-    for i, name in enumerate(COMMANDS):
+    for i, name in enumerate(COMMANDS[:N_COMMANDS]):
         r["lasts"][i] = max(r["slots"][i], 0)
         if name in ("REFPB", "REFAB", "RFM", "RFMAB"):
             r["lasts"][i] = row_delay(memory, name, memory.activate_command, LEVELS)
         elif name in COLUMN_COMMANDS:
             r["lasts"][i] = r["data_end"][int(name in WRITE_COMMANDS)]
     values = {"sleeps": 1}
-    for name in ("power_down", "self_refresh"):
+    entries = {"power_down": "PDE PDX", "self_refresh": "SRE SRX", "deep_sleep": "SRE SRX"}
+    for name, commands in entries.items():
         after, leave = getattr(c, f"{name}_after"), getattr(memory.power_states, f"{name}_exit")
-        values[f"{name}_exit"] = memory.ticks(leave)
+        stay = getattr(memory.power_states, f"{name}_stay")
+        enter, back = (int(r["slots"][COMMANDS.index(each)]) for each in commands.split())
+        values[f"{name}_exit"] = max(memory.ticks(leave or "0"), back)
+        values[f"{name}_stay"] = max(memory.ticks(stay), enter)
+        if name != "deep_sleep":
+            values[f"{name}_named"] = enter > 0
         values[f"{name}_after"] = (
             FOREVER if after is None else clock.ticks(clock.clocks_of_ns(after))
         )

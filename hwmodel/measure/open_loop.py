@@ -24,7 +24,7 @@ from hwmodel.kernel.kernel_names import LOG_FULL, PARTIAL_WRITE, REACHED, READ, 
 from hwmodel.kernel.power import asleep_ns
 from hwmodel.kernel.timing import lower
 from hwmodel.oracle.command_log import CommandLog
-from hwmodel.specs.commands import COMMANDS, MASKED_WRITES, RANK_COMMANDS
+from hwmodel.specs.commands import COMMANDS, MASKED_WRITES, POWER_COMMANDS, RANK_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 
 Int = NDArray[np.int64]
@@ -53,8 +53,9 @@ def command_log(memory: MemorySpec, lines: Int) -> CommandLog:
 
 def stated(memory: MemorySpec, counts: dict[str, int]) -> dict[str, int]:
     """Of the counts of all commands, those that results state: of every command of the memory, of
-    masked writes and RFMs where there were any."""
-    always = set(memory.commands) - set(MASKED_WRITES.values()) - {"RFM", "RFMAB"}
+    masked writes, RFMs and of power states where there were any."""
+    seldom = {*MASKED_WRITES.values(), "RFM", "RFMAB", *POWER_COMMANDS}
+    always = set(memory.commands) - seldom
     return {name: n for name, n in counts.items() if n or name in always}
 
 

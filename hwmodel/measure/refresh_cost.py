@@ -219,8 +219,7 @@ def alert_worst_case(memory: MemorySpec) -> float:
     alerts, first, scopes = memory.refresh.alerts, memory.activate_command, ("bank",)
     assert alerts is not None
     opened, read, closed = (
-        row_delay(memory, *pair, scopes)
-        for pair in ((first, "RD"), ("RD", "PRE"), ("PRE", first))
+        row_delay(memory, *pair, scopes) for pair in ((first, "RD"), ("RD", "PRE"), ("PRE", first))
     )
     read = max(read, row_delay(memory, first, "PRE", scopes) - opened)
     cycle = max(row_delay(memory, first, first, scopes), opened + read + closed)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hwmodel.description.expression import evaluate
 from hwmodel.oracle.alert_audit import back_offs
 from hwmodel.oracle.command_log import CODE, LEVEL_FIELDS, CommandLog, clocks_text, read_csv
+from hwmodel.oracle.power_audit import power_states
 from hwmodel.oracle.refresh_audit import bank_in_rank, debts, rank_in_channel, wrong_turns
 from hwmodel.specs.commands import (
     COLUMN_COMMANDS,
@@ -95,8 +96,11 @@ def audit(
         auditor.refresh(end_tick)
     if memory.managed:
         auditor.management()
-    if memory.alerts:
-        for index, rule in back_offs(memory, auditor.log):
+    for finding in (
+        back_offs(memory, auditor.log) if memory.alerts else (),
+        power_states(memory, auditor.log),
+    ):
+        for index, rule in finding:
             auditor.report(index, rule)
     return auditor.found()
 

@@ -35,7 +35,6 @@ class Channel(Power):
     def __init__(self, memory: MemorySpec, channel: int, channels: int) -> None:
         super().__init__(memory, channel, channels)
         self.two_step = memory.activate.steps == 2
-        self.log: list[Issued] = []
         self.end_tick = 0
         self.figures = {"hit": 0, "miss": 0, "conflict": 0}
         self.latencies: dict[bool, list[int]] = {False: [], True: []}

@@ -15,8 +15,11 @@ LEAST_BELOW_ODD = 8
 COMMANDS = (
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
     "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM", "RFMAB",
+    "PDE", "PDX", "SRE", "SRX",
 )  # fmt: skip
-RANK_COMMANDS = ("PREA", "REFAB", "CAS", "RFMAB")
+POWER_COMMANDS = ("PDE", "PDX", "SRE", "SRX")
+"""Entry to and exit from power-down and self-refresh, of a channel: the last of COMMANDS."""
+RANK_COMMANDS = ("PREA", "REFAB", "CAS", "RFMAB", *POWER_COMMANDS)
 READ_COMMANDS = ("RD", "RDA")
 MASKED_WRITES = {"WR": "MWR", "WRA": "MWRA"}
 """The form of each write that masks some of its bytes."""

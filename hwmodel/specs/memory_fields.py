@@ -26,6 +26,7 @@ from hwmodel.specs.commands import LEVELS, MAX_CAPACITY, MAX_WINDOW
 CommandName = Literal[
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
     "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM", "RFMAB",
+    "PDE", "PDX", "SRE", "SRX",
 ]  # fmt: skip
 Scope = Literal[
     "channel", "pseudochannel", "rank", "stack", "bankgroup", "bank", "other_rank", "other_stack"
@@ -324,10 +325,15 @@ class Hot(Strict):
 
 
 class PowerStates(Strict):
-    """How long a channel takes to leave each state, in clocks."""
+    """How long a channel takes to leave each state, and how long it stays at least, in clocks."""
 
     power_down_exit: Expression = "tXP"
     self_refresh_exit: Expression = "tXSR"
+    deep_sleep_exit: Expression | None = None
+    """From deep sleep, of a memory that has it."""
+    power_down_stay: Expression = "0"
+    self_refresh_stay: Expression = "0"
+    deep_sleep_stay: Expression = "0"
 
 
 class Row(Strict):
@@ -349,13 +355,14 @@ class Row(Strict):
 
 class Background(Strict):
     """Standby power of a rank with all its banks closed, and with one open at least; the same in
-    power-down; and in self-refresh, refreshes included."""
+    power-down; and in self-refresh and deep sleep, refreshes included."""
 
     precharged: Milliwatts
     active: Milliwatts
     power_down_precharged: Milliwatts | None = None
     power_down_active: Milliwatts | None = None
     self_refresh: Milliwatts | None = None
+    deep_sleep: Milliwatts | None = None
 
 
 def _both_states(value: object) -> object:

@@ -23,6 +23,7 @@ from hwmodel.specs.commands import (
     MAX_TICKS,
     MAX_WINDOW_INSTANCES,
     MAX_WINDOWS,
+    POWER_COMMANDS,
     RANK_COMMANDS,
 )
 from hwmodel.specs.controller import FIELDS, AddressMap, Controller, Hash
@@ -331,6 +332,9 @@ def _commands(memory: MemorySpec) -> None:
         wanted |= {"REFPB", "RFM"}
     if memory.refresh.alerts:
         wanted |= {"PREA", "RFMAB"}
+    for pair in ({"PDE", "PDX"}, {"SRE", "SRX"}):
+        if pair & set(memory.commands):
+            wanted |= pair
     if "MWRA" in memory.commands:
         wanted |= {"MWR"}
     if missing := sorted(wanted - set(memory.commands)):
@@ -368,6 +372,10 @@ def _delays(memory: MemorySpec) -> None:
 def _constraints(memory: MemorySpec) -> None:
     for i, row in enumerate(memory.constraints):
         for addressed in (*row.after, *row.before):
+            if addressed in POWER_COMMANDS:
+                raise ValueError(
+                    f"constraints[{i}]: the times of {addressed} stand in power_states"
+                )
             if memory.reference(addressed) not in memory.commands:
                 raise ValueError(f"constraints[{i}]: this memory has no command {addressed!r}")
             if addressed in RANK_COMMANDS and row.scope in (
@@ -403,8 +411,13 @@ def _controller(memory: MemorySpec) -> None:
         )
     if memory.controller.row_counting == "prac" and not memory.refresh.alerts:
         raise ValueError("controller.row_counting: this memory does not describe refresh.alerts")
-    for name, power in (("power_down", "power_down_active"), ("self_refresh", "self_refresh")):
+    for name, power in (
+        ("power_down", "power_down_active"), ("self_refresh", "self_refresh"),
+        ("deep_sleep", "deep_sleep"),
+    ):  # fmt: skip
         stated = memory.power_states and getattr(memory.energy.background, power) is not None
+        if name == "deep_sleep" and memory.power_states:
+            stated = stated and memory.power_states.deep_sleep_exit is not None
         if getattr(memory.controller, f"{name}_after") is not None and not stated:
             raise ValueError(
                 f"controller.{name}_after: this memory does not describe power_states, and"
@@ -534,7 +547,7 @@ def _expressions(memory: MemorySpec) -> list[tuple[str, str]]:
     if memory.sync:
         expressions += [(f"sync.hold.{k}", v) for k, v in memory.sync.hold.model_dump().items()]
     if memory.power_states:
-        expressions += [(f"power_states.{k}", v) for k, v in memory.power_states]
+        expressions += [(f"power_states.{k}", v) for k, v in memory.power_states if v is not None]
     if memory.refresh.alerts:
         expressions.append(("refresh.alerts.react", memory.refresh.alerts.react))
     for kind in ("all_bank", "per_bank"):

@@ -319,9 +319,18 @@ def _power(draw: st.DrawFn, made: Document) -> None:
         if draw(st.integers(0, 2)) == 0:
             quiet = f"{draw(st.sampled_from([0, 5, 40, 200]))}ns"
             made.put(("controller", f"{name}_after"), quiet, GENERATED)
-    leave = {name: draw(st.integers(0, 30)) for name in ("power_down_exit", "self_refresh_exit")}
+    if made.get(("controller", "self_refresh_after"), None) and draw(st.booleans()):
+        quiet = f"{draw(st.sampled_from([0, 50, 300]))}ns"
+        made.put(("controller", "deep_sleep_after"), quiet, GENERATED)
+    states = ("power_down", "self_refresh", "deep_sleep")
+    leave = {f"{name}_exit": draw(st.integers(0, 30)) for name in states}
+    leave |= {f"{name}_stay": draw(st.sampled_from([0, 0, 3, 20])) for name in states}
     made.put(("power_states",), leave, GENERATED)
-    for name in ("power_down_precharged", "power_down_active", "self_refresh"):
+    for pair in (("PDE", "PDX"), ("SRE", "SRX")):
+        if draw(st.booleans()):
+            for name in pair:
+                made.put(("commands", name), {"bus": "row"}, GENERATED)
+    for name in ("power_down_precharged", "power_down_active", "self_refresh", "deep_sleep"):
         made.put(("energy", "background", name), "1mW", GENERATED)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.measure.channels import Channels
 from hwmodel.measure.c_host import image
+from hwmodel.measure.channels import Channels
 from hwmodel.measure.refresh_cost import alert_cost, alert_worst_case, hammered
 from hwmodel.oracle.audit import audit
 from hwmodel.oracle.command_log import CODE
@@ -84,7 +84,9 @@ def test_refreshes_that_reset_rows_keep_a_slow_hammer_from_the_threshold() -> No
     assert count(hammer(made(100, **refreshed, **late)), "RFMAB") == count(kept, "RFMAB")
 
 
-def test_the_auditor_sees_an_alert_that_is_not_answered_and_an_rfmab_that_nothing_asks_for() -> None:
+def test_the_auditor_sees_an_alert_that_is_not_answered_and_an_rfmab_that_nothing_asks_for() -> (
+    None
+):
     memory, eased = made(**ON), made(300, **ON)
     on, off = hammer(memory), hammer(made())
     assert audit(memory, on.commands, end_tick=on.end_tick) == []
@@ -113,7 +115,9 @@ def test_a_snapshot_has_counters_of_its_own() -> None:
         image(channels)
 
 
-def test_alerts_cost_ordinary_streams_nothing_and_a_hammered_bank_what_the_closed_form_says() -> None:
+def test_alerts_cost_ordinary_streams_nothing_and_a_hammered_bank_what_the_closed_form_says() -> (
+    None
+):
     memory = spec(NAME, controller__refresh="none")
     costs = alert_cost(memory, 2 << 20)
     assert costs["in order"] == costs["64 B"] == {"share": 1.0, "alerts": 0.0}
