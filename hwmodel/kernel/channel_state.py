@@ -25,7 +25,13 @@ from hwmodel.kernel.timing import (
     in_lines,
     zeroed,
 )
-from hwmodel.specs.commands import COMMANDS, MAX_REQUESTS, MAX_WINDOW, MAX_WINDOW_INSTANCES, MAX_WINDOWS
+from hwmodel.specs.commands import (
+    COMMANDS,
+    MAX_REQUESTS,
+    MAX_WINDOW,
+    MAX_WINDOW_INSTANCES,
+    MAX_WINDOWS,
+)
 from hwmodel.specs.memory_spec import MemorySpec
 
 INBOX = 1 << 12
@@ -78,7 +84,7 @@ _SCALARS = {
     "next_due": "tick at which refreshes are looked at again",
     "urgent": "ranks whose refresh is urgent, a bit mask",
     "postponed": "ranks that owe a refresh, not yet urgent, a bit mask",
-    "managed": "ranks that owe an RFM, or back off, a bit mask",
+    "managed": "ranks that owe an RFM or a PERIODIC, or back off, a bit mask",
     "alerts": "alerts so far",
     "row_counts": "address of the counters of rows, or 0",
     "quiet": "tick at which all that commands do is over, where the channel sleeps",
@@ -139,6 +145,7 @@ CHANNEL = in_lines(
         ("back_off_at", np.int64, (MAX_RANKS,)),  # tick from which it backs off, or FOREVER
         ("back_off_rfms", np.int64, (MAX_RANKS,)),  # RFMABs of it to come
         ("alert_delay", np.int64, (MAX_RANKS,)),  # rows to close before it may alert
+        ("periodic_due", np.int64, (MAX_RANKS,)),  # tick of its next PERIODIC, or FOREVER
         ("refreshes", np.int64, (MAX_BANKS,)),  # refreshes of a bank in this turn of its rows
         ("raa", np.int64, (MAX_BANKS,)),  # activations, less what refreshes and RFMs take off
         # ticks in power-down, self-refresh and deep sleep, each with rows closed and open
@@ -195,6 +202,7 @@ def idle_channels(
     state = zeroed(channels, CHANNEL, channels * counted * COUNT.itemsize)
     bind(state)
     state["back_off_at"] = FOREVER
+    state["periodic_due"] = int(c["periodic_every"]) or FOREVER
     state["high"], state["left"], state["last_check"] = -1, NEVER, -1
     for name in ("ready", "floor", "ring", "dq", "sync_until"):
         state[name] = NEVER
@@ -213,6 +221,7 @@ def idle_channels(
     state["next_due"] = (
         FOREVER if c["refresh"] == REFRESH_NONE else state["phase"] + interval // sets
     )
+    state["next_due"] = np.minimum(state["next_due"], state["periodic_due"][:, 0])
     return state
 
 

@@ -163,6 +163,9 @@ def _apply_to_rank(c: Record, s: Record, command: int, bank: int, slot: int, tic
             close_row(c, s, c.pc_of[bank], other)
     elif command == CAS:
         s.sync_until[rank] = max(s.sync_until[rank], tick + c.hold[0])
+    elif command == c.periodic:
+        s.periodic_due[rank] = tick + c.periodic_every
+        s.next_due = s.now
     else:
         if command == REFPB or command == RFM:
             for i in range(1, c.set_size):  # rows of the other banks of its set

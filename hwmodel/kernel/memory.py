@@ -51,11 +51,10 @@ from hwmodel.kernel.extents import Frames, Stream, as_mapped, descriptor_starts,
 from hwmodel.kernel.jit import inlined, rare, simulation
 from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, READ, WRITE, Record
 from hwmodel.kernel.power import asleep_ns
-from hwmodel.kernel.timing import FOREVER, Int, lower
+from hwmodel.kernel.timing import FOREVER, Int, lower, named_counts
 from hwmodel.kernel.translation import translated
-from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.device import Device
-from hwmodel.specs.memory_spec import row_delay
+from hwmodel.specs.memory_spec import MemorySpec, row_delay
 
 FRACTION = 1 << 10
 """Engine times are kept in 1/1024 ticks, so that port rates need no rounding to ticks."""
@@ -504,7 +503,7 @@ def simulate_system(
     last = FOREVER if math.isinf(measure_ns) else math.ceil((warmup_ns + measure_ns) / tick_ns)
     run = prepare(device, descriptors, math.ceil(warmup_ns / tick_ns), last, frames)
     finished = _run(run)
-    return _result(int(descriptors.size.sum()), run, finished, tick_ns)
+    return _result(device.memory, int(descriptors.size.sum()), run, finished, tick_ns)
 
 
 class Prepared(NamedTuple):
@@ -567,7 +566,9 @@ def _run(run: Prepared) -> bool:
     return finished
 
 
-def _result(total: int, run: Prepared, finished: bool, tick_ns: float) -> SystemResult:
+def _result(
+    memory: MemorySpec, total: int, run: Prepared, finished: bool, tick_ns: float
+) -> SystemResult:
     states, p = run.states, run.system[0]
     end = int(states["end"].max()) if finished else int(p["now"])
     warm = int(p["warm"]) if p["warm_bytes"] >= 0 else 0
@@ -592,7 +593,7 @@ def _result(total: int, run: Prepared, finished: bool, tick_ns: float) -> System
         row_hits=int(states["hits"].sum()),
         row_misses=int(states["misses"].sum()),
         row_conflicts=int(states["conflicts"].sum()),
-        commands=dict(zip(COMMANDS, states["commands"].sum(axis=0).tolist(), strict=True)),
+        commands=named_counts(memory, states["commands"].sum(axis=0)),
         simulated_ns=last * tick_ns,
         active_ns=int(active.sum()) * tick_ns,
         asleep=asleep_ns(states, tick_ns),

@@ -109,6 +109,12 @@ def update_refresh(c: Record, s: Record) -> None:
         for rank in range(c.ranks // c.pcs * pc, c.ranks // c.pcs * (pc + 1)):
             if c.raaimt > 0:
                 blocked |= _manage(c, s, rank)
+            if c.periodic >= 0 and s.periodic_due[rank] <= s.now:
+                s.managed |= 1 << rank
+                if c.periodic_closed == 1:
+                    blocked |= banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)
+            elif c.periodic >= 0:
+                s.next_due = min(s.next_due, s.periodic_due[rank])
             if c.alert_from > 0 and s.back_off_at[rank] <= s.now:
                 s.managed |= 1 << rank
                 blocked |= banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)
@@ -155,7 +161,7 @@ def refresh_candidate(
     none."""
     now, pc = s.now, c.pc_of[rank * c.banks_per_rank]
     pair = s.pair_bank[pc]
-    whole = command == REFAB or command == RFMAB
+    whole = command != REFPB and command != RFM
     base = bank_of(c, whole, rank, which, 0)
     best, best_bank, at = FOREVER, base, now
     opened, busy = False, False
@@ -176,10 +182,11 @@ def refresh_candidate(
             if command == RFM:  # waits for what a REFPB waits for, and for rows of its own
                 at = max(at, ready(c, s, bank, RFM))
     if whole:
-        if busy:
-            return FOREVER, REFAB, base
-        if opened:
-            command = PREA
+        if command != c.periodic or c.periodic_closed == 1:
+            if busy:
+                return FOREVER, REFAB, base
+            if opened:
+                command = PREA
         at = max(at, ready(c, s, base, command))
         if command == RFMAB:  # as an RFM does of REFPB
             at = max(at, ready(c, s, base, REFAB))

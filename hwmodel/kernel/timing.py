@@ -32,7 +32,7 @@ NEVER = -(1 << 60)
 """An instant before every other."""
 FOREVER = 1 << 60
 """An instant after every other."""
-N_COMMANDS = len(COMMANDS) - len(POWER_COMMANDS)
+N_COMMANDS = COMMANDS.index(POWER_COMMANDS[0])
 """Commands that wait for one another by rows; those of power states follow them."""
 LANES = 16
 """Numbers that the kernel handles at once: banks, or all commands."""
@@ -93,6 +93,9 @@ _SCALARS = {
     "alert_refreshes": "refreshes of a bank that reset all its rows; 0: none does",
     "rows": "rows of a bank, where they are counted",
     "rows_counted": "rows of all banks, where they are counted",
+    "periodic": "number of the command that comes at intervals, or -1",
+    "periodic_every": "ticks from one to the next in a rank",
+    "periodic_closed": "1: all banks of its rank have to be closed",
     "sleeps": "1: a channel powers down, or refreshes itself, when nothing waits",
     "power_down_after": "ticks of quiet before power-down",
     "self_refresh_after": "ticks from the last data to self-refresh",
@@ -196,6 +199,23 @@ CONSTANTS = in_lines(
 )
 
 
+def lane(memory: MemorySpec, name: str) -> int:
+    """Number of a command in the kernel: its place in COMMANDS; of PERIODIC, that of the command
+    that opens a row where activations have another number of steps."""
+    if name == "PERIODIC":
+        name = "ACT" if memory.activate.steps == 2 else "ACT1"
+    return COMMANDS.index(name)
+
+
+def named_counts(memory: MemorySpec, counts: NDArray[np.int64]) -> dict[str, int]:
+    """Commands issued, by kind, of the kernel's counts."""
+    found = dict(zip(COMMANDS, counts.tolist(), strict=True))
+    if "PERIODIC" in memory.commands:
+        found["PERIODIC"] = found.pop(taken := COMMANDS[lane(memory, "PERIODIC")])
+        found = {name: 0 if name == taken else found[name] for name in COMMANDS}
+    return found
+
+
 def _levels(memory: MemorySpec) -> list[str]:
     """Levels that have rows, one for each distinct number of instances, bank first."""
     used = {row.scope.removeprefix("other_") for row in memory.constraints} | {"bank"}
@@ -223,7 +243,7 @@ def _delays(memory: MemorySpec, levels: list[str]) -> tuple[Int, Int]:
         level = counts.index(memory.organisation.count(name))
         before = [memory.reference(name) for name in row.before]
         for pair in product(memory.in_rows(row.after), before):
-            a, b = map(COMMANDS.index, pair)
+            a, b = (lane(memory, name) for name in pair)
             table[level, a, b] = max(table[level, a, b], memory.ticks(row.delay))
     for table in (own, other):
         for name, delay in zip(levels, table, strict=True):
@@ -249,7 +269,7 @@ def _as_waited_for(memory: MemorySpec, level: str, delay: Int) -> None:
         "REFPB": c.refresh != "per_bank" and not memory.managed,
         "RFM": not memory.managed,
         "REFAB": c.refresh != "all_bank" and not memory.alerts,
-        "PREA": c.refresh != "all_bank" and not memory.alerts,
+        "PREA": c.refresh != "all_bank" and not memory.alerts and not memory.periodic_ticks,
         "RFMAB": not memory.alerts,
         "CAS": memory.sync is None or memory.sync.always_on,
     }
@@ -340,7 +360,7 @@ def _windows(memory: MemorySpec, levels: list[str]) -> tuple[list[list[int]], li
         if row.window is not None:
             level = counts.index(memory.organisation.count(row.scope))
             counted, waiting = (
-                [COMMANDS.index(name) for name in names]
+                [lane(memory, name) for name in names]
                 for names in (memory.in_rows(row.after), map(memory.reference, row.before))
             )
             delay = np.full(LANES, NEVER, np.int64)
@@ -409,7 +429,7 @@ def _lower(memory: MemorySpec) -> NDArray[np.void]:
     buses = list(memory.buses)
     for name, command in memory.commands.items():
         shared = memory.buses[command.bus].scope == "channel"
-        i = COMMANDS.index(name)
+        i = lane(memory, name)
         own = np.zeros(MAX_PCS, np.int64) if shared else np.arange(MAX_PCS)
         r["bus"][:, i] = buses.index(command.bus) * MAX_PCS + own
         r["slots"][i] = memory.tick_clock.ticks(Fraction(str(command.slots)))
@@ -523,6 +543,11 @@ def _scalars(memory: MemorySpec, r: np.void) -> None:
         values["alert_rfms"], values["alert_delay"] = alerts.rfms, alerts.delay
         values["alert_refreshes"] = alerts.refreshes if alerts.reset == "refresh" else 0
         values["rows"], values["rows_counted"] = o.rows, o.rows * o.bank_numbers
+    values["periodic"] = -1
+    if (command := memory.commands.get("PERIODIC")) is not None:
+        values["periodic"] = lane(memory, "PERIODIC")
+        values["periodic_every"] = memory.periodic_ticks
+        values["periodic_closed"] = command.banks == "closed"
     if memory.sleeps:
         values |= _sleep(memory, r)
     for name, value in values.items():
@@ -539,6 +564,8 @@ def _sleep(memory: MemorySpec, r: np.void) -> dict[str, int]:
         r["lasts"][i] = max(r["slots"][i], 0)
         if name in ("REFPB", "REFAB", "RFM", "RFMAB"):
             r["lasts"][i] = row_delay(memory, name, memory.activate_command, LEVELS)
+        elif "PERIODIC" in memory.commands and i == lane(memory, "PERIODIC"):
+            r["lasts"][i] = row_delay(memory, "PERIODIC", memory.activate_command, LEVELS)
         elif name in COLUMN_COMMANDS:
             r["lasts"][i] = r["data_end"][int(name in WRITE_COMMANDS)]
     values = {"sleeps": 1}

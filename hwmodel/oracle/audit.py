@@ -20,7 +20,7 @@ from hwmodel.description.expression import evaluate
 from hwmodel.oracle.alert_audit import back_offs
 from hwmodel.oracle.command_log import CODE, LEVEL_FIELDS, CommandLog, clocks_text, read_csv
 from hwmodel.oracle.power_audit import power_states
-from hwmodel.oracle.refresh_audit import bank_in_rank, debts, rank_in_channel, wrong_turns
+from hwmodel.oracle.refresh_audit import bank_in_rank, debts, periods, rank_in_channel, wrong_turns
 from hwmodel.specs.commands import (
     COLUMN_COMMANDS,
     COMMANDS,
@@ -65,10 +65,9 @@ def row_rule(memory: MemorySpec, number: int) -> str:
     row = memory.constraints[number]
     window = f"window {row.window}, " if row.window else ""
     value = clocks_text(memory, memory.ticks(row.delay))
+    names = ["|".join(map(memory.command_name, side)) for side in (row.after, row.before)]
     stated = "" if row.delay.strip() == value else f"{row.delay} = "
-    return (
-        f"{row.scope} ({window}{'|'.join(row.after)} -> {'|'.join(row.before)}) {stated}{value} nCK"
-    )
+    return f"{row.scope} ({window}{names[0]} -> {names[1]}) {stated}{value} nCK"
 
 
 def audit(
@@ -99,6 +98,7 @@ def audit(
     for finding in (
         back_offs(memory, auditor.log) if memory.alerts else (),
         power_states(memory, auditor.log),
+        periods(memory, auditor.log, end_tick or 0),
     ):
         for index, rule in finding:
             auditor.report(index, rule)
@@ -174,7 +174,8 @@ class _Auditor:
             if getattr(self.log, name)[at] >= 0
         ]
         code = int(self.log.command[at])
-        return " ".join([COMMANDS[code] if 0 <= code < len(COMMANDS) else str(code), *named])
+        known = 0 <= code < len(COMMANDS)
+        return " ".join([self.memory.command_name(COMMANDS[code]) if known else str(code), *named])
 
     def found(self) -> list[Violation]:
         return sorted(self.violations, key=lambda v: (v.index, v.row, v.rule))[: self.limit]
@@ -355,7 +356,7 @@ class _Auditor:
     def _bank_events(self) -> tuple[Ints, Ints]:
         """(index, bank) of all that touches a bank, PREA and REFAB once for each of a rank."""
         index, bank = self._spread()
-        wide = np.flatnonzero(self.mask("PREA", "REFAB", "RFMAB"))
+        wide = np.flatnonzero(self.mask("PREA", "REFAB", "RFMAB", "PERIODIC"))
         first = self._rank()[wide] * self.banks_per_rank
         numbers = np.arange(self.banks_per_rank, dtype=np.int64)
         index = np.concatenate([index, np.repeat(wide, self.banks_per_rank)])
@@ -390,7 +391,10 @@ class _Auditor:
         opens = among(code, ("ACT", "ACT1"))
         report(opens & is_open, "state: activation of an open bank")
         report((code == CODE["PRE"]) & closed, "state: PRE of a closed bank")
-        refreshes = among(code, ("REFPB", "REFAB", "RFM", "RFMAB"))
+        closed_for = ["REFPB", "REFAB", "RFM", "RFMAB"]
+        if (command := self.memory.commands.get("PERIODIC")) and command.banks == "closed":
+            closed_for.append("PERIODIC")
+        refreshes = among(code, closed_for)
         report(refreshes & is_open, "state: refresh of an open bank")
         second = code == CODE["ACT2"]
         report(second & ~opening, "pair: ACT2 without its ACT1")

@@ -140,6 +140,7 @@ class Channel(Power):
                 yield from self._refresh(unit, which)
         yield from self._rfms()
         yield from self._back_off()
+        yield from self._periodic()
         yield from self._timeouts()
 
     def _for_request(self, group: int, command: str, request: Request) -> Candidate:
@@ -245,6 +246,8 @@ class Channel(Power):
             self._lower(places, self.managed.RAADEC)
             if self.alerts:
                 self._mitigate(places)
+        elif command == "PERIODIC":
+            self._unit(places[0]).periodic = self.now + self.every
         elif command == "RFMAB":
             self._recovered(self._unit(places[0]))
         else:
@@ -376,7 +379,8 @@ def simulate(
         model.choose_modes()
         # What is offered changes only with an entry, a command, a mode, or a refresh falling due.
         pressing = [
-            (model.owed(u), model.urgent(u), model.held(u), model.backs_off(u)) for u in model.units
+            (model.owed(u), model.urgent(u), model.held(u), model.backs_off(u), model.maintains(u))
+            for u in model.units
         ]
         modes = tuple(port.writing for port in model.ports)
         state = (entered, len(model.log), modes, pressing)
@@ -409,6 +413,7 @@ def _idle_until(model: Channel, arrival: int) -> int:
     """With nothing waiting and nothing offered: the next arrival, or the next refresh due or
     urgent, or back-off."""
     events = [unit.back_off for unit in model.units if unit.back_off is not None]
+    events += [unit.periodic for unit in model.units if model.every]
     if model.controller.refresh == "none":
         return min([arrival, *(event for event in events if event >= model.now)])
     events += [model.due(unit.issued + 1) for unit in model.units]

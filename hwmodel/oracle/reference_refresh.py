@@ -25,6 +25,11 @@ class Refresh(Legality):
         self.flat = {place: number for number, place in enumerate(self.banks)}
         self.managed = memory.refresh.management if memory.managed else None
         self.alerts = memory.alerts
+        self.every = memory.periodic_ticks
+        command = memory.commands.get("PERIODIC")
+        self.closes_for_it = command is not None and command.banks == "closed"
+        for unit in self.units:
+            unit.periodic = self.every
 
     def due(self, k: int) -> int:
         """Refresh. The tick at which the k-th refresh (k >= 1) of every rank is due."""
@@ -90,7 +95,7 @@ class Refresh(Legality):
         unit = self._unit(place)
         if self.managed and self._rfm_urgent(self._set_of(place)):
             return True
-        if self.backs_off(unit):
+        if self.backs_off(unit) or (self.maintains(unit) and self.closes_for_it):
             return True
         return (
             self.urgent(unit)
@@ -244,3 +249,23 @@ class Refresh(Legality):
         unit.rfms -= 1
         if not unit.rfms:
             unit.back_off, unit.quiet = None, self.alerts.delay
+
+    # --- Periodic commands --------------------------------------------------------------
+
+    def maintains(self, unit: RefreshUnit) -> bool:
+        """Periodic commands. Whether the one of a rank is due."""
+        return self.every > 0 and unit.periodic <= self.now
+
+    def _periodic(self) -> Iterator[Candidate]:
+        """Periodic commands. What that of each rank needs next."""
+        for unit in self.units:
+            if not self.maintains(unit):
+                continue
+            places = [place for place in self.banks if place[:2] == unit.place]
+            command = "PERIODIC"
+            if self.closes_for_it:
+                if self._buffered_in(unit.place) or self._pair_in(unit.place):
+                    continue
+                if any(self.banks[place].open_row is not None for place in places):
+                    command = "PREA"
+            yield Candidate(URGENT, (self.flat[places[0]], 3), command, (unit.place,))

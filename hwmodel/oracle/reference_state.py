@@ -123,6 +123,8 @@ class RefreshUnit:
     back_off: int | None = None
     rfms: int = 0
     quiet: int = 0
+    periodic: int = 0
+    """When its next periodic command is due."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hwmodel.description.description import Strict, checked, nearest
 from hwmodel.description.expression import evaluate, names_in
@@ -43,6 +43,7 @@ from hwmodel.specs.memory_fields import (
     Row,
     Sync,
     Timing,
+    named_by_kind,
 )
 from hwmodel.specs.plausible import Plausible
 
@@ -82,6 +83,22 @@ class MemorySpec(Strict):
     bank_hash: list[Hash] = []
     plausible: dict[str, Plausible] = {}
     """Name -> what it may be instead, where its vendor publishes nothing."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kinds(cls, data: object) -> object:
+        return named_by_kind(data)
+
+    def command_name(self, kind: str) -> str:
+        """What the description calls a command of this kind."""
+        command = self.commands.get(kind)
+        return command.name or kind if command else kind
+
+    @property
+    def periodic_ticks(self) -> int:
+        """Ticks from one command of kind PERIODIC to the next; 0: there is none."""
+        command = self.commands.get("PERIODIC")
+        return self.ticks(command.every) if command and command.every is not None else 0
 
     @cached_property
     def tick_clock(self) -> Clock:
@@ -147,7 +164,11 @@ class MemorySpec(Strict):
 
     def postpone_margin_ticks(self) -> int:
         """Ticks that postponing leaves to close banks: an eighth of tREFI, or what closing takes at
-        worst if that is longer (docs/scheduling.md: postponing). Where a row keeps column commands
+        worst if that is longer (docs/scheduling.md: postponing)."""
+        return max(self.refresh_ticks() // 8, self.closing_ticks())
+
+    def closing_ticks(self) -> int:
+        """Ticks that closing the banks of a rank takes at worst. Where a row keeps column commands
         of both pseudo-channels apart, older requests of the other one go between."""
         o, refreshes = self.organisation, {"RFM"} if self.managed else {"REFAB", "REFPB", "RFM"}
         refreshes = refreshes | (set() if self.alerts else {"RFMAB"})
@@ -166,7 +187,9 @@ class MemorySpec(Strict):
             steps += len(self.refresh_sets())
         if self.alerts:  # and a back-off
             steps += self.alerts.rfms + 1
-        return max(self.refresh_ticks() // 8, steps * (longest + burst + slots))
+        if "PERIODIC" in self.commands:
+            steps += 1
+        return steps * (longest + burst + slots)
 
     @property
     def joins_columns(self) -> bool:
@@ -309,6 +332,7 @@ def _check(memory: MemorySpec) -> None:
     _controller(memory)
     _refresh_sets(memory)
     _refreshes_fit(memory)
+    _periodic_fits(memory)
     _two_steps_cannot_deadlock(memory)
     if memory.sync and _sync_hold_too_short(memory):
         raise ValueError("sync.hold.CAS: is over before the column command may follow")
@@ -344,6 +368,11 @@ def _commands(memory: MemorySpec) -> None:
             raise ValueError(f"commands.{name}: unknown command; {nearest(name, list(COMMANDS))}")
         if command.bus not in memory.buses:
             raise ValueError(f"commands.{name}: no bus {command.bus!r}")
+        if (name == "PERIODIC") != (command.every is not None and command.banks is not None):
+            called = command.name or name
+            raise ValueError(f"commands.{called}: every and banks stand with kind PERIODIC")
+    if "PERIODIC" in memory.commands and {"ACT", "ACT1"} <= set(memory.commands):
+        raise ValueError("commands: ACT and ACT1 leave a command of kind PERIODIC no place")
 
 
 def _heat(memory: MemorySpec) -> None:
@@ -488,8 +517,9 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
         return
     longest = memory.ticks(memory.activate.max_gap)
     harmless_to_rank = {"PREA", "REFAB", "RFMAB"} | (
-        {"REFPB", "RFM"} if _second_step_at_once(memory) else set()
+        set() if _periodic_with_open_banks(memory) else {"PERIODIC"}
     )
+    harmless_to_rank |= {"REFPB", "RFM"} if _second_step_at_once(memory) else set()
     for i, row in enumerate(memory.constraints):
         after, before = memory.in_rows(row.after), memory.in_rows(row.before)
         if "ACT2" not in before:
@@ -498,7 +528,8 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
         harmless = {"ACT1", "ACT2"} | (harmless_to_rank if row.scope == "rank" else set())
         stray = sorted(after - harmless)
         if stray and row.scope != "bank":
-            raise ValueError(f"constraints[{i}]: {stray[0]} must hold up ACT1, not ACT2")
+            called = memory.command_name(stray[0])
+            raise ValueError(f"constraints[{i}]: {called} must hold up ACT1, not ACT2")
         if "ACT1" in after and row.scope == "bank" and memory.ticks(row.delay) > longest:
             raise ValueError(f"constraints[{i}]: ACT2 cannot follow within activate.max_gap")
         shared = row.scope == "channel" and memory.organisation.pseudochannels > 1
@@ -508,6 +539,27 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
     shared = memory.organisation.pseudochannels > 1 and memory.buses[second.bus].scope == "channel"
     if shared and first.bus == second.bus and second.slots > first.slots:
         raise ValueError("commands.ACT2: holds its bus longer than ACT1")
+
+
+def _periodic_with_open_banks(memory: MemorySpec) -> bool:
+    command = memory.commands.get("PERIODIC")
+    return command is not None and command.banks == "open"
+
+
+def _periodic_fits(memory: MemorySpec) -> None:
+    """Between two commands of kind PERIODIC there must be time for others. Raises ValueError."""
+    if (command := memory.commands.get("PERIODIC")) is None:
+        return
+    rows = [row for row in memory.constraints if "PERIODIC" in row.after]
+    takes = max((memory.ticks(row.delay) for row in rows), default=0)
+    takes += memory.tick_clock.ticks(Fraction(str(command.slots)))
+    if command.banks == "closed":
+        takes += memory.closing_ticks()
+    if memory.periodic_ticks < 2 * takes:
+        raise ValueError(
+            f"commands.{command.name or 'PERIODIC'}.every: expected at least {2 * takes} ticks,"
+            " twice what closing the banks and the command take"
+        )
 
 
 def _second_step_at_once(memory: MemorySpec) -> bool:
@@ -548,6 +600,8 @@ def _expressions(memory: MemorySpec) -> list[tuple[str, str]]:
         expressions += [(f"sync.hold.{k}", v) for k, v in memory.sync.hold.model_dump().items()]
     if memory.power_states:
         expressions += [(f"power_states.{k}", v) for k, v in memory.power_states if v is not None]
+    if (command := memory.commands.get("PERIODIC")) and command.every is not None:
+        expressions.append((f"commands.{command.name or 'PERIODIC'}.every", command.every))
     if memory.refresh.alerts:
         expressions.append(("refresh.alerts.react", memory.refresh.alerts.react))
     for kind in ("all_bank", "per_bank"):

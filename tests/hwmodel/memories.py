@@ -376,6 +376,25 @@ def _alerts(draw: st.DrawFn, made: Document) -> None:
         made.put(("constraints",), rows, GENERATED)
 
 
+def _periodic(draw: st.DrawFn, made: Document) -> None:
+    """In some a command of no standard, at intervals, with rows of its own."""
+    if draw(st.integers(0, 3)) == 0:
+        banks = draw(st.sampled_from(["open", "closed"]))
+        command = {"kind": "PERIODIC", "bus": "row", "every": 0, "banks": banks}
+        made.put(("commands", "ZQCAL"), {**command, "slots": 2, "every": 1 << 20}, GENERATED)
+        first = "ACT1" if made.get(("activate", "steps"), 1) == 2 else "ACT"
+        opens = [first, *COLUMN, "PRE"][: draw(st.integers(1, 6))]
+        rows = [{"scope": "rank", "after": "ZQCAL", "before": opens, "delay": 20}]
+        if draw(st.booleans()):
+            rows.append({"scope": "rank", "after": COLUMN, "before": ["ZQCAL"], "delay": 7})
+        made.put(("constraints",), [*made.data["constraints"], *rows], GENERATED)
+        if banks == "open":
+            every = draw(st.integers(60, 400))
+        else:
+            every = 4 * made.build(MemorySpec).closing_ticks() + 100
+        made.put(("commands", "ZQCAL", "every"), every, GENERATED)
+
+
 def _controller(draw: st.DrawFn, made: Document) -> None:
     scheduler = draw(st.sampled_from(["frfcfs", "frfcfs_oldest_ready", "fcfs"]))
     low, high = sorted(
@@ -481,6 +500,7 @@ def memories(draw: st.DrawFn) -> MemorySpec:
     _buses(draw, made, made.data["clock"]["ticks_per_ck"])
     _extra_rows(draw, made)
     _address_map(draw, made)
+    _periodic(draw, made)
     return made.build(MemorySpec)
 
 

@@ -97,8 +97,9 @@ def test_the_auditor_sees_an_alert_that_is_not_answered_and_an_rfmab_that_nothin
 
 
 def test_a_snapshot_has_counters_of_its_own() -> None:
-    channels = Channels(load_device(NAME, ["controller.row_counting=prac", "controller.read_queue=1",
-                                           "refresh.alerts.threshold=16"]), keep_commands=True)  # fmt: skip
+    settings = ["controller.row_counting=prac", "controller.read_queue=1"]
+    device = load_device(NAME, [*settings, "refresh.alerts.threshold=16"])
+    channels = Channels(device, keep_commands=True)
     address = np.resize(np.array(hammered(channels.device.memory)), 28)
     channels.submit(0, address)
     channels.drain()

@@ -137,7 +137,9 @@ def logged(memory: MemorySpec, *ticks: int) -> tuple[list[tuple[int, str]], Comm
     at, nothing = np.array(ticks), np.zeros(len(ticks), np.int64)
     log = simulate_channel(memory, at, nothing, nothing).commands
     assert audit(memory, log) == []
-    return [(t, COMMANDS[c]) for t, c in zip(log.tick.tolist(), log.command.tolist())], log
+    return [
+        (t, COMMANDS[c]) for t, c in zip(log.tick.tolist(), log.command.tolist(), strict=True)
+    ], log
 
 
 def test_entry_and_exit_take_the_bus_where_they_are_commands() -> None:
@@ -185,7 +187,9 @@ def test_power_down_is_left_for_self_refresh_in_which_refreshes_are_the_dies_own
 
 def test_deep_sleep_lasts_four_milliseconds_and_takes_two_hundred_microseconds_to_leave() -> None:
     state = {"controller__deep_sleep_after": "20us", "energy__background__deep_sleep": "5mW"}
-    memory = spec(LPDDR5X, controller__self_refresh_after="10us", controller__refresh="none", **state)
+    memory = spec(
+        LPDDR5X, controller__self_refresh_after="10us", controller__refresh="none", **state
+    )
     ms = memory.ticks("tPDN_DSM") // 4
     for gap, wakes in ((8 * ms, 8 * ms), (ms, None)):
         run = two_reads(memory, gap)
