@@ -111,7 +111,8 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-CommandList = Annotated[list[CommandName], BeforeValidator(_listed), TEXT_TOO]
+CommandList = Annotated[list[Annotated[CommandName, TEXT_TOO]], BeforeValidator(_listed), TEXT_TOO]
+"""Field type: commands by their kinds, or by names of the description's own."""
 
 
 class Organisation(Strict):

@@ -114,7 +114,7 @@ def test_commands_have_the_names_of_the_description_in_logs_and_messages(tmp_pat
     log = tmp_path / "log.csv"
     log.write_text(text.getvalue())
     assert audit_file(memory, log) == (len(found.commands.tick), [])
-    with pytest.raises(DescriptionError, match="no command '(REF|PRE)pb'; did you mean"):
+    with pytest.raises(DescriptionError, match=r"no command '(REF|PRE)pb'; did you mean"):
         audit_file(plain, log)
     early = found.commands.tick - np.where(found.commands.command == CODE["PRE"], 30, 0)
     rules = {v.rule for v in audit(memory, found.commands._replace(tick=early), limit=10**6)}
