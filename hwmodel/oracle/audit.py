@@ -149,6 +149,11 @@ class _Auditor:
         self.sizes = (o.pseudochannels, o.ranks, o.stacks, o.bankgroups, o.banks_per_group)
         self.banks_per_rank = o.stacks * o.bankgroups * o.banks_per_group
         self.sets = memory.refresh_sets()
+        periodic = memory.commands.get("PERIODIC")
+        self.rests = ["REFAB", "RFMAB"]
+        """Commands for which all banks of a rank are closed."""
+        if periodic is not None and periodic.banks == "closed":
+            self.rests.append("PERIODIC")
         self.violations: list[Violation] = []
         self._entries: dict[str, _Entries] = {}
 
@@ -356,7 +361,7 @@ class _Auditor:
     def _bank_events(self) -> tuple[Ints, Ints]:
         """(index, bank) of all that touches a bank, PREA and REFAB once for each of a rank."""
         index, bank = self._spread()
-        wide = np.flatnonzero(self.mask("PREA", "REFAB", "RFMAB", "PERIODIC"))
+        wide = np.flatnonzero(self.mask("PREA", *self.rests))
         first = self._rank()[wide] * self.banks_per_rank
         numbers = np.arange(self.banks_per_rank, dtype=np.int64)
         index = np.concatenate([index, np.repeat(wide, self.banks_per_rank)])
@@ -391,10 +396,7 @@ class _Auditor:
         opens = among(code, ("ACT", "ACT1"))
         report(opens & is_open, "state: activation of an open bank")
         report((code == CODE["PRE"]) & closed, "state: PRE of a closed bank")
-        closed_for = ["REFPB", "REFAB", "RFM", "RFMAB"]
-        if (command := self.memory.commands.get("PERIODIC")) and command.banks == "closed":
-            closed_for.append("PERIODIC")
-        refreshes = among(code, closed_for)
+        refreshes = among(code, ("REFPB", "RFM", *self.rests))
         report(refreshes & is_open, "state: refresh of an open bank")
         second = code == CODE["ACT2"]
         report(second & ~opening, "pair: ACT2 without its ACT1")
