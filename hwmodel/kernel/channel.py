@@ -13,6 +13,7 @@ from typing import Any
 from hwmodel.kernel.candidates import choose
 from hwmodel.kernel.channel_state import (
     INBOX,
+    MOST_NAPS,
     Q_COLUMN,
     Q_ROW,
     Q_TAG,
@@ -22,7 +23,7 @@ from hwmodel.kernel.channel_state import (
     RUN_TICK,
 )
 from hwmodel.kernel.issue import apply
-from hwmodel.kernel.jit import inlined, simulation
+from hwmodel.kernel.jit import inlined, rare, simulation
 from hwmodel.kernel.kernel_names import (
     ACT2,
     CLASS_BITS,
@@ -34,7 +35,7 @@ from hwmodel.kernel.kernel_names import (
     WANTS_INPUT,
     Record,
 )
-from hwmodel.kernel.power import nothing_waits
+from hwmodel.kernel.power import nothing_waits, stirred
 from hwmodel.kernel.queues import enter, set_modes
 from hwmodel.kernel.refresh import update_refresh
 from hwmodel.kernel.timing import Int
@@ -54,6 +55,15 @@ def _write_log(s: Record, line: Int, tick: int, command: int, bank: int, slot: i
         line[3], line[4] = s.slot[slot, Q_ROW], s.slot[slot, Q_COLUMN]
         if line.shape[0] > 5:
             line[5] = s.slot[slot, Q_TAG]
+
+
+@rare
+def _write_naps(s: Record, log: Int) -> None:
+    """Log the entries and exits that come before the next command."""
+    for i in range(s.naps if log.shape[0] > 0 and log.shape[1] > 3 else 0):
+        _write_log(s, log[s.logged], s.nap[i, 0], s.nap[i, 1], 0, -1)
+        s.logged += 1
+    s.naps = 0
 
 
 @simulation
@@ -93,9 +103,13 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
         if tick >= until:
             s.now = until
             return REACHED
+        if log.shape[0] > 0 and s.logged + MOST_NAPS * c.sleeps >= log.shape[0]:
+            return LOG_FULL
+        if c.sleeps == 1:
+            stirred(c, s, command, tick)
+            if s.naps > 0:
+                _write_naps(s, log)
         if log.shape[0] > 0:
-            if s.logged >= log.shape[0]:
-                return LOG_FULL
             if log.shape[1] > 3:
                 _write_log(s, log[s.logged], tick, command, bank, slot)
                 s.logged += 1
