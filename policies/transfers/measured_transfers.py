@@ -44,7 +44,7 @@ class Request(Strict):
     tokens: Count
     block: Count = 16
     layout: str = "layer_kv_token"
-    pages: tuple[str, str] = ("fresh", "fresh")
+    pages: Annotated[tuple[str, str], Field(strict=False)] = ("fresh", "fresh")
     """Of the source and the target."""
     cards: Count = 1
     index_layers: Annotated[int, Field(ge=0)] = 0
