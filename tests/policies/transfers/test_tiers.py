@@ -24,6 +24,7 @@ from tests.rotation import rotated
 
 LINK = "pcie5-h100-batched"
 ENGINE = {"name": "v1", "max_model_len": 1024}
+LENGTH = {"async_scheduling": True, "ends": "length"}
 
 
 def tiers(host: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
@@ -151,16 +152,21 @@ class Watched(LinkQueue):
     room=st.sampled_from(("64KiB", "4MiB")),
     prompts=st.booleans(),
     policy=st.sampled_from(({"name": "paged"}, {"name": "radix", "page": 8})),
+    late=st.sampled_from(({}, {"async_scheduling": True}, LENGTH)),
 )
-@settings(max_examples=6)
+@settings(max_examples=9)
 def test_every_transfer_arrives_once_or_is_dropped_whatever_is_preempted_or_fails(
-    fails: list[float], slots: int, room: str, prompts: bool, policy: dict[str, Any]
-) -> None:
+    fails: list[float], slots: int, room: str, prompts: bool, policy: dict[str, Any],
+    late: dict[str, Any],
+) -> None:  # fmt: skip
     stream = talks(30, 10)
     host = {"cpu_bytes_to_use": room, "fails_at_s": fails, "offload_prompt_only": prompts}
     Watched.seen.clear()
     with mock.patch("policies.transfers.tiers.LinkQueue", Watched):
-        found = served(stream, slots, policy=policy, tiers=tiers(host, ssd={"bytes": "2MiB"}))
+        found = served(
+            stream, slots, policy=policy, tiers=tiers(host, ssd={"bytes": "2MiB"}),
+            engine=ENGINE | late,
+        )  # fmt: skip
     assert found.metrics["finished"] == len(stream)
     for queue in Watched.seen:
         assert isinstance(queue, Watched)
@@ -193,16 +199,18 @@ WAYS = {
     "drive": tiers({"cpu_bytes_to_use": "256KiB"}, ssd={"bytes": "64MiB"}),
     "arc": tiers({"block_size": 64, "eviction_policy": "arc", "cpu_bytes_to_use": "128KiB"}),
 }
+LATE = [{}, {"async_scheduling": True}, LENGTH]
 
 
 POLICIES = [{"name": "paged"}, {"name": "radix", "page": 8}]
 
 
 @pytest.mark.parametrize(("way", "policy"), rotated(list(WAYS), POLICIES))
+@pytest.mark.parametrize("late", LATE, ids=["sync", "stop", "length"])
 def test_every_request_ends_and_steps_advanced_together_are_as_one_by_one(
-    way: str, policy: dict[str, Any]
+    way: str, policy: dict[str, Any], late: dict[str, Any]
 ) -> None:
-    stream, options = talks(40, 10), {"policy": policy, "slots": 1024}
+    stream, options = talks(40, 10), {"policy": policy, "slots": 1024, "engine": ENGINE | late}
     found = served(stream, tiers=WAYS[way], **options)
     assert found.metrics["finished"] == len(stream)
     slow = served(stream, tiers=WAYS[way], **options, advance_together=False)
@@ -238,7 +246,6 @@ def test_the_host_s_dram_limits_the_link() -> None:
         ({"policy": {"name": "static"}}, "policy static has no blocks"),
         ({"tiers": tiers({"block_size": 24})}, "a multiple of 16"),
         ({"tiers": tiers({"cpu_bytes_to_use": "1KiB"})}, "cpu_bytes_to_use: expected room"),
-        ({"engine": {"name": "v1", "async_scheduling": True}}, "async_scheduling: false"),
         ({"engine": {"name": "v1", "prefill_schedule_interval": 2}}, "nor prefill_schedule"),
         ({"tiers": tiers({"link": "no-such-link"})}, "no-such-link"),
         ({"shape": WINDOWS}, "windows"),
