@@ -104,11 +104,10 @@ class TiersSpec(Strict):
     def _reads_by_layer(self) -> TiersSpec:
         if self.layerwise and self.ssd is not None:
             raise ValueError("layerwise: not with ssd, whose blocks come to the host whole")
-        plain = self.ssd is None and self.pauses is None and self.contention != "simulated"
+        plain = self.pauses is None and self.contention != "simulated"
         if self.host.hcache and not (plain and not self.layerwise and not self.synchronous):
             raise ValueError(
-                "host.hcache: not with ssd (host.link: nvme-pcie4 is a drive), pauses, layerwise, "
-                "synchronous, nor contention: simulated"
+                "host.hcache: not with pauses, layerwise, synchronous, nor contention: simulated"
             )
         if self.layerwise and self.host.fails_at_s:
             raise ValueError("layerwise: not with host.fails_at_s")

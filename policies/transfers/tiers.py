@@ -46,6 +46,7 @@ from policies.transfers.hidden_states import PROFILED, HiddenStates, Projections
 from policies.transfers.link_queue import IN, OUT, Job, LinkQueue
 from policies.transfers.pauses import Pauses, Way
 from policies.transfers.pausing import Batch, step_cost
+from policies.transfers.pieces import Pieces
 from policies.transfers.refusals import require_blocks
 from policies.transfers.restoring import HCACHE_CHUNK, recompute
 from policies.transfers.tier_figures import TierFigures
@@ -80,7 +81,9 @@ class Plan(NamedTuple):
 
 
 class Tiers:
-    """The tiers of one replica; see the module. `model`: the shard of a card, of `cards`."""
+    """The tiers of one replica; see the module. `model`: the shard of a card, of `cards`, each with
+    a link of its own to the host, whose DRAM and drive they share. A transfer is of one card, but
+    over the drive's link of all."""
 
     def __init__(
         self, spec: TiersSpec, device: Device, model: TransformerSpec, allocator: Allocator,
@@ -107,7 +110,7 @@ class Tiers:
             )
         self._near: Dims = layout.dims
         self._far: Dims = spec.host.kv_layout or layout.dims
-        self._link = load_link(spec.host.link)
+        self._link, self._cards = load_link(spec.host.link), cards
         size = self.block * layout.token_bytes * cards
         self._hidden: HiddenStates | None = None
         self._transfer: Callable[..., Moved] = transfer
@@ -127,7 +130,7 @@ class Tiers:
             _blocks("host.cpu_bytes_to_use", spec.host.cpu_bytes_to_use, size),
             spec.host.eviction_policy,
         )
-        self._queue = LinkQueue(_far_bandwidth(spec.host.dram))
+        self._queue = LinkQueue(_far_bandwidth(spec.host.dram) / cards)
         self._projections = Projections(self._queue)
         self._drive: TierPool | None = None
         self._drive_queue = LinkQueue()
@@ -454,9 +457,9 @@ class Tiers:
         tokens: int, what: Any, skip: int = 0,
     ) -> Job:  # fmt: skip
         """A transfer of `tokens` tokens between the first and the second of `ends`."""
-        alone = both = self._transfer(link, self._model, tokens, *ends, skip=skip)
+        alone = both = self._moved(link, tokens, ends, skip=skip)
         if link.both_ways is not None:
-            both = self._transfer(link, self._model, tokens, *ends, both_ways=True, skip=skip)
+            both = self._moved(link, tokens, ends, both_ways=True, skip=skip)
         found, near = alone.pieces, ends[direction == IN].table[skip // self._near_block :]
         return Job(
             direction, priority, found.bytes, found.descriptors, alone.cost, both.cost, what, near
@@ -469,8 +472,20 @@ class Tiers:
         if not blocks:
             return 0.0
         ends = self._apart(blocks, near_block or self._near_block, dims or self._near)
-        moved = self._transfer(link, self._model, blocks * self.block, *ends)
-        return moved.cost.total_ns / 1e9
+        return self._moved(link, blocks * self.block, ends).cost.total_ns / 1e9
+
+    def _moved(
+        self, link: LinkSpec, tokens: int, ends: tuple[Server, Server], both_ways: bool = False,
+        skip: int = 0,
+    ) -> Moved:  # fmt: skip
+        """What such a transfer moves and takes: over the drive's link the shards of all cards."""
+        moved = self._transfer(link, self._model, tokens, *ends, both_ways=both_ways, skip=skip)
+        if self._cards == 1 or self._drive is None or link is not self._drive_link:
+            return moved
+        own = moved.pieces
+        counts, regions = own.counts * self._cards, own.regions * self._cards
+        cost = link.cost(own.sizes, counts, both_ways)
+        return Moved(Pieces(own.sizes, counts, regions, own.runs), cost, 1)
 
     def _apart(self, blocks: int, small: int, dims: Dims) -> tuple[Server, Server]:
         """So many blocks of the host, and those of `small` tokens: none lie together."""

@@ -125,6 +125,30 @@ def test_a_full_host_gives_up_blocks_and_a_drive_keeps_them() -> None:
     assert pinned["cached_tokens"] == 160
 
 
+@pytest.mark.parametrize("layout", ["layer_kv_token", "block_layer_kv_token"])
+def test_each_card_moves_its_heads_over_a_link_of_its_own_and_all_share_host_and_drive(
+    layout: str,
+) -> None:
+    """The load of each of two cards is half of one card's, in as many descriptors; the host has
+    room for as many tokens, and the drive's link carries the shards of both."""
+    room = {"cpu_bytes_to_use": "124KiB"}
+    one, two = (
+        served(
+            AGAIN, 512 // cards, tensor_parallel=cards, kv_layout=layout,
+            tiers=tiers(room, ssd={"bytes": "1MiB"}),
+        ).metrics["tiers"]
+        for cards in (1, 2)
+    )  # fmt: skip
+    for kind in ("load", "store"):
+        assert two[kind]["bytes"] * 2 == one[kind]["bytes"]
+        assert two[kind]["descriptors"] == one[kind]["descriptors"]
+    for kind in ("read", "write"):
+        assert two[kind]["bytes"] == one[kind]["bytes"]
+        assert two[kind]["descriptors"] == 2 * one[kind]["descriptors"]
+    assert two["evicted_blocks"] == one["evicted_blocks"] > 0
+    assert two["ssd_share"] == one["ssd_share"] > 0
+
+
 class Watched(LinkQueue):
     """Keeps what was put and what arrived."""
 
@@ -238,6 +262,16 @@ def test_the_host_s_dram_limits_the_link() -> None:
         for host in ({"dram": dram, "link": "pcie5-h100-kernel"}, {"link": "pcie5-h100-kernel"})
     )
     assert with_it <= without  # a lone load asks for less than a channel gives
+
+
+def test_cards_share_the_host_s_dram() -> None:
+    dram = {"memory": "ddr5-4800-x32", "channels": 1}
+    Watched.seen.clear()
+    with mock.patch("policies.transfers.tiers.LinkQueue", Watched):
+        for cards in (1, 2):
+            served(AGAIN, 512 // cards, tensor_parallel=cards, tiers=tiers({"dram": dram}))
+    alone, both = (queue.far_bandwidth for queue in Watched.seen if queue.far_bandwidth < 1e15)
+    assert both == alone / 2
 
 
 @pytest.mark.parametrize(
