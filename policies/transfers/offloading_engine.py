@@ -19,6 +19,7 @@ from itertools import islice
 import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand
+from policies.allocators.paged import PagedAllocator
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.engines.scheduled_step import Chunk, Step
 from policies.predictors.prediction import Predictions
@@ -83,6 +84,26 @@ class OffloadingEngine(EngineV1):
         if gone:
             self.leaving = [request for request in self.leaving if request not in gone]
             self._gone(sorted(gone))
+        if self._tiers.card_lost():
+            self._lose()
+
+    def _lose(self) -> None:
+        """The card has lost all: whoever was there gives its memory up, and nothing is found."""
+        assert isinstance(self.allocator, PagedAllocator)
+        for request in self.kept.values():
+            self._tiers.resumed(request)
+        ended = [*self.ending, *self.leaving, *self.kept.values()]
+        self.ending, self.leaving = [], []
+        self.kept.clear()
+        self._gone(ended)
+        left = self.running[self.left[self.running] > 0].tolist()
+        for request in reversed([*left, *self.loading]):
+            self._preempt(request)
+        for each in (self.loading, self._back):
+            each.clear()
+        self.running, self._partial = np.zeros(0, np.int64), False
+        self.allocator.forget()
+        self.changes += 1
 
     def rounds(self, step: Step, limit: int) -> int:
         if self._tiers.restoring:

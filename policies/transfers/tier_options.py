@@ -99,6 +99,10 @@ class TiersSpec(Strict):
     contention: Contends = True
     """Whether transfers take their bytes from the bandwidth of the card's DRAM. `simulated`: what a
     byte takes is measured, in `memory.phases: together`."""
+    card_fails_at_s: list[Annotated[float, Field(gt=0)]] = []
+    """Times at which the cards lose all content, at the end of the step under way: requests begin
+    again with the tokens made so far, and find what the host and the drive have. They are back at
+    once (assumed)."""
 
     @model_validator(mode="after")
     def _reads_by_layer(self) -> TiersSpec:

@@ -148,6 +148,7 @@ class Tiers:
         self._declined: dict[int, int] = {}
         """Tokens of requests that are sooner recomputed."""
         self._fails = sorted(spec.host.fails_at_s)
+        self._card_fails, self._card_lost = sorted(spec.card_fails_at_s), False
         self._over: dict[int, Way] = {}
         self._loaded: list[int] = []
         self._failed: list[int] = []
@@ -173,6 +174,9 @@ class Tiers:
             if self._fails and self._fails[0] <= due_s:
                 del self._fails[0]
                 self._fail()
+            if self._card_fails and self._card_fails[0] <= due_s:
+                del self._card_fails[0]
+                self._card_lost = True
             if self._pauses is not None:
                 self._over |= self._pauses.over(due_s)
             if not steps:
@@ -186,8 +190,8 @@ class Tiers:
 
     @property
     def due_s(self) -> float:
-        """When the next transfer arrives or is projected, the host fails, or a pause is too long;
-        inf: never."""
+        """When the next transfer arrives or is projected, host or card fails, or a pause is too
+        long; inf: never."""
         return min(self._event_s, self._projections.due_s)
 
     @property
@@ -203,7 +207,8 @@ class Tiers:
 
     @property
     def _event_s(self) -> float:
-        due_s = min(self._queue.due_s, self._drive_queue.due_s, *self._fails[:1])
+        fails = *self._fails[:1], *self._card_fails[:1]
+        due_s = min(self._queue.due_s, self._drive_queue.due_s, *fails)
         return due_s if self._pauses is None else min(due_s, self._pauses.due_s)
 
     def moving(self, allocator: Allocator) -> list[Moving]:
@@ -416,6 +421,14 @@ class Tiers:
         found, self._stored = self._stored, []
         return found
 
+    def card_lost(self) -> bool:
+        """Whether the card has lost all since the last call: then nothing is on its way any more,
+        to it or from it."""
+        lost, self._card_lost = self._card_lost, False
+        if lost:
+            self._lose()
+        return lost
+
     def forget(self, request: int) -> None:
         """A request has ended."""
         self._keys.pop(request, None)
@@ -565,6 +578,32 @@ class Tiers:
         self._loads.clear()
         self._stored += self._stores
         self._stores.clear()
+
+    def _lose(self) -> None:
+        """The card loses all; what the host reads from the drive for it is not wanted either."""
+        jobs = self._queue.clear()
+        for job in jobs:
+            if isinstance(job.what, Store):
+                self._host.lost(job.what.keys)
+        for job in self._loads.values():
+            what: Load = job.what
+            if what.rest is not None:
+                assert self._drive is not None
+                self._drive_queue.drop(job)
+                self._drive.leave(what.keys)
+                self._host.lost(what.keys)
+                jobs.append(job)
+                cold, what = set(what.keys), what.rest.what
+                self._host.leave([key for key in what.keys if key not in cold])
+            else:
+                self._host.leave(what.keys)
+            self._coming.subtract(what.keys)
+        for keys in self._projections.clear():
+            self._coming.subtract(keys)
+        self._coming = +self._coming
+        self._counted.dropped += len(jobs)
+        for left in (self._loads, self._stores, self._loaded, self._stored):
+            left.clear()
 
     def _write(self, stored: Sequence[BlockKey]) -> None:
         """Write to the drive what the host has stored and the drive has not."""

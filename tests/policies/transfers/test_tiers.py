@@ -16,15 +16,26 @@ from hwmodel.specs.link import load_link
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
 from policies.transfers.link_queue import Job, LinkQueue
+from policies.transfers.tiers import Tiers
 from policies.transfers.transfer import Server, transfer
 from tests.policies.serving.test_sessions import talks
 from tests.policies.small import MODEL, WINDOWS, run
 from tests.policies.small import spec as serving
-from tests.rotation import rotated
+from tests.rotation import LONG, rotated
 
 LINK = "pcie5-h100-batched"
 ENGINE = {"name": "v1", "max_model_len": 1024}
 LENGTH = {"async_scheduling": True, "ends": "length"}
+
+
+def seen_tiers(made: list[Tiers]) -> Any:
+    """While it lasts, the tiers of runs are put into `made`."""
+
+    def build(*arguments: Any) -> Tiers:
+        made.append(Tiers(*arguments))
+        return made[-1]
+
+    return mock.patch("policies.serving.building.Tiers", build)
 
 
 def tiers(host: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
@@ -177,21 +188,34 @@ class Watched(LinkQueue):
     prompts=st.booleans(),
     policy=st.sampled_from(({"name": "paged"}, {"name": "radix", "page": 8})),
     late=st.sampled_from(({}, {"async_scheduling": True}, LENGTH)),
-)
-@settings(max_examples=9)
+    card=st.lists(st.floats(1e-4, 0.1), max_size=3),
+    way=st.sampled_from((
+        {}, {"layerwise": True}, {"pauses": {"policy": "keep"}}, {"pauses": {"policy": "swap"}},
+        {"host": {"hcache": {"layers": 2}, "block_size": 16}},
+    )),
+)  # fmt: skip
+@settings(max_examples=200 if LONG else 12)
 def test_every_transfer_arrives_once_or_is_dropped_whatever_is_preempted_or_fails(
     fails: list[float], slots: int, room: str, prompts: bool, policy: dict[str, Any],
-    late: dict[str, Any],
+    late: dict[str, Any], card: list[float], way: dict[str, Any],
 ) -> None:  # fmt: skip
+    """Either end: the host, or the card."""
     stream = talks(30, 10)
-    host = {"cpu_bytes_to_use": room, "fails_at_s": fails, "offload_prompt_only": prompts}
+    host = {"cpu_bytes_to_use": room, "offload_prompt_only": prompts, **way.get("host", {})}
+    drive = {} if way.get("layerwise") else {"ssd": {"bytes": "2MiB"}}
+    host["fails_at_s"] = fails if drive else []
+    made: list[Tiers] = []
     Watched.seen.clear()
-    with mock.patch("policies.transfers.tiers.LinkQueue", Watched):
+    with mock.patch("policies.transfers.tiers.LinkQueue", Watched), seen_tiers(made):
         found = served(
-            stream, slots, policy=policy, tiers=tiers(host, ssd={"bytes": "2MiB"}),
-            engine=ENGINE | late,
+            stream, slots, policy=policy, engine=ENGINE | late,
+            tiers=tiers(**{**way, "host": host}, card_fails_at_s=card, **drive),
         )  # fmt: skip
     assert found.metrics["finished"] == len(stream)
+    made[0].clock(1e6)
+    assert not made[0]._coming
+    for pool in (made[0]._host, made[0]._drive):
+        assert pool is None or not pool._used  # nothing is held for a transfer any more
     for queue in Watched.seen:
         assert isinstance(queue, Watched)
         ids = [id(job) for job in queue.arrived]
@@ -213,6 +237,32 @@ def test_what_does_not_come_is_computed(tmp_path: Path) -> None:
     lone = served(AGAIN)
     spent = found.finish_s[2] - lone.finish_s[2]
     assert spent == pytest.approx(0.05, rel=0.05)
+
+
+@pytest.mark.parametrize("late", [{}, {"async_scheduling": True}])
+def test_a_request_whose_card_fails_finds_its_prompt_at_the_host_and_goes_on(
+    late: dict[str, Any],
+) -> None:
+    alone = Requests(np.zeros(1), np.array([160]), np.array([200]))
+    whole = served(alone, tiers=tiers(), engine=ENGINE | late)
+    fails = [float(whole.finish_s[0]) / 2]
+    found = served(alone, tiers=tiers(card_fails_at_s=fails), engine=ENGINE | late)
+    again = found.metrics["prefill_tokens"] - 160
+    assert 90 < again < 110  # the tokens made so far, and none of the prompt
+    assert found.metrics["tiers"]["load"]["bytes"] == 160 * MODEL.kv_token_bytes
+    assert (found.metrics["preemptions"], found.metrics["finished"]) == (0, 1)
+    assert found.first_token_s[0] == whole.first_token_s[0] < fails[0] < found.finish_s[0]
+    lone = served(alone, tiers=tiers(load="never", card_fails_at_s=fails), engine=ENGINE | late)
+    assert lone.metrics["prefill_tokens"] == 160 + 160 + again
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [([-1], "greater than 0"), (["soon"], "number"), (0.5, "list")],
+)
+def test_times_at_which_cards_fail_are_positive_numbers_in_a_list(wrong: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        serving(tiers=tiers(card_fails_at_s=wrong))
 
 
 WAYS = {
