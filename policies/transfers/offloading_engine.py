@@ -49,7 +49,7 @@ class OffloadingEngine(EngineV1):
         """Requests that ended and hold memory for what is being stored."""
         self.kept: dict[int, int] = {}
         """Of sessions that pause, those whose last turn holds its memory."""
-        self._overran: set[int] = set()  # of those that ended and hold memory, with a token too many
+        self._overran: set[int] = set()  # of them, those with a token too many
         before = requests.turn_before
         self._pause_s = np.full(len(requests), np.nan)
         self._pause_s[before[before >= 0]] = requests.think_s[before >= 0]
