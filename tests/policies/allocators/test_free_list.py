@@ -150,8 +150,9 @@ def from_buddies(order: list[int], wanted: int) -> range:
 
 @settings(max_examples=1000 if LONG else 40)
 @given(
-    data=st.data(), blocks=st.sampled_from([1, 3, 9, 40, 600]), kind=st.sampled_from([Runs, Buddies])
-)
+    data=st.data(), blocks=st.sampled_from([1, 3, 9, 40, 600]),
+    kind=st.sampled_from([Runs, Buddies]),
+)  # fmt: skip
 def test_runs_and_buddies_are_the_shortest_that_are_long_enough(
     data: st.DataObject, blocks: int, kind: type[Runs]
 ) -> None:

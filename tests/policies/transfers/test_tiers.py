@@ -341,7 +341,7 @@ def test_what_is_not_modelled_is_refused(changes: dict[str, Any], named: str) ->
         served(AGAIN, **{"tiers": tiers(), **changes})
 
 
-def test_tiers_are_of_one_card_under_engine_v1() -> None:
+def test_tiers_are_of_one_replica_under_engine_v1() -> None:
     for other in ({"engine": {"name": "v0"}}, {"cluster": {"cards": 2}}):
         with pytest.raises(ValueError, match="needs engine v1"):
             serving(tiers=tiers(), **other)
