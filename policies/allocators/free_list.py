@@ -232,9 +232,7 @@ class OldestRuns(Queue):
         return super().pop(count)
 
 
-FreeListName = Literal[
-    "fifo", "lifo", "split", "sorted", "staged", "runs", "oldest_runs", "buddy"
-]
+FreeListName = Literal["fifo", "lifo", "split", "sorted", "staged", "runs", "oldest_runs", "buddy"]
 FREE_LISTS: dict[str, type[FreeList]] = {
     "fifo": Queue,
     "lifo": Stack,
