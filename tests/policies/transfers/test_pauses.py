@@ -13,6 +13,7 @@ from policies.transfers.pauses import Pauses
 from policies.transfers.pausing import Batch, StepCost, drop_waste
 from tests.policies.serving.test_sessions import talks
 from tests.policies.small import MODEL, run
+from tests.rotation import rotated
 
 ENGINE = {"name": "v1", "max_model_len": 1024}
 LINK = "pcie5-h100-batched"
@@ -31,12 +32,10 @@ def served(stream: Requests, slots: int, pauses: dict[str, Any], **changes: Any)
     return run(slots, stream, **{"engine": ENGINE, **changes}, tiers=tiers)
 
 
-LATE = pytest.mark.parametrize(
-    "engine",
-    [ENGINE, {**ENGINE, "async_scheduling": True},
-     {**ENGINE, "async_scheduling": True, "ends": "length"}],
-    ids=["sync", "stop", "length"],
-)  # fmt: skip
+ENGINES = [
+    ENGINE, {**ENGINE, "async_scheduling": True},
+    {**ENGINE, "async_scheduling": True, "ends": "length"},
+]  # fmt: skip
 
 
 def two_turns(pause_s: float = 0.01) -> Requests:
@@ -57,7 +56,7 @@ def two_turns(pause_s: float = 0.01) -> Requests:
         ("swap", 512, 160 + 496 + 24, 1),
     ],
 )
-@LATE
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_turn_finds_what_the_way_left(
     way: str, slots: int, computed: int, loads: int, engine: dict[str, Any]
 ) -> None:
@@ -77,8 +76,7 @@ def test_what_is_kept_gives_way_when_nothing_else_runs() -> None:
     assert result.metrics["prefill_tokens"] == 160 + 496 + 200
 
 
-@pytest.mark.parametrize("way", WAYS)
-@LATE
+@pytest.mark.parametrize(("way", "engine"), rotated(list(WAYS), ENGINES))
 def test_every_turn_ends_and_steps_advanced_together_are_as_one_by_one(
     way: str, engine: dict[str, Any]
 ) -> None:

@@ -21,7 +21,7 @@ from policies.transfers.transfer import Server, transfer
 from tests.policies.serving.test_sessions import talks
 from tests.policies.small import MODEL, WINDOWS, run
 from tests.policies.small import spec as serving
-from tests.rotation import LONG, rotated
+from tests.rotation import LONG, spread
 
 LINK = "pcie5-h100-batched"
 ENGINE = {"name": "v1", "max_model_len": 1024}
@@ -279,8 +279,7 @@ LATE = [{}, {"async_scheduling": True}, LENGTH]
 POLICIES = [{"name": "paged"}, {"name": "radix", "page": 8}]
 
 
-@pytest.mark.parametrize(("way", "policy"), rotated(list(WAYS), POLICIES))
-@pytest.mark.parametrize("late", LATE, ids=["sync", "stop", "length"])
+@pytest.mark.parametrize(("way", "policy", "late"), spread(WAYS, POLICIES, LATE, every=3))
 def test_every_request_ends_and_steps_advanced_together_are_as_one_by_one(
     way: str, policy: dict[str, Any], late: dict[str, Any]
 ) -> None:
