@@ -4,8 +4,8 @@ At the prefill side a request has its first token and ends, but holds its blocks
 KV has arrived elsewhere. At the decode side it gets blocks, waits until its KV is there, and
 decodes from its second token on; if it is preempted there, it is computed again there (vLLM). It
 also waits for KV of other requests that it found while that was on its way. A request that lost
-its KV comes again with the tokens that it has made, as a longer prompt. With asynchronous scheduling
-memory is free a step later; KV moves from when its last step is done, as without.
+its KV comes again with the tokens that it has made, as a longer prompt. With asynchronous
+scheduling memory is free a step later; KV moves once it is computed, as without.
 """
 
 from __future__ import annotations
