@@ -48,8 +48,8 @@ class PagedOptions(PolicyOptions):
     help."""
     free_list: FreeListName = "fifo"
     """Order of reuse; vLLM v1 has a queue (later versions: blocks without a hash go to its front,
-    `split`), v0 a stack. `sorted`, `staged` and `runs` keep blocks together, whatever is cached in
-    them; `oldest_runs` begins each run at the block freed first."""
+    `split`), v0 a stack. `sorted`, `staged`, `runs` and `buddy` keep blocks together, whatever is
+    cached in them; `oldest_runs` begins each run at the block freed first."""
     watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the blocks, rounded down, that admission leaves free (vLLM v0: 0.01)."""
     idle_watermark: bool = True
