@@ -23,6 +23,7 @@ from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import EngineChoice
 from policies.engines.speculation import SpeculationSpec
 from policies.engines.vllm_version import VERSIONS
+from policies.memory.drafting import drafter_of
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.routing import RoutingSpec
 from policies.memory.step import Free
@@ -251,8 +252,25 @@ def state_pages(spec: ServingSpec, local: TransformerSpec) -> Unified | None:
     paged = local.state is not None and isinstance(spec.policy, PagedOptions)
     if not paged or state_pool(spec, local) is not None:
         return None
-    own = spec.speculation is not None and spec.speculation.method in ("eagle", "mtp")
-    return Unified(local, drafts=spec.drafts, beside=int(own))
+    drafter = None
+    if spec.speculation is not None:
+        drafter = drafter_of(spec.speculation, local, spec.tensor_parallel)
+    if drafter is None:
+        return Unified(local, drafts=spec.drafts)
+    own = drafter.model
+    layers, each, made = own.kv_layers, own.kv_layer_bytes, own.attention
+    if (made.halves, own.kv_heads, own.head_dim) == (
+        local.attention.halves, local.kv_heads, local.head_dim,
+    ):  # fmt: skip
+        return Unified(local, drafts=spec.drafts, beside=layers)
+    pages = Unified(local, drafts=spec.drafts, drafter=(layers, each))
+    if not pages.possible:
+        raise DescriptionError(
+            f"speculation.draft_model: a page of {own.name}, {pages.page} B, is no multiple of one "
+            f"of {local.name}, whose latents cannot be padded; expected method ngram, eagle or "
+            "mtp, or policy.states: two_pools or compact"
+        )
+    return pages
 
 
 def state_pool(spec: ServingSpec, local: TransformerSpec) -> TwoPools | Compact | None:
