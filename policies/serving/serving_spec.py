@@ -18,7 +18,7 @@ from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import PolicySpec
 from policies.engines.engine_options import EngineOptions
-from policies.engines.engine_v0 import PAGED_V0
+from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import EngineChoice
 from policies.engines.speculation import SpeculationSpec
@@ -186,6 +186,13 @@ class ServingSpec(Strict):
                 "speculation: needs engine v1 and expert_parallel none, without tiers, "
                 "cluster.stages, .dropping, .migration or .lending"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _cards_of_one_host(self) -> ServingSpec:
+        apart = self.cluster.stages > 1 or self.cluster.fleet is not None
+        if isinstance(self.engine, EngineV0Spec) and self.engine.swap_dram is not None and apart:
+            raise ValueError("engine.swap_dram: not with cluster.stages or .fleet")
         return self
 
     def on_device(self, device: Device, model: TransformerSpec) -> ServingSpec:
