@@ -191,9 +191,9 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         demand = self._demands[request]
         before = int(self.stored[request])
         stored = before + tokens
-        wanted = self._blocks(demand, stored + self._room_behind(stored))
-        wanted = max(wanted - int(self.reserved[request]) // self.block, 0)
-        own = self._own_wanted(request, stored + self._room_behind(stored))
+        end = stored + self._room_behind(stored)
+        wanted = max(self._blocks(demand, end) - int(self.reserved[request]) // self.block, 0)
+        own = self._own_wanted(request, end)
         if wanted + own > self._list.free:
             return False
         lengths = self._lengths(demand, stored)
@@ -452,6 +452,8 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
 
     def _own_wanted(self, request: int, tokens: int) -> int:
         """Further blocks of a drafter's groups for so many tokens of a request."""
+        if not self._own_groups:
+            return 0
         held = self.drafter[request].shape[1] if request in self.drafter else 0
         return self._own_groups * max(-(-tokens // self._own_block) - held, 0)
 
