@@ -9,19 +9,12 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import Strict
 from hwmodel.description.units import PositiveBytes
 from hwmodel.specs.kv_order import KvOrder
+from policies.engines.host_memory import HostMemory
 
 Count = Annotated[int, Field(ge=1)]
 PauseChoice = Literal["keep", "drop", "swap", "least"]
 Contends = Literal[True, False, "simulated"]
 EvictionName = Literal["lru", "arc", "priority", "pinned"]
-
-
-class HostMemory(Strict):
-    """The DRAM behind a link: a described memory."""
-
-    memory: str
-    """A shipped memory, or a file."""
-    channels: Count
 
 
 class HcacheSpec(Strict):

@@ -29,7 +29,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.device import Device
 from hwmodel.specs.kv_order import Dims
 from hwmodel.specs.link import LinkSpec, load_link
 from hwmodel.specs.transformer import TransformerSpec
@@ -38,6 +38,7 @@ from policies.allocators.block_allocator import BlockAllocator
 from policies.allocators.capabilities import Caches
 from policies.allocators.kv_layout import Units
 from policies.allocators.radix_tree import text_of
+from policies.engines.host_memory import HostMemory
 from policies.memory.contention import Moving
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
@@ -50,7 +51,7 @@ from policies.transfers.pieces import Pieces
 from policies.transfers.refusals import require_blocks
 from policies.transfers.restoring import HCACHE_CHUNK, recompute
 from policies.transfers.tier_figures import TierFigures
-from policies.transfers.tier_options import HostMemory, TiersSpec
+from policies.transfers.tier_options import TiersSpec
 from policies.transfers.tier_pool import TierPool
 from policies.transfers.transfer import Moved, Server, transfer
 
@@ -631,4 +632,4 @@ def _far_bandwidth(dram: HostMemory | str | None) -> float:
     """Bytes a second of the host's DRAM; inf where it is not described."""
     if not isinstance(dram, HostMemory):
         return math.inf
-    return load_device(dram.memory).peak_gbps * 1e9 * dram.channels
+    return dram.bandwidth
