@@ -356,9 +356,8 @@ def _commands(memory: MemorySpec) -> None:
         wanted |= {"REFPB", "RFM"}
     if memory.refresh.alerts:
         wanted |= {"PREA", "RFMAB"}
-    for pair in ({"PDE", "PDX"}, {"SRE", "SRX"}):
-        if pair & set(memory.commands):
-            wanted |= pair
+    if set(POWER_COMMANDS) & set(memory.commands):
+        wanted |= set(POWER_COMMANDS)
     if "MWRA" in memory.commands:
         wanted |= {"MWR"}
     if missing := sorted(wanted - set(memory.commands)):

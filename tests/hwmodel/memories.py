@@ -23,7 +23,7 @@ from hwmodel.description.library import find, names
 from hwmodel.description.yaml_reader import load
 from hwmodel.oracle.command_log import CODE, CommandLog
 from hwmodel.oracle.reference import Issued
-from hwmodel.specs.commands import MAX_WINDOWS
+from hwmodel.specs.commands import MAX_WINDOWS, POWER_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 
 GENERATED = Mark("generated")
@@ -326,10 +326,9 @@ def _power(draw: st.DrawFn, made: Document) -> None:
     leave = {f"{name}_exit": draw(st.integers(0, 30)) for name in states}
     leave |= {f"{name}_stay": draw(st.sampled_from([0, 0, 3, 20])) for name in states}
     made.put(("power_states",), leave, GENERATED)
-    for pair in (("PDE", "PDX"), ("SRE", "SRX")):
-        if draw(st.booleans()):
-            for name in pair:
-                made.put(("commands", name), {"bus": "row"}, GENERATED)
+    if draw(st.booleans()):
+        for name in POWER_COMMANDS:
+            made.put(("commands", name), {"bus": "row"}, GENERATED)
     for name in ("power_down_precharged", "power_down_active", "self_refresh", "deep_sleep"):
         made.put(("energy", "background", name), "1mW", GENERATED)
 

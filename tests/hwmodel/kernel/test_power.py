@@ -211,7 +211,7 @@ def test_a_row_cannot_name_an_entry_and_an_entry_needs_its_exit() -> None:
     made.put(("constraints",), [*made.data["constraints"], row], GENERATED)
     with pytest.raises(DescriptionError, match="the times of PDX stand in power_states"):
         made.build(MemorySpec)
-    with pytest.raises(DescriptionError, match="commands: PDX missing"):
+    with pytest.raises(DescriptionError, match="commands: PDX, SRE, SRX missing"):
         spec(LPDDR5, commands__PDE={"bus": "command"})
     settings = ["controller.self_refresh_after=1us", "controller.deep_sleep_after=1ms"]
     with pytest.raises(DescriptionError, match=r"and energy.background.deep_sleep"):
