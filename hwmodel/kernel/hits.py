@@ -144,6 +144,12 @@ def _end(c: Record, s: Record, until: int) -> int:
 
 
 @rare
+def _enter_any(c: Record, s: Record, completions: Int) -> None:
+    """`enter`, called: a series seldom needs it."""
+    enter(c, s, completions)
+
+
+@rare
 def serve_hits(c: Record, s: Record, until: int, log: Int, completions: Int) -> None:
     """Issue column commands from the tick of one on, as `advance` would, up to (not including) tick
     `until` at most."""
@@ -153,7 +159,7 @@ def serve_hits(c: Record, s: Record, until: int, log: Int, completions: Int) -> 
     while True:
         late = c.late_entry == 1 and s.left == s.now
         if not late and not enter_behind(c, s, completions):
-            enter(c, s, completions)
+            _enter_any(c, s, completions)
         set_modes(c, s)
         if s.mode[0] != mode or s.mode[1] != other_mode:
             break

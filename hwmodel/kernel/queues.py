@@ -365,7 +365,7 @@ def enter_behind(c: Record, s: Record, completions: Int) -> bool:
     return True
 
 
-@rare
+@inlined
 def enter(c: Record, s: Record, completions: Int) -> None:
     """Let arrived requests into the queues, in order, while there is room."""
     if c.late_entry == 1 and s.left == s.now:
