@@ -79,6 +79,7 @@ def published() -> dict[str, int]:
     return {
         "cells": len(cells), "inputs": len(cells) - len(open_), "others": len(open_),
         "agree": len(agree), "counts": len(counts), "times": len(open_) - len(counts),
+        "counts that agree": len([item for item in agree if item in counts]),
         "times that agree": len([item for item in agree if item not in counts]),
     }  # fmt: skip
 

@@ -12,6 +12,8 @@ from typing import Any
 from hwmodel.measure.energy import idle_states
 from hwmodel.measure.refresh_cost import (
     Choice,
+    alert_cost,
+    alert_worst_case,
     bandwidth,
     counting_cost,
     management_cost,
@@ -75,6 +77,14 @@ def power(name: str) -> dict[str, float]:
     return shares
 
 
+def alerts(threshold: int) -> dict[str, float]:
+    """Shares that back-offs leave of each stream, and the closed form of the hammered one."""
+    memory = load_device(COUNTING[1], [f"refresh.alerts.threshold={threshold}"]).memory
+    costs = alert_cost(memory, SIZE)
+    found = {stream: cost["share"] for stream, cost in costs.items()}
+    return {**found, "closed form": alert_worst_case(memory), "n": costs["again"]["alerts"]}
+
+
 def figures() -> dict[str, Any]:
     values: dict[str, Any] = {"management": {}, "power": {}}
     for name in MANAGED:
@@ -83,6 +93,10 @@ def figures() -> dict[str, Any]:
     plain, counting = (load_device(name).memory for name in COUNTING)
     counted = counting_cost(plain, counting, SIZE)
     values["counting"] = {stream: round(share, 4) for stream, share in counted.items()}
+    values["alerts"] = {
+        str(threshold): {key: round(value, 4) for key, value in alerts(threshold).items()}
+        for threshold in (512, 64, 16)
+    }
     return values
 
 

@@ -28,6 +28,7 @@ from hwmodel.kernel.kernel_names import (
     REFAB,
     REFPB,
     RFM,
+    RFMAB,
     ROW,
     TIMEOUT,
     URGENT_REFRESH,
@@ -233,7 +234,14 @@ def _refreshes(c: Record, s: Record, pair_open: bool, best: Candidate) -> Candid
                     tick, command, bank = refresh_candidate(c, s, refresh, rank, which, pair_open)
                     best = _first(best, tick, OWED_REFRESH, bank, command, bank, -1 - which)
         if (s.managed >> rank) & 1 == 1:
-            best = _rfms(c, s, rank, pair_open, best)
+            if c.raaimt > 0:
+                best = _rfms(c, s, rank, pair_open, best)
+            if c.alert_from > 0 and s.back_off_at[rank] <= s.now:
+                tick, command, bank = refresh_candidate(c, s, RFMAB, rank, 0, pair_open)
+                best = _first(best, tick, URGENT_REFRESH, bank, command, bank, -1)
+            if c.periodic >= 0 and s.periodic_due[rank] <= s.now:
+                tick, command, bank = refresh_candidate(c, s, c.periodic, rank, 0, pair_open)
+                best = _first(best, tick, URGENT_REFRESH, bank, command, bank, -1)
     return best
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from hwmodel.kernel.candidates import choose
 from hwmodel.kernel.channel_state import (
     INBOX,
+    MOST_NAPS,
     RUN_BURSTS,
     RUN_FIRST,
     RUN_KIND,
@@ -20,7 +21,7 @@ from hwmodel.kernel.channel_state import (
 )
 from hwmodel.kernel.hits import serve_hits
 from hwmodel.kernel.issue import apply, write_log
-from hwmodel.kernel.jit import inlined, simulation
+from hwmodel.kernel.jit import inlined, rare, simulation
 from hwmodel.kernel.kernel_names import (
     CLASS_BITS,
     COLUMN,
@@ -32,7 +33,7 @@ from hwmodel.kernel.kernel_names import (
     WANTS_INPUT,
     Record,
 )
-from hwmodel.kernel.power import nothing_waits
+from hwmodel.kernel.power import nothing_waits, stirred
 from hwmodel.kernel.queues import enter, set_modes
 from hwmodel.kernel.refresh import update_refresh
 from hwmodel.kernel.timing import Int
@@ -61,6 +62,14 @@ def _hits_follow(c: Record, s: Record, command: int) -> bool:
     if s.clear <= s.now + 2 * c.pc_delay[command, command]:
         return False
     return (s.pairs | s.postponed | s.managed) == 0
+
+
+@rare
+def _write_naps(s: Record, log: Int) -> None:
+    """Log the entries and exits that come before the next command."""
+    for i in range(s.naps):
+        write_log(s, log, s.nap[i, 0], s.nap[i, 1], 0, -1)
+    s.naps = 0
 
 
 @simulation
@@ -103,8 +112,12 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
         if tick >= until:
             s.now = until
             return REACHED
-        if log.shape[0] > 0 and s.logged >= log.shape[0]:
+        if log.shape[0] > 0 and s.logged + MOST_NAPS * c.sleeps >= log.shape[0]:
             return LOG_FULL
+        if c.sleeps == 1:
+            stirred(c, s, command, tick)
+            if s.naps > 0:
+                _write_naps(s, log)
         write_log(s, log, tick, command, bank, slot)
         s.now = tick
         order = key & ((1 << CLASS_BITS) - 1)

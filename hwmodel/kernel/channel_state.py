@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.kernel.alerts import COUNT, bind, counters
 from hwmodel.kernel.lanes import PADDING
 from hwmodel.kernel.timing import (
     DQ_TICKS,
@@ -24,7 +25,13 @@ from hwmodel.kernel.timing import (
     in_lines,
     zeroed,
 )
-from hwmodel.specs.commands import MAX_REQUESTS, MAX_WINDOW, MAX_WINDOW_INSTANCES, MAX_WINDOWS
+from hwmodel.specs.commands import (
+    COMMANDS,
+    MAX_REQUESTS,
+    MAX_WINDOW,
+    MAX_WINDOW_INSTANCES,
+    MAX_WINDOWS,
+)
 from hwmodel.specs.memory_spec import MemorySpec
 
 INBOX = 1 << 12
@@ -42,6 +49,8 @@ BANKS = MAX_BANKS + PADDING
 # fields of a queue slot; TAG is the row of `completions` that its bytes return to
 Q_ROW, Q_COLUMN, Q_BANK, Q_SEQ, Q_TIME, Q_FLAGS, Q_TAG, Q_NEXT, Q_PREV, Q_KIND = range(10)
 SLOT_FIELDS = 10
+MOST_NAPS = 8
+"""Entries and exits between two commands, at most."""
 
 # fields of a run in the inbox
 RUN_TICK, RUN_FIRST, RUN_BURSTS, RUN_KIND, RUN_ROW, RUN_TAKEN = range(6)
@@ -65,6 +74,7 @@ _SCALARS = {
     "tail": "runs put into the inbox so far",
     "released": "runs taken that engines know of, where the inbox is finite",
     "endpoint_free": "1/1024 ticks at which another request may reach it, where they are spaced",
+    "last_check": "burst of checks of the last request x 2, + 1 of a write, or -1",
     "offset": "bursts of the head run that were taken",
     "stream_closed": "1: nothing follows what is in the inbox",
     "stalled": "1: the head has arrived and finds no room, until a queue changes",
@@ -75,10 +85,14 @@ _SCALARS = {
     "clear": "tick before which only column commands of queues are legal, as `choose` found it",
     "urgent": "ranks whose refresh is urgent, a bit mask",
     "postponed": "ranks that owe a refresh, not yet urgent, a bit mask",
-    "managed": "ranks that owe an RFM, a bit mask",
+    "managed": "ranks that owe an RFM or a PERIODIC, or back off, a bit mask",
+    "alerts": "alerts so far",
+    "row_counts": "address of the counters of rows, or 0",
     "quiet": "tick at which all that commands do is over, where the channel sleeps",
     "served": "tick at which the last data end, or an exit does",
     "booked": "tick up to which time asleep was booked",
+    "naps": "entries and exits not yet logged",
+    "refreshing_itself": "1: SRE was issued, and SRX not yet",
     "refreshes_asleep": "refreshes that stand for those of self-refresh",
     "high": "upper bits of the burst index decoded last (above LOW_BITS), or -1",
     "high_column": "column bits that these give",
@@ -129,14 +143,22 @@ CHANNEL = in_lines(
         ("active_ticks", np.int64, (MAX_RANKS,)),  # time with a bank open before that
         ("rfm_owed", np.int64, (MAX_RANKS,)),  # sets whose RFM may wait, a bit mask
         ("rfm_urgent", np.int64, (MAX_RANKS,)),  # sets whose RFM may not, a bit mask
+        ("critical", np.int64, (MAX_RANKS,)),  # rows that have as many activations as alert
+        ("back_off_at", np.int64, (MAX_RANKS,)),  # tick from which it backs off, or FOREVER
+        ("back_off_rfms", np.int64, (MAX_RANKS,)),  # RFMABs of it to come
+        ("alert_delay", np.int64, (MAX_RANKS,)),  # rows to close before it may alert
+        ("periodic_due", np.int64, (MAX_RANKS,)),  # tick of its next PERIODIC, or FOREVER
+        ("refreshes", np.int64, (MAX_BANKS,)),  # refreshes of a bank in this turn of its rows
         ("raa", np.int64, (MAX_BANKS,)),  # activations, less what refreshes and RFMs take off
-        ("asleep", np.int64, (MAX_RANKS, 4)),  # ticks: power-down, self-refresh; closed, open
+        # ticks in power-down, self-refresh and deep sleep, each with rows closed and open
+        ("asleep", np.int64, (MAX_RANKS, 6)),
+        ("nap", np.int64, (MOST_NAPS, 2)),  # tick and command of entries and exits not yet logged
         ("refresh_due", np.int64),  # refreshes that have fallen due so far
         # ticks of the last N commands that each window counts, and the place of the last one
         ("ring", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES, MAX_WINDOW)),
         ("ring_at", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES)),
         ("dq", np.int64, (MAX_PCS, DQ_TICKS)),  # a ring of ticks at which DQ is taken
-        ("commands", np.int64, (N_COMMANDS,)),  # commands issued
+        ("commands", np.int64, (len(COMMANDS),)),  # commands issued
         ("open_row", np.int64, (MAX_BANKS,)),  # or -1
         ("bank_commands", np.int64, (MAX_BANKS, 4)),  # ACT, RD, WR, MWR (A forms too)
         ("queued", np.int64, (2, MAX_BANKS)),  # requests in the queues, by kind and bank
@@ -177,9 +199,13 @@ def idle_channels(
 ) -> NDArray[np.void]:
     """`channels` idle channels at tick 0 as CHANNEL records; refreshes phased as the controller
     says."""
-    state = zeroed(channels, CHANNEL)
     c = constants[0]
-    state["high"], state["left"] = -1, NEVER
+    counted = int(c["rows_counted"])
+    state = zeroed(channels, CHANNEL, channels * counted * COUNT.itemsize)
+    bind(state)
+    state["back_off_at"] = FOREVER
+    state["periodic_due"] = int(c["periodic_every"]) or FOREVER
+    state["high"], state["left"], state["last_check"] = -1, NEVER, -1
     for name in ("ready", "floor", "ring", "dq", "sync_until"):
         state[name] = NEVER
     unset = ["open_row", "first", "last", "hit", "active", "pair_bank"]
@@ -197,4 +223,15 @@ def idle_channels(
     state["next_due"] = (
         FOREVER if c["refresh"] == REFRESH_NONE else state["phase"] + interval // sets
     )
+    state["next_due"] = np.minimum(state["next_due"], state["periodic_due"][:, 0])
     return state
+
+
+def copied(states: NDArray[np.void]) -> NDArray[np.void]:
+    """A copy of what `idle_channels` or this gave, with row counters of its own."""
+    behind = counters(states)
+    result = zeroed(len(states), CHANNEL, behind.nbytes)
+    result[:] = states
+    counters(result)[:] = behind
+    bind(result)
+    return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hwmodel.kernel.alerts import lower_row_counters
 from hwmodel.kernel.channel_state import (
     EXACT_LATENCIES,
     OCTAVE_BITS,
@@ -25,12 +26,12 @@ from hwmodel.kernel.kernel_names import (
     PREA,
     RD,
     REFAB,
+    REFPB,
     RFM,
     TIMEOUT,
     Record,
 )
 from hwmodel.kernel.pages import close_row, open_row, shorten_timeout
-from hwmodel.kernel.power import stirred
 from hwmodel.kernel.queues import count_write, leave, link, put_age, unlink
 from hwmodel.kernel.ready import delay, delay_banks, take_dq
 from hwmodel.kernel.refresh import bank_of, lower_counters, refreshed
@@ -180,22 +181,27 @@ def _serve(
 
 @rare
 def _apply_to_rank(c: Record, s: Record, command: int, bank: int, slot: int, tick: int) -> None:
-    """What PREA, CAS, REFPB, REFAB and RFM change; of the last three `slot` is -1 - their set."""
+    """What PREA, CAS and refreshes change; of these but RFMAB `slot` is -1 - their set."""
     rank = c.rank_of[bank]
     if command == PREA:
         for other in range(bank, bank + c.banks_per_rank):
             close_row(c, s, c.pc_of[bank], other)
     elif command == CAS:
         s.sync_until[rank] = max(s.sync_until[rank], tick + c.hold[0])
+    elif command == c.periodic:
+        s.periodic_due[rank] = tick + c.periodic_every
+        s.next_due = s.now
     else:
-        if command != REFAB:
+        if command == REFPB or command == RFM:
             for i in range(1, c.set_size):  # rows of the other banks of its set
                 other = bank_of(c, False, rank, -1 - slot, i)
                 delay_banks(c, s, command, other, tick, c.n_own_rules[command])
-        if command != RFM:
+        if command == REFPB or command == REFAB:
             refreshed(c, s, rank, -1 - slot)
         if c.raaimt > 0:
             lower_counters(c, s, command, rank, -1 - slot)
+        if c.alert_from > 0:
+            lower_row_counters(c, s, command, rank, -1 - slot)
 
 
 @inlined
@@ -205,8 +211,6 @@ def apply(
     """Issue a command of class `order` now and change the state of banks, queues and refresh."""
     tick = s.now
     pc = c.pc_of[bank]
-    if c.sleeps == 1:
-        stirred(c, s, command, tick)
     delay(c, s, command, bank, tick)
     s.bus_free[c.bus[pc, command]] = tick + c.slots[command]
     if command >= RD and command <= MWRA:

@@ -8,11 +8,13 @@ from hwmodel.kernel.timing import N_COMMANDS
 from hwmodel.specs.commands import COMMANDS
 
 (
-    ACT, ACT1, ACT2, RD, RDA, WR, WRA, MWR, MWRA, PRE, PREA, REFPB, REFAB, CAS, RFM,
+    ACT, ACT1, ACT2, RD, RDA, WR, WRA, MWR, MWRA, PRE, PREA, REFPB, REFAB, CAS, RFM, RFMAB,
 ) = range(N_COMMANDS)  # fmt: skip
+PDE, PDX, SRE, SRX = range(N_COMMANDS, N_COMMANDS + 4)
 assert COMMANDS == (
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
-    "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM",
+    "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM", "RFMAB",
+    "PDE", "PDX", "SRE", "SRX", "PERIODIC",
 )  # fmt: skip
 # classes of candidates, the first before the others at the same tick (docs/scheduling.md: choice)
 EAGER_ACT2, BUFFERED, URGENT_REFRESH, COLUMN, ROW, LAZY_ACT2, OWED_REFRESH, TIMEOUT = range(8)

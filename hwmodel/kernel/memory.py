@@ -48,14 +48,13 @@ from hwmodel.kernel.channel_state import (
     idle_channels,
 )
 from hwmodel.kernel.extents import Frames, Stream, as_mapped, descriptor_starts, gather_costs
-from hwmodel.kernel.jit import inlined, simulation
+from hwmodel.kernel.jit import inlined, rare, simulation
 from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, READ, WRITE, Record
 from hwmodel.kernel.power import asleep_ns
-from hwmodel.kernel.timing import FOREVER, Int, lower
+from hwmodel.kernel.timing import FOREVER, Int, lower, named_counts
 from hwmodel.kernel.translation import translated
-from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.device import Device
-from hwmodel.specs.memory_spec import row_delay
+from hwmodel.specs.memory_spec import MemorySpec, row_delay
 
 FRACTION = 1 << 10
 """Engine times are kept in 1/1024 ticks, so that port rates need no rounding to ticks."""
@@ -75,6 +74,10 @@ _SYSTEM_SCALARS = {
     "crossing_byte_time": "1/FRACTION ticks a byte into a die",
     "inbox": "requests to a channel at most; 0: no limit",
     "request_interval": "1/FRACTION ticks between requests that reach a channel; 0: any",
+    "protects": "data bursts that a burst of checks of in-line ECC protects; 0: there are none",
+    "first_check": "burst of a channel with its first checks",
+    "issued": "bursts of data put into inboxes, where there are checks",
+    "checks": "bursts of checks put into inboxes",
     "now": "tick up to which engines have run",
     "stop": "tick at which the simulation ends",
     "warm": "tick at which the measured window begins",
@@ -155,14 +158,39 @@ def _push(p: Record, s: Record, tick: int, local: int, size: int, kind: int, row
     s.tail += 1
 
 
+@rare
+def _push_checks(
+    p: Record, s: Record, tick: int, local: int, size: int, kind: int, row: int
+) -> None:
+    """Put the accesses to the checks of a request before it: reads; or writes, whole where the
+    request has all data that a burst of checks protects. The last request's burst is not asked for
+    again."""
+    first, last = local // p.burst, (local + size - 1) // p.burst
+    p.issued += last - first + 1
+    write = 0 if kind == READ else 1
+    for check in range(first // p.protects, last // p.protects + 1):
+        if s.last_check == 2 * check + write:
+            continue
+        s.last_check = 2 * check + write
+        asked = READ if kind == READ else PARTIAL_WRITE
+        data = check * p.protects
+        if kind == WRITE and first <= data and data + p.protects - 1 <= last:
+            asked = WRITE
+        _push(p, s, tick, (p.first_check + check) * p.burst, p.burst, asked, row)
+        p.checks += 1
+
+
 @simulation
 def _has_room(p: Record, s: Record, tick: int) -> bool:
     """Whether a channel takes another request, as an engine knows at `tick`."""
+    room = INBOX
+    if p.protects > 0:  # for the accesses to its checks
+        room -= p.request // (p.burst * p.protects) + 3
     if p.inbox == 0:
-        return s.tail - s.head < INBOX
+        return s.tail - s.head < room
     while s.released < s.head and s.inbox[RUN_TAKEN, s.released & (INBOX - 1)] + s.response <= tick:
         s.released += 1
-    return s.tail - s.released < p.inbox
+    return s.tail - s.released < min(p.inbox, room)
 
 
 @simulation
@@ -268,6 +296,8 @@ def _run_engine(
             begin = max(s.endpoint_free, there * FRACTION)
             s.endpoint_free = begin + p.request_interval
             there = (begin + FRACTION - 1) // FRACTION
+        if p.protects > 0:
+            _push_checks(p, s, there, local, piece, kind, completions.shape[0] - 1)
         _push(p, s, there, local, piece, kind, row_of_engine)
         e.in_flight += moved
         e.offset += piece
@@ -302,7 +332,8 @@ def run_system(
     `system` (1,) _SYSTEM, `engines` (E,) _ENGINE and `states` (channels,) CHANNEL records,
     modified in place; `start`, `size`, `write` (n,) extents; `wait` (n,) 1/FRACTION ticks before
     the first request of each; `completions` (E, ring) zeros, with dies (3 E, ring), of data and of
-    acknowledgements from other dies behind each engine's own; `crossings` (dies,) zeros, when each
+    acknowledgements from other dies behind each engine's own, and with checks a last row that
+    nothing waits for; `crossings` (dies,) zeros, when each
     die can take more data, 1/FRACTION ticks; `log` of shape (0, 5).
     Bytes are noted at the first round past tick `warm`.
     """
@@ -435,6 +466,9 @@ def _system(device: Device, warm: int, stop: int) -> NDArray[np.void]:
         "engines": a.dma.engines, "dies": 1, "inbox": a.inbox or 0,
         "request_interval": round(a.request_interval / tick_ns * FRACTION),
     }  # fmt: skip
+    if protects := device.memory.controller.inline_ecc:
+        values["protects"] = protects
+        values["first_check"] = device.memory.data_bytes // int(values["burst"])
     if a.dies is not None:
         values["dies"] = a.dies.count
         values["crossing_latency"] = math.ceil(a.dies.crossing_latency / tick_ns - 1e-9)
@@ -469,7 +503,7 @@ def simulate_system(
     last = FOREVER if math.isinf(measure_ns) else math.ceil((warmup_ns + measure_ns) / tick_ns)
     run = prepare(device, descriptors, math.ceil(warmup_ns / tick_ns), last, frames)
     finished = _run(run)
-    return _result(int(descriptors.size.sum()), run, finished, tick_ns)
+    return _result(device.memory, int(descriptors.size.sum()), run, finished, tick_ns)
 
 
 class Prepared(NamedTuple):
@@ -513,7 +547,7 @@ def prepare(
         waiting = a.dma.engines * (a.dma.window + a.dma.request)
         longest += 2 * p["crossing_latency"] + int(waiting * p["crossing_byte_time"]) // FRACTION
     ring = 1 << int(longest + response_ticks(device)).bit_length()
-    rows = a.dma.engines * (1 if a.dies is None else 3)
+    rows = a.dma.engines * (1 if a.dies is None else 3) + (p["protects"] > 0)
     completions = np.zeros((rows, ring), np.int64)
     crossings = np.zeros(p["dies"], np.int64)
     return Prepared(
@@ -532,7 +566,9 @@ def _run(run: Prepared) -> bool:
     return finished
 
 
-def _result(total: int, run: Prepared, finished: bool, tick_ns: float) -> SystemResult:
+def _result(
+    memory: MemorySpec, total: int, run: Prepared, finished: bool, tick_ns: float
+) -> SystemResult:
     states, p = run.states, run.system[0]
     end = int(states["end"].max()) if finished else int(p["now"])
     warm = int(p["warm"]) if p["warm_bytes"] >= 0 else 0
@@ -542,6 +578,7 @@ def _result(total: int, run: Prepared, finished: bool, tick_ns: float) -> System
     # extents that do not fill their first or last burst move more than they asked for
     covered = (run.start + run.size - 1) // p["burst"] - run.start // p["burst"] + 1
     useful = total / max(1, int(covered.sum()) * int(p["burst"]))
+    useful *= int(p["issued"] or 1) / int(p["issued"] + p["checks"] or 1)
     elapsed = (end - warm) * tick_ns
     last = end if finished else end + int(p["request_latency"])  # channels run ahead of engines
     since = states["active_since"]
@@ -556,7 +593,7 @@ def _result(total: int, run: Prepared, finished: bool, tick_ns: float) -> System
         row_hits=int(states["hits"].sum()),
         row_misses=int(states["misses"].sum()),
         row_conflicts=int(states["conflicts"].sum()),
-        commands=dict(zip(COMMANDS, states["commands"].sum(axis=0).tolist(), strict=True)),
+        commands=named_counts(memory, states["commands"].sum(axis=0)),
         simulated_ns=last * tick_ns,
         active_ns=int(active.sum()) * tick_ns,
         asleep=asleep_ns(states, tick_ns),

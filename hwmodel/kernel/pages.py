@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hwmodel.kernel.alerts import count_row
 from hwmodel.kernel.channel_state import Q_BANK, Q_FLAGS, Q_NEXT, Q_ROW
 from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import FLAG_RMW, Record
@@ -38,13 +39,16 @@ def open_row(c: Record, s: Record, pc: int, bank: int, row: int) -> None:
 @inlined
 def close_row(c: Record, s: Record, pc: int, bank: int) -> None:
     """The bank is closed, if it was open."""
-    if s.open_row[bank] < 0:
+    row = s.open_row[bank]
+    if row < 0:
         return
     s.open_row[bank] = -1
     bit = 1 << (bank - pc * c.banks_per_pc)
     s.open_banks[pc] &= ~bit
     if c.raaimt > 0 and s.raa[bank] >= c.raammt:
         s.next_due = s.now
+    if c.alert_from > 0:
+        count_row(c, s, bank, row)
     for queue in range(2):
         s.hit[queue, bank] = -1
         s.hit_banks[pc, queue] &= ~bit

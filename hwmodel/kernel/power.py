@@ -6,11 +6,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from hwmodel.kernel.channel_state import MOST_NAPS
 from hwmodel.kernel.jit import inlined, rare
-from hwmodel.kernel.kernel_names import MWRA, RD, REFAB, REFPB, Record
+from hwmodel.kernel.kernel_names import MWRA, PDE, PDX, RD, REFAB, REFPB, SRE, SRX, Record
+from hwmodel.kernel.timing import NEVER
 
 ASLEEP = (
     "power_down_precharged", "power_down_active", "self_refresh_precharged", "self_refresh_active",
+    "deep_sleep_precharged", "deep_sleep_active",
 )  # fmt: skip
 """States of a rank asleep: the columns of `asleep`. The last: its rows were left open."""
 
@@ -25,22 +28,58 @@ def nothing_waits(c: Record, s: Record) -> bool:
 
 
 @inlined
+def _note(s: Record, tick: int, command: int) -> None:
+    """An entry or an exit takes its slots of a bus that is idle."""
+    s.commands[command] += 1
+    if s.naps < MOST_NAPS:
+        s.nap[s.naps, 0], s.nap[s.naps, 1] = tick, command
+        s.naps += 1
+
+
+@inlined
 def _self_refresh_from(c: Record, s: Record) -> int:
     """Tick from which the channel is in self-refresh if nothing comes."""
-    return s.served + c.self_refresh_after
+    begin = s.served + c.self_refresh_after
+    return max(begin, s.quiet) if c.self_refresh_named == 1 else begin
+
+
+@inlined
+def _power_down(c: Record, s: Record) -> tuple[int, int]:
+    """(begin, end) of power-down if nothing comes; where the end is first, there is none. It is
+    left for SRE, and not entered for less than it lasts."""
+    begin, end = s.quiet + c.power_down_after, _self_refresh_from(c, s)
+    if c.self_refresh_named == 1:
+        end -= c.power_down_exit
+    return begin, (end if begin + c.power_down_stay <= end else NEVER)
 
 
 @inlined
 def _book(c: Record, s: Record, until: int) -> None:
     """Book the time asleep up to a tick; since the last one no row has opened or closed."""
-    deep = _self_refresh_from(c, s)
-    light = min(until, deep) - max(s.quiet + c.power_down_after, s.booked)
-    heavy = until - max(deep, s.booked)
+    begin, end = _power_down(c, s)
+    own, deep = _self_refresh_from(c, s), s.served + c.deep_sleep_after
+    light = min(until, end) - max(begin, s.booked)
+    heavy = min(until, max(own, deep)) - max(own, s.booked)
+    deepest = until - max(own, deep, s.booked)
     for rank in range(c.ranks):
         opened = 1 if s.rank_open[rank] > 0 else 0
         s.asleep[rank, opened] += max(0, light)
         s.asleep[rank, 2 + opened] += max(0, heavy)
+        s.asleep[rank, 4 + opened] += max(0, deepest)
     s.booked = max(s.booked, until)
+
+
+@inlined
+def _enter_self_refresh(c: Record, s: Record) -> None:
+    """Note what led to self-refresh, once."""
+    if s.refreshing_itself == 0:
+        begin, end = _power_down(c, s)
+        if c.power_down_named == 1 and end > NEVER:
+            _note(s, begin, PDE)
+            _note(s, end, PDX)
+        if c.self_refresh_named == 1:
+            _note(s, _self_refresh_from(c, s), SRE)
+        s.refreshing_itself = 1
 
 
 @rare
@@ -48,11 +87,26 @@ def wake(c: Record, s: Record, arrival: int) -> None:
     """A request arrives: if the channel sleeps, no command is legal before it has left that."""
     if not nothing_waits(c, s):
         return
-    deep = _self_refresh_from(c, s)
-    if arrival <= min(s.quiet + c.power_down_after, deep):
+    begin, end = _power_down(c, s)
+    own = _self_refresh_from(c, s)
+    if arrival > own:
+        _enter_self_refresh(c, s)
+        leave, takes = max(arrival, own + c.self_refresh_stay), c.self_refresh_exit
+        deep = max(own, s.served + c.deep_sleep_after)
+        if arrival > deep:
+            leave, takes = max(leave, deep + c.deep_sleep_stay), c.deep_sleep_exit
+        if c.self_refresh_named == 1:
+            _note(s, leave, SRX)
+        s.refreshing_itself = 0
+    elif begin < arrival and end > NEVER:
+        leave, takes = min(max(arrival, begin + c.power_down_stay), end), c.power_down_exit
+        if c.power_down_named == 1:
+            _note(s, begin, PDE)
+            _note(s, leave, PDX)
+    else:
         return
-    _book(c, s, arrival)
-    awake = arrival + (c.self_refresh_exit if arrival > deep else c.power_down_exit)
+    _book(c, s, leave)
+    awake = leave + takes
     for bus in range(s.bus_free.shape[0]):
         s.bus_free[bus] = max(s.bus_free[bus], awake)
     s.quiet, s.served = awake, awake
@@ -64,11 +118,18 @@ def stirred(c: Record, s: Record, command: int, tick: int) -> None:
     in self-refresh it stands for what the die does by itself."""
     if nothing_waits(c, s):
         if tick > _self_refresh_from(c, s):
+            _enter_self_refresh(c, s)
             _book(c, s, tick)
             if command == REFPB or command == REFAB:
                 s.refreshes_asleep += 1
             return
-        _book(c, s, tick - c.power_down_exit)
+        begin, end = _power_down(c, s)
+        leave = tick - c.power_down_exit
+        if end > NEVER and leave >= begin + c.power_down_stay:
+            _book(c, s, leave)
+            if c.power_down_named == 1:
+                _note(s, begin, PDE)
+                _note(s, leave, PDX)
     s.quiet = max(s.quiet, tick + c.lasts[command])
     if command >= RD and command <= MWRA:
         s.served = max(s.served, tick + c.lasts[command])

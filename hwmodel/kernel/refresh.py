@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hwmodel.kernel.jit import inlined, rare
-from hwmodel.kernel.kernel_names import PRE, PREA, REFAB, REFPB, RFM, Record
+from hwmodel.kernel.kernel_names import PRE, PREA, REFAB, REFPB, RFM, RFMAB, Record
 from hwmodel.kernel.ready import fits, ready
 from hwmodel.kernel.timing import FOREVER, REFRESH_ALL_BANK, REFRESH_NONE
 
@@ -86,8 +86,8 @@ def _manage(c: Record, s: Record, rank: int) -> int:
 @rare
 def lower_counters(c: Record, s: Record, command: int, rank: int, which: int) -> None:
     """A refresh or an RFM takes its share off the activations of its banks."""
-    less = c.raa_by_rfm if command == RFM else c.raa_by_refresh
-    whole = command == REFAB
+    less = c.raa_by_rfm if command == RFM or command == RFMAB else c.raa_by_refresh
+    whole = command == REFAB or command == RFMAB
     for i in range(banks_in(c, whole)):
         bank = bank_of(c, whole, rank, which, i)
         s.raa[bank] = max(0, s.raa[bank] - less)
@@ -109,6 +109,17 @@ def update_refresh(c: Record, s: Record) -> None:
         for rank in range(c.ranks // c.pcs * pc, c.ranks // c.pcs * (pc + 1)):
             if c.raaimt > 0:
                 blocked |= _manage(c, s, rank)
+            if c.periodic >= 0 and s.periodic_due[rank] <= s.now:
+                s.managed |= 1 << rank
+                if c.periodic_closed == 1:
+                    blocked |= banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)
+            elif c.periodic >= 0:
+                s.next_due = min(s.next_due, s.periodic_due[rank])
+            if c.alert_from > 0 and s.back_off_at[rank] <= s.now:
+                s.managed |= 1 << rank
+                blocked |= banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)
+            elif c.alert_from > 0:
+                s.next_due = min(s.next_due, s.back_off_at[rank])
             if s.refresh_due == s.refresh_issued[rank]:
                 continue
             urgent_at = _due(c, s, s.refresh_issued[rank] + 1) + c.patience
@@ -150,7 +161,7 @@ def refresh_candidate(
     none."""
     now, pc = s.now, c.pc_of[rank * c.banks_per_rank]
     pair = s.pair_bank[pc]
-    whole = command == REFAB
+    whole = command != REFPB and command != RFM
     base = bank_of(c, whole, rank, which, 0)
     best, best_bank, at = FOREVER, base, now
     opened, busy = False, False
@@ -171,11 +182,14 @@ def refresh_candidate(
             if command == RFM:  # waits for what a REFPB waits for, and for rows of its own
                 at = max(at, ready(c, s, bank, RFM))
     if whole:
-        if busy:
-            return FOREVER, REFAB, base
-        if opened:
-            command = PREA
+        if command != c.periodic or c.periodic_closed == 1:
+            if busy:
+                return FOREVER, REFAB, base
+            if opened:
+                command = PREA
         at = max(at, ready(c, s, base, command))
+        if command == RFMAB:  # as an RFM does of REFPB
+            at = max(at, ready(c, s, base, REFAB))
     elif opened or busy:
         return best, PRE, best_bank
     at = max(at, s.bus_free[c.bus[pc, command]])

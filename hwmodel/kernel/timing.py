@@ -21,6 +21,7 @@ from hwmodel.specs.commands import (
     LEAST_BELOW_ODD,
     LEVELS,
     MAX_WINDOWS,
+    POWER_COMMANDS,
     RANK_COMMANDS,
     WRITE_COMMANDS,
 )
@@ -31,7 +32,8 @@ NEVER = -(1 << 60)
 """An instant before every other."""
 FOREVER = 1 << 60
 """An instant after every other."""
-N_COMMANDS = len(COMMANDS)
+N_COMMANDS = COMMANDS.index(POWER_COMMANDS[0])
+"""Commands that wait for one another by rows; those of power states follow them."""
 LANES = 16
 """Numbers that the kernel handles at once: banks, or all commands."""
 
@@ -84,11 +86,28 @@ _SCALARS = {
     "raammt": "activations of a closed bank from which an RFM is urgent",
     "raa_by_refresh": "activations that a refresh takes off",
     "raa_by_rfm": "activations that an RFM takes off",
+    "alert_from": "activations of a row from which its rank alerts; 0: rows are not counted",
+    "alert_react": "ticks from an alert to its back-off",
+    "alert_rfms": "RFMABs of a back-off",
+    "alert_delay": "rows that close after it before the rank may alert again",
+    "alert_refreshes": "refreshes of a bank that reset all its rows; 0: none does",
+    "rows": "rows of a bank, where they are counted",
+    "rows_counted": "rows of all banks, where they are counted",
+    "periodic": "number of the command that comes at intervals, or -1",
+    "periodic_every": "ticks from one to the next in a rank",
+    "periodic_closed": "1: all banks of its rank have to be closed",
     "sleeps": "1: a channel powers down, or refreshes itself, when nothing waits",
     "power_down_after": "ticks of quiet before power-down",
     "self_refresh_after": "ticks from the last data to self-refresh",
+    "deep_sleep_after": "ticks from the last data to deep sleep",
     "power_down_exit": "ticks from a request to the first command",
     "self_refresh_exit": "ticks from a request to the first command",
+    "deep_sleep_exit": "ticks from a request to the first command",
+    "power_down_stay": "ticks that it lasts at least",
+    "self_refresh_stay": "ticks that it lasts at least",
+    "deep_sleep_stay": "ticks that it lasts at least",
+    "power_down_named": "1: PDE and PDX take the bus",
+    "self_refresh_named": "1: SRE and SRX take the bus",
     "rfm_sets": "sets of banks of a rank that RFMs address",
     "sync": "1: the data clock stops, and CAS starts it",
     "data_clocks": "clocks of a pseudo-channel that do so, one a rank; 1 where none does",
@@ -131,9 +150,15 @@ def in_lines(fields: list[Any]) -> np.dtype[np.void]:
     )
 
 
-def zeroed(count: int, kind: np.dtype[np.void]) -> NDArray[np.void]:
-    """`count` records of zeros that begin a cache line."""
-    space = np.zeros(count * kind.itemsize + _LINE, np.uint8)
+def zeroed_bytes(count: int, kind: np.dtype[np.void]) -> int:
+    """Bytes of the block of `zeroed`."""
+    return count * kind.itemsize + _LINE
+
+
+def zeroed(count: int, kind: np.dtype[np.void], behind: int = 0) -> NDArray[np.void]:
+    """`count` records of zeros that begin a cache line; `behind`: bytes more at the end of their
+    block."""
+    space = np.zeros(zeroed_bytes(count, kind) + behind, np.uint8)
     start = -space.ctypes.data % _LINE
     return space[start : start + count * kind.itemsize].view(kind)
 
@@ -161,8 +186,8 @@ CONSTANTS = in_lines(
         ("instance", np.int64, (MAX_LEVELS, MAX_BANKS)),  # number of a bank's instance of a level
         ("pc_of", np.int64, (MAX_BANKS,)),  # pseudo-channel of a bank
         ("rank_of", np.int64, (MAX_BANKS,)),  # rank of a bank, flat over pseudo-channels
-        ("bus", np.int64, (MAX_PCS, N_COMMANDS)),  # bus of a command in a pseudo-channel
-        ("slots", np.int64, (N_COMMANDS,)),  # ticks a command holds its bus
+        ("bus", np.int64, (MAX_PCS, len(COMMANDS))),  # bus of a command in a pseudo-channel
+        ("slots", np.int64, (len(COMMANDS),)),  # ticks a command holds its bus
         ("segments", np.int64, (2, MAX_SEGMENTS, 2)),  # DQ of reads, writes; latency included
         ("n_segments", np.int64, (2,)),
         ("lasts", np.int64, (N_COMMANDS,)),  # ticks until what a command does is over
@@ -176,6 +201,23 @@ CONSTANTS = in_lines(
         ("hashes", np.int64, (MAX_HASHES, 3)),  # row bit, mask, left shift into the flat bank
     ]
 )
+
+
+def lane(memory: MemorySpec, name: str) -> int:
+    """Number of a command in the kernel: its place in COMMANDS; of PERIODIC, that of the command
+    that opens a row where activations have another number of steps."""
+    if name == "PERIODIC":
+        name = "ACT" if memory.activate.steps == 2 else "ACT1"
+    return COMMANDS.index(name)
+
+
+def named_counts(memory: MemorySpec, counts: NDArray[np.int64]) -> dict[str, int]:
+    """Commands issued, by kind, of the kernel's counts."""
+    found = dict(zip(COMMANDS, counts.tolist(), strict=True))
+    if "PERIODIC" in memory.commands:
+        found["PERIODIC"] = found.pop(taken := COMMANDS[lane(memory, "PERIODIC")])
+        found = {name: 0 if name == taken else found[name] for name in COMMANDS}
+    return found
 
 
 def _levels(memory: MemorySpec) -> list[str]:
@@ -205,7 +247,7 @@ def _delays(memory: MemorySpec, levels: list[str]) -> tuple[Int, Int]:
         level = counts.index(memory.organisation.count(name))
         before = [memory.reference(name) for name in row.before]
         for pair in product(memory.in_rows(row.after), before):
-            a, b = map(COMMANDS.index, pair)
+            a, b = (lane(memory, name) for name in pair)
             table[level, a, b] = max(table[level, a, b], memory.ticks(row.delay))
     for table in (own, other):
         for name, delay in zip(levels, table, strict=True):
@@ -230,11 +272,12 @@ def _as_waited_for(memory: MemorySpec, level: str, delay: Int) -> None:
         "MWRA": c.page_policy != "closed" or not memory.masked_writes,
         "REFPB": c.refresh != "per_bank" and not memory.managed,
         "RFM": not memory.managed,
-        "REFAB": c.refresh != "all_bank",
-        "PREA": c.refresh != "all_bank",
+        "REFAB": c.refresh != "all_bank" and not memory.alerts,
+        "PREA": c.refresh != "all_bank" and not memory.alerts and not memory.periodic_ticks,
+        "RFMAB": not memory.alerts,
         "CAS": memory.sync is None or memory.sync.always_on,
     }
-    for name in COMMANDS:
+    for name in COMMANDS[:N_COMMANDS]:
         small = name in RANK_COMMANDS and o.count(level) > o.count("rank")
         if idle.get(name, False) or small:
             delay[..., COMMANDS.index(name)] = NEVER
@@ -321,7 +364,7 @@ def _windows(memory: MemorySpec, levels: list[str]) -> tuple[list[list[int]], li
         if row.window is not None:
             level = counts.index(memory.organisation.count(row.scope))
             counted, waiting = (
-                [COMMANDS.index(name) for name in names]
+                [lane(memory, name) for name in names]
                 for names in (memory.in_rows(row.after), map(memory.reference, row.before))
             )
             delay = np.full(LANES, NEVER, np.int64)
@@ -390,7 +433,7 @@ def _lower(memory: MemorySpec) -> NDArray[np.void]:
     buses = list(memory.buses)
     for name, command in memory.commands.items():
         shared = memory.buses[command.bus].scope == "channel"
-        i = COMMANDS.index(name)
+        i = lane(memory, name)
         own = np.zeros(MAX_PCS, np.int64) if shared else np.arange(MAX_PCS)
         r["bus"][:, i] = buses.index(command.bus) * MAX_PCS + own
         r["slots"][i] = memory.tick_clock.ticks(Fraction(str(command.slots)))
@@ -509,6 +552,16 @@ def _scalars(memory: MemorySpec, r: np.void) -> None:
         values["raaimt"], values["raammt"] = management.RAAIMT, management.RAAMMT
         values["raa_by_rfm"] = management.lowers(management.RAADEC)
         values["raa_by_refresh"] = management.lowers(management.RAAREF) if management.RAAREF else 0
+    if (alerts := memory.alerts) is not None:
+        values["alert_from"], values["alert_react"] = alerts.threshold, memory.ticks(alerts.react)
+        values["alert_rfms"], values["alert_delay"] = alerts.rfms, alerts.delay
+        values["alert_refreshes"] = alerts.refreshes if alerts.reset == "refresh" else 0
+        values["rows"], values["rows_counted"] = o.rows, o.rows * o.bank_numbers
+    values["periodic"] = -1
+    if (command := memory.commands.get("PERIODIC")) is not None:
+        values["periodic"] = lane(memory, "PERIODIC")
+        values["periodic_every"] = memory.periodic_ticks
+        values["periodic_closed"] = command.banks == "closed"
     if memory.sleeps:
         values |= _sleep(memory, r)
     for name, value in values.items():
@@ -521,16 +574,24 @@ def _sleep(memory: MemorySpec, r: np.void) -> dict[str, int]:
     """Lower what power-down and self-refresh need."""
     c, clock = memory.controller, memory.tick_clock
     assert memory.power_states is not None
-    for i, name in enumerate(COMMANDS):
+    for i, name in enumerate(COMMANDS[:N_COMMANDS]):
         r["lasts"][i] = max(r["slots"][i], 0)
-        if name in ("REFPB", "REFAB", "RFM"):
+        if name in ("REFPB", "REFAB", "RFM", "RFMAB"):
             r["lasts"][i] = row_delay(memory, name, memory.activate_command, LEVELS)
+        elif "PERIODIC" in memory.commands and i == lane(memory, "PERIODIC"):
+            r["lasts"][i] = row_delay(memory, "PERIODIC", memory.activate_command, LEVELS)
         elif name in COLUMN_COMMANDS:
             r["lasts"][i] = r["data_end"][int(name in WRITE_COMMANDS)]
     values = {"sleeps": 1}
-    for name in ("power_down", "self_refresh"):
+    entries = {"power_down": "PDE PDX", "self_refresh": "SRE SRX", "deep_sleep": "SRE SRX"}
+    for name, commands in entries.items():
         after, leave = getattr(c, f"{name}_after"), getattr(memory.power_states, f"{name}_exit")
-        values[f"{name}_exit"] = memory.ticks(leave)
+        stay = getattr(memory.power_states, f"{name}_stay")
+        enter, back = (int(r["slots"][COMMANDS.index(each)]) for each in commands.split())
+        values[f"{name}_exit"] = max(memory.ticks(leave or "0"), back)
+        values[f"{name}_stay"] = max(memory.ticks(stay), enter)
+        if name != "deep_sleep":
+            values[f"{name}_named"] = enter > 0
         values[f"{name}_after"] = (
             FOREVER if after is None else clock.ticks(clock.clocks_of_ns(after))
         )

@@ -18,7 +18,7 @@ from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.kernel.memory import Descriptors, simulate_system
 from hwmodel.measure.bounds import read_bound
 from hwmodel.measure.energy import energy_figures, energy_parts
-from hwmodel.measure.open_loop import Int, OpenLoop, stated
+from hwmodel.measure.open_loop import Int, OpenLoop, called, stated
 from hwmodel.measure.replay import figures
 from hwmodel.measure.stream import bursts
 from hwmodel.specs.device import Device
@@ -125,7 +125,7 @@ def _extents(spec: Pattern, extent: int, total: int, capacity: int) -> tuple[Any
 def _on_channel(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
     o = device.memory.organisation
     extent = max(spec.extent or 1024, o.burst_bytes)
-    start, written = _extents(spec, extent, CHANNEL_BYTES, o.capacity_bytes)
+    start, written = _extents(spec, extent, CHANNEL_BYTES, device.memory.data_bytes)
     kind = np.repeat(written, extent // o.burst_bytes).astype(np.int64)
     address = bursts(start, extent, o.burst_bytes)
     return channel_figures(device, pattern, address, kind, _bound(device, spec))
@@ -180,7 +180,7 @@ def system_figures(
         "delivered_gbps": result.gbps * device.derate, "peak_gbps": device.peak_gbps,
         "utilization": result.gbps / device.peak_gbps, "bound_gbps": bound_gbps,
         "row_hits": result.row_hits, "row_misses": result.row_misses,
-        "row_conflicts": result.row_conflicts, "commands": commands,
+        "row_conflicts": result.row_conflicts, "commands": called(memory, commands),
         "latency_ns": None, "threads": 1, "wall_s": wall,
         **energy_figures(device, {name: nj * measured for name, nj in parts.items()}),
     }  # fmt: skip

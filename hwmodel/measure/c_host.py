@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from llvmlite import binding as llvm
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.kernel import port as kernel
 from hwmodel.kernel.channel_state import CHANNEL
 from hwmodel.kernel.completion import entry
@@ -72,6 +73,8 @@ def header() -> str:
 def image(channels: Channels) -> bytes:
     """A memory in 64-bit words: kernel, port, number of words of the states that are not 0,
     constants, lanes, (place, value) of each of those words."""
+    if channels.device.memory.alerts:
+        raise DescriptionError("controller.row_counting: expected none for a C host")
     fresh = channels.idle_tables()
     port = fresh["port"].copy()
     port["keeps"] = 0

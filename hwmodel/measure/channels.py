@@ -18,7 +18,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.kernel import port as kernel
 from hwmodel.kernel.address import CHANNEL_HASHES
 from hwmodel.kernel.channel import SLICE
-from hwmodel.kernel.channel_state import idle_channels
+from hwmodel.kernel.channel_state import copied, idle_channels
 from hwmodel.kernel.completion import entry
 from hwmodel.kernel.timing import Int, lower
 from hwmodel.measure.accesses import (
@@ -339,7 +339,7 @@ class Channels:
         """All that the simulation hangs on, and the figures and commands so far, to `restore`."""
         self._queue()
         self._take_kept()
-        tables = {name: table.copy() for name, table in self._tables.items()}
+        tables = _copied(self._tables)
         kept, submitted = tuple(self._kept), self._submitted
         return Snapshot(self.constants, tables, self._waiting, self._held, kept, submitted)
 
@@ -351,10 +351,15 @@ class Channels:
         same = all(one[name] == other[name] for name in fixed)
         if not same or snapshot.constants.tobytes() != self.constants.tobytes():
             raise ValueError("the snapshot is of another memory, or of other options")
-        self._tables = {name: table.copy() for name, table in snapshot.tables.items()}
+        self._tables = _copied(snapshot.tables)
         self._waiting, self._held, self._batches = snapshot.waiting, snapshot.held, []
         self._kept, self._submitted = list(snapshot.kept), snapshot.submitted
         self._last, self._rising = int(snapshot.waiting.tick.max(initial=0)), True
+
+
+def _copied(tables: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Tables of their own, counters of rows included."""
+    return {n: copied(t) if n == "states" else t.copy() for n, t in tables.items()}
 
 
 _GROWN = {"access_rows": ("accesses", "marks"), "run_rows": ("runs",)}

@@ -60,7 +60,8 @@ def energy_parts(
     reads = sum(commands.get(name, 0) for name in READ_COMMANDS)
     writes = sum(commands.get(name, 0) for name in WRITE_COMMANDS)
     ranks = o.pseudochannels * o.ranks
-    refreshed = commands.get("REFAB", 0) * (o.banks // ranks)
+    of_ranks = commands.get("REFAB", 0) + commands.get("RFMAB", 0)
+    refreshed = of_ranks * (o.banks // ranks)
     of_sets = commands.get("REFPB", 0) + commands.get("RFM", 0)
     refreshed += of_sets * len(memory.refresh_sets()[0])
     closed_ns = elapsed_ns * ranks * channels - active_ns
@@ -89,9 +90,9 @@ def _sleep(memory: MemorySpec, parts: dict[str, float], asleep: Mapping[str, flo
         share = asleep[name] / pseudochannels
         state, rows = name.rsplit("_", 1)
         parts[f"background_{rows}"] -= share * getattr(e.background, rows)
-        power = e.background.self_refresh
         if state == "power_down":
-            power, state = getattr(e.background, name), name
+            state = name
+        power = getattr(e.background, state)
         parts[state] = parts.get(state, 0.0) + share * (power or 0.0)
 
 
@@ -100,7 +101,7 @@ def idle_states(memory: MemorySpec) -> dict[str, float]:
     form, from the spacing of refreshes. Self-refresh has the whole."""
     c = memory.controller
     if c.self_refresh_after is not None:
-        return {"self_refresh_precharged": 1.0}
+        return {f"{'self_refresh' if c.deep_sleep_after is None else 'deep_sleep'}_precharged": 1.0}
     if c.power_down_after is None:
         return {}
     constants = lower(memory)[0]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.address import to_channel
 from hwmodel.kernel.channel_state import INBOX, RUN_ROW, RUN_TAKEN, RUN_TICK
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, WRITE
@@ -43,6 +44,8 @@ class Issuer:
     one before has passed, as phases and layers do in `full` and `exhaustive` memory."""
 
     def __init__(self, device: Device) -> None:
+        if device.memory.controller.inline_ecc:
+            raise DescriptionError("controller.inline_ecc: expected 0 where requests are exported")
         self.tick = 0
         """When the last stream ended."""
         self._device = device

@@ -22,9 +22,9 @@ from hwmodel.kernel.channel_state import (
 )
 from hwmodel.kernel.kernel_names import LOG_FULL, PARTIAL_WRITE, REACHED, READ, WRITE
 from hwmodel.kernel.power import asleep_ns
-from hwmodel.kernel.timing import lower
+from hwmodel.kernel.timing import lane, lower, named_counts
 from hwmodel.oracle.command_log import CommandLog
-from hwmodel.specs.commands import COMMANDS, MASKED_WRITES, RANK_COMMANDS
+from hwmodel.specs.commands import COMMANDS, MASKED_WRITES, POWER_COMMANDS, RANK_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 
 Int = NDArray[np.int64]
@@ -45,6 +45,8 @@ def command_log(memory: MemorySpec, lines: Int) -> CommandLog:
     rest, group = np.divmod(rest, o.bankgroups)
     rest, stack = np.divmod(rest, o.stack_numbers)
     pseudochannel, rank = np.divmod(rest, o.ranks)
+    if "PERIODIC" in memory.commands:
+        command[command == lane(memory, "PERIODIC")] = COMMANDS.index("PERIODIC")
     whole = np.isin(command, [COMMANDS.index(name) for name in RANK_COMMANDS])
     for part in (stack, group, bank):
         part[whole] = -1
@@ -53,9 +55,15 @@ def command_log(memory: MemorySpec, lines: Int) -> CommandLog:
 
 def stated(memory: MemorySpec, counts: dict[str, int]) -> dict[str, int]:
     """Of the counts of all commands, those that results state: of every command of the memory, of
-    masked writes and RFM where there were any."""
-    always = set(memory.commands) - set(MASKED_WRITES.values()) - {"RFM"}
+    masked writes, RFMs and of power states where there were any."""
+    seldom = {*MASKED_WRITES.values(), "RFM", "RFMAB", *POWER_COMMANDS}
+    always = set(memory.commands) - seldom
     return {name: n for name, n in counts.items() if n or name in always}
+
+
+def called(memory: MemorySpec, counts: dict[str, int]) -> dict[str, int]:
+    """Counts of commands by what the description calls them."""
+    return {memory.command_name(kind): count for kind, count in counts.items()}
 
 
 def longest_in_bin(number: int) -> int:
@@ -195,8 +203,8 @@ class OpenLoop:
     @property
     def commands(self) -> dict[str, int]:
         """Commands issued, as in `stated`, over all channels."""
-        counts = self.states["commands"].sum(axis=0).tolist()
-        return stated(self.memory, dict(zip(COMMANDS, counts, strict=True)))
+        counts = named_counts(self.memory, self.states["commands"].sum(axis=0))
+        return stated(self.memory, counts)
 
     @property
     def active_ns(self) -> float:

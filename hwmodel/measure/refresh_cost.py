@@ -1,5 +1,5 @@
 """What each way of refreshing costs a memory's bandwidth: policies, orders, postponing; and what
-refresh management adds to it."""
+refresh management and alerts add to it."""
 
 from __future__ import annotations
 
@@ -188,6 +188,45 @@ def counting_cost(plain: MemorySpec, counting: MemorySpec, size: int = BYTES) ->
         )
         found[name] = without.end_tick / counted.end_tick
     return found
+
+
+def alert_cost(memory: MemorySpec, size: int = BYTES) -> dict[str, dict[str, float]]:
+    """By the streams of `management_cost`, and of 256 KiB read in order again and again (`again`):
+    what alerts and back-offs leave of the bandwidth (`share`), and how many there were
+    (`alerts`)."""
+    streams = _streams(memory, size)
+    again = _addresses(memory, None, 256 << 10)
+    streams["again"] = memory, np.resize(again, 600 * len(again))
+    found = {}
+    for name, (one, address) in streams.items():
+        runs = []
+        for counting in ("none", "prac"):
+            controller = one.controller.model_copy(update={"row_counting": counting})
+            changed = one.model_copy(update={"controller": controller})
+            runs.append(_reads(changed, Choice(one.controller.refresh), address))
+        without, run = runs
+        found[name] = {
+            "share": without.end_tick / run.end_tick,
+            "alerts": float(run.total("alerts")),
+        }
+    return found
+
+
+def alert_worst_case(memory: MemorySpec) -> float:
+    """Closed form: share of a bank's activations that back-offs leave it, where two rows take turns
+    one request at a time, without refresh. Both reach the threshold N in 2 N - 1 activations, some
+    more follow while the controller reacts, and the back-off resets both."""
+    alerts, first, scopes = memory.refresh.alerts, memory.activate_command, ("bank",)
+    assert alerts is not None
+    opened, read, closed = (
+        row_delay(memory, *pair, scopes) for pair in ((first, "RD"), ("RD", "PRE"), ("PRE", first))
+    )
+    read = max(read, row_delay(memory, first, "PRE", scopes) - opened)
+    cycle = max(row_delay(memory, first, first, scopes), opened + read + closed)
+    more = -(-(memory.ticks(alerts.react) - closed) // cycle)
+    every = 2 * alerts.threshold - 1 + max(0, more)
+    rfm = max(row_delay(memory, "RFMAB", name, ("rank",)) for name in ("RFMAB", first))
+    return every * cycle / (every * cycle + alerts.rfms * rfm)
 
 
 def _streams(memory: MemorySpec, size: int) -> dict[str, tuple[MemorySpec, NDArray[np.int64]]]:

@@ -17,12 +17,12 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.address import to_channel
 from hwmodel.kernel.kernel_names import WRITE
+from hwmodel.kernel.timing import named_counts
 from hwmodel.measure.bounds import least_cycles
 from hwmodel.measure.energy import energy_figures, energy_parts
-from hwmodel.measure.open_loop import Int, LogSink, OpenLoop
+from hwmodel.measure.open_loop import Int, LogSink, OpenLoop, called
 from hwmodel.measure.trace import Chunk, read_trace
 from hwmodel.oracle.command_log import CommandLog, csv_columns, write_csv
-from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.device import Device
 from hwmodel.specs.memory_spec import MemorySpec
 
@@ -66,9 +66,7 @@ def replay(
 
 def _feed(run: OpenLoop, device: Device, trace: Path, single_channel: bool, at_once: bool) -> bool:
     """Simulate a trace; whether its times counted."""
-    limit = device.memory.organisation.capacity_bytes if single_channel else device.capacity_bytes
-    if protects := device.memory.controller.inline_ecc:
-        limit -= limit // protects  # the rest holds the check bytes
+    limit = device.memory.data_bytes if single_channel else device.capacity_bytes
     done, timed = 0, False
     for address, kind, arrival in read_trace(trace, device, single_channel):
         if address.max() >= limit:
@@ -143,7 +141,7 @@ def figures(
         "row_hits": run.total("hits"),
         "row_misses": run.total("misses"),
         "row_conflicts": run.total("conflicts"),
-        "commands": run.commands,
+        "commands": called(memory, run.commands),
         "latency_ns": run.latency_ns(),
         "write_latency_ns": run.latency_ns(WRITE),
         "threads": run.threads,
@@ -157,6 +155,6 @@ def _least(run: OpenLoop) -> tuple[float, str]:
     """The a-posteriori bound of the channel whose own counts ask for most."""
     found = []
     for state in run.states:
-        commands = dict(zip(COMMANDS, state["commands"].tolist(), strict=True))
+        commands = named_counts(run.memory, state["commands"])
         found.append(least_cycles(run.memory, commands, state["bank_commands"]))
     return max(found)

@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.description.expression import evaluate
+from hwmodel.oracle.alert_audit import back_offs
 from hwmodel.oracle.command_log import CODE, LEVEL_FIELDS, CommandLog, clocks_text, read_csv
-from hwmodel.oracle.refresh_audit import bank_in_rank, debts, rank_in_channel, wrong_turns
+from hwmodel.oracle.power_audit import power_states
+from hwmodel.oracle.refresh_audit import bank_in_rank, debts, periods, rank_in_channel, wrong_turns
 from hwmodel.specs.commands import (
     COLUMN_COMMANDS,
     COMMANDS,
@@ -63,10 +65,9 @@ def row_rule(memory: MemorySpec, number: int) -> str:
     row = memory.constraints[number]
     window = f"window {row.window}, " if row.window else ""
     value = clocks_text(memory, memory.ticks(row.delay))
+    names = ["|".join(map(memory.command_name, side)) for side in (row.after, row.before)]
     stated = "" if row.delay.strip() == value else f"{row.delay} = "
-    return (
-        f"{row.scope} ({window}{'|'.join(row.after)} -> {'|'.join(row.before)}) {stated}{value} nCK"
-    )
+    return f"{row.scope} ({window}{names[0]} -> {names[1]}) {stated}{value} nCK"
 
 
 def audit(
@@ -94,6 +95,13 @@ def audit(
         auditor.refresh(end_tick)
     if memory.managed:
         auditor.management()
+    for finding in (
+        back_offs(memory, auditor.log) if memory.alerts else (),
+        power_states(memory, auditor.log),
+        periods(memory, auditor.log, end_tick or 0),
+    ):
+        for index, rule in finding:
+            auditor.report(index, rule)
     return auditor.found()
 
 
@@ -141,6 +149,11 @@ class _Auditor:
         self.sizes = (o.pseudochannels, o.ranks, o.stacks, o.bankgroups, o.banks_per_group)
         self.banks_per_rank = o.stacks * o.bankgroups * o.banks_per_group
         self.sets = memory.refresh_sets()
+        periodic = memory.commands.get("PERIODIC")
+        self.rests = ["REFAB", "RFMAB"]
+        """Commands for which all banks of a rank are closed."""
+        if periodic is not None and periodic.banks == "closed":
+            self.rests.append("PERIODIC")
         self.violations: list[Violation] = []
         self._entries: dict[str, _Entries] = {}
 
@@ -166,7 +179,8 @@ class _Auditor:
             if getattr(self.log, name)[at] >= 0
         ]
         code = int(self.log.command[at])
-        return " ".join([COMMANDS[code] if 0 <= code < len(COMMANDS) else str(code), *named])
+        known = 0 <= code < len(COMMANDS)
+        return " ".join([self.memory.command_name(COMMANDS[code]) if known else str(code), *named])
 
     def found(self) -> list[Violation]:
         return sorted(self.violations, key=lambda v: (v.index, v.row, v.rule))[: self.limit]
@@ -347,7 +361,7 @@ class _Auditor:
     def _bank_events(self) -> tuple[Ints, Ints]:
         """(index, bank) of all that touches a bank, PREA and REFAB once for each of a rank."""
         index, bank = self._spread()
-        wide = np.flatnonzero(self.mask("PREA", "REFAB"))
+        wide = np.flatnonzero(self.mask("PREA", *self.rests))
         first = self._rank()[wide] * self.banks_per_rank
         numbers = np.arange(self.banks_per_rank, dtype=np.int64)
         index = np.concatenate([index, np.repeat(wide, self.banks_per_rank)])
@@ -382,7 +396,7 @@ class _Auditor:
         opens = among(code, ("ACT", "ACT1"))
         report(opens & is_open, "state: activation of an open bank")
         report((code == CODE["PRE"]) & closed, "state: PRE of a closed bank")
-        refreshes = among(code, ("REFPB", "REFAB", "RFM"))
+        refreshes = among(code, ("REFPB", "RFM", *self.rests))
         report(refreshes & is_open, "state: refresh of an open bank")
         second = code == CODE["ACT2"]
         report(second & ~opening, "pair: ACT2 without its ACT1")
@@ -459,7 +473,7 @@ class _Auditor:
         assert limits is not None
         index, bank = self._bank_events()
         code = self.log.command[index]
-        less = {CODE["RFM"]: limits.lowers(limits.RAADEC)}
+        less = dict.fromkeys((CODE["RFM"], CODE["RFMAB"]), limits.lowers(limits.RAADEC))
         if limits.RAAREF:
             less |= dict.fromkeys((CODE["REFPB"], CODE["REFAB"]), limits.lowers(limits.RAAREF))
         counts: dict[int, int] = {}

@@ -75,7 +75,8 @@ def write_csv(
         elif name == "cycle":
             texts.append([clocks_text(memory, tick) for tick in log.tick.tolist()])
         elif name == "command":
-            texts.append([COMMANDS[code] for code in log.command.tolist()])
+            called = [memory.command_name(kind) for kind in COMMANDS]
+            texts.append([called[code] for code in log.command.tolist()])
         else:
             values = getattr(log, name).tolist()
             texts.append(["" if value < 0 else str(value) for value in values])
@@ -132,7 +133,7 @@ def _logs(
     if "stack" not in texts:
         fields["stack"] = np.where(fields["bank"] >= 0, 0, -1)
     tick = _ticks(memory, path, texts["cycle"])
-    command = _commands(path, texts["command"])
+    command = _commands(memory, path, texts["command"])
     channel = fields.pop("channel")
     log = CommandLog(tick, command, **fields)
     return [(int(number), log.take(channel == number)) for number in np.unique(channel)]
@@ -177,11 +178,12 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _commands(path: str | Path, texts: list[str]) -> Ints:
+def _commands(memory: MemorySpec, path: str | Path, texts: list[str]) -> Ints:
     """A column of command names to codes."""
-    for text in set(texts) - set(CODE):
+    codes = {memory.command_name(kind): code for kind, code in CODE.items()}
+    for text in set(texts) - set(codes):
         line = texts.index(text) + 2
         raise DescriptionError(
-            f"no command {text!r}; {nearest(text, list(COMMANDS))}", path, line, "command"
+            f"no command {text!r}; {nearest(text, list(codes))}", path, line, "command"
         )
-    return np.array([CODE[text] for text in texts], dtype=np.int64)
+    return np.array([codes[text] for text in texts], dtype=np.int64)

@@ -35,7 +35,6 @@ class Channel(Power):
     def __init__(self, memory: MemorySpec, channel: int, channels: int) -> None:
         super().__init__(memory, channel, channels)
         self.two_step = memory.activate.steps == 2
-        self.log: list[Issued] = []
         self.end_tick = 0
         self.figures = {"hit": 0, "miss": 0, "conflict": 0}
         self.latencies: dict[bool, list[int]] = {False: [], True: []}
@@ -140,6 +139,8 @@ class Channel(Power):
             for which in self._sets_to_refresh(unit):
                 yield from self._refresh(unit, which)
         yield from self._rfms()
+        yield from self._back_off()
+        yield from self._periodic()
         yield from self._timeouts()
 
     def _for_request(self, group: int, command: str, request: Request) -> Candidate:
@@ -243,6 +244,12 @@ class Channel(Power):
         elif command == "RFM":
             assert self.managed is not None
             self._lower(places, self.managed.RAADEC)
+            if self.alerts:
+                self._mitigate(places)
+        elif command == "PERIODIC":
+            self._unit(places[0]).periodic = self.now + self.every
+        elif command == "RFMAB":
+            self._recovered(self._unit(places[0]))
         else:
             self._refreshed(places)
         return False
@@ -274,7 +281,7 @@ class Channel(Power):
             if place[: len(candidate.places[0])] == candidate.places[0]:
                 if candidate.group == TIMEOUT:
                     bank.timed_out = bank.open_row
-                bank.open_row = None
+                self._closes(bank)
         if candidate.request is not None:
             candidate.request.precharged = True
             if self.controller.page_policy == "adaptive":
@@ -300,7 +307,7 @@ class Channel(Power):
         bank.served += 1
         bank.used = self.now
         if command.endswith("A"):
-            bank.open_row = None
+            self._closes(bank)
         kind = "conflict" if request.precharged else "miss" if request.activated else "hit"
         self.figures[kind] += 1
         if request.reads_first:
@@ -371,7 +378,10 @@ def simulate(
         model.settle_refreshes()
         model.choose_modes()
         # What is offered changes only with an entry, a command, a mode, or a refresh falling due.
-        pressing = [(model.owed(u), model.urgent(u), model.held(u)) for u in model.units]
+        pressing = [
+            (model.owed(u), model.urgent(u), model.held(u), model.backs_off(u), model.maintains(u))
+            for u in model.units
+        ]
         modes = tuple(port.writing for port in model.ports)
         state = (entered, len(model.log), modes, pressing)
         if state != known:
@@ -401,10 +411,12 @@ def simulate(
 
 def _idle_until(model: Channel, arrival: int) -> int:
     """With nothing waiting and nothing offered: the next arrival, or the next refresh due or
-    urgent."""
+    urgent, or back-off."""
+    events = [unit.back_off for unit in model.units if unit.back_off is not None]
+    events += [unit.periodic for unit in model.units if model.every]
     if model.controller.refresh == "none":
-        return arrival
-    events = [model.due(unit.issued + 1) for unit in model.units]
+        return min([arrival, *(event for event in events if event >= model.now)])
+    events += [model.due(unit.issued + 1) for unit in model.units]
     events += [model.urgent_from(unit) for unit in model.units]
     # a rank is held only while a refresh is urgent, which is then offered
     return min([arrival, *(event for event in events if event >= model.now)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hwmodel.oracle.reference_legality import Legality
-from hwmodel.oracle.reference_state import Candidate, Place, RefreshUnit
+from hwmodel.oracle.reference_state import Bank, Candidate, Place, RefreshUnit
 from hwmodel.specs.memory_spec import MemorySpec
 
 URGENT, POSTPONED = 2, 6
@@ -24,6 +24,12 @@ class Refresh(Legality):
         self.channel, self.channels = channel, channels
         self.flat = {place: number for number, place in enumerate(self.banks)}
         self.managed = memory.refresh.management if memory.managed else None
+        self.alerts = memory.alerts
+        self.every = memory.periodic_ticks
+        command = memory.commands.get("PERIODIC")
+        self.closes_for_it = command is not None and command.banks == "closed"
+        for unit in self.units:
+            unit.periodic = self.every
 
     def due(self, k: int) -> int:
         """Refresh. The tick at which the k-th refresh (k >= 1) of every rank is due."""
@@ -89,6 +95,8 @@ class Refresh(Legality):
         unit = self._unit(place)
         if self.managed and self._rfm_urgent(self._set_of(place)):
             return True
+        if self.backs_off(unit) or (self.maintains(unit) and self.closes_for_it):
+            return True
         return (
             self.urgent(unit)
             and unit.settled is not None
@@ -134,6 +142,8 @@ class Refresh(Legality):
             if (self.controller.refresh == "per_bank")
             else 0
         )
+        for place in self._banks_of(unit, which):
+            self._turn_of_rows(self.banks[place])
         unit.issued += 1
         unit.settled = None
         unit.done.add(which)
@@ -179,3 +189,83 @@ class Refresh(Legality):
                     yield Candidate(group, (self.flat[bank], 1), "PRE", (bank,))
             if len(free) == len(places) and not still_open:
                 yield Candidate(group, (self.flat[places[0]], 1), "RFM", places)
+
+    # --- Per-row activation counting ----------------------------------------------------
+
+    def backs_off(self, unit: RefreshUnit) -> bool:
+        """Per-row activation counting. Whether a rank is in its back-off."""
+        return unit.back_off is not None and unit.back_off <= self.now
+
+    def _closes(self, bank: Bank) -> None:
+        """Per-row activation counting. A bank's open row closes: it is counted, and may alert."""
+        row, bank.open_row = bank.open_row, None
+        if self.alerts is None or row is None:
+            return
+        bank.counts[row] = bank.counts.get(row, 0) + 1
+        unit = self._unit(bank.place)
+        unit.quiet = max(0, unit.quiet - 1)
+        of_rank = [other for place, other in self.banks.items() if place[:2] == unit.place]
+        critical = any(n >= self.alerts.threshold for b in of_rank for n in b.counts.values())
+        if critical and not unit.quiet and unit.back_off is None:
+            unit.back_off = self.now + self.memory.ticks(self.alerts.react)
+            unit.rfms = self.alerts.rfms
+
+    def _mitigate(self, places: Iterable[Place]) -> None:
+        """Per-row activation counting. An RFM looks after the row of most activations of each
+        bank."""
+        for bank in (self.banks[place] for place in places):
+            if bank.counts:
+                worst = min(bank.counts, key=lambda row: (-bank.counts[row], row))
+                del bank.counts[worst]
+
+    def _turn_of_rows(self, bank: Bank) -> None:
+        """Per-row activation counting. A refresh resets the rows whose turn it is."""
+        if self.alerts is None or self.alerts.reset != "refresh":
+            return
+        rows, each = self.memory.organisation.rows, self.alerts.refreshes
+        turn = bank.refreshes % each
+        for row in range(turn * rows // each, (turn + 1) * rows // each):
+            bank.counts.pop(row, None)
+        bank.refreshes += 1
+
+    def _back_off(self) -> Iterator[Candidate]:
+        """Per-row activation counting. What the back-off of each rank needs next."""
+        for unit in self.units:
+            if not self.backs_off(unit):
+                continue
+            places = [place for place in self.banks if place[:2] == unit.place]
+            if not self._buffered_in(unit.place) and self._pair_in(unit.place) is None:
+                is_open = any(self.banks[place].open_row is not None for place in places)
+                command = "PREA" if is_open else "RFMAB"
+                yield Candidate(URGENT, (self.flat[places[0]], 2), command, (unit.place,))
+
+    def _recovered(self, unit: RefreshUnit) -> None:
+        """Per-row activation counting. An RFMAB was issued."""
+        assert self.alerts is not None
+        places = [place for place in self.banks if place[:2] == unit.place]
+        self._mitigate(places)
+        if self.managed is not None:
+            self._lower(places, self.managed.RAADEC)
+        unit.rfms -= 1
+        if not unit.rfms:
+            unit.back_off, unit.quiet = None, self.alerts.delay
+
+    # --- Periodic commands --------------------------------------------------------------
+
+    def maintains(self, unit: RefreshUnit) -> bool:
+        """Periodic commands. Whether the one of a rank is due."""
+        return self.every > 0 and unit.periodic <= self.now
+
+    def _periodic(self) -> Iterator[Candidate]:
+        """Periodic commands. What that of each rank needs next."""
+        for unit in self.units:
+            if not self.maintains(unit):
+                continue
+            places = [place for place in self.banks if place[:2] == unit.place]
+            command = "PERIODIC"
+            if self.closes_for_it:
+                if self._buffered_in(unit.place) or self._pair_in(unit.place):
+                    continue
+                if any(self.banks[place].open_row is not None for place in places):
+                    command = "PREA"
+            yield Candidate(URGENT, (self.flat[places[0]], 3), command, (unit.place,))

@@ -64,7 +64,8 @@ class Request:
 class Bank:
     """State of one bank. `served`: column commands since the row opened; `used`: tick of the last
     one, or of the opening; `timeout`: ticks that an unwanted row stays open; `timed_out`: the row
-    that was last closed for that; `raa`: activations, less what refreshes and RFMs take off."""
+    that was last closed for that; `raa`: activations, less what refreshes and RFMs take off;
+    `counts`: of each row, where rows are counted; `refreshes`: so far."""
 
     place: Place
     timeout: int
@@ -73,6 +74,8 @@ class Bank:
     used: int = 0
     timed_out: int | None = None
     raa: int = 0
+    counts: dict[int, int] = field(default_factory=dict)
+    refreshes: int = 0
 
 
 @dataclass(eq=False)
@@ -110,12 +113,18 @@ class Port:
 @dataclass(eq=False)
 class RefreshUnit:
     """A rank of a pseudo-channel: how many refreshes it has had, which sets had theirs in this
-    round, and for which the urgent one is settled."""
+    round, and for which the urgent one is settled; `back_off`: from which tick it backs off, `rfms`
+    of that to come; `quiet`: rows that have to close before it alerts again."""
 
     place: Place
     issued: int = 0
     done: set[int] = field(default_factory=set)
     settled: int | None = None
+    back_off: int | None = None
+    rfms: int = 0
+    quiet: int = 0
+    periodic: int = 0
+    """When its next periodic command is due."""
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,9 @@ def closing_ticks(memory: MemorySpec) -> int:
     keeps column commands of all pseudo-channels apart, older requests of the others go between.
     """
     c, commands = memory.controller, memory.commands.values()
-    unused = [["REFAB"]] if c.refresh == "per_bank" else [] if memory.managed else [["REFPB"]]
-    unused += [] if memory.managed else [["RFM"]]
+    unused = [["REFPB"]] if c.refresh != "per_bank" and not memory.managed else []
+    unused += [["REFAB"]] if c.refresh == "per_bank" and not memory.alerts else []
+    unused += ([] if memory.managed else [["RFM"]]) + ([] if memory.alerts else [["RFMAB"]])
     delays = [memory.ticks(row.delay) for row in memory.constraints if row.after not in unused]
     bursts = [
         memory.ticks(data.latency) + memory.ticks(end)
@@ -56,6 +57,9 @@ def closing_ticks(memory: MemorySpec) -> int:
         steps += (o.pseudochannels - 1) * memory.requests_held
     if memory.managed:  # RFMs of other sets may go before
         steps += len(memory.refresh_sets())
+    if memory.alerts:  # and a back-off
+        steps += memory.alerts.rfms + 1
+    steps += "PERIODIC" in memory.commands
     return steps * (max(delays) + max(bursts) + slots)
 
 
@@ -134,3 +138,18 @@ def debts(memory: MemorySpec, log: CommandLog, end: int) -> Iterator[Finding]:
         yield index[ahead > allowed], f"refresh debt: {unit} more than {allowed} ahead"
         if (end - start) // interval - len(tick) > allowed:
             yield at[-1:], f"refresh debt: {unit} more than {allowed} behind at the end"
+
+
+def periods(memory: MemorySpec, log: CommandLog, end: int) -> Iterator[Finding]:
+    """A command of kind PERIODIC comes in each rank when its time is over, and soon after."""
+    if not (every := memory.periodic_ticks) or len(log.tick) == 0:
+        return
+    rank, name = rank_in_channel(memory, log), memory.command_name("PERIODIC")
+    o, end = memory.organisation, max(end, int(log.tick[-1]))
+    for number in range(o.pseudochannels * o.ranks):
+        index = np.flatnonzero((rank == number) & (log.command == CODE["PERIODIC"]))
+        gaps = np.diff(np.concatenate([[0], log.tick[index], [end]]))
+        at = np.append(index, len(log.tick) - 1)
+        yield index[gaps[:-1] < every], f"{name}: rank {number} sooner than {every} ticks"
+        late = gaps > every + 2 * closing_ticks(memory)
+        yield at[late], f"{name}: rank {number} later than {every} ticks and what closing takes"

@@ -14,9 +14,13 @@ LEAST_BELOW_ODD = 8
 """Bits of a burst index that a table decodes: below a part whose values are no power of two."""
 COMMANDS = (
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
-    "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM",
+    "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM", "RFMAB",
+    "PDE", "PDX", "SRE", "SRX", "PERIODIC",
 )  # fmt: skip
-RANK_COMMANDS = ("PREA", "REFAB", "CAS")
+"""Kinds of commands, which a description may call otherwise."""
+POWER_COMMANDS = ("PDE", "PDX", "SRE", "SRX")
+"""Entry to and exit from power-down and self-refresh, of a channel."""
+RANK_COMMANDS = ("PREA", "REFAB", "CAS", "RFMAB", "PERIODIC", *POWER_COMMANDS)
 READ_COMMANDS = ("RD", "RDA")
 MASKED_WRITES = {"WR": "MWR", "WRA": "MWRA"}
 """The form of each write that masks some of its bytes."""

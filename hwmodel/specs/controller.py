@@ -50,10 +50,14 @@ class Controller(Strict):
     """Refresh intervals by which a refresh may be put off while its banks are busy."""
     refresh_management: Literal["none", "rfm"] = "none"
     """Whether RFMs are issued where the memory has `refresh.management`."""
+    row_counting: Literal["none", "prac"] = "none"
+    """Whether rows are counted, and alerts answered, where the memory has `refresh.alerts`."""
     power_down_after: ExactNanoseconds | None = None
     """How long nothing waits and nothing goes on before a channel powers down; null: never."""
     self_refresh_after: ExactNanoseconds | None = None
     """How long nothing waits before it refreshes itself; null: never."""
+    deep_sleep_after: ExactNanoseconds | None = None
+    """How long nothing waits before it sleeps deeper than in self-refresh; null: never."""
     inline_ecc: Literal[0, 8, 16, 32] = 0
     """Bytes of data that a check byte in the same memory protects; 0: none."""
     row_hit_limit: Annotated[int, Field(ge=0)] = 16
@@ -73,7 +77,9 @@ class Controller(Strict):
                 "inline_ecc: check bits of a part need the whole; expected partial_write: "
                 "read_modify_write"
             )
-        for name in ("power_down_after", "self_refresh_after"):
+        if self.deep_sleep_after is not None and self.self_refresh_after is None:
+            raise ValueError("deep_sleep_after: expected self_refresh_after too; it comes before")
+        for name in ("power_down_after", "self_refresh_after", "deep_sleep_after"):
             after = getattr(self, name)
             if after is not None and not 0 <= after <= 10**9:
                 raise ValueError(f"{name} must be at most 1s")

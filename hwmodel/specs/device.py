@@ -117,7 +117,7 @@ class Device:
     @property
     def capacity_bytes(self) -> int:
         if self.accelerator is None:
-            return self.memory.organisation.capacity_bytes
+            return self.memory.data_bytes
         return self.accelerator.capacity
 
     @property
@@ -178,8 +178,11 @@ def _check_published(document: Document, device: Device) -> None:
 
 
 def _held(accelerator: AcceleratorSpec, memory: MemorySpec) -> int:
-    """Bytes: channels x density x ranks."""
-    return accelerator.channels * memory.organisation.capacity_bytes
+    """Bytes: channels x density x ranks, without check bytes, in whole blocks of the interleave."""
+    per_channel = memory.organisation.capacity_bytes
+    if memory.controller.inline_ecc:
+        per_channel = memory.data_bytes // accelerator.interleave * accelerator.interleave
+    return accelerator.channels * per_channel
 
 
 class Variants(NamedTuple):
@@ -301,12 +304,9 @@ def _unfit(
     if accelerator.capacity > (held := _held(accelerator, memory)):
         yield document.error(
             f"{accelerator.capacity / 2**30:,.6g} GiB is more than the {held / 2**30:,.6g} GiB that"
-            f" {accelerator.channels} channels of {memory.name} hold; expected no more",
+            f" {accelerator.channels} channels of {memory.name} hold"
+            f"{' beside check bytes' * bool(memory.controller.inline_ecc)}; expected no more",
             ("capacity",),
-        )
-    if memory.controller.inline_ecc:
-        yield document.error(
-            "in-line ECC is simulated for one channel's trace alone: name the memory", ("memory",)
         )
     sizes = {("interleave",): accelerator.interleave, ("dma", "request"): accelerator.dma.request}
     for path, size in sizes.items():

@@ -232,6 +232,37 @@ def _deepseek_v3(config: _Config) -> dict[str, Any]:
     return {**spec, "experts": {**spec["experts"], "router_bias": True}}
 
 
+def _glm_dsa(config: _Config) -> dict[str, Any]:
+    """DeepSeek-V3's, with indexers that choose tokens."""
+    for field in ("index_topk", "index_head_dim", "index_n_heads", "index_topk_freq",
+                  "index_skip_topk_offset", "indexer_types"):  # fmt: skip
+        config.take(field, "serving.attention")
+    types = config.take("mlp_layer_types", "experts.first_dense_layers")
+    spec = _deepseek_v3(config)
+    dense = spec["experts"]["first_dense_layers"]
+    if types not in (None, ["dense"] * dense + ["sparse"] * (spec["layers"] - dense)):
+        raise config.error("mlp_layer_types", f"expected {dense} times dense, then sparse")
+    return spec
+
+
+def _minimax_m3(config: _Config) -> dict[str, Any]:
+    """Text part: indexers choose blocks, from the first layer with experts on."""
+    spec = {**_base(config, width="dense_intermediate_size"), "qk_norm": True}
+    config.take("sparse_attention_config", "serving.attention")
+    config.only("n_shared_experts", 1)
+    sparse = config.take("moe_layer_freq", "experts.first_dense_layers", [1] * spec["layers"])
+    dense = sparse.count(0) if isinstance(sparse, list) else 0
+    if sparse != [0] * dense + [1] * (spec["layers"] - dense):
+        raise config.error("moe_layer_freq", "expected 0 for dense layers, then 1 for all others")
+    experts = {**routed(config, "num_local_experts"), "first_dense_layers": dense}
+    experts["intermediate"] = config.number("intermediate_size", "experts.intermediate")
+    experts["shared_intermediate"] = config.number(
+        "shared_intermediate_size", "experts.shared_intermediate"
+    )
+    experts["router_bias"] = config.flag("use_routing_bias", "experts.router_bias", True)
+    return {**spec, "experts": experts}
+
+
 def _gemma2(config: _Config) -> dict[str, Any]:
     spec = {**_base(config, True), **_biases(config), "layer_norms": 4}
     return _window(config, spec, ["window", "full"])
@@ -277,7 +308,7 @@ FAMILIES: dict[str, Callable[[_Config], dict[str, Any]]] = {
     "llama": _llama, "mistral": _mistral, "phi3": _phi3, "qwen2": _qwen2, "qwen3": _qwen3,
     "mixtral": _mixtral, "qwen3_moe": _qwen3_moe, "deepseek_v2": _deepseek,
     "deepseek_v3": _deepseek_v3, "gemma2": _gemma2, "gemma3": _gemma3, "gemma3_text": _gemma3,
-    "gpt_oss": _gpt_oss, "opt": _opt,
+    "gpt_oss": _gpt_oss, "opt": _opt, "glm_moe_dsa": _glm_dsa, "minimax_m3_vl": _minimax_m3,
     **{kind: _hybrid(made) for kind, made in HYBRIDS.items()},
 }  # fmt: skip
 """By `model_type`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
@@ -25,7 +25,8 @@ from hwmodel.specs.commands import LEVELS, MAX_CAPACITY, MAX_WINDOW
 
 CommandName = Literal[
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
-    "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM",
+    "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM", "RFMAB",
+    "PDE", "PDX", "SRE", "SRX", "PERIODIC",
 ]  # fmt: skip
 Scope = Literal[
     "channel", "pseudochannel", "rank", "stack", "bankgroup", "bank", "other_rank", "other_stack"
@@ -70,11 +71,48 @@ Expression = Annotated[
 """Field type: an expression such as `RL + nBL + 2 - WL`, in clocks."""
 
 
+def named_by_kind(data: object) -> object:
+    """A memory's description with its commands, and the rows that name them, called by their kinds.
+    Raises ValueError where two are of one kind, or a name is that of another kind."""
+    commands = data.get("commands") if isinstance(data, dict) else None
+    if not isinstance(commands, dict) or not isinstance(data, dict):
+        return data
+    kinds: dict[object, object] = {}
+    for name, command in commands.items():
+        kind = command.get("kind") if isinstance(command, dict) else None
+        if isinstance(kind, str) and kind != name:
+            if name in get_args(CommandName):
+                raise ValueError(f"commands.{name}: kind {kind} has a name of its own")
+            if kind in commands or kind in kinds.values():
+                raise ValueError(f"commands.{name}: there is another command of kind {kind}")
+            kinds[name] = kind
+    if not kinds:
+        return data
+    named = {
+        kinds.get(name, name): {**command, "name": name} if name in kinds else command
+        for name, command in commands.items()
+    }
+    rows = data.get("constraints")
+    if isinstance(rows, list):
+        rows = [_by_kind(row, kinds) if isinstance(row, dict) else row for row in rows]
+    return {**data, "commands": named, **({} if rows is None else {"constraints": rows})}
+
+
+def _by_kind(row: dict[str, object], kinds: dict[object, object]) -> dict[str, object]:
+    found = dict(row)
+    for side in ("after", "before"):
+        if (names := row.get(side)) is not None:
+            every = names if isinstance(names, list) else [names]
+            found[side] = [kinds.get(n, n) if isinstance(n, str) else n for n in every]
+    return found
+
+
 def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-CommandList = Annotated[list[CommandName], BeforeValidator(_listed), TEXT_TOO]
+CommandList = Annotated[list[Annotated[CommandName, TEXT_TOO]], BeforeValidator(_listed), TEXT_TOO]
+"""Field type: commands by their kinds, or by names of the description's own."""
 
 
 class Organisation(Strict):
@@ -194,10 +232,18 @@ class Bus(Strict):
 
 
 class Command(Strict):
-    """Where a command goes and how long it occupies the bus, in clocks."""
+    """Where a command goes and how long it occupies the bus, in clocks; of what kind it is, where
+    it has a name of its own."""
 
     bus: str
     slots: Annotated[float, Field(gt=0, le=1024)] = 1
+    kind: CommandName | None = None
+    every: Expression | None = None
+    """PERIODIC: from one to the next in a rank."""
+    banks: Literal["open", "closed"] | None = None
+    """PERIODIC: whether all banks of its rank have to be closed."""
+    name: str = ""
+    """What the description calls it; put there by `named_by_kind`."""
 
 
 class Activate(Strict):
@@ -283,6 +329,24 @@ class Management(Strict):
         return max(1, int(self.RAAIMT * share))
 
 
+class Alerts(Strict):
+    """What a die that counts the activations of each row (PRAC) asks for when a row has too many:
+    it alerts, and the controller backs off (docs/rfm-power.md)."""
+
+    threshold: Annotated[int, Field(ge=1, le=2**30)]
+    """Activations of a row from which the die alerts."""
+    react: Expression
+    """From an alert to the back-off."""
+    rfms: Annotated[int, Field(ge=1, le=64)]
+    """RFMABs of a back-off."""
+    delay: Annotated[int, Field(ge=0, le=2**20)]
+    """Rows that close after a back-off before the rank may alert again."""
+    reset: Literal["rfm", "refresh"] = "rfm"
+    """What makes a counter 0: an RFMAB that picks its row alone, or a refresh of the row too."""
+    refreshes: Annotated[int, Field(ge=1, le=2**20)] = 8192
+    """Refreshes of a bank that refresh each of its rows once."""
+
+
 class Refresh(Strict):
     """The refresh commands that a memory has; `interval`: each bank is refreshed once in it."""
 
@@ -291,6 +355,7 @@ class Refresh(Strict):
     derating: Annotated[float, Field(gt=0, le=8)] = 1
     """Factor on the interval: below 1 in the heat, above 1 in the cold."""
     management: Management | None = None
+    alerts: Alerts | None = None
 
 
 class Hot(Strict):
@@ -305,10 +370,15 @@ class Hot(Strict):
 
 
 class PowerStates(Strict):
-    """How long a channel takes to leave each state, in clocks."""
+    """How long a channel takes to leave each state, and how long it stays at least, in clocks."""
 
     power_down_exit: Expression = "tXP"
     self_refresh_exit: Expression = "tXSR"
+    deep_sleep_exit: Expression | None = None
+    """From deep sleep, of a memory that has it."""
+    power_down_stay: Expression = "0"
+    self_refresh_stay: Expression = "0"
+    deep_sleep_stay: Expression = "0"
 
 
 class Row(Strict):
@@ -330,13 +400,14 @@ class Row(Strict):
 
 class Background(Strict):
     """Standby power of a rank with all its banks closed, and with one open at least; the same in
-    power-down; and in self-refresh, refreshes included."""
+    power-down; and in self-refresh and deep sleep, refreshes included."""
 
     precharged: Milliwatts
     active: Milliwatts
     power_down_precharged: Milliwatts | None = None
     power_down_active: Milliwatts | None = None
     self_refresh: Milliwatts | None = None
+    deep_sleep: Milliwatts | None = None
 
 
 def _both_states(value: object) -> object:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hwmodel.description.description import Strict, checked, nearest
 from hwmodel.description.expression import evaluate, names_in
@@ -23,11 +23,13 @@ from hwmodel.specs.commands import (
     MAX_TICKS,
     MAX_WINDOW_INSTANCES,
     MAX_WINDOWS,
+    POWER_COMMANDS,
     RANK_COMMANDS,
 )
 from hwmodel.specs.controller import FIELDS, AddressMap, Controller, Hash
 from hwmodel.specs.memory_fields import (
     Activate,
+    Alerts,
     Bus,
     ClockSpec,
     Command,
@@ -41,6 +43,7 @@ from hwmodel.specs.memory_fields import (
     Row,
     Sync,
     Timing,
+    named_by_kind,
 )
 from hwmodel.specs.plausible import Plausible
 
@@ -80,6 +83,22 @@ class MemorySpec(Strict):
     bank_hash: list[Hash] = []
     plausible: dict[str, Plausible] = {}
     """Name -> what it may be instead, where its vendor publishes nothing."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kinds(cls, data: object) -> object:
+        return named_by_kind(data)
+
+    def command_name(self, kind: str) -> str:
+        """What the description calls a command of this kind."""
+        command = self.commands.get(kind)
+        return command.name or kind if command else kind
+
+    @property
+    def periodic_ticks(self) -> int:
+        """Ticks from one command of kind PERIODIC to the next; 0: there is none."""
+        command = self.commands.get("PERIODIC")
+        return self.ticks(command.every) if command and command.every is not None else 0
 
     @cached_property
     def tick_clock(self) -> Clock:
@@ -145,9 +164,14 @@ class MemorySpec(Strict):
 
     def postpone_margin_ticks(self) -> int:
         """Ticks that postponing leaves to close banks: an eighth of tREFI, or what closing takes at
-        worst if that is longer (docs/scheduling.md: postponing). Where a row keeps column commands
+        worst if that is longer (docs/scheduling.md: postponing)."""
+        return max(self.refresh_ticks() // 8, self.closing_ticks())
+
+    def closing_ticks(self) -> int:
+        """Ticks that closing the banks of a rank takes at worst. Where a row keeps column commands
         of both pseudo-channels apart, older requests of the other one go between."""
         o, refreshes = self.organisation, {"RFM"} if self.managed else {"REFAB", "REFPB", "RFM"}
+        refreshes = refreshes | (set() if self.alerts else {"RFMAB"})
         rows = [row for row in self.constraints if not refreshes & set(row.after)]
         longest = max((self.ticks(row.delay) for row in rows), default=0)
         burst = max(
@@ -161,7 +185,11 @@ class MemorySpec(Strict):
             steps += (o.pseudochannels - 1) * self.requests_held
         if self.managed:  # an RFM of each set may go before
             steps += len(self.refresh_sets())
-        return max(self.refresh_ticks() // 8, steps * (longest + burst + slots))
+        if self.alerts:  # and a back-off
+            steps += self.alerts.rfms + 1
+        if "PERIODIC" in self.commands:
+            steps += 1
+        return steps * (longest + burst + slots)
 
     @property
     def joins_columns(self) -> bool:
@@ -183,6 +211,12 @@ class MemorySpec(Strict):
         return entries * queues + (max(c.activation_buffer, queues) if c.activation_buffer else 0)
 
     @property
+    def data_bytes(self) -> int:
+        """Capacity of a channel without the check bytes of in-line ECC, which lie behind it."""
+        size, protects = self.organisation.capacity_bytes, self.controller.inline_ecc
+        return size - size // protects if protects else size
+
+    @property
     def activate_command(self) -> str:
         """The (first) command that opens a row."""
         return "ACT1" if self.activate.steps == 2 else "ACT"
@@ -193,10 +227,13 @@ class MemorySpec(Strict):
 
     def in_rows(self, names: Iterable[str]) -> set[str]:
         """The commands that names in a row stand for: ACT as in `reference`, a write for its masked
-        form as well where the memory has it, REFPB for RFM where that is issued."""
+        form as well where the memory has it, REFPB and REFAB for RFM and RFMAB where these are
+        issued."""
         commands = {self.reference(name) for name in names}
         if self.managed and "REFPB" in commands:
             commands.add("RFM")
+        if self.alerts and "REFAB" in commands:
+            commands.add("RFMAB")
         masked = {MASKED_WRITES[name] for name in commands if name in MASKED_WRITES}
         return commands | (masked & set(self.commands))
 
@@ -210,6 +247,11 @@ class MemorySpec(Strict):
     def managed(self) -> bool:
         """Whether RFMs are issued."""
         return self.controller.refresh_management == "rfm"
+
+    @property
+    def alerts(self) -> Alerts | None:
+        """What rows are counted for; None where they are not."""
+        return self.refresh.alerts if self.controller.row_counting == "prac" else None
 
     @property
     def masked_writes(self) -> bool:
@@ -290,6 +332,7 @@ def _check(memory: MemorySpec) -> None:
     _controller(memory)
     _refresh_sets(memory)
     _refreshes_fit(memory)
+    _periodic_fits(memory)
     _two_steps_cannot_deadlock(memory)
     if memory.sync and _sync_hold_too_short(memory):
         raise ValueError("sync.hold.CAS: is over before the column command may follow")
@@ -311,6 +354,10 @@ def _commands(memory: MemorySpec) -> None:
         wanted |= {"CAS"}
     if memory.refresh.management:
         wanted |= {"REFPB", "RFM"}
+    if memory.refresh.alerts:
+        wanted |= {"PREA", "RFMAB"}
+    if set(POWER_COMMANDS) & set(memory.commands):
+        wanted |= set(POWER_COMMANDS)
     if "MWRA" in memory.commands:
         wanted |= {"MWR"}
     if missing := sorted(wanted - set(memory.commands)):
@@ -320,6 +367,11 @@ def _commands(memory: MemorySpec) -> None:
             raise ValueError(f"commands.{name}: unknown command; {nearest(name, list(COMMANDS))}")
         if command.bus not in memory.buses:
             raise ValueError(f"commands.{name}: no bus {command.bus!r}")
+        if (name == "PERIODIC") != (command.every is not None and command.banks is not None):
+            called = command.name or name
+            raise ValueError(f"commands.{called}: every and banks stand with kind PERIODIC")
+    if "PERIODIC" in memory.commands and {"ACT", "ACT1"} <= set(memory.commands):
+        raise ValueError("commands: ACT and ACT1 leave a command of kind PERIODIC no place")
 
 
 def _heat(memory: MemorySpec) -> None:
@@ -348,6 +400,10 @@ def _delays(memory: MemorySpec) -> None:
 def _constraints(memory: MemorySpec) -> None:
     for i, row in enumerate(memory.constraints):
         for addressed in (*row.after, *row.before):
+            if addressed in POWER_COMMANDS:
+                raise ValueError(
+                    f"constraints[{i}]: the times of {addressed} stand in power_states"
+                )
             if memory.reference(addressed) not in memory.commands:
                 raise ValueError(f"constraints[{i}]: this memory has no command {addressed!r}")
             if addressed in RANK_COMMANDS and row.scope in (
@@ -381,8 +437,15 @@ def _controller(memory: MemorySpec) -> None:
         raise ValueError(
             "controller.refresh_management: this memory does not describe refresh.management"
         )
-    for name, power in (("power_down", "power_down_active"), ("self_refresh", "self_refresh")):
+    if memory.controller.row_counting == "prac" and not memory.refresh.alerts:
+        raise ValueError("controller.row_counting: this memory does not describe refresh.alerts")
+    for name, power in (
+        ("power_down", "power_down_active"), ("self_refresh", "self_refresh"),
+        ("deep_sleep", "deep_sleep"),
+    ):  # fmt: skip
         stated = memory.power_states and getattr(memory.energy.background, power) is not None
+        if name == "deep_sleep" and memory.power_states:
+            stated = stated and memory.power_states.deep_sleep_exit is not None
         if getattr(memory.controller, f"{name}_after") is not None and not stated:
             raise ValueError(
                 f"controller.{name}_after: this memory does not describe power_states, and"
@@ -452,9 +515,10 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
     if memory.activate.steps != 2 or memory.activate.max_gap is None:
         return
     longest = memory.ticks(memory.activate.max_gap)
-    harmless_to_rank = {"PREA", "REFAB"} | (
-        {"REFPB", "RFM"} if _second_step_at_once(memory) else set()
+    harmless_to_rank = {"PREA", "REFAB", "RFMAB"} | (
+        set() if _periodic_with_open_banks(memory) else {"PERIODIC"}
     )
+    harmless_to_rank |= {"REFPB", "RFM"} if _second_step_at_once(memory) else set()
     for i, row in enumerate(memory.constraints):
         after, before = memory.in_rows(row.after), memory.in_rows(row.before)
         if "ACT2" not in before:
@@ -463,7 +527,8 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
         harmless = {"ACT1", "ACT2"} | (harmless_to_rank if row.scope == "rank" else set())
         stray = sorted(after - harmless)
         if stray and row.scope != "bank":
-            raise ValueError(f"constraints[{i}]: {stray[0]} must hold up ACT1, not ACT2")
+            called = memory.command_name(stray[0])
+            raise ValueError(f"constraints[{i}]: {called} must hold up ACT1, not ACT2")
         if "ACT1" in after and row.scope == "bank" and memory.ticks(row.delay) > longest:
             raise ValueError(f"constraints[{i}]: ACT2 cannot follow within activate.max_gap")
         shared = row.scope == "channel" and memory.organisation.pseudochannels > 1
@@ -473,6 +538,27 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
     shared = memory.organisation.pseudochannels > 1 and memory.buses[second.bus].scope == "channel"
     if shared and first.bus == second.bus and second.slots > first.slots:
         raise ValueError("commands.ACT2: holds its bus longer than ACT1")
+
+
+def _periodic_with_open_banks(memory: MemorySpec) -> bool:
+    command = memory.commands.get("PERIODIC")
+    return command is not None and command.banks == "open"
+
+
+def _periodic_fits(memory: MemorySpec) -> None:
+    """Between two commands of kind PERIODIC there must be time for others. Raises ValueError."""
+    if (command := memory.commands.get("PERIODIC")) is None:
+        return
+    rows = [row for row in memory.constraints if "PERIODIC" in row.after]
+    takes = max((memory.ticks(row.delay) for row in rows), default=0)
+    takes += memory.tick_clock.ticks(Fraction(str(command.slots)))
+    if command.banks == "closed":
+        takes += memory.closing_ticks()
+    if memory.periodic_ticks < 2 * takes:
+        raise ValueError(
+            f"commands.{command.name or 'PERIODIC'}.every: expected at least {2 * takes} ticks,"
+            " twice what closing the banks and the command take"
+        )
 
 
 def _second_step_at_once(memory: MemorySpec) -> bool:
@@ -512,7 +598,11 @@ def _expressions(memory: MemorySpec) -> list[tuple[str, str]]:
     if memory.sync:
         expressions += [(f"sync.hold.{k}", v) for k, v in memory.sync.hold.model_dump().items()]
     if memory.power_states:
-        expressions += [(f"power_states.{k}", v) for k, v in memory.power_states]
+        expressions += [(f"power_states.{k}", v) for k, v in memory.power_states if v is not None]
+    if (command := memory.commands.get("PERIODIC")) and command.every is not None:
+        expressions.append((f"commands.{command.name or 'PERIODIC'}.every", command.every))
+    if memory.refresh.alerts:
+        expressions.append(("refresh.alerts.react", memory.refresh.alerts.react))
     for kind in ("all_bank", "per_bank"):
         if (refresh := getattr(memory.refresh, kind)) is not None:
             expressions.append((f"refresh.{kind}.interval", refresh.interval))

@@ -97,6 +97,8 @@ class Limits(NamedTuple):
     its tokens, `kept_states` times."""
     kept_states: int = 1
     """One, and one more for each draft of a step, which writes the state behind each row."""
+    drafter: tuple[int, int] = (0, 1)
+    """Groups of a drafter's layers that have blocks of their own, and tokens of such a block."""
 
 
 class Demand(NamedTuple):

@@ -60,7 +60,11 @@ def _uses(memory: int, used: Counter[str]) -> dict[str, int]:
 class Unified:
     """vLLM's pages. `model`: of a card. `drafts`: speculative tokens; `align`: tokens that a block
     is a multiple of; `chunk`: of the scan, which a block is a multiple of with mode `all`;
-    `beside`: layers of a drafter, whose KV is like the model's."""
+    `beside`: layers of a drafter, whose KV is like the model's; `drafter`: layers of one whose KV
+    is not, and its bytes of a token and layer (0, 0: none).
+
+    All layers have the largest page. Where a smaller one divides it, a block has so many times the
+    tokens; else it is padded (vLLM 0.33: `unify_kv_cache_spec_page_size`)."""
 
     model: TransformerSpec
     mode: Mode = "none"
@@ -68,6 +72,7 @@ class Unified:
     align: int = 16
     chunk: int = 256
     beside: int = 0
+    drafter: tuple[int, int] = (0, 0)
     name: str = field(default="unified", init=False)
 
     @cached_property
@@ -77,15 +82,37 @@ class Unified:
         return max(state.bytes(self.drafts) for state in states if state is not None)
 
     @cached_property
-    def block(self) -> int:
-        """Tokens of a block."""
+    def _tokens(self) -> int:
+        """Of the least block whose KV in a layer is no smaller than a state."""
         unit = self.align if self.mode != "all" else math.lcm(self.chunk, self.align)
         return unit * -(-self.state // (unit * self.model.kv_layer_bytes))
 
-    @property
+    @cached_property
     def page(self) -> int:
         """Bytes of a block in one layer."""
-        return self.block * self.model.kv_layer_bytes
+        return self._tokens * max(self.model.kv_layer_bytes, self.drafter[1])
+
+    def _block(self, each: int) -> int:
+        """Tokens of a block in layers with so many bytes of KV a token."""
+        times, rest = divmod(self.page, self._tokens * each)
+        return self._tokens * (1 if rest else times)
+
+    @cached_property
+    def block(self) -> int:
+        """Tokens of a block."""
+        return self._block(self.model.kv_layer_bytes)
+
+    @cached_property
+    def drafter_block(self) -> int:
+        """Tokens of a block of the drafter's layers."""
+        return self._block(self.drafter[1]) if self.drafter[0] else self.block
+
+    @property
+    def possible(self) -> bool:
+        """Whether pages are alike: a latent's can be made of more tokens, not padded."""
+        return self.model.attention.halves == 2 or not self.page % (
+            self._tokens * self.model.kv_layer_bytes
+        )
 
     @property
     def padding(self) -> int:
@@ -93,28 +120,32 @@ class Unified:
         return self.page - self.state
 
     @cached_property
-    def layers(self) -> tuple[int, int]:
-        """With KV, and with a state."""
+    def layers(self) -> tuple[int, int, int]:
+        """With KV, with a state, and of a drafter with other KV."""
         states = sum(many for kind, many in self.model.kinds.items() if kind.state is not None)
-        return self.model.kv_layers + self.beside, states
+        return self.model.kv_layers + self.beside, states, self.drafter[0]
 
     @cached_property
     def group(self) -> int:
         """Layers of a group."""
-        least, most = min(self.layers), max(self.layers)
+        some = [many for many in self.layers if many]
+        least, most = min(some), max(some)
         return most if most < 1.5 * least else least
 
     @property
-    def groups(self) -> tuple[int, int]:
-        """Of layers with KV, and with a state."""
-        full, states = self.layers
-        return -(-full // self.group), -(-states // self.group)
+    def groups(self) -> tuple[int, int, int]:
+        """Of layers with KV, with a state, and of a drafter."""
+        full, states, own = (-(-many // self.group) for many in self.layers)
+        return full, states, own
 
-    def pages(self, tokens: int) -> tuple[int, int]:
-        """Blocks of a request in each group with KV, and in each with a state."""
-        blocks = -(-tokens // self.block)
-        kept = {"none": 1 + self.drafts, "align": 2 + self.drafts, "all": blocks}
-        return blocks, kept[self.mode]
+    def pages(self, tokens: int) -> tuple[int, int, int]:
+        """Blocks of a request in each group with KV, with a state, and of a drafter."""
+        kept = {
+            "none": 1 + self.drafts,
+            "align": 2 + self.drafts,
+            "all": -(-tokens // self._tokens),
+        }
+        return -(-tokens // self.block), kept[self.mode], -(-tokens // self.drafter_block)
 
     def blocks(self, memory: int) -> int:
         """Of all groups, in so many bytes; one is the null block."""
@@ -130,14 +161,17 @@ class Unified:
         """See the module. memory: bytes; lengths: tokens of each request."""
         count = _first([self.needs(tokens) for tokens in lengths], self.blocks(memory))
         used: Counter[str] = Counter()
-        (full, states), (of_full, of_states) = self.layers, self.groups
-        each = self.model.kv_layer_bytes
+        full, states, own = self.layers
+        each = full * self.model.kv_layer_bytes + own * self.drafter[1]
         for tokens in lengths[:count]:
-            blocks, kept = self.pages(tokens)
-            missing = (of_full * self.group - full) * blocks
-            missing += (of_states * self.group - states) * kept
-            used["tokens"] += tokens * each * full
-            used["end of the last block"] += (blocks * self.block - tokens) * each * full
+            blocks, kept, drafted = pages = self.pages(tokens)
+            missing = sum(
+                (groups * self.group - layers) * of
+                for groups, layers, of in zip(self.groups, self.layers, pages, strict=True)
+            )
+            used["tokens"] += tokens * each
+            used["end of the last block"] += (blocks * full + drafted * own) * self.page
+            used["end of the last block"] -= tokens * each
             used["states"] += self.state * states
             used["padding of states"] += self.padding * states
             used["further states"] += (kept - 1) * self.page * states

@@ -48,8 +48,8 @@ class PagedOptions(PolicyOptions):
     help."""
     free_list: FreeListName = "fifo"
     """Order of reuse; vLLM v1 has a queue (later versions: blocks without a hash go to its front,
-    `split`), v0 a stack. `sorted`, `staged` and `runs` keep blocks together, whatever is cached in
-    them; `oldest_runs` begins each run at the block freed first."""
+    `split`), v0 a stack. `sorted`, `staged`, `runs` and `buddy` keep blocks together, whatever is
+    cached in them; `oldest_runs` begins each run at the block freed first."""
     watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the blocks, rounded down, that admission leaves free (vLLM v0: 0.01)."""
     idle_watermark: bool = True
@@ -137,6 +137,9 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         """Blocks of a request that hold states."""
         self.states: dict[int, IntArray] = {}
         """These blocks of residents, group by group."""
+        self._own_groups, self._own_block = limits.drafter
+        self.drafter: dict[int, IntArray] = {}
+        """Blocks of residents that hold a drafter's KV: int64 (groups, places)."""
         self._barred = np.zeros(0, np.int64)
 
     def needs(
@@ -147,7 +150,8 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
             most = np.maximum(np.minimum(most + ahead, self.limits.max_model_len), most)
         last: IntArray = -(-most // self.block)
         apart = last - prompt // self.block
-        return (last + (samples - 1) * apart + self._fixed) * self.block
+        own = self._own_groups * -(-most // self._own_block)
+        return (last + (samples - 1) * apart + self._fixed + own) * self.block
 
     def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
         """See `Caches.cached`; with its `demand`, also for a request not seen before."""
@@ -156,7 +160,7 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
         """See `OnDemand.fits`; with its `demand`, blocks that it shares count as found."""
         if demand is None:
-            wanted = -(-tokens // self.block) + self._fixed
+            wanted = -(-tokens // self.block) + self._fixed + self._own_wanted(request, tokens)
             return wanted + self._kept_free <= self._list.free
         return self._has_room(demand, tokens, self._found(request, tokens - 1, demand))
 
@@ -174,6 +178,8 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         if self._fixed:
             self.states[request] = self._list.pop(self._fixed)
             self.reserved_total += self._fixed * self.block
+        if self._own_groups:
+            self.drafter[request] = np.zeros((self._own_groups, 0), np.int64)
         if len(cached):
             self._hold(request, cached)
         return self.grow(request, tokens - len(cached) * self.block)
@@ -185,9 +191,10 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         demand = self._demands[request]
         before = int(self.stored[request])
         stored = before + tokens
-        wanted = self._blocks(demand, stored + self._room_behind(stored))
-        wanted = max(wanted - int(self.reserved[request]) // self.block, 0)
-        if wanted > self._list.free:
+        end = stored + self._room_behind(stored)
+        wanted = max(self._blocks(demand, end) - int(self.reserved[request]) // self.block, 0)
+        own = self._own_wanted(request, end)
+        if wanted + own > self._list.free:
             return False
         lengths = self._lengths(demand, stored)
         if len(lengths) > 1 and request in self._unforked:
@@ -195,6 +202,7 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
             self._fork(request, before >= demand.prompt)
         for row, length in zip(self._rows(request), lengths, strict=False):
             self._extend(row, length)
+        self._extend_own(request, own)
         self.reserved[request] += wanted * self.block
         self.reserved_total += wanted * self.block
         self.stored[request] = stored
@@ -227,9 +235,15 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         rows = self._first_row[requests]
         ends = self._tables.tokens[rows] + kept + beyond
         wanted = np.maximum(-(-ends // self.block) - self._tables.count[rows], 0)
-        fitting = int(np.searchsorted(np.cumsum(wanted), self._list.free, "right"))
-        for at in np.flatnonzero(wanted[:fitting]).tolist():
-            self._tables.hand_out(int(rows[at]), self._list.pop(int(wanted[at])))
+        own = np.zeros(len(rows), np.int64)
+        if self._own_groups:
+            pairs = zip(requests.tolist(), ends.tolist(), strict=True)
+            own[:] = [self._own_wanted(one, end) for one, end in pairs]
+        fitting = int(np.searchsorted(np.cumsum(wanted + own), self._list.free, "right"))
+        for at in np.flatnonzero((wanted + own)[:fitting]).tolist():
+            if wanted[at]:
+                self._tables.hand_out(int(rows[at]), self._list.pop(int(wanted[at])))
+            self._extend_own(int(requests[at]), int(own[at]))
         held, kept = requests[:fitting], kept[:fitting]
         self._tables.tokens[rows[:fitting]] += kept
         self.stored[held] += kept
@@ -308,6 +322,10 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
             self._cache.keep(part.key, held[start:last], start)
         self._reused.pop(request, None)
         self._free(held, hashed)
+        if self._own_groups:
+            for group in self.drafter.pop(request):
+                self._list.push(group[::-1], len(group))
+                self.reserved_total -= len(group) * self.block
         self._tables.remove(first)
         self._first_row[request] = -1
         self._samples.pop(request, None)
@@ -429,8 +447,22 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
     def _has_room(self, demand: Demand, tokens: int, cached: IntArray) -> bool:
         """Whether a request can be admitted that finds these blocks; free ones are used up, too."""
         held = int((~self._list.is_free(cached)).sum()) if len(cached) else 0
-        wanted = self._blocks(demand, tokens) + self._fixed
+        wanted = self._blocks(demand, tokens) + self._fixed + self._own_wanted(-1, tokens)
         return wanted - held + self._kept_free <= self._list.free
+
+    def _own_wanted(self, request: int, tokens: int) -> int:
+        """Further blocks of a drafter's groups for so many tokens of a request."""
+        if not self._own_groups:
+            return 0
+        held = self.drafter[request].shape[1] if request in self.drafter else 0
+        return self._own_groups * max(-(-tokens // self._own_block) - held, 0)
+
+    def _extend_own(self, request: int, blocks: int) -> None:
+        """So many more of a drafter's groups, as many of each, one group after another."""
+        if blocks:
+            new = self._list.pop(blocks).reshape(self._own_groups, -1)
+            self.drafter[request] = np.concatenate((self.drafter[request], new), axis=1)
+            self.reserved_total += blocks * self.block
 
     def _hold(self, request: int, cached: IntArray) -> None:
         """These blocks, which hold their content already, are the request's first ones."""

@@ -181,10 +181,12 @@ class Engine(ABC):
     def retire(self) -> None:
         """Take back the memory of the requests that have ended."""
         ended, self.ending = self.ending, []
-        if not ended:
-            return
-        if self._late:
-            self.running = self.running[self.left[self.running] > 0]
+        if ended:
+            if self._late:
+                self.running = self.running[self.left[self.running] > 0]
+            self._free(ended)
+
+    def _free(self, ended: list[int]) -> None:
         if self._batching is not None:
             self._batching.release_together(True)
         for request in ended:

@@ -31,6 +31,7 @@ from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration, Swaps
 from policies.engines.engine import Engine
 from policies.engines.engine_options import Count, EngineOptions
+from policies.engines.host_memory import HostMemory
 from policies.engines.scheduled_step import Chunk, Step
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
@@ -72,6 +73,13 @@ class EngineV0Spec(EngineOptions):
     the card's DRAM meanwhile. None: they do."""
     swap_space: PositiveBytes = 4 << 30
     """Host memory for swapped KV, of each card."""
+    swap_dram: HostMemory | None = None
+    """That memory, which the copies of all cards share. None: it carries all that links do."""
+
+    @checked
+    def _swaps_to_dram(self) -> None:
+        if self.swap_dram is not None and self.preemption == "recompute":
+            raise ValueError("swap_dram: nothing is swapped with preemption recompute")
 
     @checked
     def _contends_what_hides(self) -> None:

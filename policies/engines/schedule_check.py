@@ -51,12 +51,14 @@ class Speculation(Strict):
 class Config(Strict):
     """Options of vLLM. `blocks`: those that are handed out, without the null block. `groups`: of
     layers, the window of each (None: full attention); not given: one group without a window.
-    `states`: groups of layers that keep a state, which come before."""
+    `states`: groups of layers that keep a state, which come before; `drafter`: those of a drafter
+    with KV of its own, which come after, and tokens of a block there."""
 
     blocks: Count
     block_size: Annotated[int, Field(ge=1, le=2048)] = 16
     groups: Annotated[list[Count | None], Field(min_length=1)] = [None]
     states: Annotated[int, Field(ge=0)] = 0
+    drafter: Annotated[tuple[Count, Count], Exactly(False)] | None = None
     max_num_batched_tokens: Count
     max_num_seqs: Count
     prefix_caching: bool
@@ -74,6 +76,8 @@ class Config(Strict):
             raise ValueError("groups: expected windows of one length")
         if self.states and (self.prefix_caching or self.groups != [None]):
             raise ValueError("states: only with groups [null] and without prefix_caching")
+        if self.drafter and not (self.states and self.speculation):
+            raise ValueError("drafter: only with states and speculation")
         return self
 
     @property
@@ -293,7 +297,7 @@ class Driven:
         kept = 1 if speculation is None else 1 + speculation.tokens
         limits = Limits(
             longest, longest, config.max_num_batched_tokens, ahead, lookahead,
-            config.states * self._block, kept,
+            config.states * self._block, kept, config.drafter or (0, 1),
         )  # fmt: skip
         self.allocator = build(config.layout, len(requests), limits, policy)
         spec = EngineV1Spec(
@@ -351,8 +355,12 @@ class Driven:
     def _blocks(self, request: int) -> IntArray:
         layout = self.allocator.layout
         groups = [self.allocator.layer_units(request, group) for group in range(layout.parts)]
-        states = getattr(self.allocator, "states", {}).get(request, np.zeros(0, np.int64))
-        return np.concatenate([states, *(units.start // self._block for units in groups)]) - 1
+        none = np.zeros(0, np.int64)
+        states, own = (
+            getattr(self.allocator, name, {}).get(request, none) for name in ("states", "drafter")
+        )
+        held = [states, *(units.start // self._block for units in groups), own.ravel()]
+        return np.concatenate(held) - 1
 
     def _digest(self) -> int:
         return zlib.crc32(b"".join(self._entry(one) for one in self.engine.running.tolist()))
@@ -360,7 +368,7 @@ class Driven:
     def _entry(self, request: int) -> bytes:
         """What the digest takes of a request; made again when it has other slots, or more tokens
         with windows, which may give up as many as they get."""
-        tokens = self.allocator.layout.parts > 1 or self.allocator.layout.groups is not None
+        tokens = self.allocator.layout.groups is not None or self.allocator.limits.drafter[0] > 0
         now = int(self.allocator.reserved[request]), int(self.allocator.stored[request]) * tokens
         known, entry = self._entries.get(request, (None, b""))
         if known != now:

@@ -337,6 +337,10 @@ class StepModel:
         """Seconds to copy the KV of so many tokens to the host, or back."""
         return tokens * (self._kv_bytes + self._index_bytes) / self._host_bandwidth
 
+    def swap_bytes(self, tokens: int) -> int:
+        """Of the KV of so many tokens on all cards of the replica."""
+        return tokens * (self._kv_bytes + self._index_bytes) * self._cards
+
     def _kv_share(self, moved_bytes: Any, efficiency: Efficiency) -> Any:
         """Share of the peak at which decode attention moves so many bytes of all layers."""
         if self._shares is None:

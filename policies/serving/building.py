@@ -86,8 +86,8 @@ def _region(
     drafter, beside_bytes = _drafter(spec, local), 0
     if drafter is not None:
         kept, beside_bytes = kept + drafter.weight_bytes, drafter.model.kv_token_bytes
-    if (pages := state_pages(spec, local)) is not None:  # missing layers of a group
-        beside_bytes = (pages.group - local.kv_layers) * local.kv_layer_bytes
+    if (pages := state_pages(spec, local)) is not None:  # missing layers of a group, padding
+        beside_bytes = pages.page * pages.group // pages.block - local.kv_token_bytes
     return kv_layout(
         device, local, spec.gpu_memory_utilization, order, kept, spec.kv_tokens, groups,
         spec.attention.sparse(local, seed), beside_bytes,
@@ -141,6 +141,8 @@ def build_replica(
         slots = -(-local.state_bytes(spec.drafts) // layout.token_bytes)
         slots = pages.groups[1] * pages.block if pages else slots
         limits = limits._replace(states=slots, kept_states=1 + spec.drafts)
+        if pages is not None:
+            limits = limits._replace(drafter=(pages.groups[2], pages.drafter_block))
         if (pool := state_pool(spec, local)) is not None:
             running = pool.running(_region(device, local, spec, seed).bytes)
             if not running:
@@ -219,11 +221,6 @@ def _require_modelled(
             "cluster.dropping, .migration, .lending or copied prefixes"
         )
     pages = state_pages(spec, local)
-    if pages is not None and spec.speculation is not None and spec.speculation.draft_model:
-        raise DescriptionError(
-            "speculation.draft_model: its KV has no place in pages as large as a state; expected "
-            "method ngram, eagle or mtp, or policy.states: two_pools or compact"
-        )
     if pages is not None and pages.groups[0] > 1:
         raise DescriptionError(
             f"{local.name} has {pages.groups[0]} groups of layers with KV; runs allocate one"

@@ -107,7 +107,11 @@ class PoolReplica(Replica):
         return self.engine.stuck
 
     def _schedule(self, begin_s: float) -> Step:
-        return self.engine.schedule()
+        step = self.engine.schedule()
+        while self.engine.stuck and self.engine.ending:
+            self.engine.complete(step, 1)
+            step = self.engine.schedule()
+        return step
 
     def _join(self) -> None:
         before = len(self.engine.waiting)

@@ -20,11 +20,13 @@ import numpy as np
 
 from policies.allocators.capabilities import Learns, Maps
 from policies.engines.engine import Engine
+from policies.engines.host_memory import HostTraffic
 from policies.engines.scheduled_step import Step
 from policies.memory.drafting import DraftingSteps
 from policies.memory.fidelity import Memory
 from policies.memory.pipeline import PipelineSteps
 from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.requests.requests import FloatArray
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watch
 from policies.transfers.fabric import Port
@@ -64,6 +66,8 @@ class Replica:
         self.hosting = engine if isinstance(engine, HostingEngine) else None
         self._lending = engine if isinstance(engine, LendingEngine) else None
         self._offloading = engine if isinstance(engine, OffloadingEngine) else None
+        self.host: HostTraffic | None = None
+        """Copies of all cards of the host, where its memory is described."""
         self._watch = None if recorder is None else Watch(recorder, engine)
         self.more = False
         """Whether requests will come that `arrive` has not announced: those of a closed loop."""
@@ -229,6 +233,8 @@ class Replica:
         if self.pipeline is not None:
             self.pipeline.now_s = self.now_s
         times = self._steps.times(step, rounds, efficiency)
+        if step.swapped and self.host is not None and isinstance(self._steps, StepModel):
+            times = times.delayed(self._host_s(step, times, self._steps))
         if self.tiers is not None:
             moving = self.tiers.moving(self.engine.allocator)
             cost = self.memory.beside(step, self.engine, moving)
@@ -247,6 +253,17 @@ class Replica:
         if self._maps is None:
             return times
         return times.delayed(self._maps.stalls(step.decode, times.total_s))
+
+    def _host_s(self, step: Step, times: StepTimes, steps: StepModel) -> FloatArray:
+        """Seconds that steps, of which the first swaps, wait for the host's memory beyond what its
+        link takes, float64 (rounds,). What hides may take as long as the step."""
+        assert self.host is not None
+        alone_s, size = steps.swap_s(step.swapped), steps.swap_bytes(step.swapped)
+        waits_s = np.zeros(len(times.total_s))
+        taken_s = self.host.seconds(self.now_s, size, size / alone_s)
+        spare_s = float(times.total_s[0]) - alone_s if step.hidden else 0.0
+        waits_s[0] = max(taken_s - alone_s - max(spare_s, 0.0), 0.0)
+        return waits_s
 
     def cut(self, step: Step, times: StepTimes, until_s: float) -> tuple[StepTimes, float]:
         """(those of the steps that begin before something happens, when the last of them ends)."""

@@ -18,11 +18,12 @@ from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import PolicySpec
 from policies.engines.engine_options import EngineOptions
-from policies.engines.engine_v0 import PAGED_V0
+from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import EngineChoice
 from policies.engines.speculation import SpeculationSpec
 from policies.engines.vllm_version import VERSIONS
+from policies.memory.drafting import drafter_of
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.routing import RoutingSpec
 from policies.memory.step import Free
@@ -187,6 +188,13 @@ class ServingSpec(Strict):
             )
         return self
 
+    @model_validator(mode="after")
+    def _cards_of_one_host(self) -> ServingSpec:
+        apart = self.cluster.stages > 1 or self.cluster.fleet is not None
+        if isinstance(self.engine, EngineV0Spec) and self.engine.swap_dram is not None and apart:
+            raise ValueError("engine.swap_dram: not with cluster.stages or .fleet")
+        return self
+
     def on_device(self, device: Device, model: TransformerSpec) -> ServingSpec:
         """The description with what engine and policy take from the device."""
         longest = model.max_position
@@ -251,8 +259,25 @@ def state_pages(spec: ServingSpec, local: TransformerSpec) -> Unified | None:
     paged = local.state is not None and isinstance(spec.policy, PagedOptions)
     if not paged or state_pool(spec, local) is not None:
         return None
-    own = spec.speculation is not None and spec.speculation.method in ("eagle", "mtp")
-    return Unified(local, drafts=spec.drafts, beside=int(own))
+    drafter = None
+    if spec.speculation is not None:
+        drafter = drafter_of(spec.speculation, local, spec.tensor_parallel)
+    if drafter is None:
+        return Unified(local, drafts=spec.drafts)
+    own = drafter.model
+    layers, each, made = own.kv_layers, own.kv_layer_bytes, own.attention
+    if (made.halves, own.kv_heads, own.head_dim) == (
+        local.attention.halves, local.kv_heads, local.head_dim,
+    ):  # fmt: skip
+        return Unified(local, drafts=spec.drafts, beside=layers)
+    pages = Unified(local, drafts=spec.drafts, drafter=(layers, each))
+    if not pages.possible:
+        raise DescriptionError(
+            f"speculation.draft_model: a page of {own.name}, {pages.page} B, is no multiple of one "
+            f"of {local.name}, whose latents cannot be padded; expected method ngram, eagle or "
+            "mtp, or policy.states: two_pools or compact"
+        )
+    return pages
 
 
 def state_pool(spec: ServingSpec, local: TransformerSpec) -> TwoPools | Compact | None:

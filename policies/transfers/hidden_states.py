@@ -144,6 +144,14 @@ class Projections:
         del self._works[request]
         self._came_s = max(self._came_s, self._done_s)
 
+    def clear(self) -> list[Sequence[BlockKey]]:
+        """None will come, and none has: the blocks of those that had."""
+        found = [keys for _, _, keys in self._waiting]
+        self._waiting.clear()
+        self._works.clear()
+        self._came_s = self._taken_s = self._done_s
+        return found
+
     def came(self, request: int, keys: Sequence[BlockKey]) -> None:
         """Its bytes have come."""
         self._came_s += sum(self._works.pop(request))

@@ -15,7 +15,7 @@ from hwmodel.description.library import find
 from hwmodel.description.units import PositiveBytes
 from hwmodel.description.yaml_reader import load
 from hwmodel.specs.kv_order import LAYOUTS, Dims
-from hwmodel.specs.link import load_link
+from hwmodel.specs.link import LinkSpec, load_link
 from hwmodel.specs.transformer import load_model
 from policies.memory.measured import Compared, MeasuredCell, Tolerance
 from policies.requests.requests import IntArray
@@ -25,6 +25,7 @@ from policies.transfers.transfer import Index, Moved, Server, transfer
 Count = Annotated[int, Field(ge=1)]
 UNITS = {
     "descriptors": "descriptors", "piece": "KiB", "posting": "ms", "time": "ms", "rate": "GB/s",
+    "ratio": "x",
 }  # fmt: skip
 """Figure of a cell -> its unit."""
 
@@ -43,20 +44,23 @@ class Request(Strict):
     tokens: Count
     block: Count = 16
     layout: str = "layer_kv_token"
-    pages: tuple[str, str] = ("fresh", "fresh")
+    pages: Annotated[tuple[str, str], Field(strict=False)] = ("fresh", "fresh")
     """Of the source and the target."""
     cards: Count = 1
     index_layers: Annotated[int, Field(ge=0)] = 0
     index_bytes: Annotated[int, Field(ge=0)] = 0
     """Of indexers beside the KV, a token."""
+    draft_layers: Annotated[int, Field(ge=0)] = 0
+    """Of a draft model beside, which keep what the model's own do."""
 
 
 class TransferCell(MeasuredCell):
     """A figure of a transfer, of a batch of pieces or of a request."""
 
     link: str
-    figure: Literal["descriptors", "piece", "posting", "time", "rate"]
-    """`piece`: the mean size; `time` and `rate` of the whole transfer."""
+    figure: Literal["descriptors", "piece", "posting", "time", "rate", "ratio"]
+    """`piece`: the mean size; `time` and `rate` of the whole transfer; `ratio`: of its time to that
+    over the link `over`."""
     batch: Batch | None = None
     request: Request | None = None
     both_ways: bool = False
@@ -69,8 +73,8 @@ class TransferCell(MeasuredCell):
     def _one_kind(self) -> None:
         if (self.batch is None) == (self.request is None):
             raise ValueError("expected either batch or request")
-        if self.over is not None:
-            raise ValueError("over: a transfer stands alone")
+        if self.over is not None and self.figure != "ratio":
+            raise ValueError("over: only of a ratio")
         self.in_units((UNITS[self.figure],))
 
 
@@ -101,6 +105,8 @@ def load_transfers(name_or_path: str) -> TransferSpec:
                 hint = nearest(name, list(given))
                 raise document.error(f"no {key} {name!r}; {hint}", ("cells", i, key))
         checks: dict[KeyPath, Callable[[], object]] = {("link",): partial(load_link, cell.link)}
+        if cell.over is not None:
+            checks[("over",)] = partial(load_link, cell.over)
         if (asked := cell.request) is not None:
             checks[("request", "model")] = partial(load_model, asked.model)
             checks[("request", "pages")] = partial(_tables, asked)
@@ -134,13 +140,20 @@ def compare_transfers(spec: TransferSpec) -> list[Compared]:
 
 
 def _modelled(cell: TransferCell) -> float:
-    link = load_link(cell.link)
+    if cell.over is not None:
+        return _figure("time", cell, cell.link) / _figure("time", cell, cell.over)
+    return _figure(cell.figure, cell, cell.link)
+
+
+def _figure(figure: str, cell: TransferCell, over: str) -> float:
+    """A figure of a cell over that link, in the figure's unit."""
+    link = load_link(over)
     if cell.batch is not None:
         sizes, counts = np.array([cell.batch.size]), np.array([cell.batch.count])
         moved, descriptors = cell.batch.size * cell.batch.count, cell.batch.count
         cost = link.cost(sizes, counts, cell.both_ways)
     else:
-        found = _moved(cell)
+        found = _moved(cell, link)
         moved, descriptors, cost = found.pieces.bytes, found.pieces.descriptors, found.cost
     figures = {
         "descriptors": float(descriptors),
@@ -149,10 +162,10 @@ def _modelled(cell: TransferCell) -> float:
         "time": cost.total_ns / 1e6,
         "rate": moved / cost.total_ns,
     }
-    return figures[cell.figure]
+    return figures[figure]
 
 
-def _moved(cell: TransferCell) -> Moved:
+def _moved(cell: TransferCell, link: LinkSpec) -> Moved:
     asked = cell.request
     assert asked is not None
     near, far = (
@@ -160,4 +173,5 @@ def _moved(cell: TransferCell) -> Moved:
     )
     index = Index(asked.index_layers, asked.index_bytes) if asked.index_layers else None
     model = load_model(asked.model)
-    return transfer(load_link(cell.link), model, asked.tokens, near, far, index, cell.both_ways)
+    model = model.model_copy(update={"layers": model.layers + asked.draft_layers})
+    return transfer(link, model, asked.tokens, near, far, index, cell.both_ways)

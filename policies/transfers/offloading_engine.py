@@ -6,7 +6,8 @@ request that ended keeps its memory until what is stored of it has left, or whil
 and its KV is kept. Passed over is one whose text is on its way to another, or whose session's last
 turn is still being stored. If a loaded request has no room for its first chunk, it gives its memory
 back and waits in front of the line; what was loaded may still be found. Turns whose KV is kept go
-first (InferCept: by the arrival of the session).
+first (InferCept: by the arrival of the session). With asynchronous scheduling an ended request is
+stored, kept or given up a step later, without the token that it decoded too many.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from itertools import islice
 import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand
+from policies.allocators.paged import PagedAllocator
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.engines.scheduled_step import Chunk, Step
 from policies.predictors.prediction import Predictions
@@ -35,7 +37,7 @@ class OffloadingEngine(EngineV1):
     ) -> None:  # fmt: skip
         """Raises DescriptionError for what is not modelled with tiers."""
         super().__init__(spec, allocator, requests, output_tokens, predicted)
-        require_plain("serving.tiers", self)
+        require_plain("serving.tiers", self, late=True)
         self._tiers, self._layerwise = tiers, layerwise
         self.loading: dict[int, tuple[int, int]] = {}
         """Requests that hold memory for tokens that are on their way: from, to."""
@@ -47,6 +49,7 @@ class OffloadingEngine(EngineV1):
         """Requests that ended and hold memory for what is being stored."""
         self.kept: dict[int, int] = {}
         """Of sessions that pause, those whose last turn holds its memory."""
+        self._overran: set[int] = set()  # of them, those with a token too many
         before = requests.turn_before
         self._pause_s = np.full(len(requests), np.nan)
         self._pause_s[before[before >= 0]] = requests.think_s[before >= 0]
@@ -81,6 +84,26 @@ class OffloadingEngine(EngineV1):
         if gone:
             self.leaving = [request for request in self.leaving if request not in gone]
             self._gone(sorted(gone))
+        if self._tiers.card_lost():
+            self._lose()
+
+    def _lose(self) -> None:
+        """The card has lost all: whoever was there gives its memory up, and nothing is found."""
+        assert isinstance(self.allocator, PagedAllocator)
+        for request in self.kept.values():
+            self._tiers.resumed(request)
+        ended = [*self.ending, *self.leaving, *self.kept.values()]
+        self.ending, self.leaving = [], []
+        self.kept.clear()
+        self._gone(ended)
+        left = self.running[self.left[self.running] > 0].tolist()
+        for request in reversed([*left, *self.loading]):
+            self._preempt(request)
+        for each in (self.loading, self._back):
+            each.clear()
+        self.running, self._partial = np.zeros(0, np.int64), False
+        self.allocator.forget()
+        self.changes += 1
 
     def rounds(self, step: Step, limit: int) -> int:
         if self._tiers.restoring:
@@ -104,14 +127,21 @@ class OffloadingEngine(EngineV1):
                     self._tiers.store(request, self._demand(request), tokens)
         return prefilled, ended
 
-    def retire(self) -> None:
-        ended, self.ending = self.ending, []
+    def _free(self, ended: list[int]) -> None:
+        if self._late:
+            self._overran.update(set(ended).intersection(self._under_way.tolist()))
         self._gone([request for request in ended if not self._stays(request, self._way(request))])
+
+    def _known(self, request: int) -> int:
+        """Tokens stored of an ended request whose text is known."""
+        return int(self.allocator.stored[request]) - (request in self._overran)
 
     def _way(self, request: int) -> str | None:
         """What becomes of the memory of a request that has ended."""
+        if not self.allocator.resident[request]:
+            return "end"
         return self._tiers.pauses(
-            request, self._demand(request), int(self.allocator.stored[request]),
+            request, self._demand(request), self._known(request),
             float(self._pause_s[request]), len(self.running),
             int(self.allocator.stored[self.running].sum()),
         )  # fmt: skip
@@ -125,8 +155,7 @@ class OffloadingEngine(EngineV1):
             self._dropped.add(request)
         if way in ("drop", "end"):
             return False
-        stored = int(self.allocator.stored[request])
-        if self._tiers.store(request, self._demand(request), stored, True):
+        if self._tiers.store(request, self._demand(request), self._known(request), True):
             self.leaving.append(request)
             return True
         return False
@@ -140,8 +169,8 @@ class OffloadingEngine(EngineV1):
             self._relenting = True  # who is tried next is another
 
     def _gone(self, requests: list[int]) -> None:
-        self.ending = requests
-        super().retire()
+        if requests:
+            super()._free(requests)
         for request in requests:
             self._tiers.forget(request)
 
@@ -153,7 +182,12 @@ class OffloadingEngine(EngineV1):
         assert self._caching is not None
         if request in self._dropped:
             self._dropped.remove(request)
+            self._overran.discard(request)
             return self._caching.discard(request)
+        if request in self._overran:
+            known = self._known(request)
+            self._overran.remove(request)
+            return self._caching.release_known(request, known)
         if request not in self._again:
             return super()._release(request)
         self._tiers.computed(request)
@@ -182,7 +216,7 @@ class OffloadingEngine(EngineV1):
         for place, request in enumerate(self.waiting if self.kept else ()):
             if int(self._sessions[request]) in self.kept:
                 return (place,)  # its memory is held for it
-        storing = set(self._sessions[self.leaving].tolist()) - {-1}
+        storing = set(self._sessions[[*self.leaving, *self.ending]].tolist()) - {-1}
         for place, request in enumerate(islice(self.waiting, self._cap)):
             if int(self._sessions[request]) in storing:
                 continue

@@ -4,7 +4,8 @@ At the prefill side a request has its first token and ends, but holds its blocks
 KV has arrived elsewhere. At the decode side it gets blocks, waits until its KV is there, and
 decodes from its second token on; if it is preempted there, it is computed again there (vLLM). It
 also waits for KV of other requests that it found while that was on its way. A request that lost
-its KV comes again with the tokens that it has made, as a longer prompt.
+its KV comes again with the tokens that it has made, as a longer prompt. With asynchronous
+scheduling memory is free a step later; KV moves once it is computed, as without.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class PoolEngine(EngineV1):
     ) -> None:  # fmt: skip
         """Raises DescriptionError for what is not modelled."""
         super().__init__(spec, allocator, requests, output_tokens.copy(), predicted)
-        require_plain("serving.pools", self)
+        require_plain("serving.pools", self, late=True)
         require_blocks("serving.pools", allocator)
         assert isinstance(allocator, BlockAllocator)
         self.block = allocator.block
@@ -39,7 +40,7 @@ class PoolEngine(EngineV1):
 
     @property
     def busy(self) -> bool:
-        return len(self.running) > 0 or (self.waits and not self.stuck)
+        return len(self.running) > len(self._foreseen) or (self.waits and not self.stuck)
 
     @property
     def holding(self) -> bool:
@@ -64,15 +65,17 @@ class PoolEngine(EngineV1):
 
 
 class PrefillEngine(PoolEngine):
-    """`held`: requests with a first token whose KV has not left."""
+    """`held`: requests with a first token whose KV has not left. That token is foreseen to be the
+    last here (vLLM: `max_tokens: 1`)."""
 
     def __init__(
         self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
         predicted: Predictions,
     ) -> None:  # fmt: skip
         super().__init__(spec, allocator, requests, output_tokens, predicted)
-        self._outputs = output_tokens
+        self._outputs, self._stops = output_tokens, False
         self.held: dict[int, None] = {}
+        self._left: set[int] = set()  # whose KV was gone before their end was known here
 
     @property
     def holders(self) -> IntArray:
@@ -83,22 +86,25 @@ class PrefillEngine(PoolEngine):
 
     def complete(self, step: Step, rounds: int) -> tuple[list[int], list[int]]:
         prefilled, ended = super().complete(step, rounds)
-        return prefilled, [request for request in ended if request not in self.held]
+        return prefilled, [request for request in ended if not self._moves(request)]
 
-    def retire(self) -> None:
-        going: list[int] = []
-        staying: list[int] = []
-        for request in self.ending:
-            more = self.output[request] < self._outputs[request]
-            (staying if more else going).append(request)
+    def _moves(self, request: int) -> bool:
+        return bool(self.output[request] < self._outputs[request])
+
+    def _free(self, ended: list[int]) -> None:
+        staying = [each for each in ended if self._moves(each) and each not in self._left]
         self.held |= dict.fromkeys(staying)
-        self.ending = going
-        super().retire()
+        if going := [each for each in ended if each not in self.held]:
+            self._left.difference_update(going)
+            super()._free(going)
 
     def landed(self, request: int) -> None:
-        del self.held[request]
-        self.ending, self.stuck = [request], False
-        super().retire()
+        self.stuck = False
+        if request in self.held:
+            del self.held[request]
+            super()._free([request])
+        else:
+            self._left.add(request)
 
 
 class DecodeEngine(PoolEngine):

@@ -9,14 +9,16 @@ from policies.allocators.capabilities import Caches
 from policies.engines.engine_v1 import EngineV1
 
 
-def require_plain(key: str, engine: EngineV1) -> None:
-    """Raises DescriptionError for options of v1 that are not modelled with KV in motion."""
+def require_plain(key: str, engine: EngineV1, late: bool = False) -> None:
+    """Raises DescriptionError for options of v1 that are not modelled with KV in motion. late:
+    asynchronous scheduling is."""
     spec = engine.spec
     plain = spec.batching == "any" and spec.packing == "arrival" and not engine.in_turn
-    if spec.async_scheduling or not plain:
+    if (spec.async_scheduling and not late) or not plain:
+        needs = "neither" if late else "engine.async_scheduling: false, and neither"
         raise DescriptionError(
-            f"{key}: needs engine.async_scheduling: false, and neither batching, packing, "
-            "long_prefill_token_threshold nor prefill_schedule_interval"
+            f"{key}: needs {needs} batching, packing, long_prefill_token_threshold nor "
+            "prefill_schedule_interval"
         )
     if engine.several:
         raise DescriptionError(

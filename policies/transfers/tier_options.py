@@ -9,19 +9,12 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import Strict
 from hwmodel.description.units import PositiveBytes
 from hwmodel.specs.kv_order import KvOrder
+from policies.engines.host_memory import HostMemory
 
 Count = Annotated[int, Field(ge=1)]
 PauseChoice = Literal["keep", "drop", "swap", "least"]
 Contends = Literal[True, False, "simulated"]
 EvictionName = Literal["lru", "arc", "priority", "pinned"]
-
-
-class HostMemory(Strict):
-    """The DRAM behind a link: a described memory."""
-
-    memory: str
-    """A shipped memory, or a file."""
-    channels: Count
 
 
 class HcacheSpec(Strict):
@@ -99,16 +92,19 @@ class TiersSpec(Strict):
     contention: Contends = True
     """Whether transfers take their bytes from the bandwidth of the card's DRAM. `simulated`: what a
     byte takes is measured, in `memory.phases: together`."""
+    card_fails_at_s: list[Annotated[float, Field(gt=0)]] = []
+    """Times at which the cards lose all content, at the end of the step under way: requests begin
+    again with the tokens made so far, and find what the host and the drive have. They are back at
+    once (assumed)."""
 
     @model_validator(mode="after")
     def _reads_by_layer(self) -> TiersSpec:
         if self.layerwise and self.ssd is not None:
             raise ValueError("layerwise: not with ssd, whose blocks come to the host whole")
-        plain = self.ssd is None and self.pauses is None and self.contention != "simulated"
+        plain = self.pauses is None and self.contention != "simulated"
         if self.host.hcache and not (plain and not self.layerwise and not self.synchronous):
             raise ValueError(
-                "host.hcache: not with ssd (host.link: nvme-pcie4 is a drive), pauses, layerwise, "
-                "synchronous, nor contention: simulated"
+                "host.hcache: not with pauses, layerwise, synchronous, nor contention: simulated"
             )
         if self.layerwise and self.host.fails_at_s:
             raise ValueError("layerwise: not with host.fails_at_s")

@@ -29,7 +29,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.device import Device
 from hwmodel.specs.kv_order import Dims
 from hwmodel.specs.link import LinkSpec, load_link
 from hwmodel.specs.transformer import TransformerSpec
@@ -38,6 +38,7 @@ from policies.allocators.block_allocator import BlockAllocator
 from policies.allocators.capabilities import Caches
 from policies.allocators.kv_layout import Units
 from policies.allocators.radix_tree import text_of
+from policies.engines.host_memory import HostMemory
 from policies.memory.contention import Moving
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
@@ -46,10 +47,11 @@ from policies.transfers.hidden_states import PROFILED, HiddenStates, Projections
 from policies.transfers.link_queue import IN, OUT, Job, LinkQueue
 from policies.transfers.pauses import Pauses, Way
 from policies.transfers.pausing import Batch, step_cost
+from policies.transfers.pieces import Pieces
 from policies.transfers.refusals import require_blocks
 from policies.transfers.restoring import HCACHE_CHUNK, recompute
 from policies.transfers.tier_figures import TierFigures
-from policies.transfers.tier_options import HostMemory, TiersSpec
+from policies.transfers.tier_options import TiersSpec
 from policies.transfers.tier_pool import TierPool
 from policies.transfers.transfer import Moved, Server, transfer
 
@@ -80,7 +82,9 @@ class Plan(NamedTuple):
 
 
 class Tiers:
-    """The tiers of one replica; see the module. `model`: the shard of a card, of `cards`."""
+    """The tiers of one replica; see the module. `model`: the shard of a card, of `cards`, each with
+    a link of its own to the host, whose DRAM and drive they share. A transfer is of one card, but
+    over the drive's link of all."""
 
     def __init__(
         self, spec: TiersSpec, device: Device, model: TransformerSpec, allocator: Allocator,
@@ -107,7 +111,7 @@ class Tiers:
             )
         self._near: Dims = layout.dims
         self._far: Dims = spec.host.kv_layout or layout.dims
-        self._link = load_link(spec.host.link)
+        self._link, self._cards = load_link(spec.host.link), cards
         size = self.block * layout.token_bytes * cards
         self._hidden: HiddenStates | None = None
         self._transfer: Callable[..., Moved] = transfer
@@ -127,7 +131,7 @@ class Tiers:
             _blocks("host.cpu_bytes_to_use", spec.host.cpu_bytes_to_use, size),
             spec.host.eviction_policy,
         )
-        self._queue = LinkQueue(_far_bandwidth(spec.host.dram))
+        self._queue = LinkQueue(_far_bandwidth(spec.host.dram) / cards)
         self._projections = Projections(self._queue)
         self._drive: TierPool | None = None
         self._drive_queue = LinkQueue()
@@ -145,6 +149,7 @@ class Tiers:
         self._declined: dict[int, int] = {}
         """Tokens of requests that are sooner recomputed."""
         self._fails = sorted(spec.host.fails_at_s)
+        self._card_fails, self._card_lost = sorted(spec.card_fails_at_s), False
         self._over: dict[int, Way] = {}
         self._loaded: list[int] = []
         self._failed: list[int] = []
@@ -170,6 +175,9 @@ class Tiers:
             if self._fails and self._fails[0] <= due_s:
                 del self._fails[0]
                 self._fail()
+            if self._card_fails and self._card_fails[0] <= due_s:
+                del self._card_fails[0]
+                self._card_lost = True
             if self._pauses is not None:
                 self._over |= self._pauses.over(due_s)
             if not steps:
@@ -183,8 +191,8 @@ class Tiers:
 
     @property
     def due_s(self) -> float:
-        """When the next transfer arrives or is projected, the host fails, or a pause is too long;
-        inf: never."""
+        """When the next transfer arrives or is projected, host or card fails, or a pause is too
+        long; inf: never."""
         return min(self._event_s, self._projections.due_s)
 
     @property
@@ -200,7 +208,8 @@ class Tiers:
 
     @property
     def _event_s(self) -> float:
-        due_s = min(self._queue.due_s, self._drive_queue.due_s, *self._fails[:1])
+        fails = *self._fails[:1], *self._card_fails[:1]
+        due_s = min(self._queue.due_s, self._drive_queue.due_s, *fails)
         return due_s if self._pauses is None else min(due_s, self._pauses.due_s)
 
     def moving(self, allocator: Allocator) -> list[Moving]:
@@ -413,6 +422,14 @@ class Tiers:
         found, self._stored = self._stored, []
         return found
 
+    def card_lost(self) -> bool:
+        """Whether the card has lost all since the last call: then nothing is on its way any more,
+        to it or from it."""
+        lost, self._card_lost = self._card_lost, False
+        if lost:
+            self._lose()
+        return lost
+
     def forget(self, request: int) -> None:
         """A request has ended."""
         self._keys.pop(request, None)
@@ -454,9 +471,9 @@ class Tiers:
         tokens: int, what: Any, skip: int = 0,
     ) -> Job:  # fmt: skip
         """A transfer of `tokens` tokens between the first and the second of `ends`."""
-        alone = both = self._transfer(link, self._model, tokens, *ends, skip=skip)
+        alone = both = self._moved(link, tokens, ends, skip=skip)
         if link.both_ways is not None:
-            both = self._transfer(link, self._model, tokens, *ends, both_ways=True, skip=skip)
+            both = self._moved(link, tokens, ends, both_ways=True, skip=skip)
         found, near = alone.pieces, ends[direction == IN].table[skip // self._near_block :]
         return Job(
             direction, priority, found.bytes, found.descriptors, alone.cost, both.cost, what, near
@@ -469,8 +486,20 @@ class Tiers:
         if not blocks:
             return 0.0
         ends = self._apart(blocks, near_block or self._near_block, dims or self._near)
-        moved = self._transfer(link, self._model, blocks * self.block, *ends)
-        return moved.cost.total_ns / 1e9
+        return self._moved(link, blocks * self.block, ends).cost.total_ns / 1e9
+
+    def _moved(
+        self, link: LinkSpec, tokens: int, ends: tuple[Server, Server], both_ways: bool = False,
+        skip: int = 0,
+    ) -> Moved:  # fmt: skip
+        """What such a transfer moves and takes: over the drive's link the shards of all cards."""
+        moved = self._transfer(link, self._model, tokens, *ends, both_ways=both_ways, skip=skip)
+        if self._cards == 1 or self._drive is None or link is not self._drive_link:
+            return moved
+        own = moved.pieces
+        counts, regions = own.counts * self._cards, own.regions * self._cards
+        cost = link.cost(own.sizes, counts, both_ways)
+        return Moved(Pieces(own.sizes, counts, regions, own.runs), cost, 1)
 
     def _apart(self, blocks: int, small: int, dims: Dims) -> tuple[Server, Server]:
         """So many blocks of the host, and those of `small` tokens: none lie together."""
@@ -551,6 +580,32 @@ class Tiers:
         self._stored += self._stores
         self._stores.clear()
 
+    def _lose(self) -> None:
+        """The card loses all; what the host reads from the drive for it is not wanted either."""
+        jobs = self._queue.clear()
+        for job in jobs:
+            if isinstance(job.what, Store):
+                self._host.lost(job.what.keys)
+        for job in self._loads.values():
+            what: Load = job.what
+            if what.rest is not None:
+                assert self._drive is not None
+                self._drive_queue.drop(job)
+                self._drive.leave(what.keys)
+                self._host.lost(what.keys)
+                jobs.append(job)
+                cold, what = set(what.keys), what.rest.what
+                self._host.leave([key for key in what.keys if key not in cold])
+            else:
+                self._host.leave(what.keys)
+            self._coming.subtract(what.keys)
+        for keys in self._projections.clear():
+            self._coming.subtract(keys)
+        self._coming = +self._coming
+        self._counted.dropped += len(jobs)
+        for left in (self._loads, self._stores, self._loaded, self._stored):
+            left.clear()
+
     def _write(self, stored: Sequence[BlockKey]) -> None:
         """Write to the drive what the host has stored and the drive has not."""
         drive = self._drive
@@ -577,4 +632,4 @@ def _far_bandwidth(dram: HostMemory | str | None) -> float:
     """Bytes a second of the host's DRAM; inf where it is not described."""
     if not isinstance(dram, HostMemory):
         return math.inf
-    return load_device(dram.memory).peak_gbps * 1e9 * dram.channels
+    return dram.bandwidth

@@ -186,7 +186,7 @@ class _Drawing:
         if name in RANK_COMMANDS:
             row = self._named(c, ("pseudochannel", "rank")) or "rank"
             self._ranks.add(row)
-            self._add(row, at, end, "REF" if name == "REFAB" else name[:3], name)
+            self._add(row, at, end, "REF" if name in ("REFAB", "RFMAB") else name[:3], name)
             self._of_rank(c, name, at)
             return
         bank = tuple(int(getattr(c, level)) for level in LEVEL_FIELDS)
@@ -210,7 +210,7 @@ class _Drawing:
         for bank in own:
             if name == "PREA":
                 self._close(bank, at)
-            elif name == "REFAB":
+            elif name in ("REFAB", "RFMAB"):
                 self._add(self._banks[bank], at, at + self._takes(name), "refreshing", name)
 
     def _refreshing(self, c: CommandLog, name: str, at: float) -> None:

@@ -94,15 +94,24 @@ class _Pool:
         ends = [worker.connection for worker in self.workers]
         self.workers.append(_Worker(self.context, self.work, ends))
 
+    def _replace(self, worker: _Worker) -> None:
+        worker.process.join()
+        self.workers.remove(worker)
+        self._hire()
+
     def outcomes(self, tasks: Sequence[Any], retries: int) -> Generator[Outcome, None, None]:
         waiting = deque(enumerate(tasks))
         spare = [retries] * len(tasks)
         left = len(tasks)
         while left:
-            for worker in self.workers:
+            for worker in list(self.workers):
                 if worker.busy_with is None and waiting:
-                    worker.busy_with, task = waiting.popleft()
-                    worker.connection.send((worker.busy_with, task))
+                    try:
+                        worker.connection.send(waiting[0])
+                    except (BrokenPipeError, ConnectionResetError):  # killed while it was idle
+                        self._replace(worker)
+                        continue
+                    worker.busy_with = waiting.popleft()[0]
             busy = {w.connection: w for w in self.workers if w.busy_with is not None}
             for connection in wait(list(busy)):
                 outcome = self._receive(busy[connection])  # type: ignore[index]
@@ -121,9 +130,7 @@ class _Pool:
             outcome: Outcome = worker.connection.recv()
             return outcome
         except (EOFError, ConnectionResetError):
-            worker.process.join()
-            self.workers.remove(worker)
-            self._hire()
+            self._replace(worker)
             code = worker.process.exitcode
             why = (
                 f"by signal {-code} (out of memory?)"

@@ -23,7 +23,7 @@ from hwmodel.description.library import find, names
 from hwmodel.description.yaml_reader import load
 from hwmodel.oracle.command_log import CODE, CommandLog
 from hwmodel.oracle.reference import Issued
-from hwmodel.specs.commands import MAX_WINDOWS
+from hwmodel.specs.commands import MAX_WINDOWS, POWER_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 
 GENERATED = Mark("generated")
@@ -309,6 +309,7 @@ def _refresh(draw: st.DrawFn, made: Document) -> None:
     made.put(("refresh", "per_bank"), {"interval": "tREFI", "sets": sets}, GENERATED)
     made.put(("refresh", "derating"), draw(st.sampled_from([1, 1, 0.8, 1.25])), GENERATED)
     _management(draw, made)
+    _alerts(draw, made)
     _power(draw, made)
 
 
@@ -318,9 +319,17 @@ def _power(draw: st.DrawFn, made: Document) -> None:
         if draw(st.integers(0, 2)) == 0:
             quiet = f"{draw(st.sampled_from([0, 5, 40, 200]))}ns"
             made.put(("controller", f"{name}_after"), quiet, GENERATED)
-    leave = {name: draw(st.integers(0, 30)) for name in ("power_down_exit", "self_refresh_exit")}
+    if made.get(("controller", "self_refresh_after"), None) and draw(st.booleans()):
+        quiet = f"{draw(st.sampled_from([0, 50, 300]))}ns"
+        made.put(("controller", "deep_sleep_after"), quiet, GENERATED)
+    states = ("power_down", "self_refresh", "deep_sleep")
+    leave = {f"{name}_exit": draw(st.integers(0, 30)) for name in states}
+    leave |= {f"{name}_stay": draw(st.sampled_from([0, 0, 3, 20])) for name in states}
     made.put(("power_states",), leave, GENERATED)
-    for name in ("power_down_precharged", "power_down_active", "self_refresh"):
+    if draw(st.booleans()):
+        for name in POWER_COMMANDS:
+            made.put(("commands", name), {"bus": "row"}, GENERATED)
+    for name in ("power_down_precharged", "power_down_active", "self_refresh", "deep_sleep"):
         made.put(("energy", "background", name), "1mW", GENERATED)
 
 
@@ -342,6 +351,47 @@ def _management(draw: st.DrawFn, made: Document) -> None:
         if draw(st.booleans()):
             rows.append({"scope": "rank", "after": "ACT", "before": "RFM", "delay": 9})
         made.put(("constraints",), rows, GENERATED)
+
+
+def _alerts(draw: st.DrawFn, made: Document) -> None:
+    """Rows counted in some, with alerts after few activations or more."""
+    if draw(st.integers(0, 2)) == 0:
+        alerts = {
+            "threshold": draw(st.integers(1, 6)),
+            "react": draw(st.integers(0, 60)),
+            "rfms": draw(st.sampled_from([1, 2, 4])),
+            "delay": draw(st.integers(0, 4)),
+            "reset": draw(st.sampled_from(["rfm", "refresh"])),
+            "refreshes": draw(st.sampled_from([1, 2, 3, 8])),
+        }
+        made.put(("refresh", "alerts"), alerts, GENERATED)
+        made.put(("controller", "row_counting"), "prac", GENERATED)
+        rows = [row for row in made.data["constraints"] if "RFMAB" not in _listed(row["after"])]
+        if draw(st.booleans()):
+            row = {"scope": "rank", "after": "RFMAB", "before": ["ACT1", "REFPB", "RFMAB"]}
+            rows.append({**row, "delay": draw(st.integers(1, 40))})
+        if draw(st.booleans()):
+            rows.append({"scope": "rank", "after": "REFPB", "before": "RFMAB", "delay": 9})
+        made.put(("constraints",), rows, GENERATED)
+
+
+def _periodic(draw: st.DrawFn, made: Document) -> None:
+    """In some a command of no standard, at intervals, with rows of its own."""
+    if draw(st.integers(0, 3)) == 0:
+        banks = draw(st.sampled_from(["open", "closed"]))
+        command = {"kind": "PERIODIC", "bus": "row", "every": 0, "banks": banks}
+        made.put(("commands", "ZQCAL"), {**command, "slots": 2, "every": 1 << 20}, GENERATED)
+        first = "ACT1" if made.get(("activate", "steps"), 1) == 2 else "ACT"
+        opens = [first, *COLUMN, "PRE"][: draw(st.integers(1, 6))]
+        rows = [{"scope": "rank", "after": "ZQCAL", "before": opens, "delay": 20}]
+        if draw(st.booleans()):
+            rows.append({"scope": "rank", "after": COLUMN, "before": ["ZQCAL"], "delay": 7})
+        made.put(("constraints",), [*made.data["constraints"], *rows], GENERATED)
+        if banks == "open":
+            every = draw(st.integers(60, 400))
+        else:
+            every = 4 * made.build(MemorySpec).closing_ticks() + 100
+        made.put(("commands", "ZQCAL", "every"), every, GENERATED)
 
 
 def _controller(draw: st.DrawFn, made: Document) -> None:
@@ -407,7 +457,7 @@ def _address_map(draw: st.DrawFn, made: Document) -> None:
 
 def _every_command(made: Document) -> None:
     """Commands that a controller may need and the shipped memory does without."""
-    for name in ("RDA", "WRA", "PREA", "REFAB", "REFPB", "RFM"):
+    for name in ("RDA", "WRA", "PREA", "REFAB", "REFPB", "RFM", "RFMAB"):
         if name not in made.data["commands"]:
             made.put(("commands", name), {"bus": "row"}, GENERATED)
 
@@ -449,6 +499,7 @@ def memories(draw: st.DrawFn) -> MemorySpec:
     _buses(draw, made, made.data["clock"]["ticks_per_ck"])
     _extra_rows(draw, made)
     _address_map(draw, made)
+    _periodic(draw, made)
     return made.build(MemorySpec)
 
 

@@ -114,6 +114,8 @@ def scheduler_of(config: dict[str, Any]) -> tuple[Scheduler, int]:
     )  # fmt: skip
     many = config.get("states", 0)  # layers with a state come first, as in the models
     groups = [*(KVCacheGroupSpec([f"state.{at}"], state) for at in range(many)), *groups]
+    own, tokens = config.get("drafter", (0, block))  # of a draft model, with blocks of its own
+    groups += [KVCacheGroupSpec([f"drafter.{at}"], spec_of(None, tokens)) for at in range(own)]
     kind = AsyncScheduler if config["async"] else Scheduler
     scheduler = kind(
         vllm_config=whole, block_size=LONGEST if many else block, log_stats=False,

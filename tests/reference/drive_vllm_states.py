@@ -39,6 +39,34 @@ CASES: dict[str, dict[str, Any]] = {
     "state-async-stop": {
         "states": 2, "tokens": 3, "method": "eagle", "async": True, "ends": "stop", "blocks": 140,
     },
+    # drafter: groups of a draft model's layers, and tokens of a block there
+    "state-own": {"states": 3, "tokens": 3, "method": "draft", "drafter": [2, 16], "blocks": 190},
+    "state-own-small": {
+        "states": 1, "tokens": 4, "method": "draft", "drafter": [3, 8], "blocks": 440,
+    },
+    "state-own-large": {
+        "states": 3, "tokens": 2, "method": "draft", "drafter": [1, 32], "blocks": 130,
+    },
+    "state-own-chunk": {
+        "states": 2, "tokens": 3, "method": "draft", "drafter": [2, 8], "full": False,
+        "longest": 1200, "blocks": 540,
+    },
+    "state-own-async": {
+        "states": 3, "tokens": 3, "method": "draft", "drafter": [3, 16], "async": True,
+        "blocks": 260,
+    },
+    "state-own-async-stop": {
+        "states": 2, "tokens": 5, "method": "draft", "drafter": [1, 64], "async": True,
+        "ends": "stop", "blocks": 130,
+    },
+    "state-own-watermark": {
+        "states": 3, "tokens": 3, "method": "draft", "drafter": [2, 32], "watermark": 0.05,
+        "blocks": 190,
+    },
+    "state-own-budget": {
+        "states": 1, "tokens": 3, "method": "draft", "drafter": [1, 8], "budget": 64, "seqs": 24,
+        "blocks": 220,
+    },
 }  # fmt: skip
 
 
@@ -50,7 +78,7 @@ def main() -> None:
             case = made(name, {"method": "ngram", **kind}, nth)
             if case is None:
                 continue
-            case["config"]["states"] = kind["states"]
+            case["config"] |= {key: kind[key] for key in ("states", "drafter") if key in kind}
             if not kind["tokens"]:
                 del case["config"]["speculation"], case["trace"]["held"]
             drive(case)

@@ -12,10 +12,13 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from hwmodel.measure.energy import energy_parts, idle_states
 from hwmodel.measure.open_loop import OpenLoop
+from hwmodel.oracle.audit import audit
+from hwmodel.oracle.command_log import CODE, CommandLog
 from hwmodel.oracle.reference import simulate
+from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.device import load_device
 from hwmodel.specs.memory_spec import MemorySpec
-from tests.hwmodel.memories import SHIPPED, spec
+from tests.hwmodel.memories import GENERATED, SHIPPED, document, spec
 from tests.hwmodel.one_channel import simulate_channel
 
 LPDDR5 = "lpddr5-6400-x16"
@@ -33,7 +36,7 @@ def two_reads(memory: MemorySpec, gap: int = GAP) -> OpenLoop:
 
 
 def asleep(run: OpenLoop) -> list[int]:
-    """Ticks of the first rank: power-down closed, open; self-refresh closed, open."""
+    """Ticks of the first rank: power-down closed, open; self-refresh and deep sleep so."""
     return list(run.states["asleep"][0, 0].tolist())
 
 
@@ -45,7 +48,7 @@ def test_without_refresh_all_but_the_entry_time_is_spent_in_power_down_with_the_
     memory = on.memory
     first = int(simulate(memory, [(0, 0, 0)]).end_tick)
     entry = memory.tick_clock.ticks(memory.tick_clock.clocks_of_ns(Fraction(100)))
-    assert asleep(on) == [0, GAP - first - entry, 0, 0]
+    assert asleep(on) == [0, GAP - first - entry, 0, 0, 0, 0]
     assert memory.power_states is not None
     leave = memory.ticks(memory.power_states.power_down_exit)
     ready = 1 if memory.sync is None else 0  # a data clock starts after the exit as before it
@@ -65,7 +68,7 @@ def test_self_refresh_has_the_rest_of_a_gap_and_its_exit_is_longer() -> None:
     off, on = two_reads(spec(LPDDR5)), two_reads(spec(LPDDR5, **more))
     first = int(simulate(on.memory, [(0, 0, 0)]).end_tick)
     enters = on.memory.tick_clock.ticks(on.memory.tick_clock.clocks_of_ns(Fraction(10_000)))
-    assert sum(asleep(on)[2:]) == pytest.approx(GAP - first - enters, abs=200)  # a refresh lasts
+    assert sum(asleep(on)[2:4]) == pytest.approx(GAP - first - enters, abs=200)  # a refresh lasts
     assert sum(asleep(on)[:2]) == 0
     leave = on.memory.ticks("tRFCab + tXSR")
     assert leave <= on.end_tick - off.end_tick <= leave + on.memory.ticks("tRFCpb")
@@ -125,6 +128,96 @@ def test_kernel_and_oracle_agree_on_long_gaps_of_a_shipped_memory(state: str) ->
     assert kernel.asleep_ticks[: len(ranks)] == ranks and sum(map(sum, ranks)) > 1_000
 
 
+LPDDR5X = "lpddr5x-9600-x16"
+"""Its entries and exits are commands."""
+
+
+def logged(memory: MemorySpec, *ticks: int) -> tuple[list[tuple[int, str]], CommandLog]:
+    """(tick, command) of reads of one row at these ticks, and the log, which is legal."""
+    at, nothing = np.array(ticks), np.zeros(len(ticks), np.int64)
+    log = simulate_channel(memory, at, nothing, nothing).commands
+    assert audit(memory, log) == []
+    return [
+        (t, COMMANDS[c]) for t, c in zip(log.tick.tolist(), log.command.tolist(), strict=True)
+    ], log
+
+
+def test_entry_and_exit_take_the_bus_where_they_are_commands() -> None:
+    memory = spec(LPDDR5X, controller__refresh="none", **DOWN)
+    first = int(simulate(memory, [(0, 0, 0)]).end_tick)
+    begin = first + memory.tick_clock.ticks(memory.tick_clock.clocks_of_ns(Fraction(100)))
+    commands, log = logged(memory, 0, GAP)
+    assert [c for c in commands if c[1].startswith("PD")] == [(begin, "PDE"), (GAP, "PDX")]
+    assert commands[-1][0] >= GAP + memory.ticks("max(tXP, 3)")
+    wrong = [log.take(log.command != CODE[name]) for name in ("PDX", "PDE")]
+    rules = [{v.rule for v in audit(memory, each)} for each in wrong]
+    assert "power: a command after PDE, before its exit" in rules[0]
+    assert rules[1] == {"power: PDX without its PDE"}
+    early = log._replace(tick=np.where(log.command == CODE["PDX"], begin + 1, log.tick))
+    assert {v.rule for v in audit(memory, early)} == {
+        "power: PDX before power_states.power_down_stay is over"
+    }
+
+
+@pytest.mark.parametrize("after", [1, 3, 9, 40])
+def test_a_request_just_after_the_entry_waits_until_the_state_may_be_left(after: int) -> None:
+    """tCSPD from PDE to PDX, then tXP: to the tick."""
+    memory = spec(LPDDR5X, controller__refresh="none", **DOWN)
+    commands, _ = logged(memory, 0, GAP)
+    begin = next(tick for tick, name in commands if name == "PDE")
+    commands, _ = logged(memory, 0, begin + after)
+    leave = begin + max(after, memory.ticks("tCSPD + 1"))
+    assert (leave, "PDX") in commands
+    served = next(tick for tick, name in commands if tick > leave)
+    assert served == leave + memory.ticks("max(tXP, 3)")
+
+
+def test_power_down_is_left_for_self_refresh_in_which_refreshes_are_the_dies_own() -> None:
+    memory = spec(LPDDR5X, controller__self_refresh_after="10us", **DOWN)
+    commands, _ = logged(memory, 0, GAP)
+    names = [name for _, name in commands]
+    inside = names[names.index("SRE") + 1 : names.index("SRX")]
+    assert set(inside) == {"REFPB"} and len(inside) > 1000
+    assert names[names.index("SRE") - 1] == "PDX" and (GAP, "SRX") in commands
+    ticks = dict(reversed([(name, tick) for tick, name in commands]))
+    end = memory.tick_clock.ticks(memory.tick_clock.clocks_of_ns(Fraction(10_000)))
+    first = int(simulate(memory, [(0, 0, 0)]).end_tick)
+    assert ticks["SRE"] - (first + end) in range(memory.ticks("tRFCpb") + 1)
+
+
+def test_deep_sleep_lasts_four_milliseconds_and_takes_two_hundred_microseconds_to_leave() -> None:
+    state = {"controller__deep_sleep_after": "20us", "energy__background__deep_sleep": "5mW"}
+    memory = spec(
+        LPDDR5X, controller__self_refresh_after="10us", controller__refresh="none", **state
+    )
+    ms = memory.ticks("tPDN_DSM") // 4
+    for gap, wakes in ((8 * ms, 8 * ms), (ms, None)):
+        run = two_reads(memory, gap)
+        first = int(simulate(memory, [(0, 0, 0)]).end_tick)
+        begin = first + memory.tick_clock.ticks(memory.tick_clock.clocks_of_ns(Fraction(20_000)))
+        leave = wakes or begin + 4 * ms
+        assert asleep(run)[4:] == [0, leave - begin]
+        assert run.end_tick - leave - memory.ticks("tXDSM") < 2 * first
+        ns = run.memory.tick_clock.ns_of_ticks(run.end_tick)
+        parts = energy_parts(memory, run.commands, ns, run.active_ns, 1, run.asleep)
+        slept = memory.tick_clock.ns_of_ticks(leave - begin)
+        assert parts["deep_sleep"] == pytest.approx(slept * 5 / 1000)
+    assert idle_states(memory) == {"deep_sleep_precharged": 1.0}
+
+
+def test_a_row_cannot_name_an_entry_and_an_entry_needs_its_exit() -> None:
+    made = document(LPDDR5X)
+    row = {"scope": "rank", "after": "PDX", "before": "ACT", "delay": 3}
+    made.put(("constraints",), [*made.data["constraints"], row], GENERATED)
+    with pytest.raises(DescriptionError, match="the times of PDX stand in power_states"):
+        made.build(MemorySpec)
+    with pytest.raises(DescriptionError, match="commands: PDX, SRE, SRX missing"):
+        spec(LPDDR5, commands__PDE={"bus": "command"})
+    settings = ["controller.self_refresh_after=1us", "controller.deep_sleep_after=1ms"]
+    with pytest.raises(DescriptionError, match=r"and energy.background.deep_sleep"):
+        load_device(LPDDR5X, settings)
+
+
 @pytest.mark.parametrize(
     ("name", "setting", "answer"),
     [
@@ -132,6 +225,8 @@ def test_kernel_and_oracle_agree_on_long_gaps_of_a_shipped_memory(state: str) ->
         (LPDDR5, "controller.power_down_aftr=100ns", "did you mean 'power_down_after'?"),
         ("ramulator-hbm2-2.0", "controller.power_down_after=100ns", "does not describe power_sta"),
         (LPDDR5, "controller.self_refresh_after=2s", "at most 1s"),
+        (LPDDR5, "controller.deep_sleep_after=1us", "expected self_refresh_after too"),
+        (LPDDR5, "power_states.deep_sleep_exits=1us", "did you mean 'deep_sleep_exit'?"),
     ],
 )
 def test_a_mistake_is_answered(name: str, setting: str, answer: str) -> None:

@@ -66,6 +66,24 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "deepseek-v3": shape(
         "deepseek_v3", 61, 7168, 128, 128, 18432, 129280, 163840, **LATENT, **BF16
     ),
+    "glm-5": shape(
+        "glm_moe_dsa", 78, 6144, 64, 64, 12288, 154880, 202752,
+        **{key: value for key, value in LATENT.items() if key != "quantization_config"}
+        | {"q_lora_rank": 2048, "qk_nope_head_dim": 192, "v_head_dim": 256},
+        mlp_layer_types=["dense"] * 3 + ["sparse"] * 75, index_topk=2048, index_head_dim=128,
+        index_n_heads=32, indexer_types=["full"] * 78, attention_bias=False, head_dim=64, **BF16,
+    ),
+    "minimax-m3": {
+        "model_type": "minimax_m3_vl", "torch_dtype": "bfloat16",
+        "vision_config": {"hidden_size": 1280},
+        "text_config": shape(
+            "minimax_m3_vl_text", 60, 6144, 64, 4, 3072, 200064, 524288,
+            head_dim=128, dense_intermediate_size=12288, shared_intermediate_size=3072,
+            n_shared_experts=1, num_local_experts=128, num_experts_per_tok=4, rotary_dim=64,
+            use_routing_bias=True, moe_layer_freq=[0] * 3 + [1] * 57,
+            sparse_attention_config={"sparse_attention_freq": [0] * 3 + [1] * 57},
+        ),
+    },
     "gemma-3-27b": {
         "model_type": "gemma3", "torch_dtype": "bfloat16", "vision_config": {"hidden_size": 1152},
         "text_config": {
@@ -175,6 +193,15 @@ LLAMA = CONFIGS["llama-2-7b"]
         ({**CONFIGS["gpt-oss-20b"], "layer_types": ["linear_attention"]}, "layer_types: expected"),
         ({**CONFIGS["gpt-oss-20b"], "layer_types": ALTERNATE}, "expected 24 layers; got 2"),
         ({**CONFIGS["gpt-oss-20b"], "layer_types": 3}, "layer_types: expected"),
+        ({**CONFIGS["glm-5"], "mlp_layer_types": ["sparse"] * 78}, "expected 3 times dense, then"),
+        (
+            {
+                **CONFIGS["minimax-m3"]["text_config"],
+                "model_type": "minimax_m3_vl",
+                "moe_layer_freq": 1,
+            },
+            "0 for dense layers, then 1",
+        ),
     ],
 )
 def test_what_is_not_known_is_refused(fields: Any, message: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.allocators.free_list import FREE_LISTS, Runs
+from policies.allocators.free_list import FREE_LISTS, Buddies, Runs
 from tests.rotation import LONG
 
 
@@ -24,7 +24,7 @@ def test_each_order_by_hand() -> None:
     queue = [3, 2, 0]
     assert found == {
         "fifo": queue, "lifo": [0, 2, 3], "split": queue, "sorted": [0, 2, 3],
-        "staged": [0, 2, 3], "runs": [2, 3, 0], "oldest_runs": [2, 3, 0],
+        "staged": [0, 2, 3], "runs": [2, 3, 0], "oldest_runs": [2, 3, 0], "buddy": [2, 3, 0],
     }  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def test_only_the_split_queue_uses_up_first_what_nobody_can_find_again() -> None
         "fifo": [5, 4, 3, 1, 2, 0], "split": [2, 0, 4, 5, 3, 1],
         "lifo": [0, 2, 1, 3, 4, 5], "sorted": [0, 1, 2, 3, 4, 5],
         "staged": [0, 1, 2, 3, 4, 5], "runs": [0, 1, 2, 3, 4, 5],
-        "oldest_runs": [0, 1, 2, 3, 4, 5],
+        "oldest_runs": [0, 1, 2, 3, 4, 5], "buddy": [0, 1, 2, 3, 4, 5],
     }  # fmt: skip
 
 
@@ -132,18 +132,44 @@ def test_equals_a_plain_list(name: str, data: st.DataObject, blocks: int) -> Non
         assert np.flatnonzero(free.is_free(np.arange(blocks))).tolist() == sorted(order)
 
 
+def from_buddies(order: list[int], wanted: int) -> range:
+    """The next blocks of `buddy`, from all aligned powers of two that are free and in no other."""
+    free, sizes = set(order), [1 << bit for bit in reversed(range(10))]
+    found: list[range] = []
+    for size in sizes:
+        for start in range(0, max(free) + 1, size):
+            whole = free.issuperset(range(start, start + size))
+            if whole and not any(start in other for other in found):
+                found.append(range(start, start + size))
+    power = next(size for size in sizes if size <= wanted)
+    enough = [each for each in found if len(each) >= power]
+    if enough:
+        return min(enough, key=lambda each: (len(each), each.start))[:power]
+    return max(found, key=lambda each: (len(each), -each.start))
+
+
 @settings(max_examples=1000 if LONG else 40)
-@given(data=st.data(), blocks=st.sampled_from([1, 3, 9, 40, 600]))
-def test_runs_are_the_shortest_that_are_long_enough(data: st.DataObject, blocks: int) -> None:
-    free, order = Runs(blocks), list(range(blocks))
+@given(
+    data=st.data(), blocks=st.sampled_from([1, 3, 9, 40, 600]),
+    kind=st.sampled_from([Runs, Buddies]),
+)  # fmt: skip
+def test_runs_and_buddies_are_the_shortest_that_are_long_enough(
+    data: st.DataObject, blocks: int, kind: type[Runs]
+) -> None:
+    free, order = kind(blocks), list(range(blocks))
     for _ in range(data.draw(st.integers(1, 20))):
-        count, expected = data.draw(st.integers(0, len(order))), []
+        count = data.draw(st.integers(0, len(order)))
+        expected: list[int] = []
         while len(expected) < count:
-            first = from_runs(order, count - len(expected))
-            while first in order and len(expected) < count:
-                expected.append(first)
-                order.remove(first)
-                first += 1
+            wanted = count - len(expected)
+            if kind is Buddies:
+                some = list(from_buddies(order, wanted))
+            else:
+                first = from_runs(order, wanted)
+                held = [at for at in range(first, first + wanted) if at not in order]
+                some = list(range(first, min([*held, first + wanted])))
+            expected += some
+            order = [block for block in order if block not in some]
         assert free.pop(count).tolist() == expected
         held = [block for block in range(blocks) if block not in order]
         back = data.draw(st.lists(st.sampled_from(held), unique=True)) if held else []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,17 +40,17 @@ def test_a_block_has_the_tokens_that_vllm_logs(
 
 def test_layers_are_cut_into_groups_of_the_rarer_kind_unless_kinds_are_nearly_as_many() -> None:
     assert (pages := Unified(load_model("qwen3.5-35b-a3b"))).group == 10
-    assert pages.groups == (1, 3)
-    assert Unified(load_model("falcon-h1-7b")).groups == (1, 1)
+    assert pages.groups == (1, 3, 0)
+    assert Unified(load_model("falcon-h1-7b")).groups == (1, 1, 0)
     kimi = Unified(load_model("kimi-linear-48b-a3b"))
-    assert kimi.groups == (1, 3)  # 20 states in groups of 7: one is padding
+    assert kimi.groups == (1, 3, 0)  # 20 states in groups of 7: one is padding
     assert kimi.held(1 << 34, [1000]).bytes["missing layers"] == kimi.page
 
 
 @pytest.mark.parametrize(("mode", "kept"), [("none", 3), ("align", 4), ("all", 6)])
 def test_modes_keep_states_as_vllm_does(mode: Any, kept: int) -> None:
     pages = Unified(load_model("qwen3.5-9b"), mode, drafts=2)
-    assert pages.pages(6 * pages.block - 1) == (6, kept)
+    assert pages.pages(6 * pages.block - 1) == (6, kept, 6)
     assert mode != "all" or pages.block % 256 == 0
 
 
@@ -98,3 +101,23 @@ def test_two_cards_split_states_and_mamba_groups_are_copied() -> None:
     assert half.state is not None and (half.state.heads, half.state.groups) == (64, 1)
     inner, size = 128 * 64, 128
     assert half.state_bytes() == 36 * (inner // 2 * size * 2 + (inner // 2 + 2 * size) * 3 * 2)
+
+
+def test_a_draft_models_layers_join_the_groups_as_in_vllm() -> None:
+    file = Path(__file__).parents[2] / "reference" / "vllm_drafter_groups.json"
+    for case in json.loads(file.read_text())["cases"]:
+        made, (layers, heads, size) = load_model(case["model"]), case["drafter"]
+        alike = (heads, size) == (made.kv_heads, made.head_dim)
+        given = {"beside": layers} if alike else {"drafter": (layers, 4 * heads * size)}
+        pages = Unified(made, drafts=3, **given)
+        if (theirs := case["vllm"]) is None:
+            assert not pages.possible
+            continue
+        assert pages.possible and pages.page == theirs["page"]
+        found = Counter("own" if own and not full else "full" if full else "state"
+                        for full, state, own in theirs["groups"])  # fmt: skip
+        assert pages.groups == (found["full"], found["state"], found["own"])
+        assert pages.block == theirs["tokens"]["full"]
+        assert alike or pages.drafter_block == theirs["tokens"]["own"]
+        largest = max(sum(group) for group in theirs["groups"])
+        assert largest <= pages.group < 2 * largest

@@ -27,6 +27,7 @@ from tests.rotation import LONG
 
 LINK = "pcie5-h100-batched"
 ENGINE = {"name": "v1", "max_model_len": 1024}
+LENGTH = {"async_scheduling": True, "ends": "length"}
 DIMS = LAYOUTS["layer_kv_token"]
 
 
@@ -43,7 +44,8 @@ def slow(folder: Path, latency: str = "100ms") -> str:
 
 def served(stream: Requests, slots: int = 1024, **changes: Any) -> ServingResult:
     policy = changes.pop("policy", {"name": "paged"})
-    return run(slots, stream, engine=ENGINE, policy=policy, pools=pools(**changes))
+    engine = {**ENGINE, **changes.pop("ahead", {})}
+    return run(slots, stream, engine=engine, policy=policy, pools=pools(**changes))
 
 
 class Watched:
@@ -89,6 +91,8 @@ class Watched:
     def left(self) -> int:
         """Slots still reserved at the end."""
         replicas = [each for pool in self.node.pools.values() for each in pool.replicas]
+        for each in replicas:
+            each.engine.retire()  # the last to end, with asynchronous scheduling
         return sum(each.engine.allocator.reserved_total for each in replicas)
 
     @property
@@ -106,10 +110,11 @@ class Watched:
     ),
     st.sampled_from([(16, 1024), (32, 1024), (16, 512)]),
     st.booleans(),
+    st.sampled_from([{}, {"async_scheduling": True}, LENGTH]),
 )
 def test_all_that_leaves_arrives_once_or_is_dropped_and_no_block_or_token_is_lost(
     tmp_path_factory: pytest.TempPathFactory, seed: int, way: tuple[str, str],
-    fails: list[tuple[str, int, float]], room: tuple[int, int], late: bool,
+    fails: list[tuple[str, int, float]], room: tuple[int, int], late: bool, ahead: dict[str, Any],
 ) -> None:  # fmt: skip
     link = slow(tmp_path_factory.getbasetemp(), "5ms") if late else LINK
     rng, count = np.random.default_rng(seed), 24
@@ -128,6 +133,7 @@ def test_all_that_leaves_arrives_once_or_is_dropped_and_no_block_or_token_is_los
             {"pool": pool, "replica": number, "at_s": at_s, "down_s": 0.02}
             for pool, number, at_s in fails
         ],
+        ahead=ahead,
     )  # fmt: skip
     assert found.result.metrics["finished"] == count
     assert found.left == 0
@@ -155,10 +161,13 @@ def test_without_prefixes_the_bytes_that_arrive_are_those_of_all_prompts(
     assert sum(sent.bytes for sent in found.came) == whole
 
 
-def test_the_second_token_waits_for_a_transfer_from_real_blocks_of_both_sides() -> None:
+@pytest.mark.parametrize("ahead", [{}, {"async_scheduling": True}, LENGTH])
+def test_the_second_token_waits_for_a_transfer_from_real_blocks_of_both_sides(
+    ahead: dict[str, Any],
+) -> None:
     stream = requests([0.0], 160, 2)
-    near = run(1024, stream, engine=ENGINE)
-    far = served(stream)
+    near = run(1024, stream, engine=ENGINE | ahead)
+    far = served(stream, ahead=ahead)
     ids = np.arange(10)
     moved = transfer(load_link(LINK), MODEL, 160, Server(DIMS, 16, ids), Server(DIMS, 16, ids))
     later = far.finish_s[0] - near.finish_s[0]

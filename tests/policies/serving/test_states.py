@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError, Document
+from hwmodel.description.library import find
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
-from policies.allocators.allocator import Demand, Limits
+from policies.allocators.allocator import Demand, Limits, Lookahead
 from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
@@ -22,10 +24,11 @@ from policies.predictors.prediction import Prediction
 from policies.requests.requests import Requests
 from policies.serving.building import kv_region
 from policies.serving.serving import ServingResult, serve
-from policies.serving.serving_spec import ServingSpec
+from policies.serving.serving_spec import ServingSpec, model_of_a_card, state_pages
 
 HYBRID = load_model("qwen3.5-9b")
 MTP = {"method": "mtp", "tokens": 3, "acceptance": "qwen3.5-397b-mtp"}
+DRAFT = {**MTP, "method": "draft", "draft_model": "qwen3-0.6b"}
 
 
 @functools.cache
@@ -50,7 +53,7 @@ def test_pages_hold_as_many_requests_as_vllm_counts(lengths: list[int], drafts: 
     spec = ServingSpec.model_validate({"model": "x", **given}).on_device(device, HYBRID)
     # 8 layers with KV, or 9 with the drafter's: vLLM makes groups of 8, 8, 8 and 9
     pages = Unified(HYBRID, drafts=drafts, beside=bool(drafts))
-    assert (pages.group, *pages.groups) == (9 if drafts else 8, 1, 3)
+    assert (pages.group, *pages.groups) == (9 if drafts else 8, 1, 3, 0)
     layout = kv_region(device, HYBRID, spec)
     assert isinstance(spec.policy, PagedOptions) and spec.policy.block == pages.block
     limits = Limits(4096, 8192, states=pages.groups[1] * pages.block, kept_states=1 + drafts)
@@ -65,6 +68,60 @@ def test_pages_hold_as_many_requests_as_vllm_counts(lengths: list[int], drafts: 
     for request in range(count):
         allocator.release(request)
     assert allocator.free_slots == (layout.slots // pages.block - 1) * pages.block
+
+
+@pytest.mark.parametrize("lengths", [[100], [2144, 2145, 700], [9000]])
+def test_pages_with_a_draft_model_hold_as_many_requests_as_the_rule_counts(
+    lengths: list[int],
+) -> None:
+    given = {"speculation": DRAFT, "tensor_parallel": 2}
+    device, model = load_device("h200"), load_model("qwen3-next-80b-a3b")
+    spec = ServingSpec.model_validate({"model": "x", **given}).on_device(device, model)
+    local = model_of_a_card(spec, model)
+    # on each card one of 2 heads of 256 and 4 of 8 of 128: a token of the drafter is twice as large
+    pages = Unified(local, drafts=3, drafter=(28, 2048))
+    assert (pages.block, pages.drafter_block, pages.groups) == (2144, 1072, (1, 3, 3))
+    assert state_pages(spec, local) == pages
+    layout = kv_region(device, local, spec)
+    lookahead, states = Lookahead(3, 3), pages.groups[1] * pages.block
+    limits = Limits(
+        4096, 16384, lookahead=lookahead, states=states, kept_states=4, drafter=(3, 1072)
+    )
+    assert isinstance(spec.policy, PagedOptions)
+    options = spec.policy.model_copy(update={"null_block": True})
+    many = (lengths * 500)[:500]
+    allocator = PagedAllocator(layout, len(many), limits, options)
+    count = 0
+    while allocator.reserve(count, Demand(many[count], 0, Prediction(1.0)), many[count] - 3):
+        count += 1
+    blocks = layout.slots // pages.block
+    found = pages.held(blocks * 12 * pages.page, many)
+    assert count == found.requests and min(found.bytes.values()) >= 0
+    held = sorted(np.concatenate([each.ravel() for each in allocator.drafter.values()]).tolist())
+    assert len(set(held)) == len(held) == sum(3 * pages.pages(each)[2] for each in many[:count])
+    for request in range(count):
+        allocator.release(request)
+    assert allocator.free_slots == (blocks - 1) * pages.block and not allocator.drafter
+
+
+def test_all_requests_end_with_a_draft_model_beside_states() -> None:
+    stream = Requests(np.zeros(40), np.full(40, 600), np.full(40, 200))
+    given = {"tensor_parallel": 4, "speculation": DRAFT, "kv_tokens": None}
+    found = served(stream, "qwen3-next-80b-a3b", **given).metrics
+    assert found["finished"] == 40
+    assert found["speculation"]["tokens_a_step"] > 2.5
+
+
+def test_a_latent_page_is_not_padded_for_a_draft_model(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    shipped = find("models", "qwen3-0.6b").read_text()
+    own.write_text(shipped.replace("value: 151936", "value: 163840"))
+    stream = Requests(np.zeros(1), np.array([10]), np.array([10]))
+    with pytest.raises(DescriptionError, match="no multiple of one of kimi-linear-48b-a3b, whose"):
+        served(
+            stream, "kimi-linear-48b-a3b", speculation={**DRAFT, "draft_model": str(own)},
+            tensor_parallel=2, kv_tokens=None,
+        )  # fmt: skip
 
 
 POOLS: dict[str, tuple[dict[str, Any], Any]] = {
@@ -154,14 +211,6 @@ def test_short_requests_are_limited_by_their_states() -> None:
     [
         ({"policy": {"name": "radix"}}, "gated_delta layers, .* paged, static"),
         ({"engine": {"name": "v0"}}, "engine v1"),
-        (
-            {
-                "speculation": {**MTP, "method": "draft", "draft_model": "qwen3-0.6b"},
-                "model": "qwen3-next-80b-a3b",
-                "tensor_parallel": 4,
-            },
-            "draft_model: .* expected method ngram, eagle or mtp, or policy.states: two_pools",
-        ),
         ({"policy": {"name": "paged", "states": "two_pools"}}, "not with kv_tokens"),
         (
             {

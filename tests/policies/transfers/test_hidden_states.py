@@ -254,9 +254,25 @@ def test_what_cannot_be_restored_so_is_refused(changes: dict[str, Any], named: s
         served(AGAIN, **{"tiers": kept({}), **changes})
 
 
-@pytest.mark.parametrize("other", [{"ssd": {"bytes": "1MiB"}}, {"pauses": {}}, {"layerwise": True}])
+def test_what_the_host_gave_up_comes_from_the_drive_first_and_is_projected_then() -> None:
+    """31 blocks fit the host, those of the second prompt."""
+    way = kept({"layers": 2}, block_size=16, cpu_bytes_to_use="124KiB")
+    lost = served(AGAIN, tiers=way).metrics
+    assert lost["cached_tokens"] == 0
+    result, there = (
+        served(AGAIN, slots, tiers={**way, "ssd": {"bytes": "1MiB"}}) for slots in (512, 1 << 14)
+    )
+    found = result.metrics["tiers"]
+    assert found["ssd_share"] * found["asked_tokens"] == pytest.approx(160)
+    assert found["read"]["bytes"] == found["load"]["bytes"] == 160 * 2 * hidden_bytes(MODEL)
+    read_s, link_s = (found[kind]["ms"]["mean"] / 1e3 for kind in ("read", "load"))
+    waited_s = result.first_token_s[2] - there.first_token_s[2]
+    assert waited_s == pytest.approx(read_s + max(link_s, found["hcache"]["compute_s"]), rel=1e-4)
+
+
+@pytest.mark.parametrize("other", [{"pauses": {}}, {"layerwise": True}, {"synchronous": True}])
 def test_it_is_not_mixed_with_what_moves_kv(other: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"host.hcache: not with ssd"):
+    with pytest.raises(ValueError, match=r"host.hcache: not with pauses"):
         serving(tiers={**kept({}), **other})
 
 

@@ -13,6 +13,7 @@ from policies.transfers.pauses import Pauses
 from policies.transfers.pausing import Batch, StepCost, drop_waste
 from tests.policies.serving.test_sessions import talks
 from tests.policies.small import MODEL, run
+from tests.rotation import rotated
 
 ENGINE = {"name": "v1", "max_model_len": 1024}
 LINK = "pcie5-h100-batched"
@@ -28,7 +29,13 @@ WAYS: dict[str, dict[str, Any]] = {
 def served(stream: Requests, slots: int, pauses: dict[str, Any], **changes: Any) -> ServingResult:
     host = {"link": LINK, "cpu_bytes_to_use": "4MiB"}
     tiers = {"host": host, "pauses": pauses, **changes.pop("tiers", {})}
-    return run(slots, stream, engine=ENGINE, tiers=tiers, **changes)
+    return run(slots, stream, **{"engine": ENGINE, **changes}, tiers=tiers)
+
+
+ENGINES = [
+    ENGINE, {**ENGINE, "async_scheduling": True},
+    {**ENGINE, "async_scheduling": True, "ends": "length"},
+]  # fmt: skip
 
 
 def two_turns(pause_s: float = 0.01) -> Requests:
@@ -49,8 +56,12 @@ def two_turns(pause_s: float = 0.01) -> Requests:
         ("swap", 512, 160 + 496 + 24, 1),
     ],
 )
-def test_a_turn_finds_what_the_way_left(way: str, slots: int, computed: int, loads: int) -> None:
-    metrics = served(two_turns(), slots, WAYS[way]).metrics
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_turn_finds_what_the_way_left(
+    way: str, slots: int, computed: int, loads: int, engine: dict[str, Any]
+) -> None:
+    """With asynchronous scheduling as well, though a token too many is decoded."""
+    metrics = served(two_turns(), slots, WAYS[way], engine=engine).metrics
     assert metrics["prefill_tokens"] == computed
     assert metrics["tiers"].get("load", {"transfers": 0})["transfers"] == loads
     assert metrics["tiers"]["pauses"][way] == 1
@@ -65,12 +76,14 @@ def test_what_is_kept_gives_way_when_nothing_else_runs() -> None:
     assert result.metrics["prefill_tokens"] == 160 + 496 + 200
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_every_turn_ends_and_steps_advanced_together_are_as_one_by_one(way: str) -> None:
+@pytest.mark.parametrize(("way", "engine"), rotated(list(WAYS), ENGINES))
+def test_every_turn_ends_and_steps_advanced_together_are_as_one_by_one(
+    way: str, engine: dict[str, Any]
+) -> None:
     stream = talks(40, 10)
-    found = served(stream, 1024, WAYS[way])
+    found = served(stream, 1024, WAYS[way], engine=engine)
     assert found.metrics["finished"] == len(stream)
-    slow = served(stream, 1024, WAYS[way], advance_together=False)
+    slow = served(stream, 1024, WAYS[way], engine=engine, advance_together=False)
     assert (slow.finish_s == found.finish_s).all()
     chosen = found.metrics["tiers"]["pauses"]
     assert sum(chosen.values()) >= int((stream.turn_before >= 0).sum())

@@ -16,14 +16,26 @@ from hwmodel.specs.link import load_link
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
 from policies.transfers.link_queue import Job, LinkQueue
+from policies.transfers.tiers import Tiers
 from policies.transfers.transfer import Server, transfer
 from tests.policies.serving.test_sessions import talks
 from tests.policies.small import MODEL, WINDOWS, run
 from tests.policies.small import spec as serving
-from tests.rotation import rotated
+from tests.rotation import LONG, spread
 
 LINK = "pcie5-h100-batched"
 ENGINE = {"name": "v1", "max_model_len": 1024}
+LENGTH = {"async_scheduling": True, "ends": "length"}
+
+
+def seen_tiers(made: list[Tiers]) -> Any:
+    """While it lasts, the tiers of runs are put into `made`."""
+
+    def build(*arguments: Any) -> Tiers:
+        made.append(Tiers(*arguments))
+        return made[-1]
+
+    return mock.patch("policies.serving.building.Tiers", build)
 
 
 def tiers(host: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
@@ -124,6 +136,30 @@ def test_a_full_host_gives_up_blocks_and_a_drive_keeps_them() -> None:
     assert pinned["cached_tokens"] == 160
 
 
+@pytest.mark.parametrize("layout", ["layer_kv_token", "block_layer_kv_token"])
+def test_each_card_moves_its_heads_over_a_link_of_its_own_and_all_share_host_and_drive(
+    layout: str,
+) -> None:
+    """The load of each of two cards is half of one card's, in as many descriptors; the host has
+    room for as many tokens, and the drive's link carries the shards of both."""
+    room = {"cpu_bytes_to_use": "124KiB"}
+    one, two = (
+        served(
+            AGAIN, 512 // cards, tensor_parallel=cards, kv_layout=layout,
+            tiers=tiers(room, ssd={"bytes": "1MiB"}),
+        ).metrics["tiers"]
+        for cards in (1, 2)
+    )  # fmt: skip
+    for kind in ("load", "store"):
+        assert two[kind]["bytes"] * 2 == one[kind]["bytes"]
+        assert two[kind]["descriptors"] == one[kind]["descriptors"]
+    for kind in ("read", "write"):
+        assert two[kind]["bytes"] == one[kind]["bytes"]
+        assert two[kind]["descriptors"] == 2 * one[kind]["descriptors"]
+    assert two["evicted_blocks"] == one["evicted_blocks"] > 0
+    assert two["ssd_share"] == one["ssd_share"] > 0
+
+
 class Watched(LinkQueue):
     """Keeps what was put and what arrived."""
 
@@ -151,17 +187,35 @@ class Watched(LinkQueue):
     room=st.sampled_from(("64KiB", "4MiB")),
     prompts=st.booleans(),
     policy=st.sampled_from(({"name": "paged"}, {"name": "radix", "page": 8})),
-)
-@settings(max_examples=6)
+    late=st.sampled_from(({}, {"async_scheduling": True}, LENGTH)),
+    card=st.lists(st.floats(1e-4, 0.1), max_size=3),
+    way=st.sampled_from((
+        {}, {"layerwise": True}, {"pauses": {"policy": "keep"}}, {"pauses": {"policy": "swap"}},
+        {"host": {"hcache": {"layers": 2}, "block_size": 16}},
+    )),
+)  # fmt: skip
+@settings(max_examples=200 if LONG else 12)
 def test_every_transfer_arrives_once_or_is_dropped_whatever_is_preempted_or_fails(
-    fails: list[float], slots: int, room: str, prompts: bool, policy: dict[str, Any]
-) -> None:
+    fails: list[float], slots: int, room: str, prompts: bool, policy: dict[str, Any],
+    late: dict[str, Any], card: list[float], way: dict[str, Any],
+) -> None:  # fmt: skip
+    """Either end: the host, or the card."""
     stream = talks(30, 10)
-    host = {"cpu_bytes_to_use": room, "fails_at_s": fails, "offload_prompt_only": prompts}
+    host = {"cpu_bytes_to_use": room, "offload_prompt_only": prompts, **way.get("host", {})}
+    drive = {} if way.get("layerwise") else {"ssd": {"bytes": "2MiB"}}
+    host["fails_at_s"] = fails if drive else []
+    made: list[Tiers] = []
     Watched.seen.clear()
-    with mock.patch("policies.transfers.tiers.LinkQueue", Watched):
-        found = served(stream, slots, policy=policy, tiers=tiers(host, ssd={"bytes": "2MiB"}))
+    with mock.patch("policies.transfers.tiers.LinkQueue", Watched), seen_tiers(made):
+        found = served(
+            stream, slots, policy=policy, engine=ENGINE | late,
+            tiers=tiers(**{**way, "host": host}, card_fails_at_s=card, **drive),
+        )  # fmt: skip
     assert found.metrics["finished"] == len(stream)
+    made[0].clock(1e6)
+    assert not made[0]._coming
+    for pool in (made[0]._host, made[0]._drive):
+        assert pool is None or not pool._used  # nothing is held for a transfer any more
     for queue in Watched.seen:
         assert isinstance(queue, Watched)
         ids = [id(job) for job in queue.arrived]
@@ -185,6 +239,32 @@ def test_what_does_not_come_is_computed(tmp_path: Path) -> None:
     assert spent == pytest.approx(0.05, rel=0.05)
 
 
+@pytest.mark.parametrize("late", [{}, {"async_scheduling": True}])
+def test_a_request_whose_card_fails_finds_its_prompt_at_the_host_and_goes_on(
+    late: dict[str, Any],
+) -> None:
+    alone = Requests(np.zeros(1), np.array([160]), np.array([200]))
+    whole = served(alone, tiers=tiers(), engine=ENGINE | late)
+    fails = [float(whole.finish_s[0]) / 2]
+    found = served(alone, tiers=tiers(card_fails_at_s=fails), engine=ENGINE | late)
+    again = found.metrics["prefill_tokens"] - 160
+    assert 90 < again < 110  # the tokens made so far, and none of the prompt
+    assert found.metrics["tiers"]["load"]["bytes"] == 160 * MODEL.kv_token_bytes
+    assert (found.metrics["preemptions"], found.metrics["finished"]) == (0, 1)
+    assert found.first_token_s[0] == whole.first_token_s[0] < fails[0] < found.finish_s[0]
+    lone = served(alone, tiers=tiers(load="never", card_fails_at_s=fails), engine=ENGINE | late)
+    assert lone.metrics["prefill_tokens"] == 160 + 160 + again
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [([-1], "greater than 0"), (["soon"], "number"), (0.5, "list")],
+)
+def test_times_at_which_cards_fail_are_positive_numbers_in_a_list(wrong: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        serving(tiers=tiers(card_fails_at_s=wrong))
+
+
 WAYS = {
     "whole": tiers(),
     "sooner": tiers(load="sooner"),
@@ -193,16 +273,17 @@ WAYS = {
     "drive": tiers({"cpu_bytes_to_use": "256KiB"}, ssd={"bytes": "64MiB"}),
     "arc": tiers({"block_size": 64, "eviction_policy": "arc", "cpu_bytes_to_use": "128KiB"}),
 }
+LATE = [{}, {"async_scheduling": True}, LENGTH]
 
 
 POLICIES = [{"name": "paged"}, {"name": "radix", "page": 8}]
 
 
-@pytest.mark.parametrize(("way", "policy"), rotated(list(WAYS), POLICIES))
+@pytest.mark.parametrize(("way", "policy", "late"), spread(WAYS, POLICIES, LATE, every=3))
 def test_every_request_ends_and_steps_advanced_together_are_as_one_by_one(
-    way: str, policy: dict[str, Any]
+    way: str, policy: dict[str, Any], late: dict[str, Any]
 ) -> None:
-    stream, options = talks(40, 10), {"policy": policy, "slots": 1024}
+    stream, options = talks(40, 10), {"policy": policy, "slots": 1024, "engine": ENGINE | late}
     found = served(stream, tiers=WAYS[way], **options)
     assert found.metrics["finished"] == len(stream)
     slow = served(stream, tiers=WAYS[way], **options, advance_together=False)
@@ -232,13 +313,22 @@ def test_the_host_s_dram_limits_the_link() -> None:
     assert with_it <= without  # a lone load asks for less than a channel gives
 
 
+def test_cards_share_the_host_s_dram() -> None:
+    dram = {"memory": "ddr5-4800-x32", "channels": 1}
+    Watched.seen.clear()
+    with mock.patch("policies.transfers.tiers.LinkQueue", Watched):
+        for cards in (1, 2):
+            served(AGAIN, 512 // cards, tensor_parallel=cards, tiers=tiers({"dram": dram}))
+    alone, both = (queue.far_bandwidth for queue in Watched.seen if queue.far_bandwidth < 1e15)
+    assert both == alone / 2
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
         ({"policy": {"name": "static"}}, "policy static has no blocks"),
         ({"tiers": tiers({"block_size": 24})}, "a multiple of 16"),
         ({"tiers": tiers({"cpu_bytes_to_use": "1KiB"})}, "cpu_bytes_to_use: expected room"),
-        ({"engine": {"name": "v1", "async_scheduling": True}}, "async_scheduling: false"),
         ({"engine": {"name": "v1", "prefill_schedule_interval": 2}}, "nor prefill_schedule"),
         ({"tiers": tiers({"link": "no-such-link"})}, "no-such-link"),
         ({"shape": WINDOWS}, "windows"),
@@ -250,7 +340,7 @@ def test_what_is_not_modelled_is_refused(changes: dict[str, Any], named: str) ->
         served(AGAIN, **{"tiers": tiers(), **changes})
 
 
-def test_tiers_are_of_one_card_under_engine_v1() -> None:
+def test_tiers_are_of_one_replica_under_engine_v1() -> None:
     for other in ({"engine": {"name": "v0"}}, {"cluster": {"cards": 2}}):
         with pytest.raises(ValueError, match="needs engine v1"):
             serving(tiers=tiers(), **other)

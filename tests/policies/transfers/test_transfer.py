@@ -93,6 +93,20 @@ def test_a_latent_is_whole_on_every_card_and_cards_take_turns_as_sources() -> No
     assert moved.pieces.regions == 2 * model.layers
 
 
+@pytest.mark.parametrize(
+    ("merges", "count"), [("none", 117 * 256), ("in_order", 117 * 256), ("any_order", 117)]
+)
+def test_descending_runs_merge_where_the_sender_sorts(merges: str, count: int) -> None:
+    """As eviction leaves them (vLLM PR 56110): MiniMax-M3 on four cards, 256 blocks of 128."""
+    ends = [
+        Server(LAYOUTS["layer_block_kv_token"], 128, pages("descending", 256, seed), 4)
+        for seed in (0, 1)
+    ]
+    model = load_model("minimax-m3")
+    moved = transfer(link(merges=merges), model, 256 * 128, ends[0], ends[1], Index(57, 256))
+    assert moved.pieces.descriptors == count
+
+
 def test_indexers_are_regions_beside() -> None:
     """As vLLM issue 55434 counts them: 78 layers of latents and 23 of indexers are 101 regions."""
     model = load_model("deepseek-v3").model_copy(update={"layers": 78})

@@ -67,6 +67,16 @@ def test_a_killed_worker_costs_one_task() -> None:
     assert [found[i].value for i in (0, 2, 3, 4, 5)] == [2, 4, 6, 8, 10]
 
 
+def test_a_worker_killed_while_idle_costs_none() -> None:
+    outcomes = execute(work, ["pid", *["pid"] * 5], 2)
+    first = next(outcomes)
+    os.kill(first.value, signal.SIGKILL)
+    time.sleep(0.2)
+    others = list(outcomes)
+    assert len(others) == 5 and not any(each.error for each in others)
+    assert first.value not in [each.value for each in others[1:]]
+
+
 def dies_once(flag: Path) -> str:
     """Kills its worker the first time."""
     if not flag.exists():

@@ -255,3 +255,54 @@ def test_a_result_that_memory_leaves_uncertain_is_refused_and_the_others_stay(
         "1547%, more than 10%: --set serving.memory.max_probes=20, or more requests"
         for policy in ("static", "paged")
     ]
+
+
+TIERED = """
+kind: sweep
+name: tiered
+summary: KV that goes to the host, and to a drive, and comes back
+base:
+  device: mlu370-x4
+  model: deepseek-r1-distill-qwen-7b
+  workload: agents
+  workload_set: {lengths.sessions.mean_turns: 6}
+  arrivals: {process: closed, clients: 8}
+  serving:
+    kv_tokens: 24000
+    engine: {too_long: drop}
+    tiers: {host: {link: pcie4-a30-batched, cpu_bytes_to_use: 1GB}, ssd: {bytes: 20GB}}
+  warmup_requests: 10
+  requests: 60
+  replications: 6
+  seed: 1
+axes: {serving.policy: [paged]}
+compare: serving.policy
+"""
+
+
+@pytest.mark.long
+def test_a_worker_killed_among_transfers_and_a_resumed_run_move_the_same_bytes(
+    tmp_path: Path,
+) -> None:
+    """Kill -9 of one worker; what the rest of the run made stays, and the lost result is made."""
+    sweep = tmp_path / "tiered.yaml"
+    sweep.write_text(TIERED)
+    whole, out = tmp_path / "whole", tmp_path / "run"
+    run_sweep(load_sweep(str(sweep)), whole, False, 1, QUIET)
+    command = [sys.executable, "-m", "sweeps.cli.main", "run", str(sweep), "--out", str(out)]
+    given: dict[str, Any] = {
+        "env": {**os.environ, "PYTHONPATH": str(ROOT)}, "cwd": tmp_path, "text": True,
+        "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
+    }  # fmt: skip
+    process = subprocess.Popen([*command, "--jobs", "2"], **given)
+    wait_for_results(process, out, 1)
+    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(workers[-1]), signal.SIGKILL)
+    said = process.communicate(timeout=300)[1]
+    lost = len(results(whole)) - len([one for one in results(out) if "metrics" in one])
+    assert lost in (0, 1), said
+    again = subprocess.run([*command, "--resume", "--jobs", "1"], **given, check=False)
+    assert again.returncode == 0, again.stderr
+    same(out, whole)
+    moved = [one["metrics"]["tiers"] for one in results(out)]
+    assert any("load" in each for each in moved) and all("write" in each for each in moved)

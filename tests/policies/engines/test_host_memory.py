@@ -1,0 +1,98 @@
+"""Do copies of several cards share what their host's memory gives?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import load_device
+from policies.engines.host_memory import HostMemory, HostTraffic
+from policies.serving.serving import serve
+from tests.policies.small import MODEL, device, requests, spec
+
+SWAPS = {"name": "v0", "preemption": "swap"}
+ALIKE = {"name": "paged", "watermark": 0.0}
+ONE = {"memory": "lpddr5-6400-x16", "channels": 1}
+
+
+def test_a_memory_gives_the_peak_of_its_channels() -> None:
+    each = load_device("lpddr5-6400-x16").peak_gbps * 1e9
+    assert HostMemory(memory="lpddr5-6400-x16", channels=3).bandwidth == 3 * each
+
+
+def test_who_comes_first_has_its_rate_and_others_have_what_is_left() -> None:
+    host = HostTraffic(10.0)
+    assert host.seconds(0.0, 40.0, 8.0) == 5.0
+    # 2 B/s until 5 s, then 8 B/s
+    assert host.seconds(1.0, 40.0, 8.0) == pytest.approx(4.0 + 32 / 8)
+    # nothing until 5 s, then 2 B/s until 9 s, then all
+    assert host.seconds(2.0, 12.0, 12.0) == pytest.approx(7.0 + 4 / 10)
+    assert host.seconds(100.0, 8.0, 8.0) == 1.0
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 5), st.floats(0.1, 50), st.floats(0.1, 20)), max_size=12),
+    st.floats(0.5, 30),
+)
+def test_a_memory_never_gives_more_than_it_has_and_moves_every_byte(
+    copies: list[tuple[float, float, float]], most: float
+) -> None:
+    host, at_s, moved = HostTraffic(most), 0.0, []
+    for after, size, rate in copies:
+        at_s += after
+        seconds = host.seconds(at_s, size, rate)
+        assert seconds >= size / min(rate, most) * (1 - 1e-9)
+        own = [each for each in host._taken if not any(each is old for old in moved)]
+        assert sum((b - a) * r for a, b, r in own) == pytest.approx(size)
+        moved += own
+    for instant in [(a + b) / 2 for a, b, _ in moved]:
+        assert sum(r for a, b, r in moved if a <= instant < b) <= most * (1 + 1e-9)
+
+
+def ran(cards: int, link: str = "1GB/s", **engine: Any) -> dict[str, Any]:
+    """Two requests a card, of which one is swapped out and comes back."""
+    given = spec(engine={**SWAPS, **engine}, policy=ALIKE, cluster={"cards": cards})
+    stream = requests([0.0] * 2 * cards, 31, 20)
+    return serve(device(64, f"host.bandwidth={link}"), MODEL, given, stream, seed=1).metrics
+
+
+def test_two_cards_that_swap_at_once_wait_for_the_hosts_memory() -> None:
+    ample, scarce = ran(2), ran(2, swap_dram={**ONE, "channels": 8})
+    assert ample == scarce and ample["swapped_tokens"] == 128
+    # 12.8 GB/s for two links of 100 GB/s: all of it, both ways, goes at the memory's rate
+    fast, shared = ran(2, "100GB/s"), ran(2, "100GB/s", swap_dram=ONE)
+    size = 32 * MODEL.kv_token_bytes
+    alone_s = ran(1, "100GB/s", swap_dram=ONE)["makespan_s"] - ran(1, "100GB/s")["makespan_s"]
+    assert alone_s == pytest.approx(2 * (size / 12.8e9 - size / 100e9))
+    waits_s = shared["makespan_s"] - fast["makespan_s"]
+    assert alone_s < waits_s <= 2 * 2 * size / 12.8e9 + 1e-12
+    assert shared["swapped_tokens"] == fast["swapped_tokens"]
+
+
+def test_what_hides_behind_a_step_waits_only_where_it_outlasts_it() -> None:
+    least = {"preemption": "least", "contention": False}
+    assert ran(1, "100GB/s", **least) == ran(1, "100GB/s", **least, swap_dram=ONE)
+
+
+@pytest.mark.parametrize(("changes", "says"), [
+    ({"engine": {**SWAPS, "swap_dram": {"memory": "ddr9", "channels": 2}}}, "ddr9"),
+    ({"engine": {**SWAPS, "swap_dram": {"memory": "ddr5-4800-x32"}}}, "channels"),
+    ({"engine": {**SWAPS, "swap_dran": ONE}}, "engine.swap_dran"),
+    ({"engine": {"name": "v0", "preemption": "recompute", "swap_dram": ONE}}, "nothing is swapped"),
+    ({"engine": {**SWAPS, "swap_dram": ONE}, "cluster": {"cards": 2, "stages": 2}}, "not with clu"),
+])  # fmt: skip
+def test_a_mistake_about_the_hosts_memory_says_what_was_expected(
+    changes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises((DescriptionError, ValueError), match=says):
+        serve(
+            device(64, "host.bandwidth=1GB/s"),
+            MODEL,
+            spec(**changes),
+            requests([0.0] * 2, 31, 20),
+            seed=1,
+        )
