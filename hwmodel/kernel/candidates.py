@@ -193,9 +193,11 @@ def _rows(
         return best
     at = floor(c, s, pc, command)
     if (at << CLASS_BITS) | order > best[0]:
+        s.clear = min(s.clear, at)
         return best
     start = pc * c.banks_per_pc
     tick, bank = first_ready(s.ready[command], s.first_age[kind], start, mask, at)
+    s.clear = min(s.clear, tick)
     if pair_open and not fits(c, s, command, pc, tick):
         return best
     slot = s.first[kind, bank]
@@ -279,6 +281,7 @@ def _requests(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -
     # a hit; oldest-ready: by age alone, and none for a bank whose oldest request hits
     order = ROW if c.scheduler == FRFCFS else COLUMN
     pending &= ~(s.in_order[pc, kind] if c.scheduler == OLDEST_READY else hits)
+    s.wanted[pc] = pending
     # another row is open, and no activated request waits for it
     closing = pending & s.open_banks[pc] & ~s.active_banks[pc]
     best = _rows(c, s, pc, kind, closing, PRE, order, pair_open, best)
@@ -305,6 +308,9 @@ def choose(c: Record, s: Record) -> Candidate:
             best = _timeouts(c, s, pc, pair_open, best)
         if s.active_banks[pc] != 0:
             best = _buffered(c, s, pc, pair_open, best)
+        s.wanted[pc] = 0
+    s.clear = best[0] >> CLASS_BITS
+    for pc in range(c.pcs):
         if s.pending[pc, s.mode[pc]] != 0:
             best = _requests(c, s, pc, pair_open, best)
     return best

@@ -14,19 +14,17 @@ from hwmodel.kernel.candidates import choose
 from hwmodel.kernel.channel_state import (
     INBOX,
     MOST_NAPS,
-    Q_COLUMN,
-    Q_ROW,
-    Q_TAG,
     RUN_BURSTS,
     RUN_FIRST,
     RUN_KIND,
     RUN_TICK,
 )
-from hwmodel.kernel.issue import apply
+from hwmodel.kernel.hits import serve_hits
+from hwmodel.kernel.issue import apply, write_log
 from hwmodel.kernel.jit import inlined, rare, simulation
 from hwmodel.kernel.kernel_names import (
-    ACT2,
     CLASS_BITS,
+    COLUMN,
     DRAINED,
     LOG_FULL,
     MWRA,
@@ -47,22 +45,30 @@ _FED_AT_ONCE = 256
 
 
 @inlined
-def _write_log(s: Record, line: Int, tick: int, command: int, bank: int, slot: int) -> None:
-    line[0], line[1], line[2], line[3], line[4] = tick, command, bank, -1, -1
-    if slot >= 0 and command <= ACT2:
-        line[3] = s.slot[slot, Q_ROW]
-    elif command >= RD and command <= MWRA:
-        line[3], line[4] = s.slot[slot, Q_ROW], s.slot[slot, Q_COLUMN]
-        if line.shape[0] > 5:
-            line[5] = s.slot[slot, Q_TAG]
+def _waits_a_tick(c: Record, s: Record) -> bool:
+    """Whether a request enters one tick later, before the one bus takes another command."""
+    if c.late_entry == 0 or s.left != s.now or c.one_bus == 0:
+        return False
+    taken = s.bus_free[c.bus[0, RD]] > s.now
+    return taken and s.inbox[RUN_TICK, s.head & (INBOX - 1)] <= s.now
+
+
+@inlined
+def _hits_follow(c: Record, s: Record, command: int) -> bool:
+    """Whether `serve_hits` may go on from a command of class COLUMN, and is worth its call: two
+    more commands fit before anything else can come."""
+    if c.plain_hits == 0 or command < RD or command > MWRA:
+        return False
+    if s.clear <= s.now + 2 * c.pc_delay[command, command]:
+        return False
+    return (s.pairs | s.postponed | s.managed) == 0
 
 
 @rare
 def _write_naps(s: Record, log: Int) -> None:
     """Log the entries and exits that come before the next command."""
-    for i in range(s.naps if log.shape[0] > 0 and log.shape[1] > 3 else 0):
-        _write_log(s, log[s.logged], s.nap[i, 0], s.nap[i, 1], 0, -1)
-        s.logged += 1
+    for i in range(s.naps):
+        write_log(s, log, s.nap[i, 0], s.nap[i, 1], 0, -1)
     s.naps = 0
 
 
@@ -86,6 +92,9 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
         if s.now >= s.next_due:
             update_refresh(c, s)
         set_modes(c, s)
+        if not empty and _waits_a_tick(c, s):
+            s.now += 1
+            continue
         if empty and nothing_waits(c, s):
             return DRAINED
         key, _, command, bank, slot = choose(c, s)
@@ -109,16 +118,12 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
             stirred(c, s, command, tick)
             if s.naps > 0:
                 _write_naps(s, log)
-        if log.shape[0] > 0:
-            if log.shape[1] > 3:
-                _write_log(s, log[s.logged], tick, command, bank, slot)
-                s.logged += 1
-            elif command >= RD and command <= MWRA:
-                log[s.logged, 0], log[s.logged, 1] = tick, command
-                log[s.logged, 2] = s.slot[slot, Q_TAG]
-                s.logged += 1
+        write_log(s, log, tick, command, bank, slot)
         s.now = tick
-        apply(c, s, command, key & ((1 << CLASS_BITS) - 1), bank, slot, completions)
+        order = key & ((1 << CLASS_BITS) - 1)
+        apply(c, s, command, order, bank, slot, completions)
+        if order == COLUMN and _hits_follow(c, s, command):
+            serve_hits(c, s, until, log, completions)
 
 
 @simulation
@@ -139,13 +144,18 @@ def feed(
         if s.head == s.tail:
             s.head, s.tail = 0, 0  # the start of the inbox stays in the cache
         while start < burst.shape[0] and s.tail - s.head < _FED_AT_ONCE:
-            place = s.tail & (INBOX - 1)
+            place, first = s.tail & (INBOX - 1), start
             s.inbox[RUN_TICK, place] = arrival[start] if timed else 0
             s.inbox[RUN_FIRST, place] = burst[start]
-            s.inbox[RUN_BURSTS, place] = 1
             s.inbox[RUN_KIND, place] = kind[start]  # RUN_ROW stays 0: no engine waits
-            s.tail += 1
             start += 1
+            while (
+                start < burst.shape[0] and burst[start] == burst[start - 1] + 1
+                and kind[start] == kind[first] and (not timed or arrival[start] == arrival[first])
+            ):  # fmt: skip
+                start += 1
+            s.inbox[RUN_BURSTS, place] = start - first
+            s.tail += 1
         outcome = advance(c, s, s.now + SLICE, log, completions)
         if outcome != WANTS_INPUT or start >= burst.shape[0]:
             return outcome, start

@@ -6,9 +6,9 @@ from hwmodel.kernel.alerts import lower_row_counters
 from hwmodel.kernel.channel_state import (
     EXACT_LATENCIES,
     OCTAVE_BITS,
+    Q_COLUMN,
     Q_FLAGS,
     Q_KIND,
-    Q_NEXT,
     Q_ROW,
     Q_SEQ,
     Q_TAG,
@@ -32,10 +32,31 @@ from hwmodel.kernel.kernel_names import (
     Record,
 )
 from hwmodel.kernel.pages import close_row, open_row, shorten_timeout
-from hwmodel.kernel.queues import count_write, find_hit, link, put_age, queue_of, set_hit, unlink
+from hwmodel.kernel.queues import count_write, leave, link, put_age, unlink
 from hwmodel.kernel.ready import delay, delay_banks, take_dq
 from hwmodel.kernel.refresh import bank_of, lower_counters, refreshed
 from hwmodel.kernel.timing import Int
+
+
+@inlined
+def write_log(s: Record, log: Int, tick: int, command: int, bank: int, slot: int) -> None:
+    """Log a command, if it is wanted: `advance` says how."""
+    if log.shape[0] == 0:
+        return
+    column = command >= RD and command <= MWRA
+    line = log[s.logged]
+    if log.shape[1] > 3:
+        line[0], line[1], line[2], line[3], line[4] = tick, command, bank, -1, -1
+        if slot >= 0 and (column or command <= ACT2):
+            line[3] = s.slot[slot, Q_ROW]
+        if column:
+            line[4] = s.slot[slot, Q_COLUMN]
+            if line.shape[0] > 5:
+                line[5] = s.slot[slot, Q_TAG]
+        s.logged += 1
+    elif column:
+        line[0], line[1], line[2] = tick, command, s.slot[slot, Q_TAG]
+        s.logged += 1
 
 
 @inlined
@@ -72,31 +93,32 @@ def latency_bin(wait: int) -> int:
 
 
 @inlined
-def _data(
-    c: Record, s: Record, pc: int, bank: int, slot: int, command: int, tick: int,
-    completions: Int,
-) -> None:  # fmt: skip
-    """Book the data of the column command of `slot`: figures, data clock, DQ, completion."""
-    kind, flags = s.slot[slot, Q_KIND], s.slot[slot, Q_FLAGS]
+def count_columns(c: Record, s: Record, command: int, kind: int, count: int) -> None:
+    """Count column commands, all with a request of `kind` (but for reads before partial writes)."""
+    s.commands[command] += count
+    s.bytes += count * c.burst_bytes
+    s.requests += count
+    s.latencies[kind] += count
+
+
+@inlined
+def book_data(
+    c: Record, s: Record, pc: int, bank: int, slot: int, kind: int, tick: int, completions: Int
+) -> None:
+    """Book the data of a request: how it found its row, latency, data clock, DQ, completion."""
+    flags = s.slot[slot, Q_FLAGS]
     end = tick + c.data_end[kind]
-    s.end = max(s.end, end)
     if flags & FLAG_PRECHARGED:
         s.conflicts += 1
     elif flags & FLAG_ACTIVATED:
         s.misses += 1
     else:
         s.hits += 1
-    s.bytes += c.burst_bytes
-    s.bank_commands[bank, 1 + ((command - RD) >> 1)] += 1  # A forms with the others
-    if flags & FLAG_RMW:
-        s.rmw_reads += 1
-    else:
-        s.requests += 1
+    if flags & FLAG_RMW == 0:
         wait = end - s.slot[slot, Q_TIME]
         s.latency[kind, wait if wait < EXACT_LATENCIES else latency_bin(wait)] += 1
         s.latency_sum[kind] += wait
         s.latency_max[kind] = max(s.latency_max[kind], wait)
-        s.latencies[kind] += 1
         if kind == 0 and completions.shape[1] > 1:
             done = (end + s.response) & (completions.shape[1] - 1)  # a ring, 2 ** n ticks
             completions[s.slot[slot, Q_TAG], done] += c.burst_bytes
@@ -116,12 +138,7 @@ def _leave(c: Record, s: Record, pc: int, bank: int, bit: int, slot: int) -> Non
         s.active_writes[pc] &= ~bit
         s.active_count[pc] -= 1
         return
-    queue = queue_of(c, s.slot[slot, Q_KIND])
-    hit = s.hit[queue, bank]
-    if hit == slot:
-        hit = find_hit(s, s.slot[slot, Q_NEXT], s.open_row[bank])
-    unlink(c, s, pc, bit, slot)
-    set_hit(s, pc, queue, bank, bit, hit)
+    leave(c, s, pc, bank, bit, slot)
 
 
 @inlined
@@ -132,7 +149,15 @@ def _serve(
     """The column command of `slot` is issued: book its data and let it go."""
     bit = 1 << (bank - pc * c.banks_per_pc)
     count_write(c, s, slot, -1)
-    _data(c, s, pc, bank, slot, command, tick, completions)
+    count_columns(c, s, command, s.slot[slot, Q_KIND], 1)
+    if s.slot[slot, Q_FLAGS] & FLAG_RMW:
+        s.rmw_reads += 1
+        s.requests -= 1
+        s.latencies[0] -= 1
+    kind = s.slot[slot, Q_KIND]
+    s.end = max(s.end, tick + c.data_end[kind])
+    book_data(c, s, pc, bank, slot, kind, tick, completions)
+    s.bank_commands[bank, 1 + ((command - RD) >> 1)] += 1  # A forms with the others
     s.streak[bank] += 1
     s.last_use[bank] = tick
     _leave(c, s, pc, bank, bit, slot)
@@ -188,10 +213,10 @@ def apply(
     pc = c.pc_of[bank]
     delay(c, s, command, bank, tick)
     s.bus_free[c.bus[pc, command]] = tick + c.slots[command]
-    s.commands[command] += 1
     if command >= RD and command <= MWRA:
         _serve(c, s, pc, bank, slot, command, tick, completions)
         return
+    s.commands[command] += 1
     if command == c.first:
         _activate(c, s, pc, bank, slot, tick)
     elif command == ACT2:

@@ -22,8 +22,8 @@ from hwmodel.kernel.channel_state import (
     RUN_TICK,
     WRITE_KEYS,
 )
-from hwmodel.kernel.jit import inlined
-from hwmodel.kernel.kernel_names import FLAG_MASKED, FLAG_RMW, PARTIAL_WRITE, READ, Record
+from hwmodel.kernel.jit import inlined, rare
+from hwmodel.kernel.kernel_names import FLAG_MASKED, FLAG_RMW, PARTIAL_WRITE, READ, WRITE, Record
 from hwmodel.kernel.lanes import lowest_bit, packed_age
 from hwmodel.kernel.power import wake
 from hwmodel.kernel.timing import LOW_BITS, Int
@@ -125,6 +125,31 @@ def unlink(c: Record, s: Record, pc: int, bit: int, slot: int) -> None:
     _count(c, s, pc, queue, bank, -1)
 
 
+@rare
+def leave_otherwise(c: Record, s: Record, pc: int, bank: int, bit: int, slot: int) -> None:
+    """As `leave`, whatever the request and the next one."""
+    queue = queue_of(c, s.slot[slot, Q_KIND])
+    hit = s.hit[queue, bank]
+    if hit == slot:
+        hit = find_hit(s, s.slot[slot, Q_NEXT], s.open_row[bank])
+    unlink(c, s, pc, bit, slot)
+    set_hit(s, pc, queue, bank, bit, hit)
+
+
+@inlined
+def leave(c: Record, s: Record, pc: int, bank: int, bit: int, slot: int) -> None:
+    """Take the request of a bank that is served out of its queue (its slot is not freed)."""
+    queue, after = queue_of(c, s.slot[slot, Q_KIND]), s.slot[slot, Q_NEXT]
+    if after < 0 or s.first[queue, bank] != slot or s.slot[after, Q_ROW] != s.open_row[bank]:
+        leave_otherwise(c, s, pc, bank, bit, slot)
+        return
+    s.first[queue, bank], s.hit[queue, bank] = after, after  # the next one is the next hit
+    s.slot[after, Q_PREV] = -1
+    put_age(s.first_age[queue], bank, bit, s.slot[after, Q_SEQ])
+    put_age(s.hit_age[queue], bank, bit, s.slot[after, Q_SEQ])
+    _count(c, s, pc, queue, bank, -1)
+
+
 @inlined
 def write_key(bank: int, row: int, column: int) -> int:
     """Where the waiting writes of a burst are counted; bursts may share a count. Odd factors, so
@@ -213,6 +238,15 @@ def _decode_high(c: Record, s: Record, high: int) -> None:
 
 
 @inlined
+def place_of(c: Record, s: Record, burst: int) -> tuple[int, int, int]:
+    """(flat bank, row, column) of a burst index."""
+    if burst >> LOW_BITS != s.high:
+        _decode_high(c, s, burst >> LOW_BITS)
+    low = c.low[burst & ((1 << LOW_BITS) - 1)]
+    return s.high_bank ^ low[1], s.high_row | low[2], s.high_column | low[0]
+
+
+@inlined
 def _stays(c: Record, s: Record, asked: int) -> bool:
     """Whether the head finds no room and no write to answer it, as far as is known without its
     place."""
@@ -254,6 +288,84 @@ def _admit(
 
 
 @inlined
+def taken(s: Record, place: int) -> None:
+    """A burst of the head run, at `place` in the inbox, has been taken."""
+    s.offset += 1
+    if s.offset == s.inbox[RUN_BURSTS, place]:
+        s.offset = 0
+        s.inbox[RUN_TAKEN, place] = s.now  # for engines that wait for room
+        s.head += 1
+
+
+@inlined
+def _writes_wait(s: Record) -> bool:
+    """Whether writes may wait, in a queue or the activation buffer."""
+    return s.waiting[0, 1] + s.waiting[1, 1] + s.active_count[0] + s.active_count[1] > 0
+
+
+@inlined
+def _is_full(c: Record, s: Record, pc: int, kind: int) -> bool:
+    """As `_full`, of plain queues."""
+    return s.waiting[pc, kind] + (s.reserved[pc] if kind == WRITE else 0) >= c.queue[kind]
+
+
+@inlined
+def _put_behind(
+    c: Record, s: Record, pc: int, kind: int, bank: int, row: int, column: int, tag: int
+) -> None:
+    """Put a read or whole write behind others of its bank, for whom it changes nothing."""
+    s.free_count[pc] -= 1
+    slot, before = s.free[pc, s.free_count[pc]], s.last[kind, bank]
+    s.slot[before, Q_NEXT], s.last[kind, bank] = slot, slot
+    new = s.slot[slot]
+    new[Q_ROW], new[Q_COLUMN], new[Q_BANK], new[Q_KIND] = row, column, bank, kind
+    new[Q_SEQ], new[Q_TIME], new[Q_FLAGS], new[Q_TAG] = s.seq, s.now, 0, tag
+    new[Q_NEXT], new[Q_PREV] = -1, before
+    s.seq += 1
+    s.waiting[pc, kind] += 1
+    s.queued[kind, bank] += 1
+
+
+@inlined
+def enter_behind(c: Record, s: Record, completions: Int) -> bool:
+    """Let arrived requests into plain queues as `enter` does, as long as each joins others of its
+    bank and is not the first hit there: most are so. False where `enter` has to look at the next.
+    """
+    if c.plain_queues == 0:
+        return False
+    if s.stalled == 1 or (c.late_entry == 1 and s.left == s.now):
+        return True
+    while s.head != s.tail:
+        place = s.head & (INBOX - 1)
+        if s.inbox[RUN_TICK, place] > s.now:
+            return True
+        kind = s.inbox[RUN_KIND, place]
+        if kind == PARTIAL_WRITE:
+            return False
+        answers = kind == READ and c.forwarding == 1 and _writes_wait(s)
+        if c.pcs == 1 and _is_full(c, s, 0, kind):
+            s.stalled = 0 if answers else 1
+            return not answers
+        bank, row, column = place_of(c, s, s.inbox[RUN_FIRST, place] + s.offset)
+        pc, tag = c.pc_of[bank], s.inbox[RUN_ROW, place]
+        if c.pcs > 1 and _is_full(c, s, pc, kind):
+            s.stalled = 0 if answers else 1
+            return not answers
+        if s.last[kind, bank] < 0 or (s.hit[kind, bank] < 0 and s.open_row[bank] == row):
+            return False
+        if kind == WRITE:
+            s.writes[write_key(bank, row, column)] += 1
+            if completions.shape[1] > 1:
+                done = (s.now + s.response) & (completions.shape[1] - 1)
+                completions[tag, done] += c.burst_bytes
+        elif answers and s.writes[write_key(bank, row, column)] > 0:
+            return False
+        _put_behind(c, s, pc, kind, bank, row, column, tag)
+        taken(s, place)
+    return True
+
+
+@inlined
 def enter(c: Record, s: Record, completions: Int) -> None:
     """Let arrived requests into the queues, in order, while there is room."""
     if c.late_entry == 1 and s.left == s.now:
@@ -268,13 +380,7 @@ def enter(c: Record, s: Record, completions: Int) -> None:
         if _stays(c, s, asked):
             s.stalled = 1
             return
-        burst = s.inbox[RUN_FIRST, place] + s.offset
-        if burst >> LOW_BITS != s.high:
-            _decode_high(c, s, burst >> LOW_BITS)
-        low = burst & ((1 << LOW_BITS) - 1)
-        column = s.high_column | c.low[low, 0]
-        bank = s.high_bank ^ c.low[low, 1]
-        row = s.high_row | c.low[low, 2]
+        bank, row, column = place_of(c, s, s.inbox[RUN_FIRST, place] + s.offset)
         completion = s.inbox[RUN_ROW, place]
         pc = c.pc_of[bank]
         answered = asked != READ  # a posted write is done for its engine when it is taken
@@ -292,16 +398,14 @@ def enter(c: Record, s: Record, completions: Int) -> None:
         if answered and completions.shape[1] > 1:
             done = (s.now + s.response) & (completions.shape[1] - 1)
             completions[completion, done] += c.burst_bytes
-        s.offset += 1
-        if s.offset == s.inbox[RUN_BURSTS, place]:
-            s.offset = 0
-            s.inbox[RUN_TAKEN, place] = s.now  # for engines that wait for room
-            s.head += 1
+        taken(s, place)
 
 
 @inlined
 def set_modes(c: Record, s: Record) -> None:
     """Serve reads or writes: watermarks of the (fullest) write queue."""
+    if (s.waiting[0, 1] | s.waiting[1, 1] | s.mode[0] | s.mode[1]) == 0:
+        return
     for pc in range(c.pcs):
         reads, writes, mode = s.waiting[pc, 0], s.waiting[pc, 1], s.mode[pc]
         if c.joint_queue == 1:
