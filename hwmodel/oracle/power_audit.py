@@ -37,6 +37,10 @@ def power_states(memory: MemorySpec, log: CommandLog) -> Iterator[Finding]:
     found: dict[str, list[int]] = {}
     lasts = {name: _lasts(memory, name) for name in memory.commands}
     exits = {exit_: (entry, state) for entry, (state, exit_) in _NAMES.items()}
+    takes = {state: memory.ticks(getattr(states, f"{state}_exit")) for state, _ in _NAMES.values()}
+    if memory.controller.deep_sleep_after is not None and states.deep_sleep_exit is not None:
+        # a log does not say which of the two SRX leaves
+        takes["self_refresh"] = min(takes["self_refresh"], memory.ticks(states.deep_sleep_exit))
     inside, since, over, free = "", 0, 0, 0
     for at, (tick, code) in enumerate(zip(log.tick.tolist(), log.command.tolist(), strict=True)):
         name, rule = COMMANDS[code], ""
@@ -46,7 +50,7 @@ def power_states(memory: MemorySpec, log: CommandLog) -> Iterator[Finding]:
                 rule = f"power: {name} without its {entry}"
             elif tick - since < memory.ticks(getattr(states, f"{state}_stay")):
                 rule = f"power: {name} before power_states.{state}_stay is over"
-            inside, free = "", tick + memory.ticks(getattr(states, f"{state}_exit"))
+            inside, free = "", tick + takes[state]
         elif inside == "PDE" or (inside and name in _ACCESSES):
             rule = f"power: a command after {inside}, before its exit"
         elif tick < free:
