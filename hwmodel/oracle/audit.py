@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hwmodel.description.expression import evaluate
 from hwmodel.oracle.alert_audit import back_offs
 from hwmodel.oracle.command_log import CODE, LEVEL_FIELDS, CommandLog, clocks_text, read_csv
-from hwmodel.oracle.power_audit import power_states
+from hwmodel.oracle.power_audit import dies_own, power_states
 from hwmodel.oracle.refresh_audit import bank_in_rank, debts, periods, rank_in_channel, wrong_turns
 from hwmodel.specs.commands import (
     COLUMN_COMMANDS,
@@ -326,7 +326,7 @@ class _Auditor:
             slots[CODE[name]] = self.memory.tick_clock.ticks(Fraction(str(command.slots)))
         for bus, spec in self.memory.buses.items():
             users = [name for name, command in self.memory.commands.items() if command.bus == bus]
-            on_bus = self.mask(*users)
+            on_bus = self.mask(*users) & ~dies_own(self.log)
             shared = spec.scope == "channel"
             for pseudochannel in range(1 if shared else self.sizes[0]):
                 here = on_bus if shared else on_bus & (self.log.pseudochannel == pseudochannel)

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.oracle.refresh_audit import Finding
 from hwmodel.specs.commands import COLUMN_COMMANDS, COMMANDS, LEVELS, WRITE_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
 
+BoolArray = NDArray[np.bool_]
 _NAMES = {"PDE": ("power_down", "PDX"), "SRE": ("self_refresh", "SRX")}
 _ACCESSES = ("ACT", "ACT1", "ACT2", "CAS", *COLUMN_COMMANDS)
 
@@ -26,6 +28,13 @@ def _lasts(memory: MemorySpec, name: str) -> int:
         data = memory.data.write if name in WRITE_COMMANDS else memory.data.read
         return memory.ticks(data.latency) + max(memory.ticks(end) for _, end in data.segments)
     return memory.tick_clock.ticks(Fraction(str(memory.commands[name].slots)))
+
+
+def dies_own(log: CommandLog) -> BoolArray:
+    """The commands between SRE and SRX, (n,): they stand for the die's own and take no bus."""
+    enters, leaves = (log.command == COMMANDS.index(name) for name in ("SRE", "SRX"))
+    inside: BoolArray = np.cumsum(enters) > np.cumsum(leaves)
+    return inside & ~enters
 
 
 def power_states(memory: MemorySpec, log: CommandLog) -> Iterator[Finding]:
