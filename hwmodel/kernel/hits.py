@@ -81,7 +81,7 @@ def _end_series(
     for pc in range(c.pcs):
         if pc == 1:
             kind, served, banks = other_kind, other_served, other_banks
-        count_columns(c, s, RD + 2 * kind, kind, served)
+        count_columns(c, s, RD + 2 * kind, kind, served, served)
         while banks != 0:
             bit = banks & -banks
             bank = pc * c.banks_per_pc + lowest_bit(banks)

@@ -93,12 +93,12 @@ def latency_bin(wait: int) -> int:
 
 
 @inlined
-def count_columns(c: Record, s: Record, command: int, kind: int, count: int) -> None:
-    """Count column commands, all with a request of `kind` (but for reads before partial writes)."""
+def count_columns(c: Record, s: Record, command: int, kind: int, count: int, ended: int) -> None:
+    """Count column commands of requests of `kind`, and those of them that end their request."""
     s.commands[command] += count
     s.bytes += count * c.burst_bytes
-    s.requests += count
-    s.latencies[kind] += count
+    s.requests += ended
+    s.latencies[kind] += ended
 
 
 @inlined
@@ -149,12 +149,10 @@ def _serve(
     """The column command of `slot` is issued: book its data and let it go."""
     bit = 1 << (bank - pc * c.banks_per_pc)
     count_write(c, s, slot, -1)
-    count_columns(c, s, command, s.slot[slot, Q_KIND], 1)
-    if s.slot[slot, Q_FLAGS] & FLAG_RMW:
-        s.rmw_reads += 1
-        s.requests -= 1
-        s.latencies[0] -= 1
     kind = s.slot[slot, Q_KIND]
+    first_of_two = 1 if s.slot[slot, Q_FLAGS] & FLAG_RMW else 0  # the read before a partial write
+    s.rmw_reads += first_of_two
+    count_columns(c, s, command, kind, 1, 1 - first_of_two)
     s.end = max(s.end, tick + c.data_end[kind])
     book_data(c, s, pc, bank, slot, kind, tick, completions)
     s.bank_commands[bank, 1 + ((command - RD) >> 1)] += 1  # A forms with the others
