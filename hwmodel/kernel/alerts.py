@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.kernel.jit import inlined, rare
+from hwmodel.kernel.jit import called, inlined
 from hwmodel.kernel.kernel_names import REFAB, REFPB, RFM, RFMAB, Record
 from hwmodel.kernel.port import array_at
 from hwmodel.kernel.timing import FOREVER, zeroed_bytes
@@ -35,7 +35,7 @@ def bind(states: NDArray[np.void]) -> None:
         states["row_counts"] = first + np.arange(len(states)) * found.strides[0]
 
 
-@rare
+@called
 def count_row(c: Record, s: Record, bank: int, row: int) -> None:
     """A row closes: it was activated once more, and its rank may alert."""
     counts = array_at(s.row_counts, (c.rows_counted,), np.int32)
@@ -61,7 +61,7 @@ def _forget(c: Record, s: Record, rank: int, counts: Any, place: int) -> None:
     counts[place] = 0
 
 
-@rare
+@called
 def _mitigate(c: Record, s: Record, bank: int) -> None:
     """An RFM of a bank takes care of its row of the most activations, the first of equals."""
     if s.bank_commands[bank, 0] == 0:
@@ -74,7 +74,7 @@ def _mitigate(c: Record, s: Record, bank: int) -> None:
     _forget(c, s, c.rank_of[bank], counts, first)
 
 
-@rare
+@called
 def _refresh_rows(c: Record, s: Record, bank: int) -> None:
     """A refresh of a bank resets the counters of the rows whose turn it is."""
     counts, turn = array_at(s.row_counts, (c.rows_counted,), np.int32), s.refreshes[bank]
@@ -83,7 +83,7 @@ def _refresh_rows(c: Record, s: Record, bank: int) -> None:
     s.refreshes[bank] = turn + 1 if turn + 1 < c.alert_refreshes else 0
 
 
-@rare
+@called
 def lower_row_counters(c: Record, s: Record, command: int, rank: int, which: int) -> None:
     """A refresh, an RFM or an RFMAB resets what it does; the last RFMAB ends a back-off."""
     whole = command == REFAB or command == RFMAB

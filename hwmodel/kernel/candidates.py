@@ -11,7 +11,7 @@ a time. A loop over a mask takes its lowest bit and clears it: `mask &= mask - 1
 from __future__ import annotations
 
 from hwmodel.kernel.channel_state import Q_BANK, Q_FLAGS, Q_KIND, Q_SEQ
-from hwmodel.kernel.jit import inlined, rare
+from hwmodel.kernel.jit import called, inlined
 from hwmodel.kernel.kernel_names import (
     ACT2,
     BUFFERED,
@@ -111,7 +111,7 @@ def _pairs(c: Record, s: Record, best: Candidate) -> tuple[Candidate, bool, bool
     return best, opened, False
 
 
-@rare
+@called
 def _each_column(
     c: Record, s: Record, pc: int, slots: Int, mask: int, order: int, pair_open: bool,
     best: Candidate,
@@ -170,7 +170,7 @@ def _columns(
     return best
 
 
-@rare
+@called
 def _buffered(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -> Candidate:
     """The column commands, or CAS, of the activation buffer."""
     pair_bit = 0 if s.pair_bank[pc] < 0 else 1 << (s.pair_bank[pc] - pc * c.banks_per_pc)
@@ -219,7 +219,7 @@ def _rfms(c: Record, s: Record, rank: int, pair_open: bool, best: Candidate) -> 
     return best
 
 
-@rare
+@called
 def _refreshes(c: Record, s: Record, pair_open: bool, best: Candidate) -> Candidate:
     """The next steps of urgent refreshes, and of owed ones whose banks are idle."""
     refresh = REFAB if c.refresh == REFRESH_ALL_BANK else REFPB
@@ -245,7 +245,7 @@ def _refreshes(c: Record, s: Record, pair_open: bool, best: Candidate) -> Candid
     return best
 
 
-@rare
+@called
 def _timeouts(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -> Candidate:
     """PRE of banks whose row nothing waits for, when their time is over."""
     mask = unwanted_banks(c, s, pc)

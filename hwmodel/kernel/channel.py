@@ -21,7 +21,7 @@ from hwmodel.kernel.channel_state import (
 )
 from hwmodel.kernel.hits import serve_hits
 from hwmodel.kernel.issue import apply, write_log
-from hwmodel.kernel.jit import inlined, rare, simulation
+from hwmodel.kernel.jit import called, inlined, simulation
 from hwmodel.kernel.kernel_names import (
     CLASS_BITS,
     COLUMN,
@@ -64,7 +64,7 @@ def _hits_follow(c: Record, s: Record, command: int) -> bool:
     return (s.pairs | s.postponed | s.managed) == 0
 
 
-@rare
+@called
 def _write_naps(s: Record, log: Int) -> None:
     """Log the entries and exits that come before the next command."""
     for i in range(s.naps):
@@ -72,7 +72,7 @@ def _write_naps(s: Record, log: Int) -> None:
     s.naps = 0
 
 
-@simulation
+@called
 def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int:
     """Run the channel up to (not including) tick `until`.
 

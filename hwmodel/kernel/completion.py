@@ -19,7 +19,7 @@ from numba import types
 
 from hwmodel.kernel.channel import advance
 from hwmodel.kernel.channel_state import CHANNEL, INBOX, RUN_KIND, RUN_ROW, RUN_TAKEN
-from hwmodel.kernel.jit import inlined, rare, simulation
+from hwmodel.kernel.jit import called, inlined, simulation
 from hwmodel.kernel.kernel_names import LOG_FULL, MWRA, RD, RDA, READ, WANTS_INPUT, Record
 from hwmodel.kernel.port import (
     A_END,
@@ -98,7 +98,7 @@ def _served(p: Record, c: Record, s: Record, channel: int, log: Int, marked: int
     s.logged = 0
 
 
-@rare
+@called
 def _forwarded(p: Record, s: Record, marks: Int, head: int) -> None:
     """Book the bursts of reads that were taken since `head` and answered by waiting writes.
 
@@ -118,7 +118,7 @@ def _forwarded(p: Record, s: Record, marks: Int, head: int) -> None:
                     _finish(p, a, row)
 
 
-@simulation
+@called
 def _serve(
     p: Record, c: Record, s: Record, channel: int, lanes: Int, log: Int, marks: Int, to: int,
     ends: int,

@@ -19,7 +19,7 @@ from hwmodel.kernel.channel_state import (
     RUN_TICK,
 )
 from hwmodel.kernel.issue import book_data, count_columns, write_log
-from hwmodel.kernel.jit import inlined, rare
+from hwmodel.kernel.jit import called, inlined
 from hwmodel.kernel.kernel_names import FLAG_RMW, RD, WRITE, Record
 from hwmodel.kernel.lanes import first_ready, lowest_bit, packed_age, postpone, postpone_all, put
 from hwmodel.kernel.queues import (
@@ -143,13 +143,13 @@ def _end(c: Record, s: Record, until: int) -> int:
     return until
 
 
-@rare
+@called
 def _enter_any(c: Record, s: Record, completions: Int) -> None:
     """`enter`, called: a series seldom needs it."""
     enter(c, s, completions)
 
 
-@rare
+@called
 def serve_hits(c: Record, s: Record, until: int, log: Int, completions: Int) -> None:
     """Issue column commands from the tick of one on, as `advance` would, up to (not including) tick
     `until` at most."""

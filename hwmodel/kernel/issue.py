@@ -14,7 +14,7 @@ from hwmodel.kernel.channel_state import (
     Q_TAG,
     Q_TIME,
 )
-from hwmodel.kernel.jit import inlined, rare
+from hwmodel.kernel.jit import called, inlined
 from hwmodel.kernel.kernel_names import (
     ACT2,
     CAS,
@@ -81,7 +81,7 @@ def _activate(c: Record, s: Record, pc: int, bank: int, slot: int, tick: int) ->
         open_row(c, s, pc, bank, s.slot[slot, Q_ROW])
 
 
-@rare
+@called
 def latency_bin(wait: int) -> int:
     """The bin of a latency of EXACT_LATENCIES ticks or more: its octave, and its place in that."""
     first = EXACT_LATENCIES >> OCTAVE_BITS  # ticks of a bin of the first octave
@@ -177,7 +177,7 @@ def _serve(
     s.free_count[pc] += 1
 
 
-@rare
+@called
 def _apply_to_rank(c: Record, s: Record, command: int, bank: int, slot: int, tick: int) -> None:
     """What PREA, CAS and refreshes change; of these but RFMAB `slot` is -1 - their set."""
     rank = c.rank_of[bank]

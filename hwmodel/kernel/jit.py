@@ -63,17 +63,19 @@ _without_wraparound()
 
 _njit: Any = numba.njit
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+_PART = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Only kernels call it: what Python would call it by is not compiled, with a copy of it in each."""
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function that is inlined into every kernel that calls it. It allocates nothing, and
     counts no references to the arrays that pass through it."""
-    return _njit(forceinline=True, _nrt=False, **_OPTIONS)(function)
+    return _njit(forceinline=True, _nrt=False, **_OPTIONS, **_PART)(function)
 
 
-def rare(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function as a part that is called, for what kernels seldom need."""
-    return _njit(_nrt=False, **_OPTIONS)(function)
+def called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a part that kernels call: what they seldom need, or what is large."""
+    return _njit(_nrt=False, **_OPTIONS, **_PART)(function)
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from numba import extending, types
 from numba.core import cgutils
 from numba.np.arrayobj import make_array
 
-from hwmodel.kernel.jit import inlined, rare
+from hwmodel.kernel.jit import called, inlined
 from hwmodel.kernel.timing import LANES, NEVER, Int
 
 PADDING = LANES
@@ -170,7 +170,7 @@ def least(values: Int, start: int, mask: int) -> int:
     return smallest
 
 
-@rare
+@called
 def _far_ready(ready: Int, age: Int, start: int, mask: int) -> tuple[int, int]:
     """As `first_ready`, where that is far from now."""
     tick, oldest, bank = NOTHING, NOTHING, -1

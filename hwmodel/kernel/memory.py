@@ -48,7 +48,7 @@ from hwmodel.kernel.channel_state import (
     idle_channels,
 )
 from hwmodel.kernel.extents import Frames, Stream, as_mapped, descriptor_starts, gather_costs
-from hwmodel.kernel.jit import inlined, rare, simulation
+from hwmodel.kernel.jit import called, inlined, simulation
 from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, READ, WRITE, Record
 from hwmodel.kernel.power import asleep_ns
 from hwmodel.kernel.timing import FOREVER, Int, lower, named_counts
@@ -140,7 +140,7 @@ class SystemResult:
         return self.row_hits / max(1, self.row_hits + self.row_misses + self.row_conflicts)
 
 
-@simulation
+@called
 def _push(p: Record, s: Record, tick: int, local: int, size: int, kind: int, row: int) -> None:
     """Put a run of bursts into a channel's inbox, in order of arrival; `row` of completions."""
     first = local // p.burst
@@ -158,7 +158,7 @@ def _push(p: Record, s: Record, tick: int, local: int, size: int, kind: int, row
     s.tail += 1
 
 
-@rare
+@called
 def _push_checks(
     p: Record, s: Record, tick: int, local: int, size: int, kind: int, row: int
 ) -> None:
@@ -180,7 +180,7 @@ def _push_checks(
         p.checks += 1
 
 
-@simulation
+@called
 def _has_room(p: Record, s: Record, tick: int) -> bool:
     """Whether a channel takes another request, as an engine knows at `tick`."""
     room = INBOX
@@ -193,7 +193,7 @@ def _has_room(p: Record, s: Record, tick: int) -> bool:
     return s.tail - s.released < min(p.inbox, room)
 
 
-@simulation
+@called
 def _cross(p: Record, crossings: Int, die: int, tick: int, size: int) -> int:
     """Bring data that are ready at `tick` into a die; the tick at which they are there."""
     begin = max(crossings[die], tick * FRACTION)
@@ -201,7 +201,7 @@ def _cross(p: Record, crossings: Int, die: int, tick: int, size: int) -> int:
     return (crossings[die] + FRACTION - 1) // FRACTION + p.crossing_latency
 
 
-@simulation
+@called
 def _bring_back(p: Record, tick: int, crossings: Int, completions: Int) -> None:
     """Pass what reached the edge of its channel's die at `tick` on to engines of other dies."""
     ring = completions.shape[1] - 1
@@ -248,7 +248,7 @@ def _channel_of(p: Record, address: int) -> tuple[int, int]:
     return channel, row
 
 
-@simulation
+@called
 def _run_engine(
     p: Record, states: Any, e: Record, engine: int, until: int,
     start: Int, size: Int, write: Int, wait: Int, completions: Int, crossings: Int,
@@ -312,7 +312,7 @@ def _run_engine(
         e.collected += 1
 
 
-@simulation
+@called
 def _moved(p: Record, states: Any) -> int:
     """Bytes that engines have read and written: on DQ for them, or answered from a write queue."""
     total = 0

@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from hwmodel.kernel.channel_state import MOST_NAPS
-from hwmodel.kernel.jit import inlined, rare
+from hwmodel.kernel.jit import called, inlined
 from hwmodel.kernel.kernel_names import MWRA, PDE, PDX, RD, REFAB, REFPB, SRE, SRX, Record
 from hwmodel.kernel.timing import NEVER
 
@@ -82,7 +82,7 @@ def _enter_self_refresh(c: Record, s: Record) -> None:
         s.refreshing_itself = 1
 
 
-@rare
+@called
 def wake(c: Record, s: Record, arrival: int) -> None:
     """A request arrives: if the channel sleeps, no command is legal before it has left that."""
     if not nothing_waits(c, s):
@@ -112,7 +112,7 @@ def wake(c: Record, s: Record, arrival: int) -> None:
     s.quiet, s.served = awake, awake
 
 
-@rare
+@called
 def stirred(c: Record, s: Record, command: int, tick: int) -> None:
     """A command is issued: without a request it ends power-down, for which the exit began in time;
     in self-refresh it stands for what the die does by itself."""

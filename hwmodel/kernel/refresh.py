@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hwmodel.kernel.jit import inlined, rare
+from hwmodel.kernel.jit import called, inlined
 from hwmodel.kernel.kernel_names import PRE, PREA, REFAB, REFPB, RFM, RFMAB, Record
 from hwmodel.kernel.ready import fits, ready
 from hwmodel.kernel.timing import FOREVER, REFRESH_ALL_BANK, REFRESH_NONE
@@ -83,7 +83,7 @@ def _manage(c: Record, s: Record, rank: int) -> int:
     return blocked
 
 
-@rare
+@called
 def lower_counters(c: Record, s: Record, command: int, rank: int, which: int) -> None:
     """A refresh or an RFM takes its share off the activations of its banks."""
     less = c.raa_by_rfm if command == RFM or command == RFMAB else c.raa_by_refresh
@@ -94,7 +94,7 @@ def lower_counters(c: Record, s: Record, command: int, rank: int, which: int) ->
     s.next_due = s.now
 
 
-@rare
+@called
 def update_refresh(c: Record, s: Record) -> None:
     """Book what has fallen due or become urgent, settle its set, block its banks, hold its rank."""
     s.next_due = FOREVER

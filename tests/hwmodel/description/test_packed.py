@@ -40,7 +40,7 @@ def test_a_gzip_of_a_gibibyte_is_refused(
     monkeypatch.setattr(packed, "FREE_BYTES", 1 << 19)
     monkeypatch.setattr(trace, "CHUNK", 1 << 16)
     file = tmp_path / "bomb.gz"
-    one = gzip.compress(unit * ((8 << 20) // len(unit)), 1, mtime=0)
+    one = gzip.compress(unit * ((8 << 20) // len(unit)), mtime=0)  # 1,000 times smaller
     file.write_bytes(one * 128)  # members follow one another
     with bounded(), pytest.raises(DescriptionError) as error:
         read(file)  # stops long before the end
