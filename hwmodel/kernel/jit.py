@@ -64,7 +64,8 @@ _without_wraparound()
 _njit: Any = numba.njit
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
 _PART = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""Only kernels call it: what Python would call it by is not compiled, with a copy of it in each."""
+"""Only kernels call a part: what Python would call it by, with copies of it, is not compiled.
+Python that calls one crashes; it may call its `py_func`."""
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -72,7 +72,7 @@ def test_banks_of_a_mask_alone_are_changed() -> None:
     assert np.flatnonzero(values != np.arange(BANKS)).tolist() == [126, 127]
     _change(values, 64, 1 << 33, 5)  # it is later already
     assert values[97] == 97
-    assert packed_age(3, 5) == 3 * 64 + 5
+    assert packed_age.py_func(3, 5) == 3 * 64 + 5
 
 
 @pytest.mark.parametrize(
