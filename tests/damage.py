@@ -50,7 +50,7 @@ from sweeps.run.store import RunDirectory
 from tests.hwmodel.specs.test_huggingface import CONFIGS
 from tests.sweeps.made import made
 
-SECONDS, BYTES = 5.0, 1 << 30
+SECONDS, BYTES = 10.0, 1 << 30
 """No case takes longer, or more memory than the process had before it."""
 NESTED = "{value: " * 30 + "1" + ", source: x}" * 30
 ODD = (
