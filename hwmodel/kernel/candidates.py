@@ -23,6 +23,7 @@ from hwmodel.kernel.kernel_names import (
     LAZY_ACT2,
     MWR,
     OWED_REFRESH,
+    PERIODIC,
     PRE,
     RD,
     REFAB,
@@ -239,9 +240,10 @@ def _refreshes(c: Record, s: Record, pair_open: bool, best: Candidate) -> Candid
             if c.alert_from > 0 and s.back_off_at[rank] <= s.now:
                 tick, command, bank = refresh_candidate(c, s, RFMAB, rank, 0, pair_open)
                 best = _first(best, tick, URGENT_REFRESH, bank, command, bank, -1)
-            if c.periodic >= 0 and s.periodic_due[rank] <= s.now:
-                tick, command, bank = refresh_candidate(c, s, c.periodic, rank, 0, pair_open)
-                best = _first(best, tick, URGENT_REFRESH, bank, command, bank, -1)
+            for p in range(c.n_periodic):
+                if s.periodic_due[rank, p] <= s.now:
+                    tick, command, bank = refresh_candidate(c, s, PERIODIC + p, rank, 0, pair_open)
+                    best = _first(best, tick, URGENT_REFRESH, bank, command, bank, -1)
     return best
 
 

@@ -18,6 +18,7 @@ from hwmodel.kernel.timing import (
     LANES,
     MAX_BANKS,
     MAX_PCS,
+    MAX_PERIODIC,
     MAX_RANKS,
     N_COMMANDS,
     NEVER,
@@ -85,7 +86,7 @@ _SCALARS = {
     "clear": "tick before which only column commands of queues are legal, as `choose` found it",
     "urgent": "ranks whose refresh is urgent, a bit mask",
     "postponed": "ranks that owe a refresh, not yet urgent, a bit mask",
-    "managed": "ranks that owe an RFM or a PERIODIC, or back off, a bit mask",
+    "managed": "ranks that owe an RFM or a periodic command, or back off, a bit mask",
     "alerts": "alerts so far",
     "row_counts": "address of the counters of rows, or 0",
     "quiet": "tick at which all that commands do is over, where the channel sleeps",
@@ -147,7 +148,7 @@ CHANNEL = in_lines(
         ("back_off_at", np.int64, (MAX_RANKS,)),  # tick from which it backs off, or FOREVER
         ("back_off_rfms", np.int64, (MAX_RANKS,)),  # RFMABs of it to come
         ("alert_delay", np.int64, (MAX_RANKS,)),  # rows to close before it may alert
-        ("periodic_due", np.int64, (MAX_RANKS,)),  # tick of its next PERIODIC, or FOREVER
+        ("periodic_due", np.int64, (MAX_RANKS, MAX_PERIODIC)),  # tick of each command at intervals
         ("refreshes", np.int64, (MAX_BANKS,)),  # refreshes of a bank in this turn of its rows
         ("raa", np.int64, (MAX_BANKS,)),  # activations, less what refreshes and RFMs take off
         # ticks in power-down, self-refresh and deep sleep, each with rows closed and open
@@ -204,7 +205,7 @@ def idle_channels(
     state = zeroed(channels, CHANNEL, channels * counted * COUNT.itemsize)
     bind(state)
     state["back_off_at"] = FOREVER
-    state["periodic_due"] = int(c["periodic_every"]) or FOREVER
+    state["periodic_due"] = c["periodic_every"]
     state["high"], state["left"], state["last_check"] = -1, NEVER, -1
     for name in ("ready", "floor", "ring", "dq", "sync_until"):
         state[name] = NEVER
@@ -223,7 +224,8 @@ def idle_channels(
     state["next_due"] = (
         FOREVER if c["refresh"] == REFRESH_NONE else state["phase"] + interval // sets
     )
-    state["next_due"] = np.minimum(state["next_due"], state["periodic_due"][:, 0])
+    for every in c["periodic_every"][: c["n_periodic"]]:
+        state["next_due"] = np.minimum(state["next_due"], every)
     return state
 
 

@@ -22,6 +22,7 @@ from hwmodel.kernel.kernel_names import (
     FLAG_PRECHARGED,
     FLAG_RMW,
     MWRA,
+    PERIODIC,
     PRE,
     PREA,
     RD,
@@ -186,8 +187,8 @@ def _apply_to_rank(c: Record, s: Record, command: int, bank: int, slot: int, tic
             close_row(c, s, c.pc_of[bank], other)
     elif command == CAS:
         s.sync_until[rank] = max(s.sync_until[rank], tick + c.hold[0])
-    elif command == c.periodic:
-        s.periodic_due[rank] = tick + c.periodic_every
+    elif command >= PERIODIC:
+        s.periodic_due[rank, command - PERIODIC] = tick + c.periodic_every[command - PERIODIC]
         s.next_due = s.now
     else:
         if command == REFPB or command == RFM:

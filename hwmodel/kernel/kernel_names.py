@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from hwmodel.kernel.timing import N_COMMANDS
-from hwmodel.specs.commands import COMMANDS
+from hwmodel.specs.commands import COMMANDS, PERIODIC_COMMANDS
 
 (
     ACT, ACT1, ACT2, RD, RDA, WR, WRA, MWR, MWRA, PRE, PREA, REFPB, REFAB, CAS, RFM, RFMAB,
 ) = range(N_COMMANDS)  # fmt: skip
-PDE, PDX, SRE, SRX = range(N_COMMANDS, N_COMMANDS + 4)
-assert COMMANDS == (
+PDE, PDX, SRE, SRX, PERIODIC = range(N_COMMANDS, N_COMMANDS + 5)
+assert (
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
     "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM", "RFMAB",
-    "PDE", "PDX", "SRE", "SRX", "PERIODIC",
-)  # fmt: skip
+    "PDE", "PDX", "SRE", "SRX", *PERIODIC_COMMANDS,
+) == COMMANDS  # fmt: skip
 # classes of candidates, the first before the others at the same tick (docs/scheduling.md: choice)
 EAGER_ACT2, BUFFERED, URGENT_REFRESH, COLUMN, ROW, LAZY_ACT2, OWED_REFRESH, TIMEOUT = range(8)
 CLASS_BITS = 3

@@ -593,7 +593,7 @@ def _result(
         row_hits=int(states["hits"].sum()),
         row_misses=int(states["misses"].sum()),
         row_conflicts=int(states["conflicts"].sum()),
-        commands=named_counts(memory, states["commands"].sum(axis=0)),
+        commands=named_counts(states["commands"].sum(axis=0)),
         simulated_ns=last * tick_ns,
         active_ns=int(active.sum()) * tick_ns,
         asleep=asleep_ns(states, tick_ns),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hwmodel.kernel.jit import called, inlined
-from hwmodel.kernel.kernel_names import PRE, PREA, REFAB, REFPB, RFM, RFMAB, Record
+from hwmodel.kernel.kernel_names import PERIODIC, PRE, PREA, REFAB, REFPB, RFM, RFMAB, Record
 from hwmodel.kernel.ready import fits, ready
 from hwmodel.kernel.timing import FOREVER, REFRESH_ALL_BANK, REFRESH_NONE
 
@@ -109,12 +109,13 @@ def update_refresh(c: Record, s: Record) -> None:
         for rank in range(c.ranks // c.pcs * pc, c.ranks // c.pcs * (pc + 1)):
             if c.raaimt > 0:
                 blocked |= _manage(c, s, rank)
-            if c.periodic >= 0 and s.periodic_due[rank] <= s.now:
+            for p in range(c.n_periodic):
+                if s.periodic_due[rank, p] > s.now:
+                    s.next_due = min(s.next_due, s.periodic_due[rank, p])
+                    continue
                 s.managed |= 1 << rank
-                if c.periodic_closed == 1:
+                if c.periodic_closed[p] == 1:
                     blocked |= banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)
-            elif c.periodic >= 0:
-                s.next_due = min(s.next_due, s.periodic_due[rank])
             if c.alert_from > 0 and s.back_off_at[rank] <= s.now:
                 s.managed |= 1 << rank
                 blocked |= banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)
@@ -157,8 +158,8 @@ def refreshed(c: Record, s: Record, rank: int, which: int) -> None:
 def refresh_candidate(
     c: Record, s: Record, command: int, rank: int, which: int, pair_open: bool
 ) -> tuple[int, int, int]:
-    """(tick, command, bank) of the next step of a refresh or an RFM; tick FOREVER while there is
-    none."""
+    """(tick, command, bank) of the next step of a refresh, an RFM or a command at intervals; tick
+    FOREVER while there is none."""
     now, pc = s.now, c.pc_of[rank * c.banks_per_rank]
     pair = s.pair_bank[pc]
     whole = command != REFPB and command != RFM
@@ -182,12 +183,12 @@ def refresh_candidate(
             if command == RFM:  # waits for what a REFPB waits for, and for rows of its own
                 at = max(at, ready(c, s, bank, RFM))
     if whole:
-        if command != c.periodic or c.periodic_closed == 1:
+        if command < PERIODIC or c.periodic_closed[command - PERIODIC] == 1:
             if busy:
                 return FOREVER, REFAB, base
             if opened:
                 command = PREA
-        at = max(at, ready(c, s, base, command))
+        at = max(at, ready(c, s, base, c.lane[command]))
         if command == RFMAB:  # as an RFM does of REFPB
             at = max(at, ready(c, s, base, REFAB))
     elif opened or busy:

@@ -15,17 +15,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.specs.commands import (
     COLUMN_COMMANDS,
     COMMANDS,
     LEAST_BELOW_ODD,
     LEVELS,
     MAX_WINDOWS,
+    PERIODIC_COMMANDS,
     POWER_COMMANDS,
     RANK_COMMANDS,
     WRITE_COMMANDS,
 )
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
+from hwmodel.specs.periodic import periodic_lanes, unissued
 
 Int = NDArray[np.int64]
 NEVER = -(1 << 60)
@@ -33,9 +36,9 @@ NEVER = -(1 << 60)
 FOREVER = 1 << 60
 """An instant after every other."""
 N_COMMANDS = COMMANDS.index(POWER_COMMANDS[0])
-"""Commands that wait for one another by rows; those of power states follow them."""
+"""Commands with a lane of their own; those of power states and at intervals follow them."""
 LANES = 16
-"""Numbers that the kernel handles at once: banks, or all commands."""
+"""Numbers that the kernel handles at once: banks, or all commands that wait for others by rows."""
 
 FRFCFS, OLDEST_READY, FCFS = 0, 1, 2
 REFRESH_NONE, REFRESH_ALL_BANK, REFRESH_PER_BANK = 0, 1, 2
@@ -45,6 +48,7 @@ MAX_BANKS, MAX_PCS, MAX_RANKS, MAX_LEVELS = 128, 2, 16, 6
 LOW_BITS = LEAST_BELOW_ODD
 """Of a burst index, whose place is looked up in a table; that of the bits above is kept from the
 last burst, for neighbours have them in common."""
+MAX_PERIODIC = len(PERIODIC_COMMANDS)
 MAX_RULES = MAX_LEVELS * N_COMMANDS
 MAX_SEGMENTS, MAX_FIELDS, MAX_HASHES = 4, 24, 8
 
@@ -93,9 +97,7 @@ _SCALARS = {
     "alert_refreshes": "refreshes of a bank that reset all its rows; 0: none does",
     "rows": "rows of a bank, where they are counted",
     "rows_counted": "rows of all banks, where they are counted",
-    "periodic": "number of the command that comes at intervals, or -1",
-    "periodic_every": "ticks from one to the next in a rank",
-    "periodic_closed": "1: all banks of its rank have to be closed",
+    "n_periodic": "commands that come at intervals",
     "sleeps": "1: a channel powers down, or refreshes itself, when nothing waits",
     "power_down_after": "ticks of quiet before power-down",
     "self_refresh_after": "ticks from the last data to self-refresh",
@@ -171,16 +173,16 @@ CONSTANTS = in_lines(
         ("queue", np.int64, (2,)),  # read and write queue entries a pseudo-channel
         ("data_end", np.int64, (2,)),  # from a read or write to the end of its data
         # from a command to each in its pseudo-channel, and in the other one; NEVER where no row is
-        ("pc_delay", np.int64, (N_COMMANDS, LANES)),
-        ("channel_delay", np.int64, (N_COMMANDS, LANES)),
+        ("pc_delay", np.int64, (len(COMMANDS), LANES)),
+        ("channel_delay", np.int64, (len(COMMANDS), LANES)),
         # from a command to those of some banks of the pseudo-channel: scope, next command, delay;
         # by size of scope, the rows of `other_` scopes last
-        ("bank_rules", np.int64, (N_COMMANDS, MAX_RULES, 3)),
-        ("n_bank_rules", np.int64, (N_COMMANDS,)),
-        ("n_self_rules", np.int64, (N_COMMANDS,)),  # the first: those that the bank alone feels
+        ("bank_rules", np.int64, (len(COMMANDS), MAX_RULES, 3)),
+        ("n_bank_rules", np.int64, (len(COMMANDS),)),
+        ("n_self_rules", np.int64, (len(COMMANDS),)),  # the first: those that the bank alone feels
         ("again", np.int64, (N_COMMANDS, 2 * MAX_LEVELS, 2)),  # of these, to itself: scope, delay
         ("n_again", np.int64, (N_COMMANDS,)),
-        ("n_own_rules", np.int64, (N_COMMANDS,)),  # without those of `other_` scopes
+        ("n_own_rules", np.int64, (len(COMMANDS),)),  # without those of `other_` scopes
         # of a scope (level, or MAX_LEVELS + level for `other_`), the banks, a bit mask
         ("reach", np.int64, (2 * MAX_LEVELS, MAX_BANKS)),
         ("instance", np.int64, (MAX_LEVELS, MAX_BANKS)),  # number of a bank's instance of a level
@@ -190,7 +192,12 @@ CONSTANTS = in_lines(
         ("slots", np.int64, (len(COMMANDS),)),  # ticks a command holds its bus
         ("segments", np.int64, (2, MAX_SEGMENTS, 2)),  # DQ of reads, writes; latency included
         ("n_segments", np.int64, (2,)),
-        ("lasts", np.int64, (N_COMMANDS,)),  # ticks until what a command does is over
+        ("lasts", np.int64, (len(COMMANDS),)),  # ticks until what a command does is over
+        ("lane", np.int64, (len(COMMANDS),)),  # of a command, where it waits for others
+        # of each command that comes at intervals: ticks from one to the next in a rank; 1: all
+        # banks of it have to be closed
+        ("periodic_every", np.int64, (MAX_PERIODIC,)),
+        ("periodic_closed", np.int64, (MAX_PERIODIC,)),
         ("hold", np.int64, (3,)),  # data clock runs on after CAS, a read, a write
         ("sets", np.int64, (MAX_BANKS, MAX_BANKS)),  # banks (in a rank) refreshed together
         ("window", np.int64, (MAX_WINDOWS, 4)),  # level, N, counted, waiting (bit masks)
@@ -203,21 +210,21 @@ CONSTANTS = in_lines(
 )
 
 
-def lane(memory: MemorySpec, name: str) -> int:
-    """Number of a command in the kernel: its place in COMMANDS; of PERIODIC, that of the command
-    that opens a row where activations have another number of steps."""
-    if name == "PERIODIC":
-        name = "ACT" if memory.activate.steps == 2 else "ACT1"
-    return COMMANDS.index(name)
+def lanes(memory: MemorySpec) -> dict[str, int]:
+    """Lane of each command that the controller issues: its number; of one of kind PERIODIC, that of
+    a command never issued. Raises DescriptionError where there are more of them."""
+    try:
+        taken = periodic_lanes(memory)
+    except ValueError as error:  # for another controller than that of the description
+        raise DescriptionError(f"{memory.name}: {error}") from None
+    issued = set(COMMANDS[:N_COMMANDS]) - unissued(memory)
+    own = {name: number for number, name in enumerate(COMMANDS) if name in issued}
+    return own | {kind: COMMANDS.index(name) for kind, name in taken.items()}
 
 
-def named_counts(memory: MemorySpec, counts: NDArray[np.int64]) -> dict[str, int]:
-    """Commands issued, by kind, of the kernel's counts."""
-    found = dict(zip(COMMANDS, counts.tolist(), strict=True))
-    if "PERIODIC" in memory.commands:
-        found["PERIODIC"] = found.pop(taken := COMMANDS[lane(memory, "PERIODIC")])
-        found = {name: 0 if name == taken else found[name] for name in COMMANDS}
-    return found
+def named_counts(counts: NDArray[np.int64]) -> dict[str, int]:
+    """Commands issued, by kind, of the kernel's counts, shape (commands,)."""
+    return dict(zip(COMMANDS, counts.tolist(), strict=True))
 
 
 def _levels(memory: MemorySpec) -> list[str]:
@@ -231,10 +238,10 @@ def _levels(memory: MemorySpec) -> list[str]:
 
 
 def _delays(memory: MemorySpec, levels: list[str]) -> tuple[Int, Int]:
-    """Delay from each command to each, shape (levels, commands, commands), by rows of each level
+    """Delay from each command to each lane, shape (levels, commands, LANES), by rows of each level
     and by those of `other_` instances; NEVER where no row is. To a masked write, by the rows that
     name it alone: it waits for those of a write as well, which are not repeated."""
-    shape = (len(levels), N_COMMANDS, N_COMMANDS)
+    shape, lane = (len(levels), len(COMMANDS), LANES), lanes(memory)
     own, other = np.full(shape, NEVER, np.int64), np.full(shape, NEVER, np.int64)
     counts = [memory.organisation.count(level) for level in levels]
     for row in memory.constraints:
@@ -245,9 +252,9 @@ def _delays(memory: MemorySpec, levels: list[str]) -> tuple[Int, Int]:
             continue
         table = own if name == row.scope else other
         level = counts.index(memory.organisation.count(name))
-        before = [memory.reference(name) for name in row.before]
-        for pair in product(memory.in_rows(row.after), before):
-            a, b = (lane(memory, name) for name in pair)
+        before = [lane[name] for name in map(memory.reference, row.before) if name in lane]
+        for after, b in product(memory.in_rows(row.after), before):
+            a = COMMANDS.index(after)
             table[level, a, b] = max(table[level, a, b], memory.ticks(row.delay))
     for table in (own, other):
         for name, delay in zip(levels, table, strict=True):
@@ -256,31 +263,18 @@ def _delays(memory: MemorySpec, levels: list[str]) -> tuple[Int, Int]:
 
 
 def _as_waited_for(memory: MemorySpec, level: str, delay: Int) -> None:
-    """Change delays of a level to each command, shape (..., commands), to what the controller
-    waits for. ACT1 waits so that ACT2 may follow at once; what is never issued, and rank commands
-    by rows of less than a rank, wait for nothing."""
+    """Change delays of a level to each lane, shape (..., LANES), to what the controller waits for.
+    ACT1 waits so that ACT2 may follow at once; rank commands wait for nothing by rows of less than
+    a rank."""
     if memory.activate.steps == 2:
         slots = memory.tick_clock.ticks(Fraction(str(memory.commands["ACT1"].slots)))
         first, second = COMMANDS.index("ACT1"), COMMANDS.index("ACT2")
         follows = np.where(delay[..., second] > NEVER, delay[..., second] - slots, NEVER)
         delay[..., first] = np.maximum(delay[..., first], follows)
-    o, c = memory.organisation, memory.controller
-    idle = {
-        "RDA": c.page_policy != "closed",
-        "WRA": c.page_policy != "closed",
-        "MWR": not memory.masked_writes,
-        "MWRA": c.page_policy != "closed" or not memory.masked_writes,
-        "REFPB": c.refresh != "per_bank" and not memory.managed,
-        "RFM": not memory.managed,
-        "REFAB": c.refresh != "all_bank" and not memory.alerts,
-        "PREA": c.refresh != "all_bank" and not memory.alerts and not memory.periodic_ticks,
-        "RFMAB": not memory.alerts,
-        "CAS": memory.sync is None or memory.sync.always_on,
-    }
-    for name in COMMANDS[:N_COMMANDS]:
-        small = name in RANK_COMMANDS and o.count(level) > o.count("rank")
-        if idle.get(name, False) or small:
-            delay[..., COMMANDS.index(name)] = NEVER
+    if memory.organisation.count(level) > memory.organisation.count("rank"):
+        for name, place in lanes(memory).items():
+            if name in RANK_COMMANDS:
+                delay[..., place] = NEVER
 
 
 def _reach(memory: MemorySpec, levels: list[str]) -> tuple[Int, Int]:
@@ -359,14 +353,13 @@ def _dq_can_collide(memory: MemorySpec, segments: Int) -> bool:
 def _windows(memory: MemorySpec, levels: list[str]) -> tuple[list[list[int]], list[Int]]:
     """Activation windows as CONSTANTS holds them, and their delays to each command."""
     counts = [memory.organisation.count(level) for level in levels]
+    lane = lanes(memory)
     rows, delays = [], []
     for row in memory.constraints:
         if row.window is not None:
             level = counts.index(memory.organisation.count(row.scope))
-            counted, waiting = (
-                [lane(memory, name) for name in names]
-                for names in (memory.in_rows(row.after), map(memory.reference, row.before))
-            )
+            counted = [COMMANDS.index(name) for name in memory.in_rows(row.after)]
+            waiting = [lane[name] for name in map(memory.reference, row.before) if name in lane]
             delay = np.full(LANES, NEVER, np.int64)
             delay[waiting] = memory.ticks(row.delay)
             _as_waited_for(memory, levels[level], delay)
@@ -433,7 +426,7 @@ def _lower(memory: MemorySpec) -> NDArray[np.void]:
     buses = list(memory.buses)
     for name, command in memory.commands.items():
         shared = memory.buses[command.bus].scope == "channel"
-        i = lane(memory, name)
+        i = COMMANDS.index(name)
         own = np.zeros(MAX_PCS, np.int64) if shared else np.arange(MAX_PCS)
         r["bus"][:, i] = buses.index(command.bus) * MAX_PCS + own
         r["slots"][i] = memory.tick_clock.ticks(Fraction(str(command.slots)))
@@ -473,9 +466,9 @@ def _lower_rows(memory: MemorySpec, levels: list[str], r: np.void) -> None:
     r["pc_delay"], r["channel_delay"] = NEVER, NEVER
     for count, delay in zip(counts, own, strict=True):
         if count <= o.pseudochannels:
-            r["pc_delay"][:, :N_COMMANDS] = np.maximum(r["pc_delay"][:, :N_COMMANDS], delay)
+            r["pc_delay"] = np.maximum(r["pc_delay"], delay)
         if count == 1 < o.pseudochannels:
-            r["channel_delay"][:, :N_COMMANDS] = delay
+            r["channel_delay"] = delay
     for table, scope in ((own, 0), (other, MAX_LEVELS)):
         for level, issued, then in np.argwhere(table > NEVER):
             if counts[level] > o.pseudochannels:
@@ -557,11 +550,11 @@ def _scalars(memory: MemorySpec, r: np.void) -> None:
         values["alert_rfms"], values["alert_delay"] = alerts.rfms, alerts.delay
         values["alert_refreshes"] = alerts.refreshes if alerts.reset == "refresh" else 0
         values["rows"], values["rows_counted"] = o.rows, o.rows * o.bank_numbers
-    values["periodic"] = -1
-    if (command := memory.commands.get("PERIODIC")) is not None:
-        values["periodic"] = lane(memory, "PERIODIC")
-        values["periodic_every"] = memory.periodic_ticks
-        values["periodic_closed"] = command.banks == "closed"
+    values["n_periodic"] = n = len(memory.periodic)
+    r["periodic_every"][:n] = list(memory.periodic.values())
+    r["periodic_closed"][:n] = [kind in memory.periodic_closed for kind in memory.periodic]
+    for name, place in lanes(memory).items():
+        r["lane"][COMMANDS.index(name)] = place
     if memory.sleeps:
         values |= _sleep(memory, r)
     for name, value in values.items():
@@ -574,12 +567,10 @@ def _sleep(memory: MemorySpec, r: np.void) -> dict[str, int]:
     """Lower what power-down and self-refresh need."""
     c, clock = memory.controller, memory.tick_clock
     assert memory.power_states is not None
-    for i, name in enumerate(COMMANDS[:N_COMMANDS]):
+    for i, name in enumerate(COMMANDS):
         r["lasts"][i] = max(r["slots"][i], 0)
-        if name in ("REFPB", "REFAB", "RFM", "RFMAB"):
+        if name in ("REFPB", "REFAB", "RFM", "RFMAB", *PERIODIC_COMMANDS):
             r["lasts"][i] = row_delay(memory, name, memory.activate_command, LEVELS)
-        elif "PERIODIC" in memory.commands and i == lane(memory, "PERIODIC"):
-            r["lasts"][i] = row_delay(memory, "PERIODIC", memory.activate_command, LEVELS)
         elif name in COLUMN_COMMANDS:
             r["lasts"][i] = r["data_end"][int(name in WRITE_COMMANDS)]
     values = {"sleeps": 1}

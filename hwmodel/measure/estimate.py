@@ -126,7 +126,7 @@ def unknown(device: Device) -> str | None:
         "row_hit_limit below 16": 0 < c.row_hit_limit < 16,
         "refresh_management": memory.managed,
         "row_counting": memory.alerts is not None,
-        "a command of kind PERIODIC": memory.periodic_ticks > 0,
+        "a command of kind PERIODIC": bool(memory.periodic),
         "inline_ecc": c.inline_ecc > 0,
         "power_down_after, self_refresh_after": memory.sleeps,
         "dies": a is not None and a.dies is not None,

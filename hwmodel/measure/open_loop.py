@@ -22,7 +22,7 @@ from hwmodel.kernel.channel_state import (
 )
 from hwmodel.kernel.kernel_names import LOG_FULL, PARTIAL_WRITE, REACHED, READ, WRITE
 from hwmodel.kernel.power import asleep_ns
-from hwmodel.kernel.timing import lane, lower, named_counts
+from hwmodel.kernel.timing import lower, named_counts
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.specs.commands import COMMANDS, MASKED_WRITES, POWER_COMMANDS, RANK_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
@@ -45,8 +45,6 @@ def command_log(memory: MemorySpec, lines: Int) -> CommandLog:
     rest, group = np.divmod(rest, o.bankgroups)
     rest, stack = np.divmod(rest, o.stack_numbers)
     pseudochannel, rank = np.divmod(rest, o.ranks)
-    if "PERIODIC" in memory.commands:
-        command[command == lane(memory, "PERIODIC")] = COMMANDS.index("PERIODIC")
     whole = np.isin(command, [COMMANDS.index(name) for name in RANK_COMMANDS])
     for part in (stack, group, bank):
         part[whole] = -1
@@ -203,8 +201,7 @@ class OpenLoop:
     @property
     def commands(self) -> dict[str, int]:
         """Commands issued, as in `stated`, over all channels."""
-        counts = named_counts(self.memory, self.states["commands"].sum(axis=0))
-        return stated(self.memory, counts)
+        return stated(self.memory, named_counts(self.states["commands"].sum(axis=0)))
 
     @property
     def active_ns(self) -> float:

@@ -155,6 +155,6 @@ def _least(run: OpenLoop) -> tuple[float, str]:
     """The a-posteriori bound of the channel whose own counts ask for most."""
     found = []
     for state in run.states:
-        commands = named_counts(run.memory, state["commands"])
+        commands = named_counts(state["commands"])
         found.append(least_cycles(run.memory, commands, state["bank_commands"]))
     return max(found)

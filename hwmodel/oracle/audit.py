@@ -149,11 +149,8 @@ class _Auditor:
         self.sizes = (o.pseudochannels, o.ranks, o.stacks, o.bankgroups, o.banks_per_group)
         self.banks_per_rank = o.stacks * o.bankgroups * o.banks_per_group
         self.sets = memory.refresh_sets()
-        periodic = memory.commands.get("PERIODIC")
-        self.rests = ["REFAB", "RFMAB"]
+        self.rests = ["REFAB", "RFMAB", *memory.periodic_closed]
         """Commands for which all banks of a rank are closed."""
-        if periodic is not None and periodic.banks == "closed":
-            self.rests.append("PERIODIC")
         self.violations: list[Violation] = []
         self._entries: dict[str, _Entries] = {}
 
@@ -309,9 +306,8 @@ class _Auditor:
         gap, cause = gap[wrong][first], cause[wrong][first]
 
         def text(place: int) -> str:
-            since = (
-                f"{COMMANDS[self.log.command[cause[place]]]} at {int(self.log.tick[cause[place]])}"
-            )
+            kind, tick = COMMANDS[self.log.command[cause[place]]], self.log.tick[cause[place]]
+            since = f"{self.memory.command_name(kind)} at {int(tick)}"
             rule = row_rule(self.memory, number)
             return f"{rule}: {self.clocks(int(gap[place]))} ({since})"
 

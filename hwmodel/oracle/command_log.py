@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError, nearest
-from hwmodel.specs.commands import COMMANDS
+from hwmodel.specs.commands import COMMANDS, KINDS
 from hwmodel.specs.memory_spec import MemorySpec
 
 Ints = NDArray[np.int64]
@@ -180,7 +180,7 @@ def _is_number(text: str) -> bool:
 
 def _commands(memory: MemorySpec, path: str | Path, texts: list[str]) -> Ints:
     """A column of command names to codes."""
-    codes = {memory.command_name(kind): code for kind, code in CODE.items()}
+    codes = {memory.command_name(kind): CODE[kind] for kind in (*KINDS, *memory.periodic)}
     for text in set(texts) - set(codes):
         line = texts.index(text) + 2
         raise DescriptionError(

@@ -22,7 +22,7 @@ _ACCESSES = ("ACT", "ACT1", "ACT2", "CAS", *COLUMN_COMMANDS)
 
 def _lasts(memory: MemorySpec, name: str) -> int:
     """Ticks from a command until what it does is over."""
-    if name in ("REFPB", "REFAB", "RFM", "RFMAB", "PERIODIC"):
+    if name in ("REFPB", "REFAB", "RFM", "RFMAB", *memory.periodic):
         return row_delay(memory, name, memory.activate_command, LEVELS)
     if name in COLUMN_COMMANDS:
         data = memory.data.write if name in WRITE_COMMANDS else memory.data.read

@@ -246,8 +246,8 @@ class Channel(Power):
             self._lower(places, self.managed.RAADEC)
             if self.alerts:
                 self._mitigate(places)
-        elif command == "PERIODIC":
-            self._unit(places[0]).periodic = self.now + self.every
+        elif command in self.every:
+            self._unit(places[0]).periodic[command] = self.now + self.every[command]
         elif command == "RFMAB":
             self._recovered(self._unit(places[0]))
         else:
@@ -413,7 +413,7 @@ def _idle_until(model: Channel, arrival: int) -> int:
     """With nothing waiting and nothing offered: the next arrival, or the next refresh due or
     urgent, or back-off."""
     events = [unit.back_off for unit in model.units if unit.back_off is not None]
-    events += [unit.periodic for unit in model.units if model.every]
+    events += [due for unit in model.units for due in unit.periodic.values()]
     if model.controller.refresh == "none":
         return min([arrival, *(event for event in events if event >= model.now)])
     events += [model.due(unit.issued + 1) for unit in model.units]

@@ -126,7 +126,7 @@ class Power(Refresh):
                 self._takes("PDE", down[0])
                 self._takes("PDX", leave)
         lasts = self.lowered.slots[command]
-        if command in ("REFPB", "REFAB", "RFM", "RFMAB", "PERIODIC"):
+        if command in ("REFPB", "REFAB", "RFM", "RFMAB", *self.every):
             lasts = row_delay(self.memory, command, self.memory.activate_command, LEVELS)
         if command in COLUMN_COMMANDS:
             lasts = max(b for _, b in self._beats(command)) - self.now

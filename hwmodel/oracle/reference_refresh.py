@@ -25,11 +25,10 @@ class Refresh(Legality):
         self.flat = {place: number for number, place in enumerate(self.banks)}
         self.managed = memory.refresh.management if memory.managed else None
         self.alerts = memory.alerts
-        self.every = memory.periodic_ticks
-        command = memory.commands.get("PERIODIC")
-        self.closes_for_it = command is not None and command.banks == "closed"
+        self.every = memory.periodic
+        self.closing = {kind for kind in self.every if memory.commands[kind].banks == "closed"}
         for unit in self.units:
-            unit.periodic = self.every
+            unit.periodic = dict(self.every)
 
     def due(self, k: int) -> int:
         """Refresh. The tick at which the k-th refresh (k >= 1) of every rank is due."""
@@ -95,7 +94,7 @@ class Refresh(Legality):
         unit = self._unit(place)
         if self.managed and self._rfm_urgent(self._set_of(place)):
             return True
-        if self.backs_off(unit) or (self.maintains(unit) and self.closes_for_it):
+        if self.backs_off(unit) or self.closing.intersection(self.maintains(unit)):
             return True
         return (
             self.urgent(unit)
@@ -252,20 +251,22 @@ class Refresh(Legality):
 
     # --- Periodic commands --------------------------------------------------------------
 
-    def maintains(self, unit: RefreshUnit) -> bool:
-        """Periodic commands. Whether the one of a rank is due."""
-        return self.every > 0 and unit.periodic <= self.now
+    def maintains(self, unit: RefreshUnit) -> list[str]:
+        """Periodic commands. Those of a rank that are due, in the order of the description."""
+        return [command for command, due in unit.periodic.items() if due <= self.now]
 
     def _periodic(self) -> Iterator[Candidate]:
-        """Periodic commands. What that of each rank needs next."""
+        """Periodic commands. What each that is due needs next."""
         for unit in self.units:
-            if not self.maintains(unit):
-                continue
             places = [place for place in self.banks if place[:2] == unit.place]
-            command = "PERIODIC"
-            if self.closes_for_it:
-                if self._buffered_in(unit.place) or self._pair_in(unit.place):
+            for number, command in enumerate(self.every):
+                if command not in self.maintains(unit):
                     continue
-                if any(self.banks[place].open_row is not None for place in places):
-                    command = "PREA"
-            yield Candidate(URGENT, (self.flat[places[0]], 3), command, (unit.place,))
+                offered = command
+                if command in self.closing:
+                    if self._buffered_in(unit.place) or self._pair_in(unit.place):
+                        continue
+                    if any(self.banks[place].open_row is not None for place in places):
+                        offered = "PREA"
+                order = (self.flat[places[0]], 3, number)
+                yield Candidate(URGENT, order, offered, (unit.place,))

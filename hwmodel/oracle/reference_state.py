@@ -123,8 +123,8 @@ class RefreshUnit:
     back_off: int | None = None
     rfms: int = 0
     quiet: int = 0
-    periodic: int = 0
-    """When its next periodic command is due."""
+    periodic: dict[str, int] = field(default_factory=dict)
+    """When each of its periodic commands is due next."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 
@@ -59,7 +60,7 @@ def closing_ticks(memory: MemorySpec) -> int:
         steps += len(memory.refresh_sets())
     if memory.alerts:  # and a back-off
         steps += memory.alerts.rfms + 1
-    steps += "PERIODIC" in memory.commands
+    steps += len(memory.periodic)
     return steps * (max(delays) + max(bursts) + slots)
 
 
@@ -141,13 +142,14 @@ def debts(memory: MemorySpec, log: CommandLog, end: int) -> Iterator[Finding]:
 
 
 def periods(memory: MemorySpec, log: CommandLog, end: int) -> Iterator[Finding]:
-    """A command of kind PERIODIC comes in each rank when its time is over, and soon after."""
-    if not (every := memory.periodic_ticks) or len(log.tick) == 0:
+    """Each command of kind PERIODIC comes in each rank when its time is over, and soon after."""
+    if not memory.periodic or len(log.tick) == 0:
         return
-    rank, name = rank_in_channel(memory, log), memory.command_name("PERIODIC")
-    o, end = memory.organisation, max(end, int(log.tick[-1]))
-    for number in range(o.pseudochannels * o.ranks):
-        index = np.flatnonzero((rank == number) & (log.command == CODE["PERIODIC"]))
+    o, rank, end = memory.organisation, rank_in_channel(memory, log), max(end, int(log.tick[-1]))
+    ranks = range(o.pseudochannels * o.ranks)
+    for (kind, every), number in product(memory.periodic.items(), ranks):
+        name = memory.command_name(kind)
+        index = np.flatnonzero((rank == number) & (log.command == CODE[kind]))
         gaps = np.diff(np.concatenate([[0], log.tick[index], [end]]))
         at = np.append(index, len(log.tick) - 1)
         yield index[gaps[:-1] < every], f"{name}: rank {number} sooner than {every} ticks"

@@ -12,15 +12,19 @@ MAX_TICKS, MAX_CAPACITY = 2**40, 2**44
 """Longest delay in ticks, and largest channel in bytes: sums of many stay within 64 bits."""
 LEAST_BELOW_ODD = 8
 """Bits of a burst index that a table decodes: below a part whose values are no power of two."""
+PERIODIC_COMMANDS = ("PERIODIC", *(f"PERIODIC#{n}" for n in range(2, 13)))
+"""Of kind PERIODIC the first that a memory describes, the second and so on: as many as fit where it
+needs only ACT, RD, WR and PRE."""
 COMMANDS = (
     "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
     "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM", "RFMAB",
-    "PDE", "PDX", "SRE", "SRX", "PERIODIC",
+    "PDE", "PDX", "SRE", "SRX", *PERIODIC_COMMANDS,
 )  # fmt: skip
-"""Kinds of commands, which a description may call otherwise."""
+"""Commands by their kinds; a description may call them otherwise."""
+KINDS = COMMANDS[: COMMANDS.index("PERIODIC") + 1]
 POWER_COMMANDS = ("PDE", "PDX", "SRE", "SRX")
 """Entry to and exit from power-down and self-refresh, of a channel."""
-RANK_COMMANDS = ("PREA", "REFAB", "CAS", "RFMAB", "PERIODIC", *POWER_COMMANDS)
+RANK_COMMANDS = ("PREA", "REFAB", "CAS", "RFMAB", *PERIODIC_COMMANDS, *POWER_COMMANDS)
 READ_COMMANDS = ("RD", "RDA")
 MASKED_WRITES = {"WR": "MWR", "WRA": "MWRA"}
 """The form of each write that masks some of its bytes."""

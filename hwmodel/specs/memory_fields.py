@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -21,13 +21,9 @@ from hwmodel.description.units import (
     parse_quantity,
 )
 from hwmodel.description.written import TEXT_TOO, WithJsonSchema, text
+from hwmodel.specs.command_names import CommandList, CommandName
 from hwmodel.specs.commands import LEVELS, MAX_CAPACITY, MAX_WINDOW
 
-CommandName = Literal[
-    "ACT", "ACT1", "ACT2", "RD", "RDA", "WR", "WRA", "MWR", "MWRA",
-    "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM", "RFMAB",
-    "PDE", "PDX", "SRE", "SRX", "PERIODIC",
-]  # fmt: skip
 Scope = Literal[
     "channel", "pseudochannel", "rank", "stack", "bankgroup", "bank", "other_rank", "other_stack"
 ]
@@ -69,50 +65,6 @@ Expression = Annotated[
     str, BeforeValidator(_expression), WithJsonSchema({"type": ["string", "integer"]})
 ]
 """Field type: an expression such as `RL + nBL + 2 - WL`, in clocks."""
-
-
-def named_by_kind(data: object) -> object:
-    """A memory's description with its commands, and the rows that name them, called by their kinds.
-    Raises ValueError where two are of one kind, or a name is that of another kind."""
-    commands = data.get("commands") if isinstance(data, dict) else None
-    if not isinstance(commands, dict) or not isinstance(data, dict):
-        return data
-    kinds: dict[object, object] = {}
-    for name, command in commands.items():
-        kind = command.get("kind") if isinstance(command, dict) else None
-        if isinstance(kind, str) and kind != name:
-            if name in get_args(CommandName):
-                raise ValueError(f"commands.{name}: kind {kind} has a name of its own")
-            if kind in commands or kind in kinds.values():
-                raise ValueError(f"commands.{name}: there is another command of kind {kind}")
-            kinds[name] = kind
-    if not kinds:
-        return data
-    named = {
-        kinds.get(name, name): {**command, "name": name} if name in kinds else command
-        for name, command in commands.items()
-    }
-    rows = data.get("constraints")
-    if isinstance(rows, list):
-        rows = [_by_kind(row, kinds) if isinstance(row, dict) else row for row in rows]
-    return {**data, "commands": named, **({} if rows is None else {"constraints": rows})}
-
-
-def _by_kind(row: dict[str, object], kinds: dict[object, object]) -> dict[str, object]:
-    found = dict(row)
-    for side in ("after", "before"):
-        if (names := row.get(side)) is not None:
-            every = names if isinstance(names, list) else [names]
-            found[side] = [kinds.get(n, n) if isinstance(n, str) else n for n in every]
-    return found
-
-
-def _listed(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
-CommandList = Annotated[list[Annotated[CommandName, TEXT_TOO]], BeforeValidator(_listed), TEXT_TOO]
-"""Field type: commands by their kinds, or by names of the description's own."""
 
 
 class Organisation(Strict):
@@ -243,7 +195,7 @@ class Command(Strict):
     banks: Literal["open", "closed"] | None = None
     """PERIODIC: whether all banks of its rank have to be closed."""
     name: str = ""
-    """What the description calls it; put there by `named_by_kind`."""
+    """What the description calls it; put there by `command_names`."""
 
 
 class Activate(Strict):

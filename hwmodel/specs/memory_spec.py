@@ -13,9 +13,11 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import Strict, checked, nearest
 from hwmodel.description.expression import evaluate, names_in
 from hwmodel.description.units import Clock
+from hwmodel.specs.command_names import named_by_kind
 from hwmodel.specs.commands import (
     COLUMN_COMMANDS,
     COMMANDS,
+    KINDS,
     LEAST_BELOW_ODD,
     LEVELS,
     MASKED_WRITES,
@@ -23,6 +25,7 @@ from hwmodel.specs.commands import (
     MAX_TICKS,
     MAX_WINDOW_INSTANCES,
     MAX_WINDOWS,
+    PERIODIC_COMMANDS,
     POWER_COMMANDS,
     RANK_COMMANDS,
 )
@@ -43,8 +46,8 @@ from hwmodel.specs.memory_fields import (
     Row,
     Sync,
     Timing,
-    named_by_kind,
 )
+from hwmodel.specs.periodic import periodic_fit, periodic_lanes
 from hwmodel.specs.plausible import Plausible
 
 
@@ -95,10 +98,15 @@ class MemorySpec(Strict):
         return command.name or kind if command else kind
 
     @property
-    def periodic_ticks(self) -> int:
-        """Ticks from one command of kind PERIODIC to the next; 0: there is none."""
-        command = self.commands.get("PERIODIC")
-        return self.ticks(command.every) if command and command.every is not None else 0
+    def periodic(self) -> dict[str, int]:
+        """Each command of kind PERIODIC, as in PERIODIC_COMMANDS -> ticks from one to the next."""
+        described = [(k, self.commands[k]) for k in PERIODIC_COMMANDS if k in self.commands]
+        return {kind: self.ticks(c.every) for kind, c in described if c.every is not None}
+
+    @property
+    def periodic_closed(self) -> set[str]:
+        """Those of them for which all banks of their rank have to be closed."""
+        return {kind for kind, command in self.commands.items() if command.banks == "closed"}
 
     @cached_property
     def tick_clock(self) -> Clock:
@@ -187,8 +195,7 @@ class MemorySpec(Strict):
             steps += len(self.refresh_sets())
         if self.alerts:  # and a back-off
             steps += self.alerts.rfms + 1
-        if "PERIODIC" in self.commands:
-            steps += 1
+        steps += len(self.periodic)
         return steps * (longest + burst + slots)
 
     @property
@@ -332,7 +339,8 @@ def _check(memory: MemorySpec) -> None:
     _controller(memory)
     _refresh_sets(memory)
     _refreshes_fit(memory)
-    _periodic_fits(memory)
+    periodic_lanes(memory)
+    periodic_fit(memory)
     _two_steps_cannot_deadlock(memory)
     if memory.sync and _sync_hold_too_short(memory):
         raise ValueError("sync.hold.CAS: is over before the column command may follow")
@@ -356,22 +364,23 @@ def _commands(memory: MemorySpec) -> None:
         wanted |= {"REFPB", "RFM"}
     if memory.refresh.alerts:
         wanted |= {"PREA", "RFMAB"}
+    if memory.periodic_closed:
+        wanted |= {"PREA"}
     if set(POWER_COMMANDS) & set(memory.commands):
         wanted |= set(POWER_COMMANDS)
     if "MWRA" in memory.commands:
         wanted |= {"MWR"}
     if missing := sorted(wanted - set(memory.commands)):
         raise ValueError(f"commands: {', '.join(missing)} missing")
-    for name, command in memory.commands.items():
-        if name not in COMMANDS:
-            raise ValueError(f"commands.{name}: unknown command; {nearest(name, list(COMMANDS))}")
+    for kind, command in memory.commands.items():
+        name = command.name or kind
+        if kind not in COMMANDS:
+            raise ValueError(f"commands.{name}: unknown command; {nearest(name, list(KINDS))}")
         if command.bus not in memory.buses:
             raise ValueError(f"commands.{name}: no bus {command.bus!r}")
-        if (name == "PERIODIC") != (command.every is not None and command.banks is not None):
-            called = command.name or name
-            raise ValueError(f"commands.{called}: every and banks stand with kind PERIODIC")
-    if "PERIODIC" in memory.commands and {"ACT", "ACT1"} <= set(memory.commands):
-        raise ValueError("commands: ACT and ACT1 leave a command of kind PERIODIC no place")
+        stated = [command.every is not None, command.banks is not None]
+        if stated != [kind in PERIODIC_COMMANDS] * 2:
+            raise ValueError(f"commands.{name}: every and banks stand with kind PERIODIC")
 
 
 def _heat(memory: MemorySpec) -> None:
@@ -413,7 +422,8 @@ def _constraints(memory: MemorySpec) -> None:
                 "other_stack",
             ):
                 raise ValueError(
-                    f"constraints[{i}]: {addressed} addresses a rank, not a {row.scope}"
+                    f"constraints[{i}]: {memory.command_name(addressed)} addresses a rank, not a"
+                    f" {row.scope}"
                 )
     windows = [row for row in memory.constraints if row.window is not None]
     if len(windows) > MAX_WINDOWS or len(memory.buses) > MAX_WINDOWS:
@@ -515,9 +525,7 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
     if memory.activate.steps != 2 or memory.activate.max_gap is None:
         return
     longest = memory.ticks(memory.activate.max_gap)
-    harmless_to_rank = {"PREA", "REFAB", "RFMAB"} | (
-        set() if _periodic_with_open_banks(memory) else {"PERIODIC"}
-    )
+    harmless_to_rank = {"PREA", "REFAB", "RFMAB"} | memory.periodic_closed
     harmless_to_rank |= {"REFPB", "RFM"} if _second_step_at_once(memory) else set()
     for i, row in enumerate(memory.constraints):
         after, before = memory.in_rows(row.after), memory.in_rows(row.before)
@@ -538,27 +546,6 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
     shared = memory.organisation.pseudochannels > 1 and memory.buses[second.bus].scope == "channel"
     if shared and first.bus == second.bus and second.slots > first.slots:
         raise ValueError("commands.ACT2: holds its bus longer than ACT1")
-
-
-def _periodic_with_open_banks(memory: MemorySpec) -> bool:
-    command = memory.commands.get("PERIODIC")
-    return command is not None and command.banks == "open"
-
-
-def _periodic_fits(memory: MemorySpec) -> None:
-    """Between two commands of kind PERIODIC there must be time for others. Raises ValueError."""
-    if (command := memory.commands.get("PERIODIC")) is None:
-        return
-    rows = [row for row in memory.constraints if "PERIODIC" in row.after]
-    takes = max((memory.ticks(row.delay) for row in rows), default=0)
-    takes += memory.tick_clock.ticks(Fraction(str(command.slots)))
-    if command.banks == "closed":
-        takes += memory.closing_ticks()
-    if memory.periodic_ticks < 2 * takes:
-        raise ValueError(
-            f"commands.{command.name or 'PERIODIC'}.every: expected at least {2 * takes} ticks,"
-            " twice what closing the banks and the command take"
-        )
 
 
 def _second_step_at_once(memory: MemorySpec) -> bool:
@@ -599,8 +586,9 @@ def _expressions(memory: MemorySpec) -> list[tuple[str, str]]:
         expressions += [(f"sync.hold.{k}", v) for k, v in memory.sync.hold.model_dump().items()]
     if memory.power_states:
         expressions += [(f"power_states.{k}", v) for k, v in memory.power_states if v is not None]
-    if (command := memory.commands.get("PERIODIC")) and command.every is not None:
-        expressions.append((f"commands.{command.name or 'PERIODIC'}.every", command.every))
+    for kind, command in memory.commands.items():
+        if command.every is not None:
+            expressions.append((f"commands.{memory.command_name(kind)}.every", command.every))
     if memory.refresh.alerts:
         expressions.append(("refresh.alerts.react", memory.refresh.alerts.react))
     for kind in ("all_bank", "per_bank"):

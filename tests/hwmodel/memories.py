@@ -25,6 +25,7 @@ from hwmodel.oracle.command_log import CODE, CommandLog
 from hwmodel.oracle.reference import Issued
 from hwmodel.specs.commands import MAX_WINDOWS, POWER_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
+from hwmodel.specs.periodic import unissued
 
 GENERATED = Mark("generated")
 SHIPPED = names("memories")
@@ -375,23 +376,38 @@ def _alerts(draw: st.DrawFn, made: Document) -> None:
         made.put(("constraints",), rows, GENERATED)
 
 
+PERIODIC = ("ZQCAL", "MRR", "SCRUB")
+
+
 def _periodic(draw: st.DrawFn, made: Document) -> None:
-    """In some a command of no standard, at intervals, with rows of its own."""
-    if draw(st.integers(0, 3)) == 0:
+    """In some up to three commands of no standard, at intervals, with rows of their own; as many as
+    find a lane, and often due at once."""
+    if (wanted := draw(st.sampled_from([0, 0, 0, 1, 2, 3]))) == 0:
+        return
+    lanes = unissued(made.build(MemorySpec)) - {"PREA"}
+    described = PERIODIC[: min(wanted, len(lanes))]
+    first = "ACT1" if made.get(("activate", "steps"), 1) == 2 else "ACT"
+    rows: list[dict[str, Any]] = []
+    for name in described:
         banks = draw(st.sampled_from(["open", "closed"]))
-        command = {"kind": "PERIODIC", "bus": "row", "every": 0, "banks": banks}
-        made.put(("commands", "ZQCAL"), {**command, "slots": 2, "every": 1 << 20}, GENERATED)
-        first = "ACT1" if made.get(("activate", "steps"), 1) == 2 else "ACT"
-        opens = [first, *COLUMN, "PRE"][: draw(st.integers(1, 6))]
-        rows = [{"scope": "rank", "after": "ZQCAL", "before": opens, "delay": 20}]
+        command = {"kind": "PERIODIC", "bus": "row", "every": 1 << 20, "banks": banks}
+        made.put(("commands", name), {**command, "slots": 2}, GENERATED)
+        opens = [first, *COLUMN, "PRE", *described][: draw(st.integers(1, 9))]
+        rows.append({"scope": "rank", "after": name, "before": opens, "delay": 20})
         if draw(st.booleans()):
-            rows.append({"scope": "rank", "after": COLUMN, "before": ["ZQCAL"], "delay": 7})
-        made.put(("constraints",), [*made.data["constraints"], *rows], GENERATED)
-        if banks == "open":
-            every = draw(st.integers(60, 400))
-        else:
-            every = 4 * made.build(MemorySpec).closing_ticks() + 100
-        made.put(("commands", "ZQCAL", "every"), every, GENERATED)
+            rows.append({"scope": "rank", "after": COLUMN, "before": [name], "delay": 7})
+        if draw(st.integers(0, 3)) == 0:
+            scope = draw(st.sampled_from(["rank", "other_rank", "pseudochannel", "channel"]))
+            after = draw(st.sampled_from(described))
+            rows.append({"scope": scope, "after": after, "before": [name], "delay": 12})
+    made.put(("constraints",), [*made.data["constraints"], *rows], GENERATED)
+    closing = made.build(MemorySpec).closing_ticks() if described else 0
+    for name in described:
+        every = draw(st.integers(60, 400))
+        if made.get(("commands", name, "banks")) == "closed":
+            every = 4 * closing + 100
+        every *= len(described) * draw(st.sampled_from([1, 1, 2]))
+        made.put(("commands", name, "every"), every, GENERATED)
 
 
 def _controller(draw: st.DrawFn, made: Document) -> None:

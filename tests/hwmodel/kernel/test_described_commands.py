@@ -67,7 +67,7 @@ def test_a_command_of_no_standard_comes_at_its_interval_and_costs_what_its_rows_
 ) -> None:
     memory = calibrated(tmp_path, banks)
     found = read(memory)
-    every, takes = memory.periodic_ticks, memory.ticks("tZQLAT")
+    every, takes = memory.periodic["PERIODIC"], memory.ticks("tZQLAT")
     ticks = calls(found.commands)
     assert every == 16_000 and len(ticks) == found.end_tick // every
     late = np.diff(np.concatenate([[0], ticks])) - every
