@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import BeforeValidator, ValidationError
 
-from hwmodel.description.description import nearest
+from hwmodel.description.description import again
 from hwmodel.description.written import TEXT_TOO, WithJsonSchema
 from hwmodel.specs.commands import COMMANDS, KINDS, PERIODIC_COMMANDS
 
@@ -50,6 +50,18 @@ def named_by_kind(data: object) -> object:
     return {**data, "commands": named, **({} if rows is None else {"constraints": rows})}
 
 
+def by_name(error: ValidationError, named: Any) -> ValidationError:
+    """A mistake in what `named_by_kind` gave, placed as the description calls its commands."""
+    called = {
+        kind: c.get("name", kind) for kind, c in named["commands"].items() if isinstance(c, dict)
+    }
+    found = [again(item) for item in error.errors()]
+    for item in found:
+        if item["loc"][:1] == ("commands",):
+            item["loc"] = tuple(called.get(part, part) for part in item["loc"])
+    return ValidationError.from_exception_data(error.title, found)
+
+
 def _by_kind(row: dict[str, object], kinds: dict[object, object]) -> dict[str, object]:
     found = dict(row)
     for side in ("after", "before"):
@@ -63,12 +75,6 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-def _known(name: str) -> str:
-    if name not in COMMANDS:
-        raise ValueError(f"no command {name!r}; {nearest(name, list(KINDS))}")
-    return name
-
-
-_Command = Annotated[str, AfterValidator(_known), WithJsonSchema({"enum": list(KINDS)}), TEXT_TOO]
-CommandList = Annotated[list[_Command], BeforeValidator(_listed), TEXT_TOO]
+_Named = Annotated[str, WithJsonSchema({"enum": list(KINDS)}), TEXT_TOO]
+CommandList = Annotated[list[_Named], BeforeValidator(_listed), TEXT_TOO]
 """Field type: commands by their kinds, or by names of the description's own."""

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from hwmodel.description.description import Strict, checked, nearest
 from hwmodel.description.expression import evaluate, names_in
 from hwmodel.description.units import Clock
-from hwmodel.specs.command_names import named_by_kind
+from hwmodel.specs.command_names import by_name, named_by_kind
 from hwmodel.specs.commands import (
     COLUMN_COMMANDS,
     COMMANDS,
@@ -87,10 +87,16 @@ class MemorySpec(Strict):
     plausible: dict[str, Plausible] = {}
     """Name -> what it may be instead, where its vendor publishes nothing."""
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _kinds(cls, data: object) -> object:
-        return named_by_kind(data)
+    def _kinds(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        named = named_by_kind(data)
+        try:
+            return handler(named)
+        except ValidationError as error:
+            if named is data:
+                raise
+            raise by_name(error, named) from None
 
     def command_name(self, kind: str) -> str:
         """What the description calls a command of this kind."""
@@ -414,7 +420,10 @@ def _constraints(memory: MemorySpec) -> None:
                     f"constraints[{i}]: the times of {addressed} stand in power_states"
                 )
             if memory.reference(addressed) not in memory.commands:
-                raise ValueError(f"constraints[{i}]: this memory has no command {addressed!r}")
+                hint = nearest(addressed, ["ACT", *map(memory.command_name, memory.commands)])
+                raise ValueError(
+                    f"constraints[{i}]: this memory has no command {addressed!r}; {hint}"
+                )
             if addressed in RANK_COMMANDS and row.scope in (
                 "bank",
                 "bankgroup",

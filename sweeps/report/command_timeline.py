@@ -10,7 +10,13 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from hwmodel.measure.bounds import SAME_BANK
 from hwmodel.oracle.command_log import CODE, LEVEL_FIELDS, CommandLog, clocks_text
-from hwmodel.specs.commands import COLUMN_COMMANDS, COMMANDS, RANK_COMMANDS, READ_COMMANDS
+from hwmodel.specs.commands import (
+    COLUMN_COMMANDS,
+    COMMANDS,
+    PERIODIC_COMMANDS,
+    RANK_COMMANDS,
+    READ_COMMANDS,
+)
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
 from sweeps.report.chart import Axis, Span, Timeline
 from sweeps.report.palette import COLOURS
@@ -21,7 +27,7 @@ MOST_CLOCKS = 20_000
 """Of a window; its commands would be thinner than a pixel."""
 _KINDS = {
     "ACT": COLOURS[0], "RD": COLOURS[2], "WR": COLOURS[1], "PRE": COLOURS[5], "CAS": COLOURS[8],
-    "REF": COLOURS[3], "row open": "rgba(47, 126, 216, 0.25)",
+    "REF": COLOURS[3], "periodic": COLOURS[4], "row open": "rgba(47, 126, 216, 0.25)",
     "refreshing": "rgba(155, 95, 192, 0.28)",
 }  # fmt: skip
 """What is drawn -> its colour; a read's data has the colour of RD, a write's that of WR; what
@@ -186,7 +192,9 @@ class _Drawing:
         if name in RANK_COMMANDS:
             row = self._named(c, ("pseudochannel", "rank")) or "rank"
             self._ranks.add(row)
-            self._add(row, at, end, "REF" if name in ("REFAB", "RFMAB") else name[:3], name)
+            kind = "REF" if name in ("REFAB", "RFMAB") else name[:3]
+            kind = "periodic" if name in PERIODIC_COMMANDS else kind
+            self._add(row, at, end, kind, self._memory.command_name(name))
             self._of_rank(c, name, at)
             return
         bank = tuple(int(getattr(c, level)) for level in LEVEL_FIELDS)

@@ -16,6 +16,7 @@ from hwmodel.oracle.command_log import CODE, CommandLog, write_csv
 from hwmodel.specs.device import load_device
 from hwmodel.specs.memory_spec import MemorySpec
 from hwmodel.specs.periodic import unissued
+from sweeps.report.command_timeline import Clocks, timeline
 from tests.hwmodel.kernel.test_described_commands import COUNT, described, read, unrefreshed
 from tests.hwmodel.kernel.test_kernel_equals_oracle import assert_equal, stream
 from tests.hwmodel.memories import Case
@@ -138,6 +139,10 @@ def test_logs_counts_and_pictures_have_their_names(tmp_path: Path) -> None:
     run.finish()
     counts = called(memory, run.commands)
     assert {n: counts[n] for n in TAKES} == {n: len(t) for n, t in calls(memory, log).items()}
+    window = Clocks(EVERY["OSC"] - 50, EVERY["OSC"] + 200)
+    drawn = timeline(memory, "mine", [(0, log)], window)
+    told = [span.told for span in drawn.spans if span.kind == "periodic"]
+    assert told == ["OSC"] and "periodic" in drawn.kinds
 
 
 def many(count: int, every: int = 80_000) -> str:
