@@ -33,7 +33,10 @@ CONTROLLERS = [
      "controller.page_policy=closed"],
 ]
 for name in ("lpddr5-6400-x16", "hbm2e-3.2", "ramulator-lpddr5-6400-x16"):
-    for settings in CONTROLLERS:
+    bus = load_device(name).memory.commands["PRE"].bus
+    fields = ("kind=PERIODIC", "every=900", "banks=open", "slots=2", f"bus={bus}")
+    periodic = [f"commands.{each}.{field}" for each in ("ZQ", "MRR", "ECS") for field in fields]
+    for settings in [*CONTROLLERS, periodic]:
         if name.startswith("ramulator"):
             settings = [text for text in settings if "postpone" not in text]
         memory = load_device(name, settings).memory
