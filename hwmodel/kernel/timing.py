@@ -175,9 +175,6 @@ CONSTANTS = in_lines(
         # from a command to each in its pseudo-channel, and in the other one; NEVER where no row is
         ("pc_delay", np.int64, (len(COMMANDS), LANES)),
         ("channel_delay", np.int64, (len(COMMANDS), LANES)),
-        # from a command to those of some banks of the pseudo-channel: scope, next command, delay;
-        # by size of scope, the rows of `other_` scopes last
-        ("bank_rules", np.int64, (len(COMMANDS), MAX_RULES, 3)),
         ("n_bank_rules", np.int64, (len(COMMANDS),)),
         ("n_self_rules", np.int64, (len(COMMANDS),)),  # the first: those that the bank alone feels
         ("again", np.int64, (N_COMMANDS, 2 * MAX_LEVELS, 2)),  # of these, to itself: scope, delay
@@ -206,6 +203,9 @@ CONSTANTS = in_lines(
         ("odd", np.int64, (MAX_FIELDS, 3)),  # values, left shift, destination
         ("low", np.int64, (1 << LOW_BITS, 3)),  # column, hashed bank, row of the lowest burst bits
         ("hashes", np.int64, (MAX_HASHES, 3)),  # row bit, mask, left shift into the flat bank
+        # from a command to those of some banks of the pseudo-channel: scope, next command, delay;
+        # by size of scope, the rows of `other_` scopes last; large, so behind what lies together
+        ("bank_rules", np.int64, (len(COMMANDS), MAX_RULES, 3)),
     ]
 )
 
