@@ -28,7 +28,7 @@ from hwmodel.specs.commands import (
     WRITE_COMMANDS,
 )
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
-from hwmodel.specs.periodic import periodic_lanes, unissued
+from hwmodel.specs.periodic import periodic_lanes
 
 Int = NDArray[np.int64]
 NEVER = -(1 << 60)
@@ -214,10 +214,10 @@ def lanes(memory: MemorySpec) -> dict[str, int]:
     """Lane of each command that the controller issues: its number; of one of kind PERIODIC, that of
     a command never issued. Raises DescriptionError where there are more of them."""
     try:
-        taken = periodic_lanes(memory)
+        taken = periodic_lanes(memory.commands, memory.unissued)
     except ValueError as error:  # for another controller than that of the description
         raise DescriptionError(f"{memory.name}: {error}") from None
-    issued = set(COMMANDS[:N_COMMANDS]) - unissued(memory)
+    issued = set(COMMANDS[:N_COMMANDS]) - memory.unissued
     own = {name: number for number, name in enumerate(COMMANDS) if name in issued}
     return own | {kind: COMMANDS.index(name) for kind, name in taken.items()}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Literal, Self
@@ -113,6 +113,22 @@ class MemorySpec(Strict):
     def periodic_closed(self) -> set[str]:
         """Those of them for which all banks of their rank have to be closed."""
         return {kind for kind, command in self.commands.items() if command.banks == "closed"}
+
+    @property
+    def unissued(self) -> set[str]:
+        """Commands that the controller never issues, described or not: nothing waits for them."""
+        c, masked, steps = self.controller, self.masked_writes, self.activate.steps
+        rests = c.refresh == "all_bank" or self.alerts is not None
+        idle = {
+            "ACT": steps == 2, "ACT1": steps == 1, "ACT2": steps == 1,
+            "RDA": c.page_policy != "closed", "WRA": c.page_policy != "closed",
+            "MWR": not masked, "MWRA": c.page_policy != "closed" or not masked,
+            "PREA": not rests and not self.periodic_closed,
+            "REFPB": c.refresh != "per_bank" and not self.managed, "REFAB": not rests,
+            "CAS": self.sync is None or self.sync.always_on,
+            "RFM": not self.managed, "RFMAB": not self.alerts,
+        }  # fmt: skip
+        return {name for name, never in idle.items() if never}
 
     @cached_property
     def tick_clock(self) -> Clock:
@@ -345,8 +361,8 @@ def _check(memory: MemorySpec) -> None:
     _controller(memory)
     _refresh_sets(memory)
     _refreshes_fit(memory)
-    periodic_lanes(memory)
-    periodic_fit(memory)
+    periodic_lanes(memory.commands, memory.unissued)
+    periodic_fit(dict(_periodic_takes(memory)))
     _two_steps_cannot_deadlock(memory)
     if memory.sync and _sync_hold_too_short(memory):
         raise ValueError("sync.hold.CAS: is over before the column command may follow")
@@ -555,6 +571,18 @@ def _two_steps_cannot_deadlock(memory: MemorySpec) -> None:
     shared = memory.organisation.pseudochannels > 1 and memory.buses[second.bus].scope == "channel"
     if shared and first.bus == second.bus and second.slots > first.slots:
         raise ValueError("commands.ACT2: holds its bus longer than ACT1")
+
+
+def _periodic_takes(memory: MemorySpec) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Of each command of kind PERIODIC what `periodic_fit` takes."""
+    for kind, every in memory.periodic.items():
+        command = memory.commands[kind]
+        rows = [row for row in memory.constraints if kind in row.after]
+        takes = max((memory.ticks(row.delay) for row in rows), default=0)
+        takes += memory.tick_clock.ticks(Fraction(str(command.slots)))
+        if command.banks == "closed":
+            takes += memory.closing_ticks()
+        yield command.name, (takes, every)
 
 
 def _second_step_at_once(memory: MemorySpec) -> bool:

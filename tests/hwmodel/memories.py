@@ -25,7 +25,6 @@ from hwmodel.oracle.command_log import CODE, CommandLog
 from hwmodel.oracle.reference import Issued
 from hwmodel.specs.commands import MAX_WINDOWS, POWER_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
-from hwmodel.specs.periodic import unissued
 
 GENERATED = Mark("generated")
 SHIPPED = names("memories")
@@ -384,7 +383,7 @@ def _periodic(draw: st.DrawFn, made: Document) -> None:
     find a lane, and often due at once."""
     if (wanted := draw(st.sampled_from([0, 0, 0, 1, 2, 3]))) == 0:
         return
-    lanes = unissued(made.build(MemorySpec)) - {"PREA"}
+    lanes = made.build(MemorySpec).unissued - {"PREA"}
     described = PERIODIC[: min(wanted, len(lanes))]
     first = "ACT1" if made.get(("activate", "steps"), 1) == 2 else "ACT"
     rows: list[dict[str, Any]] = []

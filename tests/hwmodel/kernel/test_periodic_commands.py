@@ -15,7 +15,6 @@ from hwmodel.oracle.audit import audit, audit_file
 from hwmodel.oracle.command_log import CODE, CommandLog, write_csv
 from hwmodel.specs.device import load_device
 from hwmodel.specs.memory_spec import MemorySpec
-from hwmodel.specs.periodic import unissued
 from sweeps.report.command_timeline import Clocks, timeline
 from tests.hwmodel.kernel.test_described_commands import COUNT, described, read, unrefreshed
 from tests.hwmodel.kernel.test_kernel_equals_oracle import assert_equal, stream
@@ -153,7 +152,7 @@ def many(count: int, every: int = 80_000) -> str:
 
 
 def test_as_many_fit_as_commands_are_never_issued(tmp_path: Path) -> None:
-    fit = len(unissued(PLAIN))
+    fit = len(PLAIN.unissued)
     assert fit == 8
     row = "- {scope: rank, after: C7, before: [ACT1, C0], delay: 50}"
     memory = described(tmp_path, many(fit), row)
@@ -188,7 +187,7 @@ def test_kernel_and_oracle_agree_where_every_lane_is_taken(tmp_path: Path, banks
         (
             "ZQCAL: {kind: PERIODIC, every: 200, banks: open, bus: command, slots: 20}\n"
             "  MRR: {kind: PERIODIC, every: 45, banks: open, bus: command, slots: 20}",
-            "commands.MRR.every: expected at least 50 ticks, beside those before it, twice",
+            "commands.MRR.every: expected at least 53 ticks, beside those before it, twice",
         ),
         (
             "ZQCAL: {kind: PERIODIC, every: tZQI, banks: open, bus: command}\n"
@@ -197,11 +196,16 @@ def test_kernel_and_oracle_agree_where_every_lane_is_taken(tmp_path: Path, banks
         ),
         (
             "ZQCAL: {kind: PERIODIC, every: tZQI, banks: open, bus: command}\n"
-            "  MRR: {kind: PERIODIC, every: tZQI, banks: shut, bus: command}",
-            "banks",
+            "  MRR: {kind: PERIODIC, evry: tZQI, banks: open, bus: command}",
+            r"mine\.yaml:11: commands\.MRR\.evry: unknown key; did you mean 'every'",
+        ),
+        (
+            "ZQCAL: {kind: PERIODIC, every: tZQI, banks: open, bus: command}\n"
+            "  MRRR: {kind: PERIODIC, every: tZQI, banks: open, bus: command}",
+            "no command 'MRR'; did you mean 'MRRR'",
         ),
     ],
 )
 def test_a_mistake_in_the_second_is_answered(tmp_path: Path, commands: str, answer: str) -> None:
     with pytest.raises(DescriptionError, match=answer):
-        described(tmp_path, commands, "- {scope: bank, after: REFPB, before: PRE, delay: 1}")
+        described(tmp_path, commands, "- {scope: rank, after: MRR, before: PRE, delay: 1}")
