@@ -14,7 +14,8 @@ A text names a value, how it is written, and has what is written between two com
 
 A value is a number, `[mean, low, high]`, a word, or a mapping: `of` (a metric's path), `at` (the
 overrides of its point), `over` (those that the point it is divided by has instead) and `is`; or
-`cell` (the first words of a row of the run's report, and the column) and `is`.
+`cell` (the first words of a row of the run's report, behind its section's title or not, and the
+column) and `is`.
 Formats: one of Python's for numbers (`,.0f`), or of ratios `change` (+87 %), `more` (87 %) and
 `less`, and `share`, with `.N` digits (tenths below 10 %); ` alone` leaves the interval out.
 """
@@ -273,7 +274,7 @@ def _says(value: Any) -> bool:
     return _placed(value) or (isinstance(value, dict) and any(map(_says, value.values())))
 
 
-def _taken(value: Any, records: list[dict[str, Any]], grids: list[Grid]) -> Any:
+def _taken(value: Any, records: list[dict[str, Any]], grids: list[tuple[str, Grid]]) -> Any:
     if not isinstance(value, dict):
         return value
     if not _placed(value):
@@ -293,24 +294,24 @@ def _taken(value: Any, records: list[dict[str, Any]], grids: list[Grid]) -> Any:
     return {**value, "is": _rounded(found)}
 
 
-def _grids(blocks: Sequence[Block]) -> Iterator[Grid]:
-    """The tables of a page, at any depth."""
+def _grids(blocks: Sequence[Block], title: str = "") -> Iterator[tuple[str, Grid]]:
+    """The tables of a page, at any depth, each behind the title of its section."""
     for block in blocks:
         if isinstance(block, Grid):
-            yield block
+            yield title, block
         elif isinstance(block, Section):
-            yield from _grids(block.blocks)
+            yield from _grids(block.blocks, block.title)
 
 
-def _cell(labels: list[str], column: str, grids: list[Grid]) -> str:
-    """The text in a column of the report's tables, and in the row that begins with `labels`.
-    Raises FigureError."""
+def _cell(labels: list[str], column: str, grids: list[tuple[str, Grid]]) -> str:
+    """The text in a column of the report's tables, and in the row that begins with `labels`, or
+    with those behind its section's title. Raises FigureError."""
     found = [
         row[grid.columns.index(column)]
-        for grid in grids
+        for title, grid in grids
         if column in grid.columns
         for row in grid.rows
-        if row[: len(labels)] == labels
+        if labels in (row[: len(labels)], [title, *row][: len(labels)])
     ]
     if len(found) != 1:
         raise FigureError(f"{len(found)} cells in row {labels} and column {column!r} of the run")

@@ -109,6 +109,10 @@ def test_a_cell_is_taken_from_the_tables_of_a_report(
     told = json.loads(file.read_text())["values"]["speed"]
     assert told == {**value, "is": "711ns (494ns to 1053ns)"}
     assert figures.plain(told) == told["is"]
+    behind = {"cell": ["Break-evens", "cost", "break-even"]}  # its section's title
+    file.write_text(json.dumps({"values": {"speed": behind}}))
+    figures.take(file, tmp_path / "run")
+    assert json.loads(file.read_text())["values"]["speed"]["is"] == told["is"]
     for label, column in (("costs", "break-even"), ("cost", "break even")):
         file.write_text(json.dumps({"values": {"speed": {"cell": [label, column]}}}))
         with pytest.raises(figures.FigureError, match=f"0 cells in row .'{label}'"):
