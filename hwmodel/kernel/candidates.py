@@ -298,7 +298,7 @@ def _requests(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -
 def choose(c: Record, s: Record) -> Candidate:
     """The next command."""
     best = (FOREVER, FOREVER, -1, -1, -1)
-    pair_open = False
+    pair_open, drains = False, False
     if s.pairs > 0:
         best, pair_open, decided = _pairs(c, s, best)
         if decided:
@@ -310,8 +310,11 @@ def choose(c: Record, s: Record) -> Candidate:
             best = _timeouts(c, s, pc, pair_open, best)
         if s.active_banks[pc] != 0:
             best = _buffered(c, s, pc, pair_open, best)
+            drains |= s.active_banks[pc] & s.blocked[pc] != 0
         s.wanted[pc] = 0
     s.clear = best[0] >> CLASS_BITS
+    if drains:  # what could put off a request whose bank has to be free
+        return best
     for pc in range(c.pcs):
         if s.pending[pc, s.mode[pc]] != 0:
             best = _requests(c, s, pc, pair_open, best)

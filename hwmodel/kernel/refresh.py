@@ -114,8 +114,7 @@ def update_refresh(c: Record, s: Record) -> None:
                     s.next_due = min(s.next_due, s.periodic_due[rank, p])
                     continue
                 s.managed |= 1 << rank
-                if c.periodic_closed[p] == 1:
-                    blocked |= banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)
+                blocked |= banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)
             if c.alert_from > 0 and s.back_off_at[rank] <= s.now:
                 s.managed |= 1 << rank
                 blocked |= banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)

@@ -131,6 +131,8 @@ class Channel(Power):
             for request in port.buffer:
                 if self._pair_in(request.place) is None:  # or it waits for its ACT2
                     yield self._for_request(1, self._column_command(port, request), request)
+            if self._drains():
+                continue
             if self.controller.scheduler == "fcfs":
                 yield from self._first_come(port)
             else:
@@ -142,6 +144,10 @@ class Channel(Power):
         yield from self._back_off()
         yield from self._periodic()
         yield from self._timeouts()
+
+    def _drains(self) -> bool:
+        """Urgent. Whether a bank that is blocked has an activation-buffer request."""
+        return any(self.blocked(r.place) for port in self.ports for r in port.buffer)
 
     def _for_request(self, group: int, command: str, request: Request) -> Candidate:
         return Candidate(group, (request.seq,), command, (request.place,), request)

@@ -94,7 +94,7 @@ class Refresh(Legality):
         unit = self._unit(place)
         if self.managed and self._rfm_urgent(self._set_of(place)):
             return True
-        if self.backs_off(unit) or self.closing.intersection(self.maintains(unit)):
+        if self.backs_off(unit) or self.maintains(unit):
             return True
         return (
             self.urgent(unit)

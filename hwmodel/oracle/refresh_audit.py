@@ -36,9 +36,8 @@ def rank_in_channel(memory: MemorySpec, log: CommandLog) -> Ints:
 def closing_ticks(memory: MemorySpec) -> int:
     """Ticks that a refresh may take once nothing new goes to its banks.
 
-    Requests whose row was opened for them come first (at most one a bank), then the banks are
-    closed: each of these steps waits at most for the longest row and the longest burst. Where a row
-    keeps column commands of all pseudo-channels apart, older requests of the others go between.
+    Requests whose row was opened for them come first (at most one a bank of the channel), then the
+    banks are closed: each of these steps waits at most for the longest row and the longest burst.
     """
     c, commands = memory.controller, memory.commands.values()
     unused = [["REFPB"]] if c.refresh != "per_bank" and not memory.managed else []
@@ -52,10 +51,7 @@ def closing_ticks(memory: MemorySpec) -> int:
     ]
     slots = max(memory.tick_clock.ticks(Fraction(str(command.slots))) for command in commands)
     o = memory.organisation
-    banks = o.banks // (o.pseudochannels * o.ranks)
-    steps = min(c.activation_buffer, banks) + 3
-    if memory.joins_columns:
-        steps += (o.pseudochannels - 1) * memory.requests_held
+    steps = o.pseudochannels * min(c.activation_buffer, o.banks // o.pseudochannels) + 3
     if memory.managed:  # RFMs of other sets may go before
         steps += len(memory.refresh_sets())
     if memory.alerts:  # and a back-off

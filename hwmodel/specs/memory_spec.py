@@ -198,8 +198,8 @@ class MemorySpec(Strict):
         return max(self.refresh_ticks() // 8, self.closing_ticks())
 
     def closing_ticks(self) -> int:
-        """Ticks that closing the banks of a rank takes at worst. Where a row keeps column commands
-        of both pseudo-channels apart, older requests of the other one go between."""
+        """Ticks that closing the banks of a rank takes at worst, behind requests of the channel's
+        activation buffers."""
         o, refreshes = self.organisation, {"RFM"} if self.managed else {"REFAB", "REFPB", "RFM"}
         refreshes = refreshes | (set() if self.alerts else {"RFMAB"})
         rows = [row for row in self.constraints if not refreshes & set(row.after)]
@@ -210,24 +210,14 @@ class MemorySpec(Strict):
             for _, end in kind.segments
         )
         slots = max(self.tick_clock.ticks(Fraction(str(c.slots))) for c in self.commands.values())
-        steps = min(self.controller.activation_buffer, o.bank_numbers // o.count("rank")) + 3
-        if self.joins_columns:
-            steps += (o.pseudochannels - 1) * self.requests_held
+        banks = o.bank_numbers // o.pseudochannels
+        steps = o.pseudochannels * min(self.controller.activation_buffer, banks) + 3
         if self.managed:  # an RFM of each set may go before
             steps += len(self.refresh_sets())
         if self.alerts:  # and a back-off
             steps += self.alerts.rfms + 1
         steps += len(self.periodic)
         return steps * (longest + burst + slots)
-
-    @property
-    def joins_columns(self) -> bool:
-        """Whether a row keeps column commands of all pseudo-channels apart."""
-        columns = set(COLUMN_COMMANDS)
-        return any(
-            row.scope == "channel" and columns & set(row.after) and columns & set(row.before)
-            for row in self.constraints
-        )
 
     @property
     def requests_held(self) -> int:

@@ -393,8 +393,7 @@ def _periodic(draw: st.DrawFn, made: Document) -> None:
         made.put(("commands", name), {**command, "slots": 2}, GENERATED)
         opens = [first, *COLUMN, "PRE", *described][: draw(st.integers(1, 9))]
         rows.append({"scope": "rank", "after": name, "before": opens, "delay": 20})
-        # columns that follow one another sooner would hold up for ever what lets them go on
-        if draw(st.booleans()) and banks == "closed":
+        if draw(st.booleans()):
             rows.append({"scope": "rank", "after": COLUMN, "before": [name], "delay": 7})
         if draw(st.integers(0, 3)) == 0:
             scope = draw(st.sampled_from(["rank", "other_rank", "pseudochannel", "channel"]))

@@ -99,6 +99,23 @@ def test_auditor_finds_nothing_on_generated_memories_that_are_never_idle(
     assert audit(memory, result.commands, end_tick=int(result.end_tick)) == []
 
 
+def test_hits_for_ever_never_put_off_a_write_that_a_refresh_waits_for() -> None:
+    """Reads of one open row follow one another sooner than a write follows them, and their bank's
+    turn comes only after that of the write, whose row was opened for it."""
+    changes: dict[str, Any] = {"refresh": "per_bank", "refresh_order": "round_robin"}
+    changes |= {"activation_buffer": 2, "row_hit_limit": 0, "write_queue": 1, "refresh_postpone": 0}
+    changes = {f"controller__{key}": value for key, value in changes.items()}
+    changes |= {"bank_hash": [], "address_map": ["column:6", "row", "bank:3"]}
+    memory = spec("lpddr4-4266-x16", **changes)
+    o, number = memory.organisation, np.arange(3 * memory.refresh_ticks(), dtype=np.int64)
+    row, bank = o.columns * o.burst_bytes, o.capacity_bytes // o.banks
+    write = number % 500 == 50
+    other = bank * (1 + number // 500 % 7) + row * (number // 500 % 64)
+    address = np.where(write, other, number % o.columns * o.burst_bytes)
+    result = simulate_channel(memory, 4 * number, address, write.astype(np.int64), log=True)
+    assert audit(memory, result.commands, end_tick=int(result.end_tick)) == []
+
+
 def test_a_head_without_room_is_answered_from_a_write_that_follows_its_read() -> None:
     """The read of a partial write left its one place for the activation buffer: its write joins the
     full queue, where nothing leaves, and fills the burst that the head waits for."""

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hwmodel.oracle.audit import Violation, audit
 from hwmodel.oracle.command_log import CODE
 from hwmodel.oracle.reference import Issued, simulate
-from hwmodel.oracle.refresh_audit import closing_ticks, longest_gap
+from hwmodel.oracle.refresh_audit import longest_gap
 from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, document, spec
@@ -540,18 +540,3 @@ def test_a_log_that_lost_its_first_activations_is_found_out(case: Case) -> None:
     rest = np.delete(np.arange(len(log.tick)), opens)
     rules = [v.rule for v in audit(case.memory, log.take(rest), refresh=False, limit=1000)]
     assert any("closed bank" in rule or "pair" in rule for rule in rules)
-
-
-def test_a_refresh_may_wait_for_older_requests_of_the_other_pseudochannel() -> None:
-    """Where a row keeps the column commands of both apart, they wait in one line: as many steps
-    more as the other one holds requests."""
-    made = document("hbm2e-3.2")
-    made.data["constraints"].append(
-        {"scope": "channel", "after": ["RD"], "before": ["RD"], "delay": "2"}
-    )
-    apart, joined = spec("hbm2e-3.2"), made.build(MemorySpec)
-    steps = min(apart.controller.activation_buffer, apart.organisation.banks // 2) + 3
-    one = closing_ticks(apart) // steps
-    assert closing_ticks(joined) == (steps + apart.requests_held) * one
-    margins = [memory.postpone_margin_ticks() for memory in (apart, joined)]
-    assert margins[0] == apart.refresh_ticks() // 8 < margins[1] <= closing_ticks(joined)

@@ -217,16 +217,21 @@ def test_the_set_of_an_urgent_refresh_stays_settled() -> None:
 
 
 def test_a_second_urgent_refresh_holds_back_activations() -> None:
+    memory = toy(controller__refresh="per_bank", timing__tRAS="30nCK")
+    # the first refresh, due at 12, waits until b0 may be closed; the second is due at 25
+    before = story(simulate(memory, [read(0, 1, 0, 10), read(7, 1, 0, 24)]))
+    assert before.startswith("10 ACT b0, 24 ACT b7, 29 RD b7.c0, 40 PRE b0, 44 REFPB b0")
+    after = story(simulate(memory, [read(0, 1, 0, 10), read(7, 1, 0, 26)]))
+    assert after.startswith("10 ACT b0, 40 PRE b0, 44 REFPB b0, 45 REFPB b1, 46 REFPB b2")
+
+
+def test_nothing_queued_goes_while_a_buffered_request_keeps_a_refresh_waiting() -> None:
     memory = toy(
         controller__refresh="per_bank", controller__activation_buffer=4, timing__tRCD="30nCK"
     )
-    # the first refresh, due at 12, waits for the buffered read of b0; the second is due at 25
-    before = story(simulate(memory, [read(0, 1, 0, 10), read(7, 1, 0, 24)]))
-    assert before.startswith("10 ACT b0, 24 ACT b7, 40 RD b0.c0, 43 PRE b0, 47 REFPB b0")
-    after = story(simulate(memory, [read(0, 1, 0, 10), read(7, 1, 0, 26)]))
-    assert after.startswith(
-        "10 ACT b0, 40 RD b0.c0, 43 PRE b0, 47 REFPB b0, 48 REFPB b1, 49 REFPB b2, 50 REFPB b3"
-    )
+    # the first refresh is due at 12, and waits for the buffered read of b0
+    after = story(simulate(memory, [read(0, 1, 0, 8), read(7, 1, 0, 12)]))
+    assert after.startswith("8 ACT b0, 38 RD b0.c0, 41 PRE b0, 45 REFPB b0")
 
 
 def test_a_place_is_taken_again_in_the_tick_that_freed_it_or_one_later() -> None:
